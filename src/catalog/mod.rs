@@ -1,0 +1,211 @@
+//! Where pages are landed, with passes and cursors: whatever was paid for is in here exactly once.
+
+mod sqlite;
+
+use async_trait::async_trait;
+use thiserror::Error;
+
+use crate::config::{Pointer, Records};
+use crate::quota::{Cost, Timestamp};
+use crate::record::Record;
+
+pub use sqlite::SqliteCatalog;
+
+/// A pass in the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PassId(pub i64);
+
+/// The pass that a page belongs to. A pass is in the catalog from its first page on, or from its refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PassRef {
+    /// Not in the catalog yet.
+    New {
+        /// The job.
+        job: String,
+        /// The region; `*` for a pass of batches that serve several.
+        region: String,
+        /// When it began.
+        started_at: Timestamp,
+    },
+    /// In the catalog.
+    Open(PassId),
+}
+
+/// A pass that goes on: where it stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenPass {
+    /// The pass.
+    pub id: PassId,
+    /// Its region.
+    pub region: String,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// Where each of its steps stands, by the step's index; a step without a page is not in it.
+    pub steps: Vec<StepPosition>,
+}
+
+/// Where a step of a pass stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepPosition {
+    /// The step's index in its job.
+    pub step: usize,
+    /// Pages landed.
+    pub pages: u64,
+    /// Where it goes on; `None` when it is done.
+    pub cursor: Option<String>,
+}
+
+/// What is known of one region of a job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The region.
+    pub region: String,
+    /// When its last complete pass began.
+    pub last_complete: Option<Timestamp>,
+    /// When its last refused pass began, if that is later.
+    pub last_refused: Option<Timestamp>,
+    /// Its unfinished pass.
+    pub unfinished: Option<OpenPass>,
+    /// Pages of each step in its last complete pass, by the step's index: what to expect of the next.
+    pub last_pages: Vec<(usize, u64)>,
+}
+
+/// A page to land.
+#[derive(Debug, Clone, Copy)]
+pub struct Landing<'a> {
+    /// The pass it belongs to.
+    pub pass: &'a PassRef,
+    /// The step's index in its job.
+    pub step: usize,
+    /// The upstream it came from.
+    pub upstream: &'a str,
+    /// The call that returned it.
+    pub call: &'a str,
+    /// What its records are.
+    pub kind: &'a Records,
+    /// The records, in the answer's order.
+    pub records: &'a [Record],
+    /// The cursor that leads on from here; `None` when the step is done.
+    pub next: Option<&'a str>,
+    /// The ids that were asked for: those that did not come are absent. Empty in a step that lists.
+    pub asked: &'a [String],
+    /// Requests made since the pass's last landing, failed attempts included.
+    pub requests: u64,
+    /// Units charged for them.
+    pub units: &'a Cost,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What became of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Landed {
+    /// Its pass, which is open from now on.
+    pub pass: PassId,
+    /// Whether `next` had been seen before in this step of this pass: the step is done, lest it go round for ever.
+    pub cursor_repeats: bool,
+}
+
+/// How a pass ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PassEnd {
+    /// All of it is landed.
+    Complete,
+    /// The upstream does not serve this region.
+    Refused,
+    /// It had grown too old to go on; what it landed stays.
+    Abandoned,
+}
+
+/// Which ids do the listings of a job's open passes name that were not fetched lately?
+#[derive(Debug, Clone, Copy)]
+pub struct IdsQuestion<'a> {
+    /// The job.
+    pub job: &'a str,
+    /// The upstream.
+    pub upstream: &'a str,
+    /// The call whose listings name the ids, and the kind of its records.
+    pub from: (&'a str, &'a str),
+    /// Where a record names them.
+    pub at: &'a Pointer,
+    /// The kind of record that the ids are of.
+    pub kind: &'a str,
+    /// What was fetched at this time or later is fresh; so is what was fetched after the pass that names it began.
+    pub fresh_since: Timestamp,
+}
+
+/// An id to fetch, and a pass whose listing names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pending {
+    /// The id.
+    pub id: String,
+    /// The pass. An id that several passes name is there once for each.
+    pub pass: PassId,
+}
+
+/// A question to the full-text index.
+#[derive(Debug, Clone, Copy)]
+pub struct SearchQuery<'a> {
+    /// Words, all of which must be there. Taken as words whatever they hold, never as query syntax.
+    pub words: &'a str,
+    /// Only records of this kind.
+    pub kind: Option<&'a str>,
+    /// Only records that a pass over this region listed.
+    pub region: Option<&'a str>,
+    /// Only records seen at this time or later.
+    pub since: Option<Timestamp>,
+    /// At most so many hits, best first.
+    pub limit: u32,
+}
+
+/// A record that holds the words.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hit {
+    /// The upstream.
+    pub upstream: String,
+    /// The kind of record.
+    pub kind: String,
+    /// Its id.
+    pub id: String,
+    /// The text that holds the words, cut to a few dozen words, the found ones between U+E000 and U+E001.
+    pub excerpt: String,
+    /// The whole record.
+    pub body: serde_json::Value,
+    /// When it was first seen.
+    pub first_seen: Timestamp,
+    /// When it was last seen.
+    pub last_seen: Timestamp,
+}
+
+/// Why the catalog did not do as asked. Nothing was half-written.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct CatalogError(pub String);
+
+/// Where pages are landed.
+#[async_trait]
+pub trait Catalog: Send + Sync {
+    /// What is known of each of these regions of a job, in the order given. Writes nothing.
+    async fn standings(&self, job: &str, regions: &[String]) -> Result<Vec<Standing>, CatalogError>;
+
+    /// The unfinished passes of a job, oldest first, the one over `*` included. Writes nothing.
+    async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError>;
+
+    /// Lands a page: records, listing, full-text index, cursor and the pass's counts, all or nothing.
+    async fn land(&self, landing: Landing<'_>) -> Result<Landed, CatalogError>;
+
+    /// Starts a step of a pass over, its listing anew; `false`, and nothing done, when that was done once before.
+    async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError>;
+
+    /// Ends a pass.
+    async fn finish(&self, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<(), CatalogError>;
+
+    /// Ids to fetch, in the order of the passes and their listings. Writes nothing.
+    async fn pending_ids(&self, question: IdsQuestion<'_>) -> Result<Vec<Pending>, CatalogError>;
+
+    /// Drops the records of an upstream that were not seen since, and says how many.
+    async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError>;
+
+    /// Full-text search, best first. Writes nothing.
+    async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError>;
+}

@@ -1,0 +1,47 @@
+//! Where time is read. Everything below is given it.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use crate::quota::Timestamp;
+
+/// What time it is: the machine's clock in the program, a hand-moved one in tests.
+pub trait Clock: Send + Sync {
+    /// Now.
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from(chrono::Utc::now())
+    }
+}
+
+/// An instant of a clock that nobody sets and that goes on while the machine sleeps.
+#[derive(Debug, Clone, Copy)]
+pub struct Monotonic(Timespec);
+
+#[cfg(target_os = "linux")]
+const MONOTONIC: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const MONOTONIC: ClockId = ClockId::Monotonic;
+
+impl Monotonic {
+    /// Now.
+    #[must_use]
+    pub fn now() -> Self {
+        Self(clock_gettime(MONOTONIC))
+    }
+
+    /// How long ago this was.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        let span = clock_gettime(MONOTONIC) - self.0;
+        Duration::try_from(span).unwrap_or_default()
+    }
+}

@@ -1,0 +1,122 @@
+use std::collections::BTreeMap;
+
+use super::{Pointer, Template};
+use crate::quota::{Cost, Outage};
+
+/// One metered method of an upstream.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Its own name, such as `videos.list`.
+    pub name: String,
+    /// What one request charges.
+    pub cost: Cost,
+    /// Whether it goes ahead when the ledger cannot be reached; unset: by `ledger.cheap_max`.
+    pub outage: Option<Outage>,
+    /// How it is requested; `None` for a call that is only charged, never made from here.
+    pub method: Method,
+    /// Its path below the upstream's base URL; `None` for a call that is only charged by hand.
+    pub path: Option<Template>,
+    /// The JSON body of a POST: every string in it is a template.
+    pub body: Option<serde_json::Value>,
+    /// How it turns pages.
+    pub paging: Paging,
+    /// What is in its answers; `None` for a call that is only charged by hand.
+    pub records: Option<Records>,
+}
+
+/// The method of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Method {
+    /// `GET`
+    #[default]
+    Get,
+    /// `POST`, with a JSON body.
+    Post,
+}
+
+/// How a call turns pages. `page = { kind = "…" }`
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Paging {
+    /// One page is all there is.
+    #[default]
+    None,
+    /// `token`: the answer holds an opaque token for the next page.
+    Token {
+        /// The parameter that carries it.
+        param: String,
+        /// Where the answer holds it.
+        next: Pointer,
+        /// Where the parameter goes.
+        place: Place,
+        /// How a page's size is asked for.
+        size: Option<PageSize>,
+    },
+    /// `link`: the header `Link: <…>; rel="next"`.
+    Link {
+        /// How a page's size is asked for.
+        size: Option<PageSize>,
+    },
+    /// `next_url`: the answer holds the URL of the next page, on the same host.
+    NextUrl {
+        /// Where the answer holds it.
+        next: Pointer,
+        /// How a page's size is asked for.
+        size: Option<PageSize>,
+    },
+    /// `offset`: how many records to pass over; ends at the total, or at a page that is not full.
+    Offset {
+        /// The parameter that carries it.
+        param: String,
+        /// Where the parameter goes.
+        place: Place,
+        /// How a page's size is asked for.
+        size: PageSize,
+        /// Where the answer holds the number of all records.
+        total: Option<Pointer>,
+    },
+    /// `number`: a page's number; ends at a page that is not full.
+    Number {
+        /// The parameter that carries it.
+        param: String,
+        /// The first page's number.
+        first: u64,
+        /// Where the parameter goes.
+        place: Place,
+        /// How a page's size is asked for.
+        size: Option<PageSize>,
+    },
+}
+
+/// Where a parameter goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Place {
+    /// Into the query.
+    #[default]
+    Query,
+    /// Into the JSON body, at the top.
+    Body,
+}
+
+/// How a page's size is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageSize {
+    /// The parameter, where there is one.
+    pub param: Option<String>,
+    /// Records a page; at least 1.
+    pub size: u64,
+}
+
+/// What is in an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Records {
+    /// Where the list is.
+    pub at: Pointer,
+    /// What its records are: records of one kind share ids and overwrite each other.
+    pub kind: String,
+    /// Where a record holds its id; several are joined by `/`.
+    pub id: Vec<Pointer>,
+    /// What the full-text index holds of a record.
+    pub text: Vec<Pointer>,
+    /// The columns of the kind's view, by name.
+    pub columns: BTreeMap<String, Pointer>,
+}

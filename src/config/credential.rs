@@ -1,0 +1,44 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Upstream;
+use crate::quota::{Account, LimitName};
+
+/// A secret for an upstream, and the account whose quota it draws on.
+#[derive(Debug, Clone)]
+pub struct Credential {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub upstream: Arc<Upstream>,
+    /// Where the secret is; `None` for an upstream that asks for none.
+    pub secret: Option<SecretSource>,
+    /// Whose quota it draws on, and the limits of that.
+    pub account: Arc<Account>,
+    /// What else is configured of each limit, by its name.
+    pub limits: BTreeMap<LimitName, CredentialLimit>,
+}
+
+/// What a run needs to know of a limit beside its arithmetic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CredentialLimit {
+    /// How long a run sleeps for it rather than stop.
+    pub wait: Duration,
+    /// How the upstream calls it in an answer that says "spent".
+    pub upstream_name: Option<String>,
+}
+
+/// Where a secret is. The secret itself is never part of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretSource {
+    /// An environment variable.
+    Env(String),
+    /// A file, without its trailing newline.
+    File(PathBuf),
+    /// A file of this name in `$CREDENTIALS_DIRECTORY` (systemd's `LoadCredential`).
+    Credential(String),
+    /// What a command prints, without its trailing newline.
+    Command(Vec<String>),
+}

@@ -1,0 +1,71 @@
+use super::Pointer;
+
+/// How one kind of refusal is known, and what it means. All that a rule names must hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// The statuses it is about; empty: any that is not a success.
+    pub status: Vec<StatusMatch>,
+    /// What must hold of the body or the headers.
+    pub conditions: Vec<Condition>,
+    /// What such an answer means.
+    pub class: Class,
+    /// Where the answer holds the upstream's own name of the limit.
+    pub limit_at: Option<Pointer>,
+    /// Where the answer tells when to come back.
+    pub until: Option<Until>,
+}
+
+/// A status, or a hundred of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusMatch {
+    /// Exactly this one.
+    Exactly(u16),
+    /// All of this hundred: 5 for `5xx`.
+    Hundred(u16),
+}
+
+/// What must hold of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// Some value there is one of these texts; a text that ends in `*` stands for all that begin so, one that begins with
+    /// `*` for all that end so.
+    Body {
+        /// Where.
+        at: Pointer,
+        /// What.
+        is: Vec<String>,
+    },
+    /// The body's text holds this.
+    Text(String),
+    /// The header has one of these values, `*` as above; any value if none is given.
+    Header {
+        /// Which, in lower case.
+        name: String,
+        /// What.
+        is: Vec<String>,
+    },
+}
+
+/// What a refusal means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// The limit is exhausted: nothing that charges it is asked again until it resets.
+    Spent,
+    /// Too fast: the same request again, later.
+    SlowDown,
+    /// The credential is no good: nothing that uses it is asked again.
+    Denied,
+    /// This region, or this id, cannot be served: the others can.
+    Skip,
+    /// The cursor is no longer taken.
+    BadCursor,
+    /// Their fault, or the network's: the same request again, later.
+    Transient,
+}
+
+/// Where an answer tells when to come back. `Retry-After` is always understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Until {
+    /// A header with seconds since the Unix epoch.
+    EpochHeader(String),
+}

@@ -1,0 +1,92 @@
+use std::fmt;
+
+use serde_json::Value;
+use thiserror::Error;
+
+/// A place in a JSON document (RFC 6901), where a token `*` stands for every element of an array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pointer {
+    text: String,
+    tokens: Vec<String>,
+}
+
+/// A text that is no JSON pointer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("a JSON pointer is empty or begins with `/`")]
+pub struct PointerError;
+
+impl Pointer {
+    /// Reads a pointer.
+    ///
+    /// # Errors
+    /// When the text is neither empty nor begins with a slash.
+    pub fn parse(text: &str) -> Result<Self, PointerError> {
+        if !text.is_empty() && !text.starts_with('/') {
+            return Err(PointerError);
+        }
+        let tokens = text.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~"));
+        Ok(Self { tokens: tokens.collect(), text: text.to_owned() })
+    }
+
+    /// The pointer as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Its tokens, unescaped.
+    #[must_use]
+    pub fn tokens(&self) -> &[String] {
+        &self.tokens
+    }
+
+    /// The first value that it points at.
+    #[must_use]
+    pub fn find<'a>(&self, document: &'a Value) -> Option<&'a Value> {
+        self.find_all(document).into_iter().next()
+    }
+
+    /// Every value that it points at.
+    #[must_use]
+    pub fn find_all<'a>(&self, document: &'a Value) -> Vec<&'a Value> {
+        self.tokens
+            .iter()
+            .fold(vec![document], |found, token| found.into_iter().flat_map(|value| step(value, token)).collect())
+    }
+
+    /// The first value that it points at, where that is a text, a number or a boolean, as text.
+    #[must_use]
+    pub fn text_in(&self, document: &Value) -> Option<String> {
+        self.find(document).and_then(scalar)
+    }
+
+    /// Every text, number or boolean that it points at, as text.
+    #[must_use]
+    pub fn texts_in(&self, document: &Value) -> Vec<String> {
+        self.find_all(document).into_iter().filter_map(scalar).collect()
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn step<'a>(value: &'a Value, token: &str) -> Vec<&'a Value> {
+    match value {
+        Value::Array(elements) if token == "*" => elements.iter().collect(),
+        Value::Array(elements) => token.parse().ok().and_then(|index: usize| elements.get(index)).into_iter().collect(),
+        Value::Object(members) => members.get(token).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(truth) => Some(truth.to_string()),
+        _ => None,
+    }
+}

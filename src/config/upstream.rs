@@ -1,0 +1,45 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::Url;
+
+use super::{Call, Rule};
+
+/// An API that we pull from.
+#[derive(Debug, Clone)]
+pub struct Upstream {
+    /// Its name.
+    pub name: String,
+    /// What every path of its calls is joined to. No trailing slash is needed.
+    pub base_url: Url,
+    /// How a request carries the secret.
+    pub auth: Auth,
+    /// For one request, connecting included.
+    pub timeout: Duration,
+    /// How often one request is tried, the first time included; at least 1.
+    pub attempts: u32,
+    /// The longest answer that is read, in bytes after decompression.
+    pub max_body: u64,
+    /// Records not seen again for this long are dropped.
+    pub keep: Option<Duration>,
+    /// Headers that every request carries.
+    pub headers: BTreeMap<String, String>,
+    /// How its answers are told apart, first match wins; what no rule matches is told by its status alone.
+    pub errors: Vec<Rule>,
+    /// Its calls by name.
+    pub calls: BTreeMap<String, Arc<Call>>,
+}
+
+/// How a request carries the secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Auth {
+    /// Not at all.
+    None,
+    /// In a header of this name.
+    Header(String),
+    /// In a query parameter of this name.
+    Query(String),
+    /// As `authorization: Bearer`.
+    Bearer,
+}

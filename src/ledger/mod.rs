@@ -1,0 +1,104 @@
+//! Where charges are recorded: one trait, and whoever implements it passes the one suite of behaviours in the tests.
+
+mod meter;
+mod sqlite;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use thiserror::Error;
+
+use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
+
+pub use meter::{Ask, Meter, MeterError, Permit, Verdict};
+pub use sqlite::SqliteLedger;
+
+/// One charge as it is put to a ledger.
+#[derive(Debug, Clone, Copy)]
+pub struct Charge<'a> {
+    /// Whose quota, and its limits.
+    pub account: &'a Account,
+    /// By which the charge is safe to repeat.
+    pub id: &'a ChargeId,
+    /// What it takes.
+    pub cost: &'a Cost,
+    /// What it must leave free; counts as used.
+    pub leave: &'a Cost,
+    /// What it is for, kept for reports.
+    pub purpose: &'a Purpose,
+    /// What this machine has seen of the ledger, where ledgers can lose data.
+    pub seen: Option<&'a Seen>,
+}
+
+/// What a charge is for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Purpose {
+    /// The job, if a job asked.
+    pub job: Option<String>,
+    /// The region, if a job asked.
+    pub region: Option<String>,
+    /// The call.
+    pub call: String,
+}
+
+/// What a machine has seen of a shared ledger: a ledger that knows less has lost data.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The ledger's epoch; empty before the first contact.
+    pub epoch: String,
+    /// Its highest sequence number seen.
+    pub sequence: u64,
+    /// This machine's newest charge in it.
+    pub newest: Option<ChargeId>,
+}
+
+/// Why a ledger did not answer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LedgerError {
+    /// It cannot be reached, or cannot do its work for now: the outage policy decides.
+    #[error("the ledger cannot be reached: {0}")]
+    Unreachable(String),
+    /// Its clock and ours are too far apart for either to be believed: treated as an outage.
+    #[error(
+        "the ledger's clock is {skew:?} away from this machine's, more than ledger.max_skew allows; set the clocks right (chrony, systemd-timesyncd)"
+    )]
+    Skewed {
+        /// How far.
+        skew: Duration,
+    },
+    /// It answered what it never should: a bug or a damaged file. Nothing goes ahead.
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// Where charges are recorded. `now` is the caller's clock; a shared ledger keeps its own time and compares.
+#[async_trait]
+pub trait Ledger: Send + Sync {
+    /// Takes units, all or nothing over all limits of the charge. A rejected charge records nothing; a repeated id is
+    /// granted again and counted once.
+    async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError>;
+
+    /// Tells the true cost of a charge, at the charge's own time, even beyond the limit. With no cost it is a release,
+    /// whose zero entry stays for the window so that the same charge arriving late is not counted. An unknown id is
+    /// remembered as settled, at `now`.
+    async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) -> Result<(), LedgerError>;
+
+    /// Adds charges made elsewhere at their own times, once each, even beyond the limit; a settled id stays settled.
+    /// The floors hold until their time leaves the window.
+    async fn absorb(
+        &self,
+        account: &Account,
+        entries: &[Entry],
+        floors: &[Floor],
+        now: Timestamp,
+    ) -> Result<(), LedgerError>;
+
+    /// Closes a limit that the upstream called spent.
+    async fn close(&self, account: &Account, limit: &str, closing: Closing, now: Timestamp) -> Result<(), LedgerError>;
+
+    /// Takes a closing back.
+    async fn reopen(&self, account: &Account, limit: &str, now: Timestamp) -> Result<(), LedgerError>;
+
+    /// How the limits of an account stand, in the order of their names. Writes nothing.
+    async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError>;
+}

@@ -1,0 +1,2 @@
+//! Arguments, logging, wiring, exit code.
+fn main() {}

@@ -1,0 +1,33 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Cost, Limit, LimitName};
+
+/// Whose quota a credential draws on, and the limits of it. Two keys of one project are one account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Its name, by which the ledger knows it.
+    pub name: String,
+    /// Its limits by name.
+    pub limits: BTreeMap<LimitName, Limit>,
+}
+
+impl Account {
+    /// The limits that `cost` takes from. Limits that the account lacks are left out: the configuration refuses them.
+    pub fn charged<'a>(&'a self, cost: &'a Cost) -> impl Iterator<Item = (&'a LimitName, &'a Limit)> {
+        self.limits.iter().filter(|(name, _)| cost.limits().any(|charged| charged == *name))
+    }
+
+    /// How long after it was asked for a grant of `cost` may still be sent: the shortest grace of its limits.
+    #[must_use]
+    pub fn grant_lifetime(&self, cost: &Cost) -> Duration {
+        self.charged(cost).map(|(_, limit)| limit.grace()).min().unwrap_or(Duration::MAX)
+    }
+
+    /// The longest that anything charged to this account can count, its grace included.
+    #[must_use]
+    pub fn longest_window(&self) -> Duration {
+        let spans = self.limits.values().map(|limit| limit.window().longest() + limit.grace() * 2);
+        spans.max().unwrap_or_default()
+    }
+}

@@ -1,0 +1,115 @@
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Cost, LimitName, Timestamp, Units};
+
+/// The name of one charge, by which it is safe to repeat: a repeated id is granted again and counted once.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct ChargeId(String);
+
+impl ChargeId {
+    /// An id that somebody chose.
+    #[must_use]
+    pub fn new(id: impl Into<String>) -> Self {
+        Self(id.into())
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ChargeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a ledger says to a charge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Recorded; the request may be sent.
+    Granted(Grant),
+    /// Not now. Nothing was recorded.
+    Rejected(Rejection),
+    /// Not ever: the units, with what must be left, are more than the limit can hold. Nothing was recorded.
+    Never {
+        /// The limit that cannot hold it.
+        limit: LimitName,
+        /// The most that one charge can take of it, in units.
+        most: Units,
+    },
+    /// The ledger is not the one that the caller has `seen`: it lost data. Nothing was recorded.
+    Lost,
+}
+
+/// A charge that was recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// What is left of each limit that was charged, in units, after the charge.
+    pub remaining: std::collections::BTreeMap<LimitName, Units>,
+    /// Limits whose closing has run out without a known reset, and that let this one charge try: to be reopened when
+    /// the upstream accepts it.
+    pub probing: Vec<LimitName>,
+}
+
+/// A charge that does not fit now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// The limit that fits last.
+    pub limit: LimitName,
+    /// What counts against it now, in units.
+    pub used: Units,
+    /// What it would still grant now, in units, to a charge that leaves nothing; zero while it is closed.
+    pub remaining: Units,
+    /// How long until this very charge would fit, if nobody else charges.
+    pub retry_after: Duration,
+    /// The instant at which this very charge would fit, if nobody else charges.
+    pub retry_at: Timestamp,
+}
+
+/// A charge as it is told to a ledger afterwards, with the time at which it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The id of the charge.
+    pub id: ChargeId,
+    /// When it was made.
+    pub at: Timestamp,
+    /// What it took.
+    pub cost: Cost,
+}
+
+/// What a lost ledger is known to have held: at `at` it said `used`. Until `at` leaves the window, used is at least that
+/// plus what was charged later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Floor {
+    /// The limit that it holds for.
+    pub limit: LimitName,
+    /// When the ledger said so.
+    pub at: Timestamp,
+    /// What it said, in units.
+    pub used: Units,
+}
+
+/// For how long a limit is closed because the upstream called it spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closing {
+    /// Until its reset.
+    Until(Timestamp),
+    /// The reset is unknown: for an hour, then one charge is granted and closes it again for a minute.
+    Probing,
+}
+
+/// What a call does when the ledger cannot be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outage {
+    /// Goes ahead within the machine's unmetered allowance.
+    Allow,
+    /// Is refused.
+    Refuse,
+}

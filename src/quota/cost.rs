@@ -1,0 +1,65 @@
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{LimitName, Units};
+
+/// Units by limit: what one request charges, or what a job leaves. A limit of zero units is not in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Cost(BTreeMap<LimitName, Units>);
+
+impl Cost {
+    /// Nothing of any limit.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// What this takes of `limit`.
+    #[must_use]
+    pub fn of(&self, limit: &str) -> Units {
+        self.0.get(limit).copied().unwrap_or(Units::ZERO)
+    }
+
+    /// The limits that this takes from, with what it takes, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&LimitName, Units)> {
+        self.0.iter().map(|(limit, units)| (limit, *units))
+    }
+
+    /// The names of the limits that this takes from.
+    pub fn limits(&self) -> impl Iterator<Item = &LimitName> {
+        self.0.keys()
+    }
+
+    /// The largest component: what decides whether a call is cheap.
+    #[must_use]
+    pub fn largest(&self) -> Units {
+        self.0.values().copied().max().unwrap_or(Units::ZERO)
+    }
+
+    /// Whether this takes nothing.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// This and `other` together.
+    pub fn add(&mut self, other: &Self) {
+        for (limit, units) in other.iter() {
+            *self.0.entry(limit.clone()).or_default() += units;
+        }
+    }
+
+    /// This, `count` times.
+    #[must_use]
+    pub fn times(&self, count: u64) -> Self {
+        self.iter().map(|(limit, units)| (limit.clone(), units.times(count))).collect()
+    }
+}
+
+impl FromIterator<(LimitName, Units)> for Cost {
+    fn from_iter<I: IntoIterator<Item = (LimitName, Units)>>(components: I) -> Self {
+        Self(components.into_iter().filter(|(_, units)| *units > Units::ZERO).collect())
+    }
+}

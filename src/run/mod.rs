@@ -1,0 +1,1 @@
+//! Plan, order, the loop, outcome.

@@ -1,0 +1,1 @@
+//! A local stand-in for every configured upstream, with its own count of the quota.

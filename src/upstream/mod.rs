@@ -1,0 +1,88 @@
+//! One request: build, send, classify, page. The caller charges, and decides what a failure means for the run.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use thiserror::Error;
+
+use crate::config::{Region, Step};
+use crate::quota::Timestamp;
+use crate::record::Record;
+
+/// One request of a step.
+#[derive(Debug, Clone, Copy)]
+pub struct PageRequest<'a> {
+    /// What to call, with which parameters.
+    pub step: &'a Step,
+    /// For which region.
+    pub region: &'a Region,
+    /// The batch of ids; empty in a step that lists.
+    pub ids: &'a [String],
+    /// Where to go on; `None` for the first page.
+    pub cursor: Option<&'a str>,
+    /// Now, for templates and dates in answers.
+    pub now: Timestamp,
+    /// The start of the job's last complete pass over this region.
+    pub since: Option<Timestamp>,
+}
+
+/// An answer that was understood.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// Its records, in the answer's order.
+    pub records: Vec<Record>,
+    /// Records that were left out because they have no id.
+    pub skipped: u64,
+    /// Where the next page is; `None` at the end.
+    pub next: Option<String>,
+}
+
+/// Why there is no page. None of these texts ever holds the secret or a URL with it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Failure {
+    /// The request provably never left: no connection was made. It costs nothing.
+    #[error("{0}")]
+    NotSent(String),
+    /// The limit is exhausted upstream.
+    #[error("{message}")]
+    Spent {
+        /// What the upstream said.
+        message: String,
+        /// How the upstream calls the limit, if it said.
+        limit: Option<String>,
+        /// When it said to come back.
+        until: Option<Timestamp>,
+    },
+    /// Too fast.
+    #[error("{message}")]
+    SlowDown {
+        /// What the upstream said.
+        message: String,
+        /// How long it asked us to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The credential is no good.
+    #[error("{0}")]
+    Denied(String),
+    /// This region, or these ids, cannot be served.
+    #[error("{0}")]
+    Skip(String),
+    /// The cursor is no longer taken.
+    #[error("{0}")]
+    BadCursor(String),
+    /// Their fault, the network's, or an answer of the wrong shape: the same request may succeed later.
+    #[error("{message}")]
+    Transient {
+        /// What happened.
+        message: String,
+        /// How long the upstream asked us to wait.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// One credential's way to its upstream.
+#[async_trait]
+pub trait Upstream: Send + Sync {
+    /// Sends one request, once, and understands the answer. Charging, pausing and trying again are the caller's.
+    async fn fetch(&self, request: PageRequest<'_>) -> Result<Page, Failure>;
+}

@@ -1,0 +1,1 @@
+//! Every ledger passes the same suite of behaviours.

@@ -1,0 +1,17 @@
+//! Every test of the program, in one binary: one file a feature.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr
+)]
+
+mod catalog;
+mod config;
+mod ledger;
+mod run;
+mod sandbox;
+mod support;
+mod upstream;

@@ -1,8 +1,8 @@
 //! How this program opens SQLite files, whatever is in them.
 
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -119,6 +119,14 @@ pub fn explain(error: &rusqlite::Error) -> String {
         _ => "",
     };
     format!("{error}{advice}")
+}
+
+/// Makes a directory, and those above it, that its owner alone can read.
+///
+/// # Errors
+/// When the system does not let us.
+pub fn create_private_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 fn create_private(path: &Path) -> io::Result<()> {

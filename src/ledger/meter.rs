@@ -13,7 +13,7 @@ use crate::quota::{
 };
 
 /// One request's charge, as a run asks for it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Ask<'a> {
     /// Whose quota, and its limits.
     pub account: &'a Account,
@@ -26,7 +26,7 @@ pub struct Ask<'a> {
     /// Whether it goes ahead when the ledger cannot be reached.
     pub outage: Outage,
     /// What it is for.
-    pub purpose: &'a Purpose,
+    pub purpose: Purpose,
 }
 
 /// Leave to send one request, soon.
@@ -101,7 +101,7 @@ impl Meter {
             id: &id,
             cost: ask.cost,
             leave: ask.leave,
-            purpose: ask.purpose,
+            purpose: &ask.purpose,
             seen: None,
         };
         match self.ledger.charge(charge, self.clock.now()).await? {

@@ -105,6 +105,13 @@ pub enum Closing {
     Probing,
 }
 
+impl Closing {
+    /// For how long a limit stays closed whose reset is unknown, before one charge may try.
+    pub const PROBE_AFTER: Duration = Duration::from_secs(60 * 60);
+    /// For how long that charge closes it again.
+    pub const PROBE_EVERY: Duration = Duration::from_secs(60);
+}
+
 /// What a call does when the ledger cannot be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {

@@ -36,7 +36,7 @@ pub use lock::{Held, Locks};
 pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
 pub use preview::{Fits, LimitPreview, Preview, StepPreview, preview};
 pub use expect::Range;
-pub use report::{accounts, limit_reports};
+pub use report::{accounts, limit_report, limit_reports};
 pub use progress::{Progress, Silent};
 pub use stop::{Signal, Stop, StopSender, channel};
 

@@ -12,7 +12,7 @@ use super::pass::Pass;
 use super::tally::Tally;
 use crate::config::{Job, Region};
 use crate::ledger::Meter;
-use crate::quota::{Account, Units};
+use crate::quota::{Account, Cost, Limit, LimitUsage, Units};
 
 /// What became of the regions so far.
 #[derive(Default)]
@@ -78,7 +78,7 @@ fn blank(job: &Job, region: &str) -> PassReport {
         pages: 0,
         records: 0,
         requests: 0,
-        units: crate::quota::Cost::none(),
+        units: Cost::none(),
         detail: None,
     }
 }
@@ -118,17 +118,20 @@ pub fn accounts<'a>(jobs: impl Iterator<Item = &'a Arc<Job>>) -> Vec<Arc<Account
 /// How the limits of an account stand; without their use where the ledger cannot be reached.
 pub async fn limit_reports(meter: &Meter, account: &Account) -> Vec<LimitReport> {
     let usages = meter.usage(account).await.unwrap_or_default();
-    let report = |(name, limit): (&String, &crate::quota::Limit)| {
-        let usage = usages.iter().find(|usage| usage.limit == *name);
-        LimitReport {
-            account: account.name.clone(),
-            limit: name.clone(),
-            quota: limit.quota(),
-            enforced: limit.enforced(),
-            used: usage.map(|usage| usage.used),
-            remaining: usage.map(|usage| usage.remaining),
-            closed_until: usage.and_then(|usage| usage.closed_until),
-        }
-    };
-    account.limits.iter().map(report).collect()
+    let usage = |name: &str| usages.iter().find(|usage| usage.limit == name);
+    account.limits.iter().map(|(name, limit)| limit_report(account, name, limit, usage(name))).collect()
+}
+
+/// How a limit stands; without its use where that is not known.
+#[must_use]
+pub fn limit_report(account: &Account, name: &str, limit: &Limit, usage: Option<&LimitUsage>) -> LimitReport {
+    LimitReport {
+        account: account.name.clone(),
+        limit: name.to_owned(),
+        quota: limit.quota(),
+        enforced: limit.enforced(),
+        used: usage.map(|usage| usage.used),
+        remaining: usage.map(|usage| usage.remaining),
+        closed_until: usage.and_then(|usage| usage.closed_until),
+    }
 }

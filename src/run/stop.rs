@@ -49,6 +49,11 @@ impl Stop {
         *self.signalled.borrow()
     }
 
+    /// Waits for the signal.
+    pub async fn wait(&mut self) {
+        let _ = self.signalled.wait_for(Option::is_some).await;
+    }
+
     /// Lets time pass, but ends early when the run should end.
     pub async fn sleep(&self, clock: &dyn Clock, span: Duration) {
         let mut signalled = self.signalled.clone();

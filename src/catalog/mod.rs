@@ -121,12 +121,12 @@ pub enum PassEnd {
 
 /// Whose listings a question for ids is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Naming {
+pub enum Naming<'a> {
     /// The unfinished passes of the job: what is to be fetched now.
     Open,
-    /// The last complete pass of each region of the job: what the next one is likely to name. What was fetched after
-    /// such a pass began is not fresh for that alone.
-    LastComplete,
+    /// These, complete ones: what the next ones are likely to name. What was fetched after such a pass began is not fresh
+    /// for that alone.
+    Passes(&'a [PassId]),
 }
 
 /// Which ids do the listings of a job's passes name that were not fetched lately?
@@ -135,7 +135,7 @@ pub struct IdsQuestion<'a> {
     /// The job.
     pub job: &'a str,
     /// Whose listings.
-    pub naming: Naming,
+    pub naming: Naming<'a>,
     /// The upstream.
     pub upstream: &'a str,
     /// The call whose listings name the ids, and the kind of its records.

@@ -100,9 +100,11 @@ fn charged<'a>(verdict: &Verdict, units: &'a Cost, id: &'a ChargeId) -> Charged<
             detail: rejected(units, rejection),
             ..charged
         },
-        Verdict::Never { limit, most } => {
-            Charged { id: None, detail: format!("Refused: it takes {}, and {limit} never holds more than {most}.", cost(units)), ..charged }
-        }
+        Verdict::Never { limit, most } => Charged {
+            id: None,
+            detail: format!("Refused: it takes {}, and {limit} never holds more than {most}.", cost(units)),
+            ..charged
+        },
         Verdict::Refused(why) => Charged { id: None, detail: format!("Refused: {why}"), ..charged },
     }
 }

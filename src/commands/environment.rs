@@ -45,7 +45,10 @@ impl Environment {
 
     /// Makes the state directory, if it is not there.
     pub(super) fn create_state_dir(&self) -> Result<(), Error> {
-        let what = format!("cannot make the state directory {}; set --state-dir or $INGEST_STATE_DIR", self.state_dir.display());
+        let what = format!(
+            "cannot make the state directory {}; set --state-dir or $INGEST_STATE_DIR",
+            self.state_dir.display()
+        );
         sqlite::create_private_dir(&self.state_dir).map_err(Error::io(what))
     }
 
@@ -56,9 +59,7 @@ impl Environment {
 
     /// The catalog, for landing.
     pub(super) fn catalog(&self) -> Result<Arc<dyn Catalog>, Error> {
-        let catalog = SqliteCatalog::open(&self.state_dir.join(CATALOG_FILE))?;
-        catalog.declare_views(&self.config.views())?;
-        Ok(Arc::new(catalog))
+        Ok(Arc::new(SqliteCatalog::open(&self.state_dir.join(CATALOG_FILE))?))
     }
 
     /// The catalog, for reading alone.
@@ -94,7 +95,11 @@ impl Environment {
         let jobs = self.jobs(&args.jobs)?;
         for region in args.regions.iter().filter(|region| *region != ALL) {
             if jobs.iter().all(|job| job.regions.iter().all(|known| known.code != *region)) {
-                return Err(Error::Usage(unknown("region", region, self.config.regions.iter().map(|region| &*region.code))));
+                return Err(Error::Usage(unknown(
+                    "region",
+                    region,
+                    self.config.regions.iter().map(|region| &*region.code),
+                )));
             }
         }
         let asked = |region: &&Arc<Region>| args.regions.iter().any(|asked| asked == ALL || *asked == region.code);
@@ -120,7 +125,11 @@ pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'
     let known: Vec<&str> = known.collect();
     let close = known.iter().max_by(|a, b| strsim::jaro(name, a).total_cmp(&strsim::jaro(name, b)));
     let hint = close.filter(|close| strsim::jaro(name, close) > 0.7).map(|close| format!("; did you mean `{close}`?"));
-    format!("there is no {what} `{name}` in the configuration{}; it knows {}", hint.unwrap_or_default(), known.join(", "))
+    format!(
+        "there is no {what} `{name}` in the configuration{}; it knows {}",
+        hint.unwrap_or_default(),
+        known.join(", ")
+    )
 }
 
 /// The first of `--state-dir`, `$INGEST_STATE_DIR`, `$STATE_DIRECTORY`, `$XDG_STATE_HOME/ingest` and

@@ -19,7 +19,9 @@ pub(super) async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, E
     environment.create_state_dir()?;
     environment.meter(Access::ReadWrite)?.reopen(account, &args.limit).await?;
     match global.format {
-        Format::Json => output::json(&serde_json::json!({ "account": account.name, "limit": args.limit, "reopened": true }))?,
+        Format::Json => {
+            output::json(&serde_json::json!({ "account": account.name, "limit": args.limit, "reopened": true }))?
+        }
         Format::Text if global.quiet => {}
         Format::Text => output::text_line(&format!("{}/{} is open again.", account.name, args.limit))?,
     }

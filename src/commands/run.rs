@@ -10,7 +10,9 @@ use crate::cli::{Format, Global, RunArgs};
 use crate::exit::Exit;
 use crate::ledger::Access;
 use crate::quota::Units;
-use crate::run::{self, Context, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome, RunReport, Signal, Stop};
+use crate::run::{
+    self, Context, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome, RunReport, Signal, Stop,
+};
 
 /// Walks what is due.
 pub(super) async fn run(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
@@ -89,7 +91,9 @@ fn headline(report: &RunReport) -> String {
     let ended = |outcome| report.passes.iter().filter(|pass| pass.region != "*" && pass.outcome == outcome).count();
     let requests = count(report.requests);
     let head = match report.outcome {
-        RunOutcome::NothingDue if ended(PassOutcome::Busy) > 0 => "Nothing to do here: another run is at it.".to_owned(),
+        RunOutcome::NothingDue if ended(PassOutcome::Busy) > 0 => {
+            "Nothing to do here: another run is at it.".to_owned()
+        }
         RunOutcome::NothingDue => "Nothing was due.".to_owned(),
         RunOutcome::Complete => format!("Complete: {} regions, {requests} requests.", ended(PassOutcome::Complete)),
         RunOutcome::Stopped => format!("Stopped at a limit after {requests} requests; the next run goes on from here."),

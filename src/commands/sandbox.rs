@@ -14,7 +14,10 @@ use crate::sandbox::{Options, Sandbox};
 /// Serves until a signal ends it.
 pub(super) async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error> {
     if !(0.0..=1.0).contains(&args.failure_rate) {
-        return Err(Error::Usage(format!("--failure-rate {} is no share: give something from 0 to 1", args.failure_rate)));
+        return Err(Error::Usage(format!(
+            "--failure-rate {} is no share: give something from 0 to 1",
+            args.failure_rate
+        )));
     }
     let environment = Environment::load(global)?;
     let options = Options {

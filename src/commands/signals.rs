@@ -9,7 +9,8 @@ use crate::run::{Signal, Stop, channel};
 /// Listens from now on.
 pub(super) fn listen() -> Result<Stop, Error> {
     let (sender, stop) = channel();
-    for (kind, meaning) in [(SignalKind::interrupt(), Signal::Interrupt), (SignalKind::terminate(), Signal::Terminate)] {
+    for (kind, meaning) in [(SignalKind::interrupt(), Signal::Interrupt), (SignalKind::terminate(), Signal::Terminate)]
+    {
         let mut signals = signal(kind).map_err(Error::io("cannot listen to signals"))?;
         let sender = sender.clone();
         tokio::spawn(async move {

@@ -107,7 +107,8 @@ fn limits_in_words(limits: &[LimitStatus], now: Timestamp) -> String {
     let header = ["ACCOUNT", "LIMIT", "USED", "OF", "LEFT", "SINCE RESET", "NEXT RETURNS", ""];
     let mut table = table(&header, &[2, 3, 4, 5]);
     for LimitStatus { report, since_reset, returns } in limits {
-        let soonest = returns.first().map(|back| format!("{} in {}", count(back.units.get()), span(back.at.since(now))));
+        let soonest =
+            returns.first().map(|back| format!("{} in {}", count(back.units.get()), span(back.at.since(now))));
         let closed = report.closed_until.map(|until| format!("closed until {}", instant(until)));
         let silent = report.used.is_none().then(|| "the ledger cannot be reached".to_owned());
         table.add_row([
@@ -127,7 +128,10 @@ fn limits_in_words(limits: &[LimitStatus], now: Timestamp) -> String {
 fn regions_in_words(regions: &[RegionStatus], now: Timestamp) -> String {
     let mut table = table(&["JOB", "REGION", "LAST COMPLETE", "AGE", "DUE", ""], &[3]);
     for region in regions {
-        let due = region.due_at.filter(|due| *due > now).map_or_else(|| "now".to_owned(), |due| format!("in {}", span(due.since(now))));
+        let due = region
+            .due_at
+            .filter(|due| *due > now)
+            .map_or_else(|| "now".to_owned(), |due| format!("in {}", span(due.since(now))));
         table.add_row([
             region.job.clone(),
             output::shown(&region.region),

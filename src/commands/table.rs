@@ -27,12 +27,8 @@ pub(super) fn text(table: &Table) -> String {
 /// `9500` as `9,500`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
-    let grouped: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .filter_map(|group| std::str::from_utf8(group).ok())
-        .collect();
+    let grouped: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
     grouped.join(",")
 }
 

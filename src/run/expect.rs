@@ -79,10 +79,12 @@ pub async fn expect(
 ) -> Result<Vec<Expectation>, CatalogError> {
     let mut expectations: Vec<Expectation> =
         candidates.iter().map(|candidate| Expectation { pages: pages(candidate, now), ids: BTreeMap::new() }).collect();
+    let complete: Vec<PassId> =
+        candidates.iter().filter_map(|candidate| candidate.standing.last_complete_pass).collect();
     for (index, step) in job.steps.iter().enumerate() {
         let Some(ids) = &step.ids else { continue };
         let open = named(catalog, job, step, ids, Naming::Open, now).await?;
-        let last = named(catalog, job, step, ids, Naming::LastComplete, now).await?;
+        let last = named(catalog, job, step, ids, Naming::Passes(&complete), now).await?;
         for (candidate, expectation) in candidates.iter().zip(&mut expectations) {
             let expected = expected_ids(job, candidate, expectation, ids, &open, &last, now);
             expectation.ids.insert(index, expected);
@@ -163,7 +165,7 @@ async fn named(
     job: &Job,
     step: &Step,
     ids: &Ids,
-    naming: Naming,
+    naming: Naming<'_>,
     now: Timestamp,
 ) -> Result<Named, CatalogError> {
     let Some(question) = question(job, step, ids, naming, now) else { return Ok(Named::new()) };
@@ -180,7 +182,7 @@ pub fn question<'a>(
     job: &'a Job,
     step: &'a Step,
     ids: &'a Ids,
-    naming: Naming,
+    naming: Naming<'a>,
     now: Timestamp,
 ) -> Option<IdsQuestion<'a>> {
     Some(IdsQuestion {

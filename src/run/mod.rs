@@ -30,14 +30,14 @@ use crate::config::{Job, Region};
 
 pub use context::Context;
 pub use due::Candidate;
+pub use expect::Range;
 pub use gate::Gate;
 pub use halt::Halt;
 pub use lock::{Held, Locks};
 pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
 pub use preview::{Fits, LimitPreview, Preview, StepPreview, preview};
-pub use expect::Range;
-pub use report::{accounts, limit_report, limit_reports};
 pub use progress::{Progress, Silent};
+pub use report::{accounts, limit_report, limit_reports};
 pub use stop::{Signal, Stop, StopSender, channel};
 
 use due::fairest_first;

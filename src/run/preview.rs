@@ -126,9 +126,8 @@ fn not_due_previews(candidate: &Candidate) -> Vec<StepPreview> {
 }
 
 fn step_preview(job: &Job, region: &str, due: bool, step: &Step, requests: Range) -> StepPreview {
-    let units = |(limit, units): (&LimitName, Units)| {
-        (limit.clone(), requests.map(|count| count.saturating_mul(units.get())))
-    };
+    let units =
+        |(limit, units): (&LimitName, Units)| (limit.clone(), requests.map(|count| count.saturating_mul(units.get())));
     StepPreview {
         job: job.name.clone(),
         region: region.to_owned(),
@@ -140,11 +139,8 @@ fn step_preview(job: &Job, region: &str, due: bool, step: &Step, requests: Range
 }
 
 fn limit_preview(limit: &LimitReport, selection: &Selection, steps: &[StepPreview]) -> LimitPreview {
-    let jobs: Vec<&Job> = selection
-        .iter()
-        .map(|(job, _)| &**job)
-        .filter(|job| job.credential.account.name == limit.account)
-        .collect();
+    let jobs: Vec<&Job> =
+        selection.iter().map(|(job, _)| &**job).filter(|job| job.credential.account.name == limit.account).collect();
     let of_job = |job: &Job| {
         let steps = steps.iter().filter(|step| step.job == job.name);
         steps.filter_map(|step| step.units.get(&limit.limit)).fold(Range::exactly(0), |all, units| all.plus(*units))

@@ -34,6 +34,7 @@ fn standing(connection: &Connection, job: &str, region: &str, open: &[OpenPass])
     Ok(Standing {
         region: region.to_owned(),
         last_complete,
+        last_complete_pass: complete.map(|(pass, _)| pass),
         last_refused: refused.filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
         unfinished: open.iter().rev().find(|pass| pass.region == region).cloned(),
         last_pages: match complete {

@@ -6,6 +6,12 @@ use super::environment::Environment;
 use super::{Error, output};
 use crate::cli::{Format, Global};
 use crate::exit::Exit;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+use crate::config::{Auth, Credential, Upstream};
 use crate::ledger::{self, Access};
 
 /// One thing that was looked at.
@@ -40,4 +46,108 @@ pub(super) async fn check(global: &Global) -> Result<Exit, Error> {
         Format::Text => output::text_line(&in_words(&findings))?,
     }
     Ok(if worst == Verdict::Bad { Exit::Failed } else { Exit::Success })
+}
+
+fn configuration(environment: &Environment) -> Finding {
+    let config = &environment.config;
+    let counted = format!(
+        "{} regions, {} upstreams, {} credentials, {} jobs",
+        config.regions.len(),
+        config.upstreams.len(),
+        config.credentials.len(),
+        config.jobs.len()
+    );
+    good(config.path.display().to_string(), counted)
+}
+
+/// Whether the secrets are there. They are read, and not sent anywhere.
+async fn secrets(environment: &Environment) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for credential in environment.config.credentials.values().filter(|one| one.upstream.auth != Auth::None) {
+        let what = format!("the secret of credential {}", credential.name);
+        findings.push(match ready(environment, credential).await {
+            Ok(()) => good(what, "is there".to_owned()),
+            Err(why) => bad(what, why),
+        });
+    }
+    findings
+}
+
+async fn ready(environment: &Environment, credential: &Arc<Credential>) -> Result<(), String> {
+    let upstream = environment.upstream(credential)?;
+    upstream.ready().await.map_err(|failure| failure.to_string())
+}
+
+async fn ledger(environment: &Environment) -> Vec<Finding> {
+    let what = || format!("the ledger ({})", environment.config.ledger.store);
+    let meter = match environment.meter(Access::ReadWrite) {
+        Ok(meter) => meter,
+        Err(error) => return vec![bad(what(), error.to_string())],
+    };
+    let mut findings = Vec::new();
+    for credential in environment.config.credentials.values() {
+        if let Err(error) = meter.usage(&credential.account).await {
+            return vec![bad(what(), error.to_string())];
+        }
+    }
+    findings.push(good(what(), "answers".to_owned()));
+    for warning in ledger::inspect(&environment.config.ledger).await {
+        findings.push(Finding { what: what(), verdict: Verdict::Warning, detail: warning });
+    }
+    findings
+}
+
+async fn catalog(environment: &Environment) -> Finding {
+    let what = environment.state_dir.join("catalog.db").display().to_string();
+    match environment.catalog() {
+        Ok(_) => good(what, "opens".to_owned()),
+        Err(error) => bad(what, error.to_string()),
+    }
+}
+
+/// Whether the hosts can be reached. A connection is made; nothing is asked, so nothing is metered.
+async fn upstreams(environment: &Environment) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for upstream in environment.config.upstreams.values() {
+        let what = format!("upstream {}", upstream.name);
+        findings.push(match connect(upstream).await {
+            Ok(to) => good(what, format!("{to} can be reached")),
+            Err(why) => bad(what, why),
+        });
+    }
+    findings
+}
+
+async fn connect(upstream: &Upstream) -> Result<String, String> {
+    let host = upstream.base_url.host_str().unwrap_or_default();
+    let port = upstream.base_url.port_or_known_default().unwrap_or(443);
+    let to = format!("{host}:{port}");
+    let connecting = TcpStream::connect((host.trim_matches(['[', ']']), port));
+    match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+        Ok(Ok(_)) => Ok(to),
+        Ok(Err(error)) => Err(format!("{to} cannot be reached: {error}; check base_url and the network")),
+        Err(_) => Err(format!("{to} did not answer within {CONNECT_TIMEOUT:?}; check base_url and the network")),
+    }
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+const fn good(what: String, detail: String) -> Finding {
+    Finding { what, verdict: Verdict::Good, detail }
+}
+
+const fn bad(what: String, detail: String) -> Finding {
+    Finding { what, verdict: Verdict::Bad, detail }
+}
+
+fn in_words(findings: &[Finding]) -> String {
+    let line = |finding: &Finding| {
+        let word = match finding.verdict {
+            Verdict::Good => "good   ",
+            Verdict::Warning => "warning",
+            Verdict::Bad => "BAD    ",
+        };
+        format!("{word}  {}: {}", finding.what, finding.detail)
+    };
+    findings.iter().map(line).collect::<Vec<_>>().join("\n")
 }

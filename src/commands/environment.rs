@@ -13,7 +13,7 @@ use crate::config::{Config, Credential, Job, Region, Sources};
 use crate::ledger::{self, Access, Meter};
 use crate::run::Selection;
 use crate::sqlite;
-use crate::upstream::{Client, SecretError, Upstream};
+use crate::upstream::{Client, ClientError, Secret, Upstream};
 
 /// What every command works in.
 pub(super) struct Environment {
@@ -70,24 +70,29 @@ impl Environment {
     /// The ways to the upstreams that these jobs pull from.
     pub(super) fn upstreams(&self, selection: &Selection) -> HashMap<String, Result<Arc<dyn Upstream>, String>> {
         let credentials = selection.iter().map(|(job, _)| &job.credential);
-        let open = |credential: &Arc<Credential>| match self.client(credential) {
-            Ok(client) => Ok(Arc::new(client) as Arc<dyn Upstream>),
+        credentials.map(|credential| (credential.name.clone(), self.upstream(credential))).collect()
+    }
+
+    /// The way of a credential to its upstream.
+    pub(super) fn upstream(&self, credential: &Arc<Credential>) -> Result<Arc<dyn Upstream>, String> {
+        match self.client(credential) {
+            Ok(client) => Ok(Arc::new(client)),
             Err(error) => Err(error.to_string()),
-        };
-        credentials.map(|credential| (credential.name.clone(), open(credential))).collect()
+        }
     }
 
     #[cfg(feature = "sandbox")]
-    fn client(&self, credential: &Credential) -> Result<Client, SecretError> {
+    fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
         if self.practising {
-            return Ok(Client::with_secret(credential, crate::sandbox::Sandbox::secret_of(&credential.name)));
+            let secret = Secret::given(crate::sandbox::Sandbox::secret_of(&credential.name));
+            return Client::new(Arc::clone(&credential.upstream), secret);
         }
-        Client::open(credential)
+        Client::of(credential)
     }
 
     #[cfg(not(feature = "sandbox"))]
-    fn client(&self, credential: &Credential) -> Result<Client, SecretError> {
-        Client::open(credential)
+    fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
+        Client::of(credential)
     }
 
     /// The jobs and regions that were asked for.

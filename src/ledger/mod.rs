@@ -1,6 +1,7 @@
 //! Where charges are recorded: one trait, and whoever implements it passes the one suite of behaviours in the tests.
 
 mod meter;
+mod open;
 mod sqlite;
 
 use std::time::Duration;
@@ -11,6 +12,7 @@ use thiserror::Error;
 use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
 
 pub use meter::{Ask, Meter, MeterError, Permit, Verdict};
+pub use open::{Access, open};
 pub use sqlite::SqliteLedger;
 
 /// One charge as it is put to a ledger.

@@ -1,12 +1,21 @@
 //! `quotas.toml`, read into types in which what does not make sense cannot be said.
 
 mod call;
+mod check;
 mod credential;
+mod error;
 mod errors;
+mod item;
 mod job;
+mod load;
+mod names;
 mod pointer;
+mod read;
 mod region;
+mod set;
+mod shown;
 mod template;
+mod tree;
 mod upstream;
 
 use std::collections::BTreeMap;
@@ -18,8 +27,10 @@ use crate::quota::Units;
 
 pub use call::{Call, Method, PageSize, Paging, Place, Records};
 pub use credential::{Credential, CredentialLimit, SecretSource};
-pub use errors::{Class, Condition, Rule, StatusMatch, Until};
+pub use error::{ConfigError, NamedBy, Problem};
+pub use errors::{Class, Condition, Rule, StatusMatch, Until, classify};
 pub use job::{Ids, Job, Step};
+pub use load::{Sources, Surroundings};
 pub use pointer::Pointer;
 pub use region::Region;
 pub use template::{Template, TemplateError, Values, Variable};
@@ -57,6 +68,19 @@ pub struct LedgerConfig {
     pub max_skew: Duration,
     /// What happens after a ledger lost its data.
     pub after_loss: AfterLoss,
+}
+
+impl Default for LedgerConfig {
+    fn default() -> Self {
+        Self {
+            store: LedgerStore::Sqlite,
+            timeout: Duration::from_millis(250),
+            cheap_max: Units::new(5),
+            unmetered_max: Units::new(50),
+            max_skew: Duration::from_secs(5 * 60),
+            after_loss: AfterLoss::default(),
+        }
+    }
 }
 
 /// Where the ledger is.

@@ -1,8 +1,9 @@
-//! Every ledger passes the same suite of behaviours and the same properties. A ledger joins with two lines, `suite!` and
-//! `properties!`, each with a name and an async function that opens a fresh, empty store.
+//! Every ledger passes the same suite of behaviours and the same properties. A ledger joins with a module of two lines,
+//! `suite!` and `properties!`, each given an async function that opens a fresh, empty store.
 
 mod books;
 mod model;
+mod properties;
 mod suite;
 
 /// A store of charges, and any number of handles on it, as several processes have.
@@ -11,4 +12,8 @@ pub(crate) trait Store: Send + Sync {
     fn ledger(&self) -> std::sync::Arc<dyn ingest::ledger::Ledger>;
 }
 
-suite::suite!(the_model, crate::ledger::model::Model::open);
+mod the_model {
+    use super::model::Model;
+    super::suite::suite!(Model::open);
+    super::properties::properties!(Model::open);
+}

@@ -1,1 +1,19 @@
-//! Every ledger passes the same suite of behaviours.
+//! Every ledger passes the same suite of behaviours and the same properties. A ledger joins with a module of two lines,
+//! `suite!` and `properties!`, each given an async function that opens a fresh, empty store.
+
+mod books;
+mod model;
+mod properties;
+mod suite;
+
+/// A store of charges, and any number of handles on it, as several processes have.
+pub(crate) trait Store: Send + Sync {
+    /// One more handle on the same store.
+    fn ledger(&self) -> std::sync::Arc<dyn ingest::ledger::Ledger>;
+}
+
+mod the_model {
+    use super::model::Model;
+    super::suite::suite!(Model::open);
+    super::properties::properties!(Model::open);
+}

@@ -1,0 +1,266 @@
+//! What a ledger does, said as plainly as it can be: lists, walked from end to end. Slow, and easy to see right. Every
+//! other ledger answers as this one does.
+//!
+//! What the trait leaves open is settled here:
+//! - A ledger's time is the latest of the caller's `now`, the newest entry of the account, and a microsecond after its
+//!   newest floor. So time never runs backwards, and whatever is charged comes after every floor. What is absorbed from
+//!   the future counts from that time.
+//! - An id is known for `Account::longest_window` after its charge. Later it names a new charge.
+//! - A known id is granted whatever else holds; only then comes `Never`, for the first limit by name.
+//! - Of several limits that fit last at the same instant, the first by name is told.
+//! - Of two closings the later holds. Of two settlings of one id the later told holds.
+//! - An entry older than `longest_window` is not absorbed: it can count nowhere.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ingest::ledger::{Charge, Ledger, LedgerError};
+use ingest::quota::{
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitName, LimitUsage, Rejection, Return,
+    Timestamp, Units,
+};
+
+use super::Store;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const MINUTE: Duration = Duration::from_secs(60);
+const MICROSECOND: Duration = Duration::from_micros(1);
+const SLICES: i64 = 24;
+
+#[derive(Clone, Default)]
+pub(crate) struct Model(Arc<Mutex<BTreeMap<String, Pages>>>);
+
+impl Model {
+    pub(crate) async fn open() -> Self {
+        Self::default()
+    }
+
+    fn with<T>(&self, account: &Account, act: impl FnOnce(&mut Pages) -> T) -> Result<T, LedgerError> {
+        Ok(act(self.0.lock().unwrap().entry(account.name.clone()).or_default()))
+    }
+}
+
+impl Store for Model {
+    fn ledger(&self) -> Arc<dyn Ledger> {
+        Arc::new(self.clone())
+    }
+}
+
+#[async_trait]
+impl Ledger for Model {
+    async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
+        self.with(charge.account, |pages| pages.charge(charge, pages.time(now), now))
+    }
+
+    async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) -> Result<(), LedgerError> {
+        self.with(account, |pages| pages.settle(account, id, cost, pages.time(now)))
+    }
+
+    async fn absorb(
+        &self,
+        account: &Account,
+        entries: &[Entry],
+        floors: &[Floor],
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        self.with(account, |pages| pages.absorb(account, entries, floors, pages.time(now)))
+    }
+
+    async fn close(&self, account: &Account, limit: &str, closing: Closing, now: Timestamp) -> Result<(), LedgerError> {
+        self.with(account, |pages| pages.close(limit, closing, pages.time(now)))
+    }
+
+    async fn reopen(&self, account: &Account, limit: &str, _now: Timestamp) -> Result<(), LedgerError> {
+        self.with(account, |pages| pages.closings.remove(limit)).map(|_| ())
+    }
+
+    async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError> {
+        self.with(account, |pages| {
+            let now = pages.time(now);
+            account.limits.iter().map(|(name, limit)| pages.usage(name, limit, now)).collect()
+        })
+    }
+}
+
+/// The books of one account.
+#[derive(Default)]
+struct Pages {
+    entries: Vec<Entry>,
+    floors: Vec<Floor>,
+    closings: BTreeMap<LimitName, Closed>,
+}
+
+#[derive(Clone, Copy)]
+struct Closed {
+    until: Timestamp,
+    probing: bool,
+}
+
+/// What one charge asks of one limit.
+struct Asked<'a> {
+    name: &'a LimitName,
+    limit: &'a Limit,
+    units: Units,
+    leave: Units,
+}
+
+impl Pages {
+    fn time(&self, now: Timestamp) -> Timestamp {
+        let entries = self.entries.iter().map(|entry| entry.at);
+        let floors = self.floors.iter().map(|floor| floor.at.after(MICROSECOND));
+        entries.chain(floors).fold(now, Timestamp::max)
+    }
+
+    fn known(&mut self, account: &Account, id: &ChargeId, now: Timestamp) -> Option<&mut Entry> {
+        let is_known = |entry: &Entry| entry.at.after(account.longest_window()) > now;
+        self.entries.iter_mut().find(|entry| entry.id == *id && is_known(entry))
+    }
+
+    fn charge(&mut self, charge: Charge<'_>, now: Timestamp, callers: Timestamp) -> Decision {
+        let asked: Vec<Asked<'_>> = charge
+            .account
+            .charged(charge.cost)
+            .map(|(name, limit)| Asked { name, limit, units: charge.cost.of(name), leave: charge.leave.of(name) })
+            .collect();
+        if self.known(charge.account, charge.id, now).is_some() {
+            return Decision::Granted(self.grant(&asked, now));
+        }
+        if let Some(never) = asked.iter().find(|asked| asked.units + asked.leave > asked.limit.enforced()) {
+            return Decision::Never { limit: never.name.clone(), most: never.limit.enforced().less(never.leave) };
+        }
+        match self.fits_last(&asked, now) {
+            Some((last, retry_at)) => Decision::Rejected(self.rejection(last, retry_at, now, callers)),
+            None => {
+                let probing = self.probe(&asked, now);
+                let cost = asked.iter().map(|asked| (asked.name.clone(), asked.units)).collect();
+                self.entries.push(Entry { id: charge.id.clone(), at: now, cost });
+                Decision::Granted(Grant { probing, ..self.grant(&asked, now) })
+            }
+        }
+    }
+
+    fn grant(&self, asked: &[Asked<'_>], now: Timestamp) -> Grant {
+        let left = |asked: &Asked<'_>| asked.limit.enforced().less(self.used(asked.name, asked.limit, now));
+        Grant { remaining: asked.iter().map(|asked| (asked.name.clone(), left(asked))).collect(), probing: Vec::new() }
+    }
+
+    fn rejection(&self, last: &Asked<'_>, retry_at: Timestamp, now: Timestamp, callers: Timestamp) -> Rejection {
+        let usage = self.usage(last.name, last.limit, now);
+        Rejection {
+            limit: usage.limit,
+            used: usage.used,
+            remaining: usage.remaining,
+            retry_after: retry_at.since(callers),
+            retry_at,
+        }
+    }
+
+    /// The limit that fits last, unless all fit now.
+    fn fits_last<'a, 'b>(&self, asked: &'a [Asked<'b>], now: Timestamp) -> Option<(&'a Asked<'b>, Timestamp)> {
+        let fits = asked.iter().map(|asked| (asked, self.fits_from(asked, now)));
+        fits.rev().max_by_key(|(_, fits_from)| *fits_from).filter(|(_, fits_from)| *fits_from > now)
+    }
+
+    /// The first instant from `now` on at which the charge fits: things only change when something runs out.
+    fn fits_from(&self, asked: &Asked<'_>, now: Timestamp) -> Timestamp {
+        let window = asked.limit.window();
+        let mut instants = vec![now];
+        instants.extend(self.entries.iter().map(|entry| window.expiry(entry.at)));
+        instants.extend(self.floors.iter().map(|floor| window.expiry(floor.at)));
+        instants.extend(self.closings.get(asked.name).map(|closed| closed.until));
+        instants.sort();
+        instants.into_iter().find(|instant| *instant >= now && self.fits(asked, *instant)).unwrap()
+    }
+
+    fn fits(&self, asked: &Asked<'_>, now: Timestamp) -> bool {
+        let used = self.used(asked.name, asked.limit, now);
+        self.closed_until(asked.name, now).is_none() && asked.limit.fits(used, asked.units, asked.leave)
+    }
+
+    fn used(&self, name: &str, limit: &Limit, now: Timestamp) -> Units {
+        let counts = |at: Timestamp| limit.window().expiry(at) > now;
+        let counted = self.sum(name, counts);
+        let floors = self.floors.iter().filter(|floor| floor.limit == name && counts(floor.at));
+        floors.map(|floor| floor.used + self.sum(name, |at| at > floor.at)).fold(counted, Units::max)
+    }
+
+    fn sum(&self, name: &str, which: impl Fn(Timestamp) -> bool) -> Units {
+        self.entries.iter().filter(|entry| which(entry.at)).map(|entry| entry.cost.of(name)).sum()
+    }
+
+    fn closed_until(&self, name: &str, now: Timestamp) -> Option<Timestamp> {
+        self.closings.get(name).map(|closed| closed.until).filter(|until| *until > now)
+    }
+
+    /// Closes again, for a minute, whatever this charge may try.
+    fn probe(&mut self, asked: &[Asked<'_>], now: Timestamp) -> Vec<LimitName> {
+        let mut probing = Vec::new();
+        for asked in asked {
+            if let Some(closed) = self.closings.get_mut(asked.name).filter(|closed| closed.probing) {
+                closed.until = now.after(MINUTE);
+                probing.push(asked.name.clone());
+            }
+        }
+        probing
+    }
+
+    fn settle(&mut self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) {
+        match self.known(account, id, now) {
+            Some(entry) => entry.cost = cost.clone(),
+            None => self.entries.push(Entry { id: id.clone(), at: now, cost: cost.clone() }),
+        }
+    }
+
+    fn absorb(&mut self, account: &Account, entries: &[Entry], floors: &[Floor], now: Timestamp) {
+        for entry in entries {
+            let forgotten = entry.at.after(account.longest_window()) <= now;
+            if !forgotten && self.known(account, &entry.id, now).is_none() {
+                self.entries.push(Entry { at: entry.at.min(now), ..entry.clone() });
+            }
+        }
+        self.floors.extend(floors.iter().map(|floor| Floor { at: floor.at.min(now), ..floor.clone() }));
+    }
+
+    fn close(&mut self, limit: &str, closing: Closing, now: Timestamp) {
+        let closed = match closing {
+            Closing::Until(until) => Closed { until, probing: false },
+            Closing::Probing => Closed { until: now.after(HOUR), probing: true },
+        };
+        let held = self.closings.entry(limit.to_owned()).or_insert(closed);
+        if closed.until > held.until {
+            *held = closed;
+        }
+    }
+
+    fn usage(&self, name: &LimitName, limit: &Limit, now: Timestamp) -> LimitUsage {
+        let used = self.used(name, limit, now);
+        let closed_until = self.closed_until(name, now);
+        LimitUsage {
+            limit: name.clone(),
+            used,
+            remaining: if closed_until.is_some() { Units::ZERO } else { limit.enforced().less(used) },
+            closed_until,
+            since_reset: limit.window().last_reset(now).map(|reset| self.sum(name, |at| at >= reset)),
+            returns: self.returns(name, limit, now),
+        }
+    }
+
+    /// The charges that count now, cut into slices of equal length by their time. A slice is told when its end expires.
+    fn returns(&self, name: &str, limit: &Limit, now: Timestamp) -> Vec<Return> {
+        let from = limit.window().counted_from(now);
+        let length = now.micros() - from.micros();
+        let ends = (1..=SLICES).map(|slice| Timestamp::from_micros(from.micros() + length * slice / SLICES));
+        let mut left = self.used(name, limit, now);
+        let mut returns = Vec::new();
+        for at in ends.map(|end| limit.window().expiry(end)) {
+            let still = self.used(name, limit, at);
+            if still < left {
+                returns.push(Return { at, units: left.less(still) });
+            }
+            left = still;
+        }
+        returns
+    }
+}

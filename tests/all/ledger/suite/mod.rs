@@ -1,0 +1,109 @@
+//! The behaviours that every ledger must show. Time is given with every call. A behaviour that is in no list below is
+//! dead code, and the compiler says so.
+
+pub(crate) mod afterwards;
+pub(crate) mod charges;
+pub(crate) mod closings;
+pub(crate) mod retry;
+pub(crate) mod sharing;
+pub(crate) mod usage;
+
+/// Runs the suite over one ledger: `suite!(open)`, where `open` is an async function without arguments that gives a fresh,
+/// empty `Store`.
+macro_rules! suite {
+    ($open:path) => {
+        $crate::ledger::suite::behaviours! { $open, charges:
+            a_charge_is_granted_and_counted
+            a_charge_that_fills_the_limit_is_granted
+            a_rejected_charge_records_nothing
+            a_charge_takes_from_all_of_its_limits_or_from_none
+            a_charge_of_no_limit_is_granted
+            a_repeated_id_is_granted_again_and_counted_once
+            a_repeated_id_is_granted_where_nothing_is_left
+            an_id_names_a_new_charge_once_it_is_forgotten
+            one_id_in_two_accounts_is_two_charges
+            what_can_never_fit_is_told_apart
+            what_is_to_be_left_counts_as_used
+            accounts_are_apart
+            time_never_runs_backwards
+        }
+        $crate::ledger::suite::behaviours! { $open, retry:
+            a_unit_counts_for_its_window_and_the_grace
+            retry_after_frees_enough_for_this_very_cost
+            retry_after_counts_what_must_be_left
+            retry_after_looks_past_a_release
+            retry_after_is_told_by_the_callers_clock
+            the_limit_that_fits_last_is_named
+            the_first_by_name_is_named_where_two_fit_at_once
+            a_calendar_limit_returns_all_at_midnight
+            a_day_of_twenty_three_hours_ends_at_its_own_midnight
+            a_day_of_twenty_five_hours_ends_at_its_own_midnight
+            a_charge_just_before_midnight_counts_for_the_next_day_too
+            a_window_that_slides_and_resets_holds_both
+            an_unsettled_past_is_exact_to_the_microsecond
+        }
+        $crate::ledger::suite::behaviours! { $open, afterwards:
+            a_release_gives_all_units_back
+            a_settled_cost_counts_at_the_time_of_its_charge
+            a_settled_cost_may_go_beyond_the_limit
+            a_settled_cost_may_name_another_limit
+            the_later_of_two_settlings_holds
+            a_release_before_its_charge_wins
+            an_unknown_id_is_settled_at_now
+            what_is_absorbed_counts_at_its_own_time
+            what_is_absorbed_counts_once
+            what_is_absorbed_may_go_beyond_the_limit
+            what_is_absorbed_from_the_future_counts_from_now
+            what_is_absorbed_too_late_counts_for_nothing
+            a_settled_id_stays_settled_when_absorbed
+            an_absorbed_id_can_be_settled
+            an_absorbed_id_is_not_counted_when_its_charge_arrives
+            a_floor_counts_what_the_ledger_no_longer_knows
+            a_floor_and_the_charges_it_stands_for_are_not_added_up
+            a_floor_holds_until_its_time_leaves_the_window
+            the_highest_of_several_floors_holds
+            a_charge_at_the_instant_of_a_floor_comes_after_it
+            retry_after_waits_for_a_floor
+        }
+        $crate::ledger::suite::behaviours! { $open, closings:
+            a_closed_limit_rejects_until_it_opens
+            a_closed_limit_stops_only_what_needs_it
+            a_reopened_limit_grants_at_once
+            the_later_of_two_closings_holds
+            a_full_limit_that_is_closed_waits_for_both
+            a_closing_without_a_reset_lets_one_charge_try_after_an_hour
+            a_try_that_another_limit_rejects_is_not_used_up
+            a_reopened_limit_needs_no_more_tries
+            a_known_id_is_granted_though_its_limit_is_closed
+        }
+        $crate::ledger::suite::behaviours! { $open, usage:
+            an_unknown_account_has_used_nothing
+            limits_are_told_in_the_order_of_their_names
+            returns_add_up_to_what_is_used
+            no_unit_is_promised_early
+            a_calendar_limit_returns_everything_in_one
+            since_reset_counts_the_calendar_day_alone
+            returns_of_many_charges_are_few
+            a_closed_limit_has_nothing_remaining
+        }
+        $crate::ledger::suite::behaviours! { $open, sharing:
+            what_one_handle_charges_another_sees
+            many_at_once_spend_exactly_what_is_left
+            many_repeating_one_id_are_counted_once
+        }
+    };
+}
+
+macro_rules! behaviours {
+    ($open:path, $file:ident: $($behaviour:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $behaviour() {
+                let store = $open().await;
+                $crate::ledger::suite::$file::$behaviour(&store).await;
+            }
+        )*
+    };
+}
+
+pub(crate) use {behaviours, suite};

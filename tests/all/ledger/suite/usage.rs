@@ -1,0 +1,99 @@
+//! What a ledger tells about its limits.
+
+use ingest::quota::{Closing, Return, Timestamp, Units};
+
+use crate::ledger::Store;
+use crate::ledger::books::{Books, MICROSECOND, account, at, cost, daily, floor, limit, secs, sliding, time};
+use crate::ledger::books::{LOS_ANGELES, entry, fresh_id};
+
+pub(crate) async fn an_unknown_account_has_used_nothing(store: &impl Store) {
+    let books = Books::new(store.ledger(), account([("daily", daily(10))]));
+    let usage = books.standing("daily", at(0.0)).await;
+    assert_eq!((usage.used.get(), usage.remaining.get(), usage.closed_until), (0, 10, None));
+    assert_eq!((usage.since_reset, usage.returns), (Some(Units::ZERO), vec![]));
+}
+
+pub(crate) async fn limits_are_told_in_the_order_of_their_names(store: &impl Store) {
+    let limits = [("search", daily(10)), ("daily", daily(10)), ("minute", sliding(10, secs(60)))];
+    let books = Books::new(store.ledger(), account(limits));
+    let names: Vec<_> = books.usage(at(0.0)).await.into_iter().map(|usage| usage.limit).collect();
+    assert_eq!(names, ["daily", "minute", "search"]);
+}
+
+async fn busy(store: &impl Store) -> Books {
+    let books = Books::new(store.ledger(), account([("daily", sliding(1000, secs(60)))]));
+    for second in 0..50_u32 {
+        books.take(&cost([("daily", u64::from(second % 7 + 1))]), at(f64::from(second))).await;
+    }
+    books.absorb(&[], &[floor("daily", at(20.0), 120)], at(50.0)).await;
+    books
+}
+
+fn total(returns: &[Return]) -> u64 {
+    returns.iter().map(|back| back.units.get()).sum()
+}
+
+pub(crate) async fn returns_add_up_to_what_is_used(store: &impl Store) {
+    let books = busy(store).await;
+    for moment in [50.0, 61.0, 90.0, 109.0] {
+        let usage = books.standing("daily", at(moment)).await;
+        assert_eq!(total(&usage.returns), usage.used.get(), "at {moment}");
+        assert!(usage.returns.iter().all(|back| back.units > Units::ZERO && back.at > at(moment)));
+        assert!(usage.returns.is_sorted_by(|one, next| one.at < next.at));
+    }
+}
+
+pub(crate) async fn no_unit_is_promised_early(store: &impl Store) {
+    let books = busy(store).await;
+    let usage = books.standing("daily", at(50.0)).await;
+    let mut back = 0;
+    for promised in usage.returns {
+        back += promised.units.get();
+        assert_eq!(books.used("daily", promised.at).await, usage.used.get() - back, "by {}", promised.at);
+    }
+}
+
+pub(crate) async fn a_calendar_limit_returns_everything_in_one(store: &impl Store) {
+    let books = Books::new(store.ledger(), account([("daily", daily(100))]));
+    let morning = time("2026-06-10T15:00:00Z");
+    for hour in 0..8 {
+        books.take(&cost([("daily", 2)]), morning.after(secs(hour * 3600))).await;
+    }
+    let reset = time("2026-06-11T07:00:00Z").after(books.account.limits["daily"].grace());
+    let usage = books.standing("daily", morning.after(secs(8 * 3600))).await;
+    assert_eq!(usage.returns, [Return { at: reset, units: Units::new(16) }]);
+}
+
+pub(crate) async fn since_reset_counts_the_calendar_day_alone(store: &impl Store) {
+    let both = limit(100, Some(secs(24 * 3600)), Some(LOS_ANGELES));
+    let books = Books::new(store.ledger(), account([("daily", both), ("minute", sliding(100, secs(60)))]));
+    let midnight = time("2026-06-11T07:00:00Z");
+    for (instant, units) in [(midnight.before(MICROSECOND), 1), (midnight, 2), (midnight.after(secs(60)), 4)] {
+        books.take(&cost([("daily", units), ("minute", units)]), instant).await;
+    }
+    let usage = books.standing("daily", midnight.after(secs(61))).await;
+    assert_eq!((usage.used.get(), usage.since_reset), (7, Some(Units::new(6))));
+    assert_eq!(books.standing("minute", midnight.after(secs(61))).await.since_reset, None);
+}
+
+pub(crate) async fn returns_of_many_charges_are_few(store: &impl Store) {
+    let books = Books::new(store.ledger(), account([("daily", sliding(1000, secs(1000)))]));
+    let start = at(0.0);
+    let entries: Vec<_> =
+        (0..500).map(|later| entry(&fresh_id(), start.after(secs(later)), cost([("daily", 1)]))).collect();
+    let now: Timestamp = start.after(secs(500));
+    books.absorb(&entries, &[], now).await;
+    let usage = books.standing("daily", now).await;
+    assert_eq!(total(&usage.returns), 500);
+    assert!((10..=48).contains(&usage.returns.len()), "{} returns", usage.returns.len());
+}
+
+pub(crate) async fn a_closed_limit_has_nothing_remaining(store: &impl Store) {
+    let books = Books::new(store.ledger(), account([("daily", daily(10))]));
+    books.take(&cost([("daily", 1)]), at(0.0)).await;
+    books.close("daily", Closing::Until(at(10.0)), at(0.0)).await;
+    let closed = books.standing("daily", at(1.0)).await;
+    assert_eq!((closed.used.get(), closed.remaining.get(), closed.closed_until), (1, 0, Some(at(10.0))));
+    let open = books.standing("daily", at(10.0)).await;
+    assert_eq!((open.used.get(), open.remaining.get(), open.closed_until), (1, 9, None));
+}

@@ -84,7 +84,8 @@ impl Environment {
     #[cfg(feature = "sandbox")]
     fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
         if self.practising {
-            let secret = Secret::given(crate::sandbox::Sandbox::secret_of(&credential.name));
+            let secret = crate::sandbox::Sandbox::secret_of(&credential.name);
+            let secret = Secret::given(&credential.name, secret.into());
             return Client::new(Arc::clone(&credential.upstream), secret);
         }
         Client::of(credential)

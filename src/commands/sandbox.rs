@@ -60,7 +60,7 @@ async fn start(environment: &Environment, options: Options) -> Result<Sandbox, E
 fn announce(sandbox: &Sandbox, global: &Global) -> Result<(), Error> {
     let urls = sandbox.base_urls();
     if global.format == Format::Json {
-        let urls: serde_json::Map<_, _> = urls.into_iter().map(|(name, url)| (name, url.into())).collect();
+        let urls: serde_json::Map<_, _> = urls.into_iter().map(|(name, url)| (name, url.as_str().into())).collect();
         return output::json(&serde_json::json!({ "address": sandbox.address(), "base_urls": urls }));
     }
     let set = urls.iter().map(|(name, url)| format!("  --set upstreams.{name}.base_url={url}"));

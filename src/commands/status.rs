@@ -10,7 +10,7 @@ use super::{Error, output};
 use crate::cli::{Format, Global};
 use crate::exit::Exit;
 use crate::ledger::{Access, Meter};
-use crate::quota::{Account, LimitUsage, Return, Timestamp, Units};
+use crate::quota::{Account, Limit, LimitUsage, Return, Timestamp, Units};
 use crate::run::{self, Candidate, LimitReport};
 
 /// What `status` says.
@@ -74,7 +74,7 @@ async fn limit_statuses(meter: &Meter, account: &Account) -> Vec<LimitStatus> {
         }
     };
     let find = |limit: &str| usages.iter().find(|usage| usage.limit == limit);
-    let status = |(name, limit)| {
+    let status = |(name, limit): (&String, &Limit)| {
         let usage: Option<&LimitUsage> = find(name);
         LimitStatus {
             report: run::limit_report(account, name, limit, usage),

@@ -9,7 +9,7 @@ use crate::quota::{Cost, Timestamp, Units};
 /// A table without lines, its numbers to the right.
 pub(super) fn table(header: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
     for index in right {
         if let Some(column) = table.column_mut(*index) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -92,6 +92,15 @@ pub enum LedgerStore {
     Redis(RedisUrl),
 }
 
+impl std::fmt::Display for LedgerStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sqlite => f.write_str("sqlite"),
+            Self::Redis(url) => url.fmt(f),
+        }
+    }
+}
+
 /// A Redis URL. Its `Debug` and `Display` leave out the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl(url::Url);

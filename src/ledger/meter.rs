@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use uuid::Uuid;
 
 use super::{Charge, Ledger, LedgerError, Purpose};
 use crate::clock::{Clock, Monotonic};
@@ -94,7 +93,7 @@ impl Meter {
     /// # Errors
     /// When the ledger fails in a way that no outage policy covers.
     pub async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
-        let id = ask.id.cloned().unwrap_or_else(fresh_id);
+        let id = ask.id.cloned().unwrap_or_else(ChargeId::fresh);
         let asked = Monotonic::now();
         let charge = Charge {
             account: ask.account,
@@ -159,8 +158,4 @@ impl Meter {
     pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
         Ok(self.ledger.usage(account, self.clock.now()).await?)
     }
-}
-
-fn fresh_id() -> ChargeId {
-    ChargeId::new(Uuid::now_v7().simple().to_string())
 }

@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
 
 pub use meter::{Ask, Meter, MeterError, Permit, Verdict};
-pub use open::{Access, open};
+pub use open::{Access, inspect, open};
 pub use sqlite::SqliteLedger;
 
 /// One charge as it is put to a ledger.

@@ -17,6 +17,12 @@ impl ChargeId {
         Self(id.into())
     }
 
+    /// An id that nobody else has.
+    #[must_use]
+    pub fn fresh() -> Self {
+        Self(uuid::Uuid::now_v7().simple().to_string())
+    }
+
     /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -65,6 +65,7 @@ impl Default for Options {
 pub struct Sandbox {
     address: SocketAddr,
     root: Url,
+    upstreams: Vec<String>,
     state: Arc<State>,
     stop: oneshot::Sender<()>,
     server: JoinHandle<io::Result<()>>,
@@ -84,7 +85,8 @@ impl Sandbox {
         let serving = axum::serve(listener, server::router(Arc::clone(&state)))
             // A sandbox that was dropped is stopped too.
             .with_graceful_shutdown(async { drop(stopped.await) });
-        Ok(Self { address, root, state, stop, server: tokio::spawn(serving.into_future()) })
+        let upstreams = config.upstreams.keys().cloned().collect();
+        Ok(Self { address, root, upstreams, state, stop, server: tokio::spawn(serving.into_future()) })
     }
 
     /// Where it listens.
@@ -97,6 +99,12 @@ impl Sandbox {
     #[must_use]
     pub fn base_url(&self, upstream: &str) -> Url {
         below(&self.root, upstream, "")
+    }
+
+    /// Every upstream's name with the URL that stands in for its `base_url`.
+    #[must_use]
+    pub fn base_urls(&self) -> Vec<(String, Url)> {
+        self.upstreams.iter().map(|name| (name.clone(), self.base_url(name))).collect()
     }
 
     /// Every limit of every account, by the stand-in's own count.

@@ -68,14 +68,6 @@ impl Client {
         Ok(Self { upstream, secret, headers, http: OnceCell::new() })
     }
 
-    /// Reads the secret now, so that a missing one is found before anything is charged.
-    ///
-    /// # Errors
-    /// Where it is missing or unfit, with what to do about it.
-    pub async fn ready(&self) -> Result<(), SecretError> {
-        self.secret.ready().await
-    }
-
     async fn http(&self) -> Result<&reqwest::Client, Failure> {
         let built = self.http.get_or_try_init(|| async { http::client(&self.upstream, self.headers.clone()) }).await;
         built.map_err(|error| Failure::NotSent(format!("no secure connection can be made: {}", error.without_url())))
@@ -93,6 +85,10 @@ impl Client {
 
 #[async_trait]
 impl Upstream for Client {
+    async fn ready(&self) -> Result<(), Failure> {
+        self.secret.ready().await.map_err(|error| Failure::NotSent(error.to_string()))
+    }
+
     async fn fetch(&self, request: PageRequest<'_>) -> Result<Page, Failure> {
         let shown = self.secret.show().await.map_err(|error| Failure::NotSent(error.to_string()))?;
         let asked = Asked::new(&self.upstream, request)?;

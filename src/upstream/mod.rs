@@ -26,6 +26,7 @@ pub use client::{Client, ClientError};
 pub use link::next_link;
 pub use refusal::failure_of;
 pub use retry_after::retry_after;
+pub use secret::Secret;
 
 /// One request of a step.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +102,9 @@ pub enum Failure {
 /// One credential's way to its upstream.
 #[async_trait]
 pub trait Upstream: Send + Sync {
+    /// Whether a request can be sent at all, so that a missing secret is found before anything is charged.
+    async fn ready(&self) -> Result<(), Failure>;
+
     /// Sends one request, once, and understands the answer. Charging, pausing and trying again are the caller's.
     async fn fetch(&self, request: PageRequest<'_>) -> Result<Page, Failure>;
 }

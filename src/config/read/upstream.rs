@@ -12,9 +12,11 @@ use super::{call, named, rules};
 use crate::config::item::{self, Item};
 use crate::config::{Auth, Call, Upstream};
 
-const KEYS: [&str; 9] = ["base_url", "auth", "timeout", "attempts", "max_body", "keep", "headers", "errors", "calls"];
+const KEYS: [&str; 10] =
+    ["base_url", "auth", "timeout", "attempts", "pause", "max_body", "keep", "headers", "errors", "calls"];
 const TIMEOUT: Duration = Duration::from_secs(30);
 const ATTEMPTS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(500);
 const MAX_BODY: u64 = 32 << 20;
 /// Headers that carry secrets, which have no place in a configuration.
 const SECRET_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
@@ -26,6 +28,7 @@ pub(super) fn upstream(item: Item<'_>) -> Option<Upstream> {
     let auth = section.or("auth", Auth::None, auth);
     let timeout = section.or("timeout", TIMEOUT, duration);
     let attempts = section.or("attempts", ATTEMPTS, attempts);
+    let pause = section.or("pause", PAUSE, duration);
     let max_body = section.or("max_body", MAX_BODY, bytes);
     let keep = section.optional("keep", duration);
     let headers = section.or("headers", BTreeMap::new(), headers);
@@ -37,6 +40,7 @@ pub(super) fn upstream(item: Item<'_>) -> Option<Upstream> {
         auth: auth?,
         timeout: timeout?,
         attempts: attempts?,
+        pause: pause?,
         max_body: max_body?,
         keep: keep?,
         headers: headers?,

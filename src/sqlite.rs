@@ -1,11 +1,14 @@
 //! How this program opens SQLite files, whatever is in them.
 
 use std::fs::{DirBuilder, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::{Path, PathBuf, absolute};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use thiserror::Error;
 
@@ -45,6 +48,20 @@ pub enum OpenError {
         /// The newest version known here.
         known: i64,
     },
+    /// An earlier release wrote it, and it is not to be written now.
+    #[error(
+        "{path}: this {name} has version {found}, and this release reads version {known}: any command that writes brings it up to date, such as a run without --dry-run"
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        name: &'static str,
+        /// Its version.
+        found: i64,
+        /// The version needed here.
+        known: i64,
+    },
     /// The system did not let us have it.
     #[error("{path}: cannot open the {name}: {source}")]
     Io {
@@ -67,17 +84,30 @@ pub enum OpenError {
     },
 }
 
-/// Opens a file for writing, readable by its owner alone, created and brought up to date as needed.
+/// Opens a file for writing, readable by its owner alone, created and brought up to date as needed, its directory too.
+/// Any number of processes may do so at once.
 ///
 /// # Errors
 /// When the file cannot be opened, is damaged, or was written by a later release.
 pub fn open(path: &Path, schema: Schema) -> Result<Connection, OpenError> {
     create_private(path).map_err(|source| OpenError::Io { path: path.to_owned(), name: schema.name, source })?;
-    let failed = |source| OpenError::Sqlite { path: path.to_owned(), name: schema.name, source };
-    let mut connection = Connection::open(path).map_err(failed)?;
-    configure(&connection).map_err(failed)?;
-    migrate(&mut connection, path, schema)?;
-    Ok(connection)
+    let began = Instant::now();
+    loop {
+        match open_once(path, schema) {
+            Err(OpenError::Sqlite { source, .. }) if is_busy(&source) && began.elapsed() < BUSY_TIMEOUT => {
+                thread::sleep(pause(10));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Creates a directory, and those above it, readable by its owner alone. One that is there stays as it is.
+///
+/// # Errors
+/// When the system does not let us.
+pub fn create_private_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Opens a file for reading and writes nothing, not even the side files of a write-ahead log; `None` where there is no
@@ -90,15 +120,26 @@ pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Connection>,
         return Ok(None);
     }
     let failed = |source| OpenError::Sqlite { path: path.to_owned(), name: schema.name, source };
-    let connection =
-        Connection::open_with_flags(read_only_uri(path), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
-            .map_err(failed)?;
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    let connection = ReadOnly::of(path).open(path).map_err(failed)?;
     match version(&connection).map_err(failed)? {
         0 => Ok(None),
         found if found > schema.newest() => Err(newer(path, schema, found)),
+        found if found < schema.newest() => Err(older(path, schema, found)),
         _ => Ok(Some(connection)),
     }
+}
+
+/// What a file holds that is not there yet: everything in place, nothing in it, and none of it on the disk.
+///
+/// # Errors
+/// When SQLite has no memory for it.
+pub fn open_empty(schema: Schema) -> Result<Connection, OpenError> {
+    let path = Path::new(":memory:");
+    let failed = |source| OpenError::Sqlite { path: path.to_owned(), name: schema.name, source };
+    let mut connection = Connection::open_in_memory().map_err(failed)?;
+    migrate(&mut connection, path, schema)?;
+    connection.pragma_update(None, "query_only", true).map_err(failed)?;
+    Ok(connection)
 }
 
 /// What SQLite said, and what to do about it.
@@ -121,23 +162,58 @@ pub fn explain(error: &rusqlite::Error) -> String {
     format!("{error}{advice}")
 }
 
-/// Makes a directory, and those above it, that its owner alone can read.
-///
-/// # Errors
-/// When the system does not let us.
-pub fn create_private_dir(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
+/// Only a new file is ever opened here: to close a file that this process has open elsewhere would drop the locks that
+/// SQLite holds on it.
 fn create_private(path: &Path) -> io::Result<()> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path).map(drop)
+    if let Some(directory) = path.parent() {
+        create_private_dir(directory)?;
+    }
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
-fn configure(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(BUSY_TIMEOUT)?;
+fn open_once(path: &Path, schema: Schema) -> Result<Connection, OpenError> {
+    let failed = |source| OpenError::Sqlite { path: path.to_owned(), name: schema.name, source };
+    let mut connection = Connection::open(path).map_err(failed)?;
+    configure(&mut connection).map_err(failed)?;
+    migrate(&mut connection, path, schema)?;
+    Ok(connection)
+}
+
+fn configure(connection: &mut Connection) -> rusqlite::Result<()> {
+    wait_while_busy(connection)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "normal")?;
     connection.pragma_update(None, "foreign_keys", true)
+}
+
+/// SQLite's own waiting soon asks only every tenth of a second, which starves some of many processes.
+fn wait_while_busy(connection: &mut Connection) -> rusqlite::Result<()> {
+    let mut began = Instant::now();
+    connection.busy_handler(Some(move |asked: i32| {
+        if asked == 0 {
+            began = Instant::now();
+        }
+        thread::sleep(pause(asked));
+        began.elapsed() < BUSY_TIMEOUT
+    }))
+}
+
+/// From a few hundred microseconds to some ten milliseconds, never the same twice, so that those who wait do not march
+/// in step.
+fn pause(asked: i32) -> Duration {
+    let longest = 500_u64 << asked.clamp(0, 5);
+    let chance = RandomState::new().hash_one(asked);
+    Duration::from_micros(longest / 2 + chance % longest)
+}
+
+/// Whether the file was in use in a way for which SQLite does not wait by itself: while another process switches it to
+/// the write-ahead log or recovers it.
+fn is_busy(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed))
 }
 
 fn migrate(connection: &mut Connection, path: &Path, schema: Schema) -> Result<(), OpenError> {
@@ -166,13 +242,57 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// A file without a write-ahead log is opened as immutable: otherwise SQLite would create the log's side files.
-fn read_only_uri(path: &Path) -> String {
-    let mut url = url::Url::from_file_path(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
-        .unwrap_or_else(|()| url::Url::parse("file:///").unwrap_or_else(|_| unreachable!()));
-    let mut wal = path.as_os_str().to_owned();
-    wal.push("-wal");
-    let mode = if Path::new(&wal).exists() { "mode=ro" } else { "immutable=1" };
-    url.set_query(Some(mode));
-    url.to_string()
+fn older(path: &Path, schema: Schema, found: i64) -> OpenError {
+    OpenError::Older { path: path.to_owned(), name: schema.name, found, known: schema.newest() }
 }
+
+/// How a file is read without a trace: it depends on what its last writer left, or is at.
+#[derive(Debug, Clone, Copy)]
+enum ReadOnly {
+    /// There is no write-ahead log. SQLite would create one, unless it is told that nobody changes the file.
+    Closed,
+    /// There is a log, and the shared memory that indexes it: a writer is at work or was killed.
+    InUse,
+    /// There is a log without its index, as in a copy. SQLite would create one, unless it is alone; and the file cannot
+    /// be locked by one who may not write.
+    Orphaned,
+}
+
+impl ReadOnly {
+    fn of(path: &Path) -> Self {
+        let exists = |suffix: &str| {
+            let mut side = path.as_os_str().to_owned();
+            side.push(suffix);
+            Path::new(&side).exists()
+        };
+        match (exists("-wal"), exists("-shm")) {
+            (false, _) => Self::Closed,
+            (true, true) => Self::InUse,
+            (true, false) => Self::Orphaned,
+        }
+    }
+
+    fn open(self, path: &Path) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(self.uri(path), flags)?;
+        wait_while_busy(&mut connection)?;
+        if matches!(self, Self::Orphaned) {
+            connection.pragma_update(None, "locking_mode", "exclusive")?;
+        }
+        Ok(connection)
+    }
+
+    fn uri(self, path: &Path) -> String {
+        let path = absolute(path).unwrap_or_else(|_| path.to_owned());
+        let path = percent_encode(path.as_os_str().as_encoded_bytes(), URI_PATH);
+        let how = match self {
+            Self::Closed => "immutable=1",
+            Self::InUse => "mode=ro&readonly_shm=1",
+            Self::Orphaned => "mode=ro&vfs=unix-none",
+        };
+        format!("file://{path}?{how}")
+    }
+}
+
+/// What has a meaning of its own in SQLite's URIs.
+const URI_PATH: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');

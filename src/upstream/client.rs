@@ -7,7 +7,7 @@ use thiserror::Error;
 use tokio::sync::OnceCell;
 
 use super::request::Asked;
-use super::secret::{Remedy, Secret, SecretError, Shown};
+use super::secret::{Remedy, Secret, Shown};
 use super::text::Redactor;
 use super::{Failure, Page, PageRequest, Upstream, http, transient};
 use crate::config::{self, Auth};

@@ -4,6 +4,7 @@
 mod books;
 mod model;
 mod properties;
+mod sqlite;
 mod suite;
 
 /// A store of charges, and any number of handles on it, as several processes have.
@@ -16,4 +17,10 @@ mod the_model {
     use super::model::Model;
     super::suite::suite!(Model::open);
     super::properties::properties!(Model::open);
+}
+
+mod a_sqlite_file {
+    use super::sqlite::File;
+    super::suite::suite!(File::fresh);
+    super::properties::properties!(File::fresh);
 }

@@ -1,3 +1,4 @@
 //! What several features' tests need.
 
-pub(crate) mod stub_upstream;
+pub mod stub_upstream;
+pub mod world;

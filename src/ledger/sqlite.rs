@@ -1,4 +1,0 @@
-//! The ledger of one machine: a SQLite file.
-
-/// The ledger of one machine.
-pub struct SqliteLedger;

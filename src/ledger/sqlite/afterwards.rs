@@ -1,0 +1,68 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rusqlite::Result;
+
+use super::remembered_from;
+use super::rows::{Closed, Place, Rows};
+use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Timestamp};
+
+/// How long a limit stays closed whose reset is unknown, before one charge may try.
+const CLOSED: Duration = Duration::from_secs(60 * 60);
+
+/// Corrects what a charge took, at its own time, or remembers what one took that is not known yet.
+pub(super) fn settle(rows: Rows<'_>, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) -> Result<()> {
+    let place = match rows.known(id, remembered_from(account, now))? {
+        Some(place) => place,
+        None => add(rows, id, now)?,
+    };
+    for limit in account.limits.keys() {
+        let units = cost.of(limit);
+        if rows.taken(limit, place)?.unwrap_or_default() != units {
+            rows.take(limit, place, units, 0)?;
+            rows.total_again(limit, place.at)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds charges that are not known yet, and the floors.
+pub(super) fn absorb(
+    rows: Rows<'_>,
+    account: &Account,
+    entries: &[Entry],
+    floors: &[Floor],
+    now: Timestamp,
+) -> Result<()> {
+    let mut changed = BTreeMap::new();
+    for entry in entries {
+        let at = entry.at.min(now);
+        if at > remembered_from(account, now) && rows.known(&entry.id, remembered_from(account, now))?.is_none() {
+            let place = add(rows, &entry.id, at)?;
+            for (limit, _) in account.charged(&entry.cost) {
+                rows.take(limit, place, entry.cost.of(limit), 0)?;
+                changed.entry(limit).and_modify(|first: &mut Timestamp| *first = at.min(*first)).or_insert(at);
+            }
+        }
+    }
+    changed.into_iter().try_for_each(|(limit, first)| rows.total_again(limit, first))?;
+    floors.iter().try_for_each(|floor| rows.add_floor(&Floor { at: floor.at.min(now), ..floor.clone() }))
+}
+
+fn add(rows: Rows<'_>, id: &ChargeId, at: Timestamp) -> Result<Place> {
+    let place = rows.place_at(at)?;
+    rows.add_charge(place, id, None)?;
+    Ok(place)
+}
+
+/// Closes a limit, unless it is closed for longer.
+pub(super) fn close(rows: Rows<'_>, limit: &str, closing: Closing, now: Timestamp) -> Result<()> {
+    let closed = match closing {
+        Closing::Until(until) => Closed { until, probing: false },
+        Closing::Probing => Closed { until: now.after(CLOSED), probing: true },
+    };
+    match rows.closing(limit)? {
+        Some(longer) if longer.until >= closed.until => Ok(()),
+        _ => rows.close(limit, closed),
+    }
+}

@@ -1,0 +1,183 @@
+//! The ledger of one machine: a SQLite file that any number of its processes share.
+//!
+//! A charge is one transaction, so decision and record cannot come apart. What was granted survives the death of any
+//! process. A loss of power may take the charges since SQLite's last checkpoint (every few hundred charges, and when
+//! the last process ends): waiting for the disk at each charge would cost a hundred times its price, and the headroom is
+//! there for such days.
+
+mod afterwards;
+mod charge;
+mod rows;
+mod schema;
+mod standing;
+mod usage;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use self::rows::Rows;
+use self::schema::SCHEMA;
+use super::{Charge, Ledger, LedgerError};
+use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
+use crate::sqlite::{self, OpenError};
+
+/// How many different statements stay prepared: all of them.
+const STATEMENTS: usize = 32;
+
+/// The ledger of one machine.
+#[derive(Debug, Clone)]
+pub struct SqliteLedger {
+    connection: Arc<Mutex<Connection>>,
+}
+
+impl SqliteLedger {
+    /// Opens the ledger in `path`, created and brought up to date as needed.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, is damaged, or was written by a later release.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        sqlite::open(path, SCHEMA).map(Self::over)
+    }
+
+    /// Opens the ledger in `path` to look at its usage, and writes nothing on the disk. Where there is no file yet, it
+    /// is an empty ledger.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, is damaged, or has another version than this release.
+    pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
+        let connection = match sqlite::open_read_only(path, SCHEMA)? {
+            Some(connection) => connection,
+            None => sqlite::open_empty(SCHEMA)?,
+        };
+        Ok(Self::over(connection))
+    }
+
+    fn over(connection: Connection) -> Self {
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        Self { connection: Arc::new(Mutex::new(connection)) }
+    }
+
+    /// Does something in one transaction, away from the threads that drive everything else: it may have to wait for
+    /// other processes.
+    async fn transact<T: Send + 'static>(
+        &self,
+        behavior: TransactionBehavior,
+        act: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let connection = Arc::clone(&self.connection);
+        let work = move || {
+            let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+            let transaction = Transaction::new_unchecked(&connection, behavior)?;
+            let answer = act(&transaction)?;
+            transaction.commit().map(|()| answer)
+        };
+        match tokio::task::spawn_blocking(work).await {
+            Ok(done) => done.map_err(|error| broken(&error)),
+            Err(error) => Err(LedgerError::Broken(format!("the ledger stopped in the middle: {error}"))),
+        }
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        self.transact(TransactionBehavior::Immediate, act).await
+    }
+}
+
+fn broken(error: &rusqlite::Error) -> LedgerError {
+    LedgerError::Broken(format!("the ledger failed: {}", sqlite::explain(error)))
+}
+
+/// The ledger's time, and the place of the next charge in it.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    /// What the caller's clock says.
+    callers: Timestamp,
+    /// That, or the latest that the account knows of: a clock that was set back brings nothing back.
+    now: Timestamp,
+    /// How many charges were made at this very microsecond.
+    n: i64,
+}
+
+impl Moment {
+    fn read(rows: Rows<'_>, callers: Timestamp) -> rusqlite::Result<Self> {
+        let after_floor = rows.newest_floor()?.map(|at| at.after(Duration::from_micros(1)));
+        let earliest = callers.max(after_floor.unwrap_or(callers));
+        Ok(match rows.newest()? {
+            Some(newest) if newest.at >= earliest => Self { callers, now: newest.at, n: newest.n.saturating_add(1) },
+            _ => Self { callers, now: earliest, n: 0 },
+        })
+    }
+}
+
+/// Ids of charges made later than this are known: nothing that counts is ever forgotten.
+fn remembered_from(account: &Account, now: Timestamp) -> Timestamp {
+    now.before(account.longest_window())
+}
+
+#[async_trait]
+impl Ledger for SqliteLedger {
+    async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
+        let (account, id, purpose) = (charge.account.clone(), charge.id.clone(), charge.purpose.clone());
+        let (cost, leave) = (charge.cost.clone(), charge.leave.clone());
+        self.write(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            let charge =
+                Charge { account: &account, id: &id, cost: &cost, leave: &leave, purpose: &purpose, seen: None };
+            charge::charge(rows, charge, Moment::read(rows, now)?)
+        })
+        .await
+    }
+
+    async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) -> Result<(), LedgerError> {
+        let (account, id, cost) = (account.clone(), id.clone(), cost.clone());
+        self.write(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            afterwards::settle(rows, &account, &id, &cost, Moment::read(rows, now)?.now)
+        })
+        .await
+    }
+
+    async fn absorb(
+        &self,
+        account: &Account,
+        entries: &[Entry],
+        floors: &[Floor],
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        let (account, entries, floors) = (account.clone(), entries.to_vec(), floors.to_vec());
+        self.write(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            afterwards::absorb(rows, &account, &entries, &floors, Moment::read(rows, now)?.now)
+        })
+        .await
+    }
+
+    async fn close(&self, account: &Account, limit: &str, closing: Closing, now: Timestamp) -> Result<(), LedgerError> {
+        let (account, limit) = (account.name.clone(), limit.to_owned());
+        self.write(move |connection| {
+            let rows = Rows::new(connection, &account);
+            afterwards::close(rows, &limit, closing, Moment::read(rows, now)?.now)
+        })
+        .await
+    }
+
+    async fn reopen(&self, account: &Account, limit: &str, _now: Timestamp) -> Result<(), LedgerError> {
+        let (account, limit) = (account.name.clone(), limit.to_owned());
+        self.write(move |connection| Rows::new(connection, &account).reopen(&limit)).await
+    }
+
+    async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError> {
+        let account = account.clone();
+        self.transact(TransactionBehavior::Deferred, move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            usage::usage(rows, &account, Moment::read(rows, now)?.now)
+        })
+        .await
+    }
+}

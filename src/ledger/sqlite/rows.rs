@@ -1,0 +1,176 @@
+use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row};
+
+use super::super::Purpose;
+use crate::quota::{ChargeId, Floor, Timestamp, Units};
+
+/// Where a charge stands in the order of its account.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) at: Timestamp,
+    pub(super) n: i64,
+}
+
+/// A closing as it is kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Closed {
+    pub(super) until: Timestamp,
+    pub(super) probing: bool,
+}
+
+/// A floor with the running total at its time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FloorRow {
+    pub(super) at: Timestamp,
+    pub(super) used: Units,
+    pub(super) total: i64,
+}
+
+/// The rows of one account: each method is one statement, prepared once for the life of the connection.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'c> {
+    connection: &'c Connection,
+    account: &'c str,
+}
+
+impl<'c> Rows<'c> {
+    pub(super) fn new(connection: &'c Connection, account: &'c str) -> Self {
+        Self { connection, account }
+    }
+
+    /// The newest charge.
+    pub(super) fn newest(&self) -> Result<Option<Place>> {
+        let sql = "SELECT at, n FROM charge WHERE account = ?1 ORDER BY at DESC, n DESC LIMIT 1";
+        self.find(sql, (self.account,), place)
+    }
+
+    /// When the newest floor was told.
+    pub(super) fn newest_floor(&self) -> Result<Option<Timestamp>> {
+        let sql = "SELECT max(at) FROM floor WHERE account = ?1";
+        self.one(sql, (self.account,), |row| Ok(row.get::<_, Option<i64>>(0)?.map(Timestamp::from_micros)))
+    }
+
+    /// The newest charge under `id`, if it was made later than `after`.
+    pub(super) fn known(&self, id: &ChargeId, after: Timestamp) -> Result<Option<Place>> {
+        let sql =
+            "SELECT at, n FROM charge WHERE account = ?1 AND id = ?2 AND at > ?3 ORDER BY at DESC, n DESC LIMIT 1";
+        self.find(sql, (self.account, id.as_str(), after.micros()), place)
+    }
+
+    /// The place behind all charges made at `at`.
+    pub(super) fn place_at(&self, at: Timestamp) -> Result<Place> {
+        let sql = "SELECT coalesce(max(n) + 1, 0) FROM charge WHERE account = ?1 AND at = ?2";
+        self.one(sql, (self.account, at.micros()), |row| Ok(Place { at, n: row.get(0)? }))
+    }
+
+    pub(super) fn add_charge(&self, place: Place, id: &ChargeId, purpose: Option<&Purpose>) -> Result<()> {
+        let sql = "INSERT INTO charge (account, at, n, id, job, region, call) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        let job = purpose.and_then(|purpose| purpose.job.as_deref());
+        let region = purpose.and_then(|purpose| purpose.region.as_deref());
+        let call = purpose.map(|purpose| purpose.call.as_str());
+        self.execute(sql, (self.account, place.at.micros(), place.n, id.as_str(), job, region, call))
+    }
+
+    /// The running total of a limit: all of it, and what of it was charged before `from`.
+    pub(super) fn totals(&self, limit: &str, from: Timestamp) -> Result<(i64, i64)> {
+        let sql = "SELECT
+            coalesce((SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2
+                      ORDER BY at DESC, n DESC LIMIT 1), 0),
+            coalesce((SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND at < ?3
+                      ORDER BY at DESC, n DESC LIMIT 1), 0)";
+        self.one(sql, (self.account, limit, from.micros()), |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// When the running total of a limit first reached `total`.
+    pub(super) fn reached(&self, limit: &str, total: i64) -> Result<Timestamp> {
+        let sql = "SELECT at FROM taken WHERE account = ?1 AND limit_name = ?2 AND total >= ?3
+                   ORDER BY total, at, n LIMIT 1";
+        self.one(sql, (self.account, limit, total), |row| instant(row, 0))
+    }
+
+    /// What a charge took of a limit, if it named it.
+    pub(super) fn taken(&self, limit: &str, place: Place) -> Result<Option<Units>> {
+        let sql = "SELECT units FROM taken WHERE account = ?1 AND limit_name = ?2 AND at = ?3 AND n = ?4";
+        self.find(sql, (self.account, limit, place.at.micros(), place.n), |row| units(row, 0))
+    }
+
+    /// Records what a charge took of a limit.
+    pub(super) fn take(&self, limit: &str, place: Place, units: Units, total: i64) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO taken (account, limit_name, at, n, units, total)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        self.execute(sql, (self.account, limit, place.at.micros(), place.n, signed(units)?, total))
+    }
+
+    /// Sums a limit's running total up again, from `at` on. Costs as much as there are rows since.
+    pub(super) fn total_again(&self, limit: &str, at: Timestamp) -> Result<()> {
+        let sql = "UPDATE taken SET total = again.total FROM (
+                SELECT at, n, sum(units) OVER (ORDER BY at, n ROWS UNBOUNDED PRECEDING) + coalesce((
+                    SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND at < ?3
+                    ORDER BY at DESC, n DESC LIMIT 1), 0) AS total
+                FROM taken WHERE account = ?1 AND limit_name = ?2 AND at >= ?3
+            ) AS again
+            WHERE taken.account = ?1 AND taken.limit_name = ?2 AND taken.at = again.at AND taken.n = again.n";
+        self.execute(sql, (self.account, limit, at.micros()))
+    }
+
+    pub(super) fn closing(&self, limit: &str) -> Result<Option<Closed>> {
+        let sql = "SELECT until, probing FROM closing WHERE account = ?1 AND limit_name = ?2";
+        self.find(sql, (self.account, limit), |row| Ok(Closed { until: instant(row, 0)?, probing: row.get(1)? }))
+    }
+
+    pub(super) fn close(&self, limit: &str, closed: Closed) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO closing (account, limit_name, until, probing) VALUES (?1, ?2, ?3, ?4)";
+        self.execute(sql, (self.account, limit, closed.until.micros(), closed.probing))
+    }
+
+    pub(super) fn reopen(&self, limit: &str) -> Result<()> {
+        self.execute("DELETE FROM closing WHERE account = ?1 AND limit_name = ?2", (self.account, limit))
+    }
+
+    /// The floors of a limit that were told at `from` or later.
+    pub(super) fn floors(&self, limit: &str, from: Timestamp) -> Result<Vec<FloorRow>> {
+        let sql = "SELECT at, used, coalesce((
+                SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND taken.at <= floor.at
+                ORDER BY at DESC, n DESC LIMIT 1), 0)
+            FROM floor WHERE account = ?1 AND limit_name = ?2 AND at >= ?3";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let rows = statement.query_map((self.account, limit, from.micros()), |row| {
+            Ok(FloorRow { at: instant(row, 0)?, used: units(row, 1)?, total: row.get(2)? })
+        })?;
+        rows.collect()
+    }
+
+    pub(super) fn add_floor(&self, floor: &Floor) -> Result<()> {
+        let sql = "INSERT INTO floor (account, limit_name, at, used) VALUES (?1, ?2, ?3, ?4)
+                   ON CONFLICT DO UPDATE SET used = max(used, excluded.used)";
+        self.execute(sql, (self.account, &floor.limit, floor.at.micros(), signed(floor.used)?))
+    }
+
+    fn find<T>(&self, sql: &str, params: impl Params, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<Option<T>> {
+        self.connection.prepare_cached(sql)?.query_row(params, read).optional()
+    }
+
+    fn one<T>(&self, sql: &str, params: impl Params, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
+        self.connection.prepare_cached(sql)?.query_row(params, read)
+    }
+
+    fn execute(&self, sql: &str, params: impl Params) -> Result<()> {
+        self.connection.prepare_cached(sql)?.execute(params).map(drop)
+    }
+}
+
+fn place(row: &Row<'_>) -> Result<Place> {
+    Ok(Place { at: instant(row, 0)?, n: row.get(1)? })
+}
+
+fn instant(row: &Row<'_>, column: usize) -> Result<Timestamp> {
+    row.get(column).map(Timestamp::from_micros)
+}
+
+fn units(row: &Row<'_>, column: usize) -> Result<Units> {
+    row.get::<_, i64>(column).map(|units| Units::new(u64::try_from(units).unwrap_or(0)))
+}
+
+/// Units as SQLite holds them. More than 63 bits are refused.
+pub(super) fn signed(units: Units) -> Result<i64> {
+    i64::try_from(units.get()).map_err(|error| Error::ToSqlConversionFailure(error.into()))
+}

@@ -1,0 +1,53 @@
+use crate::sqlite::Schema;
+
+/// What is in `ledger.db`. People may query it: times are microseconds since the Unix epoch.
+///
+/// - `charge`: every charge ever made. `n` tells charges of one microsecond apart. Charges that came without a purpose
+///   (absorbed, or settled before they arrived) have no job, region, call.
+/// - `taken`: what a charge took of each limit. `total` is the running total of the limit up to and with this row, in
+///   the order of `(at, n)`: the units between two instants are the difference of two rows, however many lie between.
+/// - `closing`: until when the upstream's "spent" closes a limit; `probing` where its reset is unknown.
+/// - `floor`: at `at` a lost ledger had said `used`.
+pub(super) const SCHEMA: Schema = Schema {
+    name: "ledger",
+    migrations: &["
+        CREATE TABLE charge (
+            account TEXT NOT NULL,
+            at INTEGER NOT NULL,
+            n INTEGER NOT NULL,
+            id TEXT NOT NULL,
+            job TEXT,
+            region TEXT,
+            call TEXT,
+            PRIMARY KEY (account, at, n)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX charge_by_id ON charge (account, id);
+
+        CREATE TABLE taken (
+            account TEXT NOT NULL,
+            limit_name TEXT NOT NULL,
+            at INTEGER NOT NULL,
+            n INTEGER NOT NULL,
+            units INTEGER NOT NULL,
+            total INTEGER NOT NULL,
+            PRIMARY KEY (account, limit_name, at, n)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX taken_by_total ON taken (account, limit_name, total);
+
+        CREATE TABLE closing (
+            account TEXT NOT NULL,
+            limit_name TEXT NOT NULL,
+            until INTEGER NOT NULL,
+            probing INTEGER NOT NULL,
+            PRIMARY KEY (account, limit_name)
+        ) STRICT, WITHOUT ROWID;
+
+        CREATE TABLE floor (
+            account TEXT NOT NULL,
+            limit_name TEXT NOT NULL,
+            at INTEGER NOT NULL,
+            used INTEGER NOT NULL,
+            PRIMARY KEY (account, limit_name, at)
+        ) STRICT, WITHOUT ROWID;
+    "],
+};

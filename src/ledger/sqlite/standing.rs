@@ -1,0 +1,81 @@
+use rusqlite::Result;
+
+use super::rows::{Closed, FloorRow, Rows, signed};
+use crate::quota::{Limit, LimitName, Timestamp, Units};
+
+/// How one limit stands at an instant.
+pub(super) struct Standing<'a> {
+    pub(super) name: &'a LimitName,
+    pub(super) limit: &'a Limit,
+    /// The limit's running total.
+    pub(super) total: i64,
+    /// What of the total no longer counts.
+    expired: i64,
+    floors: Vec<FloorRow>,
+    closed: Option<Closed>,
+    now: Timestamp,
+}
+
+impl<'a> Standing<'a> {
+    pub(super) fn read(rows: Rows<'_>, name: &'a LimitName, limit: &'a Limit, now: Timestamp) -> Result<Self> {
+        let from = limit.window().counted_from(now);
+        let (total, expired) = rows.totals(name, from)?;
+        let (floors, closed) = (rows.floors(name, from)?, rows.closing(name)?);
+        Ok(Self { name, limit, total, expired, floors, closed, now })
+    }
+
+    /// What counts, floors included.
+    pub(super) fn used(&self) -> Units {
+        self.floors.iter().map(|floor| self.used_over(floor)).fold(self.counted(), Units::max)
+    }
+
+    /// What a charge would still get that leaves nothing.
+    pub(super) fn remaining(&self) -> Units {
+        if self.closed_until().is_some() { Units::ZERO } else { self.limit.enforced().less(self.used()) }
+    }
+
+    pub(super) fn closed_until(&self) -> Option<Timestamp> {
+        self.closed.map(|closed| closed.until).filter(|until| *until > self.now)
+    }
+
+    /// Whether a charge that is granted now is one that tries.
+    pub(super) fn is_probing(&self) -> bool {
+        self.closed.is_some_and(|closed| closed.probing)
+    }
+
+    /// The first instant, now or later, at which `units` fit beside what must be left, if nobody else charges. They must
+    /// not be more than the limit can hold.
+    pub(super) fn fits_from(&self, rows: Rows<'_>, units: Units, leave: Units) -> Result<Timestamp> {
+        let window = self.limit.window();
+        let blocking = self.floors.iter().filter(|floor| !self.limit.fits(self.used_over(floor), units, leave));
+        let floors_gone = blocking.map(|floor| window.expiry(floor.at));
+        let known = self.closed_until().into_iter().chain(floors_gone).fold(self.now, Timestamp::max);
+        if self.limit.fits(self.counted(), units, leave) {
+            return Ok(known);
+        }
+        let excess = (self.counted() + units + leave).less(self.limit.enforced());
+        let last_to_go = rows.reached(self.name, self.expired.saturating_add(signed(excess)?))?;
+        Ok(known.max(window.expiry(last_to_go)))
+    }
+
+    /// What will count at a later instant, if nobody charges.
+    pub(super) fn used_at(&self, rows: Rows<'_>, later: Timestamp) -> Result<Units> {
+        let from = self.limit.window().counted_from(later);
+        let (total, expired) = rows.totals(self.name, from)?;
+        let floors = self.floors.iter().filter(|floor| floor.at >= from).map(|floor| self.used_over(floor));
+        Ok(floors.fold(difference(total, expired), Units::max))
+    }
+
+    fn counted(&self) -> Units {
+        difference(self.total, self.expired)
+    }
+
+    fn used_over(&self, floor: &FloorRow) -> Units {
+        floor.used + difference(self.total, floor.total)
+    }
+}
+
+/// What was charged between two running totals.
+pub(super) fn difference(total: i64, earlier: i64) -> Units {
+    Units::new(u64::try_from(total.saturating_sub(earlier)).unwrap_or(0))
+}

@@ -1,0 +1,9 @@
+//! The main job, through the binary as a user runs it.
+
+mod bad_answers;
+mod busy;
+mod first_run;
+mod limits;
+mod secrets;
+mod signals;
+mod spent;

@@ -2,6 +2,7 @@ use std::borrow::Cow;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 
 /// The longest message that is shown, in characters.
 const LONGEST: usize = 200;
@@ -29,14 +30,23 @@ impl Redactor {
         })
     }
 
-    /// The same for a body that will be landed, where the secret is long enough to be no coincidence.
-    pub(super) fn clean_body(&self, body: Vec<u8>) -> Vec<u8> {
-        if !self.telltale {
-            return body;
+    /// The same for every text of a document that will be landed, where the secret is long enough to be no coincidence.
+    pub(super) fn clean_document(&self, document: &mut Value) {
+        if self.telltale {
+            self.clean_texts(document);
         }
-        match std::str::from_utf8(&body).map(|text| self.clean(text)) {
-            Ok(Cow::Owned(cleaned)) => cleaned.into_bytes(),
-            _ => body,
+    }
+
+    fn clean_texts(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(cleaned) = self.clean(text) {
+                    *text = cleaned;
+                }
+            }
+            Value::Array(elements) => elements.iter_mut().for_each(|element| self.clean_texts(element)),
+            Value::Object(members) => members.values_mut().for_each(|member| self.clean_texts(member)),
+            _ => (),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ingest::quota::Timestamp;
-use ingest::upstream::{Answer, Failure, failure_of, next_link, retry_after};
+use ingest::upstream::{Answer, failure_of, next_link, retry_after};
 use proptest::prelude::*;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -11,10 +11,6 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use super::NOW;
 
 const LONGEST: Duration = Duration::from_secs(32 * 86_400);
-
-fn message(failure: &Failure) -> String {
-    failure.to_string()
-}
 
 fn headers(values: &[(&'static str, Vec<u8>)]) -> HeaderMap {
     let valid = values.iter().filter_map(|(name, value)| {
@@ -39,9 +35,9 @@ proptest! {
     ) {
         let headers = headers(&[("retry-after", wait), ("location", location)]);
         let answer = Answer::new(StatusCode::from_u16(status).unwrap(), headers, body);
-        let message = message(&failure_of(&answer, &[], Timestamp::from_micros(now)));
+        let message = failure_of(&answer, &[], Timestamp::from_micros(now)).to_string();
         prop_assert!(message.starts_with(&status.to_string()));
-        prop_assert!(message.chars().count() <= 240, "{}", message);
+        prop_assert!(message.chars().count() <= 200, "{}", message);
         prop_assert!(!message.chars().any(char::is_control), "{:?}", message);
     }
 

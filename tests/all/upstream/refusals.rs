@@ -36,9 +36,9 @@ async fn without_rules_the_status_decides() {
 #[tokio::test]
 async fn what_the_upstream_says_is_shown_as_one_short_line() {
     let long = "x".repeat(300);
-    let clipped = format!("{}…", "x".repeat(199));
+    let clipped = format!("{}…", "x".repeat(159));
     let bodies: [(&str, &str); 14] = [
-        (r#"{"error": {"message": "Quota <a href=\"/q\">exceeded</a>.", "code": 5}}"#, "Quota exceeded ."),
+        (r#"{"error": {"message": "Quota <a href=\"/q\">exceeded</a>.", "code": 5}}"#, "Quota exceeded."),
         (r#"{"message": "no\nsuch\tplace"}"#, "no such place"),
         (r#"{"error": "plain"}"#, "plain"),
         (r#"{"error": "invalid_grant", "error_description": "expired"}"#, "invalid_grant"),

@@ -41,14 +41,9 @@ impl Answer {
         Self { end, ..self }
     }
 
-    /// The answer without the secret, should it echo it.
-    pub(super) fn without(self, redactor: Redactor) -> Self {
-        let body = if self.status.is_success() {
-            redactor.clean_body(self.body)
-        } else {
-            redactor.clean(&String::from_utf8_lossy(&self.body)).into_owned().into_bytes()
-        };
-        Self { body, redactor, ..self }
+    /// The same answer, kept from telling the secret should it echo it.
+    pub(super) fn redacted_by(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
     }
 
     /// A header's value, where it is text.
@@ -88,7 +83,9 @@ impl Answer {
         if body.trim_ascii().is_empty() {
             return Err(transient("the answer has no body".to_owned()));
         }
-        serde_json::from_slice(body).map_err(|error| transient(self.not_json(&error)))
+        let mut document = serde_json::from_slice(body).map_err(|error| transient(self.not_json(&error)))?;
+        self.redactor.clean_document(&mut document);
+        Ok(document)
     }
 
     fn not_json(&self, error: &serde_json::Error) -> String {

@@ -84,7 +84,7 @@ pub(super) async fn exchange(
     let (status, headers) = (response.status(), response.headers().clone());
     let most = if status.is_success() { most } else { most.min(REFUSAL_BYTES) };
     let (body, end) = read(response, most, &redactor).await;
-    Ok(Answer::new(status, headers, body).ending(end).without(redactor))
+    Ok(Answer::new(status, headers, body).ending(end).redacted_by(redactor))
 }
 
 /// Reads a body until its end, or until it is longer than `most`: what is over is never held.

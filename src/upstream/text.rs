@@ -2,9 +2,10 @@ use std::borrow::Cow;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 
-/// The longest message that is shown, in characters.
-const LONGEST: usize = 200;
+/// So much of what an upstream says is shown, in characters: with what goes before it, at most 200.
+const LONGEST: usize = 160;
 
 /// A secret that may turn up in an answer by chance is left there: rewriting data would be worse.
 const TELLTALE_BYTES: usize = 16;
@@ -29,14 +30,23 @@ impl Redactor {
         })
     }
 
-    /// The same for a body that will be landed, where the secret is long enough to be no coincidence.
-    pub(super) fn clean_body(&self, body: Vec<u8>) -> Vec<u8> {
-        if !self.telltale {
-            return body;
+    /// The same for every text of a document that will be landed, where the secret is long enough to be no coincidence.
+    pub(super) fn clean_document(&self, document: &mut Value) {
+        if self.telltale {
+            self.clean_texts(document);
         }
-        match std::str::from_utf8(&body).map(|text| self.clean(text)) {
-            Ok(Cow::Owned(cleaned)) => cleaned.into_bytes(),
-            _ => body,
+    }
+
+    fn clean_texts(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(cleaned) = self.clean(text) {
+                    *text = cleaned;
+                }
+            }
+            Value::Array(elements) => elements.iter_mut().for_each(|element| self.clean_texts(element)),
+            Value::Object(members) => members.values_mut().for_each(|member| self.clean_texts(member)),
+            _ => (),
         }
     }
 }
@@ -120,7 +130,7 @@ fn between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
     rest.split_once(close).map(|(inner, _)| inner)
 }
 
-/// The text without HTML tags. A `<` that begins none stays.
+/// The text without HTML tags, words kept apart. A `<` that begins none stays.
 pub(super) fn without_tags(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -129,7 +139,9 @@ pub(super) fn without_tags(text: &str) -> String {
         let begins_tag = tag.starts_with(|next: char| next.is_ascii_alphabetic() || matches!(next, '/' | '!' | '?'));
         match tag.split_once('>').filter(|_| begins_tag) {
             Some((_, after)) => {
-                plain.push(' ');
+                if after.starts_with(char::is_alphanumeric) {
+                    plain.push(' ');
+                }
                 rest = after;
             }
             None => {

@@ -97,7 +97,7 @@ impl StubAnswer {
     }
 
     pub(crate) fn error(status: u16, body: &Value) -> Self {
-        Self { status, ..Self::json(body) }
+        Self::json(body).with_status(status)
     }
 
     pub(crate) fn text(status: u16, body: &str) -> Self {
@@ -140,6 +140,10 @@ impl StubAnswer {
     pub(crate) fn gzipped(self) -> Self {
         let body = gzip(&self.body);
         self.header("content-encoding", "gzip").body(body)
+    }
+
+    pub(crate) fn with_status(self, status: u16) -> Self {
+        Self { status, ..self }
     }
 
     /// The connection closes after half of the body.

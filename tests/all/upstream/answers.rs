@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{answering, asking, ids, things, told, token_paging};
+use super::{answering, asking, ids, things, token_paging, told};
 use crate::support::stub_upstream::StubAnswer;
 
 #[tokio::test]
@@ -23,7 +23,8 @@ async fn a_compressed_answer_is_unpacked() {
 
 #[tokio::test]
 async fn a_record_without_an_id_is_left_out_and_counted() {
-    let items = json!([null, { "id": "a" }, {}, { "id": "" }, { "id": null }, { "id": ["x"] }, "text", { "id": "n\u{0}ul" }]);
+    let items =
+        json!([null, { "id": "a" }, {}, { "id": "" }, { "id": null }, { "id": ["x"] }, "text", { "id": "n\u{0}ul" }]);
     let stub = answering(StubAnswer::json(&json!({ "items": items })));
     let page = asking(&stub.url()).fetch().await.unwrap();
     assert_eq!((ids(&page), page.skipped), (vec!["a"], 7));
@@ -107,7 +108,7 @@ async fn a_body_that_is_no_json_is_a_failure_that_says_so() {
         (b"<html><body>Down for <b>repairs</b>", "the answer is HTML instead of JSON: Down for repairs"),
         (br#"{"items": [{"id": "a"}"#, "the answer is no JSON: EOF while parsing a list at line 1 column 22"),
         (b"{\"items\": \"\xff\"}", "the answer is no JSON: invalid unicode code point at line 1 column 12"),
-        (br#"{"items": 1e999}"#, "the answer is no JSON: number out of range at line 1 column 14"),
+        (br#"{"items": 1e999}"#, "the answer is no JSON: number out of range at line 1 column 15"),
         (deep.as_bytes(), "the answer is no JSON: recursion limit exceeded at line 1 column 128"),
     ];
     for (body, expected) in bodies {

@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::config::{self, Auth, Call, Method, PageSize, Paging, Place, Pointer, Records, Region, Rule, Step, Template};
+use ingest::config::{
+    self, Auth, Call, Method, PageSize, Paging, Place, Pointer, Records, Region, Rule, Step, Template,
+};
 use ingest::quota::{Cost, Timestamp};
 use ingest::upstream::secret::Secret;
 use ingest::upstream::{Client, Failure, Page, PageRequest, Upstream};
@@ -146,7 +148,8 @@ impl Asking {
     }
 
     pub(super) fn client(&self) -> Client {
-        let secret = self.secret.map_or_else(|| Secret::new("main", None), |secret| Secret::given("main", secret.into()));
+        let secret =
+            self.secret.map_or_else(|| Secret::new("main", None), |secret| Secret::given("main", secret.into()));
         Client::new(Arc::new(self.upstream.clone()), secret).unwrap()
     }
 

@@ -4,7 +4,7 @@ use ingest::config::{Auth, Method, PageSize, Paging, Place};
 use ingest::upstream::Failure;
 use serde_json::{Value, json};
 
-use super::{Asking, SECRET, asking, answering, ids, pointer, things, told, token_paging};
+use super::{Asking, SECRET, answering, asking, ids, pointer, things, token_paging, told};
 use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 fn size(param: Option<&str>, size: u64) -> PageSize {
@@ -57,7 +57,12 @@ async fn every_kind_of_paging_brings_all_and_ends_by_its_own_rule() {
     let page_at = |request: &StubRequest| 2 * (at_param("page")(request) - 1);
     let kinds: [Kind; 5] = [
         ("token", token_paging(), |request| at_param("pageToken")(request), [1, 1, 1, 2, 4]),
-        ("offset to the total", offset(Some("/total"), Place::Query), |request| at_param("offset")(request), [1, 1, 1, 2, 4]),
+        (
+            "offset to the total",
+            offset(Some("/total"), Place::Query),
+            |request| at_param("offset")(request),
+            [1, 1, 1, 2, 4],
+        ),
         ("offset", offset(None, Place::Query), |request| at_param("offset")(request), [1, 1, 2, 2, 4]),
         ("number", number(1, Some(size(None, 2))), page_at, [1, 1, 2, 2, 4]),
         ("number to an empty page", number(1, None), page_at, [1, 2, 2, 3, 5]),
@@ -168,7 +173,8 @@ fn leading_to(next: impl Fn(&StubRequest) -> String + Send + Sync + 'static) -> 
 #[tokio::test]
 async fn a_url_of_the_next_page_is_followed_as_it_is() {
     for paging in [next_url(), Paging::Link { size: None }] {
-        let here = leading_to(|request| format!("http://{}/v1/things?page=2&after=a%2Fb", request.header("host").unwrap()));
+        let here =
+            leading_to(|request| format!("http://{}/v1/things?page=2&after=a%2Fb", request.header("host").unwrap()));
         let (pages, asked) = walk(asking(&here.url()).param("q", "x").paging(paging.clone()), &here).await;
         assert_eq!(pages.concat(), ["a", "b"]);
         assert_eq!((&*asked[0].path, asked[0].param("q")), ("/things", Some("x")));
@@ -181,8 +187,11 @@ async fn a_url_of_the_next_page_is_followed_as_it_is() {
 
 #[tokio::test]
 async fn the_next_page_is_never_on_another_host() {
-    let elsewhere = ["https://evil.example/things?page=2", "//evil.example/?page=2", "http://127.0.0.1:1/?page=2", "ftp://x/y"];
-    for (paging, url) in [next_url(), Paging::Link { size: None }].iter().flat_map(|paging| elsewhere.map(|url| (paging, url))) {
+    let elsewhere =
+        ["https://evil.example/things?page=2", "//evil.example/?page=2", "http://127.0.0.1:1/?page=2", "ftp://x/y"];
+    for (paging, url) in
+        [next_url(), Paging::Link { size: None }].iter().flat_map(|paging| elsewhere.map(|url| (paging, url)))
+    {
         let stub = leading_to(move |_| url.to_owned());
         let failure = asking(&stub.url()).paging(paging.clone()).fetch().await.unwrap_err();
         assert!(told(&failure).starts_with("skip: the next page is on another host ("), "{url}: {failure}");
@@ -206,7 +215,8 @@ async fn the_secret_is_left_out_of_a_cursor_and_added_again() {
         asking.cursor = asking.fetch().await.unwrap().next;
         assert_eq!(asking.cursor.as_deref(), Some("/things?page=2&x=1"));
         asking.fetch().await.unwrap();
-        let expected = [("page", "2"), ("x", "1"), ("key", SECRET)].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let expected =
+            [("page", "2"), ("x", "1"), ("key", SECRET)].map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(stub.requests()[1].query, expected);
     }
 }

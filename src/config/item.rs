@@ -59,7 +59,11 @@ impl<'a> Item<'a> {
     /// Says that a key of this table is missing.
     pub(super) fn lacks<T>(&self, key: &str, example: &str) -> Option<T> {
         let path: Vec<_> = self.path.iter().cloned().chain([key.to_owned()]).collect();
-        self.complain(dotted(&path), None, "is missing", format!("write {key} = {example}"))
+        let expected = match &self.node.origin {
+            Origin::Line(_) => "is missing",
+            Origin::Set(_) => "is missing from a section that only this --set names: is its path right?",
+        };
+        self.complain(dotted(&path), None, expected, format!("write {key} = {example}"))
     }
 
     fn complain<T>(
@@ -186,11 +190,19 @@ impl<'a> Item<'a> {
         let entries = self.entries()?;
         let strangers: Vec<_> = entries.iter().filter(|entry| !known.contains(&entry.name())).collect();
         for stranger in &strangers {
-            let path = dotted(&stranger.path);
             let advice = advice(stranger.name(), known.iter().copied());
-            stranger.complain::<()>(path, None, "there is no such key", advice);
+            stranger.complain::<()>(dotted(&stranger.path), None, stranger.unknown(), advice);
         }
         strangers.is_empty().then_some(Section(self))
+    }
+}
+
+impl Item<'_> {
+    const fn unknown(&self) -> &'static str {
+        match self.node.origin {
+            Origin::Line(_) => "there is no such key",
+            Origin::Set(_) => "there is no such key (one that holds a dot goes in quotes)",
+        }
     }
 }
 

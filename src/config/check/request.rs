@@ -49,7 +49,9 @@ fn check_step(job: &Job, step: &Step, item: &Item<'_>, values: &BTreeSet<&str>) 
     asks_for_ids(job, step, item, &all);
     for (written, template) in &all {
         for variable in template.variables() {
-            stands_for_something(job, step, written, &variable);
+            if !names_nothing(&variable, values) {
+                stands_for_something(job, step, written, &variable);
+            }
         }
     }
 }
@@ -93,15 +95,19 @@ fn parameters<'a>(params: &Item<'a>) -> Vec<Written<'a>> {
 
 fn names_something((item, template): &Written<'_>, values: &BTreeSet<&str>) {
     for variable in template.variables() {
-        let Variable::OfRegion(name) = variable else { continue };
-        if !values.contains(name.as_str()) {
+        let Variable::OfRegion(name) = &variable else { continue };
+        if names_nothing(&variable, values) {
             let known = Template::VARIABLES.iter().chain(values).copied();
             item.refuse::<()>(
                 format!("{{{name}}} names nothing known"),
-                format!("{}; a value of regions is written [regions.CODE] {name} = \"...\"", advice(&name, known)),
+                format!("{}; a value of regions is written [regions.CODE] {name} = \"...\"", advice(name, known)),
             );
         }
     }
+}
+
+fn names_nothing(variable: &Variable, values: &BTreeSet<&str>) -> bool {
+    matches!(variable, Variable::OfRegion(name) if !values.contains(name.as_str()))
 }
 
 fn asks_for_ids(job: &Job, step: &Step, item: &Item<'_>, all: &[Written<'_>]) {

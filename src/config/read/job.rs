@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::call::params;
 use super::scalars::{any_duration, cost, count, duration, pointer};
-use crate::config::item::{self, Item, Section};
+use crate::config::item::{self, Item};
 use crate::config::names::{Named, advice};
+use crate::config::section::Section;
 use crate::config::{Call, Credential, Ids, Job, Region, Step, Template, Upstream};
 use crate::quota::Cost;
 

@@ -253,3 +253,23 @@ fn everything_that_is_wrong_is_said_at_once() {
 fn a_call_that_is_only_charged_by_hand_needs_neither_path_nor_records() {
     right(SMALL, &["upstreams.things.calls.'things.delete'={ cost = 50 }"]);
 }
+
+#[test]
+fn a_step_may_ask_for_pages_of_another_size_than_its_call() {
+    let config = right(SMALL, &["jobs.all.steps.0.params.size=5"]);
+    assert_eq!(config.jobs[0].steps[0].params["size"].as_str(), "5");
+}
+
+#[test]
+fn a_secret_among_the_parameters_is_refused_and_not_shown() {
+    let sets = ["upstreams.things.auth={ query = 'key' }", "jobs.all.steps.0.params.key=hush"];
+    let said = format!("{:?}", problems(SMALL, &sets));
+    assert!(said.contains("auth sets this parameter") && !said.contains("hush"), "{said}");
+}
+
+#[test]
+fn what_is_wrong_for_two_jobs_is_said_once() {
+    let text = format!("{SMALL}[jobs.more]\ncredential = \"main\"\nsteps = [{{ call = \"things.list\" }}]\n");
+    let found = problems(&text, &["upstreams.things.calls.'things.list'.path={city}"]);
+    assert_eq!(found.len(), 1, "{found:?}");
+}

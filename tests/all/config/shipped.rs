@@ -147,11 +147,19 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
+/// The last place at or before `at` between two characters.
+fn boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
 fn changed(mut text: String, change: &Change) -> String {
     match change {
-        Change::Put(at, piece) => text.insert_str(text.floor_char_boundary(*at), piece),
+        Change::Put(at, piece) => {
+            let at = boundary(&text, *at);
+            text.insert_str(at, piece);
+        }
         Change::Cut(at, length) => {
-            let (from, to) = (text.floor_char_boundary(*at), text.floor_char_boundary(at + length));
+            let (from, to) = (boundary(&text, *at), boundary(&text, at + length));
             text.replace_range(from..to, "");
         }
         Change::Move(from, to) => {

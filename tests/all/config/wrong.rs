@@ -277,6 +277,13 @@ const CALL: &[Case] = &[
     ),
 ];
 
+const PATH: &[Case] = &[
+    ("path = \"owners\"", "path = \"owners?x=1\"", 18, "upstreams.things.calls.\"owners.list\".path", &["`params`"]),
+    ("path = \"owners\"", "path = \"../owners\"", 18, "upstreams.things.calls.\"owners.list\".path", &["below"]),
+    ("path = \"owners\"", "path = \"http://a/b\"", 18, "upstreams.things.calls.\"owners.list\".path", &["below"]),
+    ("path = \"owners\"", "path = 5", 18, "upstreams.things.calls.\"owners.list\".path", &["expected text"]),
+];
+
 const CREDENTIAL: &[Case] = &[
     (
         "upstream = \"things\"",
@@ -410,7 +417,7 @@ const JOB: &[Case] = &[
         &["{city} names nothing known", "[regions.CODE] city"],
     ),
     ("{ region = \"{region}\" }", "{ page = \"2\" }", 35, "jobs.all.steps.0.params.page", &["page.param", "already"]),
-    ("{ region = \"{region}\" }", "{ size = 5 }", 35, "jobs.all.steps.0.params.size", &["page.size_param"]),
+    ("{ region = \"{region}\" }", "{ size = 0 }", 35, "jobs.all.steps.0.params.size", &["whole number from 1"]),
     ("{ region = \"{region}\" }", "{ region = [1] }", 35, "jobs.all.steps.0.params.region", &["expected text"]),
     ("params = { id = \"{ids}\" }", "", 41, "jobs.all.steps.1.ids", &["nothing of this step asks"]),
     (
@@ -434,7 +441,7 @@ const JOB: &[Case] = &[
 
 #[test]
 fn every_wrong_file_is_refused_with_its_line_its_path_and_what_to_write() {
-    let cases = [LEDGER, REGIONS, UPSTREAM, CALL, CREDENTIAL, JOB].into_iter().flatten();
+    let cases = [LEDGER, REGIONS, UPSTREAM, CALL, PATH, CREDENTIAL, JOB].into_iter().flatten();
     let complaints: Vec<String> = cases.filter_map(complaint).collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }

@@ -149,7 +149,8 @@ async fn a_found_video_is_fetched_by_its_id() {
 async fn every_listing_call_of_the_shipped_file_answers() {
     let table = Table::youtube().await;
     let config = shipped(&[]);
-    let given = "part=id,snippet&id=&chart=mostPopular&regionCode=US&channelId=UCx&playlistId=PLx&parentId=Ugx&forHandle=x";
+    let given =
+        "part=id,snippet&id=&chart=mostPopular&regionCode=US&channelId=UCx&playlistId=PLx&parentId=Ugx&forHandle=x";
     let video = ids(&table.json(&format!("{CHART}US")).await).remove(1);
     for call in config.upstreams["youtube"].calls.values() {
         let Some(path) = &call.path else { continue };

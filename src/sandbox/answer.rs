@@ -62,13 +62,22 @@ impl Answer {
         self
     }
 
+    /// Adds a header that is not there yet.
+    pub(super) fn or_header(self, name: &str, value: String) -> Self {
+        let there = self.headers.iter().any(|(other, _)| other == name);
+        if there { self } else { self.with_header(name, value) }
+    }
+
     pub(super) const fn ending(mut self, ending: Ending) -> Self {
         self.ending = ending;
         self
     }
 
-    /// Names what it holds by an `ETag`, and is nothing but "not modified" where the client has just that.
+    /// Names what a good answer holds by an `ETag`, and is nothing but "not modified" where the client has just that.
     pub(super) fn unless_known(self, known: Option<&str>) -> Self {
+        if self.status != 200 {
+            return self;
+        }
         let tag = format!("\"{}\"", etag(&self.content.to_text()));
         if known == Some(tag.as_str()) {
             return Self::text(304, "").with_header("etag", tag);

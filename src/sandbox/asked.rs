@@ -122,6 +122,11 @@ impl<'a> Asked<'a> {
         })
     }
 
+    /// What names the page that it asks for.
+    pub(super) fn page(&self) -> String {
+        format!("{} {:?}", self.list(), self.cursor())
+    }
+
     /// What names the list that it asks for: all of it, less what turns pages.
     pub(super) fn list(&self) -> String {
         let turning = self.route.page_params();

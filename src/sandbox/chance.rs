@@ -69,15 +69,3 @@ pub(super) const fn unmix(bits: u64) -> u64 {
     let bits = bits ^ (bits >> 30) ^ (bits >> 60);
     bits.wrapping_sub(0x9e37_79b9_7f4a_7c15)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_mixed_is_found_again() {
-        for bits in [0, 1, 42, u64::MAX, 0x0123_4567_89ab_cdef] {
-            assert_eq!(unmix(mix(bits)), bits);
-        }
-    }
-}

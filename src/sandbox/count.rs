@@ -53,6 +53,18 @@ pub(super) struct Left {
     pub(super) resets_at: Timestamp,
 }
 
+impl Left {
+    /// In the headers that many upstreams have for it.
+    pub(super) fn told(&self) -> [(&'static str, String); 4] {
+        [
+            ("x-ratelimit-limit", self.quota.to_string()),
+            ("x-ratelimit-used", self.used.to_string()),
+            ("x-ratelimit-remaining", self.quota.saturating_sub(self.used).to_string()),
+            ("x-ratelimit-reset", self.resets_at.micros().div_euclid(1_000_000).saturating_add(1).to_string()),
+        ]
+    }
+}
+
 /// All limits of all accounts.
 #[derive(Debug)]
 pub(super) struct Counts {

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Content, Ending};
+use super::asked::Asked;
 use super::chance::Chance;
+use crate::config::Paging;
 
 /// Faults to come: `POST /_sandbox/faults`.
 #[derive(Debug, Clone, Deserialize)]
@@ -51,7 +53,7 @@ pub(super) enum Kind {
     List,
     /// What would be answered, its records `null`.
     NullRecords,
-    /// What would be answered, its cursor leading to the same page again.
+    /// What would be answered, its token leading to the same page again; the first page has none that leads to it.
     SameCursor,
     /// An error that is a plain text.
     PlainError,
@@ -101,8 +103,19 @@ pub(super) fn hit(faults: &mut Vec<Fault>, call: &str) -> Option<Hit> {
 }
 
 impl Hit {
+    fn spoil_body(&self, body: &mut Value, asked: &Asked<'_>) {
+        match self.kind {
+            Some(Kind::NullRecords) => null_records(body, asked),
+            Some(Kind::SameCursor) => same_cursor(body, asked),
+            _ => {}
+        }
+    }
+
     /// Makes of a good answer what the fault wants.
-    pub(super) fn spoil(&self, good: Answer) -> Answer {
+    pub(super) fn spoil(&self, mut good: Answer, asked: &Asked<'_>) -> Answer {
+        if let Content::Json(body) = &mut good.content {
+            self.spoil_body(body, asked);
+        }
         let mut answer = match self.kind {
             Some(Kind::Drop) => good.ending(Ending::Dropped),
             Some(Kind::HalfBody) => good.ending(Ending::Half),
@@ -122,6 +135,20 @@ impl Hit {
             None => {}
         }
         answer
+    }
+}
+
+fn null_records(body: &mut Value, asked: &Asked<'_>) {
+    let at = asked.route.call.records.as_ref().map_or("", |records| records.at.as_str());
+    if let Some(Value::Array(list)) = body.pointer_mut(at) {
+        list.fill(Value::Null);
+    }
+}
+
+fn same_cursor(body: &mut Value, asked: &Asked<'_>) {
+    let (Paging::Token { next, .. }, Some(cursor)) = (&asked.route.call.paging, asked.cursor()) else { return };
+    if let Some(found) = body.pointer_mut(next.as_str()) {
+        *found = cursor.into();
     }
 }
 

@@ -14,6 +14,7 @@ mod pattern;
 mod refusal;
 mod route;
 mod server;
+mod stand_in;
 mod state;
 mod token;
 mod words;
@@ -72,7 +73,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Starts to serve every upstream of the configuration. `clock` is what the quota's windows go by.
+    /// Starts to serve every upstream of the configuration, as it is before its `base_url`s are pointed here. `clock` is what the quota's windows go by.
     ///
     /// # Errors
     /// When the address cannot be listened on.

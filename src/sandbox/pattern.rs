@@ -73,28 +73,3 @@ fn ends<'a>(name: &str, path: &'a str) -> impl Iterator<Item = usize> + 'a {
     let reach = if name.starts_with("date") { path.len() } else { path.find('/').unwrap_or(path.len()) };
     (1..=reach).rev()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rendered_path_is_known_by_its_template() {
-        let pattern = Pattern::new("top/{region}/all/{date:-1d:%Y/%m/%d}");
-        let read = pattern.read("/top/GB/all/2026/11/20");
-        assert_eq!(read, Some(vec![("date:-1d:%Y/%m/%d", "2026/11/20"), ("region", "GB")]));
-    }
-
-    #[test]
-    fn a_variable_of_one_segment_does_not_reach_into_the_next() {
-        let pattern = Pattern::new("users/{region}");
-        assert!(pattern.read("users/a").is_some());
-        assert!(pattern.read("users/a/b").is_none());
-        assert!(pattern.read("users/").is_none());
-    }
-
-    #[test]
-    fn a_doubled_brace_is_a_brace() {
-        assert!(Pattern::new("a{{b}}:run").read("a{b}:run").is_some());
-    }
-}

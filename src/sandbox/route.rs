@@ -99,9 +99,10 @@ fn places(template: &Value, at: String) -> Vec<String> {
         Value::Array(parts) => {
             parts.iter().enumerate().flat_map(|(index, part)| places(part, format!("{at}/{index}"))).collect()
         }
-        Value::Object(members) => {
-            members.iter().flat_map(|(name, part)| places(part, format!("{at}/{name}"))).collect()
-        }
+        Value::Object(members) => members
+            .iter()
+            .flat_map(|(name, part)| places(part, format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"))))
+            .collect(),
         _ => Vec::new(),
     }
 }

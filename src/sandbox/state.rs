@@ -7,30 +7,26 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::answer::{Answer, Content, Ending};
+use super::answer::{Answer, Ending};
 use super::asked::{Arrived, Asked};
-use super::chance::Chance;
 use super::count::{Counted, Counts, Exhausted, Pace};
 use super::credential::Accounts;
-use super::fault::{self, Fault, Hit, Kind, Mishap};
-use super::generic;
+use super::fault::{self, Fault, Hit, Kind};
 use super::log::{self, Logged};
 use super::refusal::Refusal;
 use super::route::{self, Route};
-use super::youtube::{self, Resource, Resources};
+use super::stand_in::StandIn;
 use super::{Options, below};
 use crate::clock::Clock;
-use crate::config::{Config, Paging};
+use crate::config::Config;
 use crate::quota::Timestamp;
 
 /// Everything that requests share.
 pub(super) struct State {
     routes: Vec<Route>,
     accounts: Accounts,
-    resources: Resources,
+    stand_in: StandIn,
     root: Url,
-    world: Chance,
-    failure_rate: f64,
     latency: Duration,
     clock: Arc<dyn Clock>,
     changing: Mutex<Changing>,
@@ -71,10 +67,8 @@ impl State {
         Ok(Self {
             routes: route::all(config),
             accounts: Accounts::new(config),
-            resources: Resources::read()?,
+            stand_in: StandIn::new(options.seed, options.failure_rate)?,
             root,
-            world: Chance::new(options.seed),
-            failure_rate: options.failure_rate,
             latency: options.latency,
             clock,
             changing: Mutex::new(changing),
@@ -93,7 +87,7 @@ impl State {
         let account = self.accounts.of(&route.upstream, arrived.secret(&route.upstream.auth));
         let mut answer = match &account {
             Some(account) => self.answer_to(account, &asked, arrived.header("if-none-match"), now),
-            None => self.refuse(&asked, &Refusal::Denied),
+            None => self.stand_in.refuse(&asked, &Refusal::Denied),
         };
         answer.delay = answer.delay.saturating_add(self.latency);
         self.write_down(&asked, account, &answer, now);
@@ -115,7 +109,7 @@ impl State {
         let call = &asked.route.call;
         let mut changing = self.changing();
         let Changing { counts, faults, totals, attempts, .. } = &mut *changing;
-        let attempt = attempts.entry(format!("{} {:?}", asked.list(), asked.cursor())).or_default();
+        let attempt = attempts.entry(asked.page()).or_default();
         *attempt = attempt.saturating_add(1);
         Verdict {
             exhausted: counts.count(account, &call.cost, now),
@@ -127,102 +121,56 @@ impl State {
 
     /// What is answered unless a test wants something else.
     fn usual(&self, asked: &Asked<'_>, verdict: &Verdict, known: Option<&str>) -> Answer {
-        if let Some(exhausted) = &verdict.exhausted {
-            return self.exhausted(asked, exhausted);
-        }
-        let what = format!("{} {:?}", asked.list(), asked.cursor());
-        match fault::mishap(self.world, self.failure_rate, &what, verdict.attempt) {
-            Some(Mishap::Backend(status)) => self.refuse(asked, &Refusal::Backend(status)),
-            Some(Mishap::Drop) => Answer::text(503, "").ending(Ending::Dropped),
-            None => self.good(asked, verdict.total, known),
+        match &verdict.exhausted {
+            Some(exhausted) => self.stand_in.refuse(asked, &self.refusal(asked, exhausted)),
+            None => self.stand_in.answer(asked, verdict.attempt, verdict.total, known),
         }
     }
 
-    fn good(&self, asked: &Asked<'_>, total: Option<u64>, known: Option<&str>) -> Answer {
-        let answer = match self.resource(asked) {
-            Some(resource) => youtube::answer(resource, asked, self.world, total),
-            None => generic::answer(asked, self.world, total),
-        };
-        if answer.status == 200 { answer.unless_known(known) } else { answer }
-    }
-
-    fn exhausted(&self, asked: &Asked<'_>, exhausted: &Exhausted) -> Answer {
+    fn refusal(&self, asked: &Asked<'_>, exhausted: &Exhausted) -> Refusal {
         let name = self.accounts.upstream_name(&asked.route.upstream.name, &exhausted.limit);
-        let refusal = match exhausted.pace {
+        match exhausted.pace {
             Pace::Budget => Refusal::Spent(exhausted.clone(), name),
             Pace::Rate => Refusal::SlowDown(exhausted.clone(), name),
-        };
-        self.refuse(asked, &refusal)
-    }
-
-    fn refuse(&self, asked: &Asked<'_>, refusal: &Refusal) -> Answer {
-        match self.resource(asked) {
-            Some(_) => youtube::refuse(refusal),
-            None => generic::refuse(&asked.route.upstream, refusal),
         }
     }
 
     /// What a scripted fault makes of an answer.
     fn spoiled(&self, account: &str, asked: &Asked<'_>, hit: &Hit, usual: Answer) -> Answer {
         let refusal = match hit.kind {
-            Some(Kind::Spent | Kind::SlowDown) => self.as_if_exhausted(account, asked, hit.kind),
+            Some(Kind::Spent) => self.as_if_exhausted(account, asked, Pace::Budget),
+            Some(Kind::SlowDown) => self.as_if_exhausted(account, asked, Pace::Rate),
             Some(Kind::Denied) => Some(Refusal::Denied),
             Some(Kind::BadCursor) => Some(Refusal::BadCursor),
             Some(Kind::Backend) => Some(Refusal::Backend(hit.status.unwrap_or(503))),
             _ => None,
         };
-        let mut answer = refusal.map_or(usual, |refusal| self.refuse(asked, &refusal));
-        match (hit.kind, &mut answer.content) {
-            (Some(Kind::NullRecords), Content::Json(body)) => spoil_records(body, asked),
-            (Some(Kind::SameCursor), Content::Json(body)) => repeat_cursor(body, asked),
-            _ => {}
-        }
-        hit.spoil(answer)
+        hit.spoil(refusal.map_or(usual, |refusal| self.stand_in.refuse(asked, &refusal)), asked)
     }
 
-    fn as_if_exhausted(&self, account: &str, asked: &Asked<'_>, kind: Option<Kind>) -> Option<Refusal> {
-        let limit = asked.route.call.cost.limits().next()?.clone();
-        let left = self.changing().counts.left(account, &asked.route.call.cost, self.clock.now());
-        let (quota, fits_at) = left.map_or((0, self.clock.now()), |left| (left.quota, left.resets_at));
-        let name = self.accounts.upstream_name(&asked.route.upstream.name, &limit);
-        let fits_in = fits_at.since(self.clock.now());
-        let exhausted = Exhausted { limit, quota, fits_at, fits_in, pace: Pace::Budget };
-        Some(match kind {
-            Some(Kind::SlowDown) => Refusal::SlowDown(exhausted, None),
-            _ => Refusal::Spent(exhausted, name),
-        })
+    fn as_if_exhausted(&self, account: &str, asked: &Asked<'_>, pace: Pace) -> Option<Refusal> {
+        let (limit, now) = (asked.route.call.cost.limits().next()?.clone(), self.clock.now());
+        let left = self.changing().counts.left(account, &asked.route.call.cost, now);
+        let (quota, fits_at) = left.map_or((0, now), |left| (left.quota, left.resets_at));
+        let exhausted = Exhausted { limit, quota, fits_at, fits_in: fits_at.since(now), pace };
+        Some(self.refusal(asked, &exhausted))
     }
 
-    /// The headers by which many upstreams tell what is left. YouTube has none.
+    /// The headers by which many upstreams tell what is left.
     fn tell_what_is_left(&self, account: &str, asked: &Asked<'_>, answer: Answer, now: Timestamp) -> Answer {
-        if self.resource(asked).is_some() {
+        if !self.stand_in.tells_what_is_left(asked) {
             return answer;
         }
-        let Some(left) = self.changing().counts.left(account, &asked.route.call.cost, now) else { return answer };
-        let told = [
-            ("x-ratelimit-limit", left.quota.to_string()),
-            ("x-ratelimit-used", left.used.to_string()),
-            ("x-ratelimit-remaining", left.quota.saturating_sub(left.used).to_string()),
-            ("x-ratelimit-reset", left.resets_at.micros().div_euclid(1_000_000).saturating_add(1).to_string()),
-        ];
-        told.into_iter().fold(answer, |answer, (name, value)| {
-            let there = answer.headers.iter().any(|(other, _)| other == name);
-            if there { answer } else { answer.with_header(name, value) }
-        })
+        match self.changing().counts.left(account, &asked.route.call.cost, now) {
+            Some(left) => left.told().into_iter().fold(answer, |answer, (name, value)| answer.or_header(name, value)),
+            None => answer,
+        }
     }
 
     fn write_down(&self, asked: &Asked<'_>, account: Option<String>, answer: &Answer, now: Timestamp) {
-        let ids = match self.resource(asked) {
-            Some(_) => asked.param("id").map_or(0, |ids| ids.split(',').count()),
-            None => asked.ids().map_or(0, |ids| ids.len()),
-        };
-        let mut logged = Logged::new(asked, ids, account, now);
+        let mut logged = Logged::new(asked, self.stand_in.ids(asked), account, now);
         logged.status = if answer.ending == Ending::Dropped { 0 } else { answer.status };
         self.changing().log.push(logged);
-    }
-
-    fn resource(&self, asked: &Asked<'_>) -> Option<&Resource> {
-        self.resources.of(asked.route)
     }
 
     fn nothing_here(&self, arrived: &Arrived) -> String {
@@ -264,19 +212,5 @@ impl State {
 
     fn changing(&self) -> MutexGuard<'_, Changing> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn spoil_records(body: &mut Value, asked: &Asked<'_>) {
-    let Some(records) = &asked.route.call.records else { return };
-    if let Some(Value::Array(list)) = body.pointer_mut(records.at.as_str()) {
-        list.fill(Value::Null);
-    }
-}
-
-fn repeat_cursor(body: &mut Value, asked: &Asked<'_>) {
-    let (Paging::Token { next, .. }, Some(cursor)) = (&asked.route.call.paging, asked.cursor()) else { return };
-    if let Some(found) = body.pointer_mut(next.as_str()) {
-        *found = cursor.into();
     }
 }

@@ -67,192 +67,34 @@ impl Script {
         }
     }
 
-    const fn words(self) -> &'static [&'static str] {
+    const fn words(self) -> &'static str {
         match self {
-            Self::Latin => &[
-                "Kettle",
-                "Lighthouse",
-                "Sparrow",
-                "Midnight",
-                "Bicycle",
-                "Harvest",
-                "Copper",
-                "Canyon",
-                "Pancake",
-                "Rocket",
-                "Willow",
-                "Voyage",
-                "Marble",
-                "Thunder",
-                "Orchid",
-                "Puzzle",
-                "Summer",
-                "Engine",
-                "Puppy",
-                "Recipe",
-            ],
-            Self::German => &[
-                "Käsekuchen",
-                "Frühling",
-                "Straßenbahn",
-                "Mühle",
-                "Glücksbringer",
-                "Wolken",
-                "Bäckerei",
-                "Schlüssel",
-                "Garten",
-                "Träume",
-                "Wanderung",
-                "Übung",
-                "Höhle",
-                "Nordlicht",
-                "Süßwasser",
-                "Tischler",
-            ],
-            Self::French => &[
-                "Château",
-                "Rivière",
-                "Crème",
-                "Forêt",
-                "Été",
-                "Musée",
-                "Façade",
-                "Hôtel",
-                "Fenêtre",
-                "Noël",
-                "Lumière",
-                "Cœur",
-                "Gâteau",
-                "Voilà",
-                "Soirée",
-                "Théâtre",
-            ],
-            Self::Portuguese => &[
-                "Coração",
-                "Verão",
-                "Manhã",
-                "Canção",
-                "Praia",
-                "Avião",
-                "Irmãos",
-                "Lições",
-                "Saudade",
-                "Feijão",
-                "Pão",
-                "Violão",
-                "Limão",
-                "Estação",
-                "Maçã",
-                "Caminhão",
-            ],
-            Self::Cyrillic => &[
-                "Чайник",
-                "Маяк",
-                "Воробей",
-                "Полночь",
-                "Велосипед",
-                "Урожай",
-                "Медь",
-                "Каньон",
-                "Блины",
-                "Ракета",
-                "Ива",
-                "Щенок",
-                "Мрамор",
-                "Гром",
-                "Орхидея",
-                "Лето",
-            ],
-            Self::Arabic => &[
-                "منارة",
-                "عصفور",
-                "دراجة",
-                "حصاد",
-                "نحاس",
-                "رحلة",
-                "رخام",
-                "رعد",
-                "أوركيد",
-                "لغز",
-                "صيف",
-                "محرك",
-                "وصفة",
-                "قمر",
-                "بحر",
-                "حديقة",
-            ],
-            Self::Hindi => &[
-                "केतली",
-                "गौरैया",
-                "साइकिल",
-                "फसल",
-                "ताँबा",
-                "यात्रा",
-                "संगमरमर",
-                "गर्जन",
-                "पहेली",
-                "ग्रीष्म",
-                "इंजन",
-                "व्यंजन",
-                "चाँद",
-                "समुद्र",
-                "बगीचा",
-                "सितारा",
-            ],
-            Self::Japanese => &[
-                "灯台",
-                "すずめ",
-                "真夜中",
-                "自転車",
-                "収穫",
-                "渓谷",
-                "ロケット",
-                "やなぎ",
-                "大理石",
-                "雷",
-                "パズル",
-                "夏休み",
-                "エンジン",
-                "子犬",
-                "レシピ",
-                "月",
-            ],
-            Self::Korean => &[
-                "주전자",
-                "등대",
-                "참새",
-                "한밤중",
-                "자전거",
-                "수확",
-                "구리",
-                "협곡",
-                "로켓",
-                "버드나무",
-                "대리석",
-                "천둥",
-                "퍼즐",
-                "여름",
-                "강아지",
-                "요리법",
-            ],
-            Self::Thai => &[
-                "กาน้ำ",
-                "ประภาคาร",
-                "นกกระจอก",
-                "เที่ยงคืน",
-                "จักรยาน",
-                "ทองแดง",
-                "หุบเขา",
-                "จรวด",
-                "ต้นหลิว",
-                "หินอ่อน",
-                "ฟ้าร้อง",
-                "กล้วยไม้",
-                "ปริศนา",
-                "ฤดูร้อน",
-                "ลูกสุนัข",
-                "สูตรอาหาร",
-            ],
+            Self::Latin => {
+                "Kettle Lighthouse Sparrow Midnight Bicycle Harvest Copper Canyon Pancake Rocket Willow Voyage Marble Thunder Orchid Puzzle Summer Engine Puppy Recipe"
+            }
+            Self::German => {
+                "Käsekuchen Frühling Straßenbahn Mühle Glücksbringer Wolken Bäckerei Schlüssel Garten Träume Wanderung Übung Höhle Nordlicht Süßwasser Tischler"
+            }
+            Self::French => {
+                "Château Rivière Crème Forêt Été Musée Façade Hôtel Fenêtre Noël Lumière Cœur Gâteau Voilà Soirée Théâtre"
+            }
+            Self::Portuguese => {
+                "Coração Verão Manhã Canção Praia Avião Irmãos Lições Saudade Feijão Pão Violão Limão Estação Maçã Caminhão"
+            }
+            Self::Cyrillic => {
+                "Чайник Маяк Воробей Полночь Велосипед Урожай Медь Каньон Блины Ракета Ива Щенок Мрамор Гром Орхидея Лето"
+            }
+            Self::Arabic => "منارة عصفور دراجة حصاد نحاس رحلة رخام رعد أوركيد لغز صيف محرك وصفة قمر بحر حديقة",
+            Self::Hindi => "केतली गौरैया साइकिल फसल ताँबा यात्रा संगमरमर गर्जन पहेली ग्रीष्म इंजन व्यंजन चाँद समुद्र बगीचा सितारा",
+            Self::Japanese => {
+                "灯台 すずめ 真夜中 自転車 収穫 渓谷 ロケット やなぎ 大理石 雷 パズル 夏休み エンジン 子犬 レシピ 月"
+            }
+            Self::Korean => {
+                "주전자 등대 참새 한밤중 자전거 수확 구리 협곡 로켓 버드나무 대리석 천둥 퍼즐 여름 강아지 요리법"
+            }
+            Self::Thai => {
+                "กาน้ำ ประภาคาร นกกระจอก เที่ยงคืน จักรยาน ทองแดง หุบเขา จรวด ต้นหลิว หินอ่อน ฟ้าร้อง กล้วยไม้ ปริศนา ฤดูร้อน ลูกสุนัข สูตรอาหาร"
+            }
         }
     }
 
@@ -266,7 +108,8 @@ impl Script {
 
 /// So many words.
 pub(super) fn words(script: Script, count: u64, chance: Chance) -> String {
-    let words: Vec<&str> = (0..count).map(|number| chance.nth(number).pick(script.words())).collect();
+    let known: Vec<&str> = script.words().split(' ').collect();
+    let words: Vec<&str> = (0..count).map(|number| chance.nth(number).pick(&known)).collect();
     words.join(script.between())
 }
 

@@ -29,31 +29,3 @@ pub(super) fn set(document: &mut Value, tokens: &[String], value: Value) {
         _ => {}
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::config::Pointer;
-
-    fn filled(places: &[(&str, Value)]) -> Value {
-        let mut document = Value::Null;
-        for (place, value) in places {
-            let Ok(pointer) = Pointer::parse(place) else { continue };
-            set(&mut document, pointer.tokens(), value.clone());
-        }
-        document
-    }
-
-    #[test]
-    fn what_leads_to_a_place_is_made() {
-        let document = filled(&[("/a/0/b", json!(1)), ("/a/1/b", json!(2)), ("/c", json!("d"))]);
-        assert_eq!(document, json!({ "a": [{ "b": 1 }, { "b": 2 }], "c": "d" }));
-    }
-
-    #[test]
-    fn what_is_there_stays() {
-        assert_eq!(filled(&[("/a", json!(1)), ("/a/b", json!(2)), ("/a", json!(3))]), json!({ "a": 1 }));
-    }
-}

@@ -13,7 +13,7 @@ use crate::sandbox::token::{self, Direction};
 
 /// Records a page, where neither the configuration nor the request says.
 const USUAL: u64 = 20;
-const MOST: u64 = 1_000;
+const MOST: u64 = 10_000;
 
 /// Which records a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,15 +14,16 @@ use crate::sandbox::words::{self, Script};
 /// The newest that anything is. The world does not age, so that a later run finds the same again.
 const NEWEST: Timestamp = Timestamp::from_micros(1_762_000_000_000_000);
 
-/// The records of a list: two in five are in every list of their kind, the others are its own.
-pub(super) fn list(route: &Route, records: &Records, name: &str, total: u64, world: Chance) -> Vec<Value> {
+/// The records of a list, each as what is drawn about it: two in five are in every list of their kind, the others are its
+/// own.
+pub(super) fn list(records: &Records, name: &str, total: u64, world: Chance) -> Vec<Chance> {
     let kind = world.of(&records.kind);
     let shared = total.saturating_mul(2) / 5;
     let record = |number| if number < shared { kind.of("everywhere").nth(number) } else { kind.of(name).nth(number) };
     let mut drawn: Vec<Chance> = (0..total).map(record).collect();
     let order = kind.of("order").of(name);
     drawn.sort_by_key(|chance| order.nth(chance.bits()).bits());
-    drawn.into_iter().map(|chance| one(route, records, chance, None)).collect()
+    drawn
 }
 
 /// The records of these ids. A few do not exist.
@@ -32,7 +33,8 @@ pub(super) fn by_id(route: &Route, records: &Records, ids: &[String], world: Cha
     there.map(|(id, chance)| one(route, records, chance, Some(id))).collect()
 }
 
-fn one(route: &Route, records: &Records, chance: Chance, id: Option<&str>) -> Value {
+/// One record; `id` takes the place of the drawn one.
+pub(super) fn one(route: &Route, records: &Records, chance: Chance, id: Option<&str>) -> Value {
     let mut record = Value::Null;
     for (number, pointer) in records.id.iter().enumerate() {
         let drawn = format!("{:012x}", chance.of(pointer.as_str()).bits() >> 16);

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::fill::set;
-use crate::config::{Class, Condition, Rule, StatusMatch, Until, Upstream};
-use crate::sandbox::answer::Answer;
+use crate::config::{Class, Condition, Rule, StatusMatch, Until, Upstream, classify};
+use crate::sandbox::answer::{Answer, Content};
 use crate::sandbox::count::Exhausted;
 use crate::sandbox::refusal::Refusal;
 
@@ -26,21 +26,39 @@ pub(in crate::sandbox) fn refuse(upstream: &Upstream, refusal: &Refusal) -> Answ
 }
 
 fn said(upstream: &Upstream, class: Class, status: u16, message: &str) -> Answer {
-    let rule = upstream.errors.iter().find(|rule| rule.class == class);
-    answer(rule, status, None, message)
+    known_as(upstream, class, None, |rule| answer(rule, status, None, message))
 }
 
 fn exhausted_as(upstream: &Upstream, class: Class, exhausted: &Exhausted, name: Option<&str>) -> Answer {
-    let rule = upstream.errors.iter().find(|rule| rule.class == class);
     let message = format!("The quota of {} is used up.", exhausted.limit);
-    let answer = answer(rule, 429, name, &message);
-    match rule.and_then(|rule| rule.until.as_ref()) {
-        Some(Until::EpochHeader(header)) => {
-            let seconds = exhausted.fits_at.micros().div_euclid(1_000_000).saturating_add(1);
-            answer.with_header(header, seconds.to_string())
+    known_as(upstream, class, name, |rule| {
+        let answer = answer(rule, 429, name, &message);
+        match rule.and_then(|rule| rule.until.as_ref()) {
+            Some(Until::EpochHeader(header)) => {
+                let seconds = exhausted.fits_at.micros().div_euclid(1_000_000).saturating_add(1);
+                answer.with_header(header, seconds.to_string())
+            }
+            None => answer,
         }
-        None => answer,
-    }
+    })
+}
+
+/// The first answer that the upstream's rules take for what it is, made after one of the class's rules, after those first
+/// that tell the limit's name where it has one; the usual answer where there is none.
+fn known_as(upstream: &Upstream, class: Class, name: Option<&str>, make: impl Fn(Option<&Rule>) -> Answer) -> Answer {
+    let mut rules: Vec<&Rule> = upstream.errors.iter().filter(|rule| rule.class == class).collect();
+    rules.sort_by_key(|rule| rule.limit_at.is_some() != name.is_some());
+    let mut made = rules.iter().map(|rule| make(Some(rule)));
+    made.find(|answer| class_of(upstream, answer) == Some(class)).unwrap_or_else(|| make(None))
+}
+
+fn class_of(upstream: &Upstream, answer: &Answer) -> Option<Class> {
+    let header = |name: &str| {
+        let found = answer.headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    };
+    let Content::Json(body) = &answer.content else { return None };
+    classify(&upstream.errors, answer.status, header, body).map(|rule| rule.class)
 }
 
 /// An answer in which all holds that the rule names.
@@ -66,12 +84,8 @@ fn answer(rule: Option<&Rule>, usual: u16, name: Option<&str>, message: &str) ->
 
 /// A status that the rule takes: the usual one if it does.
 fn status(taken: &[StatusMatch], usual: u16) -> u16 {
-    let takes = |one: &StatusMatch| match one {
-        StatusMatch::Exactly(status) => *status == usual,
-        StatusMatch::Hundred(hundred) => *hundred == usual / 100,
-    };
     match taken.first() {
-        _ if taken.iter().any(takes) => usual,
+        _ if taken.iter().any(|one| one.matches(usual)) => usual,
         None => usual,
         Some(StatusMatch::Exactly(status)) => *status,
         Some(StatusMatch::Hundred(hundred)) => hundred.saturating_mul(100),

@@ -1,5 +1,6 @@
 //! YouTube's answers: real fields, invented values.
 
+mod check;
 mod draw;
 mod lists;
 mod refusal;
@@ -9,8 +10,8 @@ mod thing;
 use serde_json::{Map, Value, json};
 
 use self::draw::Drawn;
-use self::refusal::{bad_parameter, no};
-use self::resource::{Listing, PageRange};
+use self::refusal::bad_parameter;
+use self::resource::Listing;
 use self::thing::{Class, Place, Thing};
 use super::answer::{Answer, etag};
 use super::asked::{Asked, split};
@@ -20,7 +21,6 @@ use crate::quota::Timestamp;
 
 pub(super) use self::refusal::refuse;
 pub(super) use self::resource::{Resource, Resources};
-use super::refusal::Refusal;
 
 const MOST_IDS: usize = 50;
 
@@ -60,60 +60,6 @@ impl<'a> Question<'a> {
             None => self.listed(region, &parts)?,
         };
         Ok(Answer::json(200, self.envelope(page)))
-    }
-
-    /// The parts that are asked for.
-    fn parts(self) -> Result<Vec<&'a str>, Refused> {
-        if self.resource.parts.is_empty() {
-            return Ok(Vec::new());
-        }
-        let Some(asked) = self.asked.param("part") else {
-            return Err(missing("No part is asked for: 'part' is required.", Some("part")));
-        };
-        let parts: Vec<&str> = asked.split(',').map(str::trim).collect();
-        let known = |part: &&str| self.resource.parts.keys().any(|known| known.split('?').next() == Some(*part));
-        match parts.iter().find(|part| !known(part)) {
-            Some(unknown) => {
-                let said = format!("There is no part '{unknown}'.");
-                Err(Box::new(no(400, "unknownPart", "youtube.part", &said, Some("part"))))
-            }
-            None => Ok(parts),
-        }
-    }
-
-    fn region(self) -> Result<Place, Refused> {
-        let Some(code) = self.asked.param("regionCode") else {
-            return Ok(Place::parse("US").unwrap_or(Place::EVERYWHERE));
-        };
-        let refused = || Box::new(bad_parameter("invalidRegionCode", "regionCode", "There is no such region code."));
-        Place::parse(code).ok_or_else(refused)
-    }
-
-    /// One of the filters must be there, and hold what exists.
-    fn filtered(self) -> Result<(), Refused> {
-        let filters = &self.resource.filters;
-        if !filters.is_empty() && !filters.iter().any(|filter| self.asked.param(filter).is_some()) {
-            return Err(missing(&format!("No filter is chosen: one of {} is required.", filters.join(", ")), None));
-        }
-        if self.asked.param("chart").is_some_and(|chart| chart != "mostPopular") {
-            let said = "There is no such chart.";
-            return Err(Box::new(no(400, "videoChartNotFound", "youtube.video", said, Some("chart"))));
-        }
-        self.not_off()
-    }
-
-    fn not_off(self) -> Result<(), Refused> {
-        let Some(off) = &self.resource.may_be_off else { return Ok(()) };
-        let Some(parent) = self.asked.param(&off.param) else { return Ok(()) };
-        let refused =
-            |status, reason: &str, said: &str| Err(Box::new(no(status, reason, &off.domain, said, Some(&off.param))));
-        match Thing::find(Class::Video, parent, self.world) {
-            None => refused(404, &off.unknown, "There is no such video."),
-            Some(video) if video.chance(self.world).of("off").percent(5) => {
-                refused(403, &off.off, "This video has its comments turned off.")
-            }
-            Some(_) => Ok(()),
-        }
     }
 
     /// The items of these ids, in their order. What does not exist is left out without a word.
@@ -163,20 +109,6 @@ impl<'a> Question<'a> {
             previous: (paged && start > 0)
                 .then(|| token::encode(start.saturating_sub(size), Direction::Previous, list)),
         })
-    }
-
-    /// How many items a page may hold: what is asked for, within its range.
-    fn page_size(self) -> Result<Option<u64>, Refused> {
-        let Some(PageRange { least, most, usual }) = self.resource.page else { return Ok(None) };
-        let Some(asked) = self.asked.param("maxResults") else { return Ok(Some(usual)) };
-        let size = asked.parse().ok().filter(|size| (least..=most).contains(size));
-        let said = format!("'maxResults' must be in the range [{least}, {most}].");
-        size.map(Some).ok_or_else(|| Box::new(bad_parameter("invalidParameter", "maxResults", &said)))
-    }
-
-    fn start(self, list: Chance) -> Result<u64, Refused> {
-        let Some(token) = self.asked.param("pageToken") else { return Ok(0) };
-        token::decode(token, list).ok_or_else(|| Box::new(refuse(&Refusal::BadCursor)))
     }
 
     fn things(self, region: Place) -> Vec<Thing> {
@@ -255,8 +187,4 @@ impl<'a> Question<'a> {
         }
         Value::Object(body)
     }
-}
-
-fn missing(said: &str, param: Option<&str>) -> Refused {
-    Box::new(no(400, "missingRequiredParameter", "youtube.parameter", said, param))
 }

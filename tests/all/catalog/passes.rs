@@ -31,7 +31,7 @@ async fn an_unfinished_pass_stands_where_it_stopped() {
         StepPosition { step: 2, pages: 1, cursor: None },
     ];
     let open = OpenPass { id: pass, region: "US".into(), started_at: at(0), steps };
-    assert_eq!(f.catalog.open_passes(JOB).await.unwrap(), [open.clone()]);
+    assert_eq!(f.catalog.open_passes(JOB).await.unwrap(), std::slice::from_ref(&open));
     assert_eq!(standing(&f, "US").await.unfinished, Some(open));
     assert_eq!(standing(&f, "GB").await.unfinished, None);
     assert_eq!(f.catalog.open_passes("another").await.unwrap(), []);

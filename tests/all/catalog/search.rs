@@ -179,6 +179,9 @@ async fn no_words_find_nothing_and_odd_ones_are_no_error() {
         assert_eq!(found(&f, asked).await, [""; 0], "{asked:?}");
     }
     assert_eq!(found(&f, &many).await, ["a"]);
+    let distinct: Vec<String> = (0..2_000).map(|n| format!("w{n}")).collect();
+    f.land(&Page::of(vec![video("b", &distinct.join(" "))])).await;
+    assert_eq!(found(&f, &distinct.join(" ")).await, ["b"]);
 }
 
 #[tokio::test]

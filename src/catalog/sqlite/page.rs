@@ -35,6 +35,7 @@ pub(super) struct Row {
 /// What the full-text index holds of a record.
 pub(super) struct Text {
     pub(super) parted: String,
+    /// Tells whether the text changed. Another release's hash may differ, and then the text is indexed once more.
     pub(super) hash: i64,
 }
 

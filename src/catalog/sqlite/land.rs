@@ -26,7 +26,8 @@ const REPEATS: &str = "select exists (select 1 from checkpoint where pass = ?1 a
 const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at)
     select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4 from checkpoint where pass = ?1 and step = ?2";
 const UNITS: &str = "select units from pass where id = ?1";
-const COUNT: &str = "update pass set pages = pages + 1, records = records + ?2, requests = requests + ?3, units = ?4
+const COUNT: &str = "update pass set pages = pages + 1, records = records + ?2, units = ?4,
+    requests = min(requests, 9223372036854775807 - ?3) + ?3
     where id = ?1";
 pub(super) const STATEMENTS: &[&str] = &[KNOWN, RENEW, UNINDEX, LAST_POSITION, CAME, REPEATS, CHECKPOINT, UNITS, COUNT];
 

@@ -35,6 +35,7 @@ pub(super) struct Row {
 /// What the full-text index holds of a record.
 pub(super) struct Text {
     pub(super) parted: String,
+    /// Tells whether the text changed. Another release's hash may differ, and then the text is indexed once more.
     pub(super) hash: i64,
 }
 
@@ -83,7 +84,10 @@ impl Text {
     }
 }
 
+/// Around a found word of an excerpt. A record cannot bring them itself.
+pub(super) const MARKS: [char; 2] = ['\u{E000}', '\u{E001}'];
+
 /// The text of a record, a line a place.
 pub(super) fn joined(body: &serde_json::Value, pointers: &[Pointer]) -> String {
-    pointers.iter().flat_map(|pointer| pointer.texts_in(body)).collect::<Vec<_>>().join("\n")
+    pointers.iter().flat_map(|pointer| pointer.texts_in(body)).collect::<Vec<_>>().join("\n").replace(MARKS, "")
 }

@@ -11,25 +11,34 @@ pub(super) fn split(pointer: &Pointer) -> (String, Option<Pointer>) {
     (path(members), Pointer::parse(&rest).ok())
 }
 
-/// An expression for what a pointer points at in the JSON `document`: its first value, or where it has a `*` a JSON array of
-/// all of them.
+/// An expression for what a pointer points at in the JSON `document`: one value, or where it has a `*` a JSON array of all.
 pub(super) fn expression(document: &str, tokens: &[String]) -> String {
-    nested(document, tokens, 0)
+    let places: Vec<String> = tokens.split(|token| token == "*").map(path).collect();
+    match places.as_slice() {
+        [place] => format!("json_extract({document}, {})", literal(place)),
+        [arrays @ .., last] => all_values(document, arrays, last),
+        [] => "null".to_owned(),
+    }
 }
 
-fn nested(document: &str, tokens: &[String], depth: usize) -> String {
-    let mut parts = tokens.splitn(2, |token| token == "*");
-    let before = literal(&path(parts.next().unwrap_or_default()));
-    let Some(after) = parts.next() else { return format!("json_extract({document}, {before})") };
-    let each = format!("e{depth}");
-    let value = if after.is_empty() {
-        format!("{each}.value")
+/// Walks an array for each `*`. Only an array or an object may be asked for what is in it.
+fn all_values(document: &str, arrays: &[String], last: &str) -> String {
+    let mut within = document.to_owned();
+    let mut walks = Vec::new();
+    let mut conditions = Vec::new();
+    for (depth, array) in arrays.iter().enumerate() {
+        walks.push(format!("json_each({within}, {}) e{depth}", literal(array)));
+        conditions.push(format!("typeof(e{depth}.key) = 'integer'"));
+        within = format!("case when e{depth}.type in ('array', 'object') then e{depth}.value end");
+    }
+    let element = format!("e{}", arrays.len().saturating_sub(1));
+    let value = if last == "$" {
+        format!("case when {within} is null then {element}.value else json({within}) end")
     } else {
-        nested(&format!("case when {each}.type in ('array', 'object') then {each}.value end"), after, depth + 1)
+        conditions.push(format!("json_type({within}, {}) is not null", literal(last)));
+        format!("json_extract({within}, {})", literal(last))
     };
-    format!(
-        "(select json_group_array({value}) from json_each({document}, {before}) {each} where typeof({each}.key) = 'integer')"
-    )
+    format!("(select json_group_array({value}) from {} where {})", walks.join(" cross join "), conditions.join(" and "))
 }
 
 /// Quotes a text for SQL.

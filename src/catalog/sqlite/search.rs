@@ -6,9 +6,6 @@ use serde_json::Value;
 use super::{moment, page, views, words};
 use crate::catalog::{Hit, SearchQuery};
 
-/// Around a found word.
-const MARKS: [char; 2] = ['\u{E000}', '\u{E001}'];
-
 const SEARCH: &str = "select record.upstream, record.kind, record.id, record.body, record.first_seen, record.last_seen
     from record_text
     cross join record on record.number = record_text.rowid
@@ -88,8 +85,7 @@ fn cut_excerpts(connection: &Connection, matching: &str, hits: &mut [Hit]) -> ru
     Ok(())
 }
 
-/// The text of a hit. It cannot bring marks of its own.
 fn text_of(connection: &Connection, hit: &Hit) -> rusqlite::Result<String> {
     let pointers = views::text_pointers(connection, &hit.upstream, &hit.kind)?;
-    Ok(page::joined(&hit.body, &pointers).replace(MARKS, ""))
+    Ok(page::joined(&hit.body, &pointers))
 }

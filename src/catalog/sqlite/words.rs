@@ -4,6 +4,7 @@
 //! character is made a word of its own, and a word that is looked for the phrase of its characters.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 /// Parts words where no reader sees it.
 const BREAK: char = '\u{200B}';
@@ -31,7 +32,8 @@ pub(super) fn join(text: &str) -> String {
 
 /// What asks the index for all of these words, whatever they hold; `None` when there are none.
 pub(super) fn all_of(words: &str) -> Option<String> {
-    let quoted: Vec<String> = words.split(|c: char| c.is_whitespace() || c.is_control()).filter_map(quote).collect();
+    let words: BTreeSet<&str> = words.split(|c: char| c.is_whitespace() || c.is_control()).collect();
+    let quoted: Vec<String> = words.into_iter().filter_map(quote).collect();
     (!quoted.is_empty()).then(|| quoted.join(" "))
 }
 

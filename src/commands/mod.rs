@@ -17,6 +17,8 @@ mod signals;
 mod status;
 mod table;
 
+use std::io::{self, Write};
+
 use crate::cli::{Cli, Command, Format};
 use crate::exit::Exit;
 
@@ -53,7 +55,7 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
 
 /// Says on stderr what went wrong; whoever reads JSON from stdout gets an object there too.
 fn report(error: &Error, format: Format) {
-    tracing::error!("{error}");
+    let _ = writeln!(io::stderr().lock(), "ingest: {error}");
     if format == Format::Json {
         let _ = output::json(&serde_json::json!({ "error": error.to_string() }));
     }

@@ -42,14 +42,15 @@ pub(super) async fn practise(global: &Global) -> Result<(Environment, Sandbox), 
     let options = Options { listen, latency: Duration::ZERO, failure_rate: 0.0, quota: None, seed: 1 };
     let sandbox = start(&Environment::load(global)?, options).await?;
     let base_urls = sandbox.base_urls();
-    let redirected = base_urls.iter().map(|(name, url)| format!("upstreams.{}.base_url={url:?}", quoted(name)));
+    let redirected =
+        base_urls.iter().map(|(name, url)| format!("upstreams.{}.base_url={}", quoted(name), quoted(url.as_str())));
     let environment = Environment::practice(global, redirected.collect())?;
     Ok((environment, sandbox))
 }
 
-/// A key of a dotted path.
-fn quoted(key: &str) -> String {
-    toml::Value::from(key).to_string()
+/// A key of a dotted path, or a text.
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
 }
 
 async fn start(environment: &Environment, options: Options) -> Result<Sandbox, Error> {

@@ -10,6 +10,9 @@ use crate::quota::{Cost, Timestamp, Units};
 pub(super) fn table(header: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
     for index in right {
         if let Some(column) = table.column_mut(*index) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -21,9 +21,14 @@ const NOON: i64 = 1_795_176_000_000_000;
 /// A clock that is moved by hand.
 struct Hand(AtomicI64);
 
+#[async_trait::async_trait]
 impl Clock for Hand {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+
+    async fn sleep(&self, span: Duration) {
+        self.advance(span);
     }
 }
 

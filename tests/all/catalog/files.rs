@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use ingest::catalog::{Catalog, IdsQuestion, PassEnd, SearchQuery, SqliteCatalog};
+use ingest::catalog::{Catalog, IdsQuestion, Naming, PassEnd, SearchQuery, SqliteCatalog};
 use ingest::sqlite::{self, Schema};
 
 use super::fixture::{Fixture, JOB, Page, at, new_pass, pointer, video};
@@ -17,7 +17,15 @@ async fn a_catalog_that_is_not_there_reads_as_an_empty_one_and_stays_away() {
     assert_eq!(catalog.open_passes(JOB).await.unwrap(), []);
     assert_eq!(catalog.search(WORDS).await.unwrap(), []);
     let at_id = pointer("/id");
-    let question = IdsQuestion { job: JOB, upstream: "u", from: ("a", "b"), at: &at_id, kind: "k", fresh_since: at(0) };
+    let question = IdsQuestion {
+        naming: Naming::Open,
+        job: JOB,
+        upstream: "u",
+        from: ("a", "b"),
+        at: &at_id,
+        kind: "k",
+        fresh_since: at(0),
+    };
     assert_eq!(catalog.pending_ids(question).await.unwrap(), []);
     let error = Page::of(vec![]).land(&catalog).await.unwrap_err();
     assert!(error.0.contains("reading alone"), "{error}");

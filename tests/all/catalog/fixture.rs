@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ingest::catalog::{Catalog, CatalogError, IdsQuestion, Landed, Landing, PassId, PassRef, Pending, SqliteCatalog};
+use ingest::catalog::{
+    Catalog, CatalogError, IdsQuestion, Landed, Landing, Naming, PassId, PassRef, Pending, SqliteCatalog,
+};
 use ingest::config::{Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
 use ingest::record::Record;
@@ -62,6 +64,7 @@ impl Fixture {
     pub(super) async fn pending(&self, at: &str, fresh_since: Timestamp) -> Vec<(String, PassId)> {
         let at = pointer(at);
         let question = IdsQuestion {
+            naming: Naming::Open,
             job: JOB,
             upstream: "youtube",
             from: ("videos.list", "video"),

@@ -5,7 +5,8 @@ fn a_first_run_lands_every_region_and_a_second_makes_no_request() {
     let world = World::new();
     let first = world.json(&["--region", "all", "--job", "trending"]);
     assert_eq!(first["outcome"], "complete", "{first}");
-    let regions: Vec<&str> = first["passes"].as_array().unwrap().iter().map(|pass| pass["region"].as_str().unwrap()).collect();
+    let regions: Vec<&str> =
+        first["passes"].as_array().unwrap().iter().map(|pass| pass["region"].as_str().unwrap()).collect();
     assert_eq!(regions, ["US", "GB", "DE", "FR", "IN", "BR", "AU", "CA", "*"]);
     assert!(first["passes"].as_array().unwrap().iter().all(|pass| pass["outcome"] == "complete"));
     let requests = world.requests();

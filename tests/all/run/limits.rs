@@ -18,7 +18,11 @@ fn listing_only(world: &mut World) {
 fn a_small_limit_stops_cleanly_and_later_runs_finish_without_a_page_twice() {
     let mut world = World::new();
     listing_only(&mut world);
-    world.set(TIGHT).set("credentials.youtube.limits.search={ quota = 100, window = \"24h\" }").set("upstreams.youtube.calls.\"search.list\".cost={ search = 1 }").set("upstreams.youtube.calls.\"captions.list\".cost=1");
+    world
+        .set(TIGHT)
+        .set("credentials.youtube.limits.search={ quota = 100, window = \"24h\" }")
+        .set("upstreams.youtube.calls.\"search.list\".cost={ search = 1 }")
+        .set("upstreams.youtube.calls.\"captions.list\".cost=1");
     let mut complete = HashSet::new();
     for _ in 0..200 {
         let ran = world.ingest(&["--region", "all", "--job", "trending", "--format", "json"]);
@@ -105,7 +109,10 @@ fn a_budget_of_one_region_a_run_serves_every_region_in_turn() {
 #[test]
 fn a_charge_by_hand_is_counted_once_for_one_id_and_told_when_it_fits() {
     let mut world = World::new();
-    world.set("credentials.youtube.limits.daily={ quota = 150, window = \"24h\" }").set("jobs.trending.leave={}").set("jobs.discover.leave={}");
+    world
+        .set("credentials.youtube.limits.daily={ quota = 150, window = \"24h\" }")
+        .set("jobs.trending.leave={}")
+        .set("jobs.discover.leave={}");
     for _ in 0..3 {
         let granted = world.json(&["charge", "youtube", "search.list", "--id", "mine"]);
         assert_eq!(granted["decision"], "granted");

@@ -39,7 +39,8 @@ fn slow_down_is_not_taken_for_spent() {
 #[test]
 fn a_key_that_is_not_taken_is_named_and_not_tried_again() {
     let world = World::new();
-    let denied = world.command(&["--region", "US", "--job", "trending"]).env("YOUTUBE_API_KEY", "wrong").output().unwrap();
+    let denied =
+        world.command(&["--region", "US", "--job", "trending"]).env("YOUTUBE_API_KEY", "wrong").output().unwrap();
     assert_eq!(denied.status.code(), Some(1));
     assert_eq!(world.requests(), 1);
     assert!(String::from_utf8(denied.stdout).unwrap().contains("does not take the credential"));

@@ -57,6 +57,7 @@ impl World {
 
     /// A world whose sandbox has its options changed.
     pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = Runtime::new().unwrap();
         let config = Config::load(&Sources { path: Some(shipped()), sets: Vec::new() }).unwrap();
         let mut options = Options {

@@ -60,6 +60,7 @@ fn upstream(url: &str) -> config::Upstream {
         base_url: url.parse().unwrap(),
         auth: Auth::None,
         timeout: Duration::from_secs(20),
+        pause: Duration::ZERO,
         attempts: 4,
         max_body: 1 << 20,
         keep: None,

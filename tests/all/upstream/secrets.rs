@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use ingest::config::{Auth, Paging, SecretSource};
+use ingest::upstream::Upstream as _;
 use ingest::upstream::secret::{Secret, SecretError, read};
 use ingest::upstream::{Client, Failure};
 use secrecy::ExposeSecret;

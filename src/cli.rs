@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 /// Pull from metered upstream APIs, and never overspend their quota.
@@ -12,7 +13,7 @@ use clap_complete::Shell;
 /// Every request is charged to a sliding-window ledger before it is sent. When the ledger says no, the run stops
 /// cleanly, and the next one goes on where it stopped.
 #[derive(Debug, Parser)]
-#[command(name = "ingest", version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(name = "ingest", version, subcommand_negates_reqs = true)]
 #[command(after_help = EXIT_CODES)]
 pub struct Cli {
     /// What to do instead of a run.
@@ -24,6 +25,19 @@ pub struct Cli {
     /// What holds for every command.
     #[command(flatten)]
     pub global: Global,
+}
+
+impl Cli {
+    /// Reads the command line, or ends the process with what is wrong with it.
+    #[must_use]
+    pub fn read() -> Self {
+        let cli = Self::parse();
+        if cli.command.is_some() && !cli.run.regions.is_empty() {
+            let message = "--region belongs to a run, and is given before no subcommand";
+            Self::command().error(ErrorKind::ArgumentConflict, message).exit();
+        }
+        cli
+    }
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done, or stopped cleanly at a limit, or nothing was due; 1 something failed or was refused; \

@@ -19,7 +19,8 @@ pub(in crate::sandbox) fn refuse(refusal: &Refusal) -> Answer {
         }
         Refusal::Spent(exhausted, name) => rate(exhausted, name.as_deref().unwrap_or(POOL), "1/d/{project}"),
         Refusal::SlowDown(exhausted, name) => {
-            rate(exhausted, name.as_deref().unwrap_or("defaultPerMinutePerProject"), "1/min/{project}")
+            let by_rate = name.as_deref().filter(|name| !name.contains("PerDay"));
+            rate(exhausted, by_rate.unwrap_or("defaultPerMinutePerProject"), "1/min/{project}")
         }
         Refusal::BadCursor => bad_parameter("invalidPageToken", "pageToken", "That page token is not valid here."),
         Refusal::Backend(status) => no(*status, "backendError", "global", "Something broke on our side.", None),

@@ -4,25 +4,24 @@ use serde_json::Value;
 
 use crate::support::world::World;
 
-const TIGHT: &str = "credentials.youtube.limits.daily={ quota = 10, window = \"3s\", wait = \"0s\" }";
+/// Only the listing of `trending` is walked, and every call is cheap enough for a small limit.
+const LISTING: [&str; 5] = [
+    "jobs.trending.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]",
+    "jobs.trending.leave={}",
+    "jobs.discover.leave={}",
+    "jobs.discover.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" } }]",
+    "jobs.trending.every=1us",
+];
 
-/// A world where only the listing of `trending` is walked.
-fn listing_only(world: &mut World) {
-    world
-        .set("jobs.trending.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]")
-        .set("jobs.trending.leave={}")
-        .set("jobs.discover.leave={}");
+fn listing_with(daily: &str) -> World {
+    let limit = format!("credentials.youtube.limits.daily={daily}");
+    World::configured(&[LISTING.as_slice(), &[&limit]].concat(), |_| {})
 }
 
 #[test]
 fn a_small_limit_stops_cleanly_and_later_runs_finish_without_a_page_twice() {
-    let mut world = World::new();
-    listing_only(&mut world);
-    world
-        .set(TIGHT)
-        .set("credentials.youtube.limits.search={ quota = 100, window = \"24h\" }")
-        .set("upstreams.youtube.calls.\"search.list\".cost={ search = 1 }")
-        .set("upstreams.youtube.calls.\"captions.list\".cost=1");
+    let mut world = listing_with("{ quota = 10, window = \"3s\", wait = \"0s\" }");
+    world.set("jobs.trending.every=1h");
     let mut complete = HashSet::new();
     for _ in 0..200 {
         let ran = world.ingest(&["--region", "all", "--job", "trending", "--format", "json"]);
@@ -49,16 +48,8 @@ fn completed(report: &Value) -> Vec<String> {
 
 #[test]
 fn a_run_that_a_limit_stopped_says_when_it_fits_and_exits_75_only_with_strict() {
-    let mut world = World::new();
-    listing_only(&mut world);
-    world.set("credentials.youtube.limits.daily={ quota = 106, headroom = 1, window = \"24h\" }");
-    let ran = world.ingest(&["--region", "all", "--job", "trending", "--format", "json"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert_eq!(ran.json()["outcome"], "complete");
-    for _ in 0..73 {
-        assert_eq!(world.ingest(&["charge", "youtube", "videos.list"]).code, 0);
-    }
-    world.set("jobs.trending.every=1us");
+    let world = listing_with("{ quota = 34, headroom = 1, window = \"24h\" }");
+    assert_eq!(world.json(&["--region", "all", "--job", "trending"])["outcome"], "complete");
     let ran = world.ingest(&["--region", "all", "--job", "trending", "--format", "json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let report = ran.json();
@@ -74,28 +65,19 @@ fn a_run_that_a_limit_stopped_says_when_it_fits_and_exits_75_only_with_strict() 
 
 #[test]
 fn sixteen_processes_spend_exactly_what_is_left() {
-    let mut world = World::new();
-    listing_only(&mut world);
-    world.set("credentials.youtube.limits.daily={ quota = 125, window = \"24h\" }");
-    assert_eq!(world.ingest(&["charge", "youtube", "search.list"]).code, 0);
+    let world = listing_with("{ quota = 25, window = \"24h\" }");
     let runs = world.ingest_at_once(16, &["--region", "all", "--job", "trending", "--format", "json"]);
     for run in &runs {
         assert_eq!(run.code, 0, "{run:?}");
         assert!(!run.stderr.contains("locked"), "{run:?}");
     }
     assert_eq!(world.counted("daily"), 25);
-    assert_eq!(world.charged("daily"), 125);
+    assert_eq!(world.charged("daily"), 25);
 }
 
 #[test]
 fn a_budget_of_one_region_a_run_serves_every_region_in_turn() {
-    let mut world = World::new();
-    listing_only(&mut world);
-    world
-        .set("jobs.trending.every=1us")
-        .set("upstreams.youtube.calls.\"search.list\".cost=1")
-        .set("upstreams.youtube.calls.\"captions.list\".cost=1")
-        .set("jobs.discover.steps=[{ call = \"search.list\", params = { part = \"snippet\", regionCode = \"{region}\" }, max_pages = 1 }]");
+    let mut world = listing_with("{ quota = 32, window = \"24h\" }");
     let mut served = Vec::new();
     for day in 0..8 {
         let quota = format!("credentials.youtube.limits.daily={{ quota = {}, window = \"24h\" }}", 4 * (day + 1));

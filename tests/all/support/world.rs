@@ -57,9 +57,15 @@ impl World {
 
     /// A world whose sandbox has its options changed.
     pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+        Self::configured(&[], change)
+    }
+
+    /// A world with another configuration, which the sandbox has too.
+    pub fn configured(sets: &[&str], change: impl FnOnce(&mut Options)) -> Self {
+        let mut sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = Runtime::new().unwrap();
-        let config = Config::load(&Sources { path: Some(shipped()), sets: Vec::new() }).unwrap();
+        let config = Config::load(&Sources { path: Some(shipped()), sets: sets.clone() }).unwrap();
         let mut options = Options {
             listen: "127.0.0.1:0".parse().unwrap(),
             latency: Duration::ZERO,
@@ -70,7 +76,7 @@ impl World {
         change(&mut options);
         let sandbox = runtime.block_on(Sandbox::start(&config, options, Arc::new(SystemClock))).unwrap();
         let base_url = format!("upstreams.youtube.base_url=\"{}\"", sandbox.base_url("youtube"));
-        let sets = vec![base_url, "upstreams.youtube.pause=1ms".to_owned()];
+        sets.extend([base_url, "upstreams.youtube.pause=1ms".to_owned()]);
         Self { directory: tempfile::tempdir().unwrap(), sets, sandbox, runtime }
     }
 

@@ -1,23 +1,26 @@
 //! `quotas.toml`, read into types in which what does not make sense cannot be said.
 
 mod call;
-mod check;
 mod credential;
-mod error;
 mod errors;
-mod item;
 mod job;
+mod pointer;
+mod redis_url;
+mod region;
+mod template;
+mod upstream;
+
+// How the file becomes these types.
+mod check;
+mod error;
+mod item;
 mod load;
 mod names;
-mod pointer;
 mod read;
-mod region;
 mod section;
 mod set;
 mod shown;
-mod template;
 mod tree;
-mod upstream;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,6 +36,7 @@ pub use errors::{Class, Condition, Rule, StatusMatch, Until, classify};
 pub use job::{Ids, Job, Step};
 pub use load::{Sources, Surroundings};
 pub use pointer::Pointer;
+pub use redis_url::{RedisUrl, RedisUrlError};
 pub use region::Region;
 pub use template::{Template, TemplateError, Values, Variable};
 pub use upstream::{Auth, Upstream};
@@ -91,41 +95,6 @@ pub enum LedgerStore {
     Sqlite,
     /// A Redis URL: `redis://`, `rediss://`, `redis+sentinel://`, `redis+cluster://` or `unix://`. May hold a password.
     Redis(RedisUrl),
-}
-
-/// A Redis URL. Its `Debug` and `Display` leave out the password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(url::Url);
-
-impl RedisUrl {
-    /// Wraps a URL that was checked to be one of Redis.
-    #[must_use]
-    pub const fn new(url: url::Url) -> Self {
-        Self(url)
-    }
-
-    /// The whole URL, password included: for connecting only.
-    #[must_use]
-    pub const fn expose(&self) -> &url::Url {
-        &self.0
-    }
-}
-
-impl std::fmt::Display for RedisUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = self.0.clone();
-        if shown.password().is_some() {
-            let _ = shown.set_password(Some("***"));
-        }
-        shown.set_query(None);
-        f.write_str(shown.as_str())
-    }
-}
-
-impl std::fmt::Debug for RedisUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RedisUrl({self})")
-    }
 }
 
 /// What happens after a shared ledger lost its data.

@@ -108,6 +108,8 @@ fn a_password_in_a_set_is_in_no_message() {
     for set in [
         "ledger.url=redis://:hush@host:port/0",
         "ledger.url=rediss//:hush@host",
+        "ledger.url=redis://me:12/hush@host",
+        "ledger.url=redis+sentinel://:hush@host",
         "ledger.url redis://:hush@host",
         "ledger.urls=redis://:hush@host",
         "ledger=redis://:hush@host",

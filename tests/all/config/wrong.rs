@@ -10,7 +10,7 @@ const LEDGER: &[Case] = &[
     ("url = \"sqlite\"", "url = \"sqlit\"", 4, "ledger.url", &["\"sqlit\"", "write \"sqlite\""]),
     ("url = \"sqlite\"", "url = 3", 4, "ledger.url", &["expected text"]),
     ("url = \"sqlite\"", "url = \"postgres://a:b@c/d\"", 4, "ledger.url", &["\"postgres://...\"", "redis+sentinel://"]),
-    ("url = \"sqlite\"", "url = \"redis://\"", 4, "ledger.url", &["expected a host"]),
+    ("url = \"sqlite\"", "url = \"redis://\"", 4, "ledger.url", &["not the URL of a Redis"]),
     ("url = \"sqlite\"", "timeout = \"soon\"", 4, "ledger.timeout", &["\"soon\"", "expected a duration", "\"250ms\""]),
     ("url = \"sqlite\"", "timeout = \"0s\"", 4, "ledger.timeout", &["not zero"]),
     ("url = \"sqlite\"", "timeout = 5", 4, "ledger.timeout", &["expected text"]),

@@ -167,7 +167,17 @@ impl<'a> Item<'a> {
             _ => None,
         };
         let (least, most) = (range.start(), range.end());
-        found.or_else(|| self.refuse(format!("expected a whole number from {least} to {most}"), "write such a number"))
+        let expected = format!("expected a whole number from {least} to {most}");
+        found.or_else(|| self.refuse(expected, self.advice_on_number(*least, *most)))
+    }
+
+    fn advice_on_number(&self, least: u64, most: u64) -> String {
+        match self.kind() {
+            Kind::Text(text) if text.parse::<u64>().is_ok() => format!("write {text} without quotes"),
+            Kind::Float(_) => "write it without a fraction".to_owned(),
+            Kind::Integer(number) if *number > i128::from(most) => format!("write {most} or less"),
+            _ => format!("write {least} or more"),
+        }
     }
 
     /// The elements of a list.

@@ -1,23 +1,26 @@
 //! `quotas.toml`, read into types in which what does not make sense cannot be said.
 
 mod call;
-mod check;
 mod credential;
-mod error;
 mod errors;
-mod item;
 mod job;
+mod pointer;
+mod redis_url;
+mod region;
+mod template;
+mod upstream;
+
+// How the file becomes these types.
+mod check;
+mod error;
+mod item;
 mod load;
 mod names;
-mod pointer;
 mod read;
-mod region;
 mod section;
 mod set;
 mod shown;
-mod template;
 mod tree;
-mod upstream;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,6 +36,7 @@ pub use errors::{Class, Condition, Rule, StatusMatch, Until, classify};
 pub use job::{Ids, Job, Step};
 pub use load::{Sources, Surroundings};
 pub use pointer::Pointer;
+pub use redis_url::{RedisUrl, RedisUrlError};
 pub use region::Region;
 pub use template::{Template, TemplateError, Values, Variable};
 pub use upstream::{Auth, Upstream};
@@ -93,6 +97,7 @@ pub enum LedgerStore {
     Redis(RedisUrl),
 }
 
+<<<<<<< HEAD
 impl std::fmt::Display for LedgerStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -137,6 +142,8 @@ impl std::fmt::Debug for RedisUrl {
     }
 }
 
+=======
+>>>>>>> config
 /// What happens after a shared ledger lost its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AfterLoss {

@@ -10,7 +10,7 @@ pub(super) fn shown(path: &[String], node: &Node) -> Option<String> {
     match segments.as_slice() {
         ["ledger", "url"] => scheme(node),
         ["ledger"] | ["credentials"] | ["credentials", _] | [] => None,
-        _ if segments.iter().any(|segment| matches!(*segment, "secret" | "headers")) => None,
+        _ if segments.iter().any(|segment| matches!(*segment, "secret" | "auth" | "headers")) => None,
         _ if segments.last() == Some(&"base_url") => without_user(node),
         _ if is_section(node) => None,
         _ => Some(shortened(&written(node))),

@@ -1,12 +1,11 @@
 //! `[ledger]` and `[catalog]`
 
-use url::Url;
-
 use super::scalars::{any_duration, duration, units, word};
 use crate::config::item::Item;
-use crate::config::{AfterLoss, LedgerConfig, LedgerStore, RedisUrl};
+use crate::config::{AfterLoss, LedgerConfig, LedgerStore, RedisUrl, RedisUrlError};
 
 const SCHEMES: [&str; 5] = ["redis", "rediss", "redis+sentinel", "redis+cluster", "unix"];
+const EXAMPLE: &str = "write \"sqlite\", or for example \"redis://127.0.0.1:6379/0\"";
 
 pub(super) fn ledger(item: Item<'_>) -> Option<LedgerConfig> {
     let section = item.table(&["url", "timeout", "cheap_max", "unmetered_max", "max_skew", "after_loss"])?;
@@ -35,21 +34,21 @@ pub(super) fn catalog(item: Item<'_>) -> Option<()> {
 
 /// The URL may hold a password: no message shows more of it than its scheme.
 fn store(item: Item<'_>) -> Option<LedgerStore> {
-    let example = "write \"sqlite\", or for example \"redis://127.0.0.1:6379/0\"";
     let text = item.text()?;
     if text == "sqlite" {
         return Some(LedgerStore::Sqlite);
     }
-    let Ok(url) = Url::parse(text) else {
-        return item.refuse("expected `sqlite` or the URL of a Redis", example);
-    };
-    if !SCHEMES.contains(&url.scheme()) {
+    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
+    if !SCHEMES.contains(&scheme) {
         let schemes = SCHEMES.map(|scheme| format!("{scheme}://")).join(" ");
-        return item.refuse(format!("expected `sqlite` or one of {schemes}"), example);
+        return item.refuse(format!("expected `sqlite` or one of {schemes}"), EXAMPLE);
     }
-    let reachable = if url.scheme() == "unix" { url.path().len() > 1 } else { url.has_host() };
-    if !reachable {
-        return item.refuse("expected a host, or a path for unix://", example);
+    match RedisUrl::parse(text) {
+        Ok(url) => Some(LedgerStore::Redis(url)),
+        // What stands in place of the number may be part of a password.
+        Err(RedisUrlError::Database(_)) => {
+            item.refuse("expected the number of a database after the host", "write a `/` of a password as %2F")
+        }
+        Err(error) => item.refuse(format!("this is not the URL of a Redis: {error}"), EXAMPLE),
     }
-    Some(LedgerStore::Redis(RedisUrl::new(url)))
 }

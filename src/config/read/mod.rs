@@ -45,7 +45,7 @@ fn sections(document: &Document) -> Option<Config> {
     let regions = root.or("regions", Vec::new(), |item| region::all(&item));
     let ledger = root.or("ledger", LedgerConfig::default(), ledger::ledger);
     let catalog = root.or("catalog", (), ledger::catalog);
-    let upstreams = root.required("upstreams", "{ name = { base_url = \"https://...\", calls = { ... } } }", named);
+    let upstreams = root.required("upstreams", "{ name = { base_url = \"https://...\", calls = { ... } } }", some);
     let upstreams = Named::read(upstreams.unwrap_or_default(), |item| upstream::upstream(item.clone()));
     let credentials = credential::all(root.or("credentials", Vec::new(), named).unwrap_or_default(), &upstreams);
     let jobs = root.or("jobs", Vec::new(), named).unwrap_or_default();
@@ -67,4 +67,12 @@ fn sections(document: &Document) -> Option<Config> {
 fn named(item: Item<'_>) -> Option<Vec<Item<'_>>> {
     let entries = item.entries()?;
     entries.iter().all(|entry| scalars::name(entry).is_some()).then_some(entries)
+}
+
+/// At least one thing with a name: without any, nothing could ever be done, and nobody would be told.
+fn some(item: Item<'_>) -> Option<Vec<Item<'_>>> {
+    match named(item.clone())? {
+        entries if entries.is_empty() => item.refuse("expected at least one", "write [upstreams.NAME] and what it has"),
+        entries => Some(entries),
+    }
 }

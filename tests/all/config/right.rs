@@ -226,7 +226,9 @@ fn each_address_of_a_redis_is_taken() {
         "redis://127.0.0.1/0",
         "rediss://user:pw@redis.example.com:6380",
         "redis+sentinel://a:26379/main",
+        "redis+sentinel://user:pw@a:26379,b:26379,c/main/2?tls=true",
         "redis+cluster://a:6379",
+        "redis+cluster://a:6379,b:6380",
         "unix:///run/redis.sock",
     ] {
         let config = right(SMALL, &[&format!("ledger.url={url}")]);

@@ -174,6 +174,9 @@ fn changed(mut text: String, change: &Change) -> String {
 }
 
 proptest! {
+    // Each reads the whole file.
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
     #[test]
     fn a_file_that_was_changed_anyhow_is_right_or_refused(changes in prop::collection::vec(change(), 1..6)) {
         let text = changes.iter().fold(SHIPPED.to_owned(), changed);

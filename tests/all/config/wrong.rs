@@ -10,12 +10,12 @@ const LEDGER: &[Case] = &[
     ("url = \"sqlite\"", "url = \"sqlit\"", 4, "ledger.url", &["\"sqlit\"", "write \"sqlite\""]),
     ("url = \"sqlite\"", "url = 3", 4, "ledger.url", &["expected text"]),
     ("url = \"sqlite\"", "url = \"postgres://a:b@c/d\"", 4, "ledger.url", &["\"postgres://...\"", "redis+sentinel://"]),
-    ("url = \"sqlite\"", "url = \"redis://\"", 4, "ledger.url", &["expected a host"]),
+    ("url = \"sqlite\"", "url = \"redis://\"", 4, "ledger.url", &["not the URL of a Redis"]),
     ("url = \"sqlite\"", "timeout = \"soon\"", 4, "ledger.timeout", &["\"soon\"", "expected a duration", "\"250ms\""]),
     ("url = \"sqlite\"", "timeout = \"0s\"", 4, "ledger.timeout", &["not zero"]),
     ("url = \"sqlite\"", "timeout = 5", 4, "ledger.timeout", &["expected text"]),
-    ("url = \"sqlite\"", "cheap_max = -1", 4, "ledger.cheap_max", &["-1", "whole number from 0"]),
-    ("url = \"sqlite\"", "cheap_max = 1.5", 4, "ledger.cheap_max", &["1.5", "whole number"]),
+    ("url = \"sqlite\"", "cheap_max = -1", 4, "ledger.cheap_max", &["-1", "whole number from 0", "write 0 or more"]),
+    ("url = \"sqlite\"", "cheap_max = 1.5", 4, "ledger.cheap_max", &["1.5", "without a fraction"]),
     ("url = \"sqlite\"", "after_loss = \"flor\"", 4, "ledger.after_loss", &["did you mean floor?"]),
     ("url = \"sqlite\"", "url = \"sqlite\"\nurl = \"sqlite\"", 5, "", &["not TOML", "duplicate key"]),
     ("url = \"sqlite\"", "url = sqlite", 4, "", &["not TOML"]),
@@ -456,4 +456,18 @@ fn complaint(&(before, after, line, path, phrases): &Case) -> Option<String> {
         && phrases.iter().all(|phrase| said.contains(phrase))
         && !["hush", "pw@", "pw:"].iter().any(|secret| said.contains(secret));
     (!right).then(|| format!("{after:?} gave\n    {said}\n  in place of {place} {phrases:?}"))
+}
+
+#[test]
+fn a_file_that_says_nothing_is_wrong() {
+    for text in ["", "# nothing", "[upstreams]", "upstreams = {}"] {
+        let found = super::problems(text, &[]);
+        assert!(found.len() == 1 && found[0].path == "upstreams", "{found:?}");
+    }
+}
+
+#[test]
+fn a_number_in_quotes_is_to_be_written_without_them() {
+    let said = problems(&small_with("quota = 100", "quota = \"100\""), &[])[0].to_string();
+    assert!(said.ends_with("write 100 without quotes"), "{said}");
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::error::Problem;
 use super::names::{advice, dotted};
+use super::section::Section;
 use super::shown::shown;
 use super::tree::{Kind, Node, Origin};
 
@@ -34,6 +35,15 @@ impl Document {
         self.problems.into_inner()
     }
 
+    /// Adds a problem, which two jobs may have in common.
+    fn add<T>(&self, problem: Problem) -> Option<T> {
+        let mut problems = self.problems.borrow_mut();
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+        None
+    }
+
     fn place(&self, origin: &Origin) -> String {
         match origin {
             Origin::Line(line) => format!("{}:{line}", self.file.display()),
@@ -56,10 +66,19 @@ impl<'a> Item<'a> {
         self.complain(dotted(&self.path), shown(&self.path, self.node), expected, instead)
     }
 
+    /// The same, without the value, which is likely a secret.
+    pub(super) fn refuse_unseen<T>(&self, expected: impl Display, instead: impl Display) -> Option<T> {
+        self.complain(dotted(&self.path), None, expected, instead)
+    }
+
     /// Says that a key of this table is missing.
     pub(super) fn lacks<T>(&self, key: &str, example: &str) -> Option<T> {
         let path: Vec<_> = self.path.iter().cloned().chain([key.to_owned()]).collect();
-        self.complain(dotted(&path), None, "is missing", format!("write {key} = {example}"))
+        let expected = match &self.node.origin {
+            Origin::Line(_) => "is missing",
+            Origin::Set(_) => "is missing from a section that only this --set names: is its path right?",
+        };
+        self.complain(dotted(&path), None, expected, format!("write {key} = {example}"))
     }
 
     fn complain<T>(
@@ -71,8 +90,7 @@ impl<'a> Item<'a> {
     ) -> Option<T> {
         let (expected, instead) = (expected.to_string(), instead.to_string());
         let place = self.document.place(&self.node.origin);
-        self.document.problems.borrow_mut().push(Problem { place, path, value, expected, instead });
-        None
+        self.document.add(Problem { place, path, value, expected, instead })
     }
 
     pub(super) const fn kind(&self) -> &'a Kind {
@@ -186,39 +204,19 @@ impl<'a> Item<'a> {
         let entries = self.entries()?;
         let strangers: Vec<_> = entries.iter().filter(|entry| !known.contains(&entry.name())).collect();
         for stranger in &strangers {
-            let path = dotted(&stranger.path);
             let advice = advice(stranger.name(), known.iter().copied());
-            stranger.complain::<()>(path, None, "there is no such key", advice);
+            stranger.complain::<()>(dotted(&stranger.path), None, stranger.unknown(), advice);
         }
         strangers.is_empty().then_some(Section(self))
     }
 }
 
-/// A table whose keys are known.
-pub(super) struct Section<'a>(pub(super) Item<'a>);
-
-impl<'a> Section<'a> {
-    pub(super) fn get(&self, key: &str) -> Option<Item<'a>> {
-        self.0.find(&[key])
-    }
-
-    /// The value of a key that must be there; `example` is what to write where it is not.
-    pub(super) fn required<T>(&self, key: &str, example: &str, read: impl FnOnce(Item<'a>) -> Option<T>) -> Option<T> {
-        match self.get(key) {
-            Some(item) => read(item),
-            None => self.0.lacks(key, example),
+impl Item<'_> {
+    const fn unknown(&self) -> &'static str {
+        match self.node.origin {
+            Origin::Line(_) => "there is no such key",
+            Origin::Set(_) => "there is no such key (one that holds a dot goes in quotes)",
         }
-    }
-
-    /// The value of a key that may be missing: `Some(None)` where it is.
-    #[allow(clippy::option_option)]
-    pub(super) fn optional<T>(&self, key: &str, read: impl FnOnce(Item<'a>) -> Option<T>) -> Option<Option<T>> {
-        self.get(key).map_or(Some(None), |item| read(item).map(Some))
-    }
-
-    /// The value of a key, or what it is where it is missing.
-    pub(super) fn or<T>(&self, key: &str, default: T, read: impl FnOnce(Item<'a>) -> Option<T>) -> Option<T> {
-        self.get(key).map_or(Some(default), read)
     }
 }
 

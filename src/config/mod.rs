@@ -12,6 +12,7 @@ mod names;
 mod pointer;
 mod read;
 mod region;
+mod section;
 mod set;
 mod shown;
 mod template;

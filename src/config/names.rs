@@ -38,7 +38,7 @@ pub(super) fn choice(known: &[&str]) -> String {
 
 fn closest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
     let distance = |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase());
-    let most = name.chars().take(64).count().div_ceil(3);
+    let most = (name.chars().take(64).count() / 3).max(1);
     let best = known.iter().copied().map(|known| (distance(known), known)).min()?;
     (best.0 <= most && name.len() < 200).then_some(best.1)
 }

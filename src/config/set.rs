@@ -70,19 +70,18 @@ fn put(node: &mut Node, path: &[String], value: &Node, origin: &Origin) -> Resul
     };
     let next = match &mut node.kind {
         Kind::Table(entries) => in_table(entries, key, origin),
-        Kind::List(nodes) => in_list(nodes, key, origin).ok_or((0, "is a list without such an element"))?,
+        Kind::List(nodes) => in_list(nodes, key, origin),
         _ => return Err((0, "is not a table")),
     };
+    let next = next.ok_or((0, "is a list without such an element"))?;
     put(next, below, value, origin).map_err(|(depth, what)| (depth + 1, what))
 }
 
-fn in_table<'n>(entries: &'n mut Vec<Entry>, key: &str, origin: &Origin) -> &'n mut Node {
-    let at = entries.iter().position(|entry| entry.key == key).unwrap_or(entries.len());
-    if at == entries.len() {
+fn in_table<'n>(entries: &'n mut Vec<Entry>, key: &str, origin: &Origin) -> Option<&'n mut Node> {
+    if !entries.iter().any(|entry| entry.key == key) {
         entries.push(Entry { key: key.to_owned(), node: empty(origin) });
     }
-    #[allow(clippy::indexing_slicing)] // `at` was found, or is the element just pushed
-    &mut entries[at].node
+    entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.node)
 }
 
 /// An element by its number from 0; the number after the last one adds one.

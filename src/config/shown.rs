@@ -12,8 +12,15 @@ pub(super) fn shown(path: &[String], node: &Node) -> Option<String> {
         ["ledger"] | ["credentials"] | ["credentials", _] | [] => None,
         _ if segments.iter().any(|segment| matches!(*segment, "secret" | "headers")) => None,
         _ if segments.last() == Some(&"base_url") => without_user(node),
+        _ if is_section(node) => None,
         _ => Some(shortened(&written(node))),
     }
+}
+
+/// A table of more than plain values is no value that a message could show.
+fn is_section(node: &Node) -> bool {
+    let nested = |entry: &Entry| matches!(entry.node.kind, Kind::Table(_) | Kind::List(_));
+    matches!(&node.kind, Kind::Table(entries) if entries.is_empty() || entries.iter().any(nested))
 }
 
 /// A URL that may hold a password is shown by its scheme alone.

@@ -1,13 +1,12 @@
-use std::fmt::{self, Write};
-use std::time::Duration;
+mod date;
 
-use chrono::format::{Item, StrftimeItems};
+use std::fmt;
+
 use thiserror::Error;
 
+use self::date::Date;
 use super::Region;
 use crate::quota::Timestamp;
-
-const DATE: &str = "%Y-%m-%d";
 
 /// A text with `{variables}`; a brace that is meant is written twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,13 +68,7 @@ pub enum TemplateError {
 enum Part {
     Literal(String),
     Variable(Variable),
-    Date { offset: Offset, format: String },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Offset {
-    Ahead(Duration),
-    Back(Duration),
+    Date(Date),
 }
 
 impl Template {
@@ -118,7 +111,7 @@ impl Template {
             .map(|part| match part {
                 Part::Literal(text) => text.clone(),
                 Part::Variable(variable) => encode(&values.of(variable)),
-                Part::Date { offset, format } => encode(&date(offset.from(values.now), format)),
+                Part::Date(date) => encode(&date.at(values.now)),
             })
             .collect()
     }
@@ -131,7 +124,7 @@ impl Template {
             .filter_map(|part| match part {
                 Part::Literal(_) => None,
                 Part::Variable(variable) => Some(variable.clone()),
-                Part::Date { .. } => Some(Variable::Date),
+                Part::Date(_) => Some(Variable::Date),
             })
             .collect()
     }
@@ -156,36 +149,11 @@ impl Values<'_> {
             Variable::Region => self.region.code.clone(),
             Variable::Ids => self.ids.join(","),
             Variable::Cursor => self.cursor.unwrap_or_default().to_owned(),
-            Variable::Now => second(self.now),
-            Variable::Since => second(self.since.unwrap_or(Timestamp::from_micros(0))),
-            Variable::Date => date(self.now, DATE),
+            Variable::Now => date::second(self.now),
+            Variable::Since => date::second(self.since.unwrap_or(Timestamp::from_micros(0))),
+            Variable::Date => Date::default().at(self.now),
             Variable::OfRegion(name) => self.region.values.get(name).cloned().unwrap_or_default(),
         }
-    }
-}
-
-impl Offset {
-    fn from(self, now: Timestamp) -> Timestamp {
-        match self {
-            Self::Ahead(span) => now.after(span),
-            Self::Back(span) => now.before(span),
-        }
-    }
-
-    /// `-1d`, `+2h`, `30m`
-    fn parse(text: &str) -> Option<Self> {
-        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-        let digits = unsigned.strip_suffix(['s', 'm', 'h', 'd', 'w'])?;
-        let seconds: u64 = match unsigned.strip_prefix(digits)? {
-            "s" => 1,
-            "m" => 60,
-            "h" => 60 * 60,
-            "d" => 24 * 60 * 60,
-            _ => 7 * 24 * 60 * 60,
-        };
-        let count = digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse::<u64>().ok())??;
-        let span = Duration::from_secs(count.checked_mul(seconds)?);
-        Some(if text.starts_with('-') { Self::Back(span) } else { Self::Ahead(span) })
     }
 }
 
@@ -220,34 +188,11 @@ fn variable(name: &str) -> Result<Part, TemplateError> {
         "cursor" => Variable::Cursor,
         "now" => Variable::Now,
         "since" => Variable::Since,
-        "date" => Variable::Date,
+        "date" => return Ok(Part::Date(Date::default())),
         _ => match name.strip_prefix("date:") {
-            Some(date) => return dated(date).ok_or_else(|| TemplateError::Date(name.to_owned())),
+            Some(date) => return Date::parse(date).map(Part::Date).ok_or_else(|| TemplateError::Date(name.to_owned())),
             None => Variable::OfRegion(name.to_owned()),
         },
     };
     Ok(Part::Variable(variable))
-}
-
-/// `-1d:%Y/%m/%d`, or only one of the two.
-fn dated(text: &str) -> Option<Part> {
-    let (offset, format) = match text.split_once(':') {
-        Some((offset, format)) if !offset.contains('%') => (Offset::parse(offset)?, format),
-        None if !text.contains('%') => (Offset::parse(text)?, DATE),
-        _ => (Offset::Ahead(Duration::ZERO), text),
-    };
-    let right = !format.is_empty() && StrftimeItems::new(format).all(|item| !matches!(item, Item::Error));
-    right.then(|| Part::Date { offset, format: format.to_owned() })
-}
-
-/// RFC 3339 to the second, as APIs take it.
-fn second(at: Timestamp) -> String {
-    at.to_utc().to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
-}
-
-fn date(at: Timestamp, format: &str) -> String {
-    let mut text = String::new();
-    // A format that was read without an error writes without one.
-    let _ = write!(text, "{}", at.to_utc().format(format));
-    text
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::config::item::Item;
 use crate::config::names::{advice, quoted};
-use crate::config::{Call, Config, Job, Method, PageSize, Paging, Place, Step, Template, Upstream, Variable};
+use crate::config::{Auth, Call, Config, Job, Method, PageSize, Paging, Place, Step, Template, Upstream, Variable};
 
 /// A template, with where it was written.
 type Written<'a> = (Item<'a>, Template);
@@ -31,7 +31,7 @@ fn check_call(upstream: &Upstream, call: &Call, root: &Item<'_>, values: &BTreeS
     let params = item.find(&["params"]);
     let written = requested(&item, call).into_iter().chain(params.iter().flat_map(parameters));
     written.for_each(|written| names_something(&written, values));
-    params.iter().for_each(|params| leaves_paging_alone(params, call));
+    params.iter().for_each(|params| leaves_to_others(params, upstream, call));
     if in_body(&call.paging)
         && call.method == Method::Get
         && let Some(place) = item.find(&["page", "in"])
@@ -44,12 +44,14 @@ fn check_step(job: &Job, step: &Step, item: &Item<'_>, values: &BTreeSet<&str>) 
     let params = item.find(&["params"]);
     let own: Vec<Written<'_>> = params.iter().flat_map(parameters).collect();
     own.iter().for_each(|written| names_something(written, values));
-    params.iter().for_each(|params| leaves_paging_alone(params, &step.call));
+    params.iter().for_each(|params| leaves_to_others(params, &job.credential.upstream, &step.call));
     let all = all_of_step(job, step, item, own);
     asks_for_ids(job, step, item, &all);
     for (written, template) in &all {
         for variable in template.variables() {
-            stands_for_something(job, step, written, &variable);
+            if !names_nothing(&variable, values) {
+                stands_for_something(job, step, written, &variable);
+            }
         }
     }
 }
@@ -93,15 +95,19 @@ fn parameters<'a>(params: &Item<'a>) -> Vec<Written<'a>> {
 
 fn names_something((item, template): &Written<'_>, values: &BTreeSet<&str>) {
     for variable in template.variables() {
-        let Variable::OfRegion(name) = variable else { continue };
-        if !values.contains(name.as_str()) {
+        let Variable::OfRegion(name) = &variable else { continue };
+        if names_nothing(&variable, values) {
             let known = Template::VARIABLES.iter().chain(values).copied();
             item.refuse::<()>(
                 format!("{{{name}}} names nothing known"),
-                format!("{}; a value of regions is written [regions.CODE] {name} = \"...\"", advice(&name, known)),
+                format!("{}; a value of regions is written [regions.CODE] {name} = \"...\"", advice(name, known)),
             );
         }
     }
+}
+
+fn names_nothing(variable: &Variable, values: &BTreeSet<&str>) -> bool {
+    matches!(variable, Variable::OfRegion(name) if !values.contains(name.as_str()))
 }
 
 fn asks_for_ids(job: &Job, step: &Step, item: &Item<'_>, all: &[Written<'_>]) {
@@ -158,28 +164,42 @@ fn every_region_has(job: &Job, item: &Item<'_>, name: &str) {
     }
 }
 
-/// A parameter that paging sets is not set by hand as well.
+/// Some parameters are not set by hand: the secret, and the page.
+fn leaves_to_others(params: &Item<'_>, upstream: &Upstream, call: &Call) {
+    if let Auth::Query(name) = &upstream.auth
+        && let Some(item) = params.find(&[name])
+    {
+        item.refuse_unseen::<()>(
+            "auth sets this parameter already",
+            "leave it out here: a secret has no place in this file",
+        );
+    }
+    leaves_paging_alone(params, call);
+}
+
+/// The page is set by paging alone. Its size may be another for one step, if it is one.
 fn leaves_paging_alone(params: &Item<'_>, call: &Call) {
-    for (key, param) in paging_params(&call.paging) {
-        if let Some(item) = params.find(&[param]) {
-            item.refuse::<()>(
-                format!("page.{key} of call {:?} sets this parameter already", call.name),
-                "leave it out here, or change `page`",
-            );
-        }
+    let (page, size) = paging_params(&call.paging);
+    if let Some(item) = page.and_then(|page| params.find(&[page])) {
+        let expected = format!("page.param of call {:?} sets this parameter already", call.name);
+        item.refuse::<()>(expected, "leave it out here, or change `page`");
+    }
+    if let Some(item) = size.and_then(|size| params.find(&[size]))
+        && item.as_text().is_some_and(|text| !text.parse().is_ok_and(|size: u64| size > 0))
+    {
+        item.refuse::<()>("expected the size of a page, a whole number from 1", "leave it out for that of the call");
     }
 }
 
-fn paging_params(paging: &Paging) -> Vec<(&'static str, &str)> {
-    let (param, size) = match paging {
+fn paging_params(paging: &Paging) -> (Option<&str>, Option<&str>) {
+    let (page, size) = match paging {
         Paging::Token { param, size, .. } | Paging::Number { param, size, .. } => (Some(param), size.as_ref()),
         Paging::Offset { param, size, .. } => (Some(param), Some(size)),
         Paging::Link { size } | Paging::NextUrl { size, .. } => (None, size.as_ref()),
         Paging::None => (None, None),
     };
     let size = size.and_then(|PageSize { param, .. }| param.as_ref());
-    let named = [("param", param), ("size_param", size)];
-    named.into_iter().filter_map(|(key, param)| Some((key, param?.as_str()))).collect()
+    (page.map(String::as_str), size.map(String::as_str))
 }
 
 fn in_body(paging: &Paging) -> bool {

@@ -6,7 +6,8 @@ use serde_json::{Map, Number, Value};
 
 use super::paging::paging;
 use super::scalars::{cost, pointer, pointers, template, word};
-use crate::config::item::{self, Item, Section};
+use crate::config::item::{self, Item};
+use crate::config::section::Section;
 use crate::config::tree::Kind;
 use crate::config::{Call, Method, Records, Template};
 use crate::quota::Outage;
@@ -20,7 +21,7 @@ pub(super) fn call(item: Item<'_>) -> Option<Call> {
     let outage =
         section.optional("outage", |item| word(&item, &[("allow", Outage::Allow), ("refuse", Outage::Refuse)]));
     let method = section.or("method", Method::Get, |item| word(&item, &[("GET", Method::Get), ("POST", Method::Post)]));
-    let path = section.optional("path", template);
+    let path = section.optional("path", path);
     let params = section.or("params", BTreeMap::new(), params);
     let paging = section.or("page", Default::default(), paging);
     let records = section.optional("records", records);
@@ -36,6 +37,18 @@ pub(super) fn call(item: Item<'_>) -> Option<Call> {
         paging: paging?,
         records: records?,
     })
+}
+
+/// A path below the base URL. What would lead elsewhere, or into the query, is not part of one.
+fn path(item: Item<'_>) -> Option<Template> {
+    let text = item.text()?;
+    if text.contains(['?', '#']) {
+        return item.refuse("expected a path without `?` and `#`", "move what follows into `params`");
+    }
+    if text.contains("://") || text.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return item.refuse("expected a path below the upstream's base_url", "write for example \"things/{region}\"");
+    }
+    template(item)
 }
 
 /// Query parameters by name. Those of a call are merged under those of the steps that use it.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::call::params;
 use super::scalars::{any_duration, cost, count, duration, pointer};
-use crate::config::item::{self, Item, Section};
+use crate::config::item::{self, Item};
 use crate::config::names::{Named, advice};
+use crate::config::section::Section;
 use crate::config::{Call, Credential, Ids, Job, Region, Step, Template, Upstream};
 use crate::quota::Cost;
 
@@ -44,7 +45,7 @@ pub(super) fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
 fn regions(section: &Section<'_>, all: &[Arc<Region>]) -> Option<Vec<Arc<Region>>> {
     match section.get("regions") {
         Some(item) => some_regions(&item, all),
-        None if all.is_empty() => {
+        None if all.is_empty() && section.0.root().find(&["regions"]).is_none() => {
             section.0.refuse("a job needs regions to fan out over", "write regions = [\"US\"] at the top of the file")
         }
         None => Some(all.to_vec()),
@@ -79,15 +80,23 @@ fn steps(section: &Section<'_>, upstream: Option<&Upstream>) -> Option<Vec<Step>
         return item.refuse("a job needs at least one step", "write [{ call = \"...\" }]");
     }
     let upstream = upstream?;
-    let mut earlier: Vec<Arc<Call>> = Vec::new();
+    let mut earlier = Earlier::default();
     item::all(items.into_iter().map(|item| {
-        let step = step(item, upstream, &earlier)?;
-        earlier.push(step.call.clone());
-        Some(step)
+        let step = step(item, upstream, &earlier);
+        earlier.steps += 1;
+        earlier.calls.extend(step.as_ref().map(|step| step.call.clone()));
+        step
     }))
 }
 
-fn step(item: Item<'_>, upstream: &Upstream, earlier: &[Arc<Call>]) -> Option<Step> {
+/// The steps before a step. One that is wrong itself counts, and its call is not known.
+#[derive(Default)]
+struct Earlier {
+    steps: usize,
+    calls: Vec<Arc<Call>>,
+}
+
+fn step(item: Item<'_>, upstream: &Upstream, earlier: &Earlier) -> Option<Step> {
     let section = item.table(&["call", "params", "max_pages", "ids"])?;
     let call = section.required("call", "\"things.list\"", |item| call(&item, upstream));
     let own = section.or("params", BTreeMap::new(), params);
@@ -126,8 +135,8 @@ fn call(item: &Item<'_>, upstream: &Upstream) -> Option<Arc<Call>> {
     )
 }
 
-fn ids(item: Item<'_>, earlier: &[Arc<Call>]) -> Option<Ids> {
-    if earlier.is_empty() {
+fn ids(item: Item<'_>, earlier: &Earlier) -> Option<Ids> {
+    if earlier.steps == 0 {
         return item
             .refuse("the first step of a job lists: no step before it names ids", "put a step that lists before it");
     }
@@ -141,10 +150,14 @@ fn ids(item: Item<'_>, earlier: &[Arc<Call>]) -> Option<Ids> {
 }
 
 /// The call of an earlier step, and the kind of its records.
-fn listing(item: &Item<'_>, earlier: &[Arc<Call>]) -> Option<(String, String)> {
+fn listing(item: &Item<'_>, earlier: &Earlier) -> Option<(String, String)> {
     let name = item.text()?;
-    let found = earlier.iter().find(|call| call.name == name);
-    let found = found.and_then(|call| Some((call.name.clone(), call.records.as_ref()?.kind.clone())));
-    let known = earlier.iter().map(|call| call.name.as_str());
-    found.or_else(|| item.refuse("expected the call of an earlier step of this job", advice(name, known)))
+    let found = earlier.calls.iter().find(|call| call.name == name);
+    match found.and_then(|call| Some((call.name.clone(), call.records.as_ref()?.kind.clone()))) {
+        None if earlier.calls.len() == earlier.steps => {
+            let known = earlier.calls.iter().map(|call| call.name.as_str());
+            item.refuse("expected the call of an earlier step of this job", advice(name, known))
+        }
+        found => found,
+    }
 }

@@ -1,8 +1,9 @@
 //! `page = { kind = "…" }`
 
 use super::scalars::{count, pointer, word};
-use crate::config::item::{Item, Section};
+use crate::config::item::Item;
 use crate::config::names::advice;
+use crate::config::section::Section;
 use crate::config::{PageSize, Paging, Place};
 
 const KINDS: [(&str, &[&str]); 6] = [
@@ -18,7 +19,7 @@ pub(super) fn paging(item: Item<'_>) -> Option<Paging> {
     let names = KINDS.map(|(name, _)| name);
     let Some(kind) = item.find(&["kind"]) else {
         item.entries()?;
-        return item.lacks("kind", &format!("{:?}, or another of {}", names[0], names.join(", ")));
+        return item.lacks("kind", &format!("\"token\", or another of {}", names.join(", ")));
     };
     let text = kind.text()?;
     let Some((name, keys)) = KINDS.iter().find(|(name, _)| *name == text) else {

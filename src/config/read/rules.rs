@@ -2,8 +2,9 @@
 
 use super::scalars::{pointer, word};
 use super::upstream::header_name;
-use crate::config::item::{self, Document, Item, Section};
+use crate::config::item::{self, Document, Item};
 use crate::config::names::advice;
+use crate::config::section::Section;
 use crate::config::tree::{Kind, Node};
 use crate::config::{Class, Condition, Rule, StatusMatch, Until};
 

@@ -34,8 +34,7 @@ pub(super) fn duration(item: Item<'_>) -> Option<Duration> {
 /// A span of time, zero included.
 pub(super) fn any_duration(item: Item<'_>) -> Option<Duration> {
     let example = "write for example \"24h\", \"7d\" or \"250ms\"";
-    let Some(duration) = item.text().map(humantime::parse_duration) else { return None };
-    match duration {
+    match humantime::parse_duration(item.text()?) {
         Ok(duration) if duration > LONGEST => item.refuse("expected a duration of at most 100 years", example),
         Ok(duration) if duration.subsec_nanos() % 1000 != 0 => {
             item.refuse("expected a duration of whole microseconds", example)

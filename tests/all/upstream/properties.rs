@@ -1,14 +1,17 @@
 //! What holds whatever an upstream sends.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ingest::quota::Timestamp;
-use ingest::upstream::{Answer, failure_of, next_link, retry_after};
+use ingest::upstream::{Answer, Failure, failure_of, next_link, retry_after};
 use proptest::prelude::*;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::NOW;
+use super::{NOW, asking, token_paging};
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 
 const LONGEST: Duration = Duration::from_secs(32 * 86_400);
 
@@ -22,6 +25,45 @@ fn headers(values: &[(&'static str, Vec<u8>)]) -> HeaderMap {
 fn any_body() -> impl Strategy<Value = Vec<u8>> {
     let telling = r#"(\{"(error|message|errors)":)?[\[{"\\<> \x00-\x1f\u{9b}a-zé-]{0,300}[\]}"]{0,3}"#;
     prop_oneof![prop::collection::vec(any::<u8>(), 0..400), telling.prop_map(String::into_bytes)]
+}
+
+fn any_answer() -> impl Strategy<Value = Vec<u8>> {
+    let leaf = prop_oneof![Just("null"), Just("1"), Just("-2.5e3"), Just("true"), Just(r#""a""#), Just(r#""""#)];
+    let value = leaf.prop_map(str::to_owned).prop_recursive(4, 24, 4, |inner| {
+        let name = prop_oneof![Just("items"), Just("id"), Just("next"), Just("error"), Just("total")];
+        let members = prop::collection::vec((name, inner.clone()), 0..4);
+        prop_oneof![
+            prop::collection::vec(inner, 0..4).prop_map(|elements| format!("[{}]", elements.join(","))),
+            members.prop_map(|members| {
+                let members: Vec<String> = members.iter().map(|(name, value)| format!(r#""{name}":{value}"#)).collect();
+                format!("{{{}}}", members.join(","))
+            }),
+        ]
+    });
+    prop_oneof![4 => value.prop_map(String::into_bytes), 1 => any_body()]
+}
+
+/// Whatever comes with a 200: a page whose records all have ids, each once, or a failure that can be tried again.
+#[test]
+fn any_success_is_a_page_or_a_failure() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let body = Arc::new(Mutex::new(Vec::new()));
+    let answer = Arc::clone(&body);
+    let stub = StubUpstream::start(move |_| StubAnswer::status(200).body(answer.lock().unwrap().clone()));
+    let asking = asking(&stub.url()).paging(token_paging());
+    let client = asking.client();
+    proptest!(|(answer in any_answer())| {
+        *body.lock().unwrap() = answer;
+        match runtime.block_on(asking.fetch_by(&client)) {
+            Ok(page) => {
+                let distinct: HashSet<_> = page.records.iter().map(|record| &record.id).collect();
+                prop_assert_eq!(distinct.len(), page.records.len());
+                prop_assert!(page.skipped == 0 || !page.records.is_empty());
+                prop_assert!(page.next.is_none_or(|next| !next.is_empty()));
+            }
+            Err(failure) => prop_assert!(matches!(failure, Failure::Transient { .. }), "{:?}", failure),
+        }
+    });
 }
 
 proptest! {

@@ -1,10 +1,15 @@
 //! What a request carries, and where it goes.
 
-use ingest::config::{Auth, Method};
+use std::path::Path;
+use std::sync::Arc;
+
+use ingest::config::{Auth, Config, Method};
 use ingest::quota::Timestamp;
+use ingest::upstream::secret::Secret;
+use ingest::upstream::{Client, Failure, PageRequest, Upstream};
 use serde_json::json;
 
-use super::{SECRET, answering, asking, things, told};
+use super::{NOW, SECRET, answering, asking, things, told};
 use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 
 fn stub() -> StubUpstream {
@@ -102,4 +107,40 @@ async fn a_request_that_no_url_can_hold_is_not_sent() {
     let failure = asking(&stub.url()).param("q", &"x".repeat(100_000)).fetch().await.unwrap_err();
     assert!(told(&failure).starts_with("not sent: no request to 127.0.0.1"), "{failure}");
     assert!(stub.requests().is_empty());
+}
+
+#[tokio::test]
+async fn the_shipped_configuration_asks_for_what_its_upstream_understands() {
+    let stub = StubUpstream::start(|request| match &*request.path {
+        "/v3/videos" => StubAnswer::json(&json!({ "items": [{ "id": "v1" }], "nextPageToken": "CDIQAA" })),
+        _ => StubAnswer::error(
+            403,
+            &json!({ "error": { "errors": [{ "reason": "quotaExceeded" }], "message": "spent" } }),
+        ),
+    });
+    let set = format!("upstreams.youtube.base_url={}/v3", stub.url());
+    let shipped = include_str!("../../../quotas.toml");
+    let config = Config::parse(shipped, Path::new("quotas.toml"), &[set]).unwrap();
+    let credential = &config.credentials["youtube"];
+    let secret = Secret::given(&credential.name, SECRET.into());
+    let client = Client::new(Arc::clone(&credential.upstream), secret).unwrap();
+    let trending = config.jobs.iter().find(|job| job.name == "trending").unwrap();
+    let first = PageRequest {
+        step: &trending.steps[0],
+        region: &trending.regions[0],
+        ids: &[],
+        cursor: None,
+        now: NOW,
+        since: None,
+    };
+    assert_eq!(client.fetch(first).await.unwrap().next.as_deref(), Some("CDIQAA"));
+    let ids = ["c1".to_owned(), "c2".to_owned()];
+    let second = PageRequest { step: &trending.steps[1], ids: &ids, ..first };
+    assert!(matches!(client.fetch(second).await, Err(Failure::Spent { .. })));
+
+    let requests = stub.requests();
+    let listed = ["chart", "regionCode", "maxResults", "pageToken"].map(|name| requests[0].param(name));
+    assert_eq!(listed, [Some("mostPopular"), Some("US"), Some("50"), None]);
+    assert_eq!((requests[0].header("x-goog-api-key"), requests[0].param("key")), (Some(SECRET), None));
+    assert_eq!((&*requests[1].path, requests[1].param("id")), ("/v3/channels", Some("c1,c2")));
 }

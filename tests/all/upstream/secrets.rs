@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use futures_util::future::join_all;
 use ingest::config::{Auth, Paging, SecretSource};
 use ingest::upstream::Upstream as _;
 use ingest::upstream::secret::{Secret, SecretError, read};
@@ -134,6 +135,16 @@ async fn a_token_that_ran_out_is_fetched_again_for_the_next_attempt() {
         assert_eq!(told, expected);
     }
     assert_eq!(stub.requests().len(), 5, "each attempt is one request");
+}
+
+#[tokio::test]
+async fn a_token_that_ran_out_is_fetched_again_once_for_all_who_hold_it() {
+    let stub = taking(|token, _| token == "2");
+    let (asking, directory) = (bearer(&stub.url()), tempfile::tempdir().unwrap());
+    let client = counting(&asking, directory.path());
+    let pages = join_all((0..4).map(|_| asking.fetch_by(&client))).await;
+    assert!(pages.iter().all(|page| matches!(page, Err(Failure::Transient { .. }))), "{pages:?}");
+    assert_eq!(std::fs::read_to_string(directory.path().join("n")).unwrap(), "2\n");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::TcpListener;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,6 +80,16 @@ async fn connections_are_kept() {
         asking.fetch_by(&client).await.unwrap();
     }
     assert_eq!((stub.requests().len(), stub.connections()), (5, 1));
+}
+
+#[test]
+fn this_machine_is_never_asked_through_a_proxy() {
+    let again = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "upstream::wire::connections_are_kept"])
+        .envs(["http_proxy", "HTTP_PROXY", "ALL_PROXY"].map(|name| (name, "http://127.0.0.1:1")))
+        .output();
+    let said = String::from_utf8_lossy(&again.unwrap().stdout).into_owned();
+    assert!(said.contains("1 passed"), "{said}");
 }
 
 #[tokio::test]

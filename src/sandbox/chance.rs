@@ -41,7 +41,6 @@ impl Chance {
     /// True in this share of the cases, 0 to 1.
     pub(super) fn happens(self, share: f64) -> bool {
         // 53 bits are what a float holds exactly.
-        #[allow(clippy::cast_precision_loss)]
         let drawn = (self.0 >> 11) as f64 / (1_u64 << 53) as f64;
         drawn < share
     }

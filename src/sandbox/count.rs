@@ -133,12 +133,13 @@ impl Count {
 
     /// Adds an entry; tells when it would have fitted, if it does not.
     fn add(&mut self, units: u64, now: Timestamp) -> Option<Timestamp> {
-        let fits_at = self.fits_at(units, now);
+        let fits = self.fits_at(units, now) <= now;
         // A clock that was set back must not let entries overtake each other.
         let at = self.entries.last().map_or(now, |last| last.at.max(now));
         self.entries.push(Entry { at, day: self.day(at), units });
         self.most = self.most.max(self.used(at));
-        (fits_at > now).then_some(fits_at)
+        // The refused request counts too, so it is in the way of the next.
+        (!fits).then(|| self.fits_at(units, now))
     }
 
     fn used(&self, now: Timestamp) -> u64 {

@@ -22,7 +22,7 @@ pub(super) fn list(records: &Records, name: &str, total: u64, world: Chance) -> 
     let record = |number| if number < shared { kind.of("everywhere").nth(number) } else { kind.of(name).nth(number) };
     let mut drawn: Vec<Chance> = (0..total).map(record).collect();
     let order = kind.of("order").of(name);
-    drawn.sort_by_key(|chance| order.nth(chance.bits()).bits());
+    drawn.sort_by_cached_key(|chance| order.nth(chance.bits()).bits());
     drawn
 }
 

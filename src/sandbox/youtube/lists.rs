@@ -16,7 +16,7 @@ pub(super) fn chart(place: Place, total: u64, world: Chance) -> Vec<Thing> {
     let mut chart = numbered(Class::Video, Place::EVERYWHERE, 0, shared);
     chart.extend(numbered(Class::Video, place, 0, total.saturating_sub(shared)));
     let order = world.of("chart").of(&place.code().unwrap_or_default());
-    chart.sort_by_key(|thing| thing.chance(order).bits());
+    chart.sort_by_cached_key(|thing| thing.chance(order).bits());
     chart
 }
 
@@ -28,7 +28,7 @@ pub(super) fn found(place: Place, topic: u16, total: u64, world: Chance) -> Vec<
     found.extend(numbered(Class::Video, place, 0, charted));
     found.extend(numbered(Class::Video, place, topic, total.saturating_sub(shared).saturating_sub(charted)));
     let order = world.of("relevance");
-    found.sort_by_key(|thing| thing.chance(order).bits());
+    found.sort_by_cached_key(|thing| thing.chance(order).bits());
     found
 }
 
@@ -40,7 +40,7 @@ pub(super) fn numbered(class: Class, place: Place, topic: u16, total: u64) -> Ve
 
 /// Newest first.
 pub(super) fn newest_first(things: &mut [Thing], world: Chance) {
-    things.sort_by_key(|thing| Reverse(published(thing.chance(world))));
+    things.sort_by_cached_key(|thing| Reverse(published(thing.chance(world))));
 }
 
 /// Leaves what was published in this time.

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use ingest::config::{Class, Config, classify};
 use ingest::quota::Units;
@@ -292,6 +293,21 @@ async fn a_refusal_is_what_the_upstreams_own_rules_know() {
     let table = Table::laid(&with_rules(day), Options::default()).await;
     let response = table.things("US", &[("from", "elsewhere".to_owned())]).header("x-key", "any").send().await;
     assert_eq!(class(&with_rules(day), response.unwrap()).await, Some(Class::BadCursor));
+}
+
+#[tokio::test]
+async fn a_retry_after_is_when_the_request_fits() {
+    let config = api(r#"{ kind = "none" }"#, "", "limits = { daily = { quota = 2, window = \"10s\" } }");
+    let table = Table::laid(&config, Options::default()).await;
+    for seconds in [0, 4] {
+        table.clock.advance(Duration::from_secs(seconds));
+        table.page("US", &[]).await;
+    }
+    table.clock.advance(Duration::from_secs(1));
+    let response = table.things("US", &[]).send().await.unwrap();
+    assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (429, &"9".parse().unwrap()));
+    table.clock.advance(Duration::from_secs(9));
+    table.page("US", &[]).await;
 }
 
 #[tokio::test]

@@ -97,7 +97,6 @@ pub enum LedgerStore {
     Redis(RedisUrl),
 }
 
-<<<<<<< HEAD
 impl std::fmt::Display for LedgerStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -107,43 +106,6 @@ impl std::fmt::Display for LedgerStore {
     }
 }
 
-/// A Redis URL. Its `Debug` and `Display` leave out the password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(url::Url);
-
-impl RedisUrl {
-    /// Wraps a URL that was checked to be one of Redis.
-    #[must_use]
-    pub const fn new(url: url::Url) -> Self {
-        Self(url)
-    }
-
-    /// The whole URL, password included: for connecting only.
-    #[must_use]
-    pub const fn expose(&self) -> &url::Url {
-        &self.0
-    }
-}
-
-impl std::fmt::Display for RedisUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = self.0.clone();
-        if shown.password().is_some() {
-            let _ = shown.set_password(Some("***"));
-        }
-        shown.set_query(None);
-        f.write_str(shown.as_str())
-    }
-}
-
-impl std::fmt::Debug for RedisUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RedisUrl({self})")
-    }
-}
-
-=======
->>>>>>> config
 /// What happens after a shared ledger lost its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AfterLoss {

@@ -2,6 +2,7 @@
 
 mod errors;
 mod look_up;
+mod others;
 mod right;
 mod set;
 mod shipped;

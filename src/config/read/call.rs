@@ -1,6 +1,6 @@
 //! `[upstreams.X.calls."Y"]`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Number, Value};
 
@@ -9,7 +9,7 @@ use super::scalars::{cost, pointer, pointers, template, word};
 use crate::config::item::{self, Item};
 use crate::config::section::Section;
 use crate::config::tree::Kind;
-use crate::config::{Call, Method, Records, Template};
+use crate::config::{Call, Method, Pointer, Records, Template};
 use crate::quota::Outage;
 
 const KEYS: [&str; 8] = ["path", "cost", "outage", "method", "params", "body", "page", "records"];
@@ -90,34 +90,27 @@ fn number_of(item: &Item<'_>, number: Option<Number>) -> Option<Value> {
 fn records(item: Item<'_>) -> Option<Records> {
     let section = item.table(&["at", "kind", "id", "text", "columns"])?;
     let at = section.required("at", "\"/items\"", pointer);
-    let kind = section.required("kind", "\"thing\"", |item| identifier(&item, item.text()?));
+    let kind = section.required("kind", "\"thing\"", |item| item.filled_text());
     let id = section.required("id", "\"/id\"", pointers);
     let text = section.or("text", Vec::new(), pointers_or_none);
     let columns = section.or("columns", BTreeMap::new(), columns);
     Some(Records { at: at?, kind: kind?, id: id?, text: text?, columns: columns? })
 }
 
-fn pointers_or_none(item: Item<'_>) -> Option<Vec<crate::config::Pointer>> {
+fn pointers_or_none(item: Item<'_>) -> Option<Vec<Pointer>> {
     item::all(item.list()?.into_iter().map(pointer))
 }
 
-fn columns(item: Item<'_>) -> Option<BTreeMap<String, crate::config::Pointer>> {
-    let columns: BTreeMap<String, _> = item::all(item.entries()?.into_iter().map(|item| {
-        let name = identifier(&item, item.name());
-        Some((name?, pointer(item)?))
-    }))?;
-    Some(columns)
-}
-
-/// What becomes a name in SQL, where it should need no quotes and has one case.
-fn identifier(item: &Item<'_>, text: &str) -> Option<String> {
-    let letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
-    let right = text.starts_with(letter) && text.chars().all(|other| letter(other) || other.is_ascii_digit());
-    if !right || text.len() > 60 {
-        return item.refuse(
-            "expected a name of lower-case letters, digits and _, for it names things in SQL",
-            "write for example video or view_count",
-        );
-    }
-    Some(text.to_owned())
+/// Columns of a view, in whose names SQL does not tell cases apart.
+fn columns(item: Item<'_>) -> Option<BTreeMap<String, Pointer>> {
+    let mut seen = BTreeSet::new();
+    item::all(item.entries()?.into_iter().map(|item| {
+        if item.name().is_empty() || item.name().chars().any(char::is_control) {
+            return item.refuse("expected a column's name", "write for example view_count");
+        }
+        if !seen.insert(item.name().to_ascii_lowercase()) {
+            return item.refuse("SQL takes this for the same name as another column's", "write another name");
+        }
+        Some((item.name().to_owned(), pointer(item)?))
+    }))
 }

@@ -254,12 +254,20 @@ const CALL: &[Case] = &[
         "upstreams.things.calls.\"things.list\".page.next",
         &["write \"/page/next\""],
     ),
+    ("kind = \"owner\"", "kind = \"\"", 20, "upstreams.things.calls.\"owners.list\".records.kind", &["not empty"]),
     (
         "kind = \"owner\"",
-        "kind = \"Own-er\"",
+        "kind = \"owner\", columns = { name = \"/a\", Name = \"/b\" }",
         20,
-        "upstreams.things.calls.\"owners.list\".records.kind",
-        &["lower-case"],
+        "upstreams.things.calls.\"owners.list\".records.columns.Name",
+        &["same name", "another name"],
+    ),
+    (
+        "kind = \"owner\"",
+        "kind = \"owner\", columns = { name = \"a\" }",
+        20,
+        "upstreams.things.calls.\"owners.list\".records.columns.name",
+        &["write \"/a\""],
     ),
     (
         "kind = \"owner\", id = \"/id\"",

@@ -262,6 +262,8 @@ async fn class(config: &Config, response: Response) -> Option<Class> {
 const RULES: &str = r#"
     auth = { header = "x-key" }
     errors = [
+        { status = 410, class = "skip" },
+        { status = 410, class = "spent" },
         { status = 403, header = "x-ratelimit-remaining", header_is = "0", until_header = "x-ratelimit-reset", class = "spent" },
         { status = [403, 429], at = "/problem/*/code", is = "TOO_FAST*", class = "slow_down" },
         { status = 403, text = "no such key", class = "denied" },

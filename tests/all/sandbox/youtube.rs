@@ -223,7 +223,12 @@ async fn a_walk_goes_on_in_another_sandbox_of_the_same_seed() {
 async fn another_seed_is_another_world() {
     let table = Table::youtube().await;
     let other = Table::laid(&shipped(&[]), Options { seed: 7, ..Options::default() }).await;
-    assert!(chart(&table, "US").await.is_disjoint(&chart(&other, "US").await));
+    let (here, there) = (chart(&table, "US").await, chart(&other, "US").await);
+    assert!(here.is_disjoint(&there));
+    for batch in there.into_iter().collect::<Vec<_>>().chunks(50) {
+        let found = table.json(&format!("videos?part=id&id={}", batch.join(","))).await;
+        assert!(ids(&found).is_empty(), "an id of another world names nothing in this one");
+    }
 }
 
 #[tokio::test]

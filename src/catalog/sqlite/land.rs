@@ -10,10 +10,13 @@ use crate::catalog::{Landed, PassId, PassRef};
 use crate::quota::Cost;
 
 const BEGIN: &str = "insert into pass (job, region, started_at) values (?1, ?2, ?3)";
-const KNOWN: &str = "select number, text_hash from record where upstream = ?1 and kind = ?2 and id = ?3";
-const ADD: &str = "insert into record (upstream, kind, id, first_seen, last_seen, text_hash, body)
-    values (?1, ?2, ?3, ?4, ?4, ?5, ?6)";
-const RENEW: &str = "update record set last_seen = ?2, text_hash = ?3, body = ?4 where number = ?1";
+const NEWEST: &str = "select coalesce(max(number), 0) from record";
+/// Leaves `text_hash` as it was, and so tells of what is there already which text the index holds.
+const STORE: &str = "insert into record (upstream, kind, id, first_seen, last_seen, text_hash, body)
+    values (?1, ?2, ?3, ?4, ?4, ?5, ?6)
+    on conflict do update set last_seen = excluded.last_seen, body = excluded.body
+    returning number, text_hash";
+const REHASH: &str = "update record set text_hash = ?2 where number = ?1";
 const INDEX: &str = "insert into record_text (rowid, text) values (?1, ?2)";
 const UNINDEX: &str = "delete from record_text where rowid = ?1";
 const LAST_POSITION: &str = "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
@@ -29,13 +32,14 @@ const UNITS: &str = "select units from pass where id = ?1";
 const COUNT: &str = "update pass set pages = pages + 1, records = records + ?2, units = ?4,
     requests = min(requests, 9223372036854775807 - ?3) + ?3
     where id = ?1";
-pub(super) const STATEMENTS: &[&str] = &[KNOWN, RENEW, UNINDEX, LAST_POSITION, CAME, REPEATS, CHECKPOINT, UNITS, COUNT];
+pub(super) const STATEMENTS: &[&str] =
+    &[NEWEST, REHASH, UNINDEX, LAST_POSITION, CAME, REPEATS, CHECKPOINT, UNITS, COUNT];
 
 /// Lands a page.
 pub(super) fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure> {
     let pass = begin(tx, &page.pass)?;
     views::declare(tx, &page.upstream, &page.kind, &page.call, &page.shape)?;
-    page.rows.iter().try_for_each(|row| store(tx, page, row))?;
+    store(tx, page)?;
     let listed = list(tx, pass, page)?;
     remember_absent(tx, page)?;
     let cursor_repeats = checkpoint(tx, pass, page)?;
@@ -53,28 +57,27 @@ fn begin(tx: &Transaction<'_>, pass: &PassRef) -> rusqlite::Result<PassId> {
     }
 }
 
-fn store(tx: &Transaction<'_>, page: &Page, row: &Row) -> rusqlite::Result<()> {
-    let known = tx.prepare_cached(KNOWN)?.query_row((&page.upstream, &page.kind, &row.id), |found| {
-        Ok((found.get::<_, i64>(0)?, found.get::<_, Option<i64>>(1)?))
-    });
-    match known.optional()? {
-        None => add(tx, page, row),
-        Some((number, indexed)) => renew(tx, page, row, number, indexed),
+/// A record that is not there yet gets a number above all others: nobody else writes meanwhile.
+fn store(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
+    let mut newest: i64 = tx.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
+    let mut statement = tx.prepare_cached(STORE)?;
+    for row in &page.rows {
+        let values = params![page.upstream, page.kind, row.id, page.now, row.text_hash(), row.body];
+        let stored = statement.query_row(values, |stored| stored.try_into())?;
+        let (number, indexed): (i64, Option<i64>) = stored;
+        if number > newest {
+            newest = number;
+            row.text.iter().try_for_each(|text| index(tx, number, text))?;
+        } else if indexed != row.text_hash() {
+            reindex(tx, number, row)?;
+        }
     }
+    Ok(())
 }
 
-fn add(tx: &Transaction<'_>, page: &Page, row: &Row) -> rusqlite::Result<()> {
-    let values = params![page.upstream, page.kind, row.id, page.now, row.text_hash(), row.body];
-    let number = tx.prepare_cached(ADD)?.insert(values)?;
-    row.text.iter().try_for_each(|text| index(tx, number, text))
-}
-
-/// The full-text index is the costly part; most of what is seen again has the same text.
-fn renew(tx: &Transaction<'_>, page: &Page, row: &Row, number: i64, indexed: Option<i64>) -> rusqlite::Result<()> {
-    tx.prepare_cached(RENEW)?.execute(params![number, page.now, row.text_hash(), row.body])?;
-    if indexed == row.text_hash() {
-        return Ok(());
-    }
+/// The full-text index is the costly part, and most of what is seen again has the same text.
+fn reindex(tx: &Transaction<'_>, number: i64, row: &Row) -> rusqlite::Result<()> {
+    tx.prepare_cached(REHASH)?.execute((number, row.text_hash()))?;
     tx.prepare_cached(UNINDEX)?.execute([number])?;
     row.text.iter().try_for_each(|text| index(tx, number, text))
 }

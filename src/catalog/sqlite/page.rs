@@ -66,7 +66,11 @@ impl Page {
 
 impl Row {
     fn of(record: &Record, text: &[Pointer]) -> Self {
-        Self { id: record.id.clone(), body: record.body.to_string(), text: Text::of(&record.body, text) }
+        Self {
+            id: record.id.clone(),
+            body: serde_json::to_string(&record.body).unwrap_or_else(|_| record.body.to_string()),
+            text: Text::of(&record.body, text),
+        }
     }
 
     pub(super) fn text_hash(&self) -> Option<i64> {
@@ -89,5 +93,6 @@ pub(super) const MARKS: [char; 2] = ['\u{E000}', '\u{E001}'];
 
 /// The text of a record, a line a place.
 pub(super) fn joined(body: &serde_json::Value, pointers: &[Pointer]) -> String {
-    pointers.iter().flat_map(|pointer| pointer.texts_in(body)).collect::<Vec<_>>().join("\n").replace(MARKS, "")
+    let text = pointers.iter().flat_map(|pointer| pointer.texts_in(body)).collect::<Vec<_>>().join("\n");
+    if text.is_ascii() { text } else { text.replace(MARKS, "") }
 }

@@ -11,7 +11,7 @@ const BREAK: char = '\u{200B}';
 
 /// The text with every character of an unspaced script parted from its neighbours.
 pub(super) fn part(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_unspaced) {
+    if text.is_ascii() || !text.chars().any(is_unspaced) {
         return Cow::Borrowed(text);
     }
     let mut parted = String::with_capacity(text.len() * 2);

@@ -5,6 +5,7 @@ mod credential;
 mod errors;
 mod job;
 mod pointer;
+mod redis_url;
 mod region;
 mod template;
 mod upstream;
@@ -21,6 +22,7 @@ pub use credential::{Credential, CredentialLimit, SecretSource};
 pub use errors::{Class, Condition, Rule, StatusMatch, Until};
 pub use job::{Ids, Job, Step};
 pub use pointer::Pointer;
+pub use redis_url::{RedisUrl, RedisUrlError};
 pub use region::Region;
 pub use template::{Template, TemplateError, Values, Variable};
 pub use upstream::{Auth, Upstream};
@@ -66,41 +68,6 @@ pub enum LedgerStore {
     Sqlite,
     /// A Redis URL: `redis://`, `rediss://`, `redis+sentinel://`, `redis+cluster://` or `unix://`. May hold a password.
     Redis(RedisUrl),
-}
-
-/// A Redis URL. Its `Debug` and `Display` leave out the password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(url::Url);
-
-impl RedisUrl {
-    /// Wraps a URL that was checked to be one of Redis.
-    #[must_use]
-    pub const fn new(url: url::Url) -> Self {
-        Self(url)
-    }
-
-    /// The whole URL, password included: for connecting only.
-    #[must_use]
-    pub const fn expose(&self) -> &url::Url {
-        &self.0
-    }
-}
-
-impl std::fmt::Display for RedisUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = self.0.clone();
-        if shown.password().is_some() {
-            let _ = shown.set_password(Some("***"));
-        }
-        shown.set_query(None);
-        f.write_str(shown.as_str())
-    }
-}
-
-impl std::fmt::Debug for RedisUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RedisUrl({self})")
-    }
 }
 
 /// What happens after a shared ledger lost its data.

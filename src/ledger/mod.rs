@@ -1,6 +1,8 @@
 //! Where charges are recorded: one trait, and whoever implements it passes the one suite of behaviours in the tests.
 
 mod meter;
+pub mod redis;
+mod shared;
 mod sqlite;
 
 use std::time::Duration;
@@ -11,6 +13,7 @@ use thiserror::Error;
 use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
 
 pub use meter::{Ask, Meter, MeterError, Permit, Verdict};
+pub use shared::{Answer, Contact, Heard, News, SharedLedger, Standing};
 pub use sqlite::SqliteLedger;
 
 /// One charge as it is put to a ledger.

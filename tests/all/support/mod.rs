@@ -1,1 +1,3 @@
 //! What several features' tests need.
+
+pub(crate) mod redis_server;

@@ -1,0 +1,131 @@
+use std::fmt;
+
+use thiserror::Error;
+use url::Url;
+
+/// A Redis URL. Its `Debug` and `Display` leave out the password.
+///
+/// - `redis://[user:password@]host[:port][/db]`, `rediss://` for TLS
+/// - `unix:///path/to/redis.sock[?db=0&user=…&pass=…]`
+/// - `redis+sentinel://[user:password@]host[:port][,host[:port]…]/service[/db]`: the hosts are Sentinels, the user is one
+///   of the Redis that they name
+/// - `redis+cluster://[user:password@]host[:port][,host[:port]…]`
+///
+/// The latter two speak TLS with `?tls=true`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisUrl {
+    /// The URL with its first host alone: a port that is followed by a comma is none to the parser of URLs.
+    first: Url,
+    /// The other hosts, as `host` or `host:port`.
+    others: Vec<String>,
+}
+
+/// Why a text is not the URL of a Redis.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RedisUrlError {
+    /// It is no URL.
+    #[error("{0}")]
+    NotAUrl(#[from] url::ParseError),
+    /// It names no host.
+    #[error("it names no host")]
+    NoHost,
+    /// Only Sentinels and the nodes of a cluster are several.
+    #[error("only redis+sentinel:// and redis+cluster:// name several hosts")]
+    SeveralHosts,
+    /// Sentinels know their Redis by a name.
+    #[error("it names no service: redis+sentinel://host:26379,host:26379/SERVICE")]
+    NoService,
+    /// A database has a number.
+    #[error("`{0}` is not the number of a database")]
+    Database(String),
+}
+
+impl RedisUrl {
+    /// Wraps a URL that was checked to be one of Redis, and that names one host.
+    #[must_use]
+    pub const fn new(url: Url) -> Self {
+        Self { first: url, others: Vec::new() }
+    }
+
+    /// Reads a URL in any of the forms above.
+    ///
+    /// # Errors
+    /// When it is none of them.
+    pub fn parse(text: &str) -> Result<Self, RedisUrlError> {
+        let (text, others) = without_other_hosts(text);
+        let url = Self { first: Url::parse(&text)?, others };
+        url.check()?;
+        Ok(url)
+    }
+
+    /// The URL with its first host alone, password included: for connecting only.
+    #[must_use]
+    pub const fn expose(&self) -> &Url {
+        &self.first
+    }
+
+    /// The hosts, as `host` or `host:port`.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<String> {
+        let host = self.first.host_str().unwrap_or_default();
+        let first = self.first.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        std::iter::once(first).chain(self.others.iter().cloned()).collect()
+    }
+
+    /// The parts of the path: of a Sentinel's the service and the database, of others the database.
+    #[must_use]
+    pub fn path(&self) -> Vec<&str> {
+        self.first.path().split('/').filter(|part| !part.is_empty()).collect()
+    }
+
+    /// Whether it asks for TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.first.scheme() == "rediss" || self.first.query_pairs().any(|(key, value)| key == "tls" && value == "true")
+    }
+
+    fn check(&self) -> Result<(), RedisUrlError> {
+        let path = self.path();
+        let database = match self.first.scheme() {
+            "unix" => return Ok(()),
+            "redis+sentinel" if path.is_empty() => return Err(RedisUrlError::NoService),
+            "redis+sentinel" => path.get(1),
+            "redis+cluster" => None,
+            _ if !self.others.is_empty() => return Err(RedisUrlError::SeveralHosts),
+            _ => path.first(),
+        };
+        match database {
+            _ if self.first.host_str().is_none_or(str::is_empty) => Err(RedisUrlError::NoHost),
+            Some(number) if number.parse::<u32>().is_err() => Err(RedisUrlError::Database((*number).to_owned())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = self.first.clone();
+        if shown.password().is_some() {
+            let _ = shown.set_password(Some("***"));
+        }
+        shown.set_query(None);
+        f.write_str(shown.as_str())?;
+        self.others.iter().try_for_each(|host| write!(f, " {host}"))
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedisUrl({self})")
+    }
+}
+
+/// The text without all hosts but the first, and those.
+fn without_other_hosts(text: &str) -> (String, Vec<String>) {
+    let Some((scheme, rest)) = text.split_once("://") else { return (text.to_owned(), Vec::new()) };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (user, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+    let mut hosts = hosts.split(',');
+    let first = hosts.next().unwrap_or_default();
+    (format!("{scheme}://{user}{first}{path}"), hosts.map(str::to_owned).collect())
+}

@@ -1,0 +1,9 @@
+//! The one home of every key name. All keys of an account carry its name as a hash tag, so that they live in one slot.
+
+/// The keys of an account, in the order in which every script takes them.
+pub(super) fn of_account(account: &str) -> [String; 5] {
+    ["meta", "log", "units", "marks", "sums"].map(|part| format!("ingest:{{{account}}}:{part}"))
+}
+
+/// What every key begins with; the permissions in `deploy/redis/users.acl` name it too.
+pub(super) const PREFIX: &str = "ingest:";

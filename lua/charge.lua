@@ -2,8 +2,9 @@
 --
 -- ARGV after the common ones: the id; for each limit: units, and what must be left free.
 -- Reply, the word first:
---   granted   epoch, sequence, now; for each limit that is charged: used, '1' where this charge tries a closed limit, and
---             the rule of somebody who disagrees about the limit, or ''. A known id is granted again and not counted.
+--   granted   epoch, sequence, the time of the charge; for each limit that is charged: used, '1' where this charge tries
+--             a closed limit, and the rule of somebody who disagrees about the limit, or ''.
+--   repeated  the same for a known id. Nothing was written.
 --   rejected  the time by its own clock, the number of the limit that fits last, used, remaining, the instant at which this charge fits, until
 --             when the limit is closed or ''. Nothing was written.
 --   never     the number of the limit, the most that one charge can take. Nothing was written.
@@ -91,8 +92,8 @@ local function rejected()
   end
 end
 
-local function granted()
-  local reply = { 'granted', state.epoch, text(state.sequence), text(now) }
+local function granted(word, at)
+  local reply = { word, state.epoch, text(state.sequence), text(at) }
   for _, limit in ipairs(limits) do
     if is_charged(limit) then
       reply[#reply + 1] = text(used(limit))
@@ -170,12 +171,13 @@ local refusal = objection()
 if refusal then
   return refusal
 end
-if knows(id) then
-  return granted()
+local known = knows(id)
+if known then
+  return granted('repeated', known)
 end
 refusal = never() or rejected()
 if refusal then
   return refusal
 end
 record()
-return granted()
+return granted('granted', now)

@@ -316,7 +316,7 @@ local function loss()
   if state.epoch ~= seen.epoch then
     return 'epoch'
   end
-  if state.sequence < seen.sequence or (seen.newest ~= '' and not knows(seen.newest)) then
+  if state.sequence < seen.sequence or (seen.newest ~= '' and not call('ZSCORE', LOG, seen.newest)) then
     return 'behind'
   end
 end

@@ -30,8 +30,10 @@ pub enum Answer {
         grant: Grant,
         /// What is used of each limit that was charged, in units.
         used: BTreeMap<LimitName, Units>,
-        /// Where the ledger stands.
+        /// Where the ledger stands; the time is that of the charge.
         contact: Contact,
+        /// Whether it was recorded just now; otherwise the id was known.
+        fresh: bool,
     },
     /// Not now. Nothing was recorded.
     Rejected {
@@ -39,6 +41,8 @@ pub enum Answer {
         rejection: Rejection,
         /// Until when the limit is closed, if it is.
         closed_until: Option<Timestamp>,
+        /// Whether the charge was sent before over a connection that broke, and may still arrive.
+        doubtful: bool,
     },
     /// Not ever. Nothing was recorded.
     Never {

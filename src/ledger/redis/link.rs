@@ -25,6 +25,13 @@ pub(super) struct Link {
     shown: Arc<str>,
 }
 
+/// What a command brought.
+pub(super) struct Sent {
+    pub(super) value: Value,
+    /// Whether it was sent before, over a connection that broke: that may still arrive.
+    pub(super) repeated: bool,
+}
+
 /// A connection that several tasks use at once.
 #[derive(Clone)]
 pub(super) enum Connection {
@@ -46,7 +53,7 @@ impl Link {
         script: Script,
         keys: &[String; 5],
         arguments: &[String],
-    ) -> Result<Value, LedgerError> {
+    ) -> Result<Sent, LedgerError> {
         let source = script.source();
         match self.send(evaluation("EVALSHA", &source.sha, keys, arguments)).await {
             Err(Failure::Redis(error)) if errors::is_unknown_script(&error) => {
@@ -59,11 +66,12 @@ impl Link {
 
     /// Sends a command that runs no script.
     pub(super) async fn command(&self, command: Cmd) -> Result<Value, LedgerError> {
-        self.send(command).await.map_err(|failure| self.explain(failure))
+        let sent = self.send(command).await.map_err(|failure| self.explain(failure))?;
+        Ok(sent.value)
     }
 
     /// Sends a command within the deadline. What fails leaves its connection behind.
-    async fn send(&self, command: Cmd) -> Result<Value, Failure> {
+    async fn send(&self, command: Cmd) -> Result<Sent, Failure> {
         let reply = timeout(self.deadline, self.send_twice(&command)).await.unwrap_or(Err(Failure::Silent));
         if let Err(failure) = &reply
             && !failure.spares_connection()
@@ -75,13 +83,13 @@ impl Link {
 
     /// A connection that had died is noticed by its next user: the same command goes once more over a new one. Every
     /// operation is safe to repeat.
-    async fn send_twice(&self, command: &Cmd) -> Result<Value, Failure> {
+    async fn send_twice(&self, command: &Cmd) -> Result<Sent, Failure> {
         match self.send_once(command).await {
             Err(Failure::Redis(error)) if errors::asks_for_another_connection(&error) => {
                 self.leave().await;
-                self.send_once(command).await
+                Ok(Sent { value: self.send_once(command).await?, repeated: true })
             }
-            reply => reply,
+            reply => Ok(Sent { value: reply?, repeated: false }),
         }
     }
 

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::Value;
 use uuid::Uuid;
 
 use super::{Answer, Charge, Contact, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing};
@@ -23,7 +22,7 @@ use crate::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp,
 };
 
-use link::Link;
+use link::{Link, Sent};
 use reply::Disagreement;
 use scripts::Script;
 use terms::Terms;
@@ -81,7 +80,7 @@ impl RedisLedger {
         seen: Option<&Seen>,
         now: Timestamp,
         more: impl IntoIterator<Item = String>,
-    ) -> Result<Value, LedgerError> {
+      ) -> Result<Sent, LedgerError> {
         let told = match &self.time {
             ServerTime::Own => None,
             ServerTime::Callers => Some(now),
@@ -139,10 +138,10 @@ impl SharedLedger for RedisLedger {
         let account = charge.account;
         let more = std::iter::once(charge.id.as_str().to_owned());
         let more = more.chain(terms::charge(account, charge.cost, charge.leave));
-        let value = self.run(Script::Charge, account, charge.seen, now, more).await?;
-        let (answer, disagreements) = reply::charge(value, account, charge.cost)?;
+        let sent = self.run(Script::Charge, account, charge.seen, now, more).await?;
+        let (answer, disagreements) = reply::charge(sent, account, charge.cost)?;
         self.warn(account, disagreements);
-        if let Answer::Granted { contact, .. } = &answer {
+        if let Answer::Granted { contact, fresh: true, .. } = &answer {
             self.check(account, contact, now).await;
         }
         Ok(answer)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
+use super::link::Sent;
 use crate::ledger::{Answer, Contact, Heard, LedgerError, Standing};
 use crate::quota::{Account, Cost, Grant, Limit, LimitName, LimitUsage, Rejection, Return, Timestamp, Units};
 
@@ -56,14 +57,15 @@ pub(super) struct Disagreement {
 }
 
 pub(super) fn charge(
-    value: Value,
+    Sent { value, repeated }: Sent,
     account: &Account,
     cost: &Cost,
 ) -> Result<(Answer, Vec<Disagreement>), LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     match word.as_str() {
-        "granted" => granted(&mut reply, account, cost),
-        "rejected" => Ok((rejected(&mut reply, account)?, Vec::new())),
+        "granted" => granted(&mut reply, account, cost, true),
+        "repeated" => granted(&mut reply, account, cost, false),
+        "rejected" => Ok((rejected(&mut reply, account, repeated)?, Vec::new())),
         "never" => {
             let (limit, _) = nth(account, reply.number()?)?;
             Ok((Answer::Never { limit, most: Units::new(reply.number()?) }, Vec::new()))
@@ -77,6 +79,7 @@ fn granted(
     reply: &mut Reply,
     account: &Account,
     cost: &Cost,
+    fresh: bool,
 ) -> Result<(Answer, Vec<Disagreement>), LedgerError> {
     let contact = reply.contact()?;
     let (mut grant, mut used, mut disagreements) = (Grant::default(), std::collections::BTreeMap::new(), Vec::new());
@@ -92,10 +95,10 @@ fn granted(
             disagreements.push(Disagreement { limit: name.clone(), theirs });
         }
     }
-    Ok((Answer::Granted { grant, used, contact }, disagreements))
+    Ok((Answer::Granted { grant, used, contact, fresh }, disagreements))
 }
 
-fn rejected(reply: &mut Reply, account: &Account) -> Result<Answer, LedgerError> {
+fn rejected(reply: &mut Reply, account: &Account, doubtful: bool) -> Result<Answer, LedgerError> {
     let clock = reply.time()?;
     let (limit, _) = nth(account, reply.number()?)?;
     let used = Units::new(reply.number()?);
@@ -103,10 +106,10 @@ fn rejected(reply: &mut Reply, account: &Account) -> Result<Answer, LedgerError>
     let retry_at = reply.time()?;
     let closed_until = reply.perhaps()?.map(Timestamp::from_micros);
     let rejection = Rejection { limit, used, remaining, retry_after: retry_at.since(clock), retry_at };
-    Ok(Answer::Rejected { rejection, closed_until })
+    Ok(Answer::Rejected { rejection, closed_until, doubtful })
 }
 
-pub(super) fn heard(value: Value) -> Result<Heard, LedgerError> {
+pub(super) fn heard(Sent { value, .. }: Sent) -> Result<Heard, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     match word.as_str() {
         "settled" | "closed" => Ok(Heard::Noted { contact: reply.contact()?, intact: true }),
@@ -116,7 +119,7 @@ pub(super) fn heard(value: Value) -> Result<Heard, LedgerError> {
     }
 }
 
-pub(super) fn standing(value: Value, account: &Account) -> Result<Standing, LedgerError> {
+pub(super) fn standing(Sent { value, .. }: Sent, account: &Account) -> Result<Standing, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     if word != "usage" {
         return Err(unexpected(&word));
@@ -144,7 +147,7 @@ fn returns(reply: &mut Reply) -> Result<Vec<Return>, LedgerError> {
 }
 
 /// What was mended, in words.
-pub(super) fn mended(value: Value) -> Result<Vec<String>, LedgerError> {
+pub(super) fn mended(Sent { value, .. }: Sent) -> Result<Vec<String>, LedgerError> {
     let (word, reply) = Reply::new(value)?;
     match word.as_str() {
         "checked" => Ok(reply.0.collect()),

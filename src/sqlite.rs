@@ -147,6 +147,7 @@ pub fn open_empty(schema: Schema) -> Result<Connection, OpenError> {
 pub fn explain(error: &rusqlite::Error) -> String {
     let advice = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => "; free some space on its disk",
+        Some(ErrorCode::SystemIoFailure) => "; check its disk, and the system's log about it",
         Some(ErrorCode::ReadOnly) => "; make the file and its directory writable for this user",
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             "; check that its directory exists and is writable for this user"

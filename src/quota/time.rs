@@ -8,6 +8,10 @@ use serde::{Serialize, Serializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
+/// Some 200,000 years either way.
+const LAST_OF_CALENDARS: i64 = 200_000 * 365 * 86_400 * 1_000_000;
+const FIRST_OF_CALENDARS: i64 = -LAST_OF_CALENDARS;
+
 impl Timestamp {
     /// The instant so many microseconds after the Unix epoch.
     #[must_use]
@@ -39,14 +43,12 @@ impl Timestamp {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// The same instant as a calendar knows it. Instants that no calendar holds become its nearest end.
+    /// The same instant as a calendar knows it. Instants beyond the years that every calendar holds, in every time zone,
+    /// become the nearest that it does.
     #[must_use]
     pub fn to_utc(self) -> DateTime<Utc> {
-        DateTime::from_timestamp_micros(self.0).unwrap_or(if self.0 < 0 {
-            DateTime::<Utc>::MIN_UTC
-        } else {
-            DateTime::<Utc>::MAX_UTC
-        })
+        let micros = self.0.clamp(FIRST_OF_CALENDARS, LAST_OF_CALENDARS);
+        DateTime::from_timestamp_micros(micros).unwrap_or_default()
     }
 
     /// Reads RFC 3339; `None` where the text is something else.

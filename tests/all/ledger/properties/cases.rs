@@ -99,7 +99,7 @@ fn events() -> impl Strategy<Value = Event> {
         1 => (names(), steps(Clock::MostlyForward)).prop_map(|(limit, after)| Event::CloseUntil { limit, after }),
         1 => names().prop_map(|limit| Event::CloseProbing { limit }),
         1 => names().prop_map(|limit| Event::Reopen { limit }),
-        2 => Just(Event::Usage),
+        3 => Just(Event::Usage),
     ]
 }
 

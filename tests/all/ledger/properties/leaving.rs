@@ -1,16 +1,18 @@
 //! What must be left is as good as used.
 
+use std::sync::Arc;
+
+use ingest::ledger::Ledger;
 use ingest::quota::{Cost, Decision};
 
 use super::cases::{Visits, account_of, moved};
-use crate::ledger::Store;
 use crate::ledger::books::{Books, fresh_id};
 
 /// After any history, a charge that leaves something is answered as one that takes it too.
-pub(crate) async fn like_charging(store: &impl Store, mut case: Visits) {
+pub(crate) async fn like_charging(ledger: &Arc<dyn Ledger>, mut case: Visits) {
     let Some(last) = case.visits.pop() else { return };
-    let leaving = Books::new(store.ledger(), account_of(&case.limits));
-    let taking = Books::new(store.ledger(), account_of(&case.limits));
+    let leaving = Books::new(Arc::clone(ledger), account_of(&case.limits));
+    let taking = Books::new(Arc::clone(ledger), account_of(&case.limits));
     let mut now = case.start;
     for visit in &case.visits {
         now = moved(now, visit.step);

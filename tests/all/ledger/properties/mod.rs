@@ -7,7 +7,9 @@ pub(crate) mod overspend;
 pub(crate) mod retrying;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
+use ingest::ledger::Ledger;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -49,13 +51,16 @@ pub(crate) use properties;
 pub(crate) fn check<S: Store, C: Debug>(
     open: impl AsyncFnOnce() -> S,
     cases: impl Strategy<Value = C>,
-    property: impl AsyncFn(&S, C),
+    property: impl AsyncFn(&Arc<dyn Ledger>, C),
 ) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let store = runtime.block_on(open());
-    let config = Config { failure_persistence: None, ..Config::default() };
+    let ledger = store.ledger();
+    let asked = std::env::var("PROPTEST_CASES").is_ok();
+    let cases_of_one_run = if asked { Config::default().cases } else { 48 };
+    let config = Config { failure_persistence: None, cases: cases_of_one_run, ..Config::default() };
     let outcome = TestRunner::new(config).run(&cases, |case| {
-        runtime.block_on(property(&store, case));
+        runtime.block_on(property(&ledger, case));
         Ok(())
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));

@@ -1,14 +1,16 @@
 //! Promise 1: no window of any history holds more than is let through, wherever within its grace the upstream counted
 //! each request.
 
+use std::sync::Arc;
+
+use ingest::ledger::Ledger;
 use ingest::quota::{ChargeId, Cost, Decision, Limit, LimitName, Timestamp, Units, Window};
 
 use super::cases::{Visits, account_of, moved};
-use crate::ledger::Store;
 use crate::ledger::books::{Books, fresh_id};
 
-pub(crate) async fn never(store: &impl Store, case: Visits) {
-    let history = spend(store, &case).await;
+pub(crate) async fn never(ledger: &Arc<dyn Ledger>, case: Visits) {
+    let history = spend(ledger, &case).await;
     for (name, limit) in &case.limits {
         for (at, _) in &history {
             let most = [sliding(limit.window(), *at), resetting(limit.window(), *at)];
@@ -20,8 +22,8 @@ pub(crate) async fn never(store: &impl Store, case: Visits) {
 }
 
 /// Charges as greedily as the ledger lets it: whatever is rejected is charged as soon as it is said to fit.
-async fn spend(store: &impl Store, case: &Visits) -> Vec<(Timestamp, Cost)> {
-    let books = Books::new(store.ledger(), account_of(&case.limits));
+async fn spend(ledger: &Arc<dyn Ledger>, case: &Visits) -> Vec<(Timestamp, Cost)> {
+    let books = Books::new(Arc::clone(ledger), account_of(&case.limits));
     let mut history = Vec::new();
     let mut now = case.start;
     for visit in &case.visits {

@@ -1,14 +1,16 @@
 //! In the manner of governor: not before the stated wait, and exactly at it.
 
+use std::sync::Arc;
+
+use ingest::ledger::Ledger;
 use ingest::quota::{ChargeId, Decision, Rejection, Timestamp};
 
 use super::cases::{Visit, Visits, account_of, moved};
-use crate::ledger::Store;
 use crate::ledger::books::{Books, MICROSECOND, fresh_id};
 
 /// Rejected at every instant looked at before the stated one, always with the same answer; granted exactly at it.
-pub(crate) async fn exact(store: &impl Store, case: Visits) {
-    let books = Books::new(store.ledger(), account_of(&case.limits));
+pub(crate) async fn exact(ledger: &Arc<dyn Ledger>, case: Visits) {
+    let books = Books::new(Arc::clone(ledger), account_of(&case.limits));
     let mut now = case.start;
     for visit in &case.visits {
         now = moved(now, visit.step);

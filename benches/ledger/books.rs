@@ -1,0 +1,80 @@
+//! One account in one ledger, with so many charges in its window.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ingest::ledger::{Charge, Ledger, Purpose};
+use ingest::quota::{Account, ChargeId, Cost, Decision, Entry, Limit, Timestamp, Units, Window};
+use uuid::Uuid;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// What the next charge finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// It fits, whatever was charged before.
+    Free,
+    /// There is none.
+    None,
+}
+
+pub(crate) struct Books {
+    ledger: Arc<dyn Ledger>,
+    account: Account,
+    cost: Cost,
+    room: Room,
+    now: Timestamp,
+    step: Duration,
+}
+
+impl Books {
+    /// An account with `fill` charges of `cost` units in its window of a day.
+    pub(crate) async fn filled(ledger: Arc<dyn Ledger>, fill: u32, cost: u64, room: Room) -> Self {
+        let quota = match room {
+            Room::Free => u64::from(u32::MAX) * 1000,
+            Room::None => (u64::from(fill) * cost).max(cost),
+        };
+        let limit = Limit::new(quota.into(), Units::ZERO, Window::new(Some(DAY), None).unwrap()).unwrap();
+        let account = Account {
+            name: format!("bench-{}", Uuid::now_v7().simple()),
+            limits: [("daily".to_owned(), limit)].into(),
+        };
+        let cost: Cost = [("daily".to_owned(), Units::new(cost))].into_iter().collect();
+        let start = Timestamp::parse("2026-06-10T00:00:00.123457Z").unwrap();
+        let now = start.after(DAY);
+        let entries: Vec<_> = (0..fill)
+            .map(|nth| Entry { id: fresh_id(), at: start.after(DAY / fill.max(1) * nth), cost: cost.clone() })
+            .collect();
+        ledger.absorb(&account, &entries, &[], now).await.unwrap();
+        // A window that is to stay empty is left behind after each charge.
+        let step = if fill == 0 && room == Room::Free { 2 * DAY } else { Duration::from_micros(10) };
+        Self { ledger, account, cost, room, now, step }
+    }
+
+    /// How long one charge takes.
+    pub(crate) async fn charge(&mut self) -> Duration {
+        let (id, purpose) = (fresh_id(), purpose());
+        let charge = Charge {
+            account: &self.account,
+            id: &id,
+            cost: &self.cost,
+            leave: &Cost::none(),
+            purpose: &purpose,
+            seen: None,
+        };
+        self.now = self.now.after(self.step);
+        let began = Instant::now();
+        let decision = self.ledger.charge(charge, self.now).await.unwrap();
+        let took = began.elapsed();
+        assert_eq!(matches!(decision, Decision::Granted(_)), self.room == Room::Free, "{decision:?}");
+        took
+    }
+}
+
+fn fresh_id() -> ChargeId {
+    ChargeId::new(Uuid::now_v7().simple().to_string())
+}
+
+fn purpose() -> Purpose {
+    Purpose { job: Some("trending".into()), region: Some("US".into()), call: "videos.list".into() }
+}

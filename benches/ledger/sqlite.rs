@@ -1,0 +1,77 @@
+//! One SQLite charge, as a run makes it: through the trait, in a file that it shares.
+
+use std::sync::Arc;
+
+use comfy_table::Table;
+use ingest::ledger::{Ledger, SqliteLedger};
+use tempfile::TempDir;
+
+use crate::books::{Books, Room};
+use crate::table::{Times, micros, ratio, table};
+
+const FILLS: [u32; 4] = [0, 1_000, 9_000, 100_000];
+const COSTS: [u64; 2] = [1, 100];
+const WARM_UP: usize = 200;
+const SAMPLES: usize = 3_000;
+
+struct Scenario {
+    fill: u32,
+    cost: u64,
+    room: Room,
+    books: Books,
+    times: Times,
+    _directory: TempDir,
+}
+
+/// Median and 99th percentile at every fill. The scenarios take turns, so that whatever else the machine does slows all
+/// of them alike.
+pub(crate) async fn charges() -> Table {
+    let mut scenarios = Vec::new();
+    for room in [Room::Free, Room::None] {
+        for cost in COSTS {
+            for fill in FILLS {
+                scenarios.push(scenario(fill, cost, room).await);
+            }
+        }
+    }
+    for turn in 0..WARM_UP + SAMPLES {
+        for scenario in &mut scenarios {
+            let took = scenario.books.charge().await;
+            if turn >= WARM_UP {
+                scenario.times.add(took);
+            }
+        }
+    }
+    written(&scenarios)
+}
+
+async fn scenario(fill: u32, cost: u64, room: Room) -> Scenario {
+    let directory = TempDir::new().unwrap();
+    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&directory.path().join("ledger.db")).unwrap());
+    // What is to be rejected needs something in its way.
+    let filled = if room == Room::None { fill.max(1) } else { fill };
+    let books = Books::filled(ledger, filled, cost, room).await;
+    Scenario { fill, cost, room, books, times: Times::default(), _directory: directory }
+}
+
+fn written(scenarios: &[Scenario]) -> Table {
+    let mut table =
+        table(["One SQLite charge", "cost", "charges in the window", "median µs", "p99 µs", "median against empty"]);
+    for row in scenarios {
+        let empty = scenarios.iter().find(|other| other.fill == 0 && other.cost == row.cost && other.room == row.room);
+        let base = empty.map(|empty| empty.times.median()).unwrap_or_default();
+        let what = match row.room {
+            Room::Free => "granted",
+            Room::None => "rejected",
+        };
+        table.add_row([
+            what.to_owned(),
+            row.cost.to_string(),
+            row.fill.to_string(),
+            micros(row.times.median()),
+            micros(row.times.p99()),
+            ratio(row.times.median(), base),
+        ]);
+    }
+    table
+}

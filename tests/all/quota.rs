@@ -1,0 +1,191 @@
+//! The domain: windows, limits, costs.
+
+use std::time::Duration;
+
+use chrono_tz::Tz;
+use ingest::quota::{Account, Cost, Limit, LimitError, Timestamp, Units, Window, WindowError};
+use proptest::prelude::*;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const MICROSECOND: Duration = Duration::from_micros(1);
+
+fn time(text: &str) -> Timestamp {
+    Timestamp::parse(text).unwrap()
+}
+
+fn window(sliding: Option<Duration>, resets: Option<Tz>) -> Window {
+    Window::new(sliding, resets).unwrap()
+}
+
+fn cost<const N: usize>(components: [(&str, u64); N]) -> Cost {
+    components.into_iter().map(|(limit, units)| (limit.to_owned(), Units::new(units))).collect()
+}
+
+/// Windows that slide, reset, and do both; in zones that move their clocks at midnight, by half an hour, or never.
+fn windows() -> impl Strategy<Value = Window> {
+    let zones = prop::sample::select(vec![
+        chrono_tz::America::Los_Angeles,
+        chrono_tz::America::Santiago,
+        chrono_tz::Australia::Lord_Howe,
+        chrono_tz::Asia::Kolkata,
+        chrono_tz::Europe::London,
+        chrono_tz::UTC,
+    ]);
+    let spans = (1..40 * 24 * 3600 * 1_000_000_u64).prop_map(Duration::from_micros);
+    (prop::option::of(spans), prop::option::of(zones))
+        .prop_filter_map("a limit needs one of both", |(sliding, resets)| Window::new(sliding, resets).ok())
+}
+
+/// Any microsecond from 2020 to 2034, and those around the days on which clocks move in the year 2026.
+fn instants() -> impl Strategy<Value = Timestamp> {
+    let any = 1_577_836_800_000_000..2_019_686_400_000_000_i64;
+    let moves = prop::sample::select(vec![
+        "2026-03-08T08:00:00Z",
+        "2026-03-09T07:00:00Z",
+        "2026-11-01T07:00:00Z",
+        "2026-11-02T08:00:00Z",
+        "2026-04-05T04:00:00Z",
+        "2026-09-06T04:00:00Z",
+    ]);
+    let near = (moves, -100_000_000..100_000_000_i64).prop_map(|(day, micros)| time(day).micros() + micros);
+    prop_oneof![any, near].prop_map(Timestamp::from_micros)
+}
+
+proptest! {
+    #[test]
+    fn what_counts_is_exactly_what_has_not_expired(window in windows(), now in instants()) {
+        let from = window.counted_from(now);
+        prop_assert!(window.expiry(from) > now, "the first that counts");
+        prop_assert!(window.expiry(from.before(MICROSECOND)) <= now, "the last that does not");
+    }
+
+    #[test]
+    fn what_expires_counts_until_then_and_no_longer(window in windows(), at in instants()) {
+        let expiry = window.expiry(at);
+        prop_assert!(window.counted_from(expiry.before(MICROSECOND)) <= at);
+        prop_assert!(window.counted_from(expiry) > at);
+    }
+
+    #[test]
+    fn what_is_charged_later_expires_no_sooner(window in windows(), one in instants(), other in instants()) {
+        let (earlier, later) = (one.min(other), one.max(other));
+        prop_assert!(window.expiry(earlier) <= window.expiry(later));
+        prop_assert!(window.counted_from(earlier) <= window.counted_from(later));
+    }
+
+    #[test]
+    fn a_unit_counts_for_its_window_wherever_in_its_grace_the_upstream_counted_it(window in windows(), at in instants()) {
+        let last_counted = at.after(window.grace());
+        if let Some(span) = window.sliding() {
+            prop_assert!(window.expiry(at) >= last_counted.after(span));
+        }
+        if let Some(reset) = window.next_reset(last_counted) {
+            prop_assert!(window.expiry(at) >= reset.after(window.grace()));
+        }
+    }
+
+    #[test]
+    fn nothing_counts_longer_than_the_account_says(window in windows(), at in instants()) {
+        let limit = Limit::new(Units::new(1), Units::ZERO, window).unwrap();
+        let account = Account { name: "a".to_owned(), limits: [("daily".to_owned(), limit)].into() };
+        prop_assert!(window.expiry(at) <= at.after(account.longest_window()));
+    }
+
+    #[test]
+    fn a_day_begins_at_or_before_now_and_ends_after_it(window in windows(), now in instants()) {
+        let days = window.last_reset(now).zip(window.next_reset(now));
+        prop_assert_eq!(days.is_some(), window.resets().is_some());
+        if let Some((begins, ends)) = days {
+            prop_assert!(begins <= now && now < ends);
+            prop_assert_eq!(window.last_reset(ends), Some(ends));
+            prop_assert_eq!(window.next_reset(begins), Some(ends));
+        }
+    }
+}
+
+#[test]
+fn a_day_of_a_clock_change_is_as_long_as_the_calendar_says() {
+    let calendar = window(None, Some(chrono_tz::America::Los_Angeles));
+    for (noon, begins, hours) in [
+        ("2026-03-08T19:00:00Z", "2026-03-08T08:00:00Z", 23),
+        ("2026-11-01T20:00:00Z", "2026-11-01T07:00:00Z", 25),
+        ("2026-06-10T19:00:00Z", "2026-06-10T07:00:00Z", 24),
+    ] {
+        assert_eq!(calendar.last_reset(time(noon)), Some(time(begins)));
+        assert_eq!(calendar.next_reset(time(noon)), Some(time(begins).after(Duration::from_secs(hours * 3600))));
+    }
+}
+
+#[test]
+fn a_day_whose_midnight_is_skipped_begins_where_the_clocks_land() {
+    let calendar = window(None, Some(chrono_tz::America::Santiago));
+    assert_eq!(calendar.last_reset(time("2026-09-06T12:00:00Z")), Some(time("2026-09-06T04:00:00Z")));
+}
+
+#[test]
+fn the_grace_is_a_thousandth_of_the_window_and_at_least_a_tenth_of_a_second() {
+    assert_eq!(window(Some(DAY), None).grace(), Duration::from_millis(86_400));
+    assert_eq!(window(None, Some(chrono_tz::UTC)).grace(), Duration::from_millis(86_400));
+    assert_eq!(window(Some(Duration::from_secs(1)), None).grace(), Duration::from_millis(100));
+}
+
+#[test]
+fn a_window_of_nothing_cannot_be_made() {
+    assert_eq!(Window::new(None, None), Err(WindowError::Missing));
+    assert_eq!(Window::new(Some(Duration::ZERO), Some(chrono_tz::UTC)), Err(WindowError::Zero));
+}
+
+#[test]
+fn a_limit_that_grants_nothing_cannot_be_made() {
+    let (quota, window) = (Units::new(10), window(Some(DAY), None));
+    for headroom in [10, 11] {
+        let headroom = Units::new(headroom);
+        assert_eq!(Limit::new(quota, headroom, window), Err(LimitError::NothingLeft { quota, headroom }));
+    }
+    assert_eq!(Limit::new(quota, Units::new(9), window).map(|limit| limit.enforced()), Ok(Units::new(1)));
+}
+
+#[test]
+fn sums_too_large_to_hold_fit_nowhere() {
+    let limit = Limit::new(Units::new(u64::MAX - 1), Units::ZERO, window(Some(DAY), None)).unwrap();
+    assert!(!limit.fits(Units::new(u64::MAX), Units::new(1), Units::new(1)));
+    assert_eq!(cost([("daily", u64::MAX)]).times(2).of("daily"), Units::new(u64::MAX));
+}
+
+#[test]
+fn a_closed_limit_opens_a_grace_past_its_reset() {
+    let now = time("2026-06-10T20:00:00Z");
+    let daily = Limit::new(Units::new(10), Units::ZERO, window(Some(DAY), Some(chrono_tz::America::Los_Angeles)));
+    assert_eq!(daily.unwrap().closed_until(now), Some(time("2026-06-11T07:01:26.4Z")));
+    let sliding = Limit::new(Units::new(10), Units::ZERO, window(Some(DAY), None));
+    assert_eq!(sliding.unwrap().closed_until(now), None);
+}
+
+#[test]
+fn a_cost_names_no_limit_that_it_takes_nothing_of() {
+    let mut sum = cost([("daily", 100), ("search", 0)]);
+    assert_eq!(sum.limits().collect::<Vec<_>>(), ["daily"]);
+    sum.add(&cost([("daily", 1), ("search", 1)]));
+    assert_eq!((sum.of("daily").get(), sum.of("search").get(), sum.of("other").get()), (101, 1, 0));
+    assert_eq!((sum.largest().get(), sum.is_none(), Cost::none().is_none()), (101, false, true));
+}
+
+#[test]
+fn an_instant_is_told_to_the_microsecond() {
+    let text = "2026-06-10T20:00:00.123457Z";
+    assert_eq!(time(text).to_string(), text);
+    assert_eq!(serde_json::to_string(&time(text)).unwrap(), format!("\"{text}\""));
+    assert_eq!(Timestamp::parse("2026-06-10"), None);
+}
+
+#[test]
+fn time_ends_without_a_panic() {
+    let end = Timestamp::from_micros(i64::MAX).after(DAY);
+    let beginning = Timestamp::from_micros(i64::MIN).before(DAY);
+    assert_eq!(beginning.since(end), Duration::ZERO);
+    for instant in [end, beginning] {
+        for window in [window(Some(DAY), None), window(None, Some(chrono_tz::America::Los_Angeles))] {
+            let _ = (window.expiry(instant), window.counted_from(instant), instant.to_string());
+        }
+    }
+}

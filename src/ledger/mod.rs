@@ -3,6 +3,7 @@
 mod journal;
 mod journaled;
 mod meter;
+mod open;
 pub mod redis;
 mod shared;
 mod sqlite;
@@ -18,6 +19,7 @@ use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Lim
 pub use journal::{Journal, JournalError};
 pub use journaled::Policy;
 pub use meter::{Ask, Meter, MeterError, Permit, Verdict};
+pub use open::{Mode, OpenLedgerError, open};
 pub use shared::{Answer, Contact, Heard, News, SharedLedger, Standing};
 pub use sqlite::SqliteLedger;
 

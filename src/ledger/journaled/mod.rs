@@ -58,6 +58,13 @@ struct Attempt<'a> {
     doubtful: bool,
 }
 
+/// What came of putting a charge to the ledger.
+enum Put {
+    Answered(Answer),
+    /// The ledger lost its data, and until then nothing is charged.
+    Waits(Timestamp),
+}
+
 /// What came of one attempt.
 enum Outcome {
     Verdict(Verdict),
@@ -89,11 +96,9 @@ impl Journaled {
         let begun = self.journal.begin(account, &attempt.id, attempt.ask.cost, now).await?;
         attempt.id = begun.id.clone();
         attempt.doubtful = begun.doubtful;
-        if begun.wait_until > now {
-            return self.waits_after_loss(attempt, begun.wait_until).await;
-        }
         match self.put(&mut attempt, begun).await {
-            Ok(answer) => self.take(attempt, answer).await,
+            Ok(Put::Answered(answer)) => self.take(attempt, answer).await,
+            Ok(Put::Waits(until)) => self.waits_after_loss(attempt, until).await,
             Err(MeterError::Ledger(error @ (LedgerError::Unreachable(_) | LedgerError::Skewed { .. }))) => {
                 let why = error.to_string();
                 self.gate.failed(&why);
@@ -107,12 +112,15 @@ impl Journaled {
     }
 
     /// Puts a charge to the ledger, after everything that it must hear first.
-    async fn put(&self, attempt: &mut Attempt<'_>, mut begun: Begun) -> Result<Answer, MeterError> {
+    async fn put(&self, attempt: &mut Attempt<'_>, mut begun: Begun) -> Result<Put, MeterError> {
         let account = attempt.ask.account;
         for _ in 0..ATTEMPTS {
             if begun.recovering || begun.pending {
                 self.catch_up(account).await?;
                 begun = self.journal.look_again(account, &attempt.id, self.clock.now()).await?;
+            }
+            if begun.wait_until > self.clock.now() {
+                return Ok(Put::Waits(begun.wait_until));
             }
             attempt.reached = true;
             match self.ledger.ask(charge(attempt, &begun), self.clock.now()).await? {
@@ -122,7 +130,7 @@ impl Journaled {
                 }
                 answer => {
                     self.gate.answered();
-                    return Ok(answer);
+                    return Ok(Put::Answered(answer));
                 }
             }
         }

@@ -1,9 +1,10 @@
 //! Redis servers of the tests' own, on free ports of 127.0.0.1, ended with the value that stands for them.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -167,7 +168,7 @@ fn spawn(port: u16, directory: &TempDir, arguments: &[String]) -> Child {
 fn answers(child: &mut Child, directory: &TempDir) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
-        if UnixStream::connect(directory.path().join("socket")).is_ok() {
+        if is_up(&directory.path().join("socket")) {
             return true;
         }
         if child.try_wait().unwrap().is_some() {
@@ -176,4 +177,14 @@ fn answers(child: &mut Child, directory: &TempDir) -> bool {
         std::thread::sleep(Duration::from_millis(2));
     }
     false
+}
+
+/// Whether it answers what it is asked, if only that it wants a password.
+fn is_up(socket: &Path) -> bool {
+    let Ok(mut stream) = UnixStream::connect(socket) else { return false };
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answer = [0; 8];
+    stream.write_all(b"PING\r\n").is_ok()
+        && stream.read(&mut answer).is_ok_and(|length| length > 0)
+        && !answer.starts_with(b"-LOADING")
 }

@@ -1,6 +1,10 @@
 //! The ledger of many machines: the suite and the properties over a Redis, time given by hand, and what only Redis can
 //! do to it.
 
+mod loss;
+mod machine;
+mod outage;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -4,6 +4,3 @@
 pub(super) fn of_account(account: &str) -> [String; 5] {
     ["meta", "log", "units", "marks", "sums"].map(|part| format!("ingest:{{{account}}}:{part}"))
 }
-
-/// What every key begins with; the permissions in `deploy/redis/users.acl` name it too.
-pub(super) const PREFIX: &str = "ingest:";

@@ -64,12 +64,6 @@ impl Link {
         .map_err(|failure| self.explain(failure))
     }
 
-    /// Sends a command that runs no script.
-    pub(super) async fn command(&self, command: Cmd) -> Result<Value, LedgerError> {
-        let sent = self.send(command).await.map_err(|failure| self.explain(failure))?;
-        Ok(sent.value)
-    }
-
     /// Sends a command within the deadline. What fails leaves its connection behind.
     async fn send(&self, command: Cmd) -> Result<Sent, Failure> {
         let reply = timeout(self.deadline, self.send_twice(&command)).await.unwrap_or(Err(Failure::Silent));

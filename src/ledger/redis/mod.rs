@@ -1,6 +1,7 @@
 //! The ledger of many machines: Redis, with one script an operation.
 
 mod errors;
+mod inspect;
 mod keys;
 mod link;
 mod reply;
@@ -22,6 +23,7 @@ use crate::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp,
 };
 
+pub use inspect::{Finding, inspect};
 use link::{Link, Sent};
 use reply::Disagreement;
 use scripts::Script;

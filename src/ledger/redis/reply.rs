@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
+use super::inspect::Probe;
 use super::link::Sent;
 use crate::ledger::{Answer, Contact, Heard, LedgerError, Standing};
 use crate::quota::{Account, Cost, Grant, Limit, LimitName, LimitUsage, Rejection, Return, Timestamp, Units};
@@ -154,6 +155,22 @@ pub(super) fn mended(Sent { value, .. }: Sent) -> Result<Vec<String>, LedgerErro
         "lost" => Ok(Vec::new()),
         other => Err(unexpected(other)),
     }
+}
+
+pub(super) fn probe(Sent { value, .. }: Sent) -> Result<Probe, LedgerError> {
+    let (word, mut reply) = Reply::new(value)?;
+    if word != "probed" {
+        return Err(unexpected(&word));
+    }
+    let policy = reply.word()?;
+    let _memory = reply.word()?;
+    let is_appended = reply.word()? == "1";
+    let time = reply.time()?;
+    let mut failures = std::collections::BTreeMap::new();
+    while let Some(command) = reply.0.next() {
+        failures.entry(command).or_insert(reply.word()?);
+    }
+    Ok(Probe { policy, is_appended, time, failures })
 }
 
 /// A limit by the number that the scripts give it.

@@ -11,6 +11,7 @@ pub(super) enum Script {
     Close,
     Usage,
     Check,
+    Probe,
 }
 
 /// A script's text, and the name by which Redis remembers it.
@@ -36,6 +37,7 @@ static ABSORB: LazyLock<Source> = source!("absorb");
 static CLOSE: LazyLock<Source> = source!("close");
 static USAGE: LazyLock<Source> = source!("usage");
 static CHECK: LazyLock<Source> = source!("check");
+static PROBE: LazyLock<Source> = LazyLock::new(|| Source::new(include_str!("../../../lua/probe.lua")));
 
 impl Source {
     fn new(code: &'static str) -> Self {
@@ -52,6 +54,7 @@ impl Script {
             Self::Close => &CLOSE,
             Self::Usage => &USAGE,
             Self::Check => &CHECK,
+            Self::Probe => &PROBE,
         }
     }
 }

@@ -100,6 +100,17 @@ impl RedisServer {
         panic!("redis-server did not start again");
     }
 
+    /// Starts it again so that it takes long to load what it kept, and does not wait for that.
+    pub(crate) fn restart_slowly(&mut self) {
+        self.kill();
+        let _ = fs::remove_file(self.socket());
+        let slowly = ["--key-load-delay", "50000", "--loading-process-events-interval-bytes", "1024"];
+        self.arguments.extend(slowly.map(str::to_owned));
+        self.child = spawn(self.port, &self.directory, &self.arguments);
+        let socket = self.socket();
+        wait_until("it listens", || UnixStream::connect(&socket).is_ok());
+    }
+
     /// Stops it in mid-air: it accepts connections and answers nothing.
     pub(crate) fn hang(&self) {
         self.signal(Signal::STOP);
@@ -134,7 +145,8 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 pub(crate) fn words(command: &str) -> Cmd {
-    let mut words = command.split_whitespace();
+    // A space that is not to part words is written as one that does not break.
+    let mut words = command.split(' ').map(|word| word.replace('\u{a0}', " "));
     let mut whole = cmd(words.next().unwrap());
     for word in words {
         whole.arg(word);

@@ -9,7 +9,8 @@ const OUTAGES: [&str; 9] =
     ["OOM", "NOAUTH", "WRONGPASS", "NOPERM", "MISCONF", "NOREPLICAS", "BUSY", "UNKILLABLE", "READONLY"];
 
 /// What older servers, and any server from within a script, say in words instead of a code.
-const OUTAGES_IN_WORDS: [&str; 4] = [
+const OUTAGES_IN_WORDS: [&str; 5] = [
+    "unauthenticated",
     "The user executing the script can't",
     "max number of clients",
     "command not allowed when used memory",

@@ -89,7 +89,7 @@ fn a_redis_that_wants_a_password_is_an_outage_that_names_it_and_never_a_rejectio
 
 #[test]
 fn status_and_a_preview_write_nothing_to_redis_or_to_disk() {
-    let server = RedisServer::start();
+    let server = RedisServer::with(&["--enable-debug-command", "yes"]);
     let world = world_over(&server, "{ quota = 40, window = \"24h\" }");
     world.json(RUN);
     let before = (server.ask::<Vec<String>>("KEYS *").len(), listing(&world), server.ask::<String>("DEBUG DIGEST"));

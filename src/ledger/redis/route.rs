@@ -32,7 +32,7 @@ impl Route {
         match url.expose().scheme() {
             "redis+sentinel" => sentinel(url),
             "redis+cluster" => cluster(url, deadline),
-            _ => Ok(Self::Node(Client::open(url.expose().clone())?)),
+            _ => node(url),
         }
     }
 
@@ -48,6 +48,13 @@ impl Route {
             Self::Cluster(client) => client.get_async_connection().await.map(Connection::Cluster),
         }
     }
+}
+
+/// Without the library telling its name: the permissions that we ship do not need to allow that.
+fn node(url: &RedisUrl) -> RedisResult<Route> {
+    let info = url.expose().clone().into_connection_info()?;
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    Ok(Route::Node(Client::open(info.set_redis_settings(settings))?))
 }
 
 /// The provider of cryptography that rustls asks for; the first to install one decides for the process.

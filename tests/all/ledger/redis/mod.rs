@@ -2,6 +2,9 @@
 //! do to it.
 
 mod connections;
+mod fitness;
+mod kinds;
+mod long;
 mod loss;
 mod machine;
 mod outage;

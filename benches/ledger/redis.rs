@@ -175,8 +175,9 @@ impl Bench {
         let keys: Vec<String> = cmd("KEYS").arg("*").query_async(&mut self.connection).await.unwrap();
         let mut bytes = 0;
         for key in keys {
-            let usage = cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).query_async(&mut self.connection);
-            bytes += usage.await.unwrap_or(0);
+            let mut usage = cmd("MEMORY");
+            usage.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+            bytes += usage.query_async::<u64>(&mut self.connection).await.unwrap();
         }
         bytes
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::SharedLedger;
 use super::journal::Journal;
 use super::meter::MeterError;
-use super::SharedLedger;
 use crate::clock::Clock;
 use crate::quota::{Account, LimitUsage, Units};
 

@@ -194,12 +194,7 @@ pub(super) struct StoredContact {
 
 impl Default for StoredContact {
     fn default() -> Self {
-        Self {
-            seen: Seen::default(),
-            ahead: Duration::ZERO,
-            recovering: false,
-            wait_until: Timestamp::from_micros(0),
-        }
+        Self { seen: Seen::default(), ahead: Duration::ZERO, recovering: false, wait_until: Timestamp::from_micros(0) }
     }
 }
 
@@ -286,8 +281,11 @@ fn note_contact(
         i64::try_from(ahead).unwrap_or(0)
     ])?;
     if is_newest {
-        tx.prepare_cached("update contact set newest = ?, newest_at = ? where account = ?")?
-            .execute(params![id.as_str(), contact.at.micros(), account])?;
+        tx.prepare_cached("update contact set newest = ?, newest_at = ? where account = ?")?.execute(params![
+            id.as_str(),
+            contact.at.micros(),
+            account
+        ])?;
     }
     Ok(())
 }

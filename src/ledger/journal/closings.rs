@@ -77,8 +77,7 @@ impl Journal {
     ) -> Result<Vec<PendingClosing>, JournalError> {
         let account = account.name.clone();
         self.with(move |connection| {
-            let select =
-                "select limit_name, until, probing, version from closing where account = ? and told = 0";
+            let select = "select limit_name, until, probing, version from closing where account = ? and told = 0";
             connection.prepare_cached(select)?.query_map([&account], read)?.collect()
         })
         .await
@@ -105,12 +104,13 @@ pub(super) fn holding(
     account: &str,
     now: Timestamp,
 ) -> rusqlite::Result<Vec<(LimitName, Closing)>> {
-    let select =
-        "select limit_name, until, probing, version from closing where account = ? and (until > ? or probing)";
+    let select = "select limit_name, until, probing, version from closing where account = ? and (until > ? or probing)";
     let mut statement = connection.prepare_cached(select)?;
     let closings = statement.query_map(params![account, now.micros()], read)?;
     closings
-        .filter_map(|pending| pending.map(|pending| pending.closing.map(|closing| (pending.limit, closing))).transpose())
+        .filter_map(|pending| {
+            pending.map(|pending| pending.closing.map(|closing| (pending.limit, closing))).transpose()
+        })
         .collect()
 }
 
@@ -149,4 +149,3 @@ fn read(row: &Row<'_>) -> rusqlite::Result<PendingClosing> {
     let closing = until.map(|until| if probing { Closing::Probing } else { Closing::Until(until) });
     Ok(PendingClosing { limit: row.get(0)?, closing, version: row.get(3)? })
 }
-

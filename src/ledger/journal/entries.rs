@@ -171,20 +171,13 @@ fn is_sent(tx: &Transaction<'_>, account: &str, id: &ChargeId) -> rusqlite::Resu
 
 /// What went unmetered since `from`: of a charge of several limits, its largest component.
 fn spent(tx: &Transaction<'_>, account: &str, from: Timestamp) -> rusqlite::Result<Units> {
-    let mut statement =
-        tx.prepare_cached("select cost from charge where account = ? and unmetered = 1 and at > ?")?;
+    let mut statement = tx.prepare_cached("select cost from charge where account = ? and unmetered = 1 and at > ?")?;
     let costs = statement.query_map(params![account, from.micros()], |row| row.get::<_, String>(0))?;
     costs.map(|json| Ok(cost(&json?).largest())).sum()
 }
 
 /// A time by the ledger's clock, where that was ahead of ours: so that no unit is forgotten too early.
-fn record(
-    tx: &Transaction<'_>,
-    account: &str,
-    id: &ChargeId,
-    cost: &Cost,
-    at: Timestamp,
-) -> rusqlite::Result<()> {
+fn record(tx: &Transaction<'_>, account: &str, id: &ChargeId, cost: &Cost, at: Timestamp) -> rusqlite::Result<()> {
     tx.prepare_cached(
         "insert into charge (account, id, at, cost, state, unmetered, told, asked_at, owner)
          values (?1, ?2, ?3, ?4, 'sent', 1, 0, ?3, ?5)
@@ -238,5 +231,7 @@ pub(super) fn said(
     limit: &str,
 ) -> rusqlite::Result<Option<(Timestamp, Units)>> {
     let mut statement = connection.prepare_cached("select at, used from said where account = ? and limit_name = ?")?;
-    statement.query_row([account, limit], |row| Ok((Timestamp::from_micros(row.get(0)?), units(row.get(1)?)))).optional()
+    statement
+        .query_row([account, limit], |row| Ok((Timestamp::from_micros(row.get(0)?), units(row.get(1)?))))
+        .optional()
 }

@@ -54,7 +54,9 @@ impl Journal {
                  where account = ? and recovering = 1";
             let sequence = i64::try_from(contact.sequence).unwrap_or(i64::MAX);
             let wait_until = wait_until.map_or(0, Timestamp::micros);
-            connection.execute(update, params![contact.epoch, sequence, contact.at.micros(), wait_until, account]).map(drop)
+            connection
+                .execute(update, params![contact.epoch, sequence, contact.at.micros(), wait_until, account])
+                .map(drop)
         })
         .await
     }

@@ -82,7 +82,12 @@ impl Journaled {
             }
             let mut units = Cost::none();
             unknown.iter().for_each(|entry| units.add(&entry.cost));
-            tracing::info!(account = account.name, charges = unknown.len(), ?units, "told the ledger what went unmetered");
+            tracing::info!(
+                account = account.name,
+                charges = unknown.len(),
+                ?units,
+                "told the ledger what went unmetered"
+            );
         }
         for Pending { entry, .. } in pending.iter().filter(|pending| pending.settle) {
             let news = News::Settled { id: &entry.id, cost: &entry.cost };
@@ -159,7 +164,10 @@ impl Journaled {
 
 fn say_lost(account: &Account, recovery: &Recovery, intact: bool) {
     if intact {
-        tracing::info!(account = account.name, "the ledger was restarted or moved; it has all that this machine knows of");
+        tracing::info!(
+            account = account.name,
+            "the ledger was restarted or moved; it has all that this machine knows of"
+        );
         return;
     }
     tracing::warn!(

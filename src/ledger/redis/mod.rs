@@ -19,9 +19,7 @@ use uuid::Uuid;
 use super::{Answer, Charge, Contact, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing};
 use crate::clock::Clock;
 use crate::config::RedisUrl;
-use crate::quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp,
-};
+use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp};
 
 pub use inspect::{Finding, inspect};
 use link::{Link, Sent};
@@ -82,7 +80,7 @@ impl RedisLedger {
         seen: Option<&Seen>,
         now: Timestamp,
         more: impl IntoIterator<Item = String>,
-      ) -> Result<Sent, LedgerError> {
+    ) -> Result<Sent, LedgerError> {
         let told = match &self.time {
             ServerTime::Own => None,
             ServerTime::Callers => Some(now),

@@ -187,7 +187,8 @@ pub(crate) fn free_port() -> u16 {
 
 fn spawn(port: u16, directory: &TempDir, arguments: &[String]) -> Child {
     // A configuration file comes before everything else.
-    let (file, arguments) = arguments.split_at(usize::from(arguments.first().is_some_and(|first| first.starts_with('/'))));
+    let (file, arguments) =
+        arguments.split_at(usize::from(arguments.first().is_some_and(|first| first.starts_with('/'))));
     let started = Command::new("redis-server")
         .args(file)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--loglevel", "warning"])

@@ -64,8 +64,10 @@ fn keys(server: &RedisServer) -> Vec<String> {
 async fn every_key_expires_after_the_longest_window() {
     let server = RedisServer::start();
     let day = 24 * 3600;
-    let account =
-        crate::ledger::books::account([("daily", limit(1000, Some(secs(7 * day)), None)), ("minute", limit(1000, Some(secs(60)), None))]);
+    let account = crate::ledger::books::account([
+        ("daily", limit(1000, Some(secs(7 * day)), None)),
+        ("minute", limit(1000, Some(secs(60)), None)),
+    ]);
     let machine = Machine::new(server.url());
     let process = machine.process();
     for _ in 0..130 {

@@ -62,9 +62,7 @@ async fn a_sentinel_names_the_new_primary() {
     replica.tell(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
     wait_until("the replica is in step", || replica.ask::<String>("INFO replication").contains("link_status:up"));
     let sentinel = RedisServer::sentinel(&primary);
-    wait_until("the Sentinel knows the replica", || {
-        sentinel.ask::<String>("INFO sentinel").contains("slaves=1")
-    });
+    wait_until("the Sentinel knows the replica", || sentinel.ask::<String>("INFO sentinel").contains("slaves=1"));
     let machine = Machine::new(url(&format!("redis+sentinel://127.0.0.1:1,127.0.0.1:{}/ledger/0", sentinel.port())));
     let (process, account) = (machine.process(), account(10));
     process.take(&account, 3).await;
@@ -76,8 +74,7 @@ async fn a_sentinel_names_the_new_primary() {
     });
     let mut granted = 0;
     while granted < 7 {
-        if let ingest::ledger::Verdict::Permitted(_) =
-            process.try_ask(&account, None, 1, Outage::Refuse).await.unwrap()
+        if let ingest::ledger::Verdict::Permitted(_) = process.try_ask(&account, None, 1, Outage::Refuse).await.unwrap()
         {
             granted += 1;
         }

@@ -18,15 +18,35 @@ const WINDOW: Duration = secs(600);
 #[derive(Debug, Clone)]
 enum Event {
     /// So many charges of so many units, so many microseconds apart.
-    Charges { count: u16, units: u64, apart: i64 },
+    Charges {
+        count: u16,
+        units: u64,
+        apart: i64,
+    },
     /// One charge, if it fits, that leaves something.
-    Charge { units: u64, leave: u64 },
+    Charge {
+        units: u64,
+        leave: u64,
+    },
     /// An earlier charge costs something else.
-    Settle { which: prop::sample::Index, units: u64 },
+    Settle {
+        which: prop::sample::Index,
+        units: u64,
+    },
     /// Charges from elsewhere, so long ago and so far apart.
-    Absorb { count: u16, ago: i64, apart: i64, units: u64 },
-    Floor { ago: i64, used: u64 },
-    Pass { micros: i64 },
+    Absorb {
+        count: u16,
+        ago: i64,
+        apart: i64,
+        units: u64,
+    },
+    Floor {
+        ago: i64,
+        used: u64,
+    },
+    Pass {
+        micros: i64,
+    },
 }
 
 fn events() -> impl Strategy<Value = Event> {
@@ -53,7 +73,12 @@ impl Pair {
         let id = ChargeId::new(format!("{:032}", self.ids.len()));
         let [redis, model] = &self.books;
         let answer = redis.decide(&id, cost, leave, self.now).await;
-        assert_eq!(answer, model.decide(&id, cost, leave, self.now).await, "{cost:?} leaving {leave:?} at {}", self.now);
+        assert_eq!(
+            answer,
+            model.decide(&id, cost, leave, self.now).await,
+            "{cost:?} leaving {leave:?} at {}",
+            self.now
+        );
         self.ids.push(id);
         answer
     }
@@ -115,8 +140,10 @@ fn every_answer_is_the_models_over_long_histories() {
     let config = Config { cases: 6, failure_persistence: None, max_shrink_iters: 40, ..Config::default() };
     let outcome = TestRunner::new(config).run(&vec(events(), 1..14), |events| {
         runtime.block_on(async {
-            let account = account([("daily", limit(1000, Some(WINDOW), None)), ("other", limit(50, Some(secs(5)), None))]);
-            let books = [store.ledger(), Model::open().await.ledger()].map(|ledger| Books::new(ledger, account.clone()));
+            let account =
+                account([("daily", limit(1000, Some(WINDOW), None)), ("other", limit(50, Some(secs(5)), None))]);
+            let books =
+                [store.ledger(), Model::open().await.ledger()].map(|ledger| Books::new(ledger, account.clone()));
             let mut pair = Pair { books, ids: Vec::new(), now: at(0.0) };
             for event in &events {
                 pair.happen(event).await;

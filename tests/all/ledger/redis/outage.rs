@@ -53,10 +53,8 @@ async fn the_allowance_is_one_for_all_processes_of_a_machine() {
         asks.push(tokio::spawn(async move {
             let mut units = 0;
             for _ in 0..3 {
-                units += u64::from(matches!(
-                    process.ask_cheaply(&account, 1).await,
-                    ingest::ledger::Verdict::Permitted(_)
-                ));
+                units +=
+                    u64::from(matches!(process.ask_cheaply(&account, 1).await, ingest::ledger::Verdict::Permitted(_)));
             }
             units
         }));

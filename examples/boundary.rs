@@ -16,7 +16,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// What was let through in the last second of one minute, and in the first of the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LetThrough {
+    /// In the last second of the minute.
     pub before: u64,
+    /// In the first second of the next.
     pub after: u64,
 }
 
@@ -42,16 +44,17 @@ pub async fn sliding_window(ledger: &dyn Ledger) -> LetThrough {
     let window = Window::new(Some(MINUTE), None).unwrap();
     let limit = Limit::new(Units::new(LIMIT), Units::ZERO, window).unwrap();
     let account = Account { name: "boundary".to_owned(), limits: [("minute".to_owned(), limit)].into() };
-    let mut let_through = Vec::new();
-    for at in bursts() {
-        let mut granted = 0;
-        for nth in 0..LIMIT {
-            let id = ChargeId::new(format!("{at}-{nth}"));
-            granted += u64::from(charge(ledger, &account, &id, at).await);
-        }
-        let_through.push(granted);
+    let [before, after] = bursts();
+    LetThrough { before: burst(ledger, &account, before).await, after: burst(ledger, &account, after).await }
+}
+
+async fn burst(ledger: &dyn Ledger, account: &Account, at: Timestamp) -> u64 {
+    let mut granted = 0;
+    for nth in 0..LIMIT {
+        let id = ChargeId::new(format!("{at}-{nth}"));
+        granted += u64::from(charge(ledger, account, &id, at).await);
     }
-    LetThrough { before: let_through[0], after: let_through[1] }
+    granted
 }
 
 async fn charge(ledger: &dyn Ledger, account: &Account, id: &ChargeId, at: Timestamp) -> bool {

@@ -347,8 +347,16 @@ end
 local changes = {}
 
 local function put(field, value)
-  changes[#changes + 1] = field
-  changes[#changes + 1] = value
+  changes[field] = value
+end
+
+local function write_changes()
+  local words = {}
+  for field, value in pairs(changes) do
+    words[#words + 1] = field
+    words[#words + 1] = value
+  end
+  call('HSET', META, unpack(words))
 end
 
 local function begin_epoch()
@@ -491,7 +499,7 @@ local function commit(renew)
   if renew then
     put('renew', text(now + math.floor(state.keep / 16)))
   end
-  call('HSET', META, unpack(changes))
+  write_changes()
   if renew then
     keep_alive()
   end

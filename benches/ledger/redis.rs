@@ -168,7 +168,7 @@ impl Bench {
         let stats: String = cmd("INFO").arg("commandstats").query_async(&mut self.connection).await.unwrap();
         let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:")).unwrap();
         let fields: HashMap<_, _> = line.split(',').filter_map(|field| field.split_once('=')).collect();
-        fields["usec_per_call"].parse().unwrap()
+        fields.get("usec_per_call").unwrap().parse().unwrap()
     }
 
     async fn bytes(&mut self) -> u64 {

@@ -5,9 +5,9 @@ use super::Store;
 #[path = "../../../examples/boundary.rs"]
 #[expect(dead_code, reason = "the example's own main")]
 #[allow(unreachable_pub)]
-mod boundary;
+mod example;
 
-use boundary::{LetThrough, fixed_window, sliding_window};
+use example::{LetThrough, fixed_window, sliding_window};
 
 #[test]
 fn a_fixed_window_lets_twice_its_limit_through() {

@@ -115,7 +115,7 @@ impl Pair {
             Event::Floor { ago, used } => {
                 let floor = floor("daily", moved(self.now, -ago), *used);
                 for books in &self.books {
-                    books.absorb(&[], &[floor.clone()], self.now).await;
+                    books.absorb(&[], std::slice::from_ref(&floor), self.now).await;
                 }
             }
             Event::Pass { micros } => self.now = moved(self.now, *micros),

@@ -2,23 +2,33 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::quota::Timestamp;
 
 /// What time it is: the machine's clock in the program, a hand-moved one in tests.
+#[async_trait]
 pub trait Clock: Send + Sync {
     /// Now.
     fn now(&self) -> Timestamp;
+
+    /// Lets time pass.
+    async fn sleep(&self, span: Duration);
 }
 
 /// The machine's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
+#[async_trait]
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp::from(chrono::Utc::now())
+    }
+
+    async fn sleep(&self, span: Duration) {
+        tokio::time::sleep(span).await;
     }
 }
 

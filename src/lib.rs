@@ -1,8 +1,11 @@
 //! A worker that pulls from metered upstream APIs and never overspends their quota. ARCHITECTURE.md shows the rooms.
 
 pub mod catalog;
+pub mod cli;
 pub mod clock;
+pub mod commands;
 pub mod config;
+pub mod exit;
 pub mod ledger;
 pub mod quota;
 pub mod record;

@@ -62,6 +62,8 @@ pub struct Standing {
     pub region: String,
     /// When its last complete pass began.
     pub last_complete: Option<Timestamp>,
+    /// That pass.
+    pub last_complete_pass: Option<PassId>,
     /// When its last refused pass began, if that is later.
     pub last_refused: Option<Timestamp>,
     /// Its unfinished pass.
@@ -117,11 +119,23 @@ pub enum PassEnd {
     Abandoned,
 }
 
-/// Which ids do the listings of a job's open passes name that were not fetched lately?
+/// Whose listings a question for ids is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming<'a> {
+    /// The unfinished passes of the job: what is to be fetched now.
+    Open,
+    /// These, complete ones: what the next ones are likely to name. What was fetched after such a pass began is not fresh
+    /// for that alone.
+    Passes(&'a [PassId]),
+}
+
+/// Which ids do the listings of a job's passes name that were not fetched lately?
 #[derive(Debug, Clone, Copy)]
 pub struct IdsQuestion<'a> {
     /// The job.
     pub job: &'a str,
+    /// Whose listings.
+    pub naming: Naming<'a>,
     /// The upstream.
     pub upstream: &'a str,
     /// The call whose listings name the ids, and the kind of its records.

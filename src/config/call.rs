@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::{Pointer, Template};
-use crate::quota::{Cost, Outage};
+use crate::quota::{Cost, Outage, Units};
 
 /// One metered method of an upstream.
 #[derive(Debug, Clone)]
@@ -22,6 +22,30 @@ pub struct Call {
     pub paging: Paging,
     /// What is in its answers; `None` for a call that is only charged by hand.
     pub records: Option<Records>,
+}
+
+impl Call {
+    /// Whether it goes ahead when the ledger cannot be reached, where calls of at most `cheap_max` units do.
+    #[must_use]
+    pub fn outage_policy(&self, cheap_max: Units) -> Outage {
+        let by_cost = if self.cost.largest() <= cheap_max { Outage::Allow } else { Outage::Refuse };
+        self.outage.unwrap_or(by_cost)
+    }
+}
+
+impl Paging {
+    /// Records on a full page, as far as the configuration tells; 1 where it does not.
+    #[must_use]
+    pub fn page_size(&self) -> u64 {
+        match self {
+            Self::Offset { size, .. }
+            | Self::Token { size: Some(size), .. }
+            | Self::Link { size: Some(size) }
+            | Self::NextUrl { size: Some(size), .. }
+            | Self::Number { size: Some(size), .. } => size.size,
+            _ => 1,
+        }
+    }
 }
 
 /// The method of a request.

@@ -21,6 +21,14 @@ pub struct Credential {
     pub limits: BTreeMap<LimitName, CredentialLimit>,
 }
 
+impl Credential {
+    /// How long a run sleeps for a limit rather than stop.
+    #[must_use]
+    pub fn wait(&self, limit: &str) -> Duration {
+        self.limits.get(limit).map_or(Duration::ZERO, |limit| limit.wait)
+    }
+}
+
 /// What a run needs to know of a limit beside its arithmetic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialLimit {

@@ -1,3 +1,5 @@
+use serde_json::Value;
+
 use super::Pointer;
 
 /// How one kind of refusal is known, and what it means. All that a rule names must hold.
@@ -68,4 +70,69 @@ pub enum Class {
 pub enum Until {
     /// A header with seconds since the Unix epoch.
     EpochHeader(String),
+}
+
+impl Rule {
+    /// Whether an answer is what this rule is about. `header` looks one up by its name in lower case; a body that is not
+    /// JSON is one JSON text.
+    #[must_use]
+    pub fn matches<'h>(&self, status: u16, header: impl Fn(&str) -> Option<&'h str>, body: &Value) -> bool {
+        self.is_about(status) && self.conditions.iter().all(|condition| condition.holds(&header, body))
+    }
+
+    fn is_about(&self, status: u16) -> bool {
+        match self.status.as_slice() {
+            [] => !(200..300).contains(&status),
+            listed => listed.iter().any(|wanted| wanted.matches(status)),
+        }
+    }
+}
+
+/// The first rule that an answer matches.
+#[must_use]
+pub fn classify<'r, 'h>(
+    rules: &'r [Rule],
+    status: u16,
+    header: impl Fn(&str) -> Option<&'h str>,
+    body: &Value,
+) -> Option<&'r Rule> {
+    rules.iter().find(|rule| rule.matches(status, &header, body))
+}
+
+impl StatusMatch {
+    /// Whether it is this status.
+    #[must_use]
+    pub const fn matches(self, status: u16) -> bool {
+        match self {
+            Self::Exactly(exact) => status == exact,
+            Self::Hundred(hundred) => status / 100 == hundred,
+        }
+    }
+}
+
+impl Condition {
+    fn holds<'h>(&self, header: &impl Fn(&str) -> Option<&'h str>, body: &Value) -> bool {
+        match self {
+            Self::Body { at, is } => at.texts_in(body).iter().any(|found| is_one_of(found, is)),
+            Self::Text(text) => holds_text(body, text),
+            Self::Header { name, is } => header(name).is_some_and(|found| is.is_empty() || is_one_of(found, is)),
+        }
+    }
+}
+
+fn is_one_of(found: &str, patterns: &[String]) -> bool {
+    patterns.iter().any(|pattern| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(end), _) => found.ends_with(end),
+        (None, Some(start)) => found.starts_with(start),
+        (None, None) => found == pattern,
+    })
+}
+
+fn holds_text(body: &Value, text: &str) -> bool {
+    match body {
+        Value::String(found) => found.contains(text),
+        Value::Array(elements) => elements.iter().any(|element| holds_text(element, text)),
+        Value::Object(members) => members.values().any(|member| holds_text(member, text)),
+        _ => false,
+    }
 }

@@ -10,6 +10,18 @@ mod region;
 mod template;
 mod upstream;
 
+// How the file becomes these types.
+mod check;
+mod error;
+mod item;
+mod load;
+mod names;
+mod read;
+mod section;
+mod set;
+mod shown;
+mod tree;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,8 +31,10 @@ use crate::quota::Units;
 
 pub use call::{Call, Method, PageSize, Paging, Place, Records};
 pub use credential::{Credential, CredentialLimit, SecretSource};
-pub use errors::{Class, Condition, Rule, StatusMatch, Until};
+pub use error::{ConfigError, NamedBy, Problem};
+pub use errors::{Class, Condition, Rule, StatusMatch, Until, classify};
 pub use job::{Ids, Job, Step};
+pub use load::{Sources, Surroundings};
 pub use pointer::Pointer;
 pub use redis_url::{RedisUrl, RedisUrlError};
 pub use region::Region;
@@ -61,6 +75,19 @@ pub struct LedgerConfig {
     pub after_loss: AfterLoss,
 }
 
+impl Default for LedgerConfig {
+    fn default() -> Self {
+        Self {
+            store: LedgerStore::Sqlite,
+            timeout: Duration::from_millis(250),
+            cheap_max: Units::new(5),
+            unmetered_max: Units::new(50),
+            max_skew: Duration::from_secs(5 * 60),
+            after_loss: AfterLoss::default(),
+        }
+    }
+}
+
 /// Where the ledger is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LedgerStore {
@@ -68,6 +95,15 @@ pub enum LedgerStore {
     Sqlite,
     /// A Redis URL: `redis://`, `rediss://`, `redis+sentinel://`, `redis+cluster://` or `unix://`. May hold a password.
     Redis(RedisUrl),
+}
+
+impl std::fmt::Display for LedgerStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sqlite => f.write_str("sqlite"),
+            Self::Redis(url) => url.fmt(f),
+        }
+    }
 }
 
 /// What happens after a shared ledger lost its data.

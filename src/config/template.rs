@@ -1,12 +1,18 @@
+mod date;
+
+use std::fmt;
+
 use thiserror::Error;
 
+use self::date::Date;
 use super::Region;
 use crate::quota::Timestamp;
 
-/// A text with `{variables}`.
+/// A text with `{variables}`; a brace that is meant is written twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     text: String,
+    parts: Vec<Part>,
 }
 
 /// What a template can name.
@@ -16,13 +22,14 @@ pub enum Variable {
     Region,
     /// `{ids}`: a batch of ids, joined by commas.
     Ids,
-    /// `{cursor}`
+    /// `{cursor}`: where the page begins; nothing on the first one.
     Cursor,
     /// `{now}`: RFC 3339.
     Now,
-    /// `{since}`: the start of the job's last complete pass over this region, RFC 3339.
+    /// `{since}`: the start of the job's last complete pass over this region, RFC 3339; without one, the Unix epoch.
     Since,
-    /// `{date:-1d:%Y/%m/%d}`: a date with an offset and a format.
+    /// `{date:-1d:%Y/%m/%d}`: a date in UTC, with an offset in s, m, h, d or w and a format of strftime. Both may be left
+    /// out.
     Date,
     /// Anything else: a value of the region.
     OfRegion(String),
@@ -49,4 +56,143 @@ pub enum TemplateError {
     /// A brace without its other one.
     #[error("`{{` and `}}` do not pair up; a brace that is meant is written twice")]
     Unbalanced,
+    /// Braces around nothing.
+    #[error("`{{}}` names nothing")]
+    Nameless,
+    /// A date whose offset or format is none.
+    #[error("`{{{0}}}` is no date; one is written like {{date:-1d:%Y-%m-%d}}")]
+    Date(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Literal(String),
+    Variable(Variable),
+    Date(Date),
+}
+
+impl Template {
+    /// The variables that every template can name, as they are written.
+    pub const VARIABLES: [&'static str; 6] = ["region", "ids", "cursor", "now", "since", "date"];
+
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// When its braces do not pair up, or hold nothing, or a date that is none.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            let (before, from) = rest.split_at(at);
+            push(&mut parts, before);
+            rest = brace(&mut parts, from)?;
+        }
+        push(&mut parts, rest);
+        Ok(Self { text: text.to_owned(), parts })
+    }
+
+    /// The template as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The text in which every variable is replaced by what it stands for.
+    #[must_use]
+    pub fn render(&self, values: &Values<'_>) -> String {
+        self.render_with(values, str::to_owned)
+    }
+
+    /// The same, with each value encoded for where it goes; the text around the variables stays as it is.
+    #[must_use]
+    pub fn render_with(&self, values: &Values<'_>, encode: impl Fn(&str) -> String) -> String {
+        self.parts
+            .iter()
+            .map(|part| match part {
+                Part::Literal(text) => text.clone(),
+                Part::Variable(variable) => encode(&values.of(variable)),
+                Part::Date(date) => encode(&date.at(values.now)),
+            })
+            .collect()
+    }
+
+    /// What it names, in order.
+    #[must_use]
+    pub fn variables(&self) -> Vec<Variable> {
+        self.parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Literal(_) => None,
+                Part::Variable(variable) => Some(variable.clone()),
+                Part::Date(_) => Some(Variable::Date),
+            })
+            .collect()
+    }
+
+    /// Whether it names this.
+    #[must_use]
+    pub fn names(&self, variable: &Variable) -> bool {
+        self.variables().contains(variable)
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Values<'_> {
+    /// What a variable stands for; a value that the region lacks is empty, which the configuration refuses.
+    fn of(&self, variable: &Variable) -> String {
+        match variable {
+            Variable::Region => self.region.code.clone(),
+            Variable::Ids => self.ids.join(","),
+            Variable::Cursor => self.cursor.unwrap_or_default().to_owned(),
+            Variable::Now => date::second(self.now),
+            Variable::Since => date::second(self.since.unwrap_or(Timestamp::from_micros(0))),
+            Variable::Date => Date::default().at(self.now),
+            Variable::OfRegion(name) => self.region.values.get(name).cloned().unwrap_or_default(),
+        }
+    }
+}
+
+fn push(parts: &mut Vec<Part>, text: &str) {
+    match parts.last_mut() {
+        _ if text.is_empty() => {}
+        Some(Part::Literal(before)) => before.push_str(text),
+        _ => parts.push(Part::Literal(text.to_owned())),
+    }
+}
+
+/// Reads what begins with a brace, and returns what follows it.
+fn brace<'t>(parts: &mut Vec<Part>, text: &'t str) -> Result<&'t str, TemplateError> {
+    for (escape, meant) in [("{{", "{"), ("}}", "}")] {
+        if let Some(rest) = text.strip_prefix(escape) {
+            push(parts, meant);
+            return Ok(rest);
+        }
+    }
+    let inner = text.strip_prefix('{').ok_or(TemplateError::Unbalanced)?;
+    let (name, rest) = inner.split_once('}').ok_or(TemplateError::Unbalanced)?;
+    parts.push(variable(name)?);
+    Ok(rest)
+}
+
+fn variable(name: &str) -> Result<Part, TemplateError> {
+    let variable = match name {
+        "" => return Err(TemplateError::Nameless),
+        _ if name.contains('{') => return Err(TemplateError::Unbalanced),
+        "region" => Variable::Region,
+        "ids" => Variable::Ids,
+        "cursor" => Variable::Cursor,
+        "now" => Variable::Now,
+        "since" => Variable::Since,
+        "date" => return Ok(Part::Date(Date::default())),
+        _ => match name.strip_prefix("date:") {
+            Some(date) => return Date::parse(date).map(Part::Date).ok_or_else(|| TemplateError::Date(name.to_owned())),
+            None => Variable::OfRegion(name.to_owned()),
+        },
+    };
+    Ok(Part::Variable(variable))
 }

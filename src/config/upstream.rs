@@ -19,6 +19,8 @@ pub struct Upstream {
     pub timeout: Duration,
     /// How often one request is tried, the first time included; at least 1.
     pub attempts: u32,
+    /// Before the second attempt; doubled before each further one.
+    pub pause: Duration,
     /// The longest answer that is read, in bytes after decompression.
     pub max_body: u64,
     /// Records not seen again for this long are dropped.

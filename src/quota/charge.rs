@@ -17,6 +17,12 @@ impl ChargeId {
         Self(id.into())
     }
 
+    /// An id that nobody else has.
+    #[must_use]
+    pub fn fresh() -> Self {
+        Self(uuid::Uuid::now_v7().simple().to_string())
+    }
+
     /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -103,6 +109,13 @@ pub enum Closing {
     Until(Timestamp),
     /// The reset is unknown: for an hour, then one charge is granted and closes it again for a minute.
     Probing,
+}
+
+impl Closing {
+    /// For how long a limit stays closed whose reset is unknown, before one charge may try.
+    pub const PROBE_AFTER: Duration = Duration::from_secs(60 * 60);
+    /// For how long that charge closes it again.
+    pub const PROBE_EVERY: Duration = Duration::from_secs(60);
 }
 
 /// What a call does when the ledger cannot be reached.

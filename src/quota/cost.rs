@@ -38,6 +38,12 @@ impl Cost {
         self.0.values().copied().max().unwrap_or(Units::ZERO)
     }
 
+    /// All components together: a measure of how much, not of what.
+    #[must_use]
+    pub fn total(&self) -> Units {
+        self.0.values().copied().sum()
+    }
+
     /// Whether this takes nothing.
     #[must_use]
     pub fn is_none(&self) -> bool {
@@ -49,6 +55,11 @@ impl Cost {
         for (limit, units) in other.iter() {
             *self.0.entry(limit.clone()).or_default() += units;
         }
+    }
+
+    /// Takes `other` away from this.
+    pub fn take(&mut self, other: &Self) {
+        *self = self.iter().map(|(limit, units)| (limit.clone(), units.less(other.of(limit)))).collect();
     }
 
     /// This, `count` times.

@@ -1,1 +1,106 @@
-//! Plan, order, the loop, outcome.
+//! The main job: plan, order, the loop, outcome.
+//!
+//! `plan → charge → request → classify → land (records + next cursor, one transaction) → next`
+
+mod batches;
+mod context;
+mod due;
+mod expect;
+mod gate;
+mod halt;
+mod lock;
+mod outcome;
+mod pass;
+mod preview;
+mod progress;
+mod report;
+mod request;
+mod side_by_side;
+mod stop;
+mod tally;
+mod walk;
+mod wave;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::catalog::{Catalog, CatalogError};
+use crate::config::{Job, Region};
+
+pub use context::Context;
+pub use due::Candidate;
+pub use expect::Range;
+pub use gate::Gate;
+pub use halt::Halt;
+pub use lock::{Held, Locks};
+pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
+pub use preview::{Fits, LimitPreview, Preview, StepPreview, preview};
+pub use progress::{Progress, Silent};
+pub use report::{accounts, limit_report, limit_reports};
+pub use stop::{Signal, Stop, StopSender, channel};
+
+use due::fairest_first;
+use report::{Walked, report};
+use side_by_side::walk_wave;
+use wave::next_wave;
+
+/// The jobs of a run, each with the regions that it is to walk.
+pub type Selection = Vec<(Arc<Job>, Vec<Arc<Region>>)>;
+
+/// Walks what is due, fairest first, until it is done or something says no.
+///
+/// # Errors
+/// When the catalog cannot be asked; nothing was requested then.
+pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, CatalogError> {
+    let now = context.clock.now();
+    let (mut queue, not_due): (Vec<Candidate>, Vec<Candidate>) =
+        candidates(&*context.catalog, selection).await?.into_iter().partition(|one| one.is_due(now));
+    fairest_first(&mut queue, now);
+    let mut walked = Walked::default();
+    while !queue.is_empty() {
+        match next_wave(context, &mut queue).await {
+            Ok(wave) => walk_wave(context, wave, &mut walked).await,
+            Err(halt) => walked.leave(&std::mem::take(&mut queue), halt.outcome(), Some(&halt)),
+        }
+    }
+    walked.leave(&not_due, PassOutcome::NotDue, None);
+    drop_unseen(context, selection).await?;
+    Ok(report(context, selection, walked).await)
+}
+
+/// Every selected region of every selected job, with what is known of it.
+///
+/// # Errors
+/// When the catalog cannot be asked.
+pub async fn candidates(catalog: &dyn Catalog, selection: &Selection) -> Result<Vec<Candidate>, CatalogError> {
+    let mut candidates = Vec::new();
+    for (job, regions) in selection {
+        let codes: Vec<String> = regions.iter().map(|region| region.code.clone()).collect();
+        let standings = catalog.standings(&job.name, &codes).await?;
+        let paired = regions.iter().zip(standings);
+        candidates.extend(paired.map(|(region, standing)| Candidate {
+            job: Arc::clone(job),
+            region: Arc::clone(region),
+            standing,
+        }));
+    }
+    Ok(candidates)
+}
+
+/// What upstreams ask to be dropped that was not seen again for long enough.
+async fn drop_unseen(context: &Context, selection: &Selection) -> Result<(), CatalogError> {
+    let now = context.clock.now();
+    let upstreams: BTreeMap<&str, Duration> = selection
+        .iter()
+        .map(|(job, _)| &job.credential.upstream)
+        .filter_map(|upstream| Some((upstream.name.as_str(), upstream.keep?)))
+        .collect();
+    for (upstream, keep) in upstreams {
+        let dropped = context.catalog.drop_unseen(upstream, now.before(keep)).await?;
+        if dropped > 0 {
+            tracing::info!(upstream, dropped, "records not seen for {} were dropped", humantime::format_duration(keep));
+        }
+    }
+    Ok(())
+}

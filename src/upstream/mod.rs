@@ -1,5 +1,17 @@
 //! One request: build, send, classify, page. The caller charges, and decides what a failure means for the run.
 
+mod answer;
+mod client;
+mod http;
+mod link;
+mod paging;
+mod records;
+mod refusal;
+mod request;
+mod retry_after;
+pub mod secret;
+mod text;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,6 +20,13 @@ use thiserror::Error;
 use crate::config::{Region, Step};
 use crate::quota::Timestamp;
 use crate::record::Record;
+
+pub use answer::Answer;
+pub use client::{Client, ClientError};
+pub use link::next_link;
+pub use refusal::failure_of;
+pub use retry_after::retry_after;
+pub use secret::Secret;
 
 /// One request of a step.
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +102,13 @@ pub enum Failure {
 /// One credential's way to its upstream.
 #[async_trait]
 pub trait Upstream: Send + Sync {
+    /// Whether a request can be sent at all, so that a missing secret is found before anything is charged.
+    async fn ready(&self) -> Result<(), Failure>;
+
     /// Sends one request, once, and understands the answer. Charging, pausing and trying again are the caller's.
     async fn fetch(&self, request: PageRequest<'_>) -> Result<Page, Failure>;
+}
+
+fn transient(message: String) -> Failure {
+    Failure::Transient { message, retry_after: None }
 }

@@ -2,3 +2,5 @@
 
 pub(crate) mod proxy;
 pub(crate) mod redis_server;
+pub(crate) mod stub_upstream;
+pub(crate) mod world;

@@ -166,9 +166,14 @@ async fn a_database_of_its_own_is_used() {
 
 struct Wrong(i64);
 
+#[async_trait::async_trait]
 impl Clock for Wrong {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(ingest::clock::SystemClock.now().micros() + self.0)
+    }
+
+    async fn sleep(&self, span: Duration) {
+        tokio::time::sleep(span).await;
     }
 }
 

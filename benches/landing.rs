@@ -1,0 +1,353 @@
+//! What the catalog costs: landing, side by side with a bare rusqlite loop that writes the same rows into the same tables
+//! and indexes in the same transactions; and the questions of a run and of a person, at 100,000 records.
+//!
+//! `cargo bench --bench landing`
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use comfy_table::Table;
+use ingest::catalog::{Catalog, IdsQuestion, Landing, PassId, PassRef, SearchQuery, SqliteCatalog};
+use ingest::config::{Pointer, Records};
+use ingest::quota::{Cost, Timestamp, Units};
+use ingest::record::Record;
+use ingest::sqlite;
+use rusqlite::{Connection, TransactionBehavior, params};
+use serde_json::{Value, json};
+
+/// Pages of 50, as the upstream serves them.
+const PAGE: usize = 50;
+/// Pages landed side by side.
+const PAGES: usize = 400;
+/// Records in the catalog when it is asked.
+const ASKED_AT: usize = 100_000;
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(run());
+}
+
+async fn run() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = SqliteCatalog::open(&dir.path().join("catalog.db")).unwrap();
+    let mut bare = Bare::open(&dir.path().join("bare.db"));
+    let pages: Vec<Vec<Record>> = (0..PAGES).map(page).collect();
+    println!("{} bytes a record, {PAGE} records a page, {PAGES} pages", pages[0][0].body.to_string().len());
+    let first = side_by_side(&catalog, &mut bare, &pages, 0).await;
+    let again = side_by_side(&catalog, &mut bare, &seen_again(&pages), 1).await;
+    println!("{}", landing_table(&[("first seen", first), ("seen again", again)]));
+    println!("{}", files_table(dir.path()));
+    let mut pass = None;
+    for number in PAGES..ASKED_AT / PAGE {
+        land(&catalog, &mut pass, &page(number), 2, number).await;
+    }
+    println!("{}", questions_table(&catalog).await);
+}
+
+/// How long each page took, in the catalog and bare.
+#[derive(Default)]
+struct Times {
+    landed: Vec<Duration>,
+    written: Vec<Duration>,
+}
+
+/// Turn by turn, so that whatever else the machine does meets both.
+async fn side_by_side(catalog: &SqliteCatalog, bare: &mut Bare, pages: &[Vec<Record>], walk: usize) -> Times {
+    let mut times = Times::default();
+    let mut pass = None;
+    for (number, records) in pages.iter().enumerate() {
+        let rows = rows(records);
+        let begun = Instant::now();
+        bare.write(&rows, walk, number);
+        times.written.push(begun.elapsed());
+        times.landed.push(land(catalog, &mut pass, records, walk, number).await);
+    }
+    times
+}
+
+/// Four pages make a pass, which `pass` remembers.
+async fn land(
+    catalog: &SqliteCatalog,
+    pass: &mut Option<PassId>,
+    records: &[Record],
+    walk: usize,
+    number: usize,
+) -> Duration {
+    let kind = kind();
+    let of_page = match pass.take().filter(|_| !number.is_multiple_of(4)) {
+        Some(open) => PassRef::Open(open),
+        None => PassRef::New { job: "trending".into(), region: format!("R{}", number / 4 % 8), started_at: at(walk) },
+    };
+    let units: Cost = [("daily".to_owned(), Units::new(1))].into_iter().collect();
+    let next = format!("cursor-{number}");
+    let landing = Landing {
+        pass: &of_page,
+        step: 0,
+        upstream: "youtube",
+        call: "videos.list",
+        kind: &kind,
+        records,
+        next: Some(&next),
+        asked: &[],
+        requests: 1,
+        units: &units,
+        now: at(walk),
+    };
+    let begun = Instant::now();
+    *pass = Some(catalog.land(landing).await.unwrap().pass);
+    begun.elapsed()
+}
+
+/// What one would write without a catalog.
+struct Bare {
+    connection: Connection,
+    pass: i64,
+}
+
+struct Row {
+    id: String,
+    body: String,
+    text: String,
+}
+
+impl Bare {
+    fn open(path: &Path) -> Self {
+        let connection = sqlite::open(path, SqliteCatalog::SCHEMA).unwrap();
+        connection.set_prepared_statement_cache_capacity(64);
+        Self { connection, pass: 0 }
+    }
+
+    /// The text of what is seen again is known to be the same: it is not indexed again.
+    fn write(&mut self, rows: &[Row], walk: usize, number: usize) {
+        let now = at(walk).to_string();
+        let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        if number.is_multiple_of(4) {
+            let sql = "insert into pass (job, region, started_at) values ('trending', ?1, ?2)";
+            self.pass = tx.prepare_cached(sql).unwrap().insert((format!("R{}", number / 4 % 8), &now)).unwrap();
+        }
+        for (position, row) in rows.iter().enumerate() {
+            let sql = "insert into record (upstream, kind, id, first_seen, last_seen, text_hash, body)
+                values ('youtube', 'video', ?1, ?2, ?2, 1, ?3)
+                on conflict do update set last_seen = excluded.last_seen, body = excluded.body returning number";
+            let mut statement = tx.prepare_cached(sql).unwrap();
+            let record: i64 = statement.query_row((&row.id, &now, &row.body), |row| row.get(0)).unwrap();
+            if walk == 0 {
+                let sql = "insert into record_text (rowid, text) values (?1, ?2)";
+                tx.prepare_cached(sql).unwrap().execute((record, &row.text)).unwrap();
+            }
+            let sql = "insert into listing (pass, step, position, call, upstream, kind, id)
+                values (?1, 0, ?2, 'videos.list', 'youtube', 'video', ?3)";
+            let place = (number % 4 * PAGE + position) as i64;
+            tx.prepare_cached(sql).unwrap().execute(params![self.pass, place, row.id]).unwrap();
+        }
+        let sql = "insert into checkpoint values (?1, 0, ?2, ?3, ?4)";
+        let checkpoint = params![self.pass, (number % 4) as i64, format!("cursor-{number}"), now];
+        tx.prepare_cached(sql).unwrap().execute(checkpoint).unwrap();
+        let sql = "update pass set pages = pages + 1, records = records + 50, requests = requests + 1,
+            units = '{\"daily\":4}' where id = ?1";
+        tx.prepare_cached(sql).unwrap().execute([self.pass]).unwrap();
+        tx.commit().unwrap();
+    }
+}
+
+fn rows(records: &[Record]) -> Vec<Row> {
+    let kind = kind();
+    let text =
+        |record: &Record| kind.text.iter().flat_map(|at| at.texts_in(&record.body)).collect::<Vec<_>>().join("\n");
+    records
+        .iter()
+        .map(|record| Row { id: record.id.clone(), body: record.body.to_string(), text: text(record) })
+        .collect()
+}
+
+fn landing_table(figures: &[(&str, Times)]) -> Table {
+    let mut table = Table::new();
+    table.set_header([
+        "page of 50",
+        "catalog, median",
+        "bare, median",
+        "catalog, records/s",
+        "bare, records/s",
+        "rate",
+    ]);
+    for (name, Times { landed, written }) in figures {
+        let rate = |times: &[Duration]| (times.len() * PAGE) as f64 / times.iter().sum::<Duration>().as_secs_f64();
+        table.add_row([
+            (*name).to_owned(),
+            shown(median(landed)),
+            shown(median(written)),
+            format!("{:.0}", rate(landed)),
+            format!("{:.0}", rate(written)),
+            format!("{:.2}", median(written).as_secs_f64() / median(landed).as_secs_f64()),
+        ]);
+    }
+    table
+}
+
+fn files_table(dir: &Path) -> Table {
+    let mut table = Table::new();
+    table.set_header(["what is in the file", "MiB"]);
+    let connection = Connection::open(dir.join("catalog.db")).unwrap();
+    let sql = "select case when name like 'record_text%' then 'full-text index' else name end as part, sum(pgsize)
+        from dbstat group by part order by 2 desc limit 5";
+    let mut statement = connection.prepare(sql).unwrap();
+    let parts = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))).unwrap();
+    for (part, bytes) in parts.map(Result::unwrap) {
+        table.add_row([part, format!("{:.1}", bytes as f64 / 1_048_576.0)]);
+    }
+    table
+}
+
+async fn questions_table(catalog: &SqliteCatalog) -> Table {
+    let mut table = Table::new();
+    table.set_header([&format!("at {ASKED_AT} records"), "median", "answers"]);
+    for (name, words, region) in [
+        ("search, a rare word", "rare77777", None),
+        ("search, a word of two in a hundred", "w1000", None),
+        ("search, a word of nearly all", "w1", None),
+        ("search, three words of most", "w3 w20 w31", None),
+        ("search, a word of nearly all, one region", "w1", Some("R3")),
+    ] {
+        let query = SearchQuery { words, kind: None, region, since: None, limit: 20 };
+        let (time, hits) = asked(async || catalog.search(query).await.unwrap().len()).await;
+        table.add_row([name.to_owned(), shown(time), hits.to_string()]);
+    }
+    let channel = Pointer::parse("/snippet/channelId").unwrap();
+    let question = IdsQuestion {
+        job: "now",
+        upstream: "youtube",
+        from: ("videos.list", "video"),
+        at: &channel,
+        kind: "channel",
+        fresh_since: at(0),
+    };
+    open_eight_passes(catalog).await;
+    let (time, ids) = asked(async || catalog.pending_ids(question).await.unwrap().len()).await;
+    table.add_row(["ids to fetch, 8 open passes of 200".to_owned(), shown(time), ids.to_string()]);
+    let regions: Vec<String> = (0..8).map(|region| format!("R{region}")).collect();
+    let (time, known) = asked(async || catalog.standings("now", &regions).await.unwrap().len()).await;
+    table.add_row(["standings of 8 regions".to_owned(), shown(time), known.to_string()]);
+    let (time, dropped) = asked(async || catalog.drop_unseen("youtube", at(0)).await.unwrap() as usize).await;
+    table.add_row(["dropping, when nothing is old".to_owned(), shown(time), dropped.to_string()]);
+    table
+}
+
+/// Eight regions with half of their records in common.
+async fn open_eight_passes(catalog: &SqliteCatalog) {
+    let (kind, units) = (kind(), Cost::none());
+    for region in 0..8 {
+        let pass = PassRef::New { job: "now".into(), region: format!("R{region}"), started_at: at(3) };
+        let numbers = (0..4).map(|number| if number < 2 { number } else { 2 + region * 2 + number });
+        let records: Vec<Record> = numbers.flat_map(page).collect();
+        let landing = Landing {
+            pass: &pass,
+            step: 0,
+            upstream: "youtube",
+            call: "videos.list",
+            kind: &kind,
+            records: &records,
+            next: None,
+            asked: &[],
+            requests: 1,
+            units: &units,
+            now: at(3),
+        };
+        catalog.land(landing).await.unwrap();
+    }
+}
+
+async fn asked(question: impl AsyncFn() -> usize) -> (Duration, usize) {
+    let mut times = Vec::new();
+    let mut answers = 0;
+    for _ in 0..21 {
+        let begun = Instant::now();
+        answers = question().await;
+        times.push(begun.elapsed());
+    }
+    (median(&times), answers)
+}
+
+fn kind() -> Records {
+    let pointer = |text: &str| Pointer::parse(text).unwrap();
+    let columns = [("title", "/snippet/title"), ("view_count", "/statistics/viewCount")];
+    Records {
+        at: pointer("/items"),
+        kind: "video".into(),
+        id: vec![pointer("/id")],
+        text: ["/snippet/title", "/snippet/description", "/snippet/tags/*"].map(pointer).into(),
+        columns: columns.iter().map(|(name, at)| ((*name).to_owned(), pointer(at))).collect::<BTreeMap<_, _>>(),
+    }
+}
+
+/// Other counts under the same texts, which is what most of an hour's changes are.
+fn seen_again(pages: &[Vec<Record>]) -> Vec<Vec<Record>> {
+    let mut pages = pages.to_vec();
+    for record in pages.iter_mut().flatten() {
+        record.body["statistics"]["viewCount"] = Value::from("7654321");
+    }
+    pages
+}
+
+fn page(number: usize) -> Vec<Record> {
+    (number * PAGE..(number + 1) * PAGE).map(video).collect()
+}
+
+fn video(number: usize) -> Record {
+    let mut dice = Dice(number as u64 + 1);
+    let id = format!("{:011x}", dice.roll() >> 20);
+    let tags: Vec<String> = (0..8).map(|_| dice.words(2)).collect();
+    let body = json!({
+        "kind": "sample#video", "etag": format!("{:x}", dice.roll()), "id": id,
+        "snippet": {
+            "publishedAt": "2026-03-01T08:00:00Z", "channelId": format!("UC{:020x}", dice.roll() % 40_000),
+            "title": dice.words(8), "description": format!("{} rare{number}", dice.words(200)),
+            "thumbnails": {
+                "default": {"url": format!("https://images.example/{id}/default.jpg"), "width": 120, "height": 90},
+                "medium": {"url": format!("https://images.example/{id}/medium.jpg"), "width": 320, "height": 180},
+                "high": {"url": format!("https://images.example/{id}/high.jpg"), "width": 480, "height": 360},
+            },
+            "channelTitle": dice.words(2), "tags": tags, "categoryId": "10", "liveBroadcastContent": "none",
+            "localized": {"title": dice.words(8), "description": dice.words(60)}, "defaultAudioLanguage": "en",
+        },
+        "contentDetails": {"duration": "PT4M13S", "dimension": "2d", "definition": "hd", "caption": "false"},
+        "statistics": {"viewCount": (dice.roll() % 10_000_000).to_string(), "likeCount": "4821", "commentCount": "77"},
+    });
+    Record { id, body }
+}
+
+/// The same records in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Words as languages have them: few of them often, many seldom.
+    fn words(&mut self, count: usize) -> String {
+        let word = |_| {
+            let even = (self.roll() % 1_000_000) as f64 / 1_000_000.0;
+            format!("w{}", 20_000_f64.powf(even) as u64)
+        };
+        (0..count).map(word).collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn at(hours: usize) -> Timestamp {
+    Timestamp::from_micros(1_772_366_400_000_000).after(Duration::from_secs(3_600 * hours as u64))
+}
+
+fn median(times: &[Duration]) -> Duration {
+    let mut sorted = times.to_vec();
+    sorted.sort();
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+}
+
+fn shown(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1_000.0)
+}

@@ -1,0 +1,137 @@
+//! One page, one transaction.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{OptionalExtension, Transaction, params};
+
+use super::page::{Page, Row, Text};
+use super::{Failure, moment, views};
+use crate::catalog::{Landed, PassId, PassRef};
+use crate::quota::Cost;
+
+const BEGIN: &str = "insert into pass (job, region, started_at) values (?1, ?2, ?3)";
+const NEWEST: &str = "select coalesce(max(number), 0) from record";
+/// Leaves `text_hash` as it was, and so tells of what is there already which text the index holds.
+const STORE: &str = "insert into record (upstream, kind, id, first_seen, last_seen, text_hash, body)
+    values (?1, ?2, ?3, ?4, ?4, ?5, ?6)
+    on conflict do update set last_seen = excluded.last_seen, body = excluded.body
+    returning number, text_hash";
+const REHASH: &str = "update record set text_hash = ?2 where number = ?1";
+const INDEX: &str = "insert into record_text (rowid, text) values (?1, ?2)";
+const UNINDEX: &str = "delete from record_text where rowid = ?1";
+const LAST_POSITION: &str = "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
+const LIST: &str = "insert into listing (pass, step, position, call, upstream, kind, id)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7) on conflict do nothing";
+const CAME: &str = "delete from absent where upstream = ?1 and kind = ?2 and id = ?3";
+const ABSENT: &str = "insert into absent (upstream, kind, id, at) values (?1, ?2, ?3, ?4)
+    on conflict do update set at = excluded.at";
+const REPEATS: &str = "select exists (select 1 from checkpoint where pass = ?1 and step = ?2 and cursor = ?3)";
+const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at)
+    select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4 from checkpoint where pass = ?1 and step = ?2";
+const UNITS: &str = "select units from pass where id = ?1";
+const COUNT: &str = "update pass set pages = pages + 1, records = records + ?2, units = ?4,
+    requests = min(requests, 9223372036854775807 - ?3) + ?3
+    where id = ?1";
+pub(super) const STATEMENTS: &[&str] =
+    &[NEWEST, REHASH, UNINDEX, LAST_POSITION, CAME, REPEATS, CHECKPOINT, UNITS, COUNT];
+
+/// Lands a page.
+pub(super) fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure> {
+    let pass = begin(tx, &page.pass)?;
+    views::declare(tx, &page.upstream, &page.kind, &page.call, &page.shape)?;
+    store(tx, page)?;
+    let listed = list(tx, pass, page)?;
+    remember_absent(tx, page)?;
+    let cursor_repeats = checkpoint(tx, pass, page)?;
+    count(tx, pass, page, listed)?;
+    Ok(Landed { pass, cursor_repeats })
+}
+
+fn begin(tx: &Transaction<'_>, pass: &PassRef) -> rusqlite::Result<PassId> {
+    match pass {
+        PassRef::Open(pass) => Ok(*pass),
+        PassRef::New { job, region, started_at } => {
+            let pass = tx.prepare_cached(BEGIN)?.insert((job, region, moment::write(*started_at)))?;
+            Ok(PassId(pass))
+        }
+    }
+}
+
+/// A record that is not there yet gets a number above all others: nobody else writes meanwhile.
+fn store(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
+    let mut newest: i64 = tx.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
+    let mut statement = tx.prepare_cached(STORE)?;
+    for row in &page.rows {
+        let values = params![page.upstream, page.kind, row.id, page.now, row.text_hash(), row.body];
+        let stored = statement.query_row(values, |stored| stored.try_into())?;
+        let (number, indexed): (i64, Option<i64>) = stored;
+        if number > newest {
+            newest = number;
+            row.text.iter().try_for_each(|text| index(tx, number, text))?;
+        } else if indexed != row.text_hash() {
+            reindex(tx, number, row)?;
+        }
+    }
+    Ok(())
+}
+
+/// The full-text index is the costly part, and most of what is seen again has the same text.
+fn reindex(tx: &Transaction<'_>, number: i64, row: &Row) -> rusqlite::Result<()> {
+    tx.prepare_cached(REHASH)?.execute((number, row.text_hash()))?;
+    tx.prepare_cached(UNINDEX)?.execute([number])?;
+    row.text.iter().try_for_each(|text| index(tx, number, text))
+}
+
+fn index(tx: &Transaction<'_>, number: i64, text: &Text) -> rusqlite::Result<()> {
+    tx.prepare_cached(INDEX)?.execute((number, &text.parted)).map(drop)
+}
+
+/// Lists the records after those that the step listed before, and says how many of them are new in it.
+fn list(tx: &Transaction<'_>, pass: PassId, page: &Page) -> rusqlite::Result<i64> {
+    let before: i64 = tx.prepare_cached(LAST_POSITION)?.query_row((pass.0, page.step), |row| row.get(0))?;
+    let mut statement = tx.prepare_cached(LIST)?;
+    let mut last = before;
+    for row in &page.rows {
+        let place = params![pass.0, page.step, last + 1, page.call, page.upstream, page.kind, row.id];
+        last += i64::from(statement.execute(place)? > 0);
+    }
+    Ok(last - before)
+}
+
+fn remember_absent(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
+    for (id, came) in page.answers() {
+        if came {
+            tx.prepare_cached(CAME)?.execute((&page.upstream, &page.kind, id))?;
+        } else {
+            tx.prepare_cached(ABSENT)?.execute((&page.upstream, &page.kind, id, &page.now))?;
+        }
+    }
+    Ok(())
+}
+
+/// Says whether the cursor was seen before in this step; then the step is done.
+fn checkpoint(tx: &Transaction<'_>, pass: PassId, page: &Page) -> rusqlite::Result<bool> {
+    let repeats = match &page.next {
+        Some(next) => tx.prepare_cached(REPEATS)?.query_row((pass.0, page.step, next), |row| row.get(0))?,
+        None => false,
+    };
+    let cursor = page.next.as_ref().filter(|_| !repeats);
+    tx.prepare_cached(CHECKPOINT)?.execute((pass.0, page.step, cursor, &page.now))?;
+    Ok(repeats)
+}
+
+fn count(tx: &Transaction<'_>, pass: PassId, page: &Page, listed: i64) -> Result<(), Failure> {
+    let units: Option<String> = tx.prepare_cached(UNITS)?.query_row([pass.0], |row| row.get(0)).optional()?;
+    let units = sum(&units.ok_or(Failure::NoSuchPass(pass))?, &page.units);
+    tx.prepare_cached(COUNT)?.execute((pass.0, listed, page.requests, units))?;
+    Ok(())
+}
+
+fn sum(spent: &str, more: &Cost) -> String {
+    let mut units: BTreeMap<String, u64> = serde_json::from_str(spent).unwrap_or_default();
+    for (limit, taken) in more.iter() {
+        let sum = units.entry(limit.clone()).or_default();
+        *sum = sum.saturating_add(taken.get());
+    }
+    serde_json::json!(units).to_string()
+}

@@ -1,0 +1,189 @@
+//! The catalog of one machine: a SQLite file. All that is SQLite's own is in this folder.
+
+mod land;
+mod moment;
+mod page;
+mod passes;
+mod path;
+mod pending;
+mod prune;
+mod schema;
+mod search;
+mod views;
+mod words;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use thiserror::Error;
+
+use self::page::Page;
+use super::{
+    Catalog, CatalogError, Hit, IdsQuestion, Landed, Landing, OpenPass, PassEnd, PassId, PassRef, Pending, SearchQuery,
+    Standing,
+};
+use crate::quota::Timestamp;
+use crate::sqlite::{self, OpenError, Schema};
+
+/// More than there are statements, so that each is prepared once.
+const STATEMENTS: usize = 64;
+
+/// The catalog of one machine. Many processes may have one file open; each transaction of theirs is whole.
+pub struct SqliteCatalog {
+    path: PathBuf,
+    /// `None` for a catalog that is not there, and was opened for reading alone.
+    connection: Option<Arc<Mutex<Connection>>>,
+}
+
+/// Why the file did not do as asked.
+#[derive(Debug, Error)]
+enum Failure {
+    #[error("{}", sqlite::explain(.0))]
+    Sqlite(#[from] rusqlite::Error),
+    #[error("there is no pass {}", .0.0)]
+    NoSuchPass(PassId),
+    #[error("it is open for reading alone")]
+    ReadOnly,
+    #[error("its work was cut off: {0}")]
+    CutOff(#[from] tokio::task::JoinError),
+}
+
+impl SqliteCatalog {
+    /// What its files hold. `src/catalog/sqlite/schema.rs` describes the tables.
+    pub const SCHEMA: Schema = schema::SCHEMA;
+
+    /// Opens a catalog, created and brought up to date as needed.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, is damaged, or was written by a later release.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let connection = sqlite::open(path, Self::SCHEMA)?;
+        Ok(Self::over(path, Some(connection)))
+    }
+
+    /// Opens a catalog for reading, and writes nothing on disk. One that is not there yet is an empty one.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, is damaged, or was written by a later release.
+    pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
+        let connection = sqlite::open_read_only(path, Self::SCHEMA)?;
+        Ok(Self::over(path, connection))
+    }
+
+    /// The statements whose cost must not grow with the catalog, for whoever wants to see their plans.
+    #[must_use]
+    pub fn statements() -> Vec<&'static str> {
+        let of_all = [land::STATEMENTS, passes::STATEMENTS, pending::STATEMENTS, prune::STATEMENTS, search::STATEMENTS];
+        of_all.concat()
+    }
+
+    fn over(path: &Path, connection: Option<Connection>) -> Self {
+        if let Some(connection) = &connection {
+            connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        }
+        Self { path: path.to_owned(), connection: connection.map(|connection| Arc::new(Mutex::new(connection))) }
+    }
+
+    /// Reads from one state of the catalog, whatever others write meanwhile.
+    async fn read<T, F>(&self, work: F) -> Result<Option<T>, CatalogError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let reading = move |connection: &mut Connection| Ok(work(&*connection.transaction()?)?);
+        match &self.connection {
+            Some(connection) => self.on_its_thread(Arc::clone(connection), reading).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Writes all or nothing.
+    async fn write<T, F>(&self, work: F) -> Result<T, CatalogError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+    {
+        self.change(move |connection| {
+            let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let done = work(&tx)?;
+            tx.commit()?;
+            Ok(done)
+        })
+        .await
+    }
+
+    async fn change<T, F>(&self, work: F) -> Result<T, CatalogError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Connection) -> Result<T, Failure> + Send + 'static,
+    {
+        let connection = self.connection.as_ref().ok_or_else(|| self.error(&Failure::ReadOnly))?;
+        self.on_its_thread(Arc::clone(connection), work).await
+    }
+
+    /// SQLite waits for disks and for other processes: not on a thread that has requests in flight.
+    async fn on_its_thread<T, F>(&self, connection: Arc<Mutex<Connection>>, work: F) -> Result<T, CatalogError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Connection) -> Result<T, Failure> + Send + 'static,
+    {
+        let working = move || work(&mut connection.lock().unwrap_or_else(PoisonError::into_inner));
+        let worked = tokio::task::spawn_blocking(working).await;
+        worked.map_err(Failure::from).and_then(|result| result).map_err(|failure| self.error(&failure))
+    }
+
+    fn error(&self, failure: &Failure) -> CatalogError {
+        CatalogError(format!("{}: the catalog did not do as asked: {failure}", self.path.display()))
+    }
+}
+
+#[async_trait]
+impl Catalog for SqliteCatalog {
+    async fn standings(&self, job: &str, regions: &[String]) -> Result<Vec<Standing>, CatalogError> {
+        let (job, asked) = (job.to_owned(), regions.to_vec());
+        let known = self.read(move |connection| passes::standings(connection, &job, &asked)).await?;
+        let unknown = |region: &String| Standing { region: region.clone(), ..Standing::default() };
+        Ok(known.unwrap_or_else(|| regions.iter().map(unknown).collect()))
+    }
+
+    async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
+        let job = job.to_owned();
+        self.read(move |connection| passes::open_passes(connection, &job)).await.map(Option::unwrap_or_default)
+    }
+
+    async fn land(&self, landing: Landing<'_>) -> Result<Landed, CatalogError> {
+        let page = Page::of(&landing);
+        self.write(move |tx| land::land(tx, &page)).await
+    }
+
+    async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError> {
+        self.write(move |tx| passes::restart_step(tx, pass, integer(step as u64))).await
+    }
+
+    async fn finish(&self, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<(), CatalogError> {
+        let pass = pass.clone();
+        self.write(move |tx| passes::finish(tx, &pass, end, now)).await
+    }
+
+    async fn pending_ids(&self, question: IdsQuestion<'_>) -> Result<Vec<Pending>, CatalogError> {
+        let question = pending::Question::of(&question);
+        self.read(move |connection| pending::pending_ids(connection, &question)).await.map(Option::unwrap_or_default)
+    }
+
+    async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
+        let (upstream, since) = (upstream.to_owned(), moment::write(since));
+        self.change(move |connection| Ok(prune::drop_unseen(connection, &upstream, &since)?)).await
+    }
+
+    async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError> {
+        let query = search::Query::of(&query);
+        self.read(move |connection| search::search(connection, &query)).await.map(Option::unwrap_or_default)
+    }
+}
+
+/// SQLite's integers are signed.
+fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

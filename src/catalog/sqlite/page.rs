@@ -1,0 +1,98 @@
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::views::Shape;
+use super::{moment, words};
+use crate::catalog::{Landing, PassRef};
+use crate::config::Pointer;
+use crate::quota::Cost;
+use crate::record::Record;
+
+/// A page as it goes to the thread that writes it, its records in the form in which they are stored.
+pub(super) struct Page {
+    pub(super) pass: PassRef,
+    pub(super) step: i64,
+    pub(super) upstream: String,
+    pub(super) call: String,
+    pub(super) kind: String,
+    pub(super) shape: Shape,
+    pub(super) rows: Vec<Row>,
+    pub(super) next: Option<String>,
+    pub(super) asked: Vec<String>,
+    pub(super) requests: i64,
+    pub(super) units: Cost,
+    pub(super) now: String,
+}
+
+/// A record as it is stored.
+pub(super) struct Row {
+    pub(super) id: String,
+    pub(super) body: String,
+    /// What the full-text index holds of it; `None` for nothing.
+    pub(super) text: Option<Text>,
+}
+
+/// What the full-text index holds of a record.
+pub(super) struct Text {
+    pub(super) parted: String,
+    /// Tells whether the text changed. Another release's hash may differ, and then the text is indexed once more.
+    pub(super) hash: i64,
+}
+
+impl Page {
+    pub(super) fn of(landing: &Landing<'_>) -> Self {
+        Self {
+            pass: landing.pass.clone(),
+            step: super::integer(landing.step as u64),
+            upstream: landing.upstream.to_owned(),
+            call: landing.call.to_owned(),
+            kind: landing.kind.kind.clone(),
+            shape: Shape::of(landing.kind),
+            rows: landing.records.iter().map(|record| Row::of(record, &landing.kind.text)).collect(),
+            next: landing.next.map(str::to_owned),
+            asked: landing.asked.to_vec(),
+            requests: super::integer(landing.requests),
+            units: landing.units.clone(),
+            now: moment::write(landing.now),
+        }
+    }
+
+    /// The ids that were asked for, and whether each came.
+    pub(super) fn answers(&self) -> impl Iterator<Item = (&str, bool)> {
+        let came: HashSet<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
+        self.asked.iter().map(move |id| (id.as_str(), came.contains(id.as_str())))
+    }
+}
+
+impl Row {
+    fn of(record: &Record, text: &[Pointer]) -> Self {
+        Self {
+            id: record.id.clone(),
+            body: serde_json::to_string(&record.body).unwrap_or_else(|_| record.body.to_string()),
+            text: Text::of(&record.body, text),
+        }
+    }
+
+    pub(super) fn text_hash(&self) -> Option<i64> {
+        self.text.as_ref().map(|text| text.hash)
+    }
+}
+
+impl Text {
+    fn of(body: &serde_json::Value, pointers: &[Pointer]) -> Option<Self> {
+        let text = joined(body, pointers);
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        let hash = i64::from_ne_bytes(hasher.finish().to_ne_bytes());
+        (!text.is_empty()).then(|| Self { parted: words::part(&text).into_owned(), hash })
+    }
+}
+
+/// Around a found word of an excerpt. A record cannot bring them itself.
+pub(super) const MARKS: [char; 2] = ['\u{E000}', '\u{E001}'];
+
+/// The text of a record, a line a place.
+pub(super) fn joined(body: &serde_json::Value, pointers: &[Pointer]) -> String {
+    let text = pointers.iter().flat_map(|pointer| pointer.texts_in(body)).collect::<Vec<_>>().join("\n");
+    if text.is_ascii() { text } else { text.replace(MARKS, "") }
+}

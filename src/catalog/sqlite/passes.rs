@@ -1,0 +1,121 @@
+//! Passes: which are open and where they stopped, how they started over and how they ended.
+
+use rusqlite::{Connection, OptionalExtension, Row, Transaction};
+
+use super::{Failure, moment};
+use crate::catalog::{OpenPass, PassEnd, PassId, PassRef, Standing, StepPosition};
+use crate::quota::Timestamp;
+
+const OPEN: &str = "select id, region, started_at from pass where job = ?1 and finished_at is null
+    order by started_at, id";
+/// The cursor is that of the row with the greatest page.
+const POSITIONS: &str = "select step, max(page), cursor from checkpoint where pass = ?1 group by step";
+const LAST: &str = "select id, started_at from pass where job = ?1 and region = ?2 and outcome = ?3
+    order by started_at desc, id desc limit 1";
+const EXISTS: &str = "select exists (select 1 from pass where id = ?1)";
+const RESTART: &str = "insert into restart (pass, step) values (?1, ?2) on conflict do nothing";
+const UNLIST: &str = "delete from listing where pass = ?1 and step = ?2";
+const FORGET: &str = "delete from checkpoint where pass = ?1 and step = ?2";
+const UNCOUNT: &str = "update pass set pages = pages - ?2, records = records - ?3 where id = ?1";
+const REFUSE: &str = "insert into pass (job, region, started_at, outcome, finished_at) values (?1, ?2, ?3, ?4, ?5)";
+const FINISH: &str = "update pass set outcome = ?2, finished_at = ?3 where id = ?1 and finished_at is null";
+pub(super) const STATEMENTS: &[&str] = &[OPEN, POSITIONS, LAST, EXISTS, UNLIST, FORGET, UNCOUNT, FINISH];
+
+/// What is known of each region.
+pub(super) fn standings(connection: &Connection, job: &str, regions: &[String]) -> rusqlite::Result<Vec<Standing>> {
+    let open = open_passes(connection, job)?;
+    regions.iter().map(|region| standing(connection, job, region, &open)).collect()
+}
+
+fn standing(connection: &Connection, job: &str, region: &str, open: &[OpenPass]) -> rusqlite::Result<Standing> {
+    let complete = last(connection, job, region, PassEnd::Complete)?;
+    let last_complete = complete.map(|(_, started_at)| started_at);
+    let refused = last(connection, job, region, PassEnd::Refused)?.map(|(_, started_at)| started_at);
+    Ok(Standing {
+        region: region.to_owned(),
+        last_complete,
+        last_complete_pass: complete.map(|(pass, _)| pass),
+        last_refused: refused.filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
+        unfinished: open.iter().rev().find(|pass| pass.region == region).cloned(),
+        last_pages: match complete {
+            Some((pass, _)) => positions(connection, pass)?.into_iter().map(|at| (at.step, at.pages)).collect(),
+            None => Vec::new(),
+        },
+    })
+}
+
+/// The unfinished passes of a job, oldest first.
+pub(super) fn open_passes(connection: &Connection, job: &str) -> rusqlite::Result<Vec<OpenPass>> {
+    let mut statement = connection.prepare_cached(OPEN)?;
+    let passes = statement.query_map([job], |row| open_pass(connection, row))?;
+    passes.collect()
+}
+
+fn open_pass(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<OpenPass> {
+    let id = PassId(row.get(0)?);
+    Ok(OpenPass { id, region: row.get(1)?, started_at: moment::read(row, 2)?, steps: positions(connection, id)? })
+}
+
+fn positions(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<StepPosition>> {
+    let mut statement = connection.prepare_cached(POSITIONS)?;
+    let positions = statement.query_map([pass.0], |row| {
+        Ok(StepPosition {
+            step: row.get::<_, u32>(0)? as usize,
+            pages: row.get::<_, u32>(1)?.into(),
+            cursor: row.get(2)?,
+        })
+    })?;
+    positions.collect()
+}
+
+fn last(
+    connection: &Connection,
+    job: &str,
+    region: &str,
+    end: PassEnd,
+) -> rusqlite::Result<Option<(PassId, Timestamp)>> {
+    connection
+        .prepare_cached(LAST)?
+        .query_row((job, region, outcome(end)), |row| Ok((PassId(row.get(0)?), moment::read(row, 1)?)))
+        .optional()
+}
+
+/// Starts a step over, unless that was done before.
+pub(super) fn restart_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<bool, Failure> {
+    must_exist(tx, pass)?;
+    if tx.prepare_cached(RESTART)?.execute((pass.0, step))? == 0 {
+        return Ok(false);
+    }
+    let records = tx.prepare_cached(UNLIST)?.execute((pass.0, step))?;
+    let pages = tx.prepare_cached(FORGET)?.execute((pass.0, step))?;
+    tx.prepare_cached(UNCOUNT)?.execute((pass.0, super::integer(pages as u64), super::integer(records as u64)))?;
+    Ok(true)
+}
+
+/// Ends a pass. One that ended before stays as it is.
+pub(super) fn finish(tx: &Transaction<'_>, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<(), Failure> {
+    let now = moment::write(now);
+    match pass {
+        PassRef::New { job, region, started_at } => {
+            tx.prepare_cached(REFUSE)?.execute((job, region, moment::write(*started_at), outcome(end), now))?;
+        }
+        PassRef::Open(pass) => {
+            must_exist(tx, *pass)?;
+            tx.prepare_cached(FINISH)?.execute((pass.0, outcome(end), now))?;
+        }
+    }
+    Ok(())
+}
+
+fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), Failure> {
+    let exists: bool = tx.prepare_cached(EXISTS)?.query_row([pass.0], |row| row.get(0))?;
+    if exists { Ok(()) } else { Err(Failure::NoSuchPass(pass)) }
+}
+
+const fn outcome(end: PassEnd) -> &'static str {
+    match end {
+        PassEnd::Complete => "complete",
+        PassEnd::Refused => "refused",
+        PassEnd::Abandoned => "abandoned",
+    }
+}

@@ -1,0 +1,70 @@
+//! Pointers as SQL knows them.
+
+use crate::config::Pointer;
+
+/// A pointer's leading tokens that name members of objects, as a JSON path, and what is left to be applied to what is
+/// there.
+pub(super) fn split(pointer: &Pointer) -> (String, Option<Pointer>) {
+    let plain = pointer.tokens().iter().take_while(|token| *token != "*" && !is_index(token)).count();
+    let (members, rest) = pointer.tokens().split_at(plain);
+    let rest: String = rest.iter().map(|token| format!("/{}", escape(token))).collect();
+    (path(members), Pointer::parse(&rest).ok())
+}
+
+/// An expression for what a pointer points at in the JSON `document`: one value, or where it has a `*` a JSON array of all.
+pub(super) fn expression(document: &str, tokens: &[String]) -> String {
+    let places: Vec<String> = tokens.split(|token| token == "*").map(path).collect();
+    match places.as_slice() {
+        [place] => format!("json_extract({document}, {})", literal(place)),
+        [arrays @ .., last] => all_values(document, arrays, last),
+        [] => "null".to_owned(),
+    }
+}
+
+/// Walks an array for each `*`. Only an array or an object may be asked for what is in it.
+fn all_values(document: &str, arrays: &[String], last: &str) -> String {
+    let mut within = document.to_owned();
+    let mut walks = Vec::new();
+    let mut conditions = Vec::new();
+    for (depth, array) in arrays.iter().enumerate() {
+        walks.push(format!("json_each({within}, {}) e{depth}", literal(array)));
+        conditions.push(format!("typeof(e{depth}.key) = 'integer'"));
+        within = format!("case when e{depth}.type in ('array', 'object') then e{depth}.value end");
+    }
+    let element = format!("e{}", arrays.len().saturating_sub(1));
+    let value = if last == "$" {
+        format!("case when {within} is null then {element}.value else json({within}) end")
+    } else {
+        conditions.push(format!("json_type({within}, {}) is not null", literal(last)));
+        format!("json_extract({within}, {})", literal(last))
+    };
+    format!("(select json_group_array({value}) from {} where {})", walks.join(" cross join "), conditions.join(" and "))
+}
+
+/// Quotes a text for SQL.
+pub(super) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\0', "\u{FFFD}").replace('\'', "''"))
+}
+
+/// Quotes a name for SQL, whatever it holds.
+pub(super) fn name(text: &str) -> String {
+    format!("\"{}\"", text.replace('\0', "\u{FFFD}").replace('"', "\"\""))
+}
+
+fn path(tokens: &[String]) -> String {
+    tokens.iter().fold("$".to_owned(), |path, token| {
+        if is_index(token) {
+            format!("{path}[{token}]")
+        } else {
+            format!("{path}.{}", serde_json::Value::from(token.as_str()))
+        }
+    })
+}
+
+fn is_index(token: &str) -> bool {
+    !token.is_empty() && token.len() < 10 && token.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn escape(token: &str) -> String {
+    token.replace('~', "~0").replace('/', "~1")
+}

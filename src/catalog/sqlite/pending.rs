@@ -1,0 +1,155 @@
+//! Which ids are still to be fetched: asked of the listings, so that nothing needs remembering when a run stops.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use rusqlite::{Connection, ToSql};
+
+use super::{moment, path};
+use crate::catalog::{IdsQuestion, Naming, PassId, Pending};
+use crate::config::Pointer;
+
+/// The joins are in the order in which the indexes lead: open passes of the job, their listings, the records in these.
+const NAMING: &str = "select pass.id, pass.started_at, record.number
+    from pass
+    cross join listing on listing.pass = pass.id
+    cross join record
+        on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
+    where pass.job = ?1 and pass.finished_at is null
+        and listing.upstream = ?2 and listing.call = ?3 and listing.kind = ?4
+    order by pass.started_at, pass.id, listing.step, listing.position";
+/// The same of one pass, whose id is the number.
+const NAMED: &str = "select pass.id, pass.started_at, record.number
+    from pass
+    cross join listing on listing.pass = pass.id
+    cross join record
+        on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
+    where pass.id = ?1
+        and listing.upstream = ?2 and listing.call = ?3 and listing.kind = ?4
+    order by listing.step, listing.position";
+const PART: &str = "select body -> ?2 from record where number = ?1";
+/// Empty, which is before every time, where it was never asked for.
+const FETCHED: &str = "select max(
+    coalesce((select last_seen from record where upstream = ?1 and kind = ?2 and id = ?3), ''),
+    coalesce((select at from absent where upstream = ?1 and kind = ?2 and id = ?3), ''))";
+pub(super) const STATEMENTS: &[&str] = &[NAMING, NAMED, PART, FETCHED];
+
+/// An `IdsQuestion` as it goes to another thread.
+pub(super) struct Question {
+    job: String,
+    /// `None`: the open ones.
+    passes: Option<Vec<PassId>>,
+    upstream: String,
+    call: String,
+    call_kind: String,
+    path: String,
+    rest: Option<Pointer>,
+    kind: String,
+    fresh_since: String,
+}
+
+impl Question {
+    pub(super) fn of(question: &IdsQuestion<'_>) -> Self {
+        let (path, rest) = path::split(question.at);
+        Self {
+            job: question.job.to_owned(),
+            passes: match question.naming {
+                Naming::Open => None,
+                Naming::Passes(passes) => Some(passes.to_vec()),
+            },
+            upstream: question.upstream.to_owned(),
+            call: question.from.0.to_owned(),
+            call_kind: question.from.1.to_owned(),
+            path,
+            rest,
+            kind: question.kind.to_owned(),
+            fresh_since: moment::write(question.fresh_since),
+        }
+    }
+}
+
+/// A record that a pass lists.
+struct Listed {
+    pass: PassId,
+    started_at: String,
+    record: i64,
+}
+
+/// Ids to fetch, in the order of the passes and their listings.
+pub(super) fn pending_ids(connection: &Connection, question: &Question) -> rusqlite::Result<Vec<Pending>> {
+    let mut answers = Answers { connection, question, named: HashMap::new(), fetched: HashMap::new() };
+    let mut seen = HashSet::new();
+    let mut pending = Vec::new();
+    for naming in namings(connection, question)? {
+        for id in answers.named_by(naming.record)?.iter() {
+            if seen.insert((naming.pass, Rc::clone(id))) && !answers.is_fresh(id, &naming.started_at)? {
+                pending.push(Pending { id: id.to_string(), pass: naming.pass });
+            }
+        }
+    }
+    Ok(pending)
+}
+
+fn namings(connection: &Connection, question: &Question) -> rusqlite::Result<Vec<Listed>> {
+    match &question.passes {
+        None => listed(connection, NAMING, &question.job, question),
+        Some(passes) => {
+            let of_pass = |pass: &PassId| listed(connection, NAMED, pass.0, question);
+            let listed: rusqlite::Result<Vec<Vec<Listed>>> = passes.iter().map(of_pass).collect();
+            Ok(listed?.into_iter().flatten().collect())
+        }
+    }
+}
+
+fn listed(
+    connection: &Connection,
+    statement: &str,
+    passes: impl ToSql,
+    question: &Question,
+) -> rusqlite::Result<Vec<Listed>> {
+    let mut statement = connection.prepare_cached(statement)?;
+    let asked = (passes, &question.upstream, &question.call, &question.call_kind);
+    let listed = statement.query_map(asked, |row| {
+        Ok(Listed { pass: PassId(row.get(0)?), started_at: row.get(1)?, record: row.get(2)? })
+    })?;
+    listed.collect()
+}
+
+/// What the catalog said so far: eight regions list mostly the same records, and name the same ids.
+struct Answers<'a> {
+    connection: &'a Connection,
+    question: &'a Question,
+    named: HashMap<i64, Rc<[Rc<str>]>>,
+    fetched: HashMap<Rc<str>, String>,
+}
+
+impl Answers<'_> {
+    fn named_by(&mut self, record: i64) -> rusqlite::Result<Rc<[Rc<str>]>> {
+        if let Some(named) = self.named.get(&record) {
+            return Ok(Rc::clone(named));
+        }
+        let mut statement = self.connection.prepare_cached(PART)?;
+        let part: Option<String> = statement.query_row((record, &self.question.path), |row| row.get(0))?;
+        let named: Rc<[Rc<str>]> = part.map(|part| self.ids_in(&part)).unwrap_or_default().into();
+        self.named.insert(record, Rc::clone(&named));
+        Ok(named)
+    }
+
+    fn ids_in(&self, part: &str) -> Vec<Rc<str>> {
+        let part = serde_json::from_str(part).unwrap_or_default();
+        let ids = self.question.rest.iter().flat_map(|rest| rest.texts_in(&part));
+        ids.filter(|id| !id.is_empty()).map(Rc::from).collect()
+    }
+
+    /// Whether it was fetched lately, or after the open pass that names it began.
+    fn is_fresh(&mut self, id: &Rc<str>, started_at: &str) -> rusqlite::Result<bool> {
+        if !self.fetched.contains_key(id) {
+            let mut statement = self.connection.prepare_cached(FETCHED)?;
+            let asked = (&self.question.upstream, &self.question.kind, &**id);
+            self.fetched.insert(Rc::clone(id), statement.query_row(asked, |row| row.get(0))?);
+        }
+        let fetched = self.fetched.get(id).map_or("", String::as_str);
+        let in_this_pass = self.question.passes.is_none() && fetched >= started_at;
+        Ok(in_this_pass || fetched >= self.question.fresh_since.as_str())
+    }
+}

@@ -1,0 +1,33 @@
+//! Dropping what was not seen again for too long.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+/// So many records in one transaction: other processes land their pages in between.
+const AT_ONCE: i64 = 1_000;
+
+const OLD: &str = "select exists (select 1 from record where upstream = ?1 and last_seen < ?2)
+    or exists (select 1 from absent where upstream = ?1 and at < ?2)";
+const UNINDEX: &str = "delete from record_text where rowid in
+    (select number from record where upstream = ?1 and last_seen < ?2 order by last_seen, number limit ?3)";
+const DROP: &str = "delete from record where number in
+    (select number from record where upstream = ?1 and last_seen < ?2 order by last_seen, number limit ?3)";
+const FORGET: &str = "delete from absent where upstream = ?1 and at < ?2";
+pub(super) const STATEMENTS: &[&str] = &[OLD, UNINDEX, DROP, FORGET];
+
+/// Drops the records of an upstream, and its absent ids, that are older. Where there are none, nothing is written.
+pub(super) fn drop_unseen(connection: &mut Connection, upstream: &str, since: &str) -> rusqlite::Result<u64> {
+    let mut dropped = 0;
+    while connection.prepare_cached(OLD)?.query_row((upstream, since), |row| row.get(0))? {
+        dropped += drop_some(connection, upstream, since)?;
+    }
+    Ok(dropped)
+}
+
+fn drop_some(connection: &mut Connection, upstream: &str, since: &str) -> rusqlite::Result<u64> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    tx.prepare_cached(UNINDEX)?.execute((upstream, since, AT_ONCE))?;
+    let dropped = tx.prepare_cached(DROP)?.execute((upstream, since, AT_ONCE))?;
+    tx.prepare_cached(FORGET)?.execute((upstream, since))?;
+    tx.commit()?;
+    Ok(dropped as u64)
+}

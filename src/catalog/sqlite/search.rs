@@ -1,0 +1,91 @@
+//! Full-text search. The index holds words alone, so the texts of the hits are cut by an index of their own, in memory.
+
+use rusqlite::{Connection, Row};
+use serde_json::Value;
+
+use super::{moment, page, views, words};
+use crate::catalog::{Hit, SearchQuery};
+
+const SEARCH: &str = "select record.upstream, record.kind, record.id, record.body, record.first_seen, record.last_seen
+    from record_text
+    cross join record on record.number = record_text.rowid
+    where record_text match ?1
+        and (?2 is null or record.kind = ?2)
+        and (?3 is null or record.last_seen >= ?3)
+        and (?4 is null or exists (
+            select 1 from listing join pass on pass.id = listing.pass
+            where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+                and pass.region = ?4))
+    order by record_text.rank
+    limit ?5";
+pub(super) const STATEMENTS: &[&str] = &[SEARCH, views::SHAPE, views::SHAPES];
+
+const SCRATCH: &str = r#"create virtual table hit using fts5 (
+    text, tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co M*'")"#;
+const EXCERPTS: &str = "select rowid, snippet(hit, 0, char(0xE000), char(0xE001), '…', 32) from hit where hit match ?1";
+
+/// A `SearchQuery` as it goes to another thread.
+pub(super) struct Query {
+    matching: Option<String>,
+    kind: Option<String>,
+    since: Option<String>,
+    region: Option<String>,
+    limit: u32,
+}
+
+impl Query {
+    pub(super) fn of(query: &SearchQuery<'_>) -> Self {
+        Self {
+            matching: words::all_of(query.words),
+            kind: query.kind.map(str::to_owned),
+            since: query.since.map(moment::write),
+            region: query.region.map(str::to_owned),
+            limit: query.limit,
+        }
+    }
+}
+
+/// The records that hold all of the words, best first.
+pub(super) fn search(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Hit>> {
+    let Some(matching) = &query.matching else { return Ok(Vec::new()) };
+    let mut statement = connection.prepare_cached(SEARCH)?;
+    let filters = (matching, &query.kind, &query.since, &query.region, query.limit);
+    let mut hits = statement.query_map(filters, hit)?.collect::<rusqlite::Result<Vec<Hit>>>()?;
+    cut_excerpts(connection, matching, &mut hits)?;
+    Ok(hits)
+}
+
+fn hit(row: &Row<'_>) -> rusqlite::Result<Hit> {
+    let body: String = row.get(3)?;
+    Ok(Hit {
+        upstream: row.get(0)?,
+        kind: row.get(1)?,
+        id: row.get(2)?,
+        excerpt: String::new(),
+        body: serde_json::from_str(&body).unwrap_or(Value::String(body)),
+        first_seen: moment::read(row, 4)?,
+        last_seen: moment::read(row, 5)?,
+    })
+}
+
+fn cut_excerpts(connection: &Connection, matching: &str, hits: &mut [Hit]) -> rusqlite::Result<()> {
+    let scratch = Connection::open_in_memory()?;
+    scratch.execute_batch(SCRATCH)?;
+    let mut insert = scratch.prepare("insert into hit (rowid, text) values (?1, ?2)")?;
+    for (number, hit) in (0_u32..).zip(hits.iter()) {
+        insert.execute((number, words::part(&text_of(connection, hit)?)))?;
+    }
+    let mut excerpts = scratch.prepare(EXCERPTS)?;
+    let mut rows = excerpts.query([matching])?;
+    while let Some(row) = rows.next()? {
+        if let Some(hit) = hits.get_mut(row.get::<_, u32>(0)? as usize) {
+            hit.excerpt = words::join(&row.get::<_, String>(1)?);
+        }
+    }
+    Ok(())
+}
+
+fn text_of(connection: &Connection, hit: &Hit) -> rusqlite::Result<String> {
+    let pointers = views::text_pointers(connection, &hit.upstream, &hit.kind)?;
+    Ok(page::joined(&hit.body, &pointers))
+}

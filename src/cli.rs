@@ -1,0 +1,188 @@
+//! What a person types.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// Pull from metered upstream APIs, and never overspend their quota.
+///
+/// Every request is charged to a sliding-window ledger before it is sent. When the ledger says no, the run stops
+/// cleanly, and the next one goes on where it stopped.
+#[derive(Debug, Parser)]
+#[command(name = "ingest", version, subcommand_negates_reqs = true)]
+#[command(after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do instead of a run.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// What to run.
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// What holds for every command.
+    #[command(flatten)]
+    pub global: Global,
+}
+
+impl Cli {
+    /// Reads the command line, or ends the process with what is wrong with it.
+    #[must_use]
+    pub fn read() -> Self {
+        let cli = Self::parse();
+        if cli.command.is_some() && !cli.run.regions.is_empty() {
+            let message = "--region belongs to a run, and is given before no subcommand";
+            Self::command().error(ErrorKind::ArgumentConflict, message).exit();
+        }
+        cli
+    }
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, or stopped cleanly at a limit, or nothing was due; 1 something failed or was refused; \
+2 wrong usage or configuration; 75 with --strict: stopped at a limit; 130, 143 interrupted.";
+
+/// What holds for every command.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// The configuration; otherwise $INGEST_CONFIG, ./quotas.toml, $XDG_CONFIG_HOME/ingest/quotas.toml, /etc/ingest/quotas.toml
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+    /// Any configured value by its dotted path; repeatable
+    #[arg(long = "set", value_name = "PATH=VALUE", global = true, action = ArgAction::Append)]
+    pub sets: Vec<String>,
+    /// Where ledger, catalog, journal and locks are; otherwise $INGEST_STATE_DIR, $STATE_DIRECTORY, $XDG_STATE_HOME/ingest
+    #[arg(long, value_name = "DIR", global = true)]
+    pub state_dir: Option<PathBuf>,
+    /// How results are written to stdout
+    #[arg(long, value_enum, default_value_t, global = true)]
+    pub format: Format,
+    /// Say more on stderr; repeat for more
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    pub verbose: u8,
+    /// Say nothing unless something failed
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+}
+
+/// How results are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For scripts: one JSON object.
+    Json,
+}
+
+/// What to run.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// Regions to walk, or `all`
+    #[arg(long = "region", value_name = "REGION,…", value_delimiter = ',', required = true)]
+    pub regions: Vec<String>,
+    /// Jobs to run; otherwise all of them
+    #[arg(long = "job", value_name = "JOB,…", value_delimiter = ',')]
+    pub jobs: Vec<String>,
+    /// Preview the spend: nothing is charged, requested or written
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Run against a local stand-in for the upstreams, with a state directory of its own: no key, no real quota
+    #[cfg(feature = "sandbox")]
+    #[arg(long)]
+    pub sandbox: bool,
+    /// How many regions walk at once
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub concurrency: u16,
+    /// Exit with 75 when a limit stopped the run
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// What to do instead of a run.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// How the limits stand, and how fresh each region is
+    Status,
+    /// Is quotas.toml right, and can everything in it be reached?
+    Check,
+    /// Full-text search of what was ingested; costs nothing
+    Search(SearchArgs),
+    /// Charge one call by hand or from a script, to the same ledger
+    Charge(ChargeArgs),
+    /// Open a limit again that the upstream had called spent
+    Reopen(ReopenArgs),
+    /// Serve the stand-in for the upstreams alone
+    #[cfg(feature = "sandbox")]
+    Sandbox(SandboxArgs),
+    /// Print a completion script
+    Completions {
+        /// For which shell
+        shell: Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+/// What to search for.
+#[derive(Debug, Clone, Args)]
+pub struct SearchArgs {
+    /// Words, all of which must be there
+    #[arg(required = true)]
+    pub words: Vec<String>,
+    /// Only records of this kind
+    #[arg(long)]
+    pub kind: Option<String>,
+    /// Only what was listed for this region
+    #[arg(long)]
+    pub region: Option<String>,
+    /// Only what was seen within this long, such as 7d
+    #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
+    pub since: Option<Duration>,
+    /// At most so many hits
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: u32,
+}
+
+/// What to charge.
+#[derive(Debug, Clone, Args)]
+pub struct ChargeArgs {
+    /// A credential of the configuration
+    pub credential: String,
+    /// A call of its upstream, such as videos.list
+    pub call: String,
+    /// The id to charge under: repeating one is granted again and counted once
+    #[arg(long)]
+    pub id: Option<String>,
+}
+
+/// What to reopen.
+#[derive(Debug, Clone, Args)]
+pub struct ReopenArgs {
+    /// An account: a credential's name, unless `account` says otherwise
+    pub account: String,
+    /// A limit of it, such as daily
+    pub limit: String,
+}
+
+/// How the stand-in behaves.
+#[cfg(feature = "sandbox")]
+#[derive(Debug, Clone, Args)]
+pub struct SandboxArgs {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// How long every answer takes
+    #[arg(long, value_name = "SPAN", default_value = "0ms", value_parser = humantime::parse_duration)]
+    pub latency: Duration,
+    /// The share of requests that fail, 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    pub failure_rate: f64,
+    /// The real quota of every limit, instead of the configured ones
+    #[arg(long, value_name = "UNITS")]
+    pub quota: Option<u64>,
+    /// What decides which requests fail, and what the data look like
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}

@@ -1,0 +1,157 @@
+//! What every command works in: the configuration, the state directory, and what is opened there.
+
+use std::collections::HashMap;
+use std::env;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Error;
+use crate::catalog::{Catalog, SqliteCatalog};
+use crate::cli::{Global, RunArgs};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{Config, Credential, Job, Region, Sources};
+use crate::ledger::{self, Meter, Mode};
+use crate::run::Selection;
+use crate::sqlite;
+use crate::upstream::{Client, ClientError, Secret, Upstream};
+
+/// What every command works in.
+pub(super) struct Environment {
+    /// `quotas.toml`.
+    pub(super) config: Config,
+    /// Where ledger, catalog, journal and locks are.
+    pub(super) state_dir: PathBuf,
+    /// What time it is.
+    pub(super) clock: Arc<dyn Clock>,
+    /// Whether the upstreams are stand-ins, which know secrets of their own.
+    practising: bool,
+}
+
+impl Environment {
+    /// Reads the configuration; opens nothing.
+    pub(super) fn load(global: &Global) -> Result<Self, Error> {
+        let config = Config::load(&Sources { path: global.config.clone(), sets: global.sets.clone() })?;
+        Ok(Self { config, state_dir: state_dir(global)?, clock: Arc::new(SystemClock), practising: false })
+    }
+
+    /// The same for practice: other values in the configuration, a ledger in a file, and a state directory of its own.
+    #[cfg(feature = "sandbox")]
+    pub(super) fn practice(global: &Global, mut sets: Vec<String>) -> Result<Self, Error> {
+        sets.push("ledger.url=sqlite".to_owned());
+        let global = Global { sets: global.sets.iter().cloned().chain(sets).collect(), ..global.clone() };
+        let environment = Self::load(&global)?;
+        Ok(Self { state_dir: environment.state_dir.join("sandbox"), practising: true, ..environment })
+    }
+
+    /// Makes the state directory, if it is not there.
+    pub(super) fn create_state_dir(&self) -> Result<(), Error> {
+        let what = format!(
+            "cannot make the state directory {}; set --state-dir or $INGEST_STATE_DIR",
+            self.state_dir.display()
+        );
+        sqlite::create_private_dir(&self.state_dir).map_err(Error::io(what))
+    }
+
+    /// The way to the ledger.
+    pub(super) fn meter(&self, access: Mode) -> Result<Arc<Meter>, Error> {
+        Ok(Arc::new(ledger::open(&self.config.ledger, &self.state_dir, access, Arc::clone(&self.clock))?))
+    }
+
+    /// The catalog, for landing.
+    pub(super) fn catalog(&self) -> Result<Arc<dyn Catalog>, Error> {
+        Ok(Arc::new(SqliteCatalog::open(&self.state_dir.join(CATALOG_FILE))?))
+    }
+
+    /// The catalog, for reading alone.
+    pub(super) fn catalog_to_read(&self) -> Result<Arc<dyn Catalog>, Error> {
+        Ok(Arc::new(SqliteCatalog::open_read_only(&self.state_dir.join(CATALOG_FILE))?))
+    }
+
+    /// The ways to the upstreams that these jobs pull from.
+    pub(super) fn upstreams(&self, selection: &Selection) -> HashMap<String, Result<Arc<dyn Upstream>, String>> {
+        let credentials = selection.iter().map(|(job, _)| &job.credential);
+        credentials.map(|credential| (credential.name.clone(), self.upstream(credential))).collect()
+    }
+
+    /// The way of a credential to its upstream.
+    pub(super) fn upstream(&self, credential: &Arc<Credential>) -> Result<Arc<dyn Upstream>, String> {
+        match self.client(credential) {
+            Ok(client) => Ok(Arc::new(client)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[cfg(feature = "sandbox")]
+    fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
+        if self.practising {
+            let secret = crate::sandbox::Sandbox::secret_of(&credential.name);
+            let secret = Secret::given(&credential.name, secret.into());
+            return Client::new(Arc::clone(&credential.upstream), secret);
+        }
+        Client::of(credential)
+    }
+
+    #[cfg(not(feature = "sandbox"))]
+    fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
+        Client::of(credential)
+    }
+
+    /// The jobs and regions that were asked for.
+    pub(super) fn select(&self, args: &RunArgs) -> Result<Selection, Error> {
+        let jobs = self.jobs(&args.jobs)?;
+        for region in args.regions.iter().filter(|region| *region != ALL) {
+            if jobs.iter().all(|job| job.regions.iter().all(|known| known.code != *region)) {
+                return Err(Error::Usage(unknown(
+                    "region",
+                    region,
+                    self.config.regions.iter().map(|region| &*region.code),
+                )));
+            }
+        }
+        let asked = |region: &&Arc<Region>| args.regions.iter().any(|asked| asked == ALL || *asked == region.code);
+        let regions = |job: &Arc<Job>| job.regions.iter().filter(asked).cloned().collect();
+        Ok(jobs.into_iter().map(|job| (Arc::clone(&job), regions(&job))).collect())
+    }
+
+    fn jobs(&self, asked: &[String]) -> Result<Vec<Arc<Job>>, Error> {
+        let known = || self.config.jobs.iter().map(|job| &*job.name);
+        if let Some(unheard) = asked.iter().find(|asked| known().all(|name| name != *asked)) {
+            return Err(Error::Usage(unknown("job", unheard, known())));
+        }
+        let wanted = |job: &&Arc<Job>| asked.is_empty() || asked.contains(&job.name);
+        Ok(self.config.jobs.iter().filter(wanted).cloned().collect())
+    }
+}
+
+const ALL: &str = "all";
+const CATALOG_FILE: &str = "catalog.db";
+
+/// A message about a name that the configuration does not know.
+pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let close = known.iter().max_by(|a, b| strsim::jaro(name, a).total_cmp(&strsim::jaro(name, b)));
+    let hint = close.filter(|close| strsim::jaro(name, close) > 0.7).map(|close| format!("; did you mean `{close}`?"));
+    format!(
+        "there is no {what} `{name}` in the configuration{}; it knows {}",
+        hint.unwrap_or_default(),
+        known.join(", ")
+    )
+}
+
+/// The first of `--state-dir`, `$INGEST_STATE_DIR`, `$STATE_DIRECTORY`, `$XDG_STATE_HOME/ingest` and
+/// `~/.local/state/ingest`.
+fn state_dir(global: &Global) -> Result<PathBuf, Error> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let first_of_systemd = || {
+        let directories = env::var_os("STATE_DIRECTORY").filter(|value| !value.is_empty())?;
+        env::split_paths(&directories).next()
+    };
+    global
+        .state_dir
+        .clone()
+        .or_else(|| set("INGEST_STATE_DIR"))
+        .or_else(first_of_systemd)
+        .or_else(|| Some(set("XDG_STATE_HOME")?.join("ingest")))
+        .or_else(|| Some(set("HOME")?.join(".local/state/ingest")))
+        .ok_or_else(|| Error::Usage("no state directory: set --state-dir, $INGEST_STATE_DIR or $HOME".to_owned()))
+}

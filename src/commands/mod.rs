@@ -1,0 +1,62 @@
+//! One file a subcommand. Each reads as a table of contents of what it does.
+
+mod charge;
+mod check;
+mod environment;
+mod error;
+mod generate;
+mod output;
+mod preview;
+mod progress;
+mod reopen;
+mod run;
+#[cfg(feature = "sandbox")]
+mod sandbox;
+mod search;
+mod signals;
+mod status;
+mod table;
+
+use std::io::{self, Write};
+
+use crate::cli::{Cli, Command, Format};
+use crate::exit::Exit;
+
+pub use error::Error;
+
+/// Does what was typed.
+pub async fn dispatch(cli: Cli) -> Exit {
+    let format = cli.global.format;
+    match execute(cli).await {
+        Ok(exit) => exit,
+        Err(error) => {
+            report(&error, format);
+            error.exit()
+        }
+    }
+}
+
+async fn execute(cli: Cli) -> Result<Exit, Error> {
+    let global = &cli.global;
+    match &cli.command {
+        None if cli.run.dry_run => preview::preview(global, &cli.run).await,
+        None => run::run(global, &cli.run).await,
+        Some(Command::Status) => status::status(global).await,
+        Some(Command::Check) => check::check(global).await,
+        Some(Command::Search(args)) => search::search(global, args).await,
+        Some(Command::Charge(args)) => charge::charge(global, args).await,
+        Some(Command::Reopen(args)) => reopen::reopen(global, args).await,
+        #[cfg(feature = "sandbox")]
+        Some(Command::Sandbox(args)) => sandbox::sandbox(global, args).await,
+        Some(Command::Completions { shell }) => generate::completions(*shell),
+        Some(Command::Man) => generate::man(),
+    }
+}
+
+/// Says on stderr what went wrong; whoever reads JSON from stdout gets an object there too.
+fn report(error: &Error, format: Format) {
+    let _ = writeln!(io::stderr().lock(), "ingest: {error}");
+    if format == Format::Json {
+        let _ = output::json(&serde_json::json!({ "error": error.to_string() }));
+    }
+}

@@ -1,0 +1,97 @@
+//! `ingest --region … --dry-run`: what a run would spend.
+
+use super::environment::Environment;
+use super::table::{count, table, text, units};
+use super::{Error, output};
+use crate::cli::{Format, Global, RunArgs};
+use crate::exit::Exit;
+use crate::ledger::Mode;
+use crate::run::{self, Fits, LimitPreview, Preview, Range, StepPreview, accounts, limit_reports};
+
+/// Previews the spend; charges, requests and writes nothing.
+pub(super) async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
+    let environment = environment(global, args)?;
+    let selection = environment.select(args)?;
+    let meter = environment.meter(Mode::ReadOnly)?;
+    let mut limits = Vec::new();
+    for account in accounts(selection.iter().map(|(job, _)| job)) {
+        limits.extend(limit_reports(&meter, &account).await);
+    }
+    let catalog = environment.catalog_to_read()?;
+    let preview = run::preview(&*catalog, &selection, &limits, environment.clock.now()).await?;
+    match global.format {
+        Format::Json => output::json(&preview)?,
+        Format::Text => output::text_line(&in_words(&preview))?,
+    }
+    Ok(Exit::Success)
+}
+
+#[cfg(feature = "sandbox")]
+fn environment(global: &Global, args: &RunArgs) -> Result<Environment, Error> {
+    if args.sandbox { Environment::practice(global, Vec::new()) } else { Environment::load(global) }
+}
+
+#[cfg(not(feature = "sandbox"))]
+fn environment(global: &Global, _: &RunArgs) -> Result<Environment, Error> {
+    Environment::load(global)
+}
+
+fn in_words(preview: &Preview) -> String {
+    let due = preview.steps.iter().filter(|step| step.due).count();
+    let head = if due == 0 { "Nothing is due." } else { "This run would spend, and nothing was spent to say so:" };
+    let mut parts = vec![head.to_owned()];
+    if due > 0 {
+        parts.push(steps(&preview.steps));
+    }
+    parts.push(limits(&preview.limits));
+    parts.join("\n\n")
+}
+
+fn steps(steps: &[StepPreview]) -> String {
+    let mut table = table(&["JOB", "REGION", "CALL", "REQUESTS", "UNITS"], &[3]);
+    for step in steps.iter().filter(|step| step.due) {
+        let units: Vec<String> = step.units.iter().map(|(limit, units)| format!("{} {limit}", range(*units))).collect();
+        table.add_row([
+            step.job.clone(),
+            output::shown(&step.region),
+            step.call.clone(),
+            range(step.requests),
+            units.join(", "),
+        ]);
+    }
+    text(&table)
+}
+
+fn limits(limits: &[LimitPreview]) -> String {
+    let mut table = table(&["ACCOUNT", "LIMIT", "LEFT", "AT LEAST", "EXPECTED", "AT MOST", ""], &[2, 3, 4, 5]);
+    for limit in limits {
+        table.add_row([
+            limit.account.clone(),
+            limit.limit.clone(),
+            units(limit.remaining),
+            count(limit.units.min),
+            count(limit.units.expected),
+            limit.units.max.map_or_else(|| "unbounded".to_owned(), count),
+            fits(limit.fits).to_owned(),
+        ]);
+    }
+    text(&table)
+}
+
+const fn fits(fits: Fits) -> &'static str {
+    match fits {
+        Fits::All => "all of it fits",
+        Fits::Part => "a part of it fits: the run would stop on its way",
+        Fits::None => "none of it fits now",
+        Fits::Unknown => "the ledger cannot be reached: unknown",
+    }
+}
+
+/// `4`, or `1 to 4 (expected 2)`
+fn range(range: Range) -> String {
+    if range == Range::exactly(range.expected) {
+        return count(range.expected);
+    }
+    let most = range.max.map_or_else(|| "any number".to_owned(), count);
+    format!("{} to {most}, expected {}", count(range.min), count(range.expected))
+}

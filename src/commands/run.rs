@@ -1,0 +1,164 @@
+//! `ingest --region …`: the main job.
+
+use std::sync::Arc;
+
+use super::environment::Environment;
+use super::progress::watcher;
+use super::table::{cost, count, instant, span, table, text, units};
+use super::{Error, output, signals};
+use crate::cli::{Format, Global, RunArgs};
+use crate::exit::Exit;
+use crate::ledger::Mode;
+use crate::quota::Units;
+use crate::run::{
+    self, Context, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome, RunReport, Signal, Stop,
+};
+
+/// Walks what is due.
+pub(super) async fn run(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
+    #[cfg(feature = "sandbox")]
+    if args.sandbox {
+        let (environment, sandbox) = super::sandbox::practise(global).await?;
+        let exit = run_in(&environment, global, args).await;
+        sandbox.shutdown().await;
+        return exit;
+    }
+    run_in(&Environment::load(global)?, global, args).await
+}
+
+async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> Result<Exit, Error> {
+    let selection = environment.select(args)?;
+    environment.create_state_dir()?;
+    let stop = signals::listen()?;
+    let context = context(environment, &selection, args, global, stop.clone())?;
+    let report = run::run(&context, &selection).await?;
+    drop(context);
+    show(&report, global)?;
+    Ok(exit(report.outcome, args.strict, stop.signal()))
+}
+
+fn context(
+    environment: &Environment,
+    selection: &run::Selection,
+    args: &RunArgs,
+    global: &Global,
+    stop: Stop,
+) -> Result<Context, Error> {
+    let locks = Locks::open(&environment.state_dir).map_err(Error::io("cannot make the directory of locks"))?;
+    Ok(Context {
+        catalog: environment.catalog()?,
+        meter: environment.meter(Mode::ReadWrite)?,
+        upstreams: environment.upstreams(selection),
+        clock: Arc::clone(&environment.clock),
+        locks,
+        stop,
+        gate: Gate::default(),
+        progress: watcher(global),
+        concurrency: usize::from(args.concurrency),
+        cheap_max: environment.config.ledger.cheap_max,
+    })
+}
+
+fn exit(outcome: RunOutcome, strict: bool, signal: Option<Signal>) -> Exit {
+    match (outcome, signal) {
+        (RunOutcome::Interrupted, Some(Signal::Terminate)) => Exit::Terminated,
+        (RunOutcome::Interrupted, _) => Exit::Interrupted,
+        (RunOutcome::Failed, _) => Exit::Failed,
+        (RunOutcome::Stopped, _) if strict => Exit::Stopped,
+        _ => Exit::Success,
+    }
+}
+
+fn show(report: &RunReport, global: &Global) -> Result<(), Error> {
+    match global.format {
+        Format::Json => output::json(report),
+        Format::Text if global.quiet && report.outcome < RunOutcome::Failed => Ok(()),
+        Format::Text => output::text_line(&summary(report)),
+    }
+}
+
+/// What a person understands at a glance.
+fn summary(report: &RunReport) -> String {
+    let mut parts = vec![headline(report)];
+    if report.passes.iter().any(|pass| pass.outcome != PassOutcome::NotDue) {
+        parts.push(passes(&report.passes));
+    }
+    parts.push(limits(&report.limits));
+    parts.join("\n\n")
+}
+
+fn headline(report: &RunReport) -> String {
+    let ended = |outcome| report.passes.iter().filter(|pass| pass.region != "*" && pass.outcome == outcome).count();
+    let requests = count(report.requests);
+    let head = match report.outcome {
+        RunOutcome::NothingDue if ended(PassOutcome::Busy) > 0 => {
+            "Nothing to do here: another run is at it.".to_owned()
+        }
+        RunOutcome::NothingDue => "Nothing was due.".to_owned(),
+        RunOutcome::Complete => format!("Complete: {} regions, {requests} requests.", ended(PassOutcome::Complete)),
+        RunOutcome::Stopped => format!("Stopped at a limit after {requests} requests; the next run goes on from here."),
+        RunOutcome::Failed => format!("Failed or refused in part, after {requests} requests; see below."),
+        RunOutcome::Interrupted => format!("Interrupted after {requests} requests; the next run goes on from here."),
+    };
+    let waits = report.stopped_by.as_ref().map(|stop| {
+        format!(
+            "{} takes {} of {}/{}, and {} are left: it fits in {}, at {}.",
+            stop.call,
+            count(stop.units.get()),
+            stop.account,
+            stop.limit,
+            count(stop.remaining.get()),
+            span(stop.retry_after),
+            instant(stop.retry_at)
+        )
+    });
+    let unmetered = (report.unmetered_units > Units::ZERO).then(|| {
+        format!("{} units went unmetered while the ledger was out of reach; they are written down here and will be repaid to it.", count(report.unmetered_units.get()))
+    });
+    [Some(head), waits, unmetered].into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+fn passes(passes: &[PassReport]) -> String {
+    let mut table = table(&["JOB", "REGION", "OUTCOME", "PAGES", "RECORDS", "REQUESTS", "UNITS", ""], &[3, 4, 5]);
+    for pass in passes {
+        table.add_row([
+            pass.job.clone(),
+            output::shown(&pass.region),
+            outcome(pass),
+            count(pass.pages),
+            count(pass.records),
+            count(pass.requests),
+            cost(&pass.units),
+            pass.detail.as_deref().map(output::shown).unwrap_or_default(),
+        ]);
+    }
+    text(&table)
+}
+
+fn outcome(pass: &PassReport) -> String {
+    let word = match pass.outcome {
+        PassOutcome::NotDue => "not due",
+        PassOutcome::Busy => "busy",
+        PassOutcome::Complete => "complete",
+        PassOutcome::Stopped => "stopped",
+        PassOutcome::Refused => "refused",
+        PassOutcome::Failed => "failed",
+        PassOutcome::Interrupted => "interrupted",
+    };
+    if pass.resumed { format!("{word} (resumed)") } else { word.to_owned() }
+}
+
+fn limits(limits: &[LimitReport]) -> String {
+    let mut table = table(&["ACCOUNT", "LIMIT", "USED", "OF", "LEFT", ""], &[2, 3, 4]);
+    for limit in limits {
+        table.add_row([
+            limit.account.clone(),
+            limit.limit.clone(),
+            units(limit.used),
+            count(limit.enforced.get()),
+            units(limit.remaining),
+            limit.closed_until.map(|until| format!("closed until {}", instant(until))).unwrap_or_default(),
+        ]);
+    }
+    text(&table)
+}

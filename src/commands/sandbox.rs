@@ -1,0 +1,74 @@
+//! The stand-in for the upstreams: alone, or under a run.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::environment::Environment;
+use super::{Error, output, signals};
+use crate::cli::{Format, Global, SandboxArgs};
+use crate::exit::Exit;
+use crate::quota::Units;
+use crate::sandbox::{Options, Sandbox};
+
+/// Serves until a signal ends it.
+pub(super) async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error> {
+    if !(0.0..=1.0).contains(&args.failure_rate) {
+        return Err(Error::Usage(format!(
+            "--failure-rate {} is no share: give something from 0 to 1",
+            args.failure_rate
+        )));
+    }
+    let environment = Environment::load(global)?;
+    let options = Options {
+        listen: args.listen,
+        latency: args.latency,
+        failure_rate: args.failure_rate,
+        quota: args.quota.map(Units::new),
+        seed: args.seed,
+    };
+    let mut stop = signals::listen()?;
+    let sandbox = start(&environment, options).await?;
+    announce(&sandbox, global)?;
+    stop.wait().await;
+    sandbox.shutdown().await;
+    Ok(Exit::Success)
+}
+
+/// Puts the stand-in in the place of every upstream, with a state directory of its own: practice never touches a real
+/// ledger or catalog.
+pub(super) async fn practise(global: &Global) -> Result<(Environment, Sandbox), Error> {
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let options = Options { listen, latency: Duration::ZERO, failure_rate: 0.0, quota: None, seed: 1 };
+    let sandbox = start(&Environment::load(global)?, options).await?;
+    let base_urls = sandbox.base_urls();
+    let redirected =
+        base_urls.iter().map(|(name, url)| format!("upstreams.{}.base_url={}", quoted(name), quoted(url.as_str())));
+    let environment = Environment::practice(global, redirected.collect())?;
+    Ok((environment, sandbox))
+}
+
+/// A key of a dotted path, or a text.
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+async fn start(environment: &Environment, options: Options) -> Result<Sandbox, Error> {
+    let what = format!("cannot listen on {}; choose another address with --listen", options.listen);
+    Sandbox::start(&environment.config, options, Arc::clone(&environment.clock)).await.map_err(Error::io(what))
+}
+
+fn announce(sandbox: &Sandbox, global: &Global) -> Result<(), Error> {
+    let urls = sandbox.base_urls();
+    if global.format == Format::Json {
+        let urls: serde_json::Map<_, _> = urls.into_iter().map(|(name, url)| (name, url.as_str().into())).collect();
+        return output::json(&serde_json::json!({ "address": sandbox.address(), "base_urls": urls }));
+    }
+    let set = urls.iter().map(|(name, url)| format!("  --set upstreams.{name}.base_url={url}"));
+    output::text_line(&format!(
+        "Standing in for the upstreams at http://{}; Ctrl-C ends it. Point a run at it with any key and\n{}\nWhat it counted: http://{}/_sandbox/usage",
+        sandbox.address(),
+        set.collect::<Vec<_>>().join("\n"),
+        sandbox.address()
+    ))
+}

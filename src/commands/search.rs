@@ -1,0 +1,66 @@
+//! `ingest search`: full-text search of what was ingested. Costs nothing.
+
+use serde::Serialize;
+
+use super::environment::Environment;
+use super::{Error, output};
+use crate::catalog::{Hit, SearchQuery};
+use crate::cli::{Format, Global, SearchArgs};
+use crate::exit::Exit;
+use crate::quota::Timestamp;
+
+#[derive(Debug, Serialize)]
+struct Found<'a> {
+    hits: Vec<FoundHit<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct FoundHit<'a> {
+    upstream: &'a str,
+    kind: &'a str,
+    id: &'a str,
+    excerpt: String,
+    first_seen: Timestamp,
+    last_seen: Timestamp,
+    body: &'a serde_json::Value,
+}
+
+/// Searches, and shows the hits, best first.
+pub(super) async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
+    let environment = Environment::load(global)?;
+    let words = args.words.join(" ");
+    let query = SearchQuery {
+        words: &words,
+        kind: args.kind.as_deref(),
+        region: args.region.as_deref(),
+        since: args.since.map(|span| environment.clock.now().before(span)),
+        limit: args.limit,
+    };
+    let hits = environment.catalog_to_read()?.search(query).await?;
+    match global.format {
+        Format::Json => output::json(&Found { hits: hits.iter().map(found).collect() })?,
+        Format::Text if hits.is_empty() => output::text_line("Nothing found.")?,
+        Format::Text => output::text_line(&in_words(&hits))?,
+    }
+    Ok(Exit::Success)
+}
+
+fn found(hit: &Hit) -> FoundHit<'_> {
+    FoundHit {
+        upstream: &hit.upstream,
+        kind: &hit.kind,
+        id: &hit.id,
+        excerpt: hit.excerpt.replace(['\u{e000}', '\u{e001}'], ""),
+        first_seen: hit.first_seen,
+        last_seen: hit.last_seen,
+        body: &hit.body,
+    }
+}
+
+fn in_words(hits: &[Hit]) -> String {
+    let lines = hits.iter().map(|hit| {
+        let excerpt = output::shown(&hit.excerpt).replace('\u{e000}', "[").replace('\u{e001}', "]");
+        format!("{}_{} {}  {excerpt}", hit.upstream, hit.kind, output::shown(&hit.id))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,60 @@
+//! Tables and words for people.
+
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use crate::quota::{Cost, Timestamp, Units};
+
+/// A table without lines, its numbers to the right.
+pub(super) fn table(header: &[&str], right: &[usize]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    for index in right {
+        if let Some(column) = table.column_mut(*index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// A table as text, without trailing spaces.
+pub(super) fn text(table: &Table) -> String {
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+/// `9500` as `9,500`.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let grouped: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    grouped.join(",")
+}
+
+/// `5 daily, 1 search`
+pub(super) fn cost(cost: &Cost) -> String {
+    let parts: Vec<String> = cost.iter().map(|(limit, units)| format!("{} {limit}", count(units.get()))).collect();
+    parts.join(", ")
+}
+
+/// Units, or a dash where they are not known.
+pub(super) fn units(units: Option<Units>) -> String {
+    units.map_or_else(|| "-".to_owned(), |units| count(units.get()))
+}
+
+/// An instant to the second, rounded up, so that nothing is promised early.
+pub(super) fn instant(at: Timestamp) -> String {
+    let up = at.after(Duration::from_micros(999_999));
+    up.to_utc().format("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// A span to its two largest units: `1h 5m`.
+pub(super) fn span(span: Duration) -> String {
+    let seconds = span.as_secs() + u64::from(span.subsec_nanos() > 0);
+    let text = humantime::format_duration(Duration::from_secs(seconds)).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,93 @@
+//! Costs against the limits that they are charged to.
+
+use crate::config::item::Item;
+use crate::config::names::advice;
+use crate::config::{Call, Config, Credential, Job, Step};
+use crate::quota::Limit;
+
+pub(super) fn costs(config: &Config, root: &Item<'_>) {
+    for credential in config.credentials.values() {
+        for call in credential.upstream.calls.values() {
+            charges(credential, call, root);
+        }
+    }
+    for job in &config.jobs {
+        leave(job, root);
+        for (at, step) in job.steps.iter().enumerate() {
+            fits(job, at, step, root);
+        }
+    }
+}
+
+/// Every limit that a call charges is one of each credential's.
+fn charges(credential: &Credential, call: &Call, root: &Item<'_>) {
+    let Some(cost) = root.find(&["upstreams", &credential.upstream.name, "calls", &call.name, "cost"]) else { return };
+    for limit in call.cost.limits().filter(|limit| !credential.account.limits.contains_key(*limit)) {
+        let item = cost.find(&[limit]).unwrap_or_else(|| cost.clone());
+        let expected = format!("credential {:?} has no limit {limit:?}", credential.name);
+        item.refuse::<()>(expected, remedy(credential, limit, cost.is_number(), call));
+    }
+}
+
+fn remedy(credential: &Credential, limit: &str, bare: bool, call: &Call) -> String {
+    let names: Vec<&str> = credential.account.limits.keys().map(String::as_str).collect();
+    match names.as_slice() {
+        [only] if bare => format!("name the limit: write cost = {{ {only} = {} }}", call.cost.largest()),
+        [] => {
+            format!("write [credentials.{}.limits] with {limit} = {{ quota = ..., window = \"24h\" }}", credential.name)
+        }
+        _ => advice(limit, names),
+    }
+}
+
+/// What a job leaves is less than what there is.
+fn leave(job: &Job, root: &Item<'_>) {
+    let Some(leave) = root.find(&["jobs", &job.name, "leave"]) else { return };
+    for (name, units) in job.leave.iter() {
+        let item = leave.find(&[name]).unwrap_or_else(|| leave.clone());
+        match job.credential.account.limits.get(name) {
+            None => {
+                let known = job.credential.account.limits.keys().map(String::as_str);
+                item.refuse::<()>(
+                    format!("credential {:?} has no limit {name:?}", job.credential.name),
+                    advice(name, known),
+                );
+            }
+            Some(limit) if units >= limit.enforced() => {
+                let most = limit.enforced();
+                item.refuse::<()>(
+                    format!("leaving {units} of the {most} that {name:?} lets through leaves this job nothing"),
+                    format!("write less than {most}"),
+                );
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// A step's cost can be granted at all, when nothing else is used.
+fn fits(job: &Job, at: usize, step: &Step, root: &Item<'_>) {
+    for (name, limit) in job.credential.account.charged(&step.call.cost) {
+        let (units, leave) = (step.call.cost.of(name), job.leave.of(name));
+        let left = limit.enforced().less(leave);
+        if units > left && leave < limit.enforced() {
+            let Some(item) = root.find(&["jobs", &job.name, "steps", &at.to_string(), "call"]) else { continue };
+            item.refuse::<()>(
+                format!(
+                    "this could never be granted: it costs {units} of {name:?}, and {} can be used",
+                    sum(limit, leave.get())
+                ),
+                format!("lower headroom or leave until {units} fit, or correct the quota or the cost"),
+            );
+        }
+    }
+}
+
+fn sum(limit: &Limit, leave: u64) -> String {
+    let (quota, headroom) = (limit.quota(), limit.headroom());
+    let left = limit.enforced().less(leave.into());
+    match leave {
+        0 => format!("{left} (quota {quota} less headroom {headroom})"),
+        _ => format!("{left} (quota {quota} less headroom {headroom} and leave {leave})"),
+    }
+}

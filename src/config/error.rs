@@ -1,0 +1,88 @@
+use std::fmt;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why there is no configuration. Nothing was requested; the exit code is 2.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// No file anywhere.
+    #[error(
+        "there is no quotas.toml: looked at {}\n  name one with --config FILE or $INGEST_CONFIG, or put one at the first \
+         of these places",
+        listed(.looked)
+    )]
+    NotFound {
+        /// The places, in order.
+        looked: Vec<PathBuf>,
+    },
+    /// There is a file that cannot be read.
+    #[error("{}: cannot be read: {reason}\n  {}", path.display(), named_by.remedy())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        reason: String,
+        /// Who named it.
+        named_by: NamedBy,
+    },
+    /// The file, or a `--set`, is wrong: everything that was found wrong with it.
+    #[error("{}", joined(.0))]
+    Wrong(Vec<Problem>),
+}
+
+/// Who named a configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedBy {
+    /// `--config`
+    Flag,
+    /// `$INGEST_CONFIG`
+    Variable,
+    /// Nobody: it lies where files are looked for.
+    Place,
+}
+
+impl NamedBy {
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Flag => "name a readable file with --config",
+            Self::Variable => "set $INGEST_CONFIG to a readable file, or unset it",
+            Self::Place => "make it readable, or name another file with --config",
+        }
+    }
+}
+
+/// One thing that is wrong. Never holds a secret or a password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it was written: `quotas.toml:12`, or `--set ledger.url`.
+    pub place: String,
+    /// Its dotted path, as `--set` takes it; empty for a text that is not TOML.
+    pub path: String,
+    /// What was written, shortened; `None` where it may be secret or is missing.
+    pub value: Option<String>,
+    /// What was expected.
+    pub expected: String,
+    /// What to write instead.
+    pub instead: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.place)?;
+        match (&self.path, &self.value) {
+            (path, _) if path.is_empty() => {}
+            (path, Some(value)) => write!(f, "{path} = {value}: ")?,
+            (path, None) => write!(f, "{path}: ")?,
+        }
+        write!(f, "{}; {}", self.expected, self.instead)
+    }
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn joined(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,236 @@
+//! A value of the document with its path: it reads itself, and says what is wrong with it.
+
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use super::error::Problem;
+use super::names::{advice, dotted};
+use super::section::Section;
+use super::shown::shown;
+use super::tree::{Kind, Node, Origin};
+
+/// A document being read, and what was found wrong with it.
+pub(super) struct Document {
+    pub(super) file: PathBuf,
+    pub(super) root: Node,
+    problems: RefCell<Vec<Problem>>,
+}
+
+impl Document {
+    pub(super) const fn new(file: PathBuf, root: Node) -> Self {
+        Self { file, root, problems: RefCell::new(Vec::new()) }
+    }
+
+    pub(super) const fn item(&self) -> Item<'_> {
+        Item { document: self, node: &self.root, path: Vec::new() }
+    }
+
+    pub(super) fn is_right(&self) -> bool {
+        self.problems.borrow().is_empty()
+    }
+
+    pub(super) fn into_problems(self) -> Vec<Problem> {
+        self.problems.into_inner()
+    }
+
+    /// Adds a problem, which two jobs may have in common.
+    fn add<T>(&self, problem: Problem) -> Option<T> {
+        let mut problems = self.problems.borrow_mut();
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+        None
+    }
+
+    fn place(&self, origin: &Origin) -> String {
+        match origin {
+            Origin::Line(line) => format!("{}:{line}", self.file.display()),
+            Origin::Set(path) => format!("--set {path}"),
+        }
+    }
+}
+
+/// A value with its path. What reads it returns `None` where it is wrong, having said so.
+#[derive(Clone)]
+pub(super) struct Item<'a> {
+    document: &'a Document,
+    node: &'a Node,
+    path: Vec<String>,
+}
+
+impl<'a> Item<'a> {
+    /// Says what was expected of this value and what to write instead.
+    pub(super) fn refuse<T>(&self, expected: impl Display, instead: impl Display) -> Option<T> {
+        self.complain(dotted(&self.path), shown(&self.path, self.node), expected, instead)
+    }
+
+    /// The same, without the value, which is likely a secret.
+    pub(super) fn refuse_unseen<T>(&self, expected: impl Display, instead: impl Display) -> Option<T> {
+        self.complain(dotted(&self.path), None, expected, instead)
+    }
+
+    /// Says that a key of this table is missing.
+    pub(super) fn lacks<T>(&self, key: &str, example: &str) -> Option<T> {
+        let path: Vec<_> = self.path.iter().cloned().chain([key.to_owned()]).collect();
+        let expected = match &self.node.origin {
+            Origin::Line(_) => "is missing",
+            Origin::Set(_) => "is missing from a section that only this --set names: is its path right?",
+        };
+        self.complain(dotted(&path), None, expected, format!("write {key} = {example}"))
+    }
+
+    fn complain<T>(
+        &self,
+        path: String,
+        value: Option<String>,
+        expected: impl Display,
+        instead: impl Display,
+    ) -> Option<T> {
+        let (expected, instead) = (expected.to_string(), instead.to_string());
+        let place = self.document.place(&self.node.origin);
+        self.document.add(Problem { place, path, value, expected, instead })
+    }
+
+    pub(super) const fn kind(&self) -> &'a Kind {
+        &self.node.kind
+    }
+
+    /// The last part of its path.
+    pub(super) fn name(&self) -> &str {
+        self.path.last().map_or("", String::as_str)
+    }
+
+    /// A value below this one, if it is there; elements of a list go by their number from 0.
+    pub(super) fn find(&self, path: &[&str]) -> Option<Self> {
+        path.iter().try_fold(self.clone(), |item, key| Some(item.below(key, item.node.get(key)?)))
+    }
+
+    /// The whole document.
+    pub(super) const fn root(&self) -> Self {
+        self.document.item()
+    }
+
+    pub(super) const fn is_number(&self) -> bool {
+        matches!(self.node.kind, Kind::Integer(_) | Kind::Float(_))
+    }
+
+    pub(super) const fn is_table(&self) -> bool {
+        matches!(self.node.kind, Kind::Table(_))
+    }
+
+    fn below(&self, key: &str, node: &'a Node) -> Self {
+        let path = self.path.iter().cloned().chain([key.to_owned()]).collect();
+        Self { document: self.document, node, path }
+    }
+
+    /// A text, or a number or a boolean as the text that it was written as.
+    pub(super) fn as_text(&self) -> Option<String> {
+        match self.kind() {
+            Kind::Text(text) => Some(text.clone()),
+            Kind::Integer(number) => Some(number.to_string()),
+            Kind::Float(number) => Some(number.to_string()),
+            Kind::Bool(truth) => Some(truth.to_string()),
+            Kind::Date(date) => Some(date.clone()),
+            Kind::List(_) | Kind::Table(_) => self.refuse("expected text", "write one text in quotes"),
+        }
+    }
+
+    pub(super) fn text(&self) -> Option<&'a str> {
+        match self.kind() {
+            Kind::Text(text) => Some(text),
+            _ => self.refuse("expected text", "write it in quotes"),
+        }
+    }
+
+    pub(super) fn filled_text(&self) -> Option<String> {
+        match self.text()? {
+            "" => self.refuse("expected text that is not empty", "write what is meant"),
+            text if text.chars().any(char::is_control) => {
+                self.refuse("expected text without control characters", "leave them out")
+            }
+            text => Some(text.to_owned()),
+        }
+    }
+
+    pub(super) fn truth(&self) -> Option<bool> {
+        match self.kind() {
+            Kind::Bool(truth) => Some(*truth),
+            _ => self.refuse("expected true or false", "write true, or leave it out"),
+        }
+    }
+
+    pub(super) fn number(&self, range: RangeInclusive<u64>) -> Option<u64> {
+        let found = match self.kind() {
+            Kind::Integer(number) => u64::try_from(*number).ok().filter(|number| range.contains(number)),
+            _ => None,
+        };
+        let (least, most) = (range.start(), range.end());
+        let expected = format!("expected a whole number from {least} to {most}");
+        found.or_else(|| self.refuse(expected, self.advice_on_number(*least, *most)))
+    }
+
+    fn advice_on_number(&self, least: u64, most: u64) -> String {
+        match self.kind() {
+            Kind::Text(text) if text.parse::<u64>().is_ok() => format!("write {text} without quotes"),
+            Kind::Float(_) => "write it without a fraction".to_owned(),
+            Kind::Integer(number) if *number > i128::from(most) => format!("write {most} or less"),
+            _ => format!("write {least} or more"),
+        }
+    }
+
+    /// The elements of a list.
+    pub(super) fn list(&self) -> Option<Vec<Self>> {
+        match self.kind() {
+            Kind::List(nodes) => {
+                Some(nodes.iter().enumerate().map(|(at, node)| self.below(&at.to_string(), node)).collect())
+            }
+            _ => self.refuse("expected a list", "write it in square brackets"),
+        }
+    }
+
+    /// The elements of a list, or the one value that stands for a list of one.
+    pub(super) fn one_or_more(&self) -> Option<Vec<Self>> {
+        match self.kind() {
+            Kind::List(nodes) if nodes.is_empty() => {
+                self.refuse("expected at least one", "write one, or more in a list")
+            }
+            Kind::List(_) => self.list(),
+            _ => Some(vec![self.clone()]),
+        }
+    }
+
+    /// The entries of a table whose keys are names that somebody chose.
+    pub(super) fn entries(&self) -> Option<Vec<Self>> {
+        match self.kind() {
+            Kind::Table(entries) => Some(entries.iter().map(|entry| self.below(&entry.key, &entry.node)).collect()),
+            _ => self.refuse("expected a table", "write { name = value }, or a section of its own"),
+        }
+    }
+
+    /// A table whose keys are known; others are refused.
+    pub(super) fn table(self, known: &[&str]) -> Option<Section<'a>> {
+        let entries = self.entries()?;
+        let strangers: Vec<_> = entries.iter().filter(|entry| !known.contains(&entry.name())).collect();
+        for stranger in &strangers {
+            let advice = advice(stranger.name(), known.iter().copied());
+            stranger.complain::<()>(dotted(&stranger.path), None, stranger.unknown(), advice);
+        }
+        strangers.is_empty().then_some(Section(self))
+    }
+}
+
+impl Item<'_> {
+    const fn unknown(&self) -> &'static str {
+        match self.node.origin {
+            Origin::Line(_) => "there is no such key",
+            Origin::Set(_) => "there is no such key (one that holds a dot goes in quotes)",
+        }
+    }
+}
+
+/// All that was read, or `None` if anything was wrong: every element is read, so that everything wrong is said.
+pub(super) fn all<T, C: FromIterator<T>>(read: impl IntoIterator<Item = Option<T>>) -> Option<C> {
+    read.into_iter().collect::<Vec<_>>().into_iter().collect()
+}

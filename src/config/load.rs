@@ -1,0 +1,100 @@
+//! Where the configuration comes from.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::error::{ConfigError, NamedBy};
+use super::{Config, read};
+
+const FILE: &str = "quotas.toml";
+
+/// What the command line says about the configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// `--config`
+    pub path: Option<PathBuf>,
+    /// Each `--set PATH=VALUE`, in order.
+    pub sets: Vec<String>,
+}
+
+/// What a process finds around it.
+#[derive(Clone)]
+pub struct Surroundings<'a> {
+    /// The directory it runs in; empty: what relative paths are relative to.
+    pub directory: PathBuf,
+    /// The environment.
+    pub variable: &'a dyn Fn(&str) -> Option<PathBuf>,
+}
+
+impl Surroundings<'_> {
+    /// Where a file is looked for, in order.
+    fn places(&self) -> Vec<PathBuf> {
+        let own = self
+            .set("XDG_CONFIG_HOME")
+            .filter(|home| home.is_absolute())
+            .or_else(|| self.set("HOME").map(|home| home.join(".config")));
+        let own = own.map(|directory| directory.join("ingest").join(FILE));
+        let system = Path::new("/etc/ingest").join(FILE);
+        [Some(self.directory.join(FILE)), own, Some(system)].into_iter().flatten().collect()
+    }
+
+    /// A variable that is set and not empty.
+    fn set(&self, variable: &str) -> Option<PathBuf> {
+        (self.variable)(variable).filter(|value| !value.as_os_str().is_empty())
+    }
+}
+
+impl Config {
+    /// Reads the configuration from where the command line, the environment or custom says that it is.
+    ///
+    /// # Errors
+    /// When there is no file, or it cannot be read, or anything in it or in a `--set` is wrong.
+    pub fn load(sources: &Sources) -> Result<Self, ConfigError> {
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        Self::load_from(sources, &Surroundings { directory: PathBuf::new(), variable: &variable })
+    }
+
+    /// Like [`Config::load`], in surroundings of the caller's choice.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn load_from(sources: &Sources, surroundings: &Surroundings<'_>) -> Result<Self, ConfigError> {
+        let (path, text) = find(sources, surroundings)?;
+        Self::parse(&text, &path, &sources.sets)
+    }
+
+    /// Reads the text of a configuration. `path` is what messages call it.
+    ///
+    /// # Errors
+    /// When anything in it or in a `--set` is wrong: all that was found.
+    pub fn parse(text: &str, path: &Path, sets: &[String]) -> Result<Self, ConfigError> {
+        read::config(text, path, sets).map_err(ConfigError::Wrong)
+    }
+}
+
+fn find(sources: &Sources, surroundings: &Surroundings<'_>) -> Result<(PathBuf, String), ConfigError> {
+    if let Some(path) = &sources.path {
+        return named(path, NamedBy::Flag);
+    }
+    if let Some(path) = surroundings.set("INGEST_CONFIG") {
+        return named(&path, NamedBy::Variable);
+    }
+    let places = surroundings.places();
+    for path in &places {
+        match std::fs::read_to_string(path) {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+            Err(error) => return Err(unreadable(path, NamedBy::Place, &error)),
+            Ok(text) => return Ok((path.clone(), text)),
+        }
+    }
+    Err(ConfigError::NotFound { looked: places })
+}
+
+fn named(path: &Path, named_by: NamedBy) -> Result<(PathBuf, String), ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, named_by, &error))?;
+    Ok((path.to_owned(), text))
+}
+
+fn unreadable(path: &Path, named_by: NamedBy, error: &std::io::Error) -> ConfigError {
+    ConfigError::Unreadable { path: path.to_owned(), reason: error.to_string(), named_by }
+}

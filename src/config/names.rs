@@ -1,0 +1,67 @@
+//! Names: how they are written, and which one was meant.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use super::item::Item;
+
+/// A dotted path as TOML and `--set` write it.
+pub(super) fn dotted(path: &[String]) -> String {
+    path.iter().map(|segment| quoted(segment)).collect::<Vec<_>>().join(".")
+}
+
+/// A key, in quotes where TOML wants them.
+pub(super) fn quoted(key: &str) -> String {
+    let bare = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
+    if !key.is_empty() && key.chars().all(bare) { key.to_owned() } else { format!("{key:?}") }
+}
+
+/// What to write instead of a name that is not known.
+pub(super) fn advice<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    match closest(name, &known) {
+        Some(meant) => format!("did you mean {}?", quoted(meant)),
+        None if known.is_empty() => "there are none: leave it out".to_owned(),
+        None => format!("write {}", choice(&known)),
+    }
+}
+
+/// Several names, of which one is to be chosen.
+pub(super) fn choice(known: &[&str]) -> String {
+    let mut text = String::new();
+    for (at, name) in known.iter().take(20).enumerate() {
+        let _ = write!(text, "{}{}", if at == 0 { "" } else { ", " }, quoted(name));
+    }
+    if known.len() == 1 { text } else { format!("one of {text}{}", if known.len() > 20 { ", ..." } else { "" }) }
+}
+
+fn closest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
+    let distance = |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase());
+    let most = (name.chars().take(64).count() / 3).max(1);
+    let best = known.iter().copied().map(|known| (distance(known), known)).min()?;
+    (best.0 <= most && name.len() < 200).then_some(best.1)
+}
+
+/// What was read by name, and the names of all that was written: what is wrong itself is not also "unknown".
+pub(super) struct Named<T> {
+    pub(super) right: BTreeMap<String, Arc<T>>,
+    written: Vec<String>,
+}
+
+impl<T> Named<T> {
+    pub(super) fn read(items: Vec<Item<'_>>, read: impl Fn(&Item<'_>) -> Option<T>) -> Self {
+        let written = items.iter().map(|item| item.name().to_owned()).collect();
+        let right = items.iter().filter_map(|item| Some((item.name().to_owned(), Arc::new(read(item)?)))).collect();
+        Self { right, written }
+    }
+
+    /// The one that a text names.
+    pub(super) fn named_by(&self, item: &Item<'_>, what: &str) -> Option<Arc<T>> {
+        let name = item.text()?;
+        if self.written.iter().any(|written| written == name) {
+            return self.right.get(name).cloned();
+        }
+        item.refuse(format!("there is no such {what}"), advice(name, self.written.iter().map(String::as_str)))
+    }
+}

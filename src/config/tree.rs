@@ -1,0 +1,129 @@
+//! A TOML document that remembers where each of its values was written.
+
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeInteger, DeString, DeTable, DeValue};
+
+/// Where a value was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// In the file, on this line, from 1.
+    Line(usize),
+    /// In a `--set` of this path.
+    Set(Arc<str>),
+}
+
+/// A value.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) origin: Origin,
+    pub(super) kind: Kind,
+}
+
+/// What a value is.
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    Text(String),
+    Integer(i128),
+    Float(f64),
+    Bool(bool),
+    Date(String),
+    List(Vec<Node>),
+    Table(Vec<Entry>),
+}
+
+/// A key of a table with its value, in the order of the file.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) node: Node,
+}
+
+/// What is wrong with a text that is not TOML, and on which line.
+#[derive(Debug)]
+pub(super) struct SyntaxError {
+    pub(super) line: usize,
+    pub(super) message: String,
+}
+
+impl Node {
+    /// Reads a document.
+    pub(super) fn parse(text: &str) -> Result<Self, SyntaxError> {
+        let lines = Lines::of(text);
+        let table = DeTable::parse(text).map_err(|error| SyntaxError {
+            line: lines.at(error.span().map_or(0, |span| span.start)),
+            message: error.message().to_owned(),
+        })?;
+        Ok(Self { origin: Origin::Line(1), kind: Kind::Table(entries(table.get_ref(), &|at| lines.origin(at))) })
+    }
+
+    /// Reads the value of a `--set`: what is not TOML is text.
+    pub(super) fn of_set(value: &str, origin: &Origin) -> Self {
+        let kind = match DeValue::parse(value) {
+            Ok(value) => kind(value.get_ref(), &|_| origin.clone()),
+            Err(_) => Kind::Text(value.to_owned()),
+        };
+        Self { origin: origin.clone(), kind }
+    }
+
+    /// The value of a key of a table, or an element of a list by its number.
+    pub(super) fn get(&self, key: &str) -> Option<&Self> {
+        match &self.kind {
+            Kind::Table(entries) => entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node),
+            Kind::List(nodes) => nodes.get(key.parse::<usize>().ok()?),
+            _ => None,
+        }
+    }
+}
+
+/// Where the lines of a text begin.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn of(text: &str) -> Self {
+        Self(text.match_indices('\n').map(|(at, _)| at + 1).collect())
+    }
+
+    fn at(&self, offset: usize) -> usize {
+        self.0.partition_point(|start| *start <= offset) + 1
+    }
+
+    fn origin(&self, offset: usize) -> Origin {
+        Origin::Line(self.at(offset))
+    }
+}
+
+type Locate<'a> = &'a dyn Fn(usize) -> Origin;
+
+/// The entries of a table in the order of the file, each where its key stands.
+fn entries(table: &DeTable<'_>, locate: Locate<'_>) -> Vec<Entry> {
+    let mut found: Vec<_> = table.iter().collect();
+    found.sort_by_key(|(key, _)| key.span().start);
+    let entry = |(key, value): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)| Entry {
+        key: key.get_ref().to_string(),
+        node: Node { origin: locate(key.span().start), kind: kind(value.get_ref(), locate) },
+    };
+    found.into_iter().map(entry).collect()
+}
+
+fn kind(value: &DeValue<'_>, locate: Locate<'_>) -> Kind {
+    match value {
+        DeValue::String(text) => Kind::Text(text.to_string()),
+        DeValue::Integer(integer) => Kind::Integer(whole(integer)),
+        DeValue::Float(float) => Kind::Float(float.as_str().parse().unwrap_or(f64::NAN)),
+        DeValue::Boolean(truth) => Kind::Bool(*truth),
+        DeValue::Datetime(date) => Kind::Date(date.to_string()),
+        DeValue::Array(values) => Kind::List(values.iter().map(|value| node(value, locate)).collect()),
+        DeValue::Table(table) => Kind::Table(entries(table, locate)),
+    }
+}
+
+fn node(value: &Spanned<DeValue<'_>>, locate: Locate<'_>) -> Node {
+    Node { origin: locate(value.span().start), kind: kind(value.get_ref(), locate) }
+}
+
+/// A number that not even an `i128` holds is out of any range that is asked for.
+fn whole(integer: &DeInteger<'_>) -> i128 {
+    i128::from_str_radix(integer.as_str(), integer.radix()).unwrap_or(i128::MAX)
+}

@@ -1,0 +1,54 @@
+//! What a run works with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::gate::Gate;
+use super::halt::Halt;
+use super::lock::Locks;
+use super::progress::Progress;
+use super::stop::Stop;
+use crate::catalog::Catalog;
+use crate::clock::Clock;
+use crate::config::Credential;
+use crate::ledger::Meter;
+use crate::quota::Units;
+use crate::upstream::Upstream;
+
+/// What a run works with.
+pub struct Context {
+    /// Where pages are landed.
+    pub catalog: Arc<dyn Catalog>,
+    /// The way to the ledger.
+    pub meter: Arc<Meter>,
+    /// The way to the upstream, by the credential's name; or why there is none.
+    pub upstreams: HashMap<String, Result<Arc<dyn Upstream>, String>>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Who walks what.
+    pub locks: Locks,
+    /// Whether to end.
+    pub stop: Stop,
+    /// What need not be asked again.
+    pub gate: Gate,
+    /// Who watches.
+    pub progress: Arc<dyn Progress>,
+    /// How many regions walk at once, and how many batches are asked for at once; at least 1.
+    pub concurrency: usize,
+    /// A call whose largest component is at most this goes ahead when the ledger is down, in units.
+    pub cheap_max: Units,
+}
+
+impl Context {
+    /// The way to a credential's upstream.
+    ///
+    /// # Errors
+    /// Why there is none, such as a secret that is not set.
+    pub fn upstream(&self, credential: &Credential) -> Result<&dyn Upstream, Halt> {
+        match self.upstreams.get(&credential.name) {
+            Some(Ok(upstream)) => Ok(&**upstream),
+            Some(Err(why)) => Err(Halt::Failed(why.clone())),
+            None => Err(Halt::Failed(format!("credential {} was not opened", credential.name))),
+        }
+    }
+}

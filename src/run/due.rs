@@ -1,0 +1,57 @@
+//! What is due, and in which order: one rule for runs and previews.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::catalog::{OpenPass, Standing};
+use crate::config::{Job, Region};
+use crate::quota::Timestamp;
+
+const LONGEST_TOLERANCE: Duration = Duration::from_secs(5 * 60);
+
+/// One region of a job, and what is known of it.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// The job.
+    pub job: Arc<Job>,
+    /// The region.
+    pub region: Arc<Region>,
+    /// What the catalog knows of it.
+    pub standing: Standing,
+}
+
+impl Candidate {
+    /// When its last pass began that ended, whether complete or refused: each was a turn.
+    #[must_use]
+    pub fn last_turn(&self) -> Option<Timestamp> {
+        self.standing.last_complete.max(self.standing.last_refused)
+    }
+
+    /// When it is due next; `None`: now, and always was.
+    #[must_use]
+    pub fn due_at(&self) -> Option<Timestamp> {
+        Some(self.last_turn()?.after(self.job.every?))
+    }
+
+    /// Whether it is due, with the tolerance that a tick may come early.
+    #[must_use]
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        let tolerance = self.job.every.map_or(Duration::ZERO, |every| (every / 20).min(LONGEST_TOLERANCE));
+        self.resumable(now).is_some() || self.due_at().is_none_or(|due| now >= due.before(tolerance))
+    }
+
+    /// The unfinished pass that goes on, if it is not too old for that.
+    #[must_use]
+    pub fn resumable(&self, now: Timestamp) -> Option<&OpenPass> {
+        let young = |pass: &&OpenPass| now.since(pass.started_at) < self.job.resume_within;
+        self.standing.unfinished.as_ref().filter(young)
+    }
+}
+
+/// Fairest first: unfinished passes, oldest first, then whoever has waited longest for a turn.
+pub fn fairest_first(candidates: &mut [Candidate], now: Timestamp) {
+    candidates.sort_by_key(|candidate| match candidate.resumable(now) {
+        Some(pass) => (0, Some(pass.started_at)),
+        None => (1, candidate.last_turn()),
+    });
+}

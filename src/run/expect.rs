@@ -1,0 +1,233 @@
+//! What a pass is expected to take: one estimate for runs and previews.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::Serialize;
+
+use super::due::Candidate;
+use super::pass::listing_steps;
+use crate::catalog::{Catalog, CatalogError, IdsQuestion, Naming, PassId};
+use crate::config::{Ids, Job, Paging, Step};
+use crate::quota::{Cost, Timestamp};
+
+/// Requests or units: at least, as expected, and at most; `None` where nothing bounds them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Range {
+    /// At least.
+    pub min: u64,
+    /// As expected.
+    pub expected: u64,
+    /// At most.
+    pub max: Option<u64>,
+}
+
+impl Range {
+    /// Exactly this.
+    #[must_use]
+    pub const fn exactly(count: u64) -> Self {
+        Self { min: count, expected: count, max: Some(count) }
+    }
+
+    /// Each bound changed alike.
+    #[must_use]
+    pub fn map(self, change: impl Fn(u64) -> u64) -> Self {
+        Self { min: change(self.min), expected: change(self.expected), max: self.max.map(change) }
+    }
+
+    /// This and another together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            min: self.min.saturating_add(other.min),
+            expected: self.expected.saturating_add(other.expected),
+            max: self.max.zip(other.max).map(|(a, b)| a.saturating_add(b)),
+        }
+    }
+}
+
+/// What one pass is expected to take.
+#[derive(Debug, Clone, Default)]
+pub struct Expectation {
+    /// Pages to come of each step that lists, by its index.
+    pub pages: BTreeMap<usize, Range>,
+    /// Ids to come for each step that asks for ids, by its index.
+    pub ids: BTreeMap<usize, ExpectedIds>,
+}
+
+/// Ids that a pass is expected to bring for a step.
+#[derive(Debug, Clone, Default)]
+pub struct ExpectedIds {
+    /// Named by pages that are landed and to be fetched.
+    pub pending: BTreeSet<String>,
+    /// Named by the region's last complete pass and to be fetched again by now.
+    pub likely: BTreeSet<String>,
+    /// How many its pages to come can name, where no earlier pass tells which.
+    pub unknown: u64,
+    /// How many its pages to come can name at most.
+    pub most: Option<u64>,
+}
+
+/// What each of these candidates, all of one job, is expected to take.
+///
+/// # Errors
+/// When the catalog cannot be asked.
+pub async fn expect(
+    catalog: &dyn Catalog,
+    job: &Job,
+    candidates: &[&Candidate],
+    now: Timestamp,
+) -> Result<Vec<Expectation>, CatalogError> {
+    let mut expectations: Vec<Expectation> =
+        candidates.iter().map(|candidate| Expectation { pages: pages(candidate, now), ids: BTreeMap::new() }).collect();
+    let complete: Vec<PassId> =
+        candidates.iter().filter_map(|candidate| candidate.standing.last_complete_pass).collect();
+    for (index, step) in job.steps.iter().enumerate() {
+        let Some(ids) = &step.ids else { continue };
+        let open = named(catalog, job, step, ids, Naming::Open, now).await?;
+        let last = named(catalog, job, step, ids, Naming::Passes(&complete), now).await?;
+        for (candidate, expectation) in candidates.iter().zip(&mut expectations) {
+            let expected = expected_ids(job, candidate, expectation, ids, &open, &last, now);
+            expectation.ids.insert(index, expected);
+        }
+    }
+    Ok(expectations)
+}
+
+/// The requests of each step, by its index, when these passes of a job run together: their batches fill together.
+#[must_use]
+pub fn requests(job: &Job, expectations: &[&Expectation]) -> BTreeMap<usize, Range> {
+    let together = |(index, step): (usize, &Step)| {
+        let range = match &step.ids {
+            None => expectations
+                .iter()
+                .filter_map(|pass| pass.pages.get(&index))
+                .fold(Range::exactly(0), |all, pages| all.plus(*pages)),
+            Some(ids) => batches(ids, expectations.iter().filter_map(|pass| pass.ids.get(&index))),
+        };
+        (index, range)
+    };
+    job.steps.iter().enumerate().map(together).collect()
+}
+
+/// What these passes of a job are expected to charge.
+#[must_use]
+pub fn expected_cost(job: &Job, expectations: &[&Expectation]) -> Cost {
+    let mut cost = Cost::none();
+    for (index, range) in requests(job, expectations) {
+        if let Some(step) = job.steps.get(index) {
+            cost.add(&step.call.cost.times(range.expected));
+        }
+    }
+    cost
+}
+
+fn batches<'a>(ids: &Ids, passes: impl Iterator<Item = &'a ExpectedIds>) -> Range {
+    let mut pending = BTreeSet::new();
+    let mut known = BTreeSet::new();
+    let (mut unknown, mut most) = (0_u64, Some(0_u64));
+    for pass in passes {
+        pending.extend(&pass.pending);
+        known.extend(pass.pending.iter().chain(&pass.likely));
+        unknown = unknown.saturating_add(pass.unknown);
+        most = most.zip(pass.most).map(|(all, one)| all.saturating_add(one));
+    }
+    let (pending, known) = (pending.len() as u64, known.len() as u64);
+    let max = most.map(|most| most.saturating_add(pending).max(known));
+    let count = Range { min: pending, expected: known.saturating_add(unknown), max };
+    count.map(|ids_to_come| ids_to_come.div_ceil(ids.batch.max(1)))
+}
+
+/// Pages to come of each step that lists.
+fn pages(candidate: &Candidate, now: Timestamp) -> BTreeMap<usize, Range> {
+    listing_steps(&candidate.job).map(|(index, step)| (index, pages_of(candidate, index, step, now))).collect()
+}
+
+fn pages_of(candidate: &Candidate, index: usize, step: &Step, now: Timestamp) -> Range {
+    let position = candidate.resumable(now).and_then(|pass| pass.steps.iter().find(|position| position.step == index));
+    if position.is_some_and(|position| position.cursor.is_none()) {
+        return Range::exactly(0);
+    }
+    let landed = position.map_or(0, |position| position.pages);
+    let last = candidate.standing.last_pages.iter().find(|(step, _)| *step == index).map(|(_, pages)| *pages);
+    let most = if step.call.paging == Paging::None { Some(1) } else { step.max_pages };
+    let to_come = |pages: u64| pages.saturating_sub(landed).max(1);
+    Range {
+        min: 1,
+        expected: to_come(last.or(most).unwrap_or(1).min(most.unwrap_or(u64::MAX))),
+        max: most.map(to_come),
+    }
+}
+
+type Named = HashMap<PassId, BTreeSet<String>>;
+
+async fn named(
+    catalog: &dyn Catalog,
+    job: &Job,
+    step: &Step,
+    ids: &Ids,
+    naming: Naming<'_>,
+    now: Timestamp,
+) -> Result<Named, CatalogError> {
+    let Some(question) = question(job, step, ids, naming, now) else { return Ok(Named::new()) };
+    let mut named = Named::new();
+    for pending in catalog.pending_ids(question).await? {
+        named.entry(pending.pass).or_default().insert(pending.id);
+    }
+    Ok(named)
+}
+
+/// The question for the ids of a step; `None` for a step whose records are not described.
+#[must_use]
+pub fn question<'a>(
+    job: &'a Job,
+    step: &'a Step,
+    ids: &'a Ids,
+    naming: Naming<'a>,
+    now: Timestamp,
+) -> Option<IdsQuestion<'a>> {
+    Some(IdsQuestion {
+        job: &job.name,
+        naming,
+        upstream: &job.credential.upstream.name,
+        from: (&ids.from, &ids.from_kind),
+        at: &ids.at,
+        kind: &step.call.records.as_ref()?.kind,
+        fresh_since: ids.fresh_for.map_or(now, |span| now.before(span)),
+    })
+}
+
+fn expected_ids(
+    job: &Job,
+    candidate: &Candidate,
+    pass: &Expectation,
+    ids: &Ids,
+    open: &Named,
+    last: &Named,
+    now: Timestamp,
+) -> ExpectedIds {
+    let of = |named: &Named, id: Option<PassId>| id.and_then(|id| named.get(&id)).cloned().unwrap_or_default();
+    let coming = source(job, pass, ids);
+    let walks_on = coming.expected > 0;
+    let last_complete = candidate.standing.last_complete_pass;
+    ExpectedIds {
+        pending: of(open, candidate.resumable(now).map(|pass| pass.id)),
+        likely: if walks_on { of(last, last_complete) } else { BTreeSet::new() },
+        unknown: if last_complete.is_none() { coming.expected } else { 0 },
+        most: coming.max,
+    }
+}
+
+/// How many records to come can name ids for a step: those of the pages, or of the batches, of the step that it follows.
+fn source(job: &Job, pass: &Expectation, ids: &Ids) -> Range {
+    let named_by = |(index, step): (usize, &Step)| match (&step.ids, pass.pages.get(&index), pass.ids.get(&index)) {
+        (None, Some(pages), _) => pages.map(|pages| pages.saturating_mul(step.call.paging.page_size())),
+        (Some(_), _, Some(ids)) => Range {
+            min: 0,
+            expected: (ids.pending.len() + ids.likely.len()) as u64 + ids.unknown,
+            max: ids.most.map(|most| most.saturating_add(ids.pending.len() as u64)),
+        },
+        _ => Range::exactly(0),
+    };
+    let sources = job.steps.iter().enumerate().filter(|(_, step)| step.call.name == ids.from);
+    sources.map(named_by).fold(Range::exactly(0), Range::plus)
+}

@@ -1,0 +1,85 @@
+//! What this run has been told and need not ask again.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::outcome::StoppedBy;
+use crate::quota::{Account, Cost, Timestamp, Units};
+
+/// The refusals of one run, shared by everything that walks.
+#[derive(Debug, Default)]
+pub struct Gate {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stops: Vec<Refusal>,
+    denied: HashMap<String, String>,
+    slowed: HashMap<String, Timestamp>,
+}
+
+#[derive(Debug)]
+struct Refusal {
+    /// The least that was refused, in units, with what had to be left.
+    claim: Units,
+    stopped_by: StoppedBy,
+}
+
+impl Gate {
+    /// The refusal that already answers this charge: a limit that had no room for as much or less.
+    ///
+    /// Without it a region further back in the order could take a unit that returned after a region before it stopped.
+    #[must_use]
+    pub fn refusal(&self, account: &Account, cost: &Cost, leave: &Cost) -> Option<StoppedBy> {
+        let answers = |refusal: &&Refusal| {
+            let limit = &refusal.stopped_by.limit;
+            let asked = cost.of(limit);
+            refusal.stopped_by.account == account.name
+                && asked > Units::ZERO
+                && asked + leave.of(limit) >= refusal.claim
+        };
+        self.state().stops.iter().find(answers).map(|refusal| refusal.stopped_by.clone())
+    }
+
+    /// Remembers that a limit had no room for `claim` units.
+    pub fn refuse(&self, claim: Units, stopped_by: StoppedBy) {
+        self.state().stops.push(Refusal { claim, stopped_by });
+    }
+
+    /// Of all refusals the one whose charge fits soonest.
+    #[must_use]
+    pub fn soonest(&self) -> Option<StoppedBy> {
+        let state = self.state();
+        state.stops.iter().map(|refusal| &refusal.stopped_by).min_by_key(|stop| stop.retry_at).cloned()
+    }
+
+    /// Why the upstream does not take this credential, once it said so.
+    #[must_use]
+    pub fn denial(&self, credential: &str) -> Option<String> {
+        self.state().denied.get(credential).cloned()
+    }
+
+    /// Remembers that the upstream does not take a credential.
+    pub fn deny(&self, credential: &str, why: &str) {
+        self.state().denied.insert(credential.to_owned(), why.to_owned());
+    }
+
+    /// How long every request of an account has to pause still, since the upstream said to slow down.
+    #[must_use]
+    pub fn pause(&self, account: &str, now: Timestamp) -> Duration {
+        self.state().slowed.get(account).map_or(Duration::ZERO, |until| until.since(now))
+    }
+
+    /// Makes every request of an account pause.
+    pub fn slow_down(&self, account: &str, until: Timestamp) {
+        let mut state = self.state();
+        let slowed = state.slowed.entry(account.to_owned()).or_insert(until);
+        *slowed = until.max(*slowed);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,72 @@
+//! Why a walk goes no further.
+
+use thiserror::Error;
+
+use super::outcome::{PassOutcome, StoppedBy};
+use crate::catalog::CatalogError;
+use crate::ledger::MeterError;
+
+/// Why a walk goes no further. What was landed stays, and so does the cursor.
+#[derive(Debug, Clone, Error)]
+pub enum Halt {
+    /// A limit said no.
+    #[error("{}", stopped(.0))]
+    Stopped(StoppedBy),
+    /// The upstream said no although the ledger had said yes.
+    #[error("{}", spent(.0, .1))]
+    Spent(StoppedBy, String),
+    /// The upstream does not serve this region, or these ids.
+    #[error("the upstream refuses it: {0}")]
+    Unserved(String),
+    /// The upstream does not take the credential.
+    #[error("the upstream does not take the credential: {0}")]
+    Denied(String),
+    /// The ledger cannot be reached, and the call does not go ahead without it.
+    #[error("{0}")]
+    Unmetered(String),
+    /// The cursor is no longer taken.
+    #[error("the upstream no longer takes the cursor: {0}")]
+    BadCursor(String),
+    /// It did not work, after its retries.
+    #[error("{0}")]
+    Failed(String),
+    /// A signal ended the run.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Halt {
+    /// How a pass ends that meets this.
+    #[must_use]
+    pub const fn outcome(&self) -> PassOutcome {
+        match self {
+            Self::Stopped(_) | Self::Spent(..) => PassOutcome::Stopped,
+            Self::Unserved(_) | Self::Denied(_) | Self::Unmetered(_) => PassOutcome::Refused,
+            Self::BadCursor(_) | Self::Failed(_) => PassOutcome::Failed,
+            Self::Interrupted => PassOutcome::Interrupted,
+        }
+    }
+}
+
+impl From<CatalogError> for Halt {
+    fn from(error: CatalogError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<MeterError> for Halt {
+    fn from(error: MeterError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+fn stopped(by: &StoppedBy) -> String {
+    format!("{} takes {} of {} and {} are left; it fits at {}", by.call, by.units, by.limit, by.remaining, by.retry_at)
+}
+
+fn spent(by: &StoppedBy, message: &str) -> String {
+    format!(
+        "the upstream says that {} is spent ({message}); it is closed for every run until {}",
+        by.limit, by.retry_at
+    )
+}

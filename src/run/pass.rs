@@ -1,0 +1,135 @@
+//! A pass as this run walks it.
+
+use std::sync::Arc;
+
+use super::due::Candidate;
+use super::lock::Held;
+use super::tally::Tally;
+use crate::catalog::{Landed, OpenPass, PassId, PassRef, StepPosition};
+use crate::config::{Job, Region, Step};
+use crate::quota::Timestamp;
+
+/// A pass as this run walks it: locked, and where it stands.
+#[derive(Debug)]
+pub struct Pass {
+    /// The job.
+    pub job: Arc<Job>,
+    /// The region.
+    pub region: Arc<Region>,
+    /// The pass in the catalog.
+    pub reference: PassRef,
+    /// Whether an earlier run began it.
+    pub resumed: bool,
+    /// The start of the region's last complete pass.
+    pub since: Option<Timestamp>,
+    /// Where its steps stand.
+    pub positions: Vec<StepPosition>,
+    /// What it cost and brought, in this run.
+    pub tally: Tally,
+    /// What a person should know of it beside its outcome.
+    pub notes: Vec<String>,
+    _held: Held,
+}
+
+impl Pass {
+    /// The unfinished pass of a candidate, or else a new one.
+    #[must_use]
+    pub fn of(candidate: &Candidate, held: Held, now: Timestamp) -> Self {
+        let open = candidate.resumable(now);
+        Self {
+            reference: reference(&candidate.job, &candidate.region, open, now),
+            resumed: open.is_some(),
+            positions: open.map(|pass| pass.steps.clone()).unwrap_or_default(),
+            since: candidate.standing.last_complete,
+            job: Arc::clone(&candidate.job),
+            region: Arc::clone(&candidate.region),
+            tally: Tally::default(),
+            notes: Vec::new(),
+            _held: held,
+        }
+    }
+
+    /// The steps that list, with their indices.
+    pub fn listing_steps(&self) -> Vec<usize> {
+        listing_steps(&self.job).map(|(index, _)| index).collect()
+    }
+
+    /// Where a step stands: pages landed, and the cursor.
+    #[must_use]
+    pub fn position(&self, step: usize) -> Position {
+        match self.positions.iter().find(|position| position.step == step) {
+            None => Position::Start,
+            Some(StepPosition { cursor: None, .. }) => Position::Done,
+            Some(StepPosition { cursor: Some(cursor), pages, .. }) => {
+                Position::At { cursor: cursor.clone(), pages: *pages }
+            }
+        }
+    }
+
+    /// Remembers a landed page.
+    pub fn advance(&mut self, step: usize, landed: Landed, next: Option<String>) {
+        self.reference = PassRef::Open(landed.pass);
+        let cursor = next.filter(|_| !landed.cursor_repeats);
+        match self.positions.iter_mut().find(|position| position.step == step) {
+            Some(position) => {
+                position.pages += 1;
+                position.cursor = cursor;
+            }
+            None => self.positions.push(StepPosition { step, pages: 1, cursor }),
+        }
+    }
+
+    /// Forgets where a step stood.
+    pub fn restart(&mut self, step: usize) {
+        self.positions.retain(|position| position.step != step);
+    }
+
+    /// The pass in the catalog, once it has landed a page.
+    #[must_use]
+    pub const fn id(&self) -> Option<PassId> {
+        match self.reference {
+            PassRef::Open(id) => Some(id),
+            PassRef::New { .. } => None,
+        }
+    }
+
+    /// Pages that its steps are configured to list at most; 0 where nothing says so.
+    #[must_use]
+    pub fn expected_pages(&self) -> u64 {
+        listing_steps(&self.job).map(|(_, step)| step.max_pages.unwrap_or_default()).sum()
+    }
+
+    /// Pages landed by the steps that list, in every run.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.positions.iter().map(|position| position.pages).sum()
+    }
+}
+
+/// Where a step of a pass stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Position {
+    /// Before its first page.
+    Start,
+    /// Between two pages.
+    At {
+        /// Where it goes on.
+        cursor: String,
+        /// Pages landed.
+        pages: u64,
+    },
+    /// Behind its last page.
+    Done,
+}
+
+/// The steps of a job that list, with their indices.
+pub fn listing_steps(job: &Job) -> impl Iterator<Item = (usize, &Step)> {
+    job.steps.iter().enumerate().filter(|(_, step)| step.ids.is_none())
+}
+
+fn reference(job: &Job, region: &Region, open: Option<&OpenPass>, now: Timestamp) -> PassRef {
+    match open {
+        Some(pass) => PassRef::Open(pass.id),
+        None => PassRef::New { job: job.name.clone(), region: region.code.clone(), started_at: now },
+    }
+}

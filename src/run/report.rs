@@ -1,0 +1,143 @@
+//! What became of a run, put together.
+
+use std::sync::Arc;
+
+use super::Selection;
+use super::batches::Batches;
+use super::context::Context;
+use super::due::Candidate;
+use super::halt::Halt;
+use super::outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport};
+use super::pass::Pass;
+use super::tally::Tally;
+use crate::config::{Job, Region};
+use crate::ledger::Meter;
+use crate::quota::{Account, Cost, Limit, LimitUsage, Units};
+
+/// What became of the regions so far.
+#[derive(Default)]
+pub struct Walked {
+    passes: Vec<PassReport>,
+    unmetered: Units,
+}
+
+impl Walked {
+    /// A pass that was walked.
+    pub fn add(&mut self, pass: Pass, halt: Option<&Halt>) {
+        let notes = halt.and_then(why).into_iter().chain(pass.notes);
+        self.push(&pass.job, &pass.region.code, pass.resumed, halt, notes, &pass.tally);
+    }
+
+    /// The batches of a job, if any request was made for them, or was refused.
+    pub fn add_batches(&mut self, job: &Job, batches: &Batches) {
+        let why = batches.halt.as_ref().and_then(why);
+        if batches.tally.requests > 0 || why.is_some() {
+            let notes = why.into_iter().chain(batches.notes.iter().cloned());
+            self.push(job, Region::SHARED, batches.resumed, batches.halt.as_ref(), notes, &batches.tally);
+        }
+    }
+
+    /// Regions that were not walked.
+    pub fn leave(&mut self, candidates: &[Candidate], outcome: PassOutcome, why: Option<&Halt>) {
+        self.passes.extend(candidates.iter().map(|candidate| PassReport {
+            outcome,
+            detail: why.and_then(self::why),
+            ..blank(&candidate.job, &candidate.region.code)
+        }));
+    }
+
+    fn push(
+        &mut self,
+        job: &Job,
+        region: &str,
+        resumed: bool,
+        halt: Option<&Halt>,
+        notes: impl Iterator<Item = String>,
+        tally: &Tally,
+    ) {
+        let notes: Vec<String> = notes.chain(skipped(tally)).collect();
+        self.unmetered += tally.unmetered;
+        self.passes.push(PassReport {
+            outcome: halt.map_or(PassOutcome::Complete, Halt::outcome),
+            resumed,
+            pages: tally.pages,
+            records: tally.records,
+            requests: tally.requests,
+            units: tally.units.clone(),
+            detail: (!notes.is_empty()).then(|| notes.join("; ")),
+            ..blank(job, region)
+        });
+    }
+}
+
+fn blank(job: &Job, region: &str) -> PassReport {
+    PassReport {
+        job: job.name.clone(),
+        region: region.to_owned(),
+        outcome: PassOutcome::NotDue,
+        resumed: false,
+        pages: 0,
+        records: 0,
+        requests: 0,
+        units: Cost::none(),
+        detail: None,
+    }
+}
+
+/// What there is to say of a halt beside its outcome.
+fn why(halt: &Halt) -> Option<String> {
+    (!matches!(halt, Halt::Interrupted)).then(|| halt.to_string())
+}
+
+fn skipped(tally: &Tally) -> Option<String> {
+    (tally.skipped > 0).then(|| format!("{} records without an id were left out", tally.skipped))
+}
+
+/// The whole of it, with how the limits stand now.
+pub async fn report(context: &Context, selection: &Selection, walked: Walked) -> RunReport {
+    let outcome = walked.passes.iter().map(|pass| RunOutcome::from(pass.outcome)).max();
+    let mut limits = Vec::new();
+    for account in accounts(selection.iter().map(|(job, _)| job)) {
+        limits.extend(limit_reports(&context.meter, &account).await);
+    }
+    RunReport {
+        outcome: outcome.unwrap_or(RunOutcome::NothingDue),
+        requests: walked.passes.iter().map(|pass| pass.requests).sum(),
+        passes: walked.passes,
+        unmetered_units: walked.unmetered,
+        limits,
+        stopped_by: context.gate.soonest(),
+    }
+}
+
+/// The accounts that these jobs draw on, each once.
+pub fn accounts<'a>(jobs: impl Iterator<Item = &'a Arc<Job>>) -> Vec<Arc<Account>> {
+    let mut accounts: Vec<Arc<Account>> = Vec::new();
+    for job in jobs {
+        if accounts.iter().all(|account| account.name != job.credential.account.name) {
+            accounts.push(Arc::clone(&job.credential.account));
+        }
+    }
+    accounts
+}
+
+/// How the limits of an account stand; without their use where the ledger cannot be reached.
+pub async fn limit_reports(meter: &Meter, account: &Account) -> Vec<LimitReport> {
+    let usages = meter.usage(account).await.unwrap_or_default();
+    let usage = |name: &str| usages.iter().find(|usage| usage.limit == name);
+    account.limits.iter().map(|(name, limit)| limit_report(account, name, limit, usage(name))).collect()
+}
+
+/// How a limit stands; without its use where that is not known.
+#[must_use]
+pub fn limit_report(account: &Account, name: &str, limit: &Limit, usage: Option<&LimitUsage>) -> LimitReport {
+    LimitReport {
+        account: account.name.clone(),
+        limit: name.to_owned(),
+        quota: limit.quota(),
+        enforced: limit.enforced(),
+        used: usage.map(|usage| usage.used),
+        remaining: usage.map(|usage| usage.remaining),
+        closed_until: usage.and_then(|usage| usage.closed_until),
+    }
+}

@@ -1,0 +1,124 @@
+//! One wave: regions walked side by side, then the batches of what they named, then the passes that have it all end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+
+use super::batches::{Batches, fetch_batches};
+use super::candidates;
+use super::context::Context;
+use super::due::Candidate;
+use super::halt::Halt;
+use super::outcome::PassOutcome;
+use super::pass::Pass;
+use super::report::Walked;
+use super::walk::walk;
+use super::wave::jobs;
+use crate::catalog::{PassEnd, PassId, PassRef};
+use crate::config::Job;
+
+/// A pass whose steps that list were walked, and why they went no further.
+pub struct Listed {
+    /// The pass.
+    pub pass: Pass,
+    /// Why it went no further.
+    pub halt: Option<Halt>,
+}
+
+/// What came of a region's turn.
+enum Turn {
+    /// It was walked.
+    Listed(Box<Listed>),
+    /// It was not, and why.
+    Left(Candidate, PassOutcome, Option<Halt>),
+}
+
+/// Walks these regions to their ends, or as far as they get.
+pub async fn walk_wave(context: &Context, wave: Vec<Candidate>, walked: &mut Walked) {
+    let jobs = jobs(&wave);
+    let mut by_job: HashMap<String, Vec<Listed>> = HashMap::new();
+    let mut turns = futures_util::stream::iter(wave).map(|one| list(context, one)).buffered(context.concurrency);
+    while let Some(turn) = turns.next().await {
+        match turn {
+            Turn::Listed(listed) => by_job.entry(listed.pass.job.name.clone()).or_default().push(*listed),
+            Turn::Left(candidate, outcome, why) => walked.leave(&[candidate], outcome, why.as_ref()),
+        }
+    }
+    for job in jobs {
+        if let Some(listed) = by_job.remove(&job.name) {
+            complete(context, &job, listed, walked).await;
+        }
+    }
+}
+
+/// Walks the listing steps of one region, unless another run does or did.
+async fn list(context: &Context, candidate: Candidate) -> Turn {
+    if context.stop.signal().is_some() {
+        return Turn::Left(candidate, PassOutcome::Interrupted, None);
+    }
+    match take_up(context, &candidate).await {
+        Ok(Ok(mut pass)) => {
+            let (job, region) = (pass.job.name.clone(), pass.region.code.clone());
+            context.progress.started(&job, &region, pass.pages(), pass.expected_pages());
+            let halt = walk(context, &mut pass).await.err();
+            let how = halt.as_ref().map_or_else(|| "listed".to_owned(), ToString::to_string);
+            context.progress.ended(&job, &region, &how);
+            Turn::Listed(Box::new(Listed { pass, halt }))
+        }
+        Ok(Err(left)) => Turn::Left(candidate, left, None),
+        Err(halt) => Turn::Left(candidate, halt.outcome(), Some(halt)),
+    }
+}
+
+/// Locks a region and looks again: what was due before the lock may have been walked meanwhile.
+async fn take_up(context: &Context, candidate: &Candidate) -> Result<Result<Pass, PassOutcome>, Halt> {
+    let (job, region) = (&candidate.job, &candidate.region);
+    let held = context.locks.take(&job.name, &region.code);
+    let Some(held) = held.map_err(|error| Halt::Failed(format!("cannot lock {}: {error}", region.code)))? else {
+        return Ok(Err(PassOutcome::Busy));
+    };
+    let selection = vec![(Arc::clone(job), vec![Arc::clone(region)])];
+    let now = context.clock.now();
+    let Some(fresh) = candidates(&*context.catalog, &selection).await?.pop().filter(|fresh| fresh.is_due(now)) else {
+        return Ok(Err(PassOutcome::NotDue));
+    };
+    if let Some(old) = fresh.standing.unfinished.as_ref().filter(|_| fresh.resumable(now).is_none()) {
+        tracing::warn!(job = job.name, region = region.code, began = %old.started_at, "a pass grew too old to go on and is abandoned; what it landed stays");
+        context.catalog.finish(&PassRef::Open(old.id), PassEnd::Abandoned, now).await?;
+    }
+    Ok(Ok(Pass::of(&fresh, held, now)))
+}
+
+/// Fetches what the listings of a job named, and ends the passes that have it all.
+async fn complete(context: &Context, job: &Arc<Job>, listed: Vec<Listed>, walked: &mut Walked) {
+    let listings: Vec<PassId> =
+        listed.iter().filter(|one| one.halt.is_none()).filter_map(|one| one.pass.id()).collect();
+    let batches =
+        if listings.is_empty() { Ok(Batches::default()) } else { fetch_batches(context, job, &listings).await };
+    let batches = batches.unwrap_or_else(|halt| Batches {
+        waiting: listings.iter().copied().collect(),
+        halt: Some(halt),
+        ..Batches::default()
+    });
+    for mut one in listed {
+        let ended = match one.halt.take() {
+            Some(halt) => Err(halt),
+            None => one.pass.id().filter(|id| batches.waits(*id)).map_or(Ok(()), |_| Err(batches.why())),
+        };
+        let halt = end(context, &one.pass, ended).await.err();
+        walked.add(one.pass, halt.as_ref());
+    }
+    walked.add_batches(job, &batches);
+}
+
+/// Writes down that a pass is complete, or that the upstream does not serve it; else it stays unfinished.
+async fn end(context: &Context, pass: &Pass, ended: Result<(), Halt>) -> Result<(), Halt> {
+    let end = match &ended {
+        Ok(()) => PassEnd::Complete,
+        Err(Halt::Unserved(_)) => PassEnd::Refused,
+        Err(_) => return ended,
+    };
+    context.catalog.finish(&pass.reference, end, context.clock.now()).await?;
+    ended
+}

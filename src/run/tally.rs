@@ -1,0 +1,67 @@
+//! What a pass cost and brought, in this run.
+
+use crate::quota::{Cost, Units};
+
+/// What a pass cost and brought, in this run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Pages landed.
+    pub pages: u64,
+    /// Records landed.
+    pub records: u64,
+    /// Records left out because they have no id.
+    pub skipped: u64,
+    /// Requests made, failed ones included.
+    pub requests: u64,
+    /// Units charged.
+    pub units: Cost,
+    /// Units, summed over limits, spent while the ledger could not be reached.
+    pub unmetered: Units,
+    /// Requests since the last landing.
+    pub unlanded_requests: u64,
+    /// Units charged since the last landing.
+    pub unlanded_units: Cost,
+}
+
+impl Tally {
+    /// Counts an attempt that is about to be sent.
+    pub fn charge(&mut self, cost: &Cost, metered: bool) {
+        self.requests += 1;
+        self.unlanded_requests += 1;
+        self.units.add(cost);
+        self.unlanded_units.add(cost);
+        if !metered {
+            self.unmetered += cost.total();
+        }
+    }
+
+    /// Takes back an attempt that provably was not sent.
+    pub fn release(&mut self, cost: &Cost, metered: bool) {
+        self.requests -= 1;
+        self.unlanded_requests = self.unlanded_requests.saturating_sub(1);
+        self.units.take(cost);
+        self.unlanded_units.take(cost);
+        if !metered {
+            self.unmetered = self.unmetered.less(cost.total());
+        }
+    }
+
+    /// Counts a landed page.
+    pub fn land(&mut self, records: u64, skipped: u64) {
+        self.pages += 1;
+        self.records += records;
+        self.skipped += skipped;
+        self.unlanded_requests = 0;
+        self.unlanded_units = Cost::none();
+    }
+
+    /// Adds another tally to this one.
+    pub fn add(&mut self, other: &Self) {
+        self.pages += other.pages;
+        self.records += other.records;
+        self.skipped += other.skipped;
+        self.requests += other.requests;
+        self.units.add(&other.units);
+        self.unmetered += other.unmetered;
+    }
+}

@@ -1,0 +1,93 @@
+//! The steps of one pass that list, page after page.
+
+use super::context::Context;
+use super::halt::Halt;
+use super::pass::{Pass, Position};
+use super::request::{Asker, fetch};
+use crate::catalog::{Landing, PassRef};
+use crate::config::Step;
+use crate::upstream::{Page, PageRequest};
+
+/// Walks all listing steps of a pass to their ends.
+///
+/// # Errors
+/// Why it went no further; the pass knows how far it came.
+pub async fn walk(context: &Context, pass: &mut Pass) -> Result<(), Halt> {
+    for step in pass.listing_steps() {
+        match walk_step(context, pass, step).await {
+            Err(Halt::BadCursor(why)) => {
+                start_over(context, pass, step, why).await?;
+                walk_step(context, pass, step).await?;
+            }
+            walked => walked?,
+        }
+    }
+    Ok(())
+}
+
+async fn walk_step(context: &Context, pass: &mut Pass, index: usize) -> Result<(), Halt> {
+    let job = pass.job.clone();
+    let Some(step) = job.steps.get(index) else { return Ok(()) };
+    loop {
+        let (cursor, pages) = match pass.position(index) {
+            Position::Done => return Ok(()),
+            Position::Start => (None, 0),
+            Position::At { cursor, pages } => (Some(cursor), pages),
+        };
+        let page = next_page(context, pass, step, cursor.as_deref()).await?;
+        land(context, pass, index, step, pages + 1, page).await?;
+    }
+}
+
+async fn next_page(context: &Context, pass: &mut Pass, step: &Step, cursor: Option<&str>) -> Result<Page, Halt> {
+    let region = pass.region.clone();
+    let job = pass.job.clone();
+    let request = PageRequest { step, region: &region, ids: &[], cursor, now: context.clock.now(), since: pass.since };
+    fetch(context, Asker { job: &job, region: &region }, request, &mut pass.tally).await
+}
+
+async fn land(
+    context: &Context,
+    pass: &mut Pass,
+    index: usize,
+    step: &Step,
+    pages: u64,
+    page: Page,
+) -> Result<(), Halt> {
+    let Some(records) = &step.call.records else { return Ok(()) };
+    let next = page.next.filter(|_| step.max_pages.is_none_or(|most| pages < most));
+    let landing = Landing {
+        pass: &pass.reference,
+        step: index,
+        upstream: &pass.job.credential.upstream.name,
+        call: &step.call.name,
+        kind: records,
+        records: &page.records,
+        next: next.as_deref(),
+        asked: &[],
+        requests: pass.tally.unlanded_requests,
+        units: &pass.tally.unlanded_units,
+        now: context.clock.now(),
+    };
+    let landed = context.catalog.land(landing).await?;
+    let count = page.records.len() as u64;
+    pass.tally.land(count, page.skipped);
+    pass.advance(index, landed, next);
+    if landed.cursor_repeats {
+        pass.notes.push(format!("{} gave the same cursor again: its list ends there", step.call.name));
+    }
+    context.progress.landed(&pass.job.name, &pass.region.code, count);
+    Ok(())
+}
+
+/// A cursor that the upstream no longer takes: the step begins anew, once in a pass.
+async fn start_over(context: &Context, pass: &mut Pass, step: usize, why: String) -> Result<(), Halt> {
+    let PassRef::Open(id) = pass.reference else { return Err(Halt::Failed(why)) };
+    if !context.catalog.restart_step(id, step).await? {
+        return Err(Halt::Failed(format!("{why}; and it had started over once already")));
+    }
+    tracing::warn!(job = pass.job.name, region = pass.region.code, "{why}: the step starts over");
+    pass.notes.push(format!("started over: {why}"));
+    pass.restart(step);
+    Ok(())
+}

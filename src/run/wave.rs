@@ -1,0 +1,103 @@
+//! How many regions walk side by side: as many as are expected to fit to their end.
+//!
+//! Walking all regions at once on a small budget completes none of them: each stops in its middle.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::context::Context;
+use super::due::Candidate;
+use super::expect::{Expectation, expect, expected_cost};
+use super::halt::Halt;
+use crate::config::Job;
+use crate::quota::{Cost, LimitName, Units};
+
+/// Takes the regions that walk next from the front of the queue: at least one.
+///
+/// # Errors
+/// When the catalog cannot be asked.
+pub async fn next_wave(context: &Context, queue: &mut Vec<Candidate>) -> Result<Vec<Candidate>, Halt> {
+    let expectations = expectations(context, queue).await?;
+    let room = Room::of(context, queue).await;
+    let mut count = 1;
+    while count < queue.len() && room.holds(&costs(queue, &expectations, count + 1)) {
+        count += 1;
+    }
+    Ok(queue.drain(..count.min(queue.len())).collect())
+}
+
+/// What each candidate is expected to take, in their order.
+///
+/// # Errors
+/// When the catalog cannot be asked.
+pub async fn expectations(context: &Context, queue: &[Candidate]) -> Result<Vec<Expectation>, Halt> {
+    let mut expectations = vec![Expectation::default(); queue.len()];
+    for job in jobs(queue) {
+        let indices: Vec<usize> =
+            queue.iter().enumerate().filter(|(_, one)| one.job.name == job.name).map(|(index, _)| index).collect();
+        let candidates: Vec<&Candidate> = indices.iter().filter_map(|index| queue.get(*index)).collect();
+        let expected = expect(&*context.catalog, &job, &candidates, context.clock.now()).await?;
+        for (index, expectation) in indices.into_iter().zip(expected) {
+            if let Some(place) = expectations.get_mut(index) {
+                *place = expectation;
+            }
+        }
+    }
+    Ok(expectations)
+}
+
+/// The jobs of these candidates, each once, in their order.
+#[must_use]
+pub fn jobs(queue: &[Candidate]) -> Vec<Arc<Job>> {
+    let mut jobs: Vec<Arc<Job>> = Vec::new();
+    for candidate in queue {
+        if jobs.iter().all(|job| job.name != candidate.job.name) {
+            jobs.push(Arc::clone(&candidate.job));
+        }
+    }
+    jobs
+}
+
+/// What the first `count` of the queue are expected to charge, by job.
+fn costs(queue: &[Candidate], expectations: &[Expectation], count: usize) -> Vec<(Arc<Job>, Cost)> {
+    let front = queue.get(..count).unwrap_or(queue);
+    let cost = |job: Arc<Job>| {
+        let of_job = front.iter().zip(expectations).filter(|(one, _)| one.job.name == job.name);
+        let passes: Vec<&Expectation> = of_job.map(|(_, expectation)| expectation).collect();
+        let cost = expected_cost(&job, &passes);
+        (job, cost)
+    };
+    jobs(front).into_iter().map(cost).collect()
+}
+
+/// What is left of each limit; unknown where the ledger cannot be asked.
+struct Room {
+    remaining: HashMap<(String, LimitName), Units>,
+}
+
+impl Room {
+    async fn of(context: &Context, queue: &[Candidate]) -> Self {
+        let mut remaining = HashMap::new();
+        for job in jobs(queue) {
+            let account = &job.credential.account;
+            for usage in context.meter.usage(account).await.unwrap_or_default() {
+                remaining.insert((account.name.clone(), usage.limit), usage.remaining);
+            }
+        }
+        Self { remaining }
+    }
+
+    /// Whether all of this fits, job after job, each leaving what it must. What is unknown does not fit.
+    fn holds(&self, costs: &[(Arc<Job>, Cost)]) -> bool {
+        let mut spent: HashMap<(String, LimitName), Units> = HashMap::new();
+        costs.iter().all(|(job, cost)| {
+            cost.iter().all(|(limit, units)| {
+                let key = (job.credential.account.name.clone(), limit.clone());
+                let remaining = self.remaining.get(&key).copied().unwrap_or_default();
+                let total = spent.entry(key).or_default();
+                *total += units;
+                *total + job.leave.of(limit) <= remaining
+            })
+        })
+    }
+}

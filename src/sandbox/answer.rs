@@ -1,0 +1,154 @@
+//! What the stand-in sends, and how it may break off.
+
+use std::convert::Infallible;
+use std::io;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures_util::stream;
+use serde_json::Value;
+
+use super::chance::Chance;
+
+/// An answer before it is sent.
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) content: Content,
+    pub(super) ending: Ending,
+    pub(super) delay: Duration,
+}
+
+/// What an answer holds.
+#[derive(Debug, Clone)]
+pub(super) enum Content {
+    Json(Value),
+    Text(String),
+}
+
+/// How an answer ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// As it should.
+    Whole,
+    /// The connection is closed before anything was sent.
+    Dropped,
+    /// The connection is closed in the middle of the body.
+    Half,
+    /// Never.
+    Endless,
+}
+
+impl Answer {
+    pub(super) fn json(status: u16, body: Value) -> Self {
+        Self::new(status, Content::Json(body))
+    }
+
+    pub(super) fn text(status: u16, body: impl Into<String>) -> Self {
+        Self::new(status, Content::Text(body.into()))
+    }
+
+    const fn new(status: u16, content: Content) -> Self {
+        Self { status, headers: Vec::new(), content, ending: Ending::Whole, delay: Duration::ZERO }
+    }
+
+    pub(super) fn with_header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Adds a header that is not there yet.
+    pub(super) fn or_header(self, name: &str, value: String) -> Self {
+        let there = self.headers.iter().any(|(other, _)| other == name);
+        if there { self } else { self.with_header(name, value) }
+    }
+
+    pub(super) const fn ending(mut self, ending: Ending) -> Self {
+        self.ending = ending;
+        self
+    }
+
+    /// Names what a good answer holds by an `ETag`, and is nothing but "not modified" where the client has just that.
+    pub(super) fn unless_known(self, known: Option<&str>) -> Self {
+        if self.status != 200 {
+            return self;
+        }
+        let tag = format!("\"{}\"", etag(&self.content.to_text()));
+        if known == Some(tag.as_str()) {
+            return Self::text(304, "").with_header("etag", tag);
+        }
+        self.with_header("etag", tag)
+    }
+
+    /// As the web server sends it. What no header can hold is left out.
+    pub(super) fn into_response(self) -> Response {
+        let kind = match self.content {
+            Content::Json(_) => "application/json; charset=UTF-8",
+            Content::Text(_) => "text/html; charset=UTF-8",
+        };
+        let mut response = Response::new(body(self.content.to_text(), self.ending));
+        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        for (name, value) in self.headers {
+            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+        response
+    }
+}
+
+impl Content {
+    fn to_text(&self) -> String {
+        match self {
+            Self::Json(value) => value.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+/// A tag as upstreams make them: of the text, and telling nothing.
+pub(super) fn etag(text: &str) -> String {
+    let chance = Chance::new(0).of(text);
+    let bytes: Vec<u8> = (0..3).flat_map(|part| chance.nth(part).bits().to_be_bytes()).take(20).collect();
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn body(text: String, ending: Ending) -> Body {
+    match ending {
+        Ending::Whole => Body::from(text),
+        Ending::Dropped => broken_after(None),
+        Ending::Half => broken_after(Some(half(&text))),
+        Ending::Endless => endless(&text),
+    }
+}
+
+fn half(text: &str) -> Bytes {
+    let bytes = text.as_bytes();
+    Bytes::copy_from_slice(bytes.split_at_checked(bytes.len() / 2).map_or(bytes, |(first, _)| first))
+}
+
+/// A body that breaks after this part. Before anything was sent, the whole connection just ends.
+fn broken_after(part: Option<Bytes>) -> Body {
+    Body::from_stream(stream::unfold(part, |part| async move {
+        match part {
+            Some(part) if !part.is_empty() => Some((Ok(part), Some(Bytes::new()))),
+            Some(_) => {
+                // Lets the server send what it has before the connection breaks.
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                Some((Err(io::Error::other("broken off")), None))
+            }
+            None => Some((Err(io::Error::other("broken off")), None)),
+        }
+    }))
+}
+
+fn endless(text: &str) -> Body {
+    let part = Bytes::from(if text.is_empty() { " ".repeat(64 * 1024) } else { text.repeat(8) });
+    Body::from_stream(stream::repeat_with(move || Ok::<_, Infallible>(part.clone())))
+}

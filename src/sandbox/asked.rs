@@ -1,0 +1,146 @@
+//! A request as the stand-in understands it.
+
+use std::collections::BTreeMap;
+
+use axum::http::{HeaderMap, Uri};
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+use url::Url;
+
+use super::route::Route;
+use crate::config::Auth;
+
+/// What arrived.
+#[derive(Debug, Clone)]
+pub(super) struct Arrived {
+    pub(super) method: String,
+    /// The first segment of the path.
+    pub(super) upstream: String,
+    /// The rest of the path.
+    pub(super) path: String,
+    /// The query; a parameter that is there twice is joined by a comma.
+    pub(super) params: BTreeMap<String, String>,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Value,
+}
+
+impl Arrived {
+    pub(super) fn new(method: &str, uri: &Uri, headers: HeaderMap, body: &[u8]) -> Self {
+        let path = uri.path().trim_start_matches('/');
+        let (upstream, path) = path.split_once('/').unwrap_or((path, ""));
+        Self {
+            method: method.to_owned(),
+            upstream: decoded(upstream),
+            path: decoded(path),
+            params: params(uri.query().unwrap_or_default()),
+            headers,
+            body: serde_json::from_slice(body).unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The secret that it carries, where it carries one.
+    pub(super) fn secret(&self, auth: &Auth) -> Option<&str> {
+        let secret = match auth {
+            Auth::None => None,
+            Auth::Header(name) => self.header(name),
+            Auth::Query(name) => self.params.get(name).map(String::as_str),
+            Auth::Bearer => self.header("authorization").and_then(|value| value.strip_prefix("Bearer ")),
+        };
+        secret.filter(|secret| !secret.is_empty())
+    }
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+fn params(query: &str) -> BTreeMap<String, String> {
+    let mut params = BTreeMap::<String, String>::new();
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        params
+            .entry(name.into_owned())
+            .and_modify(|joined| {
+                joined.push(',');
+                joined.push_str(&value);
+            })
+            .or_insert_with(|| value.clone().into_owned());
+    }
+    params
+}
+
+/// A request for a call. Nothing in it is secret.
+#[derive(Debug, Clone)]
+pub(super) struct Asked<'a> {
+    pub(super) route: &'a Route,
+    pub(super) path: &'a str,
+    /// The query without the secret.
+    pub(super) params: BTreeMap<String, String>,
+    pub(super) body: &'a Value,
+    /// Where it was sent, without its query.
+    pub(super) url: Url,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(route: &'a Route, arrived: &'a Arrived, url: Url) -> Self {
+        let mut params = arrived.params.clone();
+        if let Auth::Query(name) = &route.upstream.auth {
+            params.remove(name);
+        }
+        Self { route, path: &arrived.path, params, body: &arrived.body, url }
+    }
+
+    pub(super) fn param(&self, name: &str) -> Option<&str> {
+        self.params.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The ids that it asks for; `None` where it lists.
+    pub(super) fn ids(&self) -> Option<Vec<String>> {
+        let in_query = self.route.ids_params.iter().filter_map(|name| self.params.get(name).cloned());
+        let in_path = self.route.pattern.read(self.path).unwrap_or_default();
+        let in_path = in_path.into_iter().filter(|(name, _)| *name == "ids").map(|(_, value)| value.to_owned());
+        let in_body = self.route.ids_in_body().into_iter().filter_map(|place| self.body.pointer(&place));
+        let in_body = in_body.filter_map(Value::as_str).map(str::to_owned);
+        let joined: Vec<String> = in_query.chain(in_path).chain(in_body).collect();
+        (!joined.is_empty()).then(|| joined.iter().flat_map(|ids| split(ids)).collect())
+    }
+
+    /// What it says about where to go on, as text.
+    pub(super) fn cursor(&self) -> Option<String> {
+        self.page_value(self.route.cursor_param()?)
+    }
+
+    /// A parameter that turns pages: from the query, else from the top of the body.
+    pub(super) fn page_value(&self, name: &str) -> Option<String> {
+        self.param(name).map(str::to_owned).or_else(|| match self.body.get(name)? {
+            Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        })
+    }
+
+    /// What names the page that it asks for.
+    pub(super) fn page(&self) -> String {
+        format!("{} {:?}", self.list(), self.cursor())
+    }
+
+    /// What names the list that it asks for: all of it, less what turns pages.
+    pub(super) fn list(&self) -> String {
+        let turning = self.route.page_params();
+        let params = self.params.iter().filter(|(name, _)| !turning.contains(&name.as_str()));
+        let params: Vec<String> = params.map(|(name, value)| format!("{name}={value}")).collect();
+        let mut body = self.body.clone();
+        if let Value::Object(members) = &mut body {
+            members.retain(|name, _| !turning.contains(&name.as_str()));
+        }
+        format!("{} {} {} {body}", self.route.call.name, self.path, params.join("&"))
+    }
+}
+
+/// The ids of a list that is joined by commas.
+pub(super) fn split(ids: &str) -> Vec<String> {
+    ids.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect()
+}

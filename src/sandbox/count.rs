@@ -1,0 +1,213 @@
+//! The stand-in's own count of the quota, as an upstream keeps it: everything that arrived counts, in windows that are
+//! exactly as long as they are said to be. None of the ledger's code is used, so that the two can be compared.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use chrono::NaiveDate;
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::quota::{Cost, LimitName, Timestamp, Units, Window};
+
+/// How one limit of an account stands, by the stand-in's own count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    /// The account.
+    pub account: String,
+    /// The limit.
+    pub limit: LimitName,
+    /// What the stand-in grants, in units a window.
+    pub quota: Units,
+    /// What counts now, in units. A refused request counts too.
+    pub used: Units,
+    /// The most that any one window ever held, in units.
+    pub most_in_window: Units,
+}
+
+/// A limit that a request did not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Exhausted {
+    pub(super) limit: LimitName,
+    pub(super) quota: u64,
+    /// When the same request would fit.
+    pub(super) fits_at: Timestamp,
+    pub(super) fits_in: Duration,
+    pub(super) pace: Pace,
+}
+
+/// What kind of quota ran out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// A budget for the hour or the day: it is spent.
+    Budget,
+    /// A rate: too fast.
+    Rate,
+}
+
+/// What is left of a limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) quota: u64,
+    pub(super) used: u64,
+    pub(super) resets_at: Timestamp,
+}
+
+impl Left {
+    /// In the headers that many upstreams have for it.
+    pub(super) fn told(&self) -> [(&'static str, String); 4] {
+        [
+            ("x-ratelimit-limit", self.quota.to_string()),
+            ("x-ratelimit-used", self.used.to_string()),
+            ("x-ratelimit-remaining", self.quota.saturating_sub(self.used).to_string()),
+            ("x-ratelimit-reset", self.resets_at.micros().div_euclid(1_000_000).saturating_add(1).to_string()),
+        ]
+    }
+}
+
+/// All limits of all accounts.
+#[derive(Debug)]
+pub(super) struct Counts {
+    limits: BTreeMap<(String, LimitName), Count>,
+}
+
+impl Counts {
+    /// Counts nothing yet. `quota` takes the place of every configured one.
+    pub(super) fn new(config: &Config, quota: Option<Units>) -> Self {
+        let accounts = config.credentials.values().map(|credential| &credential.account);
+        let limits = accounts.flat_map(|account| {
+            account.limits.iter().map(move |(name, limit)| {
+                let count = Count::new(quota.unwrap_or(limit.quota()).get(), *limit.window());
+                ((account.name.clone(), name.clone()), count)
+            })
+        });
+        Self { limits: limits.collect() }
+    }
+
+    /// Counts a request that arrived, whatever becomes of it; tells which limit it did not fit.
+    pub(super) fn count(&mut self, account: &str, cost: &Cost, now: Timestamp) -> Option<Exhausted> {
+        let mut exhausted: Option<Exhausted> = None;
+        for (limit, units) in cost.iter() {
+            let Some(count) = self.limits.get_mut(&(account.to_owned(), limit.clone())) else { continue };
+            if let Some(fits_at) = count.add(units.get(), now) {
+                let fits_in = fits_at.since(now);
+                let found =
+                    Exhausted { limit: limit.clone(), quota: count.quota, fits_at, fits_in, pace: count.pace() };
+                exhausted = exhausted.filter(|other| other.fits_at >= fits_at).or(Some(found));
+            }
+        }
+        exhausted
+    }
+
+    /// What is left of the charged limit that has least left.
+    pub(super) fn left(&self, account: &str, cost: &Cost, now: Timestamp) -> Option<Left> {
+        let charged = cost.limits().filter_map(|limit| self.limits.get(&(account.to_owned(), limit.clone())));
+        charged.map(|count| count.left(now)).min_by_key(|left| left.quota.saturating_sub(left.used))
+    }
+
+    pub(super) fn usage(&self, now: Timestamp) -> Vec<Counted> {
+        let limits = self.limits.iter();
+        limits.map(|((account, limit), count)| count.counted(account.clone(), limit.clone(), now)).collect()
+    }
+}
+
+#[derive(Debug)]
+struct Count {
+    quota: u64,
+    window: Window,
+    entries: Vec<Entry>,
+    most: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: Timestamp,
+    day: Option<NaiveDate>,
+    units: u64,
+}
+
+impl Count {
+    const fn new(quota: u64, window: Window) -> Self {
+        Self { quota, window, entries: Vec::new(), most: 0 }
+    }
+
+    /// Adds an entry; tells when it would have fitted, if it does not.
+    fn add(&mut self, units: u64, now: Timestamp) -> Option<Timestamp> {
+        let fits = self.fits_at(units, now) <= now;
+        // A clock that was set back must not let entries overtake each other.
+        let at = self.entries.last().map_or(now, |last| last.at.max(now));
+        self.entries.push(Entry { at, day: self.day(at), units });
+        self.most = self.most.max(self.used(at));
+        // The refused request counts too, so it is in the way of the next.
+        (!fits).then(|| self.fits_at(units, now))
+    }
+
+    fn used(&self, now: Timestamp) -> u64 {
+        self.slid(now).max(self.today(now))
+    }
+
+    /// What the sliding window that ends now holds.
+    fn slid(&self, now: Timestamp) -> u64 {
+        let Some(span) = self.window.sliding() else { return 0 };
+        sum(self.entries.iter().rev().take_while(|entry| entry.at.after(span) > now))
+    }
+
+    /// What the upstream's day holds.
+    fn today(&self, now: Timestamp) -> u64 {
+        let Some(today) = self.day(now) else { return 0 };
+        sum(self.entries.iter().rev().take_while(|entry| entry.day >= Some(today)))
+    }
+
+    fn day(&self, at: Timestamp) -> Option<NaiveDate> {
+        self.window.resets().map(|zone| at.to_utc().with_timezone(&zone).date_naive())
+    }
+
+    /// When `units` fit: now, or when enough has left.
+    fn fits_at(&self, units: u64, now: Timestamp) -> Timestamp {
+        self.slides_free_at(units, now).max(self.resets_free_at(units, now))
+    }
+
+    fn slides_free_at(&self, units: u64, now: Timestamp) -> Timestamp {
+        let Some(span) = self.window.sliding() else { return now };
+        let mut over = self.slid(now).saturating_add(units).saturating_sub(self.quota);
+        if over == 0 {
+            return now;
+        }
+        for entry in self.entries.iter().filter(|entry| entry.at.after(span) > now) {
+            over = over.saturating_sub(entry.units);
+            if over == 0 {
+                return entry.at.after(span);
+            }
+        }
+        now.after(span)
+    }
+
+    fn resets_free_at(&self, units: u64, now: Timestamp) -> Timestamp {
+        let over = self.today(now).saturating_add(units) > self.quota;
+        self.window.next_reset(now).filter(|_| over).unwrap_or(now)
+    }
+
+    fn left(&self, now: Timestamp) -> Left {
+        let oldest = self.window.sliding().and_then(|span| {
+            let counted = self.entries.iter().rev().take_while(|entry| entry.at.after(span) > now);
+            counted.last().map(|entry| entry.at.after(span))
+        });
+        let resets_at = self.window.next_reset(now).or(oldest).unwrap_or(now);
+        Left { quota: self.quota, used: self.used(now), resets_at }
+    }
+
+    fn pace(&self) -> Pace {
+        const HOUR: Duration = Duration::from_secs(60 * 60);
+        let short = self.window.resets().is_none() && self.window.sliding().is_some_and(|span| span < HOUR);
+        if short { Pace::Rate } else { Pace::Budget }
+    }
+
+    fn counted(&self, account: String, limit: LimitName, now: Timestamp) -> Counted {
+        let (quota, used) = (Units::new(self.quota), Units::new(self.used(now)));
+        Counted { account, limit, quota, used, most_in_window: Units::new(self.most) }
+    }
+}
+
+fn sum<'a>(entries: impl Iterator<Item = &'a Entry>) -> u64 {
+    entries.fold(0, |sum, entry| sum.saturating_add(entry.units))
+}

@@ -1,0 +1,105 @@
+//! Pages of every kind that a configuration can name.
+
+use serde_json::Value;
+use url::Url;
+
+use super::fill::set;
+use crate::config::{PageSize, Paging, Pointer};
+use crate::sandbox::answer::{Answer, Content};
+use crate::sandbox::asked::Asked;
+use crate::sandbox::chance::Chance;
+use crate::sandbox::route::LINKED;
+use crate::sandbox::token::{self, Direction};
+
+/// Records a page, where neither the configuration nor the request says.
+const USUAL: u64 = 20;
+const MOST: u64 = 10_000;
+
+/// Which records a page holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: u64,
+    pub(super) size: u64,
+}
+
+/// How many records a list holds, if nobody says: three pages and a half.
+pub(super) fn usual_total(paging: &Paging) -> u64 {
+    match paging {
+        Paging::None => USUAL,
+        paging => {
+            let size = size_of(paging).map_or(USUAL, |size| size.size).min(MOST);
+            size.saturating_mul(3).saturating_add(size / 2)
+        }
+    }
+}
+
+const fn size_of(paging: &Paging) -> Option<&PageSize> {
+    match paging {
+        Paging::None => None,
+        Paging::Offset { size, .. } => Some(size),
+        Paging::Token { size, .. }
+        | Paging::Link { size }
+        | Paging::NextUrl { size, .. }
+        | Paging::Number { size, .. } => size.as_ref(),
+    }
+}
+
+/// The page that is asked for; `None` where the cursor is none of this list.
+pub(super) fn span(asked: &Asked<'_>, list: Chance) -> Option<Span> {
+    let paging = &asked.route.call.paging;
+    let size = size(asked, size_of(paging));
+    let start = match (paging, asked.cursor()) {
+        (Paging::None, _) => return Some(Span { start: 0, size: MOST }),
+        (_, None) => 0,
+        (Paging::Offset { .. }, Some(cursor)) => cursor.parse().ok()?,
+        (Paging::Number { first, .. }, Some(cursor)) => {
+            cursor.parse::<u64>().ok()?.checked_sub(*first)?.checked_mul(size)?
+        }
+        (_, Some(cursor)) => token::decode(&cursor, list)?,
+    };
+    Some(Span { start, size })
+}
+
+/// The size that is asked for, else the configured one.
+fn size(asked: &Asked<'_>, configured: Option<&PageSize>) -> u64 {
+    let param = configured.and_then(|size| size.param.as_deref());
+    let wanted = param.and_then(|param| asked.page_value(param)).and_then(|size| size.parse().ok());
+    wanted.or(configured.map(|size| size.size)).unwrap_or(USUAL).clamp(1, MOST)
+}
+
+/// Adds what leads on from this page of a list of so many records.
+pub(super) fn lead_on(answer: Answer, asked: &Asked<'_>, span: Span, total: u64, list: Chance) -> Answer {
+    let end = span.start.saturating_add(span.size);
+    let next = (end < total).then(|| token::encode(end, Direction::Next, list));
+    match &asked.route.call.paging {
+        Paging::None | Paging::Number { .. } | Paging::Offset { total: None, .. } => answer,
+        Paging::Offset { total: Some(at), .. } => with_value(answer, at, total.into()),
+        Paging::Token { next: at, .. } => match next {
+            Some(token) => with_value(answer, at, token.into()),
+            None => answer,
+        },
+        Paging::NextUrl { next: at, .. } => {
+            let url = next.map(|token| linked(asked, &token));
+            with_value(answer, at, url.map_or(Value::Null, |url| url.to_string().into()))
+        }
+        Paging::Link { .. } => match next.map(|token| linked(asked, &token)) {
+            Some(url) => answer.with_header("link", format!("<{url}>; rel=\"next\"")),
+            None => answer,
+        },
+    }
+}
+
+fn with_value(mut answer: Answer, at: &Pointer, value: Value) -> Answer {
+    if let Content::Json(body) = &mut answer.content {
+        set(body, at.tokens(), value);
+    }
+    answer
+}
+
+/// This very request with another cursor, and without its secret.
+fn linked(asked: &Asked<'_>, token: &str) -> Url {
+    let mut url = asked.url.clone();
+    let others = asked.params.iter().filter(|(name, _)| *name != LINKED);
+    url.query_pairs_mut().clear().extend_pairs(others).append_pair(LINKED, token);
+    url
+}

@@ -1,0 +1,73 @@
+//! What was asked, for whoever wants to know it later. Secrets are never in it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::asked::{Arrived, Asked};
+use crate::quota::Timestamp;
+
+/// One request.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Logged {
+    pub(super) at: Timestamp,
+    pub(super) upstream: String,
+    /// The call; `null` for a request that is none.
+    pub(super) call: Option<String>,
+    pub(super) account: Option<String>,
+    pub(super) path: String,
+    /// What was asked, without ids, cursor and secret.
+    pub(super) params: BTreeMap<String, String>,
+    /// How many ids were asked for.
+    pub(super) ids: usize,
+    pub(super) cursor: Option<String>,
+    /// The status of the answer; 0 where the connection was dropped.
+    pub(super) status: u16,
+}
+
+impl Logged {
+    /// A request for a call.
+    pub(super) fn new(asked: &Asked<'_>, ids: usize, account: Option<String>, at: Timestamp) -> Self {
+        let route = asked.route;
+        let left_out = |name: &String| {
+            route.page_params().contains(&name.as_str()) || route.ids_params.contains(name) || name == "id"
+        };
+        let params = asked.params.iter().filter(|(name, _)| !left_out(name));
+        Self {
+            at,
+            upstream: route.upstream.name.clone(),
+            call: Some(route.call.name.clone()),
+            account,
+            path: asked.path.to_owned(),
+            params: params.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            ids,
+            cursor: asked.cursor(),
+            status: 0,
+        }
+    }
+
+    /// A request that is no call. Its parameters stay out: nobody knows which of them is the secret.
+    pub(super) fn unknown(arrived: &Arrived, at: Timestamp) -> Self {
+        Self {
+            at,
+            upstream: arrived.upstream.clone(),
+            call: None,
+            account: None,
+            path: arrived.path.clone(),
+            params: BTreeMap::new(),
+            ids: 0,
+            cursor: None,
+            status: 404,
+        }
+    }
+}
+
+/// How often each call was requested.
+pub(super) fn calls(log: &[Logged]) -> BTreeMap<&str, u64> {
+    let mut calls = BTreeMap::new();
+    for call in log.iter().filter_map(|logged| logged.call.as_deref()) {
+        let count: &mut u64 = calls.entry(call).or_default();
+        *count = count.saturating_add(1);
+    }
+    calls
+}

@@ -1,0 +1,75 @@
+//! Which paths a template of the configuration can become.
+
+/// A path template, read from the other end: it recognises what was rendered from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pattern {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Variable(String),
+}
+
+impl Pattern {
+    /// Reads a template: `{name}` stands for anything, `{{` and `}}` for a brace.
+    pub(super) fn new(template: &str) -> Self {
+        let mut pieces = Vec::new();
+        let mut text = String::new();
+        let mut rest = template.trim_matches('/');
+        while let Some(first) = rest.chars().next() {
+            rest = match rest.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+                Some((name, after)) if !rest.starts_with("{{") => {
+                    pieces.extend([Piece::Text(std::mem::take(&mut text)), Piece::Variable(name.to_owned())]);
+                    after
+                }
+                _ => {
+                    text.push(first);
+                    let doubled = if first == '{' { "{{" } else { "}}" };
+                    rest.strip_prefix(doubled).or_else(|| rest.strip_prefix(first)).unwrap_or_default()
+                }
+            };
+        }
+        pieces.push(Piece::Text(text));
+        pieces.retain(|piece| *piece != Piece::Text(String::new()));
+        Self { pieces }
+    }
+
+    /// What the variables stood for, by name, where this path is one of the template's.
+    pub(super) fn read<'a>(&'a self, path: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
+        read(&self.pieces, path.trim_matches('/'))
+    }
+
+    /// How much of it is said outright: of two that match, the one that says more is meant.
+    pub(super) fn precision(&self) -> usize {
+        let lengths = self.pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => text.len(),
+            Piece::Variable(_) => 0,
+        });
+        lengths.sum()
+    }
+}
+
+fn read<'a>(pieces: &'a [Piece], path: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
+    match pieces.split_first() {
+        None => path.is_empty().then(Vec::new),
+        Some((Piece::Text(text), rest)) => read(rest, path.strip_prefix(text.as_str())?),
+        Some((Piece::Variable(name), rest)) => {
+            let found = ends(name, path).find_map(|end| {
+                let (value, after) = path.split_at_checked(end)?;
+                Some((value, read(rest, after)?))
+            });
+            found.map(|(value, mut others)| {
+                others.push((name, value));
+                others
+            })
+        }
+    }
+}
+
+/// Where a variable may end. Only a date's format may hold slashes.
+fn ends<'a>(name: &str, path: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let reach = if name.starts_with("date") { path.len() } else { path.find('/').unwrap_or(path.len()) };
+    (1..=reach).rev()
+}

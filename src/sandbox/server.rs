@@ -1,0 +1,77 @@
+//! Requests and answers as HTTP.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State as Shared};
+use axum::response::Response;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::answer::Answer;
+use super::asked::Arrived;
+use super::fault::Fault;
+use super::state::State;
+
+const MOST_BYTES: usize = 4 * 1024 * 1024;
+
+/// What is served.
+pub(super) fn router(state: Arc<State>) -> Router {
+    Router::new().fallback(serve).with_state(state)
+}
+
+async fn serve(Shared(state): Shared<Arc<State>>, request: Request<Body>) -> Response {
+    let (head, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, MOST_BYTES).await else {
+        return Answer::json(413, json!({ "message": "The body is too long." })).into_response();
+    };
+    let arrived = Arrived::new(head.method.as_str(), &head.uri, head.headers, &body);
+    let answer = if arrived.upstream == "_sandbox" {
+        control(&state, &arrived.method, &arrived.path, &body)
+    } else {
+        state.answer(&arrived)
+    };
+    tokio::time::sleep(answer.delay).await;
+    answer.into_response()
+}
+
+/// What tests and people ask the stand-in itself.
+fn control(state: &State, method: &str, path: &str, body: &[u8]) -> Answer {
+    match (method, path) {
+        ("GET", "usage") => Answer::json(200, state.report()),
+        ("GET", "requests") => Answer::json(200, state.log()),
+        ("POST", "faults") => told(body, |faults: OneOrMany<Fault>| state.script(faults.into())),
+        ("POST", "totals") => told(body, |totals| state.resize(totals)),
+        _ => Answer::json(
+            404,
+            json!({ "message": "The sandbox has GET usage, GET requests, POST faults and POST totals." }),
+        ),
+    }
+}
+
+fn told<T: DeserializeOwned>(body: &[u8], tell: impl FnOnce(T)) -> Answer {
+    match serde_json::from_slice(body) {
+        Ok(told) => {
+            tell(told);
+            Answer::json(200, json!({}))
+        }
+        Err(error) => Answer::json(400, json!({ "message": error.to_string() })),
+    }
+}
+
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum OneOrMany<T> {
+    Many(Vec<T>),
+    One(T),
+}
+
+impl<T> From<OneOrMany<T>> for Vec<T> {
+    fn from(told: OneOrMany<T>) -> Self {
+        match told {
+            OneOrMany::Many(all) => all,
+            OneOrMany::One(one) => vec![one],
+        }
+    }
+}

@@ -1,0 +1,132 @@
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+use super::paging;
+use super::records;
+use super::refusal::{failure_of, said};
+use super::request::Asked;
+use super::text::{Redactor, html_text, is_html, one_line};
+use super::{Failure, Page, transient};
+use crate::config::classify;
+
+/// What an upstream answered.
+pub struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+    end: End,
+    pub(super) redactor: Redactor,
+}
+
+/// How a body ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// By itself.
+    Whole,
+    /// It is longer than so many bytes.
+    TooLong(usize),
+    /// Before its time, for this reason.
+    Broken(String),
+}
+
+impl Answer {
+    /// An answer that came whole.
+    #[must_use]
+    pub fn new(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Self {
+        Self { status, headers, body, end: End::Whole, redactor: Redactor::new(None) }
+    }
+
+    pub(super) fn ending(self, end: End) -> Self {
+        Self { end, ..self }
+    }
+
+    /// The same answer, kept from telling the secret should it echo it.
+    pub(super) fn redacted_by(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
+    }
+
+    /// A header's value, where it is text.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The page that this holds.
+    pub(super) fn understand(&self, asked: &Asked<'_>) -> Result<Page, Failure> {
+        if !self.status.is_success() {
+            return Err(failure_of(self, &asked.upstream.errors, asked.request.now));
+        }
+        self.came_whole(asked)?;
+        let mut document = self.document()?;
+        self.no_refusal(&document, asked)?;
+        let records = asked.request.step.call.records.as_ref();
+        let records =
+            records.ok_or_else(|| Failure::Skip(format!("`{}` has no records", asked.request.step.call.name)))?;
+        let found = records::take(&mut document, records).map_err(|wrong| transient(wrong.to_string()))?;
+        let next = paging::next(asked, self, &document, found.listed)?;
+        Ok(Page { records: found.records, skipped: found.skipped, next })
+    }
+
+    fn came_whole(&self, asked: &Asked<'_>) -> Result<(), Failure> {
+        match &self.end {
+            End::Whole => Ok(()),
+            End::Broken(cause) => Err(transient(format!("the answer broke off: {cause}"))),
+            End::TooLong(most) => Err(Failure::Skip(format!(
+                "the answer is longer than {most} bytes; ask for less, or raise upstreams.{}.max_body",
+                asked.upstream.name
+            ))),
+        }
+    }
+
+    fn document(&self) -> Result<Value, Failure> {
+        let body = self.body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&self.body);
+        if body.trim_ascii().is_empty() {
+            return Err(transient("the answer has no body".to_owned()));
+        }
+        let mut document = serde_json::from_slice(body).map_err(|error| transient(self.not_json(&error)))?;
+        self.redactor.clean_document(&mut document);
+        Ok(document)
+    }
+
+    fn not_json(&self, error: &serde_json::Error) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        if is_html(&text) {
+            return format!("the answer is HTML instead of JSON: {}", self.shown(&html_text(&text)));
+        }
+        format!("the answer is no JSON: {error}")
+    }
+
+    /// A success that is none: a rule says so, or there is an error where the list should be.
+    fn no_refusal(&self, document: &Value, asked: &Asked<'_>) -> Result<(), Failure> {
+        let rules = &asked.upstream.errors;
+        if classify(rules, self.status.as_u16(), |name| self.header(name), document).is_some() {
+            return Err(failure_of(self, rules, asked.request.now));
+        }
+        let Value::Object(members) = document else { return Ok(()) };
+        let error = ["error", "errors"].iter().filter_map(|name| members.get(*name)).find(|error| is_said(error));
+        let records = asked.request.step.call.records.as_ref();
+        match error {
+            Some(_) if records.is_none_or(|records| records.at.find(document).is_none()) => {
+                Err(transient(format!("the answer is an error: {}", said(self, document))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A text of theirs, fit to be shown.
+    pub(super) fn shown(&self, text: &str) -> String {
+        one_line(&self.redactor.clean(text))
+    }
+}
+
+/// Whether an error says anything: not null, false, 0 or empty.
+fn is_said(error: &Value) -> bool {
+    match error {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(elements) => !elements.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+    }
+}

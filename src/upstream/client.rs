@@ -1,0 +1,110 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+use thiserror::Error;
+use tokio::sync::OnceCell;
+
+use super::request::Asked;
+use super::secret::{Remedy, Secret, Shown};
+use super::text::Redactor;
+use super::{Failure, Page, PageRequest, Upstream, http, transient};
+use crate::config::{self, Auth};
+
+/// The way to an upstream over HTTP.
+#[derive(Debug)]
+pub struct Client {
+    upstream: Arc<config::Upstream>,
+    secret: Secret,
+    headers: HeaderMap,
+    /// Built with the first request: it is the slow part, and a run with nothing due makes none.
+    http: OnceCell<reqwest::Client>,
+}
+
+/// Why there is no way to an upstream: the configuration asks for what must not or cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ClientError {
+    /// A secret would go over the network for all to read.
+    #[error("upstreams.{upstream}.base_url is plain http to {host}: a secret is sent over https alone; write https://")]
+    PlainHttp {
+        /// To which upstream.
+        upstream: String,
+        /// Where that is.
+        host: String,
+    },
+    /// A header that HTTP does not allow.
+    #[error(
+        "upstreams.{upstream}: the header `{name}` is not allowed in HTTP; use letters, digits and `-` in its name, and ASCII in its value"
+    )]
+    Header {
+        /// Of which upstream.
+        upstream: String,
+        /// The header's name.
+        name: String,
+    },
+}
+
+impl Client {
+    /// The way of `credential` to its upstream, its secret read where the configuration says, once it is needed.
+    ///
+    /// # Errors
+    /// Where a secret would go over plain http to another machine, and for headers that HTTP does not allow.
+    pub fn of(credential: &config::Credential) -> Result<Self, ClientError> {
+        let source = credential.secret.clone().filter(|_| credential.upstream.auth != Auth::None);
+        Self::new(Arc::clone(&credential.upstream), Secret::new(&credential.name, source))
+    }
+
+    /// The way to `upstream` with that secret.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn new(upstream: Arc<config::Upstream>, secret: Secret) -> Result<Self, ClientError> {
+        let headers = http::headers(&upstream)?;
+        let base = &upstream.base_url;
+        if secret.is_some() && base.scheme() != "https" && !http::is_loopback(base) {
+            return Err(ClientError::PlainHttp { upstream: upstream.name.clone(), host: http::host_of(base) });
+        }
+        Ok(Self { upstream, secret, headers, http: OnceCell::new() })
+    }
+
+    async fn http(&self) -> Result<&reqwest::Client, Failure> {
+        let built = self.http.get_or_try_init(|| async { http::client(&self.upstream, self.headers.clone()) }).await;
+        built.map_err(|error| Failure::NotSent(format!("no secure connection can be made: {}", error.without_url())))
+    }
+
+    /// A token runs out: after a 401 the next attempt has another one, where a command gives one.
+    async fn renewed(&self, shown: &Shown, message: String) -> Failure {
+        match self.secret.refused(shown).await {
+            Ok(Remedy::Renewed) => transient(format!("{message}; another secret was fetched")),
+            Ok(Remedy::Nothing) => Failure::Denied(message),
+            Err(error) => Failure::Denied(format!("{message}; {error}")),
+        }
+    }
+}
+
+#[async_trait]
+impl Upstream for Client {
+    async fn ready(&self) -> Result<(), Failure> {
+        self.secret.ready().await.map_err(|error| Failure::NotSent(error.to_string()))
+    }
+
+    async fn fetch(&self, request: PageRequest<'_>) -> Result<Page, Failure> {
+        let shown = self.secret.show().await.map_err(|error| Failure::NotSent(error.to_string()))?;
+        let asked = Asked::new(&self.upstream, request)?;
+        let sent = asked.with_secret(shown.secret.as_ref())?;
+        let redactor = Redactor::new(shown.secret.as_ref());
+        let answer = http::exchange(self.http().await?, sent, self.upstream.max_body, redactor).await?;
+        match answer.understand(&asked) {
+            Err(Failure::Denied(message)) if answer.status == StatusCode::UNAUTHORIZED => {
+                Err(self.renewed(&shown, message).await)
+            }
+            understood => {
+                if understood.is_ok() {
+                    self.secret.taken(&shown).await;
+                }
+                understood
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The wire: one request out, one answer in, never more of it than allowed.
+
+use std::error::Error;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use reqwest::redirect::Policy;
+use reqwest::{Request, Response};
+use url::{Host, Url};
+
+use super::answer::{Answer, End};
+use super::client::ClientError;
+use super::text::{Redactor, one_line};
+use super::{Failure, transient};
+use crate::config;
+
+/// Of an answer that is no success so much is read: enough to tell what it says.
+const REFUSAL_BYTES: u64 = 256 * 1024;
+
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Shorter than what servers usually keep a connection for: a request on one that was just closed is charged for nothing.
+const IDLE: Duration = Duration::from_secs(20);
+
+/// Builds the client of one upstream: slow, since it reads the system's certificates.
+///
+/// Nothing is ever sent twice behind the ledger's back. `retry::never` switches off what reqwest would send again by
+/// itself (an HTTP/2 stream that the server refused). What hyper-util does again cannot be switched off through reqwest,
+/// and need not be: it moves a request to another connection only where hyper hands the whole request back, not a byte
+/// of it written.
+pub(super) fn client(upstream: &config::Upstream, headers: HeaderMap) -> reqwest::Result<reqwest::Client> {
+    // Whoever was first, it is the same one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = reqwest::Client::builder()
+        .default_headers(headers)
+        .redirect(Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .connect_timeout(CONNECT.min(upstream.timeout / 2))
+        .timeout(upstream.timeout)
+        .pool_idle_timeout(IDLE);
+    if is_loopback(&upstream.base_url) {
+        // A proxy could not reach it, and would be told the secret.
+        builder = builder.no_proxy();
+    }
+    if upstream.base_url.scheme() == "http" {
+        builder = builder.tls_certs_only([]);
+    }
+    builder.build()
+}
+
+/// What every request to `upstream` carries.
+pub(super) fn headers(upstream: &config::Upstream) -> Result<HeaderMap, ClientError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("ingest/", env!("CARGO_PKG_VERSION"))));
+    for (name, value) in &upstream.headers {
+        let unfit = |_| ClientError::Header { upstream: upstream.name.clone(), name: name.clone() };
+        let parsed = HeaderName::try_from(name).map_err(|_| unfit(()))?;
+        headers.insert(parsed, HeaderValue::try_from(value).map_err(|_| unfit(()))?);
+    }
+    Ok(headers)
+}
+
+/// Whether this machine itself is meant.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// Sends a request once and reads its answer, at most `most` bytes of it after decompression.
+pub(super) async fn exchange(
+    client: &reqwest::Client,
+    request: Request,
+    most: u64,
+    redactor: Redactor,
+) -> Result<Answer, Failure> {
+    let host = host_of(request.url());
+    let response = client.execute(request).await.map_err(|error| unanswered(error, &host, &redactor))?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    let most = if status.is_success() { most } else { most.min(REFUSAL_BYTES) };
+    let (body, end) = read(response, most, &redactor).await;
+    Ok(Answer::new(status, headers, body).ending(end).redacted_by(redactor))
+}
+
+/// Reads a body until its end, or until it is longer than `most`: what is over is never held.
+async fn read(mut response: Response, most: u64, redactor: &Redactor) -> (Vec<u8>, End) {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(None) => return (body, End::Whole),
+            Ok(Some(chunk)) if chunk.len() > most - body.len() => {
+                body.extend(chunk.iter().take(most - body.len()));
+                return (body, End::TooLong(most));
+            }
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Err(error) => return (body, End::Broken(cause(&error, redactor))),
+        }
+    }
+}
+
+/// What it means that no answer came.
+fn unanswered(error: reqwest::Error, host: &str, redactor: &Redactor) -> Failure {
+    let error = error.without_url();
+    let cause = cause(&error, redactor);
+    if error.is_connect() {
+        Failure::NotSent(format!("no connection to {host}: {cause}"))
+    } else if error.is_builder() {
+        Failure::NotSent(format!("no request to {host} can be made of this: {cause}"))
+    } else if error.is_timeout() {
+        transient(format!("{host} did not answer in time"))
+    } else {
+        transient(format!("the connection to {host} broke before an answer came: {cause}"))
+    }
+}
+
+/// The innermost reason of an error: the outer ones only say that there is one.
+fn cause(error: &reqwest::Error, redactor: &Redactor) -> String {
+    if error.is_timeout() {
+        return "it took too long".to_owned();
+    }
+    let mut innermost: &dyn Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    one_line(&redactor.clean(&innermost.to_string()))
+}
+
+/// The host of a URL and its port, which may be shown.
+pub(super) fn host_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or("nowhere");
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}

@@ -1,0 +1,128 @@
+use serde_json::Value;
+use url::Url;
+
+use super::answer::Answer;
+use super::link::next_link;
+use super::records::name_of;
+use super::request::Asked;
+use super::{Failure, transient};
+use crate::config::{Auth, PageSize, Paging, Place, Pointer};
+
+/// What turning to a page puts into its request.
+#[derive(Debug, Default)]
+pub(super) struct Turn<'a> {
+    /// How many records a page is to hold.
+    pub(super) size: Option<(&'a str, u64)>,
+    /// Which page.
+    pub(super) cursor: Option<(&'a str, Value)>,
+    /// Where both go.
+    pub(super) place: Place,
+    /// Path and query of the page, instead of the step's.
+    pub(super) go_to: Option<&'a str>,
+}
+
+/// Turns to the page at `cursor`.
+pub(super) fn turn<'a>(paging: &'a Paging, cursor: Option<&'a str>) -> Result<Turn<'a>, Failure> {
+    let size = size_of(paging).and_then(|size| Some((size.param.as_deref()?, size.size)));
+    let turned = |place, cursor| Turn { size, cursor, place, go_to: None };
+    Ok(match paging {
+        Paging::None => Turn::default(),
+        Paging::Token { param, place, .. } => turned(*place, cursor.map(|token| (&**param, Value::from(token)))),
+        Paging::Link { .. } | Paging::NextUrl { .. } => Turn { go_to: cursor, ..turned(Place::Query, None) },
+        Paging::Offset { param, place, .. } => turned(*place, Some((param, Value::from(number(cursor, 0)?)))),
+        Paging::Number { param, first, place, .. } => {
+            turned(*place, Some((param, Value::from(number(cursor, *first)?))))
+        }
+    })
+}
+
+pub(super) const fn size_of(paging: &Paging) -> Option<&PageSize> {
+    match paging {
+        Paging::None => None,
+        Paging::Offset { size, .. } => Some(size),
+        Paging::Token { size, .. }
+        | Paging::Link { size }
+        | Paging::NextUrl { size, .. }
+        | Paging::Number { size, .. } => size.as_ref(),
+    }
+}
+
+fn number(cursor: Option<&str>, first: u64) -> Result<u64, Failure> {
+    let number = cursor.map_or(Ok(first), str::parse);
+    number.map_err(|_| Failure::BadCursor("the cursor is no number, as the paging of this call needs it".to_owned()))
+}
+
+/// The cursor of the page after one that listed so many records; an empty page is always the last.
+pub(super) fn next(
+    asked: &Asked<'_>,
+    answer: &Answer,
+    document: &Value,
+    listed: u64,
+) -> Result<Option<String>, Failure> {
+    if listed == 0 {
+        return Ok(None);
+    }
+    let cursor = asked.request.cursor;
+    match &asked.request.step.call.paging {
+        Paging::None => Ok(None),
+        Paging::Token { next, .. } => token(next, document),
+        Paging::NextUrl { next, .. } => token(next, document)?.map(|url| on_same_host(asked, &url)).transpose(),
+        Paging::Link { .. } => {
+            let values = answer.headers.get_all("link").iter().filter_map(|value| value.to_str().ok());
+            let next = next_link(values).map(|url| on_same_host(asked, url)).transpose()?;
+            Ok(next.map(|next| answer.redactor.clean(&next).into_owned()))
+        }
+        Paging::Offset { total, .. } => {
+            let reached = number(cursor, 0)?.saturating_add(listed);
+            let total = total.as_ref().and_then(|total| total.text_in(document)?.parse::<u64>().ok());
+            let more = total.map_or_else(|| is_full(asked, listed), |total| reached < total);
+            Ok(more.then(|| reached.to_string()))
+        }
+        Paging::Number { first, .. } => {
+            let next = number(cursor, *first)?.saturating_add(1);
+            Ok(is_full(asked, listed).then(|| next.to_string()))
+        }
+    }
+}
+
+fn is_full(asked: &Asked<'_>, listed: u64) -> bool {
+    asked.page_size.is_none_or(|size| listed >= size)
+}
+
+/// The token at a place: a text or a number. Nothing, null, false and blank texts are the end.
+fn token(at: &Pointer, document: &Value) -> Result<Option<String>, Failure> {
+    match at.find(document) {
+        None | Some(Value::Null | Value::Bool(false)) => Ok(None),
+        Some(Value::String(token)) => Ok(Some(token.clone()).filter(|token| !token.trim().is_empty())),
+        Some(Value::Number(token)) => Ok(Some(token.to_string())),
+        Some(other) => Err(transient(format!(
+            "the answer holds {} where the next page's token belongs (at `{at}`)",
+            name_of(other)
+        ))),
+    }
+}
+
+/// Path and query of a page's URL, without the secret: all that is kept of it. Another host is refused.
+fn on_same_host(asked: &Asked<'_>, url: &str) -> Result<String, Failure> {
+    let base = &asked.upstream.base_url;
+    let mut to = asked.url.join(url).map_err(|_| transient("the next page's URL is none".to_owned()))?;
+    let same_port = to.port().is_none() || to.port() == base.port();
+    if to.host() != base.host() || !same_port || !matches!(to.scheme(), "http" | "https") {
+        let to = super::http::host_of(&to);
+        return Err(Failure::Skip(format!("the next page is on another host ({to}), which is not asked")));
+    }
+    if let Auth::Query(secret) = &asked.upstream.auth {
+        remove_parameter(&mut to, secret);
+    }
+    let query = to.query().map(|query| format!("?{query}")).unwrap_or_default();
+    Ok(format!("{}{query}", to.path()))
+}
+
+fn remove_parameter(url: &mut Url, name: &str) {
+    if url.query_pairs().all(|(key, _)| key != name) {
+        return;
+    }
+    let kept: Vec<(String, String)> =
+        url.query_pairs().filter(|(key, _)| key != name).map(|(key, value)| (key.into(), value.into())).collect();
+    url.query_pairs_mut().clear().extend_pairs(kept);
+}

@@ -1,0 +1,112 @@
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use reqwest::header::{LOCATION, RETRY_AFTER};
+use serde_json::Value;
+use url::Url;
+
+use super::Failure;
+use super::answer::Answer;
+use super::http::host_of;
+use super::retry_after::{epoch, retry_after};
+use super::text::{html_text, is_html, without_tags};
+use crate::config::{Class, Rule, Until, classify};
+use crate::quota::Timestamp;
+
+/// Where upstreams put what they have to say, the most telling first.
+const MESSAGES: [&str; 6] =
+    ["/error/message", "/message", "/error", "/error_description", "/errors/0/message", "/errors/0"];
+
+/// What an answer that is no page means: by the first rule that it meets, else by its status alone.
+#[must_use]
+pub fn failure_of(answer: &Answer, rules: &[Rule], now: Timestamp) -> Failure {
+    let document = &document(answer);
+    let rule = classify(rules, answer.status.as_u16(), |name| answer.header(name), document);
+    let said = said(answer, document);
+    let refusal = Refusal {
+        message: if said.is_empty() { answer.status.to_string() } else { format!("{}: {said}", answer.status) },
+        limit: rule.and_then(|rule| limit_of(rule, document)).map(|limit| answer.shown(&limit)),
+        wait: answer.header(RETRY_AFTER.as_str()).and_then(|value| retry_after(value, now)),
+        until: rule.and_then(|rule| until(rule, answer, now)),
+    };
+    refusal.failure(rule.map_or_else(|| class_of(answer.status), |rule| rule.class), now)
+}
+
+/// The body; one that is not JSON is one text.
+fn document(answer: &Answer) -> Value {
+    let text = String::from_utf8_lossy(&answer.body);
+    serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.into_owned()))
+}
+
+struct Refusal {
+    message: String,
+    limit: Option<String>,
+    wait: Option<Duration>,
+    until: Option<Timestamp>,
+}
+
+impl Refusal {
+    fn failure(self, class: Class, now: Timestamp) -> Failure {
+        let wait = self.wait.or(self.until.map(|until| until.since(now)));
+        match class {
+            Class::Spent => Failure::Spent {
+                until: self.until.or(self.wait.filter(|wait| !wait.is_zero()).map(|wait| now.after(wait))),
+                message: self.message,
+                limit: self.limit,
+            },
+            Class::SlowDown => Failure::SlowDown { message: self.message, retry_after: wait },
+            Class::Denied => Failure::Denied(self.message),
+            Class::Skip => Failure::Skip(self.message),
+            Class::BadCursor => Failure::BadCursor(self.message),
+            Class::Transient => Failure::Transient { message: self.message, retry_after: wait },
+        }
+    }
+}
+
+/// What a status means where no rule says more.
+fn class_of(status: StatusCode) -> Class {
+    match status.as_u16() {
+        401 | 403 | 407 => Class::Denied,
+        429 => Class::SlowDown,
+        408 | 425 | 500.. => Class::Transient,
+        _ => Class::Skip,
+    }
+}
+
+fn limit_of(rule: &Rule, document: &Value) -> Option<String> {
+    rule.limit_at.as_ref()?.text_in(document)
+}
+
+fn until(rule: &Rule, answer: &Answer, now: Timestamp) -> Option<Timestamp> {
+    let Until::EpochHeader(name) = rule.until.as_ref()?;
+    epoch(answer.header(name)?, now)
+}
+
+/// What an answer says, as one short line; empty where it says nothing.
+pub(super) fn said(answer: &Answer, document: &Value) -> String {
+    let text = redirect(answer).or_else(|| message_in(document)).unwrap_or_default();
+    let text = if is_html(&text) { html_text(&text) } else { without_tags(&text) };
+    answer.shown(&text)
+}
+
+/// Where a redirect points, by its host alone: the rest may hold what was sent.
+fn redirect(answer: &Answer) -> Option<String> {
+    let location = answer.status.is_redirection().then(|| answer.header(LOCATION.as_str()))??;
+    let to = Url::parse(location).map_or_else(|_| "another path of the same host".to_owned(), |to| host_of(&to));
+    Some(format!("it points to {to}, and redirects are not followed; correct the upstream's base_url or path"))
+}
+
+fn message_in(document: &Value) -> Option<String> {
+    let known = MESSAGES.iter().filter_map(|place| Some(document.pointer(place)?.as_str()?.to_owned())).next();
+    known.or_else(|| first_text(document))
+}
+
+/// The first text anywhere in a document.
+fn first_text(document: &Value) -> Option<String> {
+    match document {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(elements) => elements.iter().find_map(first_text),
+        Value::Object(members) => members.values().find_map(first_text),
+        _ => None,
+    }
+}

@@ -1,0 +1,195 @@
+use std::collections::BTreeMap;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Method, Request};
+use secrecy::zeroize::Zeroizing;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::paging::{self, Turn};
+use super::{Failure, PageRequest};
+use crate::config::{self, Auth, Place, Region, Step, Template, Values};
+
+/// What may stand in a path as it is.
+const IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A request, all of it but the secret.
+pub(super) struct Asked<'a> {
+    pub(super) upstream: &'a config::Upstream,
+    pub(super) request: PageRequest<'a>,
+    pub(super) url: Url,
+    /// How many records a full page holds, where that is asked for.
+    pub(super) page_size: Option<u64>,
+    body: Option<Value>,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(upstream: &'a config::Upstream, request: PageRequest<'a>) -> Result<Self, Failure> {
+        let turn = paging::turn(&request.step.call.paging, request.cursor)?;
+        let body = body(&request, &turn)?;
+        let parameters = parameters(&request, &turn);
+        let page_size = page_size(&request, &parameters);
+        let url = url(&upstream.base_url, &request, &turn, parameters)?;
+        Ok(Self { upstream, request, url, page_size, body })
+    }
+
+    /// The request as it is sent.
+    pub(super) fn with_secret(&self, secret: Option<&SecretString>) -> Result<Request, Failure> {
+        let mut request = Request::new(method(self.request.step.call.method), self.url.clone());
+        if let Some(body) = &self.body {
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            *request.body_mut() = Some(body.to_string().into());
+        }
+        if let Some(secret) = secret {
+            authorize(&mut request, &self.upstream.auth, secret)?;
+        }
+        Ok(request)
+    }
+}
+
+const fn method(method: config::Method) -> Method {
+    match method {
+        config::Method::Get => Method::GET,
+        config::Method::Post => Method::POST,
+    }
+}
+
+fn authorize(request: &mut Request, auth: &Auth, secret: &SecretString) -> Result<(), Failure> {
+    let secret = secret.expose_secret();
+    match auth {
+        Auth::None => Ok(()),
+        Auth::Query(name) => {
+            request.url_mut().query_pairs_mut().append_pair(name, secret);
+            Ok(())
+        }
+        Auth::Header(name) => carry(request, name, secret),
+        Auth::Bearer => carry(request, AUTHORIZATION.as_str(), &Zeroizing::new(format!("Bearer {secret}"))),
+    }
+}
+
+fn carry(request: &mut Request, name: &str, secret: &str) -> Result<(), Failure> {
+    let unfit = || Failure::NotSent(format!("the secret cannot go into the header `{name}`"));
+    let name = HeaderName::try_from(name).map_err(|_| unfit())?;
+    let mut value = HeaderValue::try_from(secret).map_err(|_| unfit())?;
+    value.set_sensitive(true);
+    request.headers_mut().insert(name, value);
+    Ok(())
+}
+
+fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
+    Values { region: request.region, ids: request.ids, cursor: request.cursor, now: request.now, since: request.since }
+}
+
+/// The query's parameters. The step's own go before the usual page size, and the page before all.
+fn parameters(request: &PageRequest<'_>, turn: &Turn<'_>) -> BTreeMap<String, String> {
+    let values = values(request);
+    let size = turn.size.map(|(name, size)| (name.to_owned(), size.to_string()));
+    let own = request.step.params.iter().map(|(name, template)| (name.clone(), template.render(&values)));
+    let cursor = turn.cursor.as_ref().map(|(name, cursor)| ((*name).to_owned(), plain(cursor)));
+    match turn.place {
+        Place::Query => size.into_iter().chain(own).chain(cursor).collect(),
+        Place::Body => own.collect(),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// How long a full page is: by what is really asked for, should the step ask for another size than its call.
+fn page_size(request: &PageRequest<'_>, parameters: &BTreeMap<String, String>) -> Option<u64> {
+    let size = paging::size_of(&request.step.call.paging)?;
+    let asked = size.param.as_ref().and_then(|name| parameters.get(name)?.parse().ok());
+    asked.or(Some(size.size))
+}
+
+fn url(
+    base: &Url,
+    request: &PageRequest<'_>,
+    turn: &Turn<'_>,
+    parameters: BTreeMap<String, String>,
+) -> Result<Url, Failure> {
+    let mut url = base.clone();
+    if let Some(page) = turn.go_to {
+        let (path, query) = page.split_once('?').map_or((page, None), |(path, query)| (path, Some(query)));
+        url.set_path(path);
+        url.set_query(query);
+        return Ok(url);
+    }
+    let path = path(request)?;
+    let separator = if path.is_empty() { "" } else { "/" };
+    url.set_path(&format!("{}{separator}{path}", base.path().trim_end_matches('/')));
+    if !parameters.is_empty() {
+        url.query_pairs_mut().extend_pairs(parameters);
+    }
+    Ok(url)
+}
+
+/// The path below the base URL. What a value holds stays within its segment.
+fn path(request: &PageRequest<'_>) -> Result<String, Failure> {
+    let Step { call, .. } = request.step;
+    let template = call.path.as_ref().ok_or_else(|| Failure::NotSent(format!("`{}` has no path", call.name)))?;
+    let (region, ids) = (in_segments(request.region), request.ids.iter().map(|id| in_segment(id)).collect::<Vec<_>>());
+    let cursor = request.cursor.map(in_segment);
+    let values = Values { region: &region, ids: &ids, cursor: cursor.as_deref(), ..values(request) };
+    let path = template.render(&values);
+    let path = path.trim_start_matches('/');
+    if path.split('/').any(climbs) {
+        return Err(Failure::NotSent(format!(
+            "the path of `{}` would lead elsewhere: `{template}` with these values",
+            call.name
+        )));
+    }
+    Ok(path.to_owned())
+}
+
+fn in_segments(region: &Region) -> Region {
+    let values = region.values.iter().map(|(name, value)| (name.clone(), in_segment(value)));
+    Region { code: in_segment(&region.code), values: values.collect() }
+}
+
+fn in_segment(value: &str) -> String {
+    utf8_percent_encode(value, IN_SEGMENT).to_string()
+}
+
+/// Whether a segment is one that URLs take for "here" or "one up".
+fn climbs(segment: &str) -> bool {
+    matches!(&*percent_decode_str(segment).collect::<Vec<u8>>(), b"." | b"..")
+}
+
+/// The JSON body, its texts rendered, the page in it where it goes there.
+fn body(request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<Option<Value>, Failure> {
+    let call = &request.step.call;
+    let template = call.body.as_ref();
+    let body = template.map(|body| rendered(body, &values(request))).transpose()?;
+    if turn.place == Place::Query {
+        return Ok(body);
+    }
+    let Value::Object(mut members) = body.unwrap_or_else(|| Value::Object(Map::new())) else {
+        return Err(Failure::NotSent(format!("the body of `{}` is no object, so no page can go into it", call.name)));
+    };
+    if let Some((name, size)) = turn.size {
+        members.entry(name).or_insert_with(|| size.into());
+    }
+    if let Some((name, cursor)) = turn.cursor.clone() {
+        members.insert(name.to_owned(), cursor);
+    }
+    Ok(Some(Value::Object(members)))
+}
+
+fn rendered(body: &Value, values: &Values<'_>) -> Result<Value, Failure> {
+    Ok(match body {
+        Value::String(text) => {
+            let template = Template::parse(text).map_err(|error| Failure::NotSent(format!("`{text}`: {error}")))?;
+            Value::String(template.render(values))
+        }
+        Value::Array(elements) => elements.iter().map(|element| rendered(element, values)).collect::<Result<_, _>>()?,
+        Value::Object(members) => {
+            let members = members.iter().map(|(name, member)| Ok((name.clone(), rendered(member, values)?)));
+            Value::Object(members.collect::<Result<_, Failure>>()?)
+        }
+        other => other.clone(),
+    })
+}

@@ -1,0 +1,37 @@
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use crate::quota::Timestamp;
+
+/// The longest wait that an upstream is believed: beyond the longest month no quota is heard of.
+const LONGEST: Duration = Duration::from_secs(32 * 24 * 60 * 60);
+
+/// Reads a `Retry-After`: seconds, or an HTTP date, which is set against `now`. At most 32 days; `None` where it is
+/// neither.
+#[must_use]
+pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
+    let value = value.trim();
+    seconds(value).or_else(|| Some(http_date(value)?.since(now))).map(|wait| wait.min(LONGEST))
+}
+
+/// Reads seconds since the Unix epoch. `None` where that has passed already; at most 32 days ahead.
+pub(super) fn epoch(value: &str, now: Timestamp) -> Option<Timestamp> {
+    let since_epoch = seconds(value.trim())?;
+    let wait = Timestamp::from_micros(0).after(since_epoch).since(now).min(LONGEST);
+    (!wait.is_zero()).then(|| now.after(wait))
+}
+
+/// Seconds, a fraction rounded up; more than fits is very many.
+fn seconds(value: &str) -> Option<Duration> {
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
+    if [whole, fraction].iter().any(|digits| digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit())) {
+        return None;
+    }
+    let more = u64::from(fraction.bytes().any(|digit| digit != b'0'));
+    Some(Duration::from_secs(whole.parse().unwrap_or(u64::MAX).saturating_add(more)))
+}
+
+fn http_date(value: &str) -> Option<Timestamp> {
+    DateTime::parse_from_rfc2822(value).ok().map(|at| at.with_timezone(&Utc).into())
+}

@@ -1,0 +1,70 @@
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a credential's secret cannot be had, and what to do about it. Never holds the secret.
+#[derive(Debug, Error)]
+#[error("credential `{credential}`: {problem}")]
+pub struct SecretError {
+    /// Whose secret.
+    pub credential: String,
+    /// What is wrong.
+    pub problem: SecretProblem,
+}
+
+/// What is wrong with a secret.
+#[derive(Debug, Error)]
+pub enum SecretProblem {
+    /// The environment variable is not there.
+    #[error("there is no secret: set {0}, or name another place for it, such as `secret = {{ file = \"…\" }}`")]
+    Unset(String),
+    /// There is a place, and nothing in it.
+    #[error("the secret is empty: put it into {0}")]
+    Empty(String),
+    /// It holds what no header can carry.
+    #[error(
+        "the secret from {0} holds a line break, a control character or one beyond ASCII: put the secret there, and \
+         nothing else"
+    )]
+    Unfit(String),
+    /// A file cannot be read.
+    #[error("cannot read the secret's file {path}: {error}; put the secret there, or correct `secret`")]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A secret of systemd is asked for and there are none.
+    #[error(
+        "there is no $CREDENTIALS_DIRECTORY: start this as a systemd unit with `LoadCredential={0}:/path/of/the/secret`, \
+         or name another place, such as `secret = {{ env = \"…\" }}`"
+    )]
+    NoDirectory(String),
+    /// The command cannot be started.
+    #[error("cannot run `{program}` for the secret: {error}; install it, or correct `secret`")]
+    NotStarted {
+        /// Which.
+        program: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The command failed.
+    #[error("`{program}` gave no secret, {status}: {said}; run it by hand to see what it lacks")]
+    Failed {
+        /// Which.
+        program: String,
+        /// How it ended.
+        status: std::process::ExitStatus,
+        /// The first line of what it said.
+        said: String,
+    },
+    /// The command did not end.
+    #[error("`{program}` gave no secret within {seconds} s; run it by hand to see what it waits for")]
+    Hung {
+        /// Which.
+        program: String,
+        /// How long it was given.
+        seconds: u64,
+    },
+}

@@ -1,0 +1,120 @@
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use secrecy::zeroize::Zeroizing;
+use secrecy::{ExposeSecret, SecretString};
+use tokio::process::Command;
+
+use super::{Environment, SecretError, SecretProblem};
+use crate::config::SecretSource;
+use crate::upstream::text::one_line;
+
+/// No secret is longer; a file that is was named by mistake.
+const LONGEST_BYTES: u64 = 64 * 1024;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Reads the secret of `credential` now.
+///
+/// # Errors
+/// Where it is missing or unfit, with what to do about it.
+pub async fn read(
+    credential: &str,
+    source: &SecretSource,
+    environment: &Environment,
+) -> Result<SecretString, SecretError> {
+    let read = match source {
+        SecretSource::Env(name) => from_environment(name, environment),
+        SecretSource::File(path) => from_file(path),
+        SecretSource::Credential(name) => from_directory(name, environment),
+        SecretSource::Command(words) => from_command(words).await,
+    };
+    let checked = read.and_then(|secret| fit(secret, place(source)));
+    checked.map_err(|problem| SecretError { credential: credential.to_owned(), problem })
+}
+
+fn from_environment(name: &str, environment: &Environment) -> Result<SecretString, SecretProblem> {
+    match environment(name).map(OsString::into_string) {
+        None => Err(SecretProblem::Unset(name.to_owned())),
+        Some(Ok(secret)) => Ok(SecretString::from(secret)),
+        Some(Err(_)) => Err(SecretProblem::Unfit(name.to_owned())),
+    }
+}
+
+fn from_file(path: &Path) -> Result<SecretString, SecretProblem> {
+    let unreadable = |error| SecretProblem::Unreadable { path: path.to_owned(), error };
+    let file = File::open(path).map_err(unreadable)?;
+    warn_of_others(path, &file);
+    let mut bytes = Zeroizing::new(Vec::new());
+    file.take(LONGEST_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
+    text(&bytes, || path.display().to_string())
+}
+
+fn from_directory(name: &str, environment: &Environment) -> Result<SecretString, SecretProblem> {
+    let directory = environment("CREDENTIALS_DIRECTORY").ok_or_else(|| SecretProblem::NoDirectory(name.to_owned()))?;
+    from_file(&Path::new(&directory).join(name))
+}
+
+async fn from_command(words: &[String]) -> Result<SecretString, SecretProblem> {
+    let (program, arguments) =
+        words.split_first().ok_or_else(|| SecretProblem::Empty("`secret.command`".to_owned()))?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    match tokio::time::timeout(PATIENCE, command.output()).await {
+        Err(_) => Err(SecretProblem::Hung { program: program.clone(), seconds: PATIENCE.as_secs() }),
+        Ok(Err(error)) => Err(SecretProblem::NotStarted { program: program.clone(), error }),
+        Ok(Ok(output)) => printed(program, output),
+    }
+}
+
+fn printed(program: &str, output: Output) -> Result<SecretString, SecretProblem> {
+    let bytes = Zeroizing::new(output.stdout);
+    if output.status.success() {
+        return text(&bytes, || format!("`{program}`"));
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().find(|line| !line.trim().is_empty()).map_or_else(|| "it said nothing".to_owned(), one_line);
+    Err(SecretProblem::Failed { program: program.to_owned(), status: output.status, said })
+}
+
+fn text(bytes: &[u8], place: impl Fn() -> String) -> Result<SecretString, SecretProblem> {
+    std::str::from_utf8(bytes).map(SecretString::from).map_err(|_| SecretProblem::Unfit(place()))
+}
+
+/// The secret without the blanks around it, where a header can carry it.
+fn fit(secret: SecretString, place: String) -> Result<SecretString, SecretProblem> {
+    let trimmed = secret.expose_secret().trim();
+    if trimmed.is_empty() {
+        return Err(SecretProblem::Empty(place));
+    }
+    if !trimmed.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        return Err(SecretProblem::Unfit(place));
+    }
+    Ok(SecretString::from(trimmed))
+}
+
+fn place(source: &SecretSource) -> String {
+    match source {
+        SecretSource::Env(name) => name.clone(),
+        SecretSource::File(path) => path.display().to_string(),
+        SecretSource::Credential(name) => format!("$CREDENTIALS_DIRECTORY/{name}"),
+        SecretSource::Command(words) => format!("`{}`", words.first().map_or("", String::as_str)),
+    }
+}
+
+#[cfg(unix)]
+fn warn_of_others(path: &Path, file: &File) {
+    use std::os::unix::fs::PermissionsExt;
+
+    const OTHERS_READ: u32 = 0o004;
+    if file.metadata().is_ok_and(|about| about.permissions().mode() & OTHERS_READ != 0) {
+        tracing::warn!("everybody on this machine can read the secret in {0}: chmod 600 {0}", path.display());
+    }
+}
+
+#[cfg(not(unix))]
+const fn warn_of_others(_: &Path, _: &File) {}

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Passes the tests: installs what is missing where it may, then format, lints, tests, documentation.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '\n== %s\n' "$*"; }
+
+# The package of a command, by the system's package manager.
+install() {
+    local command=$1 apt=$2 dnf=$3 apk=$4 brew=$5 sudo=
+    [ "$(id -u)" = 0 ] || sudo="sudo -n"
+    say "installing $command"
+    if command -v apt-get >/dev/null; then
+        $sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq "$apt" >/dev/null
+    elif command -v dnf >/dev/null; then
+        $sudo dnf install -y -q "$dnf"
+    elif command -v apk >/dev/null; then
+        $sudo apk add --quiet "$apk"
+    elif command -v brew >/dev/null; then
+        brew install --quiet "$brew"
+    else
+        return 1
+    fi
+}
+
+need() {
+    local command=$1
+    command -v "$command" >/dev/null && return
+    install "$@" && command -v "$command" >/dev/null && return
+    echo "the tests need \`$command\`: install the package that holds it ($2 on Debian), then try again" >&2
+    exit 1
+}
+
+need cargo cargo cargo cargo rust
+need cc gcc gcc build-base gcc
+need redis-server redis-server redis redis redis
+cargo fmt --version >/dev/null 2>&1 || { echo "the tests need rustfmt: rustup component add rustfmt" >&2; exit 1; }
+cargo clippy --version >/dev/null 2>&1 || { echo "the tests need clippy: rustup component add clippy" >&2; exit 1; }
+
+say "format"
+cargo fmt --check
+
+say "lints"
+cargo clippy --locked --all-targets --quiet -- -D warnings
+cargo clippy --locked --no-default-features --lib --bins --quiet -- -D warnings
+
+say "tests"
+cargo test --locked --quiet
+
+say "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet
+
+say "all passed"

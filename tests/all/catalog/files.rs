@@ -1,0 +1,122 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use ingest::catalog::{Catalog, IdsQuestion, Naming, PassEnd, SearchQuery, SqliteCatalog};
+use ingest::sqlite::{self, Schema};
+
+use super::fixture::{Fixture, JOB, Page, at, new_pass, pointer, video};
+
+const WORDS: SearchQuery<'_> = SearchQuery { words: "fox", kind: None, region: None, since: None, limit: 9 };
+
+#[tokio::test]
+async fn a_catalog_that_is_not_there_reads_as_an_empty_one_and_stays_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state/catalog.db");
+    let catalog = SqliteCatalog::open_read_only(&path).unwrap();
+    assert_eq!(catalog.standings(JOB, &["US".into()]).await.unwrap()[0].region, "US");
+    assert_eq!(catalog.open_passes(JOB).await.unwrap(), []);
+    assert_eq!(catalog.search(WORDS).await.unwrap(), []);
+    let at_id = pointer("/id");
+    let question = IdsQuestion {
+        naming: Naming::Open,
+        job: JOB,
+        upstream: "u",
+        from: ("a", "b"),
+        at: &at_id,
+        kind: "k",
+        fresh_since: at(0),
+    };
+    assert_eq!(catalog.pending_ids(question).await.unwrap(), []);
+    let error = Page::of(vec![]).land(&catalog).await.unwrap_err();
+    assert!(error.0.contains("reading alone"), "{error}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn reading_writes_nothing_on_disk() {
+    let f = Fixture::new();
+    f.land(&Page::of(vec![video("a", "fox")])).await;
+    let dir = f.close();
+    let snapshot = || {
+        let mut files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path()).collect();
+        files.sort();
+        files.into_iter().map(|path| (fs::read(&path).unwrap(), path)).collect::<Vec<_>>()
+    };
+    let before = snapshot();
+    let catalog = SqliteCatalog::open_read_only(&dir.path().join("catalog.db")).unwrap();
+    assert_eq!(catalog.search(WORDS).await.unwrap().len(), 1);
+    assert_eq!(catalog.open_passes(JOB).await.unwrap().len(), 1);
+    assert!(catalog.finish(&new_pass("US", at(0)), PassEnd::Refused, at(0)).await.is_err());
+    assert!(snapshot() == before);
+    drop(catalog);
+    assert!(snapshot() == before);
+}
+
+#[tokio::test]
+async fn a_reader_sees_what_a_writer_landed_meanwhile() {
+    let f = Fixture::new();
+    f.land(&Page::of(vec![video("a", "fox")])).await;
+    let reader = SqliteCatalog::open_read_only(&f.path()).unwrap();
+    assert_eq!(reader.search(WORDS).await.unwrap().len(), 1);
+    f.land(&Page::of(vec![video("b", "fox")])).await;
+    assert_eq!(reader.search(WORDS).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn the_file_is_its_owners_alone() {
+    let f = Fixture::new();
+    f.land(&Page::of(vec![video("a", "fox")])).await;
+    for file in fs::read_dir(f.dir.path()).unwrap() {
+        let file = file.unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.path());
+    }
+}
+
+/// Version 1 as it was released: what is changed in it, a file of today does not get.
+#[test]
+fn the_schema_is_as_it_was_released() {
+    let released = include_str!("version_1.sql");
+    assert_eq!(SqliteCatalog::SCHEMA.migrations[0].trim(), released.trim());
+}
+
+#[tokio::test]
+async fn a_later_release_brings_a_file_up_to_date_and_this_one_then_leaves_it_alone() {
+    let f = Fixture::new();
+    f.land(&Page::of(vec![video("a", "fox")])).await;
+    let migrations: &[&str] = &[SqliteCatalog::SCHEMA.migrations[0], "alter table record add column later text"];
+    let later = Schema { name: "catalog", migrations: Vec::leak(migrations.to_vec()) };
+    let connection = sqlite::open(&f.path(), later).unwrap();
+    let kept: (String, Option<String>) =
+        connection.query_row("select id, later from record", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert_eq!(kept, ("a".to_owned(), None));
+    for opened in [SqliteCatalog::open(&f.path()).err(), SqliteCatalog::open_read_only(&f.path()).err()] {
+        let error = opened.unwrap().to_string();
+        assert!(error.contains("version 2") && error.contains("upgrade ingest"), "{error}");
+    }
+}
+
+#[test]
+fn what_is_no_catalog_is_refused_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.db");
+    fs::write(&path, "this is no database, and somebody may want it".repeat(100)).unwrap();
+    let error = SqliteCatalog::open(&path).err().unwrap().to_string();
+    assert!(error.contains("catalog.db") && error.contains("damaged"), "{error}");
+    assert!(fs::read_to_string(&path).unwrap().starts_with("this is no database"));
+}
+
+#[test]
+fn no_statement_of_a_run_walks_a_table_from_end_to_end() {
+    let f = Fixture::new();
+    let connection = rusqlite::Connection::open(f.path()).unwrap();
+    assert!(SqliteCatalog::statements().len() > 20);
+    for sql in SqliteCatalog::statements() {
+        let mut explained = connection.prepare(&format!("explain query plan {sql}")).unwrap();
+        let unbound = vec![rusqlite::types::Null; explained.parameter_count()];
+        let plan = explained.query_map(rusqlite::params_from_iter(unbound), |row| row.get::<_, String>("detail"));
+        for step in plan.unwrap().map(Result::unwrap) {
+            let walks = step.starts_with("SCAN") && !step.contains("VIRTUAL TABLE") && !step.contains("CONSTANT ROW");
+            assert!(!walks, "{step}\n{sql}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! A catalog in a directory of its own, and pages to land in it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ingest::catalog::{
+    Catalog, CatalogError, IdsQuestion, Landed, Landing, Naming, PassId, PassRef, Pending, SqliteCatalog,
+};
+use ingest::config::{Pointer, Records};
+use ingest::quota::{Cost, Timestamp, Units};
+use ingest::record::Record;
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub(super) const JOB: &str = "trending";
+
+pub(super) struct Fixture {
+    pub(super) catalog: SqliteCatalog,
+    pub(super) dir: TempDir,
+    person: Connection,
+}
+
+impl Fixture {
+    pub(super) fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("catalog.db");
+        let catalog = SqliteCatalog::open(&path).unwrap();
+        let person = Connection::open(&path).unwrap();
+        person.busy_timeout(Duration::from_secs(9)).unwrap();
+        Self { catalog, dir, person }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.path().join("catalog.db")
+    }
+
+    /// The directory alone, everything in it closed.
+    pub(super) fn close(self) -> TempDir {
+        self.dir
+    }
+
+    pub(super) fn reopen(&mut self) {
+        self.catalog = SqliteCatalog::open(&self.path()).unwrap();
+    }
+
+    /// What a person sees who asks the file, a line a row.
+    pub(super) fn rows(&self, sql: &str) -> Vec<String> {
+        let mut statement = self.person.prepare_cached(sql).unwrap();
+        let width = statement.column_count();
+        let rows = statement.query_map([], |row| (0..width).map(|column| Ok(shown(row.get(column)?))).collect());
+        rows.unwrap().map(|row: rusqlite::Result<Vec<String>>| row.unwrap().join(" ")).collect()
+    }
+
+    pub(super) fn count(&self, table: &str) -> usize {
+        self.rows(&format!("select 1 from {table}")).len()
+    }
+
+    pub(super) async fn land(&self, page: &Page) -> Landed {
+        page.land(&self.catalog).await.unwrap()
+    }
+
+    pub(super) async fn pending(&self, at: &str, fresh_since: Timestamp) -> Vec<(String, PassId)> {
+        let at = pointer(at);
+        let question = IdsQuestion {
+            naming: Naming::Open,
+            job: JOB,
+            upstream: "youtube",
+            from: ("videos.list", "video"),
+            at: &at,
+            kind: "channel",
+            fresh_since,
+        };
+        let pending = self.catalog.pending_ids(question).await.unwrap();
+        pending.into_iter().map(|Pending { id, pass }| (id, pass)).collect()
+    }
+}
+
+fn shown(value: rusqlite::types::Value) -> String {
+    match value {
+        rusqlite::types::Value::Null => "-".to_owned(),
+        rusqlite::types::Value::Integer(number) => number.to_string(),
+        rusqlite::types::Value::Real(number) => number.to_string(),
+        rusqlite::types::Value::Text(text) => text,
+        rusqlite::types::Value::Blob(_) => "blob".to_owned(),
+    }
+}
+
+/// A page of videos, the first of a new pass over US unless said otherwise.
+#[derive(Clone)]
+pub(super) struct Page {
+    pub(super) pass: PassRef,
+    pub(super) step: usize,
+    pub(super) upstream: String,
+    pub(super) call: String,
+    pub(super) kind: Records,
+    pub(super) records: Vec<Record>,
+    pub(super) next: Option<String>,
+    pub(super) asked: Vec<String>,
+    pub(super) requests: u64,
+    pub(super) units: Cost,
+    pub(super) now: Timestamp,
+}
+
+impl Page {
+    pub(super) fn of(records: Vec<Record>) -> Self {
+        Self {
+            pass: new_pass("US", at(0)),
+            step: 0,
+            upstream: "youtube".into(),
+            call: "videos.list".into(),
+            kind: videos(),
+            records,
+            next: None,
+            asked: Vec::new(),
+            requests: 1,
+            units: daily(1),
+            now: at(0),
+        }
+    }
+
+    pub(super) fn in_pass(mut self, pass: PassId) -> Self {
+        self.pass = PassRef::Open(pass);
+        self
+    }
+
+    pub(super) fn over(mut self, region: &str, started_at: Timestamp) -> Self {
+        self.pass = new_pass(region, started_at);
+        self
+    }
+
+    pub(super) fn step(mut self, step: usize) -> Self {
+        self.step = step;
+        self
+    }
+
+    pub(super) fn next(mut self, cursor: &str) -> Self {
+        self.next = Some(cursor.to_owned());
+        self
+    }
+
+    pub(super) fn now(mut self, now: Timestamp) -> Self {
+        self.now = now;
+        self
+    }
+
+    /// The answer to a batch of ids of channels.
+    pub(super) fn channels(asked: &[&str], came: &[&str]) -> Self {
+        let records = came.iter().map(|id| Record { id: (*id).to_owned(), body: json!({"id": id}) }).collect();
+        Self {
+            call: "channels.list".into(),
+            kind: records_of("channel", &[], &[]),
+            asked: asked.iter().map(|id| (*id).to_owned()).collect(),
+            step: 1,
+            ..Self::of(records).over("*", at(0))
+        }
+    }
+
+    pub(super) async fn land(&self, catalog: &SqliteCatalog) -> Result<Landed, CatalogError> {
+        let landing = Landing {
+            pass: &self.pass,
+            step: self.step,
+            upstream: &self.upstream,
+            call: &self.call,
+            kind: &self.kind,
+            records: &self.records,
+            next: self.next.as_deref(),
+            asked: &self.asked,
+            requests: self.requests,
+            units: &self.units,
+            now: self.now,
+        };
+        catalog.land(landing).await
+    }
+}
+
+pub(super) fn new_pass(region: &str, started_at: Timestamp) -> PassRef {
+    PassRef::New { job: JOB.into(), region: region.into(), started_at }
+}
+
+/// So many minutes after noon of a day in 2026.
+pub(super) fn at(minutes: u64) -> Timestamp {
+    Timestamp::parse("2026-03-01T12:00:00Z").unwrap().after(Duration::from_secs(60 * minutes))
+}
+
+pub(super) fn daily(units: u64) -> Cost {
+    [("daily".to_owned(), Units::new(units))].into_iter().collect()
+}
+
+pub(super) fn pointer(text: &str) -> Pointer {
+    Pointer::parse(text).unwrap()
+}
+
+pub(super) fn records_of(kind: &str, text: &[&str], columns: &[(&str, &str)]) -> Records {
+    Records {
+        at: pointer("/items"),
+        kind: kind.to_owned(),
+        id: vec![pointer("/id")],
+        text: text.iter().map(|text| pointer(text)).collect(),
+        columns: columns.iter().map(|(name, at)| ((*name).to_owned(), pointer(at))).collect::<BTreeMap<_, _>>(),
+    }
+}
+
+pub(super) fn videos() -> Records {
+    let text = ["/snippet/title", "/snippet/description", "/snippet/tags/*"];
+    let columns = [("title", "/snippet/title"), ("view_count", "/statistics/viewCount"), ("tags", "/snippet/tags/*")];
+    records_of("video", &text, &columns)
+}
+
+/// A video with a title, of the channel `c-<id>`.
+pub(super) fn video(id: &str, title: &str) -> Record {
+    record(id, json!({"id": id, "snippet": {"title": title, "channelId": format!("c-{id}")}}))
+}
+
+pub(super) fn video_of(id: &str, channel: &str) -> Record {
+    record(id, json!({"id": id, "snippet": {"title": "t", "channelId": channel}}))
+}
+
+pub(super) fn record(id: &str, body: Value) -> Record {
+    Record { id: id.to_owned(), body }
+}

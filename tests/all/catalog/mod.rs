@@ -1,0 +1,10 @@
+mod files;
+mod fixture;
+mod hostile;
+mod landing;
+mod passes;
+mod pending;
+mod properties;
+mod prune;
+mod search;
+mod views;

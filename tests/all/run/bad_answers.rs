@@ -1,0 +1,88 @@
+use serde_json::{Value, json};
+
+use crate::support::world::World;
+
+/// Each bad answer, and whether asking again can help.
+fn bad_answers() -> Vec<(&'static str, Value)> {
+    let kinds = ["drop", "half_body", "no_body", "html", "list", "null_records"];
+    let mut faults: Vec<(&str, Value)> = kinds.map(|kind| (kind, json!({ "answer": kind }))).into();
+    faults.push(("500", json!({ "answer": "backend", "status": 500 })));
+    faults.push(("503", json!({ "answer": "backend", "status": 503 })));
+    faults
+}
+
+#[test]
+fn a_bad_answer_is_asked_again_charged_and_nothing_is_lost() {
+    for (name, fault) in bad_answers() {
+        let world = World::new();
+        world.faults(&fault);
+        let ran = world.ingest(&["--region", "US", "--job", "trending", "--format", "json"]);
+        assert_eq!(ran.code, 0, "{name}: {ran:?}");
+        let report = ran.json();
+        assert_eq!(report["passes"][0]["pages"], 4, "{name}");
+        assert_eq!(report["passes"][0]["requests"], 5, "{name}");
+        assert_eq!(world.charged("daily"), world.requests(), "{name}");
+    }
+}
+
+#[test]
+fn a_bad_answer_that_does_not_end_fails_its_region_with_a_clear_line_and_the_next_run_goes_on() {
+    for (name, mut fault) in bad_answers() {
+        let mut world = World::new();
+        world.set("upstreams.youtube.attempts=2");
+        fault["times"] = 2.into();
+        fault["after"] = 1.into();
+        world.faults(&fault);
+        let ran = world.ingest(&["--region", "US", "--job", "trending", "--format", "json"]);
+        assert_eq!(ran.code, 1, "{name}: {ran:?}");
+        let report = ran.json();
+        assert_eq!(report["passes"][0]["outcome"], "failed", "{name}");
+        assert!(report["passes"][0]["detail"].as_str().unwrap().contains("tried 2 times"), "{name}: {report}");
+        let next = world.json(&["--region", "US", "--job", "trending"]);
+        assert_eq!((&next["passes"][0]["resumed"], &next["passes"][0]["pages"]), (&true.into(), &3.into()), "{name}");
+        assert_eq!(world.charged("daily"), world.counted("daily"), "{name}");
+    }
+}
+
+#[test]
+fn a_body_that_never_ends_is_cut_off() {
+    let mut world = World::new();
+    world.set("upstreams.youtube.attempts=1").set("upstreams.youtube.max_body=1MiB");
+    world.faults(&json!({ "answer": "endless" }));
+    let ran = world.ingest(&["--region", "US", "--job", "trending"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.contains("max_body"), "{ran:?}");
+}
+
+#[test]
+fn a_cursor_that_repeats_ends_the_step() {
+    let world = World::new();
+    world.faults(&json!({ "answer": "same_cursor", "after": 1, "times": 9 }));
+    let report = world.json(&["--region", "US", "--job", "trending"]);
+    assert_eq!(report["passes"][0]["outcome"], "complete", "{report}");
+    assert!(report["passes"][0]["pages"].as_u64().unwrap() <= 3, "{report}");
+    assert!(report["passes"][0]["detail"].as_str().unwrap().contains("same cursor"), "{report}");
+}
+
+#[test]
+fn a_cursor_that_is_no_longer_taken_starts_the_step_over_once() {
+    let world = World::new();
+    world.faults(&json!({ "answer": "bad_cursor", "after": 2, "times": 1 }));
+    let report = world.json(&["--region", "US", "--job", "trending"]);
+    assert_eq!(report["passes"][0]["outcome"], "complete", "{report}");
+    assert_eq!(report["passes"][0]["requests"], 7, "2 pages, the refusal, and 4 anew: {report}");
+    assert!(report["passes"][0]["detail"].as_str().unwrap().contains("started over"), "{report}");
+}
+
+#[test]
+fn a_region_that_the_upstream_refuses_is_asked_once_and_the_others_are_served() {
+    let mut world = World::new();
+    world.set("regions=[\"US\", \"XX\", \"GB\"]");
+    let ran = world.ingest(&["--region", "all", "--job", "trending", "--format", "json"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let report = ran.json();
+    let outcomes: Vec<_> = report["passes"].as_array().unwrap().iter().map(|pass| &pass["outcome"]).collect();
+    assert_eq!(outcomes, ["complete", "refused", "complete", "complete"]);
+    let again = world.ingest(&["--region", "all", "--job", "trending", "--format", "json"]);
+    assert_eq!(again.json()["outcome"], "nothing_due", "{again:?}");
+}

@@ -1,0 +1,39 @@
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::world::World;
+
+/// Starts a slow run, signals it while its second request is under way, and waits for its end.
+fn signalled(world: &World, signal: Signal) -> (i32, Value) {
+    let child = world
+        .command(&["--region", "US", "--job", "trending", "--format", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while world.requests() < 2 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn a_signal_ends_the_run_after_the_page_in_flight_was_landed() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let world = World::with(|options| options.latency = Duration::from_millis(200));
+        let (exit, report) = signalled(&world, signal);
+        assert_eq!(exit, code, "{report}");
+        assert_eq!(report["outcome"], "interrupted");
+        assert_eq!(report["passes"][0]["pages"].as_u64(), Some(world.requests()));
+        let resumed = world.json(&["--region", "US", "--job", "trending"]);
+        assert_eq!(resumed["outcome"], "complete");
+        assert_eq!(resumed["passes"][0]["resumed"], true);
+        let listed = resumed["passes"][0]["pages"].as_u64().unwrap() + report["passes"][0]["pages"].as_u64().unwrap();
+        assert_eq!(listed, 4, "a page was requested twice or not at all");
+    }
+}

@@ -1,0 +1,57 @@
+use serde_json::json;
+
+use crate::support::world::World;
+
+#[test]
+fn a_limit_that_the_upstream_calls_spent_is_closed_until_its_reset_and_can_be_reopened() {
+    let world = World::new();
+    world.faults(&json!({ "answer": "spent", "after": 2, "times": 100 }));
+    let ran = world.ingest(&["--region", "US", "--job", "trending", "--format", "json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let report = ran.json();
+    assert_eq!(report["outcome"], "stopped");
+    assert_eq!(report["stopped_by"]["limit"], "daily");
+    assert!(ran.stderr.contains("somebody else spends it too"), "{ran:?}");
+    assert_eq!(world.requests(), 3, "a spent limit was asked again");
+
+    let closed = world.json(&["status"])["limits"][0]["closed_until"].clone();
+    assert!(closed.is_string(), "{closed}");
+    let next = world.json(&["--region", "all"]);
+    assert_eq!(next["outcome"], "stopped");
+    assert_eq!(next["stopped_by"]["retry_at"], closed);
+    assert_eq!(world.requests(), 3, "a closed limit was asked");
+
+    assert_eq!(world.ingest(&["reopen", "youtube", "daily"]).code, 0);
+    world.json(&["--region", "US", "--job", "trending"]);
+    assert_eq!(world.requests(), 4);
+}
+
+#[test]
+fn slow_down_is_not_taken_for_spent() {
+    let world = World::new();
+    world.faults(&json!({ "answer": "slow_down", "times": 2 }));
+    let report = world.json(&["--region", "US", "--job", "trending"]);
+    assert_eq!(report["passes"][0]["outcome"], "complete", "{report}");
+    assert_eq!(report["passes"][0]["requests"], 6, "{report}");
+    assert!(world.json(&["status"])["limits"][0]["closed_until"].is_null());
+}
+
+#[test]
+fn a_key_that_is_not_taken_is_named_and_not_tried_again() {
+    let world = World::new();
+    let denied =
+        world.command(&["--region", "US", "--job", "trending"]).env("YOUTUBE_API_KEY", "wrong").output().unwrap();
+    assert_eq!(denied.status.code(), Some(1));
+    assert_eq!(world.requests(), 1);
+    assert!(String::from_utf8(denied.stdout).unwrap().contains("does not take the credential"));
+}
+
+#[test]
+fn a_key_that_is_missing_is_named_before_anything_is_charged() {
+    let world = World::new();
+    let missing = world.command(&["--region", "all"]).env_remove("YOUTUBE_API_KEY").output().unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    let said = String::from_utf8(missing.stdout).unwrap();
+    assert!(said.contains("YOUTUBE_API_KEY"), "{said}");
+    assert_eq!((world.requests(), world.charged("daily")), (0, 0));
+}

@@ -1,0 +1,376 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ingest::config::{Class, Config, classify};
+use ingest::quota::Units;
+use ingest::sandbox::{Options, Sandbox};
+use reqwest::{RequestBuilder, Response};
+use serde_json::{Value, json};
+
+use super::{Table, invented};
+
+/// An upstream of one call, `things.list`, that turns its pages in this way.
+fn api(page: &str, upstream: &str, credential: &str) -> Config {
+    invented(&format!(
+        r#"
+        regions = ["US", "GB"]
+        [upstreams.plain]
+        base_url = "https://api.example.com/v1"
+        {upstream}
+        [upstreams.plain.calls."things.list"]
+        path = "things/{{region}}"
+        cost = 1
+        page = {page}
+        [upstreams.plain.calls."things.list".records]
+        at = "/data/list"
+        kind = "thing"
+        id = ["/id", "/part/1/id"]
+        text = ["/names/*/text"]
+        columns = {{ star_count = "/counts/stars", made_at = "/made", label = "/labels/0" }}
+        [upstreams.plain.calls."things.get"]
+        path = "things"
+        cost = 1
+        records = {{ at = "", kind = "thing", id = "/id" }}
+        [credentials.plain]
+        upstream = "plain"
+        {credential}
+        [jobs.all]
+        credential = "plain"
+        [[jobs.all.steps]]
+        call = "things.list"
+        [[jobs.all.steps]]
+        call = "things.get"
+        params = {{ only = "{{ids}}" }}
+        ids = {{ from = "things.list", at = "/owner/id", batch = 10 }}
+        "#
+    ))
+}
+
+const DAILY: &str = r#"limits = { daily = { quota = 1_000, resets = "UTC" } }"#;
+
+async fn plain(page: &str) -> Table {
+    Table::laid(&api(page, "", DAILY), Options::default()).await
+}
+
+impl Table {
+    fn things(&self, region: &str, query: &[(&str, String)]) -> RequestBuilder {
+        self.client.get(self.url("plain", &format!("things/{region}"))).query(query)
+    }
+
+    async fn page(&self, region: &str, query: &[(&str, String)]) -> Value {
+        good(self.things(region, query).send().await.unwrap()).await
+    }
+}
+
+async fn good(response: Response) -> Value {
+    assert_eq!(response.status(), 200);
+    response.json().await.unwrap()
+}
+
+fn list(page: &Value) -> Vec<String> {
+    let records = page["data"]["list"].as_array().unwrap();
+    records.iter().map(|record| record["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn distinct(pages: &[Vec<String>]) -> usize {
+    pages.concat().into_iter().collect::<BTreeSet<_>>().len()
+}
+
+const SIZES: [usize; 4] = [10, 10, 10, 5];
+
+fn assert_walked(pages: &[Vec<String>]) {
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), SIZES);
+    assert_eq!(distinct(pages), 35);
+}
+
+#[tokio::test]
+async fn pages_are_turned_by_a_token_of_the_body() {
+    let table = plain(r#"{ kind = "token", param = "from", next = "/data/next", size_param = "n", size = 10 }"#).await;
+    let mut pages = Vec::new();
+    let mut query = Vec::new();
+    loop {
+        let page = table.page("US", &query).await;
+        pages.push(list(&page));
+        let Some(next) = page["data"]["next"].as_str() else { break };
+        query = vec![("from", next.to_owned())];
+    }
+    assert_walked(&pages);
+    assert_eq!(table.things("GB", &query).send().await.unwrap().status(), 400, "a token of another list");
+}
+
+#[tokio::test]
+async fn pages_are_turned_by_a_link_header() {
+    let table = plain(r#"{ kind = "link", size_param = "per_page", size = 10 }"#).await;
+    let mut url = table.url("plain", "things/US?per_page=10");
+    let mut pages = Vec::new();
+    loop {
+        let response = table.client.get(&url).send().await.unwrap();
+        let link = response.headers().get("link").map(|link| link.to_str().unwrap().to_owned());
+        pages.push(list(&good(response).await));
+        let Some(link) = link else { break };
+        url = link.strip_prefix('<').unwrap().strip_suffix(">; rel=\"next\"").unwrap().to_owned();
+    }
+    assert_walked(&pages);
+}
+
+#[tokio::test]
+async fn pages_are_turned_by_a_url_in_the_body_that_holds_no_secret() {
+    let secret = format!("secret = {{ env = \"K\" }}\n{DAILY}");
+    let page = r#"{ kind = "next_url", next = "/next", size = 10 }"#;
+    let config = api(page, "auth = { query = \"key\" }", &secret);
+    let table = Table::laid(&config, Options::default()).await;
+    let mut url = table.url("plain", "things/US?q=a%20b");
+    let mut pages = Vec::new();
+    loop {
+        let page = good(table.client.get(&url).query(&[("key", "any")]).send().await.unwrap()).await;
+        pages.push(list(&page));
+        let Some(next) = page["next"].as_str() else { break };
+        assert!(next.starts_with(&table.url("plain", "things/US")) && !next.contains("key"));
+        next.clone_into(&mut url);
+    }
+    assert_walked(&pages);
+}
+
+#[tokio::test]
+async fn pages_are_turned_by_an_offset_with_a_total() {
+    let page = r#"{ kind = "offset", param = "skip", size_param = "take", size = 10, total = "/data/total" }"#;
+    let table = plain(page).await;
+    let mut pages = Vec::new();
+    for offset in [0, 10, 20, 30] {
+        let page = table.page("US", &[("skip", offset.to_string()), ("take", "10".to_owned())]).await;
+        assert_eq!(page["data"]["total"], 35);
+        pages.push(list(&page));
+    }
+    assert_walked(&pages);
+    assert!(list(&table.page("US", &[("skip", u64::MAX.to_string())]).await).is_empty());
+    assert_eq!(
+        table.page("US", &[("skip", "30".into()), ("take", "3".into())]).await["data"]["list"],
+        json!(table.page("US", &[("skip", "30".into())]).await["data"]["list"].as_array().unwrap()[..3])
+    );
+}
+
+#[tokio::test]
+async fn pages_are_turned_by_their_number() {
+    let table = plain(r#"{ kind = "number", param = "page", first = 0, size = 10 }"#).await;
+    let mut pages = Vec::new();
+    for number in 0..4 {
+        pages.push(list(&table.page("US", &[("page", number.to_string())]).await));
+    }
+    assert_walked(&pages);
+    assert!(list(&table.page("US", &[("page", "4".to_owned())]).await).is_empty());
+    assert_eq!(table.things("US", &[("page", "many".to_owned())]).send().await.unwrap().status(), 400);
+}
+
+#[tokio::test]
+async fn a_call_without_pages_answers_all_at_once() {
+    let table = plain(r#"{ kind = "none" }"#).await;
+    assert_eq!(list(&table.page("US", &[]).await).len(), 20);
+}
+
+#[tokio::test]
+async fn a_post_carries_its_offset_in_the_body() {
+    let config = invented(
+        r#"
+        regions = ["US"]
+        [upstreams.reports]
+        base_url = "https://reports.example.com"
+        auth = { bearer = true }
+        [upstreams.reports.calls."run"]
+        path = "v1/{{x}}/properties/{region}:runReport"
+        method = "POST"
+        cost = 5
+        body = { country = "{region}" }
+        page = { kind = "offset", param = "offset", in = "body", size_param = "limit", size = 10, total = "/rowCount" }
+        records = { at = "/rows", kind = "row", id = ["/dimensionValues/0/value", "/dimensionValues/1/value"], columns = { users = "/metricValues/0/value" } }
+        [credentials.reports]
+        upstream = "reports"
+        secret = { command = ["token"] }
+        limits = { daily = { quota = 100, resets = "UTC" } }
+        "#,
+    );
+    let table = Table::laid(&config, Options::default()).await;
+    let ask = |offset: u64| {
+        let request = table.client.post(table.url("reports", "v1/%7Bx%7D/properties/US:runReport"));
+        let request = request.json(&json!({ "country": "US", "offset": offset, "limit": 10 }));
+        request.bearer_auth(Sandbox::secret_of("reports")).send()
+    };
+    let (first, last) = (good(ask(0).await.unwrap()).await, good(ask(30).await.unwrap()).await);
+    assert_eq!((first["rowCount"].as_u64(), first["rows"].as_array().unwrap().len()), (Some(35), 10));
+    assert_eq!(last["rows"].as_array().unwrap().len(), 5);
+    assert!(first["rows"][0]["dimensionValues"][1]["value"].is_string());
+    assert!(first["rows"][0]["metricValues"][0]["value"].is_number());
+    assert_eq!(table.used("daily"), 10);
+    let unauthorized = table.client.post(table.url("reports", "v1/%7Bx%7D/properties/US:runReport")).send();
+    assert_eq!(unauthorized.await.unwrap().status(), 401);
+}
+
+#[tokio::test]
+async fn whatever_the_configuration_reads_of_a_record_is_there() {
+    let table = plain(r#"{ kind = "none" }"#).await;
+    let page = table.page("US", &[]).await;
+    for record in page["data"]["list"].as_array().unwrap() {
+        assert!(record["part"][1]["id"].is_string());
+        assert!(record["names"][0]["text"].is_string());
+        assert!(record["counts"]["stars"].is_u64());
+        assert!(record["made"].as_str().unwrap().starts_with("202"));
+        assert!(record["labels"][0].is_string());
+        assert!(record["owner"]["id"].is_string(), "what a job asks for next");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_of_ids_is_answered_id_by_id() {
+    let table = plain(r#"{ kind = "none" }"#).await;
+    let url = table.url("plain", "things");
+    let asked: Vec<String> = (0..200).map(|number| format!("of-{number}")).collect();
+    let mut found = Vec::new();
+    for batch in asked.chunks(50) {
+        let page = good(table.client.get(&url).query(&[("only", batch.join(","))]).send().await.unwrap()).await;
+        found.extend(page.as_array().unwrap().iter().map(|record| record["id"].as_str().unwrap().to_owned()));
+    }
+    assert!(found.len() > 180 && found.len() < 200, "a few are gone: {}", found.len());
+    assert!(found.iter().all(|id| asked.contains(id)));
+}
+
+#[tokio::test]
+async fn regions_overlap_and_every_process_tells_the_same() {
+    let page = r#"{ kind = "number", param = "page", size = 100 }"#;
+    let (table, other) = (plain(page).await, plain(page).await);
+    let mut regions = Vec::new();
+    for region in ["US", "GB"] {
+        let mut all = BTreeSet::new();
+        for number in 1..=4 {
+            let query = [("page", number.to_string())];
+            let page = table.page(region, &query).await;
+            assert_eq!(page, other.page(region, &query).await);
+            all.extend(list(&page));
+        }
+        regions.push(all);
+    }
+    assert_eq!(regions[0].len(), 350);
+    assert_eq!(regions[0].intersection(&regions[1]).count(), 140);
+}
+
+/// What the upstream's own rules make of an answer.
+async fn class(config: &Config, response: Response) -> Option<Class> {
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let body: Value = response.json().await.unwrap();
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    classify(&config.upstreams["plain"].errors, status, header, &body).map(|rule| rule.class)
+}
+
+const RULES: &str = r#"
+    auth = { header = "x-key" }
+    errors = [
+        { status = 410, class = "skip" },
+        { status = 410, class = "spent" },
+        { status = 403, header = "x-ratelimit-remaining", header_is = "0", until_header = "x-ratelimit-reset", class = "spent" },
+        { status = [403, 429], at = "/problem/*/code", is = "TOO_FAST*", class = "slow_down" },
+        { status = 403, text = "no such key", class = "denied" },
+        { status = "4xx", at = "/problem/0/code", is = ["CURSOR", "PAGE"], class = "bad_cursor" },
+    ]
+"#;
+
+fn with_rules(limit: &str) -> Config {
+    let page = r#"{ kind = "token", param = "from", next = "/next" }"#;
+    api(page, RULES, &format!("secret = {{ env = \"K\" }}\nlimits = {{ daily = {limit} }}"))
+}
+
+async fn ruled(limit: &str, query: &[(&str, String)], key: &str) -> (u16, Option<Class>) {
+    let config = with_rules(limit);
+    let table = Table::laid(&config, Options { quota: Some(Units::new(2)), ..Options::default() }).await;
+    let ask = || table.things("US", query).header("x-key", key).send();
+    let (_, _) = (ask().await, ask().await);
+    let response = ask().await.unwrap();
+    (response.status().as_u16(), class(&config, response).await)
+}
+
+#[tokio::test]
+async fn a_refusal_is_what_the_upstreams_own_rules_know() {
+    let (day, second) = ("{ quota = 9, resets = \"UTC\" }", "{ quota = 9, window = \"1s\" }");
+    assert_eq!(ruled(day, &[], "any").await, (403, Some(Class::Spent)));
+    assert_eq!(ruled(second, &[], "any").await, (429, Some(Class::SlowDown)));
+    assert_eq!(ruled(day, &[], "wrong").await, (403, Some(Class::Denied)));
+
+    let table = Table::laid(&with_rules(day), Options::default()).await;
+    let response = table.things("US", &[("from", "elsewhere".to_owned())]).header("x-key", "any").send().await;
+    assert_eq!(class(&with_rules(day), response.unwrap()).await, Some(Class::BadCursor));
+}
+
+#[tokio::test]
+async fn a_retry_after_is_when_the_request_fits() {
+    let config = api(r#"{ kind = "none" }"#, "", "limits = { daily = { quota = 2, window = \"10s\" } }");
+    let table = Table::laid(&config, Options::default()).await;
+    for seconds in [0, 4] {
+        table.clock.advance(Duration::from_secs(seconds));
+        table.page("US", &[]).await;
+    }
+    table.clock.advance(Duration::from_secs(1));
+    let response = table.things("US", &[]).send().await.unwrap();
+    assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (429, &"9".parse().unwrap()));
+    table.clock.advance(Duration::from_secs(9));
+    table.page("US", &[]).await;
+}
+
+#[tokio::test]
+async fn a_refusal_of_googles_kind_is_what_the_built_in_rules_know() {
+    let page = r#"{ kind = "none" }"#;
+    let named = r#"limits = { daily = { quota = 9, resets = "UTC", upstream_name = "TokensPerDayPerProject" } }"#;
+    for credential in [DAILY, named] {
+        let config = api(page, "errors = \"google\"", credential);
+        let table = Table::laid(&config, Options { quota: Some(Units::new(1)), ..Options::default() }).await;
+        table.page("US", &[]).await;
+        let response = table.things("US", &[]).send().await.unwrap();
+        assert_eq!(class(&config, response).await, Some(Class::Spent));
+    }
+}
+
+#[tokio::test]
+async fn without_rules_a_spent_quota_is_429() {
+    let config = api(r#"{ kind = "none" }"#, "", DAILY);
+    let table = Table::laid(&config, Options { quota: Some(Units::new(1)), ..Options::default() }).await;
+    table.page("US", &[]).await;
+    let response = table.things("US", &[]).send().await.unwrap();
+    assert_eq!(response.status(), 429);
+    assert!(response.json::<Value>().await.unwrap()["message"].is_string());
+}
+
+#[tokio::test]
+async fn headers_tell_what_is_left_and_when_it_returns() {
+    let table = plain(r#"{ kind = "none" }"#).await;
+    let response = table.things("US", &[]).send().await.unwrap();
+    let told = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!((told("x-ratelimit-limit"), told("x-ratelimit-remaining")), ("1000".to_owned(), "999".to_owned()));
+    // 2026-11-21T00:00:00Z, and a second more so that whoever comes then is not early.
+    assert_eq!(told("x-ratelimit-reset"), "1795219201");
+}
+
+#[tokio::test]
+async fn a_path_with_dates_is_known_and_the_more_precise_one_is_meant() {
+    let config = invented(
+        r#"
+        regions = ["US"]
+        [upstreams.tops]
+        base_url = "https://tops.example.com/api"
+        [upstreams.tops.calls."top"]
+        path = "top/{region}/all/{date:-1d:%Y/%m/%d}"
+        cost = 1
+        records = { at = "/items/0/articles", kind = "top", id = "/article" }
+        [upstreams.tops.calls."any"]
+        path = "top/{region}/all/{date:-1d:%Y}/{region}/07"
+        cost = 1
+        records = { at = "/any", kind = "any", id = "/id" }
+        [credentials.tops]
+        upstream = "tops"
+        limits = { daily = { quota = 100, resets = "UTC" } }
+        "#,
+    );
+    let table = Table::laid(&config, Options::default()).await;
+    let ask = |path: &str| table.client.get(table.url("tops", path)).send();
+    let page = good(ask("top/US/all/2026/11/19").await.unwrap()).await;
+    assert_eq!(page["items"][0]["articles"].as_array().unwrap().len(), 20);
+    assert!(good(ask("top/US/all/2026/11/07").await.unwrap()).await["any"].is_array());
+    for unknown in ["top/US/all/", "top/US/some/2026/11/19", "top"] {
+        assert_eq!(ask(unknown).await.unwrap().status(), 404, "{unknown}");
+    }
+}

@@ -1,0 +1,149 @@
+use std::time::Duration;
+
+use ingest::config::{Class, Config, classify};
+use ingest::quota::Units;
+use ingest::sandbox::Options;
+use serde_json::Value;
+
+use super::{CHART, Table, shipped};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+fn granting(units: u64) -> Options {
+    Options { quota: Some(Units::new(units)), ..Options::default() }
+}
+
+/// The shipped configuration with another window for its daily limit.
+fn with_daily(limit: &str) -> Config {
+    shipped(&[&format!("credentials.youtube.limits.daily={limit}")])
+}
+
+async fn status(table: &Table) -> u16 {
+    table.ask(&format!("{CHART}US")).await.status().as_u16()
+}
+
+/// What the shipped rules make of a refusal.
+fn class(config: &Config, status: u16, body: &Value) -> Option<Class> {
+    classify(&config.upstreams["youtube"].errors, status, |_| None, body).map(|rule| rule.class)
+}
+
+#[tokio::test]
+async fn each_limit_is_counted_by_the_cost_of_the_call() {
+    let table = Table::youtube().await;
+    table.json(&format!("{CHART}US")).await;
+    table.json("search?part=snippet&regionCode=US").await;
+    assert_eq!((table.used("daily"), table.used("search")), (101, 1));
+    assert_eq!(table.sandbox.requests(), 2);
+}
+
+#[tokio::test]
+async fn a_spent_pool_is_refused_with_the_real_body() {
+    let table = Table::laid(&shipped(&[]), granting(2)).await;
+    assert_eq!([status(&table).await, status(&table).await], [200, 200]);
+    let response = table.ask(&format!("{CHART}US")).await;
+    assert_eq!(response.status(), 403);
+    let body: Value = response.json().await.unwrap();
+    assert_eq!(body["error"]["errors"][0]["reason"], "quotaExceeded");
+    assert_eq!(body["error"]["errors"][0]["domain"], "youtube.quota");
+    assert_eq!(class(&shipped(&[]), 403, &body), Some(Class::Spent));
+}
+
+#[tokio::test]
+async fn a_spent_bucket_of_its_own_is_refused_by_its_own_name() {
+    let config = shipped(&["credentials.youtube.limits.search.quota=11"]);
+    let table = Table::laid(&config, Options::default()).await;
+    for _ in 0..11 {
+        table.json("search?part=snippet").await;
+    }
+    let response = table.ask("search?part=snippet").await;
+    assert_eq!(response.status(), 429);
+    let body: Value = response.json().await.unwrap();
+    let metadata = &body["error"]["details"][0]["metadata"];
+    assert_eq!(metadata["quota_limit"], "defaultSearchListPerDayPerProject");
+    assert_eq!(metadata["quota_unit"], "1/d/{project}");
+    assert_eq!(metadata["quota_limit_value"], "11");
+    assert_eq!(class(&config, 429, &body), Some(Class::Spent));
+}
+
+#[tokio::test]
+async fn a_short_window_is_a_rate() {
+    let config = with_daily("{ quota = 10_000, window = \"1min\" }");
+    let table = Table::laid(&config, granting(1)).await;
+    assert_eq!(status(&table).await, 200);
+    let response = table.ask(&format!("{CHART}US")).await;
+    assert_eq!(response.status(), 429);
+    let body: Value = response.json().await.unwrap();
+    assert_eq!(body["error"]["details"][0]["metadata"]["quota_unit"], "1/min/{project}");
+    assert_eq!(class(&config, 429, &body), Some(Class::SlowDown));
+}
+
+#[tokio::test]
+async fn a_sliding_window_is_exactly_as_long_as_it_is() {
+    let config = with_daily("{ quota = 10_000, window = \"24h\" }");
+    let table = Table::laid(&config, granting(1)).await;
+    assert_eq!(status(&table).await, 200);
+    table.clock.advance(HOUR * 24 - Duration::from_micros(1));
+    assert_eq!(table.used("daily"), 1);
+    table.clock.advance(Duration::from_micros(1));
+    assert_eq!(table.used("daily"), 0);
+    assert_eq!(status(&table).await, 200);
+}
+
+#[tokio::test]
+async fn a_calendar_day_ends_at_midnight_of_its_zone() {
+    let config = with_daily("{ quota = 10_000, resets = \"America/Los_Angeles\" }");
+    let table = Table::laid(&config, granting(1)).await;
+    assert_eq!(status(&table).await, 200);
+    table.clock.advance(HOUR * 20 - Duration::from_micros(1));
+    assert_eq!(status(&table).await, 403);
+    table.clock.advance(Duration::from_micros(1));
+    assert_eq!(table.used("daily"), 0);
+    assert_eq!(status(&table).await, 200);
+}
+
+#[tokio::test]
+async fn where_both_are_said_both_hold() {
+    let table = Table::laid(&shipped(&[]), granting(1)).await;
+    assert_eq!(status(&table).await, 200);
+    table.clock.advance(HOUR * 20);
+    assert_eq!(status(&table).await, 403, "midnight has passed, 24 hours have not");
+}
+
+#[tokio::test]
+async fn a_day_of_25_hours_is_one_day() {
+    let config = with_daily("{ quota = 10_000, window = \"24h\", resets = \"America/Los_Angeles\" }");
+    let table = Table::laid(&config, granting(1)).await;
+    // 2027-11-07T07:00:00Z is midnight of the day on which the clocks go back.
+    table.clock.set("2027-11-07T07:00:00Z");
+    assert_eq!(status(&table).await, 200);
+    table.clock.advance(HOUR * 24);
+    assert_eq!(status(&table).await, 403, "still the same day");
+    table.clock.advance(HOUR * 24);
+    assert_eq!(status(&table).await, 200);
+}
+
+#[tokio::test]
+async fn the_most_that_a_window_held_is_remembered() {
+    let table = Table::laid(&with_daily("{ quota = 10_000, window = \"1h\" }"), Options::default()).await;
+    for minutes in [0, 20, 20, 20, 20, 300] {
+        table.clock.advance(Duration::from_secs(minutes * 60));
+        status(&table).await;
+    }
+    let report = table.report("usage").await;
+    let daily = &report["limits"][0];
+    assert_eq!((daily["used"].as_u64(), daily["most_in_window"].as_u64()), (Some(1), Some(3)));
+    assert_eq!(report["calls"]["videos.list"], 6);
+}
+
+#[tokio::test]
+async fn two_keys_of_one_account_draw_on_one_quota() {
+    let config =
+        shipped(&["credentials.second={ upstream = \"youtube\", secret = { env = \"K\" }, account = \"youtube\" }"]);
+    let table = Table::laid(&config, Options::default()).await;
+    let url = table.url("youtube", &format!("{CHART}US"));
+    for credential in ["youtube", "second"] {
+        let secret = ingest::sandbox::Sandbox::secret_of(credential);
+        assert_eq!(table.client.get(&url).header("x-goog-api-key", secret).send().await.unwrap().status(), 200);
+    }
+    assert_eq!(table.used("daily"), 2);
+}

@@ -1,0 +1,160 @@
+//! A place of its own for one test: an empty directory, the shipped configuration, a sandbox, and the binary.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ingest::clock::SystemClock;
+use ingest::config::{Config, Sources};
+use ingest::sandbox::{Options, Sandbox};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// The secret that the binary is given: no output, file or URL may hold it.
+pub const SECRET: &str = "s3cr3t-k3y-0f-th3-t3sts";
+
+/// The shipped configuration.
+pub fn shipped() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("quotas.toml")
+}
+
+pub struct World {
+    pub directory: TempDir,
+    pub sets: Vec<String>,
+    sandbox: Sandbox,
+    runtime: Runtime,
+}
+
+/// What one run of the binary left behind.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    fn of(output: Output) -> Self {
+        use std::os::unix::process::ExitStatusExt;
+        Self {
+            code: output.status.code().unwrap_or_else(|| -output.status.signal().unwrap()),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// A world whose sandbox has its options changed.
+    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+        Self::configured(&[], change)
+    }
+
+    /// A world with another configuration, which the sandbox has too.
+    pub fn configured(sets: &[&str], change: impl FnOnce(&mut Options)) -> Self {
+        let mut sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let runtime = Runtime::new().unwrap();
+        let config = Config::load(&Sources { path: Some(shipped()), sets: sets.clone() }).unwrap();
+        let mut options = Options {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            latency: Duration::ZERO,
+            failure_rate: 0.0,
+            quota: None,
+            seed: 1,
+        };
+        change(&mut options);
+        let sandbox = runtime.block_on(Sandbox::start(&config, options, Arc::new(SystemClock))).unwrap();
+        let base_url = format!("upstreams.youtube.base_url=\"{}\"", sandbox.base_url("youtube"));
+        sets.extend([base_url, "upstreams.youtube.pause=1ms".to_owned()]);
+        Self { directory: tempfile::tempdir().unwrap(), sets, sandbox, runtime }
+    }
+
+    /// Changes the configuration of every later run.
+    pub fn set(&mut self, set: &str) -> &mut Self {
+        self.sets.push(set.to_owned());
+        self
+    }
+
+    pub fn state_dir(&self) -> PathBuf {
+        self.directory.path().join("state")
+    }
+
+    /// The binary in this world, in an environment with nothing in it but the key.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("ingest"));
+        command
+            .current_dir(self.directory.path())
+            .env_clear()
+            .env("YOUTUBE_API_KEY", SECRET)
+            .env("INGEST_STATE_DIR", self.state_dir())
+            .arg("--config")
+            .arg(shipped())
+            .stdin(Stdio::null());
+        for set in &self.sets {
+            command.arg("--set").arg(set);
+        }
+        command.args(arguments);
+        command
+    }
+
+    pub fn ingest(&self, arguments: &[&str]) -> Ran {
+        Ran::of(self.command(arguments).output().unwrap())
+    }
+
+    /// Runs the binary and reads its JSON.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let ran = self.ingest(&[arguments, &["--format", "json"]].concat());
+        ran.json()
+    }
+
+    /// Starts so many at once, and waits for all.
+    pub fn ingest_at_once(&self, count: usize, arguments: &[&str]) -> Vec<Ran> {
+        let spawn = |_| {
+            let mut command = self.command(arguments);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let children: Vec<_> = (0..count).map(spawn).collect();
+        children.into_iter().map(|child| Ran::of(child.wait_with_output().unwrap())).collect()
+    }
+
+    /// What the sandbox counted of a limit, in units.
+    pub fn counted(&self, limit: &str) -> u64 {
+        let counted = self.sandbox.usage().into_iter().find(|counted| counted.limit == limit);
+        counted.map_or(0, |counted| counted.used.get())
+    }
+
+    /// What the ledger counts of a limit, in units.
+    pub fn charged(&self, limit: &str) -> u64 {
+        let status = self.json(&["status"]);
+        let limits = status["limits"].as_array().unwrap();
+        limits.iter().find(|one| one["limit"] == limit).unwrap()["used"].as_u64().unwrap()
+    }
+
+    pub fn requests(&self) -> u64 {
+        self.sandbox.requests()
+    }
+
+    /// An answer of the sandbox about itself: `usage`, `requests`.
+    pub fn sandbox_says(&self, what: &str) -> Value {
+        let url = format!("http://{}/_sandbox/{what}", self.sandbox.address());
+        self.runtime.block_on(async { reqwest::get(url).await.unwrap().json().await.unwrap() })
+    }
+
+    /// Makes the sandbox misbehave.
+    pub fn faults(&self, faults: &Value) {
+        let url = format!("http://{}/_sandbox/faults", self.sandbox.address());
+        let answer = self.runtime.block_on(reqwest::Client::new().post(url).json(faults).send()).unwrap();
+        assert!(answer.status().is_success(), "{answer:?}");
+    }
+}

@@ -1,0 +1,125 @@
+//! What a success holds: records, or something else.
+
+use serde_json::{Value, json};
+
+use super::{answering, asking, ids, things, token_paging, told};
+use crate::support::stub_upstream::StubAnswer;
+
+#[tokio::test]
+async fn records_are_taken_in_their_order_with_the_whole_of_each() {
+    let stub = answering(StubAnswer::json(&json!({ "items": [{ "id": "b", "n": 1 }, { "id": "a", "n": [2] }] })));
+    let page = asking(&stub.url()).fetch().await.unwrap();
+    assert_eq!(ids(&page), ["b", "a"]);
+    assert_eq!(page.records[1].body, json!({ "id": "a", "n": [2] }));
+    assert_eq!((page.skipped, page.next), (0, None));
+}
+
+#[tokio::test]
+async fn a_compressed_answer_is_unpacked() {
+    let stub = answering(StubAnswer::json(&things(&["a"])).gzipped());
+    assert_eq!(ids(&asking(&stub.url()).fetch().await.unwrap()), ["a"]);
+    assert_eq!(stub.requests()[0].header("accept-encoding"), Some("gzip"));
+}
+
+#[tokio::test]
+async fn a_record_without_an_id_is_left_out_and_counted() {
+    let items =
+        json!([null, { "id": "a" }, {}, { "id": "" }, { "id": null }, { "id": ["x"] }, "text", { "id": "n\u{0}ul" }]);
+    let stub = answering(StubAnswer::json(&json!({ "items": items })));
+    let page = asking(&stub.url()).fetch().await.unwrap();
+    assert_eq!((ids(&page), page.skipped), (vec!["a"], 7));
+}
+
+#[tokio::test]
+async fn an_id_that_is_a_number_is_one() {
+    let stub = answering(StubAnswer::json(&json!({ "items": [{ "id": 7 }, { "id": 9_007_199_254_740_993_u64 }] })));
+    assert_eq!(ids(&asking(&stub.url()).fetch().await.unwrap()), ["7", "9007199254740993"]);
+}
+
+#[tokio::test]
+async fn an_id_of_several_parts_needs_them_all() {
+    let items = json!([{ "id": "a", "of": { "id": 1 } }, { "id": "b" }]);
+    let stub = answering(StubAnswer::json(&json!({ "items": items })));
+    let page = asking(&stub.url()).records("/items", &["/of/id", "/id"]).fetch().await.unwrap();
+    assert_eq!((ids(&page), page.skipped), (vec!["1/a"], 1));
+}
+
+#[tokio::test]
+async fn an_id_that_comes_twice_keeps_its_first_place() {
+    let items = json!([{ "id": "a", "n": 1 }, { "id": "b" }, { "id": "a", "n": 2 }]);
+    let stub = answering(StubAnswer::json(&json!({ "items": items })));
+    let page = asking(&stub.url()).fetch().await.unwrap();
+    assert_eq!((ids(&page), page.skipped), (vec!["a", "b"], 0));
+    assert_eq!(page.records[0].body["n"], 1);
+}
+
+#[tokio::test]
+async fn a_list_is_found_at_the_root_and_inside_arrays() {
+    let cases = [
+        ("", json!([{ "id": "a" }])),
+        ("/items/0/articles", json!({ "items": [{ "articles": [{ "id": "a" }] }] })),
+        ("/groups/*/things", json!({ "groups": [{ "things": [{ "id": "a" }] }, { "things": [] }, {}] })),
+    ];
+    for (at, body) in cases {
+        let stub = answering(StubAnswer::json(&body));
+        let page = asking(&stub.url()).records(at, &["/id"]).fetch().await.unwrap();
+        assert_eq!(ids(&page), ["a"], "{at}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_without_records_is_empty_and_the_last() {
+    let bodies = [json!({}), json!({ "items": [] }), json!({ "next": "more" }), json!({ "items": [], "next": "more" })];
+    for body in bodies.into_iter().chain([json!({ "error": null }), json!({ "error": false, "errors": [] })]) {
+        let stub = answering(StubAnswer::json(&body));
+        let page = asking(&stub.url()).paging(token_paging()).fetch().await.unwrap();
+        assert_eq!((page.records.len(), page.skipped, page.next), (0, 0, None), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_the_wrong_shape_is_a_failure_that_says_so() {
+    let shapes: [(Value, &str); 10] = [
+        (json!([{ "id": "a" }]), "the answer holds an array where an object belongs (at `/items`)"),
+        (json!([]), "the answer holds an array where an object belongs (at `/items`)"),
+        (json!({ "items": null }), "the answer holds null where a list belongs (at `/items`)"),
+        (json!({ "items": { "id": "a" } }), "the answer holds an object where a list belongs (at `/items`)"),
+        (json!("busy"), "the answer holds a text where an object belongs (at `/items`)"),
+        (json!(null), "the answer holds null where an object belongs (at `/items`)"),
+        (json!({ "items": [null, null] }), "none of the answer's 2 records has an id at `/id`"),
+        (json!({ "items": [{ "name": "a" }] }), "none of the answer's 1 records has an id at `/id`"),
+        (json!({ "error": "backend\u{1b}[31m down" }), "the answer is an error: backend down"),
+        (json!({ "errors": [{ "message": "no such field" }] }), "the answer is an error: no such field"),
+    ];
+    for (body, expected) in shapes {
+        let stub = answering(StubAnswer::json(&body));
+        let failure = asking(&stub.url()).fetch().await.unwrap_err();
+        assert_eq!(told(&failure), format!("transient: {expected}"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_json_is_a_failure_that_says_so() {
+    let deep = "[".repeat(1 << 19);
+    let bodies: [(&[u8], &str); 8] = [
+        (b"", "the answer has no body"),
+        (b" \n", "the answer has no body"),
+        (b"<!doctype html><title>Sign in\x07</title><p>x", "the answer is HTML instead of JSON: Sign in"),
+        (b"<html><body>Down for <b>repairs</b>", "the answer is HTML instead of JSON: Down for repairs"),
+        (br#"{"items": [{"id": "a"}"#, "the answer is no JSON: EOF while parsing a list at line 1 column 22"),
+        (b"{\"items\": \"\xff\"}", "the answer is no JSON: invalid unicode code point at line 1 column 12"),
+        (br#"{"items": 1e999}"#, "the answer is no JSON: number out of range at line 1 column 15"),
+        (deep.as_bytes(), "the answer is no JSON: recursion limit exceeded at line 1 column 128"),
+    ];
+    for (body, expected) in bodies {
+        let stub = answering(StubAnswer::status(200).body(body));
+        let failure = asking(&stub.url()).fetch().await.unwrap_err();
+        assert_eq!(told(&failure), format!("transient: {expected}"));
+    }
+}
+
+#[tokio::test]
+async fn a_byte_order_mark_does_no_harm() {
+    let stub = answering(StubAnswer::text(200, "\u{feff}{\"items\": [{\"id\": \"a\"}]}"));
+    assert_eq!(ids(&asking(&stub.url()).fetch().await.unwrap()), ["a"]);
+}

@@ -1,0 +1,193 @@
+//! One request, against an upstream that answers as told.
+
+mod answers;
+mod pages;
+mod properties;
+mod refusals;
+mod requests;
+mod secrets;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ingest::config::{
+    self, Auth, Call, Method, PageSize, Paging, Place, Pointer, Records, Region, Rule, Step, Template,
+};
+use ingest::quota::{Cost, Timestamp};
+use ingest::upstream::secret::Secret;
+use ingest::upstream::{Client, Failure, Page, PageRequest, Upstream};
+use serde_json::{Value, json};
+
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+
+/// 2026-06-15T12:00:00Z
+pub(super) const NOW: Timestamp = Timestamp::from_micros(1_781_524_800_000_000);
+
+pub(super) const SECRET: &str = "AbCd-0123456789/secret+value";
+
+/// One request, ready to be changed by a test.
+#[derive(Clone)]
+pub(super) struct Asking {
+    pub(super) upstream: config::Upstream,
+    pub(super) call: Call,
+    pub(super) params: BTreeMap<String, Template>,
+    pub(super) region: Region,
+    pub(super) ids: Vec<String>,
+    pub(super) cursor: Option<String>,
+    pub(super) secret: Option<&'static str>,
+    pub(super) since: Option<Timestamp>,
+}
+
+/// A plain listing of `/items` with an id at `/id`, at that address.
+pub(super) fn asking(url: &str) -> Asking {
+    Asking {
+        upstream: upstream(url),
+        call: call(),
+        params: BTreeMap::new(),
+        region: Region { code: "US".to_owned(), values: BTreeMap::new() },
+        ids: Vec::new(),
+        cursor: None,
+        secret: None,
+        since: None,
+    }
+}
+
+fn upstream(url: &str) -> config::Upstream {
+    config::Upstream {
+        name: "example".to_owned(),
+        base_url: url.parse().unwrap(),
+        auth: Auth::None,
+        timeout: Duration::from_secs(20),
+        pause: Duration::ZERO,
+        attempts: 4,
+        max_body: 1 << 20,
+        keep: None,
+        headers: BTreeMap::new(),
+        errors: Vec::new(),
+        calls: BTreeMap::new(),
+    }
+}
+
+fn call() -> Call {
+    Call {
+        name: "things.list".to_owned(),
+        cost: Cost::none(),
+        outage: None,
+        method: Method::Get,
+        path: Some(template("things")),
+        body: None,
+        paging: Paging::None,
+        records: Some(records("/items", &["/id"])),
+    }
+}
+
+pub(super) fn records(at: &str, id: &[&str]) -> Records {
+    Records {
+        at: pointer(at),
+        kind: "thing".to_owned(),
+        id: id.iter().map(|id| pointer(id)).collect(),
+        text: Vec::new(),
+        columns: BTreeMap::new(),
+    }
+}
+
+pub(super) fn pointer(text: &str) -> Pointer {
+    Pointer::parse(text).unwrap()
+}
+
+pub(super) fn template(text: &str) -> Template {
+    Template::parse(text).unwrap()
+}
+
+pub(super) fn token_paging() -> Paging {
+    let size = Some(PageSize { param: Some("maxResults".to_owned()), size: 2 });
+    Paging::Token { param: "pageToken".to_owned(), next: pointer("/next"), place: Place::Query, size }
+}
+
+impl Asking {
+    pub(super) fn paging(mut self, paging: Paging) -> Self {
+        self.call.paging = paging;
+        self
+    }
+
+    pub(super) fn cursor(mut self, cursor: impl Into<Option<String>>) -> Self {
+        self.cursor = cursor.into();
+        self
+    }
+
+    pub(super) fn records(mut self, at: &str, id: &[&str]) -> Self {
+        self.call.records = Some(records(at, id));
+        self
+    }
+
+    pub(super) fn param(mut self, name: &str, text: &str) -> Self {
+        self.params.insert(name.to_owned(), template(text));
+        self
+    }
+
+    pub(super) fn path(mut self, text: &str) -> Self {
+        self.call.path = Some(template(text));
+        self
+    }
+
+    pub(super) fn region(mut self, code: &str) -> Self {
+        self.region.code = code.to_owned();
+        self
+    }
+
+    pub(super) fn auth(mut self, auth: Auth) -> Self {
+        self.upstream.auth = auth;
+        self.secret = Some(SECRET);
+        self
+    }
+
+    pub(super) fn rules(mut self, rules: Vec<Rule>) -> Self {
+        self.upstream.errors = rules;
+        self
+    }
+
+    pub(super) fn client(&self) -> Client {
+        let secret =
+            self.secret.map_or_else(|| Secret::new("main", None), |secret| Secret::given("main", secret.into()));
+        Client::new(Arc::new(self.upstream.clone()), secret).unwrap()
+    }
+
+    pub(super) async fn fetch(&self) -> Result<Page, Failure> {
+        self.fetch_by(&self.client()).await
+    }
+
+    pub(super) async fn fetch_by(&self, client: &Client) -> Result<Page, Failure> {
+        let step = Step { call: Arc::new(self.call.clone()), params: self.params.clone(), max_pages: None, ids: None };
+        let (region, ids, cursor) = (&self.region, &*self.ids, self.cursor.as_deref());
+        client.fetch(PageRequest { step: &step, region, ids, cursor, now: NOW, since: self.since }).await
+    }
+}
+
+/// Things of these ids, as the listing holds them.
+pub(super) fn things(ids: &[&str]) -> Value {
+    json!({ "items": ids.iter().map(|id| json!({ "id": id })).collect::<Vec<_>>() })
+}
+
+pub(super) fn answering(answer: StubAnswer) -> StubUpstream {
+    StubUpstream::answering([answer])
+}
+
+pub(super) fn ids(page: &Page) -> Vec<&str> {
+    page.records.iter().map(|record| record.id.as_str()).collect()
+}
+
+/// What a failure says, and which it is.
+pub(super) fn told(failure: &Failure) -> String {
+    let kind = match failure {
+        Failure::NotSent(_) => "not sent",
+        Failure::Spent { .. } => "spent",
+        Failure::SlowDown { .. } => "slow down",
+        Failure::Denied(_) => "denied",
+        Failure::Skip(_) => "skip",
+        Failure::BadCursor(_) => "bad cursor",
+        Failure::Transient { .. } => "transient",
+    };
+    format!("{kind}: {failure}")
+}

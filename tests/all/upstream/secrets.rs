@@ -1,0 +1,303 @@
+//! Where a secret is read, how long it is kept, and that nobody ever sees it.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::join_all;
+use ingest::config::{Auth, Paging, SecretSource};
+use ingest::upstream::Upstream as _;
+use ingest::upstream::secret::{Secret, SecretError, read};
+use ingest::upstream::{Client, Failure};
+use secrecy::ExposeSecret;
+use serde_json::json;
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::{Asking, SECRET, answering, asking, pointer, things, told};
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+
+async fn read_from(source: SecretSource, variables: &[(&'static str, &[u8])]) -> Result<String, SecretError> {
+    let variables: Vec<(&str, Vec<u8>)> = variables.iter().map(|(name, value)| (*name, value.to_vec())).collect();
+    let environment = move |wanted: &str| {
+        let found = variables.iter().find(|(name, _)| *name == wanted);
+        found.map(|(_, value)| OsString::from_vec(value.clone()))
+    };
+    read("main", &source, &environment).await.map(|secret| secret.expose_secret().to_owned())
+}
+
+fn file(directory: &Path, content: &[u8], mode: u32) -> std::path::PathBuf {
+    let path = directory.join("key");
+    let _ = std::fs::remove_file(&path);
+    std::fs::write(&path, content).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+fn command(words: &[&str]) -> SecretSource {
+    SecretSource::Command(words.iter().map(|&word| word.to_owned()).collect())
+}
+
+#[tokio::test]
+async fn a_secret_is_read_where_the_configuration_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), format!("{SECRET}\n").as_bytes(), 0o600);
+    let systemd = ("CREDENTIALS_DIRECTORY", directory.path().as_os_str().as_encoded_bytes());
+    let sources = [
+        SecretSource::Env("KEY".to_owned()),
+        SecretSource::File(path),
+        SecretSource::Credential("key".to_owned()),
+        command(&["printf", "%s\n\n", SECRET]),
+    ];
+    for source in sources {
+        let secret = read_from(source.clone(), &[("KEY", SECRET.as_bytes()), systemd]).await;
+        assert_eq!(secret.unwrap(), SECRET, "{source:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_cannot_be_had_is_told_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let empty = file(directory.path(), b" \n", 0o600);
+    let env = || SecretSource::Env("MY_KEY".to_owned());
+    type Case = (SecretSource, &'static [(&'static str, &'static [u8])], &'static str);
+    let cases: [Case; 11] = [
+        (env(), &[], "there is no secret: set MY_KEY, or name another place for it"),
+        (env(), &[("MY_KEY", b"")], "the secret is empty: put it into MY_KEY"),
+        (env(), &[("MY_KEY", b"caf\xe9")], "the secret from MY_KEY holds"),
+        (env(), &[("MY_KEY", b"cl\xc3\xa9")], "the secret from MY_KEY holds"),
+        (env(), &[("MY_KEY", b"two\nlines")], "the secret from MY_KEY holds a line break"),
+        (SecretSource::File("/nowhere/key".into()), &[], "cannot read the secret's file /nowhere/key: No such file"),
+        (SecretSource::File(empty), &[], "the secret is empty: put it into /"),
+        (
+            SecretSource::Credential("key".to_owned()),
+            &[],
+            "there is no $CREDENTIALS_DIRECTORY: start this as a systemd unit with `LoadCredential=key:",
+        ),
+        (command(&["no-such-program-here"]), &[], "cannot run `no-such-program-here` for the secret: No such file"),
+        (
+            command(&["sh", "-c", "echo; echo 'log in first' >&2; exit 3"]),
+            &[],
+            "`sh` gave no secret, exit status: 3: log in first;",
+        ),
+        (command(&["true"]), &[], "the secret is empty: put it into `true`"),
+    ];
+    for (source, variables, expected) in cases {
+        let error = read_from(source.clone(), variables).await.unwrap_err().to_string();
+        assert!(error.starts_with(&format!("credential `main`: {expected}")), "{source:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_secret_is_found_before_anything_is_sent() {
+    let stub = answering(StubAnswer::json(&things(&["a"])));
+    let mut asking = asking(&stub.url());
+    asking.upstream.auth = Auth::Bearer;
+    let secret = Secret::new("main", Some(SecretSource::Env("MY_KEY".to_owned()))).in_environment(|_| None);
+    let client = Client::new(Arc::new(asking.upstream.clone()), secret).unwrap();
+    assert!(client.ready().await.is_err());
+    let failure = asking.fetch_by(&client).await.unwrap_err();
+    assert!(told(&failure).starts_with("not sent: credential `main`: there is no secret: set MY_KEY"), "{failure}");
+    assert!(stub.requests().is_empty());
+}
+
+/// A client whose secret is what a script prints: `1`, then `2`, and so on.
+fn counting(asking: &Asking, directory: &Path) -> Client {
+    let script = "n=$(cat n 2>/dev/null || echo 0); n=$((n + 1)); echo $n | tee n";
+    let source = command(&["sh", "-c", &format!("cd '{}' && {{ {script}; }}", directory.display())]);
+    Client::new(Arc::new(asking.upstream.clone()), Secret::new("main", Some(source))).unwrap()
+}
+
+/// An upstream that takes the tokens that `takes` says.
+fn taking(takes: impl Fn(&str, usize) -> bool + Send + Sync + 'static) -> StubUpstream {
+    StubUpstream::start(move |request| {
+        let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+        if takes(token, request.number) { StubAnswer::json(&things(&["a"])) } else { StubAnswer::text(401, "expired") }
+    })
+}
+
+fn bearer(url: &str) -> Asking {
+    let mut asking = asking(url);
+    asking.upstream.auth = Auth::Bearer;
+    asking
+}
+
+#[tokio::test]
+async fn a_token_that_ran_out_is_fetched_again_for_the_next_attempt() {
+    // The first token is taken twice, the second from then on.
+    let stub = taking(|token, number| token == "1" && number < 2 || token == "2");
+    let (asking, directory) = (bearer(&stub.url()), tempfile::tempdir().unwrap());
+    let client = counting(&asking, directory.path());
+    for expected in ["ok", "ok", "transient: 401 Unauthorized: expired; another secret was fetched", "ok", "ok"] {
+        let told = asking.fetch_by(&client).await.map_or_else(|failure| told(&failure), |_| "ok".to_owned());
+        assert_eq!(told, expected);
+    }
+    assert_eq!(stub.requests().len(), 5, "each attempt is one request");
+}
+
+#[tokio::test]
+async fn a_token_that_ran_out_is_fetched_again_once_for_all_who_hold_it() {
+    let stub = taking(|token, _| token == "2");
+    let (asking, directory) = (bearer(&stub.url()), tempfile::tempdir().unwrap());
+    let client = counting(&asking, directory.path());
+    let pages = join_all((0..4).map(|_| asking.fetch_by(&client))).await;
+    assert!(pages.iter().all(|page| matches!(page, Err(Failure::Transient { .. }))), "{pages:?}");
+    assert_eq!(std::fs::read_to_string(directory.path().join("n")).unwrap(), "2\n");
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_anew_is_denied() {
+    let stub = taking(|_, _| false);
+    let (asking, directory) = (bearer(&stub.url()), tempfile::tempdir().unwrap());
+    let client = counting(&asking, directory.path());
+    assert!(matches!(asking.fetch_by(&client).await, Err(Failure::Transient { .. })));
+    for _ in 0..3 {
+        assert!(matches!(asking.fetch_by(&client).await, Err(Failure::Denied(_))));
+    }
+    let tokens: Vec<_> =
+        stub.requests().iter().map(|request| request.header("authorization").unwrap().to_owned()).collect();
+    assert_eq!(tokens, ["Bearer 1", "Bearer 2", "Bearer 2", "Bearer 2"]);
+}
+
+#[tokio::test]
+async fn a_token_that_comes_back_the_same_is_denied_at_once() {
+    let stub = taking(|_, _| false);
+    let asking = bearer(&stub.url());
+    let secret = Secret::new("main", Some(command(&["echo", "same"])));
+    let client = Client::new(Arc::new(asking.upstream.clone()), secret).unwrap();
+    assert!(matches!(asking.fetch_by(&client).await, Err(Failure::Denied(_))));
+}
+
+#[tokio::test]
+async fn a_secret_that_is_no_token_is_denied_at_once() {
+    let stub = taking(|_, _| false);
+    assert!(matches!(asking(&stub.url()).auth(Auth::Bearer).fetch().await, Err(Failure::Denied(_))));
+}
+
+#[tokio::test]
+async fn an_upstream_without_auth_is_never_told_a_secret() {
+    let stub = answering(StubAnswer::json(&things(&["a"])));
+    let asking = asking(&stub.url()).auth(Auth::None);
+    asking.fetch().await.unwrap();
+    let request = format!("{:?}", stub.requests());
+    assert!(!request.contains(SECRET));
+}
+
+/// Everything that is traced, as text.
+#[derive(Clone, Default)]
+struct Traced(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Traced {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Traced {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+impl Traced {
+    /// Traces this thread until the guard is dropped.
+    fn start(&self) -> tracing::subscriber::DefaultGuard {
+        let all = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(self.clone());
+        tracing::subscriber::set_default(all.finish())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_everybody_can_read_is_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    for (mode, warned) in [(0o600, false), (0o640, false), (0o644, true)] {
+        let traced = Traced::default();
+        let guard = traced.start();
+        let path = file(directory.path(), b"0123456789", mode);
+        read_from(SecretSource::File(path), &[]).await.unwrap();
+        drop(guard);
+        assert_eq!(traced.text().contains("everybody on this machine can read the secret in /"), warned, "{mode:o}");
+        assert!(!traced.text().contains("0123456789"));
+    }
+}
+
+/// An upstream that says back all that it was told, in every way it can.
+fn echoing(answer: impl Fn(String) -> StubAnswer + Send + Sync + 'static) -> StubUpstream {
+    StubUpstream::start(move |request| {
+        let shown = request.param("key").or(request.header("x-key")).or(request.header("authorization"));
+        let secret = shown.unwrap_or_default().trim_start_matches("Bearer ");
+        let encoded: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();
+        answer(format!("{secret} {} {encoded}", secret.replace('/', "\\/")))
+    })
+}
+
+/// Whether the secret, or most of it, stands in a text, in whatever way it is written.
+fn holds_secret(text: &str) -> bool {
+    text.contains("AbCd-0123456789") || text.contains("secret+value") || text.contains("secret%2Bvalue")
+}
+
+#[tokio::test]
+async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
+    type Echo = fn(String) -> StubAnswer;
+    let echoes: [Echo; 9] = [
+        |secret| StubAnswer::error(400, &json!({ "error": { "message": format!("bad key {secret}") } })),
+        |secret| StubAnswer::text(500, &format!("{}{secret}", "x".repeat(170))),
+        |secret| StubAnswer::text(403, &format!("<title>{secret}</title>")),
+        |secret| StubAnswer::redirect(302, &format!("https://evil.example/{}", secret.replace(' ', "/"))),
+        |secret| StubAnswer::text(200, &format!("<title>{secret}</title>")),
+        |secret| StubAnswer::json(&json!({ "error": secret })),
+        |secret| StubAnswer::json(&json!({ "items": [{ "id": "a", "self": secret }], "next": secret })),
+        |_| StubAnswer::dropped(),
+        |_| StubAnswer::raw("no http"),
+    ];
+    for auth in [Auth::Query("key".to_owned()), Auth::Header("x-key".to_owned()), Auth::Bearer] {
+        for echo in echoes {
+            let traced = Traced::default();
+            let guard = traced.start();
+            let stub = echoing(echo);
+            let next = pointer("/next");
+            let paging = Paging::Token { param: "page".to_owned(), next, place: Default::default(), size: None };
+            let asking = asking(&stub.url()).auth(auth.clone()).paging(paging);
+            let client = asking.client();
+            let page = asking.fetch_by(&client).await;
+            drop(guard);
+            assert_eq!(stub.requests().len(), 1);
+            let all = format!("{page:?} {client:?} {}", page.as_ref().map_or_else(told, |_| String::new()));
+            assert!(!holds_secret(&all), "{all}");
+            assert!(!holds_secret(&traced.text()), "{}", traced.text());
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_secret_is_in_no_error_of_a_connection() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for url in [format!("http://{free}"), "https://nowhere.invalid".to_owned()] {
+        let traced = Traced::default();
+        let guard = traced.start();
+        let failure = asking(&url).auth(Auth::Query("key".to_owned())).fetch().await.unwrap_err();
+        drop(guard);
+        assert!(!holds_secret(&format!("{failure:?} {failure}")), "{failure}");
+        assert!(!holds_secret(&traced.text()), "{}", traced.text());
+    }
+}
+
+#[tokio::test]
+async fn a_short_secret_does_not_spoil_data_in_which_it_occurs() {
+    let stub = answering(StubAnswer::json(&things(&["sandbox-videos"])));
+    let mut asking = asking(&stub.url()).auth(Auth::Bearer);
+    asking.secret = Some("sandbox");
+    assert_eq!(super::ids(&asking.fetch().await.unwrap()), ["sandbox-videos"]);
+}

@@ -8,3 +8,4 @@ mod over_redis;
 mod secrets;
 mod signals;
 mod spent;
+mod troubled_redis;

@@ -9,3 +9,4 @@ mod redis_faults;
 mod secrets;
 mod signals;
 mod spent;
+mod troubled_redis;

@@ -5,7 +5,6 @@ mod busy;
 mod first_run;
 mod limits;
 mod over_redis;
-mod redis_faults;
 mod secrets;
 mod signals;
 mod spent;

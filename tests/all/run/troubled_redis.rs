@@ -17,7 +17,6 @@ const SETS: &[&str] = &[
     "jobs.discover.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" } }]",
     "jobs.trending.every=1us",
     "ledger.timeout=250ms",
-    LIMIT,
 ];
 const RUN: &[&str] = &["--region", "all", "--job", "trending", "-q"];
 /// What every call does without the ledger: these tests tell overspending apart from what is allowed.
@@ -26,7 +25,12 @@ const PROCESSES: usize = 3;
 const MACHINES: [&str; 2] = ["one", "other"];
 
 fn world_over(server: &RedisServer) -> World {
-    let mut world = World::configured(SETS, |options| options.latency = Duration::from_millis(25));
+    world_with(server, LIMIT)
+}
+
+fn world_with(server: &RedisServer, limit: &str) -> World {
+    let mut world =
+        World::configured(&[SETS, &[limit]].concat(), |options| options.latency = Duration::from_millis(25));
     world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port())).set(STRICT);
     world
 }
@@ -59,7 +63,9 @@ fn endure(world: &World, machines: &[&str], trouble: impl FnOnce()) {
         sleep(Duration::from_millis(2));
     }
     trouble();
-    runs.iter_mut().for_each(|run| drop(run.wait().unwrap()));
+    for run in &mut runs {
+        run.wait().unwrap();
+    }
     for machine in machines {
         start(world, machine).wait().unwrap();
     }
@@ -86,6 +92,17 @@ fn everything_is_flushed() {
     let server = RedisServer::start();
     let world = world_over(&server);
     endure(&world, &MACHINES[..1], || server.tell("FLUSHALL"));
+}
+
+/// What the other machine charged since this one last heard of it is what the headroom is for.
+#[test]
+fn everything_is_lost_beneath_two_machines_with_headroom() {
+    let limit = "credentials.youtube.limits.daily={ quota = 60, headroom = 12, window = \"24h\" }";
+    let mut server = RedisServer::start();
+    let world = world_with(&server, limit);
+    endure(&world, &MACHINES, || server.tell("FLUSHALL"));
+    endure(&world, &MACHINES, || server.restart());
+    assert!(charged(&world, MACHINES[0]) >= 48, "it did not go on after the loss");
 }
 
 #[test]

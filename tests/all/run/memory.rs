@@ -37,7 +37,7 @@ fn high_water_mark(run: &Child) -> Option<u64> {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_gzip_bomb_in_every_region_at_once_is_cut_off_within_200_mib() {
-    let (peak, said) = peak(StubAnswer::gzip_bomb());
+    let (peak, said) = peak(StubAnswer::status(200).body(vec![b' '; 64 << 20]).gzipped());
     assert!(said.contains("raise upstreams.youtube.max_body"), "{said}");
     assert!((1..MOST).contains(&peak), "{peak} KiB");
 }
@@ -53,10 +53,8 @@ fn a_body_that_never_ends_is_cut_off_within_200_mib() {
 #[test]
 #[cfg(target_os = "linux")]
 fn an_answer_of_millions_of_tiny_values_is_refused_within_200_mib() {
-    for value in ["0", "[0]", "{\"\":0}"] {
-        let values = vec![value; (30 << 20) / (value.len() + 1)].join(",");
-        let (peak, said) = peak(StubAnswer::status(200).body(format!("{{\"items\":[{values}]}}")).gzipped());
-        assert!(said.contains("more than"), "{said}");
-        assert!((1..MOST).contains(&peak), "{value}: {peak} KiB");
-    }
+    let values = vec!["0"; 15 << 20].join(",");
+    let (peak, said) = peak(StubAnswer::status(200).body(format!("{{\"items\":[{values}]}}")).gzipped());
+    assert!(said.contains("more than 500000 values"), "{said}");
+    assert!((1..MOST).contains(&peak), "{peak} KiB");
 }

@@ -35,5 +35,7 @@ fn log(global: &Global) {
         .with_writer(io::stderr)
         .with_ansi(colours)
         .with_target(false)
+        // It would say so on stderr, which is what failed.
+        .log_internal_errors(false)
         .init();
 }

@@ -5,6 +5,7 @@ mod connections;
 mod loss;
 mod machine;
 mod outage;
+mod replies;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -124,7 +124,7 @@ impl Environment {
 }
 
 const ALL: &str = "all";
-const CATALOG_FILE: &str = "catalog.db";
+pub(super) const CATALOG_FILE: &str = "catalog.db";
 
 /// A message about a name that the configuration does not know.
 pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::asked::Asked;
 use super::gate::Gate;
 use super::halt::Halt;
 use super::lock::Locks;
@@ -31,6 +32,8 @@ pub struct Context {
     pub stop: Stop,
     /// What need not be asked again.
     pub gate: Gate,
+    /// What was asked, counted.
+    pub asked: Asked,
     /// Who watches.
     pub progress: Arc<dyn Progress>,
     /// How many regions walk at once, and how many batches are asked for at once; at least 1.

@@ -2,6 +2,7 @@
 //!
 //! `plan → charge → request → classify → land (records + next cursor, one transaction) → next`
 
+mod asked;
 mod batches;
 mod context;
 mod due;
@@ -30,6 +31,7 @@ use thiserror::Error;
 use crate::catalog::{Catalog, CatalogError};
 use crate::config::{Job, Region};
 
+pub use asked::{Asked, Led, Requests};
 pub use context::Context;
 pub use due::Candidate;
 pub use expect::Range;
@@ -39,7 +41,7 @@ pub use lock::{Held, Locks};
 pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
 pub use preview::{Fits, LimitPreview, Preview, StepPreview, preview};
 pub use progress::{Progress, Silent};
-pub use report::{accounts, limit_report, limit_reports};
+pub use report::{FAILURE, accounts, limit_report, limit_reports};
 pub use stop::{Signal, Stop, StopSender, channel};
 
 use due::fairest_first;

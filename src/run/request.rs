@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use super::asked::Led;
 use super::context::Context;
 use super::halt::Halt;
 use super::outcome::StoppedBy;
 use super::tally::Tally;
+use crate::clock::Monotonic;
 use crate::config::{Call, Job, Region};
 use crate::ledger::{Ask, Permit, Purpose, Verdict};
 use crate::quota::{Closing, Cost, LimitName, Rejection, Timestamp, Units};
@@ -47,7 +49,10 @@ pub async fn fetch(
     loop {
         let permit = permit(context, asker, &request.step.call, tally).await?;
         let request = PageRequest { now: context.clock.now(), ..request };
-        let next = match upstream.fetch(request).await {
+        let sent = Monotonic::now();
+        let fetched = upstream.fetch(request).await;
+        count(context, asker, &request.step.call, &fetched, sent.elapsed());
+        let next = match fetched {
             Ok(page) => {
                 reopen(context, asker, &permit).await;
                 return Ok(page);
@@ -66,6 +71,7 @@ pub async fn fetch(
                     job = asker.job.name,
                     region = asker.region.code,
                     call = request.step.call.name,
+                    units = shown(&request.step.call.cost),
                     attempt,
                     ?pause,
                     "{why}; trying again"
@@ -75,6 +81,22 @@ pub async fn fetch(
         }
         attempt += 1;
     }
+}
+
+/// Counts a request, and tells whoever reads the log of a page.
+fn count(context: &Context, asker: Asker<'_>, call: &Call, fetched: &Result<Page, Failure>, took: Duration) {
+    let led = fetched.as_ref().map_or_else(Led::from, |_| Led::Page);
+    context.asked.count(&asker.job.credential.account.name, &call.name, led, took);
+    if let Ok(page) = fetched {
+        let (job, region, units) = (&asker.job.name, &asker.region.code, shown(&call.cost));
+        tracing::info!(job, region, call = call.name, units, records = page.records.len(), ?took, "a page");
+    }
+}
+
+/// Units by limit, as a log shows them: `daily=100 search=1`
+pub fn shown(cost: &Cost) -> String {
+    let parts: Vec<String> = cost.iter().map(|(limit, units)| format!("{limit}={units}")).collect();
+    parts.join(" ")
 }
 
 fn gave_up(attempts: u32, why: &str) -> String {

@@ -9,6 +9,7 @@ mod loss;
 mod machine;
 mod outage;
 mod protocol;
+mod replies;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -157,6 +157,19 @@ pub struct Pending {
     pub pass: PassId,
 }
 
+/// A record's place in what a pass returned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The step's index in its job.
+    pub step: usize,
+    /// The call that returned it.
+    pub call: String,
+    /// The kind of record.
+    pub kind: String,
+    /// Its id.
+    pub id: String,
+}
+
 /// A question to the full-text index.
 #[derive(Debug, Clone, Copy)]
 pub struct SearchQuery<'a> {
@@ -219,6 +232,28 @@ pub trait Catalog: Send + Sync {
 
     /// Drops the records of an upstream that were not seen since, and says how many.
     async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError>;
+
+    /// What a pass listed, step after step, in order. Writes nothing.
+    async fn listing(&self, pass: PassId) -> Result<Vec<Listed>, CatalogError>;
+
+    /// The ids that records of a kind name at a place, record by record; those that are not there are left out. Writes
+    /// nothing.
+    async fn named(
+        &self,
+        upstream: &str,
+        kind: &str,
+        ids: &[String],
+        at: &Pointer,
+    ) -> Result<Vec<(String, Vec<String>)>, CatalogError>;
+
+    /// When these ids were last fetched, or asked for and found absent; those that never were are left out. Writes
+    /// nothing.
+    async fn fetched(
+        &self,
+        upstream: &str,
+        kind: &str,
+        ids: &[String],
+    ) -> Result<Vec<(String, Timestamp)>, CatalogError>;
 
     /// Full-text search, best first. Writes nothing.
     async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError>;

@@ -9,10 +9,10 @@ use uuid::Uuid;
 use super::journal::{Journal, JournalError};
 use super::journaled::{Journaled, Policy};
 use super::watching::Watching;
-use super::{Charge, Ledger, LedgerError, Purpose, SharedLedger};
+use super::{Charge, Ledger, LedgerError, Purpose, SharedLedger, Spent};
 use crate::clock::{Clock, Monotonic};
 use crate::quota::{
-    Account, ChargeId, Closing, Cost, Decision, Grant, LimitName, LimitUsage, Outage, Rejection, Units,
+    Account, ChargeId, Closing, Cost, Decision, Grant, LimitName, LimitUsage, Outage, Rejection, Timestamp, Units,
 };
 
 /// One request's charge, as a run asks for it.
@@ -202,6 +202,34 @@ impl Meter {
             Way::Local(Local { ledger, clock }) => Ok(ledger.usage(account, clock.now()).await?),
             Way::Journaled(journaled) => journaled.usage(account).await,
             Way::Watching(watching) => watching.usage(account).await,
+        }
+    }
+}
+
+impl Meter {
+    /// What was charged to an account at `from` or later, oldest first; `None` where the ledger does not keep what a
+    /// charge was for.
+    ///
+    /// # Errors
+    /// When the ledger cannot be asked.
+    pub async fn spent(&self, account: &Account, from: Timestamp) -> Result<Option<Vec<Spent>>, MeterError> {
+        match &self.0 {
+            Way::Local(Local { ledger, .. }) => Ok(ledger.spent(account, from).await?),
+            Way::Journaled(_) | Way::Watching(_) => Ok(None),
+        }
+    }
+
+    /// Whether a charge of this id still counts in an account, or may; `None` where the ledger cannot look one up.
+    ///
+    /// # Errors
+    /// When the ledger cannot be asked.
+    pub async fn knows(&self, account: &Account, id: &ChargeId) -> Result<Option<bool>, MeterError> {
+        match &self.0 {
+            Way::Local(Local { ledger, clock }) => {
+                let from = clock.now().before(account.longest_window());
+                Ok(ledger.knows(account, id, from).await?)
+            }
+            Way::Journaled(_) | Way::Watching(_) => Ok(None),
         }
     }
 }

@@ -12,6 +12,7 @@
 -- Reply: 'absorbed', epoch, sequence, now, '1' where floors were not needed.
 -- Cost: O(log n + BLOCK) a charge.
 
+local old = open_archive()
 local mode = word()
 
 local function read_charges()
@@ -36,9 +37,9 @@ end
 
 -- Parts a block that has grown too long.
 local function part(at)
-  local first, last = block_start(at), block_end(at)
+  local first, last = old.block_start(at), old.block_end(at)
   if call('ZCOUNT', LOG, first and '(' .. first or '-inf', last or '+inf') > LONGEST_BLOCK then
-    mark(at)
+    old.mark(at)
   end
 end
 
@@ -47,19 +48,17 @@ local function absorb(charge)
   if charge.at < kept_from or knows(charge.id) then
     return
   end
-  remove_forgotten(charge.id)
-  local sums, last = {}, block_end(at)
+  old.remove_forgotten(charge.id)
+  local sums = {}
   for index, limit in ipairs(limits) do
     local units = charge.units[index]
     if units > 0 then
       sums[code_of(limit)] = units
-      add_to_total(limit.name, at, units)
+      old.add_to_total(limit.name, at, units)
       add_to_floors(limit.name, at, units)
     end
   end
-  if last then
-    add_to_block(last, sums)
-  end
+  old.add_to_block(at, sums)
   log(charge.id, at, sums)
   part(at)
 end
@@ -77,26 +76,24 @@ local function set_floor(floor)
   if is_known_floor(floor) then
     return
   end
-  floor.after = between(codes[floor.name], floor.at + 1, nil)
+  floor.after = old.between(codes[floor.name], floor.at + 1, nil)
   state.floors[#state.floors + 1] = floor
 end
 
 -- Floors are compared with the ledger's time, which passes them only when all of them are set.
 local function pass_floors()
   for _, floor in ipairs(state.floors) do
-    newest(floor.at + 1)
+    state.at = max(state.at, floor.at + 1)
   end
 end
 
 local charges, floors = read_charges(), read_floors()
-local why = loss()
-local refusal = objection()
-if refusal and (mode ~= 'recover' or refusal[1] ~= 'lost') then
-  return refusal
+if skew or (loss and mode ~= 'recover') then
+  return objection
 end
-local intact = mode == 'recover' and why ~= 'behind' and seen.newest ~= '' and knows(seen.newest)
+local intact = mode == 'recover' and loss ~= 'behind' and seen.newest ~= '' and knows(seen.newest)
   and (state.epoch ~= seen.epoch or state.sequence >= seen.sequence)
-if not state.epoch or state.server ~= server or why == 'behind' then
+if not state.epoch or state.server ~= server or loss == 'behind' then
   begin_epoch()
 end
 for _, charge in ipairs(charges) do

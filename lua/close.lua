@@ -10,9 +10,8 @@ local HOUR = 60 * 60 * 1000000
 local name, how, instant = word(), word(), number()
 local field = 'closed:' .. name
 
-local refusal = objection()
-if refusal then
-  return refusal
+if objection then
+  return objection
 end
 if not state.epoch or state.server ~= server then
   begin_epoch()

@@ -20,7 +20,7 @@ if objection then
 end
 
 local function granted(said, at)
-  local reply = { said, state.epoch, text(state.sequence), text(at) }
+  local reply = { said, epoch, text(sequence), text(at) }
   for _, limit in ipairs(limits) do
     if limit.units > 0 then
       reply[#reply + 1] = text(used(limit))
@@ -32,26 +32,15 @@ local function granted(said, at)
 end
 
 -- A limit whose closing has run out without a known reset lets one charge try, and closes again for a minute.
-local function try_closed(limit)
-  limit.tried = limit.probing
-  limit.closed = limit.probing and now + 60 * 1000000 or nil
-  put('closed:' .. limit.name, limit.closed and text(limit.closed) .. ' 1' or '')
-end
-
-local function take(limit, sums)
-  sums[code_of(limit)] = limit.units
-  limit.total = limit.sum + limit.units
-  limit.head = max(limit.head, limit.from)
+local function take(limit)
+  limit.total, limit.head = limit.sum + limit.units, max(limit.head, limit.from)
   limit.used = limit.used + limit.units
-  add_to_floors(limit.name, now, limit.units)
-  if limit.closed then
-    try_closed(limit)
+  if #floors > 0 then
+    add_to_floors(limit.name, now, limit.units)
   end
-  if limit.other_rule ~= limit.rule then
-    limit.disagrees = limit.other_rule
-    put('rule:' .. limit.name, limit.rule)
-  end
-  put_limit(limit)
+  limit.tried = limit.probing
+  limit.closed = limit.probing and now + 60 * 1000000 or 0
+  limit.disagrees = limit.other_rule ~= limit.rule and limit.other_rule or nil
 end
 
 -- What would slow down every charge is done at each BLOCKth.
@@ -64,23 +53,23 @@ local function end_block()
   old.evict(4 * BLOCK)
 end
 
-local function record(forgotten)
+local function record()
   local sums = {}
-  if not state.epoch or state.server ~= server then
+  if not epoch or served_by ~= server then
     begin_epoch()
   end
   for _, limit in ipairs(limits) do
     if limit.units > 0 then
-      take(limit, sums)
+      sums[code_of(limit)] = limit.units
+      take(limit)
     end
   end
-  if forgotten then
-    open_archive().remove_forgotten(id)
+  local vector = vector_of(sums)
+  if vector ~= '' then
+    call('HSET', UNITS, id, vector)
   end
-  log(id, now, sums)
-  state.sequence = state.sequence + 1
-  state.drops_floors = true
-  local ends_block = state.sequence % BLOCK == 0
+  newest_at, sequence, drops_floors = now, sequence + 1, true
+  local ends_block = sequence % BLOCK == 0
   if ends_block then
     end_block()
   end
@@ -100,7 +89,7 @@ end
 
 local function fits(limit)
   return limit.units == 0
-    or (not (limit.closed and limit.closed > now) and used(limit) + limit.units + limit.leave <= limit.enforced)
+    or (limit.closed <= now and used(limit) + limit.units + limit.leave <= limit.enforced)
 end
 
 local function rejected()
@@ -140,12 +129,12 @@ local function rejected()
 
   -- The first instant at which the charge fits this limit, if nobody else charges: now where it fits.
   local function fits_at(limit)
-    local allowed, at = limit.enforced - limit.units - limit.leave, max(limit.closed or now, now)
+    local allowed, at = limit.enforced - limit.units - limit.leave, max(limit.closed, now)
     if used(limit) > allowed and limit.sum > allowed then
       local last = leaves_last(limit, limit.sum - allowed)
       at = max(at, old.expiry(limit, last and tonumber(call('ZSCORE', LOG, last)) or now))
     end
-    for _, floor in ipairs(state.floors) do
+    for _, floor in ipairs(floors) do
       if floor.name == limit.name and floor.at >= limit.from and floor.used + floor.after > allowed then
         at = max(at, old.expiry(limit, floor.at))
       end
@@ -160,20 +149,33 @@ local function rejected()
       worst, latest = limit, at
     end
   end
-  local closed = worst.closed and worst.closed > now and text(worst.closed) or ''
+  local closed = worst.closed > now and text(worst.closed) or ''
   return { 'rejected', text(clock), worst.index, text(used(worst)), text(remaining(worst)), text(latest), closed }
 end
 
-local known = tonumber(call('ZSCORE', LOG, id) or nil)
-if known and known >= kept_from then
-  return granted('repeated', known)
+-- When the id was charged, if it is known. A forgotten one leaves nothing behind.
+local function recall()
+  local at = knows(id)
+  if not at then
+    open_archive().remove_forgotten(id)
+  end
+  return at
 end
+
 local fit = true
 for _, limit in ipairs(limits) do
   fit = fits(limit) and fit
 end
 if not fit then
-  return never() or rejected()
+  local known = knows(id)
+  return known and granted('repeated', known) or never() or rejected()
 end
-record(known)
+if call('ZADD', LOG, 'NX', text(now), id) == 0 then
+  local known = recall()
+  if known then
+    return granted('repeated', known)
+  end
+  call('ZADD', LOG, text(now), id)
+end
+record()
 return granted('granted', now)

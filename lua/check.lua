@@ -30,7 +30,7 @@ local function check_blocks()
   for place = 2, #marks do
     check_block(marks[place - 1], marks[place])
   end
-  put('checked', #marks > BLOCKS and marks[#marks] or '-inf')
+  call('HSET', META, 'checked', #marks > BLOCKS and marks[#marks] or '-inf')
 end
 
 local function check_total(limit)
@@ -38,20 +38,19 @@ local function check_total(limit)
   if limit.code and truth ~= limit.total then
     mended(limit.name .. ' stood at ' .. text(limit.total) .. ', its charges sum to ' .. text(truth))
     limit.total = truth
-    put_limit(limit)
   end
 end
 
 if objection then
   return objection
 end
-if state.epoch then
+if epoch then
   check_blocks()
   for _, limit in ipairs(limits) do
     check_total(limit)
   end
-  for field, value in pairs(changes) do
-    call('HSET', META, field, value)
+  if #reply > 1 then
+    commit(false)
   end
 end
 return reply

@@ -1,10 +1,11 @@
 -- What every script of the ledger shares. Put before each of them when it is loaded.
 --
 -- KEYS, the same five for every script, all of one account and so of one slot:
---   1 meta   hash: epoch, server; state: sequence, time, how long charges are kept, when the keys' lives are due; names
---            of the limits; floors; checked; and by limit limit: (total, head), rule:, closed: (until, probing)
+--   1 meta   hash: state: a line of epoch, server, sequence, newest time, how long charges are kept, when the keys' lives
+--            are due, whether there are floors; then for each limit lines of its name, its rule, and total, head, closed
+--            until, whether one may try then; floors: lines of a limit's name, and time, used, charged since; checked
 --   2 log    sorted set: one member a charge, its id, by the microsecond at which it was made
---   3 units  hash: id -> units of each limit, in the order of `names`: "100" or "0,1"; a charge of nothing has none
+--   3 units  hash: id -> units of each limit, in their order in the state: "100" or "0,1"; a charge of nothing has none
 --   4 marks  sorted set: instants that part the log into blocks of about BLOCK charges; the newest block is open
 --   5 sums   hash: mark -> units in the block that ends with it, its instant included
 --
@@ -30,13 +31,41 @@ local META, LOG, UNITS, MARKS, SUMS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5
 local BLOCK = 64
 local LONGEST_BLOCK = 2 * BLOCK
 
-local call, tonumber, match, max = redis.call, tonumber, string.match, math.max
+local call, tonumber, match, max, format = redis.call, tonumber, string.match, math.max, string.format
 
 local function text(number)
-  return string.format('%.0f', number)
+  return format('%d', number)
 end
 
-local position = 0
+-- The caller's terms -------------------------------------------------------------------------------------------------
+
+local caller, max_skew, told = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local seen_epoch, seen_sequence, seen_newest, fresh_epoch = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
+local keep = tonumber(ARGV[8])
+local limits, by_name = {}, {}
+local position = 9
+
+for index = 1, tonumber(ARGV[9]) do
+  local limit = {
+    index = index,
+    name = ARGV[position + 1],
+    enforced = tonumber(ARGV[position + 2]),
+    slide = tonumber(ARGV[position + 3]),
+    grace = tonumber(ARGV[position + 4]),
+    rule = ARGV[position + 5],
+    days = {},
+    total = 0,
+    head = 0,
+    closed = 0,
+  }
+  local days = tonumber(ARGV[position + 6])
+  position = position + 6
+  for day = 1, days do
+    limit.days[day] = tonumber(ARGV[position + day])
+  end
+  position = position + days
+  limits[index], by_name[limit.name] = limit, limit
+end
 
 local function word()
   position = position + 1
@@ -48,55 +77,39 @@ local function number()
   return tonumber(ARGV[position])
 end
 
--- The caller's terms -------------------------------------------------------------------------------------------------
-
-local caller, max_skew, told = number(), number(), number()
-local seen = { epoch = word(), sequence = number(), newest = word() }
-local fresh_epoch = word()
-local keep = number()
-local limits = {}
-local fields = { 'epoch', 'server', 'state', 'names', 'floors' }
-
-for index = 1, number() do
-  local name = word()
-  local limit =
-    { index = index, name = name, enforced = number(), slide = number(), grace = number(), rule = word(), days = {} }
-  for day = 1, number() do
-    limit.days[day] = number()
-  end
-  limits[index] = limit
-  fields[3 * index + 3] = 'limit:' .. name
-  fields[3 * index + 4] = 'rule:' .. name
-  fields[3 * index + 5] = 'closed:' .. name
-end
-
 -- What is stored -----------------------------------------------------------------------------------------------------
 
-local stored = call('HMGET', META, unpack(fields))
-local state = { epoch = stored[1], server = stored[2], names = {}, floors = {} }
-local codes = {}
+local stored = call('HGET', META, 'state')
+-- Every limit that was ever charged, the caller's or not, by its place in a vector of units.
+local books = {}
+local floors = {}
+local epoch, served_by
+local sequence, newest_at, renew_at = 0, 0, 0
 
-do
-  local sequence, at, kept, renew = match(stored[3] or '0 0 0 0', '(%d+) (%d+) (%d+) (%d+)')
-  state.sequence, state.at, state.renew = tonumber(sequence), tonumber(at), tonumber(renew)
-  state.keep = max(keep, tonumber(kept))
-end
-
-for name in string.gmatch(stored[4] or '', '[^\n]+') do
-  state.names[#state.names + 1] = name
-  codes[name] = #state.names
-end
-
-if stored[5] and stored[5] ~= '' then
-  for name, at, units, after in string.gmatch(stored[5], '([^\n]+)\n(%d+) (%d+) (%d+)\n') do
-    state.floors[#state.floors + 1] =
-      { name = name, at = tonumber(at), used = tonumber(units), after = tonumber(after) }
+if stored then
+  local kept, has_floors, rest
+  epoch, served_by, sequence, newest_at, kept, renew_at, has_floors, rest =
+    match(stored, '^(%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d)\n()')
+  sequence, newest_at, renew_at = tonumber(sequence), tonumber(newest_at), tonumber(renew_at)
+  keep = max(keep, tonumber(kept))
+  local lines = string.gmatch(string.sub(stored, rest), '([^\n]+)\n([^\n]*)\n(%d+) (%d+) (%d+) (%d)\n')
+  for name, rule, total, head, closed, probing in lines do
+    local book = by_name[name] or { name = name, rule = rule }
+    books[#books + 1] = book
+    book.code, book.other_rule, book.probing = #books, rule, probing == '1'
+    book.total, book.head, book.closed = tonumber(total), tonumber(head), tonumber(closed)
+  end
+  if has_floors == '1' then
+    local written = call('HGET', META, 'floors') or ''
+    for name, at, units, after in string.gmatch(written, '([^\n]+)\n(%d+) (%d+) (%d+)\n') do
+      floors[#floors + 1] = { name = name, at = tonumber(at), used = tonumber(units), after = tonumber(after) }
+    end
   end
 end
 
 local info = call('INFO', 'replication')
-local replid = string.find(info, 'master_replid:', 1, true)
-local server = string.sub(info, replid + 14, replid + 53)
+local replid = string.find(info, 'master_replid:', 1, true) + 14
+local server = string.sub(info, replid, replid + 39)
 
 local clock = told
 if not clock then
@@ -104,15 +117,18 @@ if not clock then
   clock = time[1] * 1000000 + time[2]
 end
 -- The ledger's time never runs backwards: it is never before the newest charge, and after every floor.
-local now = max(clock, state.at)
+local now = max(clock, newest_at)
 -- What was charged before this is forgotten: its id too.
-local kept_from = now - state.keep + 1
+local kept_from = now - keep + 1
 
 -- Windows: as src/quota/window.rs has them ---------------------------------------------------------------------------
 
 -- The earliest charge that still counts at `at`.
 local function counted_from(limit, at)
   local slid, last = limit.slide and at - limit.slide - limit.grace + 1, nil
+  if #limit.days == 0 then
+    return slid
+  end
   for _, day in ipairs(limit.days) do
     if day > at - limit.grace then
       break
@@ -123,16 +139,7 @@ local function counted_from(limit, at)
   return math.min(slid or reset or at, reset or slid or at)
 end
 
-for index, limit in ipairs(limits) do
-  local first = 3 * index + 3
-  limit.code = codes[limit.name]
-  local total, head = match(stored[first] or '0 0', '(%d+) (%d+)')
-  limit.total, limit.head = tonumber(total), tonumber(head)
-  limit.other_rule = stored[first + 1]
-  if stored[first + 2] and stored[first + 2] ~= '' then
-    local closed, probing = match(stored[first + 2], '(%d+) (%d)')
-    limit.closed, limit.probing = tonumber(closed), probing == '1'
-  end
+for _, limit in ipairs(limits) do
   limit.from = counted_from(limit, now)
 end
 
@@ -176,7 +183,7 @@ local function used(limit)
   if not limit.sum then
     limit.sum = limit.total - expired(limit)
     limit.used = limit.sum
-    for _, floor in ipairs(state.floors) do
+    for _, floor in ipairs(floors) do
       if floor.name == limit.name and floor.at >= limit.from then
         limit.used = max(limit.used, floor.used + floor.after)
       end
@@ -186,7 +193,7 @@ local function used(limit)
 end
 
 local function remaining(limit)
-  if limit.closed and limit.closed > now then
+  if limit.closed > now then
     return 0
   end
   return max(limit.enforced - used(limit), 0)
@@ -204,17 +211,17 @@ end
 --   empty, server, behind: somebody must begin a new epoch, so that every machine comes by
 --   epoch: somebody has begun one
 local loss
-if seen.epoch == '-' then
+if seen_epoch == '-' then
   loss = nil
-elseif not state.epoch then
-  loss = seen.epoch ~= '' and 'empty' or nil
-elseif seen.epoch == '' then
+elseif not epoch then
+  loss = seen_epoch ~= '' and 'empty' or nil
+elseif seen_epoch == '' then
   loss = nil
-elseif state.server ~= server then
+elseif served_by ~= server then
   loss = 'server'
-elseif state.epoch ~= seen.epoch then
+elseif epoch ~= seen_epoch then
   loss = 'epoch'
-elseif state.sequence < seen.sequence or (seen.newest ~= '' and not call('ZSCORE', LOG, seen.newest)) then
+elseif sequence < seen_sequence or (seen_newest ~= '' and not call('ZSCORE', LOG, seen_newest)) then
   loss = 'behind'
 end
 
@@ -230,35 +237,27 @@ local objection = skew or loss and { 'lost', loss }
 
 -- Writing ------------------------------------------------------------------------------------------------------------
 
-local changes = {}
-
-local function put(field, value)
-  changes[field] = value
-end
-
-local function put_limit(limit)
-  put('limit:' .. limit.name, text(limit.total) .. ' ' .. text(limit.head))
-end
+-- Whether floors may be dropped that nobody asks for any more: only a charge moves the ledger's time.
+local drops_floors = false
 
 local function begin_epoch()
-  state.epoch, state.server = fresh_epoch, server
-  put('epoch', fresh_epoch)
-  put('server', server)
+  epoch, served_by = fresh_epoch, server
 end
 
 local function code_of(limit)
   if not limit.code then
-    state.names[#state.names + 1] = limit.name
-    limit.code = #state.names
-    codes[limit.name] = limit.code
-    put('names', table.concat(state.names, '\n') .. '\n')
+    books[#books + 1] = limit
+    limit.code = #books
   end
   return limit.code
 end
 
 local function vector_of(sums)
+  if #books == 1 then
+    return (sums[1] or 0) ~= 0 and text(sums[1]) or ''
+  end
   local words, last = {}, 0
-  for place = 1, #state.names do
+  for place = 1, #books do
     words[place] = text(sums[place] or 0)
     if (sums[place] or 0) ~= 0 then
       last = place
@@ -267,40 +266,29 @@ local function vector_of(sums)
   return table.concat(words, ',', 1, last)
 end
 
--- Records a charge in the log; the totals are the caller's to move.
-local function log(id, at, sums)
-  call('ZADD', LOG, text(at), id)
-  local vector = vector_of(sums)
-  if vector ~= '' then
-    call('HSET', UNITS, id, vector)
-  end
-  state.at = max(state.at, at)
-end
-
 local function add_to_floors(name, at, units)
-  for _, floor in ipairs(state.floors) do
+  for _, floor in ipairs(floors) do
     if floor.name == name and at > floor.at then
       floor.after = max(floor.after + units, 0)
     end
   end
 end
 
--- Writes what changed. `renew` where keys may be new.
+-- Writes the state. `renew` where keys may be new.
 local function commit(renew)
-  renew = renew or now >= state.renew
+  renew = renew or now >= renew_at
   if renew then
-    state.renew = now + math.floor(state.keep / 16)
+    renew_at = now + math.floor(keep / 16)
   end
-  put('state', text(state.sequence) .. ' ' .. text(state.at) .. ' ' .. text(state.keep) .. ' ' .. text(state.renew))
-  if #state.floors > 0 or stored[5] then
-    put('floors', open_archive().written_floors())
+  local has_floors = #floors > 0 and open_archive().write_floors() and 1 or 0
+  local head = '%s %s %d %d %d %d %d\n'
+  local lines = { format(head, epoch, served_by, sequence, newest_at, keep, renew_at, has_floors) }
+  for _, book in ipairs(books) do
+    local line = '%s\n%s\n%d %d %d %d\n'
+    lines[#lines + 1] =
+      format(line, book.name, book.rule, book.total, book.head, book.closed, book.probing and 1 or 0)
   end
-  local words = {}
-  for field, value in pairs(changes) do
-    words[#words + 1] = field
-    words[#words + 1] = value
-  end
-  call('HSET', META, unpack(words))
+  call('HSET', META, 'state', table.concat(lines))
   if renew then
     open_archive().keep_alive()
   end
@@ -432,7 +420,7 @@ function open_archive()
   -- Ends a block at `at`, which must be before the newest charge: what is charged later must be later than every mark.
   function archive.mark(at)
     local first = archive.block_start(at)
-    if at >= state.at or archive.block_end(at) == text(at) then
+    if at >= newest_at or archive.block_end(at) == text(at) then
       return
     end
     local sums = archive.scan_vector(first and '(' .. first or '-inf', text(at))
@@ -447,22 +435,23 @@ function open_archive()
 
   -- Totals.
 
-  -- Adds to the total of a limit, if what was charged at `at` is in it. It may not be one of the caller's.
-  function archive.add_to_total(name, at, units)
-    for _, limit in ipairs(limits) do
-      if limit.name == name then
-        if at >= limit.head then
-          limit.total = limit.total + units
-          put_limit(limit)
-        end
-        return
-      end
+  -- Adds to a limit's total, if what was charged at `at` is in it.
+  function archive.add_to_total(book, at, units)
+    if at >= book.head then
+      book.total = book.total + units
     end
-    local field = 'limit:' .. name
-    local total, head = match(call('HGET', META, field) or '0 0', '(%d+) (%d+)')
-    if at >= tonumber(head) then
-      call('HSET', META, field, text(tonumber(total) + units) .. ' ' .. head)
+  end
+
+  -- Records a charge in the log; the totals are the caller's to move.
+  function archive.log(id, at, sums)
+    local vector = vector_of(sums)
+    call('ZADD', LOG, text(at), id)
+    if vector == '' then
+      call('HDEL', UNITS, id)
+    else
+      call('HSET', UNITS, id, vector)
     end
+    newest_at = max(newest_at, at)
   end
 
   -- Takes out what a forgotten id has left behind, before the id names a new charge.
@@ -473,7 +462,7 @@ function open_archive()
     end
     local sums = add_vector({}, call('HGET', UNITS, id), -1)
     for code, units in pairs(sums) do
-      archive.add_to_total(state.names[code], at, units)
+      archive.add_to_total(books[code], at, units)
     end
     archive.add_to_block(at, sums)
     call('ZREM', LOG, id)
@@ -493,7 +482,7 @@ function open_archive()
     for place, vector in ipairs(call('HMGET', UNITS, unpack(ids))) do
       for code, units in pairs(add_vector({}, vector, -1)) do
         if units ~= 0 then
-          archive.add_to_total(state.names[code], tonumber(entries[2 * place]), units)
+          archive.add_to_total(books[code], tonumber(entries[2 * place]), units)
         end
       end
     end
@@ -509,37 +498,31 @@ function open_archive()
 
   -- Floors, and the lives of keys.
 
-  -- Whether anything may still ask for a floor. Only a charge drops floors: it moves the ledger's time.
   local function holds(floor)
-    if not state.drops_floors then
-      return true
-    end
-    for _, limit in ipairs(limits) do
-      if limit.name == floor.name then
-        return floor.at >= limit.from
-      end
-    end
-    return floor.at >= kept_from
+    local limit = by_name[floor.name]
+    return not drops_floors or floor.at >= (limit and limit.from or kept_from)
   end
 
-  function archive.written_floors()
+  -- Whether any floor is left.
+  function archive.write_floors()
     local lines = {}
-    for _, floor in ipairs(state.floors) do
+    for _, floor in ipairs(floors) do
       if holds(floor) then
         lines[#lines + 1] =
           floor.name .. '\n' .. text(floor.at) .. ' ' .. text(floor.used) .. ' ' .. text(floor.after) .. '\n'
       end
     end
-    return table.concat(lines)
+    call('HSET', META, 'floors', table.concat(lines))
+    return #lines > 0
   end
 
   -- Keys outlive the longest window and every closing. Called when a sixteenth of that has gone by, and where keys may
   -- be new.
   function archive.keep_alive()
     local shortest = 26 * 60 * 60 * 1000000
-    local life = max(state.keep * 9 / 8, shortest)
-    for _, limit in ipairs(limits) do
-      life = max(life, (limit.closed or now) - now + shortest)
+    local life = max(keep * 9 / 8, shortest)
+    for _, limit in ipairs(books) do
+      life = max(life, limit.closed - now + shortest)
     end
     for _, key in ipairs(KEYS) do
       call('PEXPIRE', key, text(math.ceil(life / 1000)))

@@ -19,19 +19,18 @@ local function settle(at)
     local change = truth[index] - (sums[code] or 0)
     sums[code], delta[code] = truth[index], change
     if change ~= 0 then
-      old.add_to_total(limit.name, at, change)
+      old.add_to_total(limit, at, change)
       add_to_floors(limit.name, at, change)
     end
   end
   old.add_to_block(at, delta)
-  call('HDEL', UNITS, id)
-  log(id, at, sums)
+  old.log(id, at, sums)
 end
 
 if objection then
   return objection
 end
-if not state.epoch or state.server ~= server then
+if not epoch or served_by ~= server then
   begin_epoch()
 end
 local at = knows(id)
@@ -40,4 +39,4 @@ if not at then
 end
 settle(at or now)
 commit(true)
-return { 'settled', state.epoch, text(state.sequence), text(now) }
+return { 'settled', epoch, text(sequence), text(now) }

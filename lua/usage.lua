@@ -11,7 +11,7 @@ local old = open_archive()
 local function used_at(limit, at)
   local from = counted_from(limit, at)
   local most = old.between(limit.code, math.max(from, limit.head), nil)
-  for _, floor in ipairs(state.floors) do
+  for _, floor in ipairs(floors) do
     if floor.name == limit.name and floor.at >= from then
       most = math.max(most, floor.used + floor.after)
     end
@@ -46,13 +46,13 @@ end
 if skew then
   return skew
 end
-local reply = { 'usage', state.epoch or '', loss or '' }
+local reply = { 'usage', epoch or '', loss or '' }
 for _, limit in ipairs(limits) do
   local back = returns(limit)
   for _, value in ipairs({
     text(used(limit)),
     text(remaining(limit)),
-    limit.closed and limit.closed > now and text(limit.closed) or '',
+    limit.closed > now and text(limit.closed) or '',
     since_reset(limit),
     text(#back / 2),
     unpack(back),

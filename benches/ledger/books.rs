@@ -45,7 +45,9 @@ impl Books {
         let entries: Vec<_> = (0..fill)
             .map(|nth| Entry { id: fresh_id(), at: start.after(DAY / fill.max(1) * nth), cost: cost.clone() })
             .collect();
-        ledger.absorb(&account, &entries, &[], now).await.unwrap();
+        for entries in entries.chunks(1000) {
+            ledger.absorb(&account, entries, &[], now).await.unwrap();
+        }
         // A window that is to stay empty is left behind after each charge.
         let step = if fill == 0 && room == Room::Free { 2 * DAY } else { Duration::from_micros(10) };
         Self { ledger, account, cost, room, now, step }

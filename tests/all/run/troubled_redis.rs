@@ -59,7 +59,9 @@ fn endure(world: &World, machines: &[&str], trouble: impl FnOnce()) {
         sleep(Duration::from_millis(2));
     }
     trouble();
-    runs.iter_mut().for_each(|run| drop(run.wait().unwrap()));
+    for mut run in runs {
+        run.wait().unwrap();
+    }
     for machine in machines {
         start(world, machine).wait().unwrap();
     }

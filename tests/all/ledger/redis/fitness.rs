@@ -104,11 +104,12 @@ fn changes(server: &RedisServer) -> i64 {
 
 /// Writes another total than the right one.
 fn misplace(server: &RedisServer, account: &Account, right: u64, wrong: u64) {
-    let field = format!("ingest:{{{}}}:meta limit:daily", account.name);
-    let limit: String = server.ask(&format!("HGET {field}"));
-    let (total, head) = limit.split_once(' ').unwrap();
-    assert_eq!(total, right.to_string());
-    server.tell(&format!("HSET {field} {wrong}\u{a0}{head}"));
+    let field = format!("ingest:{{{}}}:meta state", account.name);
+    let state: String = server.ask(&format!("HGET {field}"));
+    let (right, wrong) = (format!("\n{right} "), format!("\n{wrong} "));
+    assert!(state.contains(&right), "{state}");
+    let state = state.replacen(&right, &wrong, 1).replace(' ', "\u{a0}");
+    server.tell(&format!("HSET {field} {state}"));
 }
 
 #[tokio::test]

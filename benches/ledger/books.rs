@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ingest::ledger::{Charge, Ledger, Purpose};
-use ingest::quota::{Account, ChargeId, Cost, Decision, Entry, Limit, Timestamp, Units, Window};
+use ingest::ledger::{Charge, Ledger, Purpose, fresh_id};
+use ingest::quota::{Account, Cost, Decision, Entry, Limit, Timestamp, Units, Window};
 use uuid::Uuid;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -71,10 +71,6 @@ impl Books {
         assert_eq!(matches!(decision, Decision::Granted(_)), self.room == Room::Free, "{decision:?}");
         took
     }
-}
-
-fn fresh_id() -> ChargeId {
-    ChargeId::new(Uuid::now_v7().simple().to_string())
 }
 
 fn purpose() -> Purpose {

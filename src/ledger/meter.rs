@@ -254,6 +254,16 @@ impl Local {
     }
 }
 
-pub(super) fn fresh_id() -> ChargeId {
-    ChargeId::new(Uuid::now_v7().simple().to_string())
+/// An id that no other charge has, of 22 characters: a ledger in memory holds many.
+#[must_use]
+pub fn fresh_id() -> ChargeId {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut rest = Uuid::now_v7().as_u128();
+    let mut id = String::with_capacity(22);
+    while rest > 0 {
+        let digit = usize::try_from(rest % 62).unwrap_or_default();
+        id.push(DIGITS.get(digit).copied().map_or('0', char::from));
+        rest /= 62;
+    }
+    ChargeId::new(id)
 }

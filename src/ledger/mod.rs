@@ -18,7 +18,7 @@ use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Lim
 
 pub use journal::{Journal, JournalError};
 pub use journaled::Policy;
-pub use meter::{Ask, Meter, MeterError, Permit, Verdict};
+pub use meter::{Ask, Meter, MeterError, Permit, Verdict, fresh_id};
 pub use open::{Mode, OpenLedgerError, open};
 pub use shared::{Answer, Contact, Heard, News, SharedLedger, Standing};
 pub use sqlite::SqliteLedger;

@@ -73,6 +73,9 @@ pub struct Global {
     /// How results are written to stdout
     #[arg(long, value_enum, default_value_t, global = true)]
     pub format: Format,
+    /// How the log is written to stderr; otherwise $INGEST_LOG
+    #[arg(long, value_enum, default_value_t, env = "INGEST_LOG", hide_env = true, global = true)]
+    pub log: Log,
     /// Say more on stderr; repeat for more
     #[arg(short, long, action = ArgAction::Count, global = true)]
     pub verbose: u8,
@@ -88,6 +91,16 @@ pub enum Format {
     #[default]
     Text,
     /// For scripts: one JSON object.
+    Json,
+}
+
+/// How the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Log {
+    /// For people: what they should know beside the result.
+    #[default]
+    Text,
+    /// For collectors: one JSON object an event, failures among them.
     Json,
 }
 
@@ -110,6 +123,9 @@ pub struct RunArgs {
     /// How many regions walk at once
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub concurrency: u16,
+    /// Write the run's figures there for Prometheus' textfile collector; otherwise $INGEST_METRICS_FILE
+    #[arg(long, value_name = "FILE", env = "INGEST_METRICS_FILE", hide_env = true)]
+    pub metrics_file: Option<PathBuf>,
     /// Exit with 75 when a limit stopped the run
     #[arg(long)]
     pub strict: bool,
@@ -120,8 +136,12 @@ pub struct RunArgs {
 pub enum Command {
     /// How the limits stand, and how fresh each region is
     Status,
-    /// Is quotas.toml right, and can everything in it be reached?
-    Check,
+    /// Is quotas.toml right, are the secrets there, can the files be used? With --connect: does everything answer?
+    Check(CheckArgs),
+    /// Check the files of the state directory, and make their indices anew
+    Repair,
+    /// Print the JSON Schema of quotas.toml, for editors
+    Schema,
     /// Full-text search of what was ingested; costs nothing
     Search(SearchArgs),
     /// Charge one call by hand or from a script, to the same ledger
@@ -138,6 +158,17 @@ pub enum Command {
     },
     /// Print the manual page
     Man,
+}
+
+/// What to look at.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct CheckArgs {
+    /// Also connect: the ledger answers, every upstream's host is found and speaks TLS; nothing is metered
+    #[arg(long)]
+    pub connect: bool,
+    /// Also make one metered call with every credential, the cheapest, charged like any other; says what it cost
+    #[arg(long, requires = "connect")]
+    pub spend: bool,
 }
 
 /// What to search for.

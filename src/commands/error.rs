@@ -5,7 +5,8 @@ use thiserror::Error;
 use crate::catalog::CatalogError;
 use crate::config::ConfigError;
 use crate::exit::Exit;
-use crate::ledger::{LedgerError, MeterError};
+use crate::ledger::{MeterError, OpenLedgerError};
+use crate::run::RunError;
 use crate::sqlite::OpenError;
 
 /// Why a command did not do as asked.
@@ -23,6 +24,9 @@ pub enum Error {
     /// The catalog failed.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    /// The ledger cannot be opened.
+    #[error(transparent)]
+    Ledger(#[from] OpenLedgerError),
     /// The ledger failed.
     #[error(transparent)]
     Meter(#[from] MeterError),
@@ -53,8 +57,11 @@ impl Error {
     }
 }
 
-impl From<LedgerError> for Error {
-    fn from(error: LedgerError) -> Self {
-        Self::Meter(error.into())
+impl From<RunError> for Error {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Catalog(error) => Self::Catalog(error),
+            RunError::NoCredential(why) => Self::Usage(why),
+        }
     }
 }

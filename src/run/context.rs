@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::asked::Asked;
 use super::gate::Gate;
 use super::halt::Halt;
 use super::lock::Locks;
@@ -31,6 +32,8 @@ pub struct Context {
     pub stop: Stop,
     /// What need not be asked again.
     pub gate: Gate,
+    /// What was asked, counted.
+    pub asked: Asked,
     /// Who watches.
     pub progress: Arc<dyn Progress>,
     /// How many regions walk at once, and how many batches are asked for at once; at least 1.
@@ -50,5 +53,13 @@ impl Context {
             Some(Err(why)) => Err(Halt::Failed(why.clone())),
             None => Err(Halt::Failed(format!("credential {} was not opened", credential.name))),
         }
+    }
+
+    /// Whether a credential can be used, so that a missing secret is found before anything is charged.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn ready(&self, credential: &Credential) -> Result<(), Halt> {
+        self.upstream(credential)?.ready().await.map_err(|failure| Halt::Failed(failure.to_string()))
     }
 }

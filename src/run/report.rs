@@ -9,6 +9,7 @@ use super::due::Candidate;
 use super::halt::Halt;
 use super::outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport};
 use super::pass::Pass;
+use super::request::shown;
 use super::tally::Tally;
 use crate::config::{Job, Region};
 use crate::ledger::Meter;
@@ -24,23 +25,28 @@ pub struct Walked {
 impl Walked {
     /// A pass that was walked.
     pub fn add(&mut self, pass: Pass, halt: Option<&Halt>) {
-        let notes = halt.map(ToString::to_string).into_iter().chain(pass.notes);
+        let notes = halt.and_then(why).into_iter().chain(pass.notes);
         self.push(&pass.job, &pass.region.code, pass.resumed, halt, notes, &pass.tally);
     }
 
-    /// The batches of a job, if any request was made for them, or should have been.
+    /// The batches of a job, if any request was made for them, or was refused.
     pub fn add_batches(&mut self, job: &Job, batches: &Batches) {
-        if batches.tally.requests > 0 || batches.halt.is_some() {
-            let notes = batches.halt.iter().map(ToString::to_string).chain(batches.notes.iter().cloned());
+        let why = batches.halt.as_ref().and_then(why);
+        if batches.tally.requests > 0 || why.is_some() {
+            let notes = why.into_iter().chain(batches.notes.iter().cloned());
             self.push(job, Region::SHARED, batches.resumed, batches.halt.as_ref(), notes, &batches.tally);
         }
     }
 
     /// Regions that were not walked.
     pub fn leave(&mut self, candidates: &[Candidate], outcome: PassOutcome, why: Option<&Halt>) {
+        if let Some(why) = why.filter(|_| matches!(outcome, PassOutcome::Failed | PassOutcome::Refused)) {
+            let (regions, outcome) = (candidates.len(), outcome.name());
+            tracing::error!(target: FAILURE, outcome, regions, detail = %why, "regions were not walked");
+        }
         self.passes.extend(candidates.iter().map(|candidate| PassReport {
             outcome,
-            detail: why.map(ToString::to_string),
+            detail: why.and_then(self::why),
             ..blank(&candidate.job, &candidate.region.code)
         }));
     }
@@ -56,7 +62,7 @@ impl Walked {
     ) {
         let notes: Vec<String> = notes.chain(skipped(tally)).collect();
         self.unmetered += tally.unmetered;
-        self.passes.push(PassReport {
+        let pass = PassReport {
             outcome: halt.map_or(PassOutcome::Complete, Halt::outcome),
             resumed,
             pages: tally.pages,
@@ -65,7 +71,24 @@ impl Walked {
             units: tally.units.clone(),
             detail: (!notes.is_empty()).then(|| notes.join("; ")),
             ..blank(job, region)
-        });
+        };
+        tell(&pass);
+        self.passes.push(pass);
+    }
+}
+
+/// The target of events about what failed. The summary names it too, so a log for people leaves them out.
+pub const FAILURE: &str = "ingest::failure";
+
+/// The end of a pass is an event of the log.
+fn tell(pass: &PassReport) {
+    let PassReport { job, region, pages, records, requests, .. } = pass;
+    let (outcome, units, detail) =
+        (pass.outcome.name(), shown(&pass.units), pass.detail.as_deref().unwrap_or_default());
+    if matches!(pass.outcome, PassOutcome::Failed | PassOutcome::Refused) {
+        tracing::error!(target: FAILURE, job, region, outcome, pages, records, requests, units, detail, "a pass failed");
+    } else {
+        tracing::info!(job, region, outcome, pages, records, requests, units, detail, "a pass ended");
     }
 }
 
@@ -81,6 +104,11 @@ fn blank(job: &Job, region: &str) -> PassReport {
         units: Cost::none(),
         detail: None,
     }
+}
+
+/// What there is to say of a halt beside its outcome.
+fn why(halt: &Halt) -> Option<String> {
+    (!matches!(halt, Halt::Interrupted)).then(|| halt.to_string())
 }
 
 fn skipped(tally: &Tally) -> Option<String> {

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use super::asked::Led;
 use super::context::Context;
 use super::halt::Halt;
 use super::outcome::StoppedBy;
 use super::tally::Tally;
+use crate::clock::Monotonic;
 use crate::config::{Call, Job, Region};
 use crate::ledger::{Ask, Permit, Purpose, Verdict};
 use crate::quota::{Closing, Cost, LimitName, Rejection, Timestamp, Units};
@@ -47,7 +49,10 @@ pub async fn fetch(
     loop {
         let permit = permit(context, asker, &request.step.call, tally).await?;
         let request = PageRequest { now: context.clock.now(), ..request };
-        let next = match upstream.fetch(request).await {
+        let sent = Monotonic::now();
+        let fetched = upstream.fetch(request).await;
+        count(context, asker, &request.step.call, &fetched, sent.elapsed());
+        let next = match fetched {
             Ok(page) => {
                 reopen(context, asker, &permit).await;
                 return Ok(page);
@@ -66,6 +71,7 @@ pub async fn fetch(
                     job = asker.job.name,
                     region = asker.region.code,
                     call = request.step.call.name,
+                    units = shown(&request.step.call.cost),
                     attempt,
                     ?pause,
                     "{why}; trying again"
@@ -75,6 +81,22 @@ pub async fn fetch(
         }
         attempt += 1;
     }
+}
+
+/// Counts a request, and tells whoever reads the log of a page.
+fn count(context: &Context, asker: Asker<'_>, call: &Call, fetched: &Result<Page, Failure>, took: Duration) {
+    let led = fetched.as_ref().map_or_else(Led::from, |_| Led::Page);
+    context.asked.count(&asker.job.credential.account.name, &call.name, led, took);
+    if let Ok(page) = fetched {
+        let (job, region, units) = (&asker.job.name, &asker.region.code, shown(&call.cost));
+        tracing::info!(job, region, call = call.name, units, records = page.records.len(), ?took, "a page");
+    }
+}
+
+/// Units by limit, as a log shows them: `daily=100 search=1`
+pub fn shown(cost: &Cost) -> String {
+    let parts: Vec<String> = cost.iter().map(|(limit, units)| format!("{limit}={units}")).collect();
+    parts.join(" ")
 }
 
 fn gave_up(attempts: u32, why: &str) -> String {
@@ -97,9 +119,10 @@ fn jitter() -> f64 {
 async fn permit(context: &Context, asker: Asker<'_>, call: &Call, tally: &mut Tally) -> Result<Permit, Halt> {
     let credential = &asker.job.credential;
     let account = &credential.account;
+    let purpose = purpose(asker, call);
     loop {
         ready(context, asker, call).await?;
-        match context.meter.ask(ask(context, asker, call)).await? {
+        match context.meter.ask(ask(context, asker, call, &purpose)).await? {
             Verdict::Permitted(permit) if permit.is_stale() => context.meter.release(account, &permit).await?,
             Verdict::Permitted(permit) => {
                 tally.charge(&call.cost, permit.metered);
@@ -107,7 +130,7 @@ async fn permit(context: &Context, asker: Asker<'_>, call: &Call, tally: &mut Ta
             }
             Verdict::Rejected(rejection) => {
                 if rejection.retry_after > credential.wait(&rejection.limit) {
-                    return Err(Halt::Stopped(remember(context, asker, call, &rejection)));
+                    return Err(Halt::Stopped(remember(context, asker, call, &rejection).into()));
                 }
                 context.stop.sleep(&*context.clock, rejection.retry_after).await;
             }
@@ -130,25 +153,25 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
     if let Some(why) = context.gate.denial(&credential.name) {
         return Err(Halt::Denied(why));
     }
-    context.upstream(credential)?.ready().await.map_err(|failure| Halt::Failed(failure.to_string()))?;
+    context.ready(credential).await?;
     match context.gate.refusal(&credential.account, &call.cost, &asker.job.leave) {
-        Some(stopped_by) => Err(Halt::Stopped(StoppedBy { call: call.name.clone(), ..stopped_by })),
+        Some(stopped_by) => Err(Halt::Stopped(StoppedBy { call: call.name.clone(), ..stopped_by }.into())),
         None => Ok(()),
     }
 }
 
-fn ask<'a>(context: &Context, asker: Asker<'a>, call: &'a Call) -> Ask<'a> {
+fn purpose(asker: Asker<'_>, call: &Call) -> Purpose {
+    Purpose { job: Some(asker.job.name.clone()), region: Some(asker.region.code.clone()), call: call.name.clone() }
+}
+
+fn ask<'a>(context: &Context, asker: Asker<'a>, call: &'a Call, purpose: &'a Purpose) -> Ask<'a> {
     Ask {
         account: &asker.job.credential.account,
         id: None,
         cost: &call.cost,
         leave: &asker.job.leave,
         outage: call.outage_policy(context.cheap_max),
-        purpose: Purpose {
-            job: Some(asker.job.name.clone()),
-            region: Some(asker.region.code.clone()),
-            call: call.name.clone(),
-        },
+        purpose,
     }
 }
 
@@ -251,7 +274,7 @@ async fn close(
         stops.push(stopped_by);
     }
     match stops.into_iter().max_by_key(|stop| stop.retry_at) {
-        Some(stopped_by) => Halt::Spent(stopped_by, message),
+        Some(stopped_by) => Halt::Spent(stopped_by.into(), message),
         None => Halt::Failed(message),
     }
 }

@@ -88,7 +88,9 @@ impl Answer {
             return Err(transient("the answer has no body".to_owned()));
         }
         if most_values(body) > MOST_VALUES {
-            return Err(Failure::Skip(format!("the answer holds more than {MOST_VALUES} values; ask for less at once")));
+            return Err(Failure::Skip(format!(
+                "the answer holds more than {MOST_VALUES} values; ask for less at once"
+            )));
         }
         let mut document = serde_json::from_slice(body).map_err(|error| transient(self.not_json(&error)))?;
         self.redactor.clean_document(&mut document);

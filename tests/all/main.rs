@@ -11,6 +11,7 @@
 mod catalog;
 mod config;
 mod ledger;
+mod operate;
 mod quota;
 mod run;
 mod sandbox;

@@ -10,6 +10,9 @@ use crate::config::names::{Named, advice};
 use crate::config::{Auth, Credential, CredentialLimit, SecretSource, Upstream};
 use crate::quota::{Account, Limit, LimitName, Units, Window, WindowError};
 
+pub(in crate::config) const KEYS: [&str; 4] = ["upstream", "secret", "account", "limits"];
+pub(in crate::config) const SECRET_KEYS: [&str; 4] = ["env", "file", "credential", "command"];
+pub(in crate::config) const LIMIT_KEYS: [&str; 6] = ["quota", "headroom", "window", "resets", "wait", "upstream_name"];
 const WAIT: Duration = Duration::from_secs(2);
 
 /// What a credential says of itself; what another one says of the same account is added later.
@@ -66,7 +69,7 @@ fn complete(name: &str, own: &Own, accounts: &BTreeMap<String, Limits>) -> Crede
 
 fn credential(item: Item<'_>, upstreams: &Named<Upstream>) -> Option<Own> {
     let own_name = item.name().to_owned();
-    let section = item.table(&["upstream", "secret", "account", "limits"])?;
+    let section = item.table(&KEYS)?;
     let upstream = section.required("upstream", "\"NAME\"", |item| upstreams.named_by(&item, "upstream"));
     let secret = section.optional("secret", secret);
     let account = section.or("account", own_name, account);
@@ -96,8 +99,8 @@ fn secret(item: Item<'_>) -> Option<SecretSource> {
     if !item.is_table() {
         return item.refuse("expected where the secret is: the secret itself has no place in this file", ways);
     }
-    let section = item.clone().table(&["env", "file", "credential", "command"])?;
-    let ways_given = ["env", "file", "credential", "command"].map(|key| section.get(key));
+    let section = item.clone().table(&SECRET_KEYS)?;
+    let ways_given = SECRET_KEYS.map(|key| section.get(key));
     match ways_given {
         [Some(env), None, None, None] => variable(&env).map(SecretSource::Env),
         [None, Some(file), None, None] => file.filled_text().map(|path| SecretSource::File(path.into())),
@@ -141,7 +144,7 @@ fn limits(item: Item<'_>) -> Option<Limits> {
 }
 
 fn limit(item: Item<'_>) -> Option<(Limit, CredentialLimit)> {
-    let section = item.clone().table(&["quota", "headroom", "window", "resets", "wait", "upstream_name"])?;
+    let section = item.clone().table(&LIMIT_KEYS)?;
     let quota = section.required("quota", "10_000", some_units);
     let headroom = section.or("headroom", Units::ZERO, units);
     let window = section.optional("window", duration);

@@ -44,7 +44,10 @@ fn the_tolerance_of_a_long_span_is_five_minutes() {
 #[test]
 fn an_unfinished_pass_goes_on_while_it_is_young_enough_and_is_abandoned_then() {
     for (age, resumed) in [(36 * HOUR - MINUTE, true), (36 * HOUR, false)] {
-        let mut lab = lab(&["jobs.trending.leave={}", "credentials.youtube.limits.daily={ quota = 110, headroom = 104, window = \"1h\" }"]);
+        let mut lab = lab(&[
+            "jobs.trending.leave={}",
+            "credentials.youtube.limits.daily={ quota = 110, headroom = 104, window = \"1h\" }",
+        ]);
         let short = lab.run("trending");
         assert_eq!(short.outcome, RunOutcome::Stopped, "{short:?}");
         lab.set("credentials.youtube.limits.daily={ quota = 110, window = \"1h\" }");
@@ -61,7 +64,10 @@ fn an_unfinished_pass_goes_on_while_it_is_young_enough_and_is_abandoned_then() {
 
 #[test]
 fn a_job_stops_where_it_must_leave_units_and_another_takes_them() {
-    let lab = lab(&["jobs.trending.leave={ daily = 4 }", "credentials.youtube.limits.daily={ quota = 10, window = \"24h\" }"]);
+    let lab = lab(&[
+        "jobs.trending.leave={ daily = 4 }",
+        "credentials.youtube.limits.daily={ quota = 10, window = \"24h\" }",
+    ]);
     let first = lab.run("trending");
     assert_eq!((first.outcome, first.requests), (RunOutcome::Stopped, 6), "{first:?}");
     assert_eq!(first.stopped_by.unwrap().remaining.get(), 4);

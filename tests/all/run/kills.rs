@@ -11,7 +11,8 @@ struct Moments(u64);
 impl Moments {
     fn seeded() -> Self {
         let given = std::env::var("KILLS_SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64 | 1);
+        let seed =
+            given.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64 | 1);
         println!("KILLS_SEED={seed} gives these moments again");
         Self(seed)
     }
@@ -49,7 +50,10 @@ fn assert_whole(world: &World) {
     let complete = "select count(*) from pass where outcome = 'complete' and region <> '*'";
     assert_eq!(world.count(complete), 8);
     assert_eq!(world.count("select count(*) from pass where finished_at is null"), 0, "a pass stayed open");
-    assert_eq!(world.count("select count(*) from checkpoint where pass in (select id from pass where region <> '*')"), 32);
+    assert_eq!(
+        world.count("select count(*) from checkpoint where pass in (select id from pass where region <> '*')"),
+        32
+    );
     let lists = "select count(*) from (select count(*) as n, max(position) as last from listing
         where call = 'videos.list' group by pass having n <> 200 or last <> 200)";
     assert_eq!(world.count(lists), 0, "a list has gaps or something twice");
@@ -57,7 +61,8 @@ fn assert_whole(world: &World) {
         or records <> (select count(*) from listing where pass = pass.id)";
     assert_eq!(world.count(counts), 0, "a pass counts other than it landed");
     assert_eq!(world.count("select count(*) from record") - world.count("select count(*) from record_text"), 0);
-    let missing = "select count(*) from youtube_video where channel_id not in (select id from record where kind = 'channel')
+    let missing =
+        "select count(*) from youtube_video where channel_id not in (select id from record where kind = 'channel')
         and channel_id not in (select id from absent where kind = 'channel')";
     assert_eq!(world.count(missing), 0, "a channel was not asked for");
 }

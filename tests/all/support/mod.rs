@@ -1,5 +1,7 @@
 //! What several features' tests need.
 
-pub mod lab;
-pub mod stub_upstream;
-pub mod world;
+pub(crate) mod lab;
+pub(crate) mod proxy;
+pub(crate) mod redis_server;
+pub(crate) mod stub_upstream;
+pub(crate) mod world;

@@ -168,6 +168,16 @@ impl World {
         self.runtime.block_on(async { reqwest::get(url).await.unwrap().json().await.unwrap() })
     }
 
+    /// Where the sandbox listens: `127.0.0.1:PORT`.
+    pub fn sandbox_address(&self) -> String {
+        self.sandbox.address().to_string()
+    }
+
+    /// Where the sandbox stands in for YouTube.
+    pub fn base_url(&self) -> String {
+        self.sandbox.base_url("youtube").to_string()
+    }
+
     /// Makes the sandbox misbehave.
     pub fn faults(&self, faults: &Value) {
         let url = format!("http://{}/_sandbox/faults", self.sandbox.address());

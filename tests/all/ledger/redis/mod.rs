@@ -1,0 +1,48 @@
+//! The ledger of many machines: the suite and the properties over a Redis, time given by hand, and what only Redis can
+//! do to it.
+
+mod connections;
+mod fitness;
+mod kinds;
+mod long;
+mod loss;
+mod machine;
+mod outage;
+mod protocol;
+mod replies;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ingest::ledger::Ledger;
+use ingest::ledger::redis::{RedisLedger, ServerTime};
+
+use super::Store;
+use crate::support::redis_server::RedisServer;
+
+/// Longer than a busy machine needs: what these tests ask is not how fast it is.
+const TIMEOUT: Duration = Duration::from_secs(20);
+const MAX_SKEW: Duration = Duration::from_secs(300);
+
+pub(crate) struct Standalone(RedisServer);
+
+impl Standalone {
+    pub(crate) async fn open() -> Self {
+        Self(RedisServer::start())
+    }
+}
+
+impl Store for Standalone {
+    fn ledger(&self) -> Arc<dyn Ledger> {
+        let ledger = RedisLedger::new(&self.0.url(), TIMEOUT, MAX_SKEW).unwrap();
+        Arc::new(ledger.with_time(ServerTime::Callers))
+    }
+}
+
+mod standalone {
+    use super::Standalone;
+    use crate::ledger::{properties, suite};
+
+    suite::suite!(Standalone::open);
+    properties::properties!(Standalone::open);
+}

@@ -2,6 +2,8 @@
 
 mod sqlite;
 
+use std::ops::ControlFlow;
+
 use async_trait::async_trait;
 use thiserror::Error;
 
@@ -170,6 +172,58 @@ pub struct Listed {
     pub id: String,
 }
 
+/// A pass as it is remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassRecord {
+    /// The job.
+    pub job: String,
+    /// The region; `*` for batches that served several.
+    pub region: String,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// How it ended: `complete`, `refused` or `abandoned`; `None` while it has not.
+    pub outcome: Option<String>,
+    /// Pages landed.
+    pub pages: u64,
+    /// Records listed.
+    pub records: u64,
+    /// Requests made.
+    pub requests: u64,
+    /// Units charged.
+    pub units: Cost,
+}
+
+/// Which records to hand out.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordsQuery<'a> {
+    /// The kind of record.
+    pub kind: &'a str,
+    /// Only records that a pass over this region listed.
+    pub region: Option<&'a str>,
+    /// Only records seen at this time or later.
+    pub since: Option<Timestamp>,
+}
+
+/// A record as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The upstream.
+    pub upstream: String,
+    /// The kind of record.
+    pub kind: String,
+    /// Its id.
+    pub id: String,
+    /// When it was first seen.
+    pub first_seen: Timestamp,
+    /// When it was last seen.
+    pub last_seen: Timestamp,
+    /// The whole record, as JSON on one line.
+    pub body: String,
+}
+
+/// What is done with each record that is handed out, and whether to go on.
+pub type EachRecord = Box<dyn FnMut(Stored) -> ControlFlow<()> + Send>;
+
 /// A question to the full-text index.
 #[derive(Debug, Clone, Copy)]
 pub struct SearchQuery<'a> {
@@ -254,6 +308,12 @@ pub trait Catalog: Send + Sync {
         kind: &str,
         ids: &[String],
     ) -> Result<Vec<(String, Timestamp)>, CatalogError>;
+
+    /// The passes that began at `since` or later, in their order. Writes nothing.
+    async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError>;
+
+    /// Hands out the records of a kind, one by one, in the order in which they were first seen. Writes nothing.
+    async fn records(&self, query: RecordsQuery<'_>, each: EachRecord) -> Result<(), CatalogError>;
 
     /// Full-text search, best first. Writes nothing.
     async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError>;

@@ -7,6 +7,7 @@ mod batches;
 mod context;
 mod due;
 mod expect;
+mod forecast;
 mod gate;
 mod halt;
 mod lock;
@@ -36,6 +37,9 @@ pub use asked::{Asked, Led, Requests};
 pub use context::Context;
 pub use due::Candidate;
 pub use expect::Range;
+pub use forecast::{
+    DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule, ScheduleError, Stalest, Used, forecast,
+};
 pub use gate::Gate;
 pub use halt::Halt;
 pub use lock::{Held, Locks};

@@ -10,6 +10,7 @@
 
 mod catalog;
 mod config;
+mod insight;
 mod ledger;
 mod operate;
 mod quota;

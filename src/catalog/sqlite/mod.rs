@@ -9,6 +9,7 @@ mod pending;
 mod prune;
 mod rebuild;
 mod recall;
+mod report;
 mod schema;
 mod search;
 mod views;
@@ -23,8 +24,8 @@ use thiserror::Error;
 
 use self::page::Page;
 use super::{
-    Catalog, CatalogError, Hit, IdsQuestion, Landed, Landing, Listed, OpenPass, PassEnd, PassId, PassRef, Pending,
-    SearchQuery, Standing,
+    Catalog, CatalogError, EachRecord, Hit, IdsQuestion, Landed, Landing, Listed, OpenPass, PassEnd, PassId,
+    PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing,
 };
 use crate::config::Pointer;
 use crate::quota::Timestamp;
@@ -220,6 +221,15 @@ impl Catalog for SqliteCatalog {
     ) -> Result<Vec<(String, Timestamp)>, CatalogError> {
         let records = recall::Records::of(upstream, kind, ids);
         self.read(move |connection| recall::fetched(connection, &records)).await.map(Option::unwrap_or_default)
+    }
+
+    async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {
+        self.read(move |connection| report::history(connection, since)).await.map(Option::unwrap_or_default)
+    }
+
+    async fn records(&self, query: RecordsQuery<'_>, each: EachRecord) -> Result<(), CatalogError> {
+        let query = report::Query::of(&query);
+        self.read(move |connection| report::records(connection, &query, each)).await.map(Option::unwrap_or_default)
     }
 
     async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError> {

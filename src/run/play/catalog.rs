@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use super::super::due::Candidate;
 use super::world::{Kind, World};
 use crate::catalog::{
-    Catalog, CatalogError, Hit, IdsQuestion, Landed, Landing, Listed, Naming, OpenPass, PassEnd, PassId, PassRef,
-    Pending, SearchQuery, Standing, StepPosition,
+    Catalog, CatalogError, EachRecord, Hit, IdsQuestion, Landed, Landing, Listed, Naming, OpenPass, PassEnd, PassId,
+    PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing, StepPosition,
 };
 use crate::config::Pointer;
 use crate::quota::Timestamp;
@@ -317,6 +317,14 @@ impl Catalog for PlayCatalog {
         let state = self.state();
         let fetched = state.fetched.get(&(upstream.to_owned(), kind.to_owned()));
         Ok(ids.iter().filter_map(|id| Some((id.clone(), *fetched?.get(&**id)?))).collect())
+    }
+
+    async fn history(&self, _: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn records(&self, _: RecordsQuery<'_>, _: EachRecord) -> Result<(), CatalogError> {
+        Ok(())
     }
 
     async fn search(&self, _: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError> {

@@ -103,6 +103,13 @@ impl PlayLedger {
         self.state().refused.clone()
     }
 
+    pub(super) fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {
+        let mut state = self.state();
+        let used =
+            |(name, limit): (&LimitName, &Limit)| (name.clone(), state.shelf(&account.name, name).used(limit, at));
+        account.limits.iter().map(used).collect()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

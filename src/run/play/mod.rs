@@ -30,7 +30,7 @@ use crate::catalog::{Catalog, CatalogError, OpenPass};
 use crate::clock::Clock;
 use crate::config::{Job, Region};
 use crate::ledger::Meter;
-use crate::quota::{Timestamp, Units};
+use crate::quota::{Account, LimitName, Timestamp, Units};
 use crate::upstream::Upstream;
 
 pub use ledger::{Bounds, Granted, Opening, Refused};
@@ -108,6 +108,12 @@ impl Play {
     /// As [`Self::run`].
     pub async fn candidates(&self) -> Result<Vec<Candidate>, CatalogError> {
         candidates(&*self.catalog, &self.selection).await
+    }
+
+    /// What counts of each limit of an account, at `at` or later than any charge so far.
+    #[must_use]
+    pub fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {
+        self.ledger.used(account, at)
     }
 
     /// The charges that were granted.

@@ -1,5 +1,7 @@
 //! What a person types.
 
+use std::env;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,13 +33,26 @@ impl Cli {
     /// Reads the command line, or ends the process with what is wrong with it.
     #[must_use]
     pub fn read() -> Self {
-        let cli = Self::parse();
+        let cli = Self::try_parse().unwrap_or_else(|error| refuse(&error));
         if cli.command.is_some() && !cli.run.regions.is_empty() {
             let message = "--region belongs to a run, and is given before no subcommand";
-            Self::command().error(ErrorKind::ArgumentConflict, message).exit();
+            refuse(&Self::command().error(ErrorKind::ArgumentConflict, message));
         }
         cli
     }
+}
+
+/// Ends the process with what is wrong; whoever reads JSON from stdout gets an object there too.
+fn refuse(error: &clap::Error) -> ! {
+    let arguments: Vec<String> = env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let asks_for_json = arguments.windows(2).any(|pair| pair == ["--format", "json"])
+        || arguments.iter().any(|argument| argument == "--format=json");
+    if asks_for_json && error.use_stderr() {
+        let object = serde_json::json!({ "error": error.render().to_string().trim_end() });
+        // Whoever stopped reading is told by the exit code.
+        let _ = writeln!(io::stdout(), "{object}");
+    }
+    error.exit()
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done, or stopped cleanly at a limit, or nothing was due; 1 something failed or was refused; \

@@ -23,7 +23,12 @@ fn main() -> ExitCode {
 /// Logs go to stderr. `RUST_LOG` overrides `-v` and `-q`.
 fn log(global: &Global) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level(global)));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    // Internal errors would be told on stderr, which is what failed.
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_target(false)
+        .log_internal_errors(false);
     match global.log {
         Log::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(false).init(),
         Log::Text => log.with_ansi(colours()).init(),

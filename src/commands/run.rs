@@ -144,10 +144,12 @@ fn headline(report: &RunReport) -> String {
 
 fn passes(passes: &[PassReport]) -> String {
     let mut table = table(&["JOB", "REGION", "OUTCOME", "PAGES", "RECORDS", "REQUESTS", "UNITS", ""], &[3, 4, 5]);
-    for pass in passes {
+    for alike in passes.chunk_by(untouched_alike) {
+        let [pass, ..] = alike else { continue };
+        let regions: Vec<String> = alike.iter().map(|pass| output::shown(&pass.region)).collect();
         table.add_row([
             pass.job.clone(),
-            output::shown(&pass.region),
+            regions.join(" "),
             outcome(pass),
             count(pass.pages),
             count(pass.records),
@@ -157,6 +159,12 @@ fn passes(passes: &[PassReport]) -> String {
         ]);
     }
     text(&table)
+}
+
+/// Whether two passes of a job were left alone for one reason: said once.
+fn untouched_alike(a: &PassReport, b: &PassReport) -> bool {
+    let untouched = |pass: &PassReport| pass.requests == 0 && pass.pages == 0 && !pass.resumed;
+    untouched(a) && untouched(b) && (&a.job, a.outcome, &a.detail) == (&b.job, b.outcome, &b.detail)
 }
 
 fn outcome(pass: &PassReport) -> String {

@@ -54,4 +54,12 @@ impl Context {
             None => Err(Halt::Failed(format!("credential {} was not opened", credential.name))),
         }
     }
+
+    /// Whether a credential can be used, so that a missing secret is found before anything is charged.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn ready(&self, credential: &Credential) -> Result<(), Halt> {
+        self.upstream(credential)?.ready().await.map_err(|failure| Halt::Failed(failure.to_string()))
+    }
 }

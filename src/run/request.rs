@@ -130,7 +130,7 @@ async fn permit(context: &Context, asker: Asker<'_>, call: &Call, tally: &mut Ta
             }
             Verdict::Rejected(rejection) => {
                 if rejection.retry_after > credential.wait(&rejection.limit) {
-                    return Err(Halt::Stopped(remember(context, asker, call, &rejection)));
+                    return Err(Halt::Stopped(remember(context, asker, call, &rejection).into()));
                 }
                 context.stop.sleep(&*context.clock, rejection.retry_after).await;
             }
@@ -153,9 +153,9 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
     if let Some(why) = context.gate.denial(&credential.name) {
         return Err(Halt::Denied(why));
     }
-    context.upstream(credential)?.ready().await.map_err(|failure| Halt::Failed(failure.to_string()))?;
+    context.ready(credential).await?;
     match context.gate.refusal(&credential.account, &call.cost, &asker.job.leave) {
-        Some(stopped_by) => Err(Halt::Stopped(StoppedBy { call: call.name.clone(), ..stopped_by })),
+        Some(stopped_by) => Err(Halt::Stopped(StoppedBy { call: call.name.clone(), ..stopped_by }.into())),
         None => Ok(()),
     }
 }
@@ -274,7 +274,7 @@ async fn close(
         stops.push(stopped_by);
     }
     match stops.into_iter().max_by_key(|stop| stop.retry_at) {
-        Some(stopped_by) => Halt::Spent(stopped_by, message),
+        Some(stopped_by) => Halt::Spent(stopped_by.into(), message),
         None => Halt::Failed(message),
     }
 }

@@ -142,7 +142,7 @@ impl Journaled {
         let account = attempt.ask.account;
         match answer {
             Answer::Granted { grant, used, contact, fresh } => {
-                let due = contact.sequence % 256 == 0;
+                let due = contact.sequence.is_multiple_of(256);
                 let granted = Granted { contact, used, fresh };
                 let now = self.clock.now();
                 if self.journal.mark(account, &attempt.id, granted, now).await? == Marked::Void {
@@ -192,7 +192,8 @@ impl Journaled {
     async fn without_ledger(&self, attempt: Attempt<'_>, why: String) -> Result<Outcome, MeterError> {
         if attempt.ask.outage == Outage::Refuse {
             self.drop_refused(&attempt).await?;
-            return Ok(Outcome::Verdict(Verdict::Refused(why)));
+            let remedy = "a call of more than `ledger.cheap_max` units, or with `outage = \"refuse\"`, does not go ahead without it";
+            return Ok(refused(format!("{why}; {remedy}")));
         }
         let Ask { account, cost, .. } = *attempt.ask;
         let allowance = Allowance { units: self.policy.unmetered_max };

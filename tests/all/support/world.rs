@@ -134,6 +134,23 @@ impl World {
         counted.map_or(0, |counted| counted.used.get())
     }
 
+    /// The catalog, as anyone may query it.
+    pub fn catalog(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.state_dir().join("catalog.db")).unwrap()
+    }
+
+    /// One number from the catalog.
+    pub fn count(&self, query: &str) -> i64 {
+        self.catalog().query_row(query, [], |row| row.get(0)).unwrap()
+    }
+
+    /// All that the ledger's file holds of a limit, in units: what it counts, as long as no window has ended.
+    pub fn recorded(&self, limit: &str) -> u64 {
+        let Ok(ledger) = rusqlite::Connection::open(self.state_dir().join("ledger.db")) else { return 0 };
+        let sum = "select coalesce(sum(units), 0) from taken where limit_name = ?1";
+        ledger.query_row(sum, [limit], |row| row.get::<_, i64>(0)).map_or(0, |sum| sum.try_into().unwrap())
+    }
+
     /// What the ledger counts of a limit, in units.
     pub fn charged(&self, limit: &str) -> u64 {
         let status = self.json(&["status"]);

@@ -107,6 +107,7 @@ impl Stage {
             locks: Locks::open(self.directory.path()).unwrap(),
             stop: channel().1,
             gate: Gate::default(),
+            asked: ingest::run::Asked::default(),
             progress: Arc::new(Silent),
             concurrency: 4,
             cheap_max: Units::new(5),

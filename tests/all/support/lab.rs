@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use ingest::catalog::SqliteCatalog;
 use ingest::clock::Clock;
 use ingest::config::{Config, Sources};
-use ingest::ledger::{self, Access};
+use ingest::ledger::{self, Mode};
 use ingest::quota::Timestamp;
 use ingest::run::{self, Context, Gate, Locks, PassOutcome, RunReport, Silent};
 use ingest::sandbox::{Options, Sandbox};
@@ -94,7 +94,7 @@ impl Lab {
         let config = &self.config;
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let state = self.directory.path();
-        let meter = ledger::open(&config.ledger, state, Access::ReadWrite, Arc::clone(&clock)).unwrap();
+        let meter = ledger::open(&config.ledger, state, Mode::ReadWrite, Arc::clone(&clock)).unwrap();
         Context {
             catalog: Arc::new(SqliteCatalog::open(&state.join("catalog.db")).unwrap()),
             meter: Arc::new(meter),
@@ -103,6 +103,7 @@ impl Lab {
             locks: Locks::open(state).unwrap(),
             stop: run::channel().1,
             gate: Gate::default(),
+            asked: ingest::run::Asked::default(),
             progress: Arc::new(Silent),
             concurrency: 4,
             cheap_max: config.ledger.cheap_max,

@@ -180,7 +180,7 @@ fn landing_table(figures: &[(&str, Times)]) -> Table {
             shown(median(written)),
             format!("{:.0}", rate(landed)),
             format!("{:.0}", rate(written)),
-            format!("{:.2}", rate(landed) / rate(written)),
+            format!("{:.2}", median(written).as_secs_f64() / median(landed).as_secs_f64()),
         ]);
     }
     table

@@ -2,10 +2,20 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)]
 
 mod books;
+mod redis;
+#[path = "../../tests/all/support/redis_server.rs"]
+#[expect(dead_code, reason = "the tests use the rest")]
+mod redis_server;
 mod sqlite;
 mod table;
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    println!("{}", runtime.block_on(sqlite::charges()));
+    let only = std::env::args().nth(1).unwrap_or_default();
+    if "sqlite".contains(&only) || only.starts_with('-') {
+        println!("{}", runtime.block_on(sqlite::charges()));
+    }
+    if "redis".contains(&only) || only.starts_with('-') {
+        println!("{}", runtime.block_on(redis::charges()));
+    }
 }

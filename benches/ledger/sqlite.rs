@@ -11,8 +11,9 @@ use crate::table::{Times, micros, ratio, table};
 
 const FILLS: [u32; 4] = [0, 1_000, 9_000, 100_000];
 const COSTS: [u64; 2] = [1, 100];
-const WARM_UP: usize = 200;
-const SAMPLES: usize = 3_000;
+const TURNS: usize = 60;
+/// Charges in a row, as a run makes them: the first of them find cold caches.
+const BURST: usize = 50;
 
 struct Scenario {
     fill: u32,
@@ -34,11 +35,10 @@ pub(crate) async fn charges() -> Table {
             }
         }
     }
-    for turn in 0..WARM_UP + SAMPLES {
+    for _ in 0..TURNS {
         for scenario in &mut scenarios {
-            let took = scenario.books.charge().await;
-            if turn >= WARM_UP {
-                scenario.times.add(took);
+            for _ in 0..BURST {
+                scenario.times.add(scenario.books.charge().await);
             }
         }
     }

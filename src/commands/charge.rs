@@ -11,7 +11,7 @@ use super::{Error, output};
 use crate::cli::{ChargeArgs, Format, Global};
 use crate::config::{Call, Credential};
 use crate::exit::Exit;
-use crate::ledger::{Access, Ask, Purpose, Verdict};
+use crate::ledger::{Ask, Mode, Purpose, Verdict};
 use crate::quota::{ChargeId, Cost, LimitName, Rejection, Units};
 
 #[derive(Debug, Serialize)]
@@ -46,9 +46,9 @@ pub(super) async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, E
         cost: &call.cost,
         leave: &Cost::none(),
         outage: call.outage_policy(environment.config.ledger.cheap_max),
-        purpose: Purpose { job: None, region: None, call: call.name.clone() },
+        purpose: &Purpose { job: None, region: None, call: call.name.clone() },
     };
-    let verdict = environment.meter(Access::ReadWrite)?.ask(ask).await?;
+    let verdict = environment.meter(Mode::ReadWrite)?.ask(ask).await?;
     let charged = charged(&verdict, &call.cost, &id);
     match global.format {
         Format::Json => output::json(&charged)?,

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use crate::config::{Auth, Credential, Upstream};
-use crate::ledger::{self, Access};
+use crate::config::{Auth, Credential, LedgerStore, Upstream};
+use crate::ledger::{self, Mode};
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
@@ -80,7 +80,7 @@ async fn ready(environment: &Environment, credential: &Arc<Credential>) -> Resul
 
 async fn ledger(environment: &Environment) -> Vec<Finding> {
     let what = || format!("the ledger ({})", environment.config.ledger.store);
-    let meter = match environment.meter(Access::ReadWrite) {
+    let meter = match environment.meter(Mode::ReadWrite) {
         Ok(meter) => meter,
         Err(error) => return vec![bad(what(), error.to_string())],
     };
@@ -91,10 +91,25 @@ async fn ledger(environment: &Environment) -> Vec<Finding> {
         }
     }
     findings.push(good(what(), "answers".to_owned()));
-    for warning in ledger::inspect(&environment.config.ledger).await {
-        findings.push(Finding { what: what(), verdict: Verdict::Warning, detail: warning });
-    }
+    findings.extend(inspected(environment, &what()).await);
     findings
+}
+
+/// What is dangerous about the settings of a shared ledger.
+async fn inspected(environment: &Environment, what: &str) -> Vec<Finding> {
+    let config = &environment.config.ledger;
+    let LedgerStore::Redis(url) = &config.store else { return Vec::new() };
+    match ledger::redis::inspect(url, config.timeout, config.max_skew, environment.clock.now()).await {
+        Ok(findings) => findings.iter().map(|finding| judged(what, finding)).collect(),
+        Err(error) => vec![bad(what.to_owned(), error.to_string())],
+    }
+}
+
+/// A Redis that can lose the ledger serves it all the same; one that lacks a permission does not.
+fn judged(what: &str, finding: &ledger::redis::Finding) -> Finding {
+    use ledger::redis::Finding::{KeepsNothing, MayEvict};
+    let verdict = if matches!(finding, MayEvict { .. } | KeepsNothing) { Verdict::Warning } else { Verdict::Bad };
+    Finding { what: what.to_owned(), verdict, detail: finding.to_string() }
 }
 
 async fn catalog(environment: &Environment) -> Finding {

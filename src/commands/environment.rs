@@ -10,7 +10,7 @@ use crate::catalog::{Catalog, SqliteCatalog};
 use crate::cli::{Global, RunArgs};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Credential, Job, Region, Sources};
-use crate::ledger::{self, Access, Meter};
+use crate::ledger::{self, Meter, Mode};
 use crate::run::Selection;
 use crate::sqlite;
 use crate::upstream::{Client, ClientError, Secret, Upstream};
@@ -53,7 +53,7 @@ impl Environment {
     }
 
     /// The way to the ledger.
-    pub(super) fn meter(&self, access: Access) -> Result<Arc<Meter>, Error> {
+    pub(super) fn meter(&self, access: Mode) -> Result<Arc<Meter>, Error> {
         Ok(Arc::new(ledger::open(&self.config.ledger, &self.state_dir, access, Arc::clone(&self.clock))?))
     }
 

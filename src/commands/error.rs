@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::catalog::CatalogError;
 use crate::config::ConfigError;
 use crate::exit::Exit;
-use crate::ledger::{LedgerError, MeterError};
+use crate::ledger::{MeterError, OpenLedgerError};
 use crate::sqlite::OpenError;
 
 /// Why a command did not do as asked.
@@ -23,6 +23,9 @@ pub enum Error {
     /// The catalog failed.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    /// The ledger cannot be opened.
+    #[error(transparent)]
+    Ledger(#[from] OpenLedgerError),
     /// The ledger failed.
     #[error(transparent)]
     Meter(#[from] MeterError),
@@ -50,11 +53,5 @@ impl Error {
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
-    }
-}
-
-impl From<LedgerError> for Error {
-    fn from(error: LedgerError) -> Self {
-        Self::Meter(error.into())
     }
 }

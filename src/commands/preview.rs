@@ -5,14 +5,14 @@ use super::table::{count, table, text, units};
 use super::{Error, output};
 use crate::cli::{Format, Global, RunArgs};
 use crate::exit::Exit;
-use crate::ledger::Access;
+use crate::ledger::Mode;
 use crate::run::{self, Fits, LimitPreview, Preview, Range, StepPreview, accounts, limit_reports};
 
 /// Previews the spend; charges, requests and writes nothing.
 pub(super) async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     let environment = environment(global, args)?;
     let selection = environment.select(args)?;
-    let meter = environment.meter(Access::ReadOnly)?;
+    let meter = environment.meter(Mode::ReadOnly)?;
     let mut limits = Vec::new();
     for account in accounts(selection.iter().map(|(job, _)| job)) {
         limits.extend(limit_reports(&meter, &account).await);

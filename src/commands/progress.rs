@@ -55,6 +55,9 @@ impl Progress for Bars {
 
 impl Drop for Bars {
     fn drop(&mut self) {
+        for bar in self.bars.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            bar.finish_and_clear();
+        }
         let _ = self.all.clear();
     }
 }

@@ -4,7 +4,7 @@ use super::environment::{Environment, unknown};
 use super::{Error, output};
 use crate::cli::{Format, Global, ReopenArgs};
 use crate::exit::Exit;
-use crate::ledger::Access;
+use crate::ledger::Mode;
 
 /// Opens the limit again, for every run of every machine.
 pub(super) async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
@@ -17,7 +17,7 @@ pub(super) async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, E
         return Err(Error::Usage(unknown("limit", &args.limit, account.limits.keys().map(String::as_str))));
     }
     environment.create_state_dir()?;
-    environment.meter(Access::ReadWrite)?.reopen(account, &args.limit).await?;
+    environment.meter(Mode::ReadWrite)?.reopen(account, &args.limit).await?;
     match global.format {
         Format::Json => {
             output::json(&serde_json::json!({ "account": account.name, "limit": args.limit, "reopened": true }))?

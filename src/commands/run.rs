@@ -8,7 +8,7 @@ use super::table::{cost, count, instant, span, table, text, units};
 use super::{Error, output, signals};
 use crate::cli::{Format, Global, RunArgs};
 use crate::exit::Exit;
-use crate::ledger::Access;
+use crate::ledger::Mode;
 use crate::quota::Units;
 use crate::run::{
     self, Context, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome, RunReport, Signal, Stop,
@@ -47,7 +47,7 @@ fn context(
     let locks = Locks::open(&environment.state_dir).map_err(Error::io("cannot make the directory of locks"))?;
     Ok(Context {
         catalog: environment.catalog()?,
-        meter: environment.meter(Access::ReadWrite)?,
+        meter: environment.meter(Mode::ReadWrite)?,
         upstreams: environment.upstreams(selection),
         clock: Arc::clone(&environment.clock),
         locks,

@@ -9,7 +9,7 @@ use super::table::{count, instant, span, table, text, units};
 use super::{Error, output};
 use crate::cli::{Format, Global};
 use crate::exit::Exit;
-use crate::ledger::{Access, Meter};
+use crate::ledger::{Meter, Mode};
 use crate::quota::{Account, Limit, LimitUsage, Return, Timestamp, Units};
 use crate::run::{self, Candidate, LimitReport};
 
@@ -41,7 +41,7 @@ struct RegionStatus {
 pub(super) async fn status(global: &Global) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let now = environment.clock.now();
-    let meter = environment.meter(Access::ReadOnly)?;
+    let meter = environment.meter(Mode::ReadOnly)?;
     let mut limits = Vec::new();
     for account in every_account(&environment) {
         limits.extend(limit_statuses(&meter, &account).await);

@@ -4,15 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
+use uuid::Uuid;
 
-use super::{Charge, Ledger, LedgerError, Purpose};
+use super::journal::{Journal, JournalError};
+use super::journaled::{Journaled, Policy};
+use super::watching::Watching;
+use super::{Charge, Ledger, LedgerError, Purpose, SharedLedger};
 use crate::clock::{Clock, Monotonic};
 use crate::quota::{
     Account, ChargeId, Closing, Cost, Decision, Grant, LimitName, LimitUsage, Outage, Rejection, Units,
 };
 
 /// One request's charge, as a run asks for it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
     /// Whose quota, and its limits.
     pub account: &'a Account,
@@ -25,7 +29,7 @@ pub struct Ask<'a> {
     /// Whether it goes ahead when the ledger cannot be reached.
     pub outage: Outage,
     /// What it is for.
-    pub purpose: Purpose,
+    pub purpose: &'a Purpose,
 }
 
 /// Leave to send one request, soon.
@@ -37,8 +41,8 @@ pub struct Permit {
     pub grant: Grant,
     /// Whether the ledger recorded the charge; otherwise this machine's journal did.
     pub metered: bool,
-    asked: Monotonic,
-    lifetime: Duration,
+    pub(super) asked: Monotonic,
+    pub(super) lifetime: Duration,
 }
 
 impl Permit {
@@ -73,10 +77,28 @@ pub enum MeterError {
     /// The ledger failed in a way that no outage policy covers.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// This machine's own record cannot be written or read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The ledger was opened to look at only.
+    #[error("the ledger was opened to look at only")]
+    ReadOnly,
 }
 
 /// The way to the ledger, with this machine's policy for when there is none.
-pub struct Meter {
+pub struct Meter(Way);
+
+enum Way {
+    /// A ledger of this machine: always there, and never loses anything.
+    Local(Local),
+    /// A ledger elsewhere, with this machine's journal.
+    Journaled(Box<Journaled>),
+    /// A ledger elsewhere, looked at only.
+    Watching(Watching),
+}
+
+/// A ledger of this machine.
+struct Local {
     ledger: Arc<dyn Ledger>,
     clock: Arc<dyn Clock>,
 }
@@ -85,70 +107,90 @@ impl Meter {
     /// A meter over a ledger of this machine.
     #[must_use]
     pub fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>) -> Self {
-        Self { ledger, clock }
+        Self(Way::Local(Local { ledger, clock }))
+    }
+
+    /// A meter over a ledger that other machines share and that can be away, with the journal of this machine.
+    #[must_use]
+    pub fn with_journal(
+        ledger: Arc<dyn SharedLedger>,
+        journal: Journal,
+        policy: Policy,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self(Way::Journaled(Box::new(Journaled::new(ledger, journal, policy, clock))))
+    }
+
+    /// A meter that only tells usage, and writes nothing, over a ledger that other machines share.
+    #[must_use]
+    pub fn watching(ledger: Arc<dyn SharedLedger>, journal: Journal, clock: Arc<dyn Clock>) -> Self {
+        Self(Way::Watching(Watching::new(ledger, journal, clock)))
+    }
+
+    /// Units that went ahead without the ledger since this meter was made; of a charge of several limits, its largest
+    /// component.
+    #[must_use]
+    pub fn unmetered(&self) -> Units {
+        match &self.0 {
+            Way::Journaled(journaled) => journaled.unmetered(),
+            Way::Local(_) | Way::Watching(_) => Units::ZERO,
+        }
     }
 
     /// Asks for leave to send one request.
     ///
     /// # Errors
-    /// When the ledger fails in a way that no outage policy covers.
+    /// When the ledger fails in a way that no outage policy covers, or the journal cannot be written.
     pub async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
-        let id = ask.id.cloned().unwrap_or_else(ChargeId::fresh);
-        let asked = Monotonic::now();
-        let charge = Charge {
-            account: ask.account,
-            id: &id,
-            cost: ask.cost,
-            leave: ask.leave,
-            purpose: &ask.purpose,
-            seen: None,
-        };
-        match self.ledger.charge(charge, self.clock.now()).await? {
-            Decision::Granted(grant) => Ok(Verdict::Permitted(Permit {
-                id,
-                grant,
-                metered: true,
-                asked,
-                lifetime: ask.account.grant_lifetime(ask.cost),
-            })),
-            Decision::Rejected(rejection) => Ok(Verdict::Rejected(rejection)),
-            Decision::Never { limit, most } => Ok(Verdict::Never { limit, most }),
-            Decision::Lost => {
-                Err(LedgerError::Broken("the ledger of this machine says that it lost data".to_owned()).into())
-            }
+        match &self.0 {
+            Way::Local(local) => local.ask(ask).await,
+            Way::Journaled(journaled) => journaled.ask(&ask).await,
+            Way::Watching(_) => Err(MeterError::ReadOnly),
         }
     }
 
     /// Gives back what a request was charged that provably never left.
     ///
     /// # Errors
-    /// When the ledger cannot be told.
+    /// As [`Self::settle`].
     pub async fn release(&self, account: &Account, permit: &Permit) -> Result<(), MeterError> {
         self.settle(account, &permit.id, &Cost::none()).await
     }
 
-    /// Tells the true cost of a charge.
+    /// Tells the true cost of a charge. Where the ledger is away it is written down and told at the next contact.
     ///
     /// # Errors
-    /// When the ledger cannot be told.
+    /// When a ledger of this machine cannot be told, or the journal cannot be written.
     pub async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost) -> Result<(), MeterError> {
-        Ok(self.ledger.settle(account, id, cost, self.clock.now()).await?)
+        match &self.0 {
+            Way::Local(Local { ledger, clock }) => Ok(ledger.settle(account, id, cost, clock.now()).await?),
+            Way::Journaled(journaled) => journaled.settle(account, id, cost).await,
+            Way::Watching(_) => Err(MeterError::ReadOnly),
+        }
     }
 
     /// Closes a limit that the upstream called spent.
     ///
     /// # Errors
-    /// When the ledger cannot be told.
+    /// As [`Self::settle`].
     pub async fn close(&self, account: &Account, limit: &str, closing: Closing) -> Result<(), MeterError> {
-        Ok(self.ledger.close(account, limit, closing, self.clock.now()).await?)
+        match &self.0 {
+            Way::Local(Local { ledger, clock }) => Ok(ledger.close(account, limit, closing, clock.now()).await?),
+            Way::Journaled(journaled) => journaled.close(account, limit, closing).await,
+            Way::Watching(_) => Err(MeterError::ReadOnly),
+        }
     }
 
     /// Takes a closing back.
     ///
     /// # Errors
-    /// When the ledger cannot be told.
+    /// As [`Self::settle`].
     pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), MeterError> {
-        Ok(self.ledger.reopen(account, limit, self.clock.now()).await?)
+        match &self.0 {
+            Way::Local(Local { ledger, clock }) => Ok(ledger.reopen(account, limit, clock.now()).await?),
+            Way::Journaled(journaled) => journaled.reopen(account, limit).await,
+            Way::Watching(_) => Err(MeterError::ReadOnly),
+        }
     }
 
     /// How the limits of an account stand.
@@ -156,6 +198,34 @@ impl Meter {
     /// # Errors
     /// When the ledger cannot be asked.
     pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
-        Ok(self.ledger.usage(account, self.clock.now()).await?)
+        match &self.0 {
+            Way::Local(Local { ledger, clock }) => Ok(ledger.usage(account, clock.now()).await?),
+            Way::Journaled(journaled) => journaled.usage(account).await,
+            Way::Watching(watching) => watching.usage(account).await,
+        }
     }
+}
+
+impl Local {
+    async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
+        let Ask { account, cost, leave, purpose, .. } = ask;
+        let id = ask.id.cloned().unwrap_or_else(fresh_id);
+        let asked = Monotonic::now();
+        let charge = Charge { account, id: &id, cost, leave, purpose, seen: None };
+        match self.ledger.charge(charge, self.clock.now()).await? {
+            Decision::Granted(grant) => {
+                let lifetime = account.grant_lifetime(cost);
+                Ok(Verdict::Permitted(Permit { id, grant, metered: true, asked, lifetime }))
+            }
+            Decision::Rejected(rejection) => Ok(Verdict::Rejected(rejection)),
+            Decision::Never { limit, most } => Ok(Verdict::Never { limit, most }),
+            Decision::Lost => {
+                Err(LedgerError::Broken("the ledger of this machine says that it lost data".to_owned()).into())
+            }
+        }
+    }
+}
+
+pub(super) fn fresh_id() -> ChargeId {
+    ChargeId::new(Uuid::now_v7().simple().to_string())
 }

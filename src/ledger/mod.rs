@@ -1,8 +1,13 @@
 //! Where charges are recorded: one trait, and whoever implements it passes the one suite of behaviours in the tests.
 
+mod journal;
+mod journaled;
 mod meter;
 mod open;
+pub mod redis;
+mod shared;
 mod sqlite;
+mod watching;
 
 use std::time::Duration;
 
@@ -11,8 +16,11 @@ use thiserror::Error;
 
 use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
 
+pub use journal::{Journal, JournalError};
+pub use journaled::Policy;
 pub use meter::{Ask, Meter, MeterError, Permit, Verdict};
-pub use open::{Access, inspect, open};
+pub use open::{Mode, OpenLedgerError, open};
+pub use shared::{Answer, Contact, Heard, News, SharedLedger, Standing};
 pub use sqlite::SqliteLedger;
 
 /// One charge as it is put to a ledger.

@@ -1,42 +1,74 @@
-//! Opens the ledger that the configuration names.
+//! Which ledger the configuration means, and what is needed beside it.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{LedgerError, Meter, SqliteLedger};
-use crate::clock::Clock;
-use crate::config::{LedgerConfig, LedgerStore};
+use thiserror::Error;
 
-/// What a command does with the ledger.
+use super::redis::RedisLedger;
+use super::{Journal, JournalError, LedgerError, Meter, Policy, SqliteLedger};
+use crate::clock::Clock;
+use crate::config::{LedgerConfig, LedgerStore, RedisUrl};
+use crate::sqlite::OpenError;
+
+/// What a ledger is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Charges.
+pub enum Mode {
+    /// To charge.
     ReadWrite,
-    /// Looks, and writes nothing anywhere.
+    /// To look at its usage: nothing is written, neither there nor on this machine.
     ReadOnly,
 }
 
-/// The way to the ledger.
+/// Why a ledger cannot be opened.
+#[derive(Debug, Error)]
+pub enum OpenLedgerError {
+    /// The file of this machine's ledger.
+    #[error(transparent)]
+    File(#[from] OpenError),
+    /// The journal of this machine.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The URL of the shared ledger.
+    #[error(transparent)]
+    Shared(#[from] LedgerError),
+}
+
+/// Opens the ledger that `config` names: `ledger.db` in the state directory, or a shared one with `journal.db` there. A
+/// shared ledger is connected to when it is first asked.
 ///
 /// # Errors
-/// When a file of it in the state directory cannot be used. A ledger out of reach is no error here.
+/// When a file in the state directory cannot be opened, or the URL makes no sense.
 pub fn open(
     config: &LedgerConfig,
     state_dir: &Path,
-    access: Access,
+    mode: Mode,
     clock: Arc<dyn Clock>,
-) -> Result<Meter, LedgerError> {
-    let path = state_dir.join("ledger.db");
-    let ledger = match (&config.store, access) {
-        (LedgerStore::Sqlite, Access::ReadWrite) => SqliteLedger::open(&path),
-        (LedgerStore::Sqlite, Access::ReadOnly) => SqliteLedger::open_read_only(&path),
-        (LedgerStore::Redis(_), _) => return Err(LedgerError::Broken("redis is not merged yet".to_owned())),
+) -> Result<Meter, OpenLedgerError> {
+    match &config.store {
+        LedgerStore::Sqlite => open_sqlite(&state_dir.join("ledger.db"), mode, clock),
+        LedgerStore::Redis(url) => open_shared(config, url, &state_dir.join("journal.db"), mode, clock),
+    }
+}
+
+fn open_sqlite(path: &Path, mode: Mode, clock: Arc<dyn Clock>) -> Result<Meter, OpenLedgerError> {
+    let ledger = match mode {
+        Mode::ReadWrite => SqliteLedger::open(path)?,
+        Mode::ReadOnly => SqliteLedger::open_read_only(path)?,
     };
-    let ledger = ledger.map_err(|error| LedgerError::Broken(error.to_string()))?;
     Ok(Meter::new(Arc::new(ledger), clock))
 }
 
-/// What is dangerous about the ledger's settings, if it can be asked.
-pub async fn inspect(_config: &LedgerConfig) -> Vec<String> {
-    Vec::new()
+fn open_shared(
+    config: &LedgerConfig,
+    url: &RedisUrl,
+    journal: &Path,
+    mode: Mode,
+    clock: Arc<dyn Clock>,
+) -> Result<Meter, OpenLedgerError> {
+    let ledger = Arc::new(RedisLedger::new(url, config.timeout, config.max_skew)?);
+    Ok(match mode {
+        Mode::ReadWrite => Meter::with_journal(ledger, Journal::open(journal)?, Policy::from(config), clock),
+        Mode::ReadOnly => Meter::watching(ledger, Journal::open_read_only(journal)?, clock),
+    })
 }

@@ -24,14 +24,15 @@ pub struct Walked {
 impl Walked {
     /// A pass that was walked.
     pub fn add(&mut self, pass: Pass, halt: Option<&Halt>) {
-        let notes = halt.map(ToString::to_string).into_iter().chain(pass.notes);
+        let notes = halt.and_then(why).into_iter().chain(pass.notes);
         self.push(&pass.job, &pass.region.code, pass.resumed, halt, notes, &pass.tally);
     }
 
-    /// The batches of a job, if any request was made for them, or should have been.
+    /// The batches of a job, if any request was made for them, or was refused.
     pub fn add_batches(&mut self, job: &Job, batches: &Batches) {
-        if batches.tally.requests > 0 || batches.halt.is_some() {
-            let notes = batches.halt.iter().map(ToString::to_string).chain(batches.notes.iter().cloned());
+        let why = batches.halt.as_ref().and_then(why);
+        if batches.tally.requests > 0 || why.is_some() {
+            let notes = why.into_iter().chain(batches.notes.iter().cloned());
             self.push(job, Region::SHARED, batches.resumed, batches.halt.as_ref(), notes, &batches.tally);
         }
     }
@@ -40,7 +41,7 @@ impl Walked {
     pub fn leave(&mut self, candidates: &[Candidate], outcome: PassOutcome, why: Option<&Halt>) {
         self.passes.extend(candidates.iter().map(|candidate| PassReport {
             outcome,
-            detail: why.map(ToString::to_string),
+            detail: why.and_then(self::why),
             ..blank(&candidate.job, &candidate.region.code)
         }));
     }
@@ -81,6 +82,11 @@ fn blank(job: &Job, region: &str) -> PassReport {
         units: Cost::none(),
         detail: None,
     }
+}
+
+/// What there is to say of a halt beside its outcome.
+fn why(halt: &Halt) -> Option<String> {
+    (!matches!(halt, Halt::Interrupted)).then(|| halt.to_string())
 }
 
 fn skipped(tally: &Tally) -> Option<String> {

@@ -97,9 +97,10 @@ fn jitter() -> f64 {
 async fn permit(context: &Context, asker: Asker<'_>, call: &Call, tally: &mut Tally) -> Result<Permit, Halt> {
     let credential = &asker.job.credential;
     let account = &credential.account;
+    let purpose = purpose(asker, call);
     loop {
         ready(context, asker, call).await?;
-        match context.meter.ask(ask(context, asker, call)).await? {
+        match context.meter.ask(ask(context, asker, call, &purpose)).await? {
             Verdict::Permitted(permit) if permit.is_stale() => context.meter.release(account, &permit).await?,
             Verdict::Permitted(permit) => {
                 tally.charge(&call.cost, permit.metered);
@@ -137,18 +138,18 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
     }
 }
 
-fn ask<'a>(context: &Context, asker: Asker<'a>, call: &'a Call) -> Ask<'a> {
+fn purpose(asker: Asker<'_>, call: &Call) -> Purpose {
+    Purpose { job: Some(asker.job.name.clone()), region: Some(asker.region.code.clone()), call: call.name.clone() }
+}
+
+fn ask<'a>(context: &Context, asker: Asker<'a>, call: &'a Call, purpose: &'a Purpose) -> Ask<'a> {
     Ask {
         account: &asker.job.credential.account,
         id: None,
         cost: &call.cost,
         leave: &asker.job.leave,
         outage: call.outage_policy(context.cheap_max),
-        purpose: Purpose {
-            job: Some(asker.job.name.clone()),
-            region: Some(asker.region.code.clone()),
-            call: call.name.clone(),
-        },
+        purpose,
     }
 }
 

@@ -190,3 +190,10 @@ async fn a_title_cannot_bring_marks_of_its_own() {
     f.land(&Page::of(vec![video("a", "\u{E000}fake\u{E001} \u{E000}real")])).await;
     assert_eq!(search(&f, words("real")).await[0].excerpt, "fake \u{E000}real\u{E001}");
 }
+
+#[tokio::test]
+async fn of_a_record_that_is_twice_in_a_page_the_later_text_is_found() {
+    let f = Fixture::new();
+    f.land(&Page::of(vec![video("a", "earlier"), video("b", "between"), video("a", "later")])).await;
+    assert_eq!((found(&f, "earlier").await, found(&f, "later").await), (vec![], vec!["a".to_owned()]));
+}

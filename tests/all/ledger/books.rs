@@ -26,7 +26,7 @@ pub(crate) fn time(text: &str) -> Timestamp {
     Timestamp::parse(text).unwrap()
 }
 
-pub(crate) fn secs(seconds: u64) -> Duration {
+pub(crate) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 

@@ -4,6 +4,7 @@
 mod books;
 mod model;
 mod properties;
+mod redis;
 mod sqlite;
 mod suite;
 

@@ -4,6 +4,7 @@ mod bad_answers;
 mod busy;
 mod first_run;
 mod limits;
+mod over_redis;
 mod secrets;
 mod signals;
 mod spent;

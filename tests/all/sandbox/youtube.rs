@@ -104,6 +104,17 @@ async fn an_unknown_id_is_absent_without_a_word() {
 }
 
 #[tokio::test]
+async fn an_id_that_was_changed_names_nothing() {
+    let table = Table::youtube().await;
+    let known = ids(&table.json(&format!("{CHART}US")).await);
+    for letter in ["A", "b", "7", "_"] {
+        let changed: Vec<String> = known.iter().map(|id| format!("{letter}{}", &id[1..])).collect();
+        let found = table.json(&format!("videos?part=id&id={}", changed.join(","))).await;
+        assert!(ids(&found).iter().all(|id| known.contains(id)));
+    }
+}
+
+#[tokio::test]
 async fn most_channels_of_a_chart_exist_and_a_few_do_not() {
     let table = Table::youtube().await;
     let mut channels = BTreeSet::new();

@@ -1,4 +1,6 @@
 //! What several features' tests need.
 
-pub mod stub_upstream;
-pub mod world;
+pub(crate) mod proxy;
+pub(crate) mod redis_server;
+pub(crate) mod stub_upstream;
+pub(crate) mod world;

@@ -1,0 +1,112 @@
+-- Adds charges that were made elsewhere at their own times, once each, even beyond a limit; and floors: what a ledger
+-- that was lost had said.
+--
+-- ARGV after the common ones: 'tell' or 'recover'; the number of charges, and for each: id, time, and for each limit
+-- its units; the number of floors, and for each: the limit's name, time, units.
+--
+-- 'recover' is for a caller to whom a script answered 'lost': whatever the loss, it is let in. Where nobody has begun a
+-- new epoch yet, one begins here. Where this ledger knows the caller's newest charge it has everything that was recorded
+-- before that, since what survives is always a beginning of the history: then the caller's floors are not needed.
+-- Such a caller sends its floors first and its newest charge last.
+--
+-- Reply: 'absorbed', epoch, sequence, now, '1' where floors were not needed.
+-- Cost: O(log n + BLOCK) a charge.
+
+local mode = word()
+
+local function read_charges()
+  local charges = {}
+  for place = 1, number() do
+    local charge = { id = word(), at = number(), units = {} }
+    for index = 1, #limits do
+      charge.units[index] = number()
+    end
+    charges[place] = charge
+  end
+  return charges
+end
+
+local function read_floors()
+  local floors = {}
+  for place = 1, number() do
+    floors[place] = { name = word(), at = number(), used = number() }
+  end
+  return floors
+end
+
+-- Parts a block that has grown too long.
+local function part(at)
+  local first, last = block_start(at), block_end(at)
+  if call('ZCOUNT', LOG, first and '(' .. first or '-inf', last or '+inf') > LONGEST_BLOCK then
+    mark(at)
+  end
+end
+
+local function absorb(charge)
+  local at = math.min(charge.at, now)
+  if charge.at < kept_from or knows(charge.id) then
+    return
+  end
+  remove_forgotten(charge.id)
+  local sums, last = {}, block_end(at)
+  for index, limit in ipairs(limits) do
+    local units = charge.units[index]
+    if units > 0 then
+      sums[code_of(limit)] = units
+      add_to_total(limit.name, at, units)
+      add_to_floors(limit.name, at, units)
+    end
+  end
+  if last then
+    add_to_block(last, sums)
+  end
+  log(charge.id, at, sums)
+  part(at)
+end
+
+local function is_known_floor(new)
+  for _, floor in ipairs(state.floors) do
+    if floor.name == new.name and floor.at == new.at and floor.used >= new.used then
+      return true
+    end
+  end
+end
+
+local function set_floor(floor)
+  floor.at = math.min(floor.at, now)
+  if is_known_floor(floor) then
+    return
+  end
+  floor.after = between(codes[floor.name], floor.at + 1, nil)
+  state.floors[#state.floors + 1] = floor
+end
+
+-- Floors are compared with the ledger's time, which passes them only when all of them are set.
+local function pass_floors()
+  for _, floor in ipairs(state.floors) do
+    newest(floor.at + 1)
+  end
+end
+
+local charges, floors = read_charges(), read_floors()
+local why = loss()
+local refusal = objection()
+if refusal and (mode ~= 'recover' or refusal[1] ~= 'lost') then
+  return refusal
+end
+local intact = mode == 'recover' and why ~= 'behind' and seen.newest ~= '' and knows(seen.newest)
+  and (state.epoch ~= seen.epoch or state.sequence >= seen.sequence)
+if not state.epoch or state.server ~= server or why == 'behind' then
+  begin_epoch()
+end
+for _, charge in ipairs(charges) do
+  absorb(charge)
+end
+if not intact then
+  for _, floor in ipairs(floors) do
+    set_floor(floor)
+  end
+  pass_floors()
+end
+commit(true)
+return { 'absorbed', state.epoch, text(state.sequence), text(now), intact and '1' or '0' }

@@ -1,0 +1,55 @@
+-- Compares the sums with the log, a bounded number of blocks at a time, then the totals with the sums; mends what
+-- differs, and says so in the server's log and to the caller.
+--
+-- Reply: 'checked', and for each total or block that was mended a line of words.
+-- Cost: O(BLOCKS * BLOCK + n / BLOCK).
+
+local BLOCKS = 64
+
+local reply = { 'checked' }
+
+local function mended(what)
+  reply[#reply + 1] = what
+  redis.log(redis.LOG_WARNING, 'ingest ledger: ' .. META .. ': ' .. what)
+end
+
+local function check_block(before, last)
+  local truth = vector_of(scan_vector('(' .. before, last))
+  local sums = call('HGET', SUMS, last)
+  if sums ~= truth then
+    mended('the block up to ' .. last .. ' summed to [' .. (sums or '') .. '], its charges to [' .. truth .. ']')
+    call('HSET', SUMS, last, truth)
+  end
+end
+
+-- The first block of all may be evicted in part; nobody asks for its sum.
+local function check_blocks()
+  local checked = call('HGET', META, 'checked') or '-inf'
+  local marks = call('ZRANGEBYSCORE', MARKS, checked, '+inf', 'LIMIT', 0, BLOCKS + 1)
+  for place = 2, #marks do
+    check_block(marks[place - 1], marks[place])
+  end
+  put('checked', #marks > BLOCKS and marks[#marks] or '-inf')
+end
+
+local function check_total(limit)
+  local truth = between(limit.code, limit.head, nil)
+  if limit.code and truth ~= limit.total then
+    mended(limit.name .. ' stood at ' .. text(limit.total) .. ', its charges sum to ' .. text(truth))
+    limit.total = truth
+    put_limit(limit)
+  end
+end
+
+local refusal = objection()
+if refusal then
+  return refusal
+end
+if state.epoch then
+  check_blocks()
+  for _, limit in ipairs(limits) do
+    check_total(limit)
+  end
+  call('HSET', META, unpack(changes))
+end
+return reply

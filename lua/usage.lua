@@ -1,0 +1,59 @@
+-- How the limits stand. Writes nothing.
+--
+-- Reply: 'usage', epoch or '', why it is not the ledger that the caller has seen or ''; for each limit: used, remaining,
+-- until when it is closed or '', what was charged since the day began or '', the number of returns, and for each: the
+-- instant, units.
+-- Cost: O(log n + n / BLOCK) a limit and slice of the window.
+
+local SLICES = 24
+
+local function used_at(limit, at)
+  local from = counted_from(limit, at)
+  local most = between(limit.code, math.max(from, limit.head), nil)
+  for _, floor in ipairs(state.floors) do
+    if floor.name == limit.name and floor.at >= from then
+      most = math.max(most, floor.used + floor.after)
+    end
+  end
+  return most
+end
+
+-- The charges that count now, cut into slices of equal length by their time, each told when its end expires.
+local function returns(limit)
+  local told_returns, left = {}, used(limit)
+  local length = now - limit.from
+  for slice = 1, SLICES do
+    local at = expiry(limit, limit.from + math.floor(length * slice / SLICES))
+    local still = used_at(limit, at)
+    if still < left then
+      told_returns[#told_returns + 1] = text(at)
+      told_returns[#told_returns + 1] = text(left - still)
+    end
+    left = still
+  end
+  return told_returns
+end
+
+local function since_reset(limit)
+  local day = last_day(limit, now)
+  return day and text(between(limit.code, day, nil)) or ''
+end
+
+if max_skew and math.abs(now - caller) > max_skew then
+  return objection()
+end
+local reply = { 'usage', state.epoch or '', loss() or '' }
+for _, limit in ipairs(limits) do
+  local back = returns(limit)
+  for _, value in ipairs({
+    text(used(limit)),
+    text(remaining(limit)),
+    is_closed(limit) and text(limit.closed) or '',
+    since_reset(limit),
+    text(#back / 2),
+    unpack(back),
+  }) do
+    reply[#reply + 1] = value
+  end
+end
+return reply

@@ -1,0 +1,317 @@
+//! A charge on its way: asked for, then either marked "may be sent", or void.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::{Journal, JournalError};
+use crate::ledger::{Contact, Seen};
+use crate::quota::{Account, ChargeId, Cost, LimitName, Timestamp, Units};
+
+/// A charge that may be put to the ledger now.
+#[derive(Debug, Clone)]
+pub(in crate::ledger) struct Begun {
+    /// Its id: the one given, or one made from it where that was voided.
+    pub(in crate::ledger) id: ChargeId,
+    /// What this machine has seen of the ledger.
+    pub(in crate::ledger) seen: Seen,
+    /// Whether a loss was found and not all is told again.
+    pub(in crate::ledger) recovering: bool,
+    /// Whether there is anything to be told first.
+    pub(in crate::ledger) pending: bool,
+    /// Until when everything is refused after a loss.
+    pub(in crate::ledger) wait_until: Timestamp,
+    /// Whether it was asked for before, and nobody knows what came of that.
+    pub(in crate::ledger) doubtful: bool,
+}
+
+/// What became of a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::ledger) enum Marked {
+    /// The request may be sent.
+    MayBeSent,
+    /// The grant came from a ledger that was lost since, or somebody took this charge for abandoned.
+    Void,
+}
+
+/// A grant as the ledger told it.
+#[derive(Debug, Clone)]
+pub(in crate::ledger) struct Granted {
+    pub(in crate::ledger) contact: Contact,
+    pub(in crate::ledger) used: BTreeMap<LimitName, Units>,
+    /// Whether the ledger recorded the charge just now, or had done so before.
+    pub(in crate::ledger) fresh: bool,
+}
+
+impl Journal {
+    /// Writes down that a charge is asked for.
+    pub(in crate::ledger) async fn begin(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<Begun, JournalError> {
+        let (name, id, cost, window) = (account.name.clone(), id.clone(), json(cost), account.longest_window());
+        self.with(move |connection| {
+            let tx = write(connection)?;
+            let id = valid_id(&tx, &name, &id)?;
+            let doubtful = is_asked(&tx, &name, &id)?;
+            tx.prepare_cached(
+                "insert into charge (account, id, at, cost, state, asked_at, owner) values (?, ?, ?, ?, 'asked', ?, ?)
+                 on conflict do update set owner = excluded.owner, asked_at = excluded.asked_at where state = 'asked'",
+            )?
+            .execute(params![name, id.as_str(), now.micros(), cost, now.micros(), std::process::id()])?;
+            let begun = begun(&tx, &name, id, now, window)?;
+            tx.commit()?;
+            Ok(Begun { doubtful, ..begun })
+        })
+        .await
+    }
+
+    /// How things stand for a charge that was begun, after something was told.
+    pub(in crate::ledger) async fn look_again(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        now: Timestamp,
+    ) -> Result<Begun, JournalError> {
+        let (name, id, window) = (account.name.clone(), id.clone(), account.longest_window());
+        self.with(move |connection| begun(connection, &name, id, now, window)).await
+    }
+
+    /// What this machine has seen of the ledger, as far as it still matters.
+    pub(in crate::ledger) async fn seen(&self, account: &Account, now: Timestamp) -> Result<Seen, JournalError> {
+        let (name, window) = (account.name.clone(), account.longest_window());
+        let contact = self.look(move |connection| contact(connection, &name, now, window)).await?;
+        Ok(contact.unwrap_or_default().seen)
+    }
+
+    /// Marks a granted charge "may be sent": only while this machine is in the epoch that granted it, and nobody has
+    /// taken the charge for abandoned.
+    pub(in crate::ledger) async fn mark(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        granted: Granted,
+        now: Timestamp,
+    ) -> Result<Marked, JournalError> {
+        let (account, id, window) = (account.name.clone(), id.clone(), account.longest_window());
+        self.with(move |connection| {
+            let tx = write(connection)?;
+            let marked = mark(&tx, &account, &id, &granted, now, window)?;
+            if marked == Marked::Void {
+                void(&tx, &account, &id)?;
+            }
+            tx.commit()?;
+            Ok(marked)
+        })
+        .await
+    }
+
+    /// Takes back a charge of which the ledger may have heard: it is settled to nothing at the next contact.
+    pub(in crate::ledger) async fn void(&self, account: &Account, id: &ChargeId) -> Result<(), JournalError> {
+        let (account, id) = (account.name.clone(), id.clone());
+        self.with(move |connection| void(connection, &account, &id)).await
+    }
+
+    /// Drops a charge of which the ledger has recorded nothing.
+    pub(in crate::ledger) async fn forget(&self, account: &Account, id: &ChargeId) -> Result<(), JournalError> {
+        let (account, id) = (account.name.clone(), id.clone());
+        self.with(move |connection| {
+            let delete = "delete from charge where account = ? and id = ? and state = 'asked'";
+            connection.prepare_cached(delete)?.execute(params![account, id.as_str()]).map(drop)
+        })
+        .await
+    }
+}
+
+pub(super) fn write(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+    connection.transaction_with_behavior(TransactionBehavior::Immediate)
+}
+
+pub(super) fn json(cost: &Cost) -> String {
+    serde_json::to_string(cost).unwrap_or_default()
+}
+
+pub(super) fn cost(json: &str) -> Cost {
+    let components: BTreeMap<LimitName, u64> = serde_json::from_str(json).unwrap_or_default();
+    components.into_iter().map(|(limit, units)| (limit, Units::new(units))).collect()
+}
+
+pub(super) fn units(number: i64) -> Units {
+    Units::new(u64::try_from(number).unwrap_or(0))
+}
+
+/// The id under which a charge can be made: one that was voided stays settled in the ledger and would cost nothing, so
+/// that its next use takes the next of its kind.
+pub(super) fn valid_id(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<ChargeId> {
+    let mut statement = connection.prepare_cached("select state from charge where account = ? and id = ?")?;
+    let mut candidate = id.clone();
+    for attempt in 1_u32.. {
+        let state: Option<String> =
+            statement.query_row(params![account, candidate.as_str()], |row| row.get(0)).optional()?;
+        if state.as_deref() != Some("void") {
+            break;
+        }
+        candidate = ChargeId::new(format!("{id}~{attempt}"));
+    }
+    Ok(candidate)
+}
+
+fn is_asked(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached("select 1 from charge where account = ? and id = ? and state = 'asked'")?
+        .exists(params![account, id.as_str()])
+}
+
+fn begun(
+    connection: &Connection,
+    account: &str,
+    id: ChargeId,
+    now: Timestamp,
+    window: Duration,
+) -> rusqlite::Result<Begun> {
+    let contact = contact(connection, account, now, window)?;
+    let mut charges = connection.prepare_cached(
+        "select exists (select 1 from charge where account = ?1 and (told = 0 or state = 'asked') and id != ?2)
+             or exists (select 1 from closing where account = ?1 and told = 0)",
+    )?;
+    let pending = charges.query_row(params![account, id.as_str()], |row| row.get(0))?;
+    let StoredContact { seen, recovering, wait_until, .. } = contact;
+    Ok(Begun { id, seen, recovering, pending, wait_until, doubtful: false })
+}
+
+/// What is written of the ledger.
+#[derive(Debug, Clone)]
+pub(super) struct StoredContact {
+    pub(super) seen: Seen,
+    pub(super) ahead: Duration,
+    pub(super) recovering: bool,
+    pub(super) wait_until: Timestamp,
+}
+
+impl Default for StoredContact {
+    fn default() -> Self {
+        Self { seen: Seen::default(), ahead: Duration::ZERO, recovering: false, wait_until: Timestamp::from_micros(0) }
+    }
+}
+
+/// What was granted more than a window ago counts nowhere: a ledger that has forgotten it has lost nothing.
+pub(super) fn contact(
+    connection: &Connection,
+    account: &str,
+    now: Timestamp,
+    window: Duration,
+) -> rusqlite::Result<StoredContact> {
+    let mut statement = connection.prepare_cached(
+        "select epoch, sequence, newest, at, ahead, recovering, wait_until, newest_at from contact where account = ?",
+    )?;
+    let found = statement.query_row([account], |row| {
+        let at = Timestamp::from_micros(row.get(3)?);
+        let ahead = Duration::from_micros(row.get::<_, i64>(4)?.unsigned_abs());
+        let newest_at = Timestamp::from_micros(row.get(7)?);
+        let newest = row.get::<_, Option<String>>(2)?.filter(|_| newest_at.after(window) > now.after(ahead));
+        let stored = StoredContact {
+            seen: Seen {
+                epoch: row.get(0)?,
+                sequence: row.get::<_, i64>(1)?.unsigned_abs(),
+                newest: newest.map(ChargeId::new),
+            },
+            ahead,
+            recovering: row.get(5)?,
+            wait_until: Timestamp::from_micros(row.get(6)?),
+        };
+        Ok((at, stored))
+    });
+    Ok(match found.optional()? {
+        Some((at, stored)) if at.after(window) > now => stored,
+        _ => StoredContact::default(),
+    })
+}
+
+fn mark(
+    tx: &Transaction<'_>,
+    account: &str,
+    id: &ChargeId,
+    granted: &Granted,
+    now: Timestamp,
+    window: Duration,
+) -> rusqlite::Result<Marked> {
+    let before = contact(tx, account, now, window)?;
+    let is_of_epoch = before.seen.epoch.is_empty() || before.seen.epoch == granted.contact.epoch;
+    if before.recovering || !is_of_epoch {
+        return Ok(Marked::Void);
+    }
+    let mut statement = tx.prepare_cached(
+        "update charge set state = 'sent', known = 1, at = case state when 'asked' then ? else at end
+         where account = ? and id = ? and state in ('asked', 'sent')",
+    )?;
+    if statement.execute(params![granted.contact.at.micros(), account, id.as_str()])? == 0 {
+        return Ok(Marked::Void);
+    }
+    note_contact(tx, account, id, granted, &before, now)?;
+    note_said(tx, account, granted)?;
+    Ok(Marked::MayBeSent)
+}
+
+fn note_contact(
+    tx: &Transaction<'_>,
+    account: &str,
+    id: &ChargeId,
+    granted: &Granted,
+    before: &StoredContact,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    let contact = &granted.contact;
+    let is_newest = granted.fresh && (before.seen.newest.is_none() || contact.sequence > before.seen.sequence);
+    let sequence = contact.sequence.max(before.seen.sequence);
+    let ahead = contact.at.since(now).as_micros();
+    tx.prepare_cached(
+        "insert into contact (account, epoch, sequence, at, ahead) values (?, ?, ?, ?, ?)
+         on conflict do update set epoch = excluded.epoch, sequence = excluded.sequence, at = max(at, excluded.at),
+             ahead = excluded.ahead, recovering = 0",
+    )?
+    .execute(params![
+        account,
+        contact.epoch,
+        i64::try_from(sequence).unwrap_or(i64::MAX),
+        contact.at.micros(),
+        i64::try_from(ahead).unwrap_or(0)
+    ])?;
+    if is_newest {
+        tx.prepare_cached("update contact set newest = ?, newest_at = ? where account = ?")?.execute(params![
+            id.as_str(),
+            contact.at.micros(),
+            account
+        ])?;
+    }
+    Ok(())
+}
+
+fn note_said(tx: &Transaction<'_>, account: &str, granted: &Granted) -> rusqlite::Result<()> {
+    if !granted.fresh {
+        return Ok(());
+    }
+    let mut statement = tx.prepare_cached(
+        "insert into said (account, limit_name, at, used) values (?, ?, ?, ?)
+         on conflict do update set at = excluded.at, used = excluded.used
+         where excluded.at > at or (excluded.at = at and excluded.used > used)",
+    )?;
+    for (limit, used) in &granted.used {
+        let used = i64::try_from(used.get()).unwrap_or(i64::MAX);
+        statement.execute(params![account, limit, granted.contact.at.micros(), used])?;
+    }
+    Ok(())
+}
+
+pub(super) fn void(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "update charge set state = 'void', cost = '{}', settled = 1, told = 0, version = version + 1
+             where account = ? and id = ? and state = 'asked'",
+        )?
+        .execute(params![account, id.as_str()])
+        .map(drop)
+}

@@ -1,0 +1,126 @@
+//! After the ledger lost its data: what this machine has to tell it again.
+
+use rusqlite::{Connection, params};
+
+use super::book::{contact, cost, write};
+use super::{Journal, JournalError, closings, entries};
+use crate::ledger::{Contact, Seen};
+use crate::quota::{Account, ChargeId, Closing, Entry, Floor, LimitName, Timestamp, Units};
+
+/// Everything that this machine knows of a ledger that lost its data.
+#[derive(Debug, Clone)]
+pub(in crate::ledger) struct Recovery {
+    /// What it had seen of it.
+    pub(in crate::ledger) seen: Seen,
+    /// Its charges of the window, the newest last.
+    pub(in crate::ledger) entries: Vec<Entry>,
+    /// What the ledger had said.
+    pub(in crate::ledger) floors: Vec<Floor>,
+    /// What the upstream had said.
+    pub(in crate::ledger) closings: Vec<(LimitName, Closing)>,
+}
+
+impl Journal {
+    /// Notes that the ledger lost its data, and gathers what to tell it. From now on no grant of any process of this
+    /// machine is good until `finish_recovery`: what is gathered is all that may have been sent.
+    pub(in crate::ledger) async fn start_recovery(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Recovery, JournalError> {
+        let account = account.clone();
+        self.with(move |connection| {
+            let tx = write(connection)?;
+            tx.execute("update contact set recovering = 1 where account = ?", [&account.name])?;
+            let recovery = gather(&tx, &account, now)?;
+            tx.commit()?;
+            Ok(recovery)
+        })
+        .await
+    }
+
+    /// Notes that all was told, and the epoch in which. Where another process has come to the same end before, its word
+    /// stands.
+    pub(in crate::ledger) async fn finish_recovery(
+        &self,
+        account: &Account,
+        contact: &Contact,
+        wait_until: Option<Timestamp>,
+    ) -> Result<(), JournalError> {
+        let (account, contact) = (account.name.clone(), contact.clone());
+        self.with(move |connection| {
+            let update = "update contact set epoch = ?, sequence = ?, at = max(at, ?), recovering = 0,
+                     wait_until = max(wait_until, ?)
+                 where account = ? and recovering = 1";
+            let sequence = i64::try_from(contact.sequence).unwrap_or(i64::MAX);
+            let wait_until = wait_until.map_or(0, Timestamp::micros);
+            connection
+                .execute(update, params![contact.epoch, sequence, contact.at.micros(), wait_until, account])
+                .map(drop)
+        })
+        .await
+    }
+
+    /// What this machine knows to be used of a limit at least, for those who only look at a ledger that lost its data.
+    pub(in crate::ledger) async fn known_use(
+        &self,
+        account: &Account,
+        limit: &str,
+        now: Timestamp,
+    ) -> Result<Units, JournalError> {
+        let (account, limit) = (account.clone(), limit.to_owned());
+        Ok(self.look(move |connection| known_use(connection, &account, &limit, now)).await?.unwrap_or_default())
+    }
+}
+
+fn gather(connection: &Connection, account: &Account, now: Timestamp) -> rusqlite::Result<Recovery> {
+    let seen = contact(connection, &account.name, now, account.longest_window())?.seen;
+    let mut entries = own(connection, account, now)?;
+    if let Some(newest) = entries.iter().position(|entry| Some(&entry.id) == seen.newest.as_ref()) {
+        let newest = entries.remove(newest);
+        entries.push(newest);
+    }
+    let floors = floors(connection, account, now)?;
+    let closings = closings::holding(connection, &account.name, now)?;
+    Ok(Recovery { seen, entries, floors, closings })
+}
+
+/// This machine's charges of the window. Those that are void are among them, at no cost: they may still arrive.
+fn own(connection: &Connection, account: &Account, now: Timestamp) -> rusqlite::Result<Vec<Entry>> {
+    let mut statement = connection.prepare_cached(
+        "select id, at, cost from charge where account = ? and at > ? and state != 'asked' order by at",
+    )?;
+    let from = now.before(account.longest_window()).micros();
+    let entries = statement.query_map(params![account.name, from], |row| {
+        Ok(Entry {
+            id: ChargeId::new(row.get::<_, String>(0)?),
+            at: Timestamp::from_micros(row.get(1)?),
+            cost: cost(&row.get::<_, String>(2)?),
+        })
+    })?;
+    entries.collect()
+}
+
+fn floors(connection: &Connection, account: &Account, now: Timestamp) -> rusqlite::Result<Vec<Floor>> {
+    let mut floors = Vec::new();
+    for (name, limit) in &account.limits {
+        if let Some((at, used)) = entries::said(connection, &account.name, name)?
+            && limit.window().expiry(at) > now
+        {
+            floors.push(Floor { limit: name.clone(), at, used });
+        }
+    }
+    Ok(floors)
+}
+
+fn known_use(connection: &Connection, account: &Account, name: &str, now: Timestamp) -> rusqlite::Result<Units> {
+    let Some(limit) = account.limits.get(name) else { return Ok(Units::ZERO) };
+    let counted = |entry: &&Entry| limit.window().expiry(entry.at) > now;
+    let own = own(connection, account, now)?;
+    let sum: Units = own.iter().filter(counted).map(|entry| entry.cost.of(name)).sum();
+    let floors = floors(connection, account, now)?;
+    let floor = floors.iter().filter(|floor| floor.limit == name).map(|floor| {
+        floor.used + own.iter().filter(|entry| entry.at > floor.at).map(|entry| entry.cost.of(name)).sum()
+    });
+    Ok(floor.fold(sum, Units::max))
+}

@@ -1,0 +1,87 @@
+//! This machine's own record of its charges where the ledger is elsewhere: what it may have sent, what it has not told
+//! yet, and what it has seen of the ledger. One file, shared by all processes of the machine.
+
+mod book;
+mod closings;
+mod entries;
+mod loss;
+mod schema;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+use thiserror::Error;
+
+use crate::sqlite;
+
+pub(super) use book::{Begun, Granted, Marked};
+pub(super) use closings::PendingClosing;
+pub(super) use entries::{Allowance, Pending, Unmetered};
+pub(super) use loss::Recovery;
+
+/// Why the journal cannot be used. Nothing goes ahead without it.
+#[derive(Debug, Clone, Error)]
+#[error("the journal of this machine cannot be used: {0}")]
+pub struct JournalError(String);
+
+impl From<rusqlite::Error> for JournalError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self(sqlite::explain(&error))
+    }
+}
+
+impl From<sqlite::OpenError> for JournalError {
+    fn from(error: sqlite::OpenError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// The journal of this machine.
+#[derive(Clone)]
+pub struct Journal {
+    /// `None` where it is read only and there is none yet.
+    connection: Arc<Mutex<Option<Connection>>>,
+}
+
+impl Journal {
+    /// Opens the journal, creating it as needed.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        Ok(Self::over(Some(sqlite::open(path, schema::SCHEMA)?)))
+    }
+
+    /// Opens the journal to look at it.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn open_read_only(path: &Path) -> Result<Self, JournalError> {
+        Ok(Self::over(sqlite::open_read_only(path, schema::SCHEMA)?))
+    }
+
+    fn over(connection: Option<Connection>) -> Self {
+        Self { connection: Arc::new(Mutex::new(connection)) }
+    }
+
+    /// Does something with the file, away from the threads that must not wait.
+    async fn with<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        self.look(act).await?.ok_or_else(|| JournalError("it was opened to be read only".to_owned()))
+    }
+
+    /// The same, or nothing where there is no file.
+    async fn look<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<Option<T>, JournalError> {
+        let connection = Arc::clone(&self.connection);
+        let done = tokio::task::spawn_blocking(move || {
+            connection.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(act).transpose()
+        });
+        Ok(done.await.map_err(|error| JournalError(error.to_string()))??)
+    }
+}

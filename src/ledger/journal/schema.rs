@@ -1,0 +1,66 @@
+//! The file: which tables, and how each release's differ.
+
+use crate::sqlite::Schema;
+
+/// `charge` holds this machine's charges of two windows, `contact` what it has seen of the ledger, `said` what the ledger
+/// had said last of each limit, `closing` what the upstream said. Times are microseconds since the Unix epoch.
+pub(super) const SCHEMA: Schema = Schema { name: "journal", migrations: &[FIRST] };
+
+const FIRST: &str = "
+    create table charge (
+        account text not null,
+        id text not null,
+        -- When the ledger recorded it; until that is known, and where it went unmetered, by this machine's clock.
+        at integer not null,
+        -- Units by limit, as JSON.
+        cost text not null,
+        state text not null check (state in ('asked', 'sent', 'void')),
+        -- Whether it went ahead without the ledger.
+        unmetered integer not null default 0,
+        -- Whether its true cost was told.
+        settled integer not null default 0,
+        -- Whether the ledger has it at all.
+        known integer not null default 0,
+        -- Whether the ledger has it as it is here.
+        told integer not null default 1,
+        version integer not null default 0,
+        asked_at integer not null,
+        owner integer not null,
+        primary key (account, id)
+    ) without rowid;
+    create index charge_open on charge (account) where told = 0 or state = 'asked';
+    create index charge_unmetered on charge (account, at) where unmetered = 1;
+    create index charge_at on charge (account, at);
+    create table contact (
+        account text primary key,
+        epoch text not null,
+        sequence integer not null,
+        newest text,
+        newest_at integer not null default 0,
+        -- When the ledger granted last.
+        at integer not null,
+        -- How far its clock was ahead of this machine's.
+        ahead integer not null default 0,
+        -- Whether the ledger lost data and this machine's charges are not all told again.
+        recovering integer not null default 0,
+        -- Until when everything is refused after a loss.
+        wait_until integer not null default 0
+    ) without rowid;
+    create table said (
+        account text not null,
+        limit_name text not null,
+        at integer not null,
+        used integer not null,
+        primary key (account, limit_name)
+    ) without rowid;
+    create table closing (
+        account text not null,
+        limit_name text not null,
+        -- Nothing where it was taken back.
+        until integer,
+        probing integer not null,
+        told integer not null,
+        version integer not null default 0,
+        primary key (account, limit_name)
+    ) without rowid;
+";

@@ -1,0 +1,281 @@
+//! Asking a ledger that can be away or lose its data, with the journal of this machine beside it.
+//!
+//! A charge is written down, put to the ledger, and marked "may be sent" in the journal before its request leaves. Where
+//! the ledger is silent, the call's own policy decides: refused, or written down as unmetered and sent.
+
+mod gate;
+mod telling;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::journal::{Allowance, Begun, Granted, Journal, Marked, Unmetered};
+use super::meter::{Ask, MeterError, Permit, Verdict, fresh_id};
+use super::{Answer, Charge, LedgerError, SharedLedger};
+use crate::clock::{Clock, Monotonic};
+use crate::config::{AfterLoss, LedgerConfig};
+use crate::quota::{Account, ChargeId, Closing, Cost, Grant, LimitUsage, Outage, Timestamp, Units};
+
+use gate::Gate;
+
+/// A charge is begun anew this often when its grant was void, and put this often to a ledger that says it lost data.
+const ATTEMPTS: u32 = 5;
+
+/// What a machine does when the ledger is silent, or has lost its data.
+#[derive(Debug, Clone, Copy)]
+pub struct Policy {
+    /// Units of one account that may go unmetered on this machine within a window.
+    pub unmetered_max: Units,
+    /// What happens after a loss.
+    pub after_loss: AfterLoss,
+}
+
+impl From<&LedgerConfig> for Policy {
+    fn from(config: &LedgerConfig) -> Self {
+        Self { unmetered_max: config.unmetered_max, after_loss: config.after_loss }
+    }
+}
+
+/// A shared ledger with this machine's journal.
+pub(super) struct Journaled {
+    ledger: Arc<dyn SharedLedger>,
+    journal: Journal,
+    policy: Policy,
+    clock: Arc<dyn Clock>,
+    gate: Gate,
+    unmetered: AtomicU64,
+}
+
+/// One ask under one id.
+struct Attempt<'a> {
+    ask: &'a Ask<'a>,
+    id: ChargeId,
+    asked: Monotonic,
+    /// Whether it was put to the ledger now.
+    reached: bool,
+    /// Whether it was put to the ledger before, and nobody knows what came of that.
+    doubtful: bool,
+}
+
+/// What came of putting a charge to the ledger.
+enum Put {
+    Answered(Answer),
+    /// The ledger lost its data, and until then nothing is charged.
+    Waits(Timestamp),
+}
+
+/// What came of one attempt.
+enum Outcome {
+    Verdict(Verdict),
+    /// The grant was void: to be charged anew under a fresh id.
+    Void,
+}
+
+impl Journaled {
+    pub(super) fn new(ledger: Arc<dyn SharedLedger>, journal: Journal, policy: Policy, clock: Arc<dyn Clock>) -> Self {
+        Self { ledger, journal, policy, clock, gate: Gate::default(), unmetered: AtomicU64::new(0) }
+    }
+
+    pub(super) async fn ask(&self, ask: &Ask<'_>) -> Result<Verdict, MeterError> {
+        for _ in 0..ATTEMPTS {
+            let id = ask.id.cloned().unwrap_or_else(fresh_id);
+            let attempt = Attempt { ask, id, asked: Monotonic::now(), reached: false, doubtful: false };
+            if let Outcome::Verdict(verdict) = self.attempt(attempt).await? {
+                return Ok(verdict);
+            }
+        }
+        Err(LedgerError::Broken("the ledger lost its data again and again while a charge was made".to_owned()).into())
+    }
+
+    async fn attempt(&self, mut attempt: Attempt<'_>) -> Result<Outcome, MeterError> {
+        if let Some(why) = self.gate.closed() {
+            return self.without_ledger(attempt, why).await;
+        }
+        let (account, now) = (attempt.ask.account, self.clock.now());
+        let begun = self.journal.begin(account, &attempt.id, attempt.ask.cost, now).await?;
+        attempt.id = begun.id.clone();
+        attempt.doubtful = begun.doubtful;
+        match self.put(&mut attempt, begun).await {
+            Ok(Put::Answered(answer)) => self.take(attempt, answer).await,
+            Ok(Put::Waits(until)) => self.waits_after_loss(attempt, until).await,
+            Err(MeterError::Ledger(error @ (LedgerError::Unreachable(_) | LedgerError::Skewed { .. }))) => {
+                let why = error.to_string();
+                self.gate.failed(&why);
+                self.without_ledger(attempt, why).await
+            }
+            Err(error) => {
+                self.journal.void(account, &attempt.id).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts a charge to the ledger, after everything that it must hear first.
+    async fn put(&self, attempt: &mut Attempt<'_>, mut begun: Begun) -> Result<Put, MeterError> {
+        let account = attempt.ask.account;
+        for _ in 0..ATTEMPTS {
+            if begun.recovering || begun.pending {
+                self.catch_up(account).await?;
+                begun = self.journal.look_again(account, &attempt.id, self.clock.now()).await?;
+            }
+            if begun.wait_until > self.clock.now() {
+                return Ok(Put::Waits(begun.wait_until));
+            }
+            attempt.reached = true;
+            match self.ledger.ask(charge(attempt, &begun), self.clock.now()).await? {
+                Answer::Lost => {
+                    self.recover(account).await?;
+                    begun = self.journal.look_again(account, &attempt.id, self.clock.now()).await?;
+                }
+                answer => {
+                    self.gate.answered();
+                    return Ok(Put::Answered(answer));
+                }
+            }
+        }
+        Err(LedgerError::Unreachable("it loses its data again and again".to_owned()).into())
+    }
+
+    /// Writes down what the ledger answered.
+    async fn take(&self, attempt: Attempt<'_>, answer: Answer) -> Result<Outcome, MeterError> {
+        let account = attempt.ask.account;
+        match answer {
+            Answer::Granted { grant, used, contact, fresh } => {
+                let due = contact.sequence % 256 == 0;
+                let granted = Granted { contact, used, fresh };
+                let now = self.clock.now();
+                if self.journal.mark(account, &attempt.id, granted, now).await? == Marked::Void {
+                    return Ok(Outcome::Void);
+                }
+                if due {
+                    self.journal.prune(account, now).await?;
+                }
+                Ok(permitted(attempt, grant, true))
+            }
+            Answer::Rejected { rejection, closed_until, doubtful } => {
+                self.drop_rejected(&attempt, doubtful).await?;
+                if let Some(until) = closed_until {
+                    self.journal.learn(account, &rejection.limit, until).await?;
+                }
+                Ok(Outcome::Verdict(Verdict::Rejected(rejection)))
+            }
+            Answer::Never { limit, most } => {
+                self.drop_rejected(&attempt, false).await?;
+                Ok(Outcome::Verdict(Verdict::Never { limit, most }))
+            }
+            Answer::Lost => Ok(Outcome::Void),
+        }
+    }
+
+    /// A rejected charge is dropped; one that an earlier sending may still bring is settled to nothing.
+    async fn drop_rejected(&self, attempt: &Attempt<'_>, doubtful: bool) -> Result<(), MeterError> {
+        let account = attempt.ask.account;
+        match doubtful || attempt.doubtful {
+            true => self.journal.void(account, &attempt.id).await?,
+            false => self.journal.forget(account, &attempt.id).await?,
+        }
+        Ok(())
+    }
+
+    /// Takes back a charge that is refused: settled to nothing at the next contact, if the ledger may have heard of it.
+    async fn drop_refused(&self, attempt: &Attempt<'_>) -> Result<(), MeterError> {
+        self.drop_rejected(attempt, attempt.reached).await
+    }
+
+    async fn waits_after_loss(&self, attempt: Attempt<'_>, until: Timestamp) -> Result<Outcome, MeterError> {
+        self.drop_refused(&attempt).await?;
+        Ok(refused(format!("the ledger lost its data, and ledger.after_loss = \"wait\" refuses until {until}")))
+    }
+
+    /// What the call's policy says where the ledger is silent.
+    async fn without_ledger(&self, attempt: Attempt<'_>, why: String) -> Result<Outcome, MeterError> {
+        if attempt.ask.outage == Outage::Refuse {
+            self.drop_refused(&attempt).await?;
+            let remedy = "a call of more than `ledger.cheap_max` units, or with `outage = \"refuse\"`, does not go ahead without it";
+            return Ok(refused(format!("{why}; {remedy}")));
+        }
+        let Ask { account, cost, .. } = *attempt.ask;
+        let allowance = Allowance { units: self.policy.unmetered_max };
+        match self.journal.unmetered(account, &attempt.id, cost, allowance, self.clock.now()).await? {
+            Unmetered::Allowed(id) => {
+                self.unmetered.fetch_add(cost.largest().get(), Ordering::Relaxed);
+                Ok(permitted(Attempt { id, ..attempt }, Grant::default(), false))
+            }
+            Unmetered::Spent => {
+                self.drop_refused(&attempt).await?;
+                let most = self.policy.unmetered_max;
+                Ok(refused(format!("{why}; and the {most} units that may go unmetered within a window are spent")))
+            }
+            Unmetered::Closed(limit, until) => {
+                self.drop_refused(&attempt).await?;
+                Ok(refused(format!("{why}; and the upstream called `{limit}` spent until {until}")))
+            }
+        }
+    }
+
+    /// Tells what a charge truly cost: at once where the ledger answers, else at the next contact.
+    pub(super) async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost) -> Result<(), MeterError> {
+        self.journal.settle(account, id, cost, self.clock.now()).await?;
+        self.tell_now_or_later(account).await
+    }
+
+    pub(super) async fn close(&self, account: &Account, limit: &str, closing: Closing) -> Result<(), MeterError> {
+        self.journal.close(account, limit, closing, self.clock.now()).await?;
+        self.tell_now_or_later(account).await
+    }
+
+    pub(super) async fn reopen(&self, account: &Account, limit: &str) -> Result<(), MeterError> {
+        self.journal.reopen(account, limit).await?;
+        self.tell_now_or_later(account).await
+    }
+
+    pub(super) async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
+        if let Some(why) = self.gate.closed() {
+            return Err(LedgerError::Unreachable(why).into());
+        }
+        let usage = self.usage_now(account).await;
+        self.note(&usage);
+        usage
+    }
+
+    async fn usage_now(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
+        self.catch_up(account).await?;
+        let seen = self.journal.seen(account, self.clock.now()).await?;
+        let standing = self.ledger.standing(account, Some(&seen), self.clock.now()).await?;
+        if !standing.lost {
+            return Ok(standing.limits);
+        }
+        self.recover(account).await?;
+        Ok(self.ledger.standing(account, None, self.clock.now()).await?.limits)
+    }
+
+    /// Units that went ahead without the ledger, as this value has seen it.
+    pub(super) fn unmetered(&self) -> Units {
+        Units::new(self.unmetered.load(Ordering::Relaxed))
+    }
+
+    /// Closes the gate where the ledger did not answer, and opens it where it did.
+    fn note<T>(&self, result: &Result<T, MeterError>) {
+        match result {
+            Err(MeterError::Ledger(error @ (LedgerError::Unreachable(_) | LedgerError::Skewed { .. }))) => {
+                self.gate.failed(&error.to_string());
+            }
+            _ => self.gate.answered(),
+        }
+    }
+}
+
+fn charge<'a>(attempt: &'a Attempt<'_>, begun: &'a Begun) -> Charge<'a> {
+    let Ask { account, cost, leave, purpose, .. } = *attempt.ask;
+    Charge { account, id: &attempt.id, cost, leave, purpose, seen: Some(&begun.seen) }
+}
+
+fn permitted(attempt: Attempt<'_>, grant: Grant, metered: bool) -> Outcome {
+    let lifetime: Duration = attempt.ask.account.grant_lifetime(attempt.ask.cost);
+    Outcome::Verdict(Verdict::Permitted(Permit { id: attempt.id, grant, metered, asked: attempt.asked, lifetime }))
+}
+
+const fn refused(why: String) -> Outcome {
+    Outcome::Verdict(Verdict::Refused(why))
+}

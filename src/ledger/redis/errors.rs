@@ -1,0 +1,66 @@
+//! What a failure of Redis means: an outage, which the policy decides, or a bug, which refuses.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use crate::ledger::LedgerError;
+
+/// Codes of a server that cannot do its work for now, or does not let us.
+const OUTAGES: [&str; 9] =
+    ["OOM", "NOAUTH", "WRONGPASS", "NOPERM", "MISCONF", "NOREPLICAS", "BUSY", "UNKILLABLE", "READONLY"];
+
+/// What older servers, and any server from within a script, say in words instead of a code.
+const OUTAGES_IN_WORDS: [&str; 5] = [
+    "unauthenticated",
+    "The user executing the script can't",
+    "max number of clients",
+    "command not allowed when used memory",
+    "against a read only",
+];
+
+/// What the failure of a script means. A script's own error is a bug and never looks like an outage.
+pub(super) fn of_script(error: &RedisError) -> LedgerError {
+    if is_outage(error) { of_connection(error) } else { LedgerError::Broken(format!("the ledger failed: {error}")) }
+}
+
+/// What the failure of a connection means: nothing was executed.
+pub(super) fn of_connection(error: &RedisError) -> LedgerError {
+    LedgerError::Unreachable(error.to_string())
+}
+
+/// Whether the command may be repeated at once over a new connection: this one is dead, or leads to a server that is no
+/// longer the one to ask.
+pub(super) fn asks_for_another_connection(error: &RedisError) -> bool {
+    error.is_connection_dropped() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+}
+
+pub(super) fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+fn is_outage(error: &RedisError) -> bool {
+    match error.kind() {
+        ErrorKind::Server(kind) => is_outage_of_server(kind) || is_outage_in_words(error),
+        ErrorKind::Extension => error.code().is_some_and(|code| OUTAGES.contains(&code)),
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => false,
+        _ => true,
+    }
+}
+
+const fn is_outage_of_server(kind: ServerErrorKind) -> bool {
+    use ServerErrorKind as Kind;
+    matches!(
+        kind,
+        Kind::BusyLoading
+            | Kind::Moved
+            | Kind::Ask
+            | Kind::TryAgain
+            | Kind::ClusterDown
+            | Kind::MasterDown
+            | Kind::ReadOnly
+            | Kind::NoPerm
+    )
+}
+
+fn is_outage_in_words(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| OUTAGES_IN_WORDS.iter().any(|words| detail.contains(words)))
+}

@@ -1,0 +1,83 @@
+//! Whether a Redis is fit for a ledger.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::link::Link;
+use super::scripts::Script;
+use super::{keys, reply};
+use crate::config::RedisUrl;
+use crate::ledger::LedgerError;
+use crate::quota::Timestamp;
+
+/// The account whose keys the inspection uses. Nothing stays in them.
+const PROBED: &str = "ingest-check";
+
+/// Something about a Redis that a ledger should not be trusted to.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Finding {
+    /// It drops keys when its memory is full.
+    #[error(
+        "it may evict the ledger: maxmemory-policy is `{policy}`; set `maxmemory-policy noeviction` (deploy/redis/redis.conf)"
+    )]
+    MayEvict {
+        /// Its policy.
+        policy: String,
+    },
+    /// It keeps no append-only file.
+    #[error(
+        "it keeps nothing over a restart, or no more than its last snapshot: appendonly is off; set `appendonly yes` (deploy/redis/redis.conf)"
+    )]
+    KeepsNothing,
+    /// This user may not run what the scripts need.
+    #[error("{command} fails: {why}; permit it (deploy/redis/users.acl)")]
+    Lacks {
+        /// The command.
+        command: String,
+        /// What the server said.
+        why: String,
+    },
+    /// Its clock is too far from ours.
+    #[error("its clock is {skew:?} away from this machine's, more than ledger.max_skew allows; set the clocks right")]
+    Skewed {
+        /// How far.
+        skew: Duration,
+    },
+}
+
+/// What a probe brought.
+pub(super) struct Probe {
+    pub(super) policy: String,
+    pub(super) is_appended: bool,
+    pub(super) time: Timestamp,
+    pub(super) failures: BTreeMap<String, String>,
+}
+
+/// Looks for what makes a Redis unfit for a ledger; nothing is found where it is fit.
+///
+/// # Errors
+/// When it cannot be reached.
+pub async fn inspect(
+    url: &RedisUrl,
+    timeout: Duration,
+    max_skew: Duration,
+    now: Timestamp,
+) -> Result<Vec<Finding>, LedgerError> {
+    let link = Link::new(url, timeout)?;
+    let probe = reply::probe(link.run(Script::Probe, &keys::of_account(PROBED), &[]).await?)?;
+    let mut findings = Vec::new();
+    if probe.policy != "noeviction" {
+        findings.push(Finding::MayEvict { policy: probe.policy });
+    }
+    if !probe.is_appended {
+        findings.push(Finding::KeepsNothing);
+    }
+    let skew = probe.time.since(now).max(now.since(probe.time));
+    if skew > max_skew {
+        findings.push(Finding::Skewed { skew });
+    }
+    findings.extend(probe.failures.into_iter().map(|(command, why)| Finding::Lacks { command, why }));
+    Ok(findings)
+}

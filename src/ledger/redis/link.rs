@@ -1,0 +1,149 @@
+//! The way to Redis: one connection, kept while it works and left behind when it does not, and one deadline for
+//! everything that an operation needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster_async::ClusterConnection;
+use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use super::errors;
+use super::route::Route;
+use super::scripts::Script;
+use crate::config::RedisUrl;
+use crate::ledger::LedgerError;
+
+/// The way to one Redis, whatever its kind.
+#[derive(Clone)]
+pub(super) struct Link {
+    route: Arc<Route>,
+    held: Arc<Mutex<Option<Connection>>>,
+    deadline: Duration,
+    shown: Arc<str>,
+}
+
+/// What a command brought.
+pub(super) struct Sent {
+    pub(super) value: Value,
+    /// Whether it was sent before, over a connection that broke: that may still arrive.
+    pub(super) repeated: bool,
+}
+
+/// A connection that several tasks use at once.
+#[derive(Clone)]
+pub(super) enum Connection {
+    Node(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Link {
+    pub(super) fn new(url: &RedisUrl, deadline: Duration) -> Result<Self, LedgerError> {
+        let shown = Arc::from(url.to_string());
+        let route = Route::new(url, deadline)
+            .map_err(|error| LedgerError::Broken(format!("{shown} is not the URL of a Redis: {error}")))?;
+        Ok(Self { route: Arc::new(route), held: Arc::default(), deadline, shown })
+    }
+
+    /// Runs a script by its name, and by its text where the server does not know it yet.
+    pub(super) async fn run(
+        &self,
+        script: Script,
+        keys: &[String; 5],
+        arguments: &[String],
+    ) -> Result<Sent, LedgerError> {
+        let source = script.source();
+        match self.send(evaluation("EVALSHA", &source.sha, keys, arguments)).await {
+            Err(Failure::Redis(error)) if errors::is_unknown_script(&error) => {
+                self.send(evaluation("EVAL", source.code, keys, arguments)).await
+            }
+            reply => reply,
+        }
+        .map_err(|failure| self.explain(failure))
+    }
+
+    /// Sends a command within the deadline. What fails leaves its connection behind.
+    async fn send(&self, command: Cmd) -> Result<Sent, Failure> {
+        let reply = timeout(self.deadline, self.send_twice(&command)).await.unwrap_or(Err(Failure::Silent));
+        if let Err(failure) = &reply
+            && !failure.spares_connection()
+        {
+            self.leave().await;
+        }
+        reply
+    }
+
+    /// A connection that had died is noticed by its next user: the same command goes once more over a new one. Every
+    /// operation is safe to repeat.
+    async fn send_twice(&self, command: &Cmd) -> Result<Sent, Failure> {
+        match self.send_once(command).await {
+            Err(Failure::Redis(error)) if errors::asks_for_another_connection(&error) => {
+                self.leave().await;
+                Ok(Sent { value: self.send_once(command).await?, repeated: true })
+            }
+            reply => Ok(Sent { value: reply?, repeated: false }),
+        }
+    }
+
+    async fn send_once(&self, command: &Cmd) -> Result<Value, Failure> {
+        let mut connection = self.connection().await.map_err(Failure::Connecting)?;
+        let reply = match &mut connection {
+            Connection::Node(node) => node.req_packed_command(command).await,
+            Connection::Cluster(cluster) => cluster.req_packed_command(command).await,
+        };
+        reply.and_then(Value::extract_error).map_err(Failure::Redis)
+    }
+
+    async fn connection(&self) -> Result<Connection, RedisError> {
+        let mut held = self.held.lock().await;
+        if let Some(connection) = &*held {
+            return Ok(connection.clone());
+        }
+        let connection = self.route.connect().await?;
+        *held = Some(connection.clone());
+        Ok(connection)
+    }
+
+    async fn leave(&self) {
+        *self.held.lock().await = None;
+    }
+
+    fn explain(&self, failure: Failure) -> LedgerError {
+        let error = match failure {
+            Failure::Silent => LedgerError::Unreachable(format!("no answer within {:?}", self.deadline)),
+            Failure::Connecting(error) => errors::of_connection(&error),
+            Failure::Redis(error) => errors::of_script(&error),
+        };
+        match error {
+            LedgerError::Unreachable(why) => LedgerError::Unreachable(format!("{}: {why}", self.shown)),
+            other => other,
+        }
+    }
+}
+
+/// Why a command brought no reply.
+enum Failure {
+    Silent,
+    Connecting(RedisError),
+    Redis(RedisError),
+}
+
+impl Failure {
+    /// A server that answers is still the one to ask, whatever it answers; but a demoted or fenced one may not be.
+    fn spares_connection(&self) -> bool {
+        matches!(self, Self::Redis(error) if errors::is_unknown_script(error))
+    }
+}
+
+fn evaluation(how: &str, script: &str, keys: &[String; 5], arguments: &[String]) -> Cmd {
+    let mut command = redis::cmd(how);
+    command.arg(script).arg(keys.len()).arg(keys.as_slice()).arg(arguments);
+    command
+}
+
+/// The library's own limits of time are off: the deadline is one for all.
+pub(super) fn patient() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None)
+}

@@ -1,0 +1,232 @@
+//! The ledger of many machines: Redis, with one script an operation.
+
+mod errors;
+mod inspect;
+mod keys;
+mod link;
+mod reply;
+mod route;
+mod scripts;
+mod terms;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::{Answer, Charge, Contact, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing};
+use crate::clock::Clock;
+use crate::config::RedisUrl;
+use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp};
+
+pub use inspect::{Finding, inspect};
+use link::{Link, Sent};
+use reply::Disagreement;
+use scripts::Script;
+use terms::Terms;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Each such number of charges, the totals are compared with the log.
+const CHECK_EVERY: u64 = 512;
+
+/// Whose time the ledger goes by.
+#[derive(Clone)]
+pub enum ServerTime {
+    /// Redis' own.
+    Own,
+    /// The caller's `now`, where tests move time by hand.
+    Callers,
+    /// A clock of its own, where tests set the server's wrong.
+    Told(Arc<dyn Clock>),
+}
+
+/// The ledger of many machines.
+pub struct RedisLedger {
+    link: Link,
+    max_skew: Option<Duration>,
+    time: ServerTime,
+    warned: Mutex<BTreeSet<(String, LimitName)>>,
+}
+
+impl RedisLedger {
+    /// A ledger in the Redis at `url`; connects when it is first asked. `timeout` holds for each operation, connecting
+    /// included; a server whose clock is more than `max_skew` away is not believed.
+    ///
+    /// # Errors
+    /// When the URL is not one of Redis.
+    pub fn new(url: &RedisUrl, timeout: Duration, max_skew: Duration) -> Result<Self, LedgerError> {
+        Ok(Self {
+            link: Link::new(url, timeout)?,
+            max_skew: Some(max_skew),
+            time: ServerTime::Own,
+            warned: Mutex::default(),
+        })
+    }
+
+    /// The same ledger by another time.
+    #[must_use]
+    pub fn with_time(self, time: ServerTime) -> Self {
+        let max_skew = self.max_skew.filter(|_| !matches!(time, ServerTime::Callers));
+        Self { time, max_skew, ..self }
+    }
+
+    async fn run(
+        &self,
+        script: Script,
+        account: &Account,
+        seen: Option<&Seen>,
+        now: Timestamp,
+        more: impl IntoIterator<Item = String>,
+    ) -> Result<Sent, LedgerError> {
+        let told = match &self.time {
+            ServerTime::Own => None,
+            ServerTime::Callers => Some(now),
+            ServerTime::Told(clock) => Some(clock.now()),
+        };
+        let ahead = 3 * DAY + if script == Script::Usage { account.longest_window() } else { Duration::ZERO };
+        let fresh_epoch = Uuid::now_v7().simple().to_string();
+        let terms = Terms { account, now, max_skew: self.max_skew, told, seen, fresh_epoch, ahead };
+        let mut arguments = terms.arguments();
+        arguments.extend(more);
+        self.link.run(script, &keys::of_account(&account.name), &arguments).await
+    }
+
+    fn warn(&self, account: &Account, disagreements: Vec<Disagreement>) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        for Disagreement { limit, theirs } in disagreements {
+            if warned.insert((account.name.clone(), limit.clone())) {
+                tracing::warn!(
+                    account = account.name,
+                    limit,
+                    before = theirs,
+                    "this limit was charged by another rule before; if a machine still has it so, make their configurations agree"
+                );
+            }
+        }
+    }
+
+    /// Compares the totals with the log, from time to time.
+    async fn check(&self, account: &Account, contact: &Contact, now: Timestamp) {
+        if contact.sequence % CHECK_EVERY != 0 {
+            return;
+        }
+        match self.run(Script::Check, account, None, now, []).await.and_then(reply::mended) {
+            Ok(mended) => {
+                for what in mended {
+                    tracing::warn!(account = account.name, "the ledger's sums were wrong and are mended: {what}");
+                }
+            }
+            Err(error) => tracing::debug!(account = account.name, "the ledger's sums could not be checked: {error}"),
+        }
+    }
+
+    /// Compares the totals of an account with its log now, and tells what had to be mended.
+    ///
+    /// # Errors
+    /// When Redis cannot be reached.
+    pub async fn mend(&self, account: &Account, now: Timestamp) -> Result<Vec<String>, LedgerError> {
+        self.run(Script::Check, account, None, now, []).await.and_then(reply::mended)
+    }
+}
+
+#[async_trait]
+impl SharedLedger for RedisLedger {
+    async fn ask(&self, charge: Charge<'_>, now: Timestamp) -> Result<Answer, LedgerError> {
+        let account = charge.account;
+        let more = std::iter::once(charge.id.as_str().to_owned());
+        let more = more.chain(terms::charge(account, charge.cost, charge.leave));
+        let sent = self.run(Script::Charge, account, charge.seen, now, more).await?;
+        let (answer, disagreements) = reply::charge(sent, account, charge.cost)?;
+        self.warn(account, disagreements);
+        if let Answer::Granted { contact, fresh: true, .. } = &answer {
+            self.check(account, contact, now).await;
+        }
+        Ok(answer)
+    }
+
+    async fn tell(
+        &self,
+        account: &Account,
+        news: News<'_>,
+        seen: Option<&Seen>,
+        now: Timestamp,
+    ) -> Result<Heard, LedgerError> {
+        let (script, more) = told(account, news);
+        reply::heard(self.run(script, account, seen, now, more).await?)
+    }
+
+    async fn standing(&self, account: &Account, seen: Option<&Seen>, now: Timestamp) -> Result<Standing, LedgerError> {
+        reply::standing(self.run(Script::Usage, account, seen, now, []).await?, account)
+    }
+}
+
+/// The script that takes a piece of news, and its arguments.
+fn told(account: &Account, news: News<'_>) -> (Script, Vec<String>) {
+    match news {
+        News::Settled { id, cost } => {
+            let id = std::iter::once(id.as_str().to_owned());
+            (Script::Settle, id.chain(terms::components(account, cost)).collect())
+        }
+        News::Made(entries) => (Script::Absorb, absorbed("tell", account, entries, &[])),
+        News::Recovered(entries, floors) => (Script::Absorb, absorbed("recover", account, entries, floors)),
+        News::Closed { limit, closing } => (Script::Close, closed(limit, closing)),
+        News::Reopened { limit } => (Script::Close, vec![limit.to_owned(), "reopen".to_owned(), String::new()]),
+    }
+}
+
+fn absorbed(mode: &str, account: &Account, entries: &[Entry], floors: &[Floor]) -> Vec<String> {
+    let mut arguments = vec![mode.to_owned()];
+    arguments.extend(terms::entries(account, entries));
+    arguments.extend(terms::floors(floors));
+    arguments
+}
+
+fn closed(limit: &str, closing: Closing) -> Vec<String> {
+    let (how, until) = match closing {
+        Closing::Until(until) => ("until", until.micros().to_string()),
+        Closing::Probing => ("probing", String::new()),
+    };
+    vec![limit.to_owned(), how.to_owned(), until]
+}
+
+#[async_trait]
+impl Ledger for RedisLedger {
+    async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
+        Ok(match self.ask(charge, now).await? {
+            Answer::Granted { grant, .. } => Decision::Granted(grant),
+            Answer::Rejected { rejection, .. } => Decision::Rejected(rejection),
+            Answer::Never { limit, most } => Decision::Never { limit, most },
+            Answer::Lost => Decision::Lost,
+        })
+    }
+
+    async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) -> Result<(), LedgerError> {
+        self.tell(account, News::Settled { id, cost }, None, now).await.map(drop)
+    }
+
+    async fn absorb(
+        &self,
+        account: &Account,
+        entries: &[Entry],
+        floors: &[Floor],
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        let more = absorbed("tell", account, entries, floors);
+        reply::heard(self.run(Script::Absorb, account, None, now, more).await?).map(drop)
+    }
+
+    async fn close(&self, account: &Account, limit: &str, closing: Closing, now: Timestamp) -> Result<(), LedgerError> {
+        self.tell(account, News::Closed { limit, closing }, None, now).await.map(drop)
+    }
+
+    async fn reopen(&self, account: &Account, limit: &str, now: Timestamp) -> Result<(), LedgerError> {
+        self.tell(account, News::Reopened { limit }, None, now).await.map(drop)
+    }
+
+    async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError> {
+        self.standing(account, None, now).await.map(|standing| standing.limits)
+    }
+}

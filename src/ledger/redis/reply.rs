@@ -1,0 +1,188 @@
+//! What the scripts say, read.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use redis::{FromRedisValue, Value};
+
+use super::inspect::Probe;
+use super::link::Sent;
+use crate::ledger::{Answer, Contact, Heard, LedgerError, Standing};
+use crate::quota::{Account, Cost, Grant, Limit, LimitName, LimitUsage, Rejection, Return, Timestamp, Units};
+
+/// The words of a reply, one after another.
+pub(super) struct Reply(std::vec::IntoIter<String>);
+
+impl Reply {
+    /// Reads what every script may say: that the clocks are too far apart.
+    pub(super) fn new(value: Value) -> Result<(String, Self), LedgerError> {
+        let words = Vec::<String>::from_redis_value(value).map_err(|error| broken(&error.to_string()))?;
+        let mut reply = Self(words.into_iter());
+        let first = reply.word()?;
+        if first == "skewed" {
+            let micros = reply.number::<i64>()?.unsigned_abs();
+            return Err(LedgerError::Skewed { skew: Duration::from_micros(micros) });
+        }
+        Ok((first, reply))
+    }
+
+    fn word(&mut self) -> Result<String, LedgerError> {
+        self.0.next().ok_or_else(|| broken("it is too short"))
+    }
+
+    fn number<T: FromStr>(&mut self) -> Result<T, LedgerError> {
+        let word = self.word()?;
+        word.parse().map_err(|_| broken(&format!("`{word}` is not a number")))
+    }
+
+    fn time(&mut self) -> Result<Timestamp, LedgerError> {
+        self.number().map(Timestamp::from_micros)
+    }
+
+    /// A number, or nothing.
+    fn perhaps<T: FromStr>(&mut self) -> Result<Option<T>, LedgerError> {
+        let word = self.word()?;
+        let number = (!word.is_empty()).then(|| word.parse()).transpose();
+        number.map_err(|_| broken(&format!("`{word}` is not a number")))
+    }
+
+    fn contact(&mut self) -> Result<Contact, LedgerError> {
+        Ok(Contact { epoch: self.word()?, sequence: self.number()?, at: self.time()? })
+    }
+}
+
+/// A limit about which somebody else's configuration disagrees.
+pub(super) struct Disagreement {
+    pub(super) limit: LimitName,
+    pub(super) theirs: String,
+}
+
+pub(super) fn charge(
+    Sent { value, repeated }: Sent,
+    account: &Account,
+    cost: &Cost,
+) -> Result<(Answer, Vec<Disagreement>), LedgerError> {
+    let (word, mut reply) = Reply::new(value)?;
+    match word.as_str() {
+        "granted" => granted(&mut reply, account, cost, true),
+        "repeated" => granted(&mut reply, account, cost, false),
+        "rejected" => Ok((rejected(&mut reply, account, repeated)?, Vec::new())),
+        "never" => {
+            let (limit, _) = nth(account, reply.number()?)?;
+            Ok((Answer::Never { limit, most: Units::new(reply.number()?) }, Vec::new()))
+        }
+        "lost" => Ok((Answer::Lost, Vec::new())),
+        other => Err(unexpected(other)),
+    }
+}
+
+fn granted(
+    reply: &mut Reply,
+    account: &Account,
+    cost: &Cost,
+    fresh: bool,
+) -> Result<(Answer, Vec<Disagreement>), LedgerError> {
+    let contact = reply.contact()?;
+    let (mut grant, mut used, mut disagreements) = (Grant::default(), std::collections::BTreeMap::new(), Vec::new());
+    for (name, limit) in account.charged(cost) {
+        let units = Units::new(reply.number()?);
+        used.insert(name.clone(), units);
+        grant.remaining.insert(name.clone(), limit.enforced().less(units));
+        if reply.word()? == "1" {
+            grant.probing.push(name.clone());
+        }
+        let theirs = reply.word()?;
+        if !theirs.is_empty() {
+            disagreements.push(Disagreement { limit: name.clone(), theirs });
+        }
+    }
+    Ok((Answer::Granted { grant, used, contact, fresh }, disagreements))
+}
+
+fn rejected(reply: &mut Reply, account: &Account, doubtful: bool) -> Result<Answer, LedgerError> {
+    let clock = reply.time()?;
+    let (limit, _) = nth(account, reply.number()?)?;
+    let used = Units::new(reply.number()?);
+    let remaining = Units::new(reply.number()?);
+    let retry_at = reply.time()?;
+    let closed_until = reply.perhaps()?.map(Timestamp::from_micros);
+    let rejection = Rejection { limit, used, remaining, retry_after: retry_at.since(clock), retry_at };
+    Ok(Answer::Rejected { rejection, closed_until, doubtful })
+}
+
+pub(super) fn heard(Sent { value, .. }: Sent) -> Result<Heard, LedgerError> {
+    let (word, mut reply) = Reply::new(value)?;
+    match word.as_str() {
+        "settled" | "closed" => Ok(Heard::Noted { contact: reply.contact()?, intact: true }),
+        "absorbed" => Ok(Heard::Noted { contact: reply.contact()?, intact: reply.word()? == "1" }),
+        "lost" => Ok(Heard::Lost),
+        other => Err(unexpected(other)),
+    }
+}
+
+pub(super) fn standing(Sent { value, .. }: Sent, account: &Account) -> Result<Standing, LedgerError> {
+    let (word, mut reply) = Reply::new(value)?;
+    if word != "usage" {
+        return Err(unexpected(&word));
+    }
+    let _epoch = reply.word()?;
+    let lost = !reply.word()?.is_empty();
+    let limits = account.limits.keys().map(|name| usage(&mut reply, name)).collect::<Result<_, _>>()?;
+    Ok(Standing { limits, lost })
+}
+
+fn usage(reply: &mut Reply, name: &LimitName) -> Result<LimitUsage, LedgerError> {
+    Ok(LimitUsage {
+        limit: name.clone(),
+        used: Units::new(reply.number()?),
+        remaining: Units::new(reply.number()?),
+        closed_until: reply.perhaps()?.map(Timestamp::from_micros),
+        since_reset: reply.perhaps()?.map(Units::new),
+        returns: returns(reply)?,
+    })
+}
+
+fn returns(reply: &mut Reply) -> Result<Vec<Return>, LedgerError> {
+    let count: usize = reply.number()?;
+    (0..count).map(|_| Ok(Return { at: reply.time()?, units: Units::new(reply.number()?) })).collect()
+}
+
+/// What was mended, in words.
+pub(super) fn mended(Sent { value, .. }: Sent) -> Result<Vec<String>, LedgerError> {
+    let (word, reply) = Reply::new(value)?;
+    match word.as_str() {
+        "checked" => Ok(reply.0.collect()),
+        "lost" => Ok(Vec::new()),
+        other => Err(unexpected(other)),
+    }
+}
+
+pub(super) fn probe(Sent { value, .. }: Sent) -> Result<Probe, LedgerError> {
+    let (word, mut reply) = Reply::new(value)?;
+    if word != "probed" {
+        return Err(unexpected(&word));
+    }
+    let policy = reply.word()?;
+    let _memory = reply.word()?;
+    let is_appended = reply.word()? == "1";
+    let time = reply.time()?;
+    let mut failures = std::collections::BTreeMap::new();
+    while let Some(command) = reply.0.next() {
+        failures.entry(command).or_insert(reply.word()?);
+    }
+    Ok(Probe { policy, is_appended, time, failures })
+}
+
+/// A limit by the number that the scripts give it.
+fn nth(account: &Account, number: usize) -> Result<(LimitName, Limit), LedgerError> {
+    let limit = number.checked_sub(1).and_then(|place| account.limits.iter().nth(place));
+    limit.map(|(name, limit)| (name.clone(), *limit)).ok_or_else(|| broken(&format!("there is no limit {number}")))
+}
+
+fn unexpected(word: &str) -> LedgerError {
+    broken(&format!("it begins with `{word}`"))
+}
+
+fn broken(what: &str) -> LedgerError {
+    LedgerError::Broken(format!("a script of the ledger gave an answer that cannot be read: {what}"))
+}

@@ -1,0 +1,127 @@
+//! What a ledger that many machines share, and that can lose what it holds, must be asked and told beyond the common
+//! trait: each time with what this machine has seen of it.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+use super::{Charge, Ledger, LedgerError, Seen};
+use crate::quota::{
+    Account, ChargeId, Closing, Cost, Entry, Floor, Grant, LimitName, LimitUsage, Rejection, Timestamp, Units,
+};
+
+/// Where a ledger stood when it answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contact {
+    /// Its epoch.
+    pub epoch: String,
+    /// How many charges it has recorded.
+    pub sequence: u64,
+    /// Its time.
+    pub at: Timestamp,
+}
+
+/// What a shared ledger says to a charge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Recorded.
+    Granted {
+        /// What it leaves.
+        grant: Grant,
+        /// What is used of each limit that was charged, in units.
+        used: BTreeMap<LimitName, Units>,
+        /// Where the ledger stands; the time is that of the charge.
+        contact: Contact,
+        /// Whether it was recorded just now; otherwise the id was known.
+        fresh: bool,
+    },
+    /// Not now. Nothing was recorded.
+    Rejected {
+        /// Why, and when it fits.
+        rejection: Rejection,
+        /// Until when the limit is closed, if it is.
+        closed_until: Option<Timestamp>,
+        /// Whether the charge was sent before over a connection that broke, and may still arrive.
+        doubtful: bool,
+    },
+    /// Not ever. Nothing was recorded.
+    Never {
+        /// The limit that cannot hold it.
+        limit: LimitName,
+        /// The most that one charge can take of it.
+        most: Units,
+    },
+    /// It is not the ledger that this machine has seen. Nothing was recorded.
+    Lost,
+}
+
+/// What a machine tells a shared ledger.
+#[derive(Debug, Clone, Copy)]
+pub enum News<'a> {
+    /// The true cost of a charge.
+    Settled {
+        /// Its id.
+        id: &'a ChargeId,
+        /// What it cost.
+        cost: &'a Cost,
+    },
+    /// Charges made while the ledger could not be reached.
+    Made(&'a [Entry]),
+    /// After a loss: this machine's charges, its newest last, and its floors, told first. Is let in whatever was lost,
+    /// and begins a new epoch where nobody has.
+    Recovered(&'a [Entry], &'a [Floor]),
+    /// A limit that the upstream called spent.
+    Closed {
+        /// Its name.
+        limit: &'a str,
+        /// For how long.
+        closing: Closing,
+    },
+    /// A closing that is taken back.
+    Reopened {
+        /// The limit's name.
+        limit: &'a str,
+    },
+}
+
+/// What becomes of news.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// It is recorded.
+    Noted {
+        /// Where the ledger stands.
+        contact: Contact,
+        /// After a loss: whether everything that this machine knew of was still there.
+        intact: bool,
+    },
+    /// It is not the ledger that this machine has seen. Nothing was recorded.
+    Lost,
+}
+
+/// How a shared ledger's limits stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// By name.
+    pub limits: Vec<LimitUsage>,
+    /// Whether it is not the ledger that this machine has seen, and so may know less.
+    pub lost: bool,
+}
+
+/// A ledger that many machines share.
+#[async_trait]
+pub trait SharedLedger: Ledger {
+    /// Takes units, as [`Ledger::charge`] does. Without `seen` nothing is compared.
+    async fn ask(&self, charge: Charge<'_>, now: Timestamp) -> Result<Answer, LedgerError>;
+
+    /// Tells the ledger something. Safe to repeat. Without `seen` nothing is compared.
+    async fn tell(
+        &self,
+        account: &Account,
+        news: News<'_>,
+        seen: Option<&Seen>,
+        now: Timestamp,
+    ) -> Result<Heard, LedgerError>;
+
+    /// How the limits stand. Writes nothing.
+    async fn standing(&self, account: &Account, seen: Option<&Seen>, now: Timestamp) -> Result<Standing, LedgerError>;
+}

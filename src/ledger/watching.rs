@@ -1,0 +1,45 @@
+//! Looking at a shared ledger without writing anything, neither there nor here: for a status and a preview.
+
+use std::sync::Arc;
+
+use super::SharedLedger;
+use super::journal::Journal;
+use super::meter::MeterError;
+use crate::clock::Clock;
+use crate::quota::{Account, LimitUsage, Units};
+
+/// A shared ledger and this machine's journal, looked at only.
+pub(super) struct Watching {
+    ledger: Arc<dyn SharedLedger>,
+    journal: Journal,
+    clock: Arc<dyn Clock>,
+}
+
+impl Watching {
+    pub(super) fn new(ledger: Arc<dyn SharedLedger>, journal: Journal, clock: Arc<dyn Clock>) -> Self {
+        Self { ledger, journal, clock }
+    }
+
+    /// What the ledger says, and what the next run will tell it first: charges that it has not heard of, and after a
+    /// loss what this machine knows of.
+    pub(super) async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
+        let now = self.clock.now();
+        let seen = self.journal.seen(account, now).await?;
+        let mut standing = self.ledger.standing(account, Some(&seen), now).await?;
+        let untold = self.journal.untold(account).await?;
+        for usage in &mut standing.limits {
+            let mut used = usage.used + untold.of(&usage.limit);
+            if standing.lost {
+                used = used.max(self.journal.known_use(account, &usage.limit, now).await?);
+            }
+            raise(account, usage, used);
+        }
+        Ok(standing.limits)
+    }
+}
+
+fn raise(account: &Account, usage: &mut LimitUsage, used: Units) {
+    let enforced = account.limits.get(&usage.limit).map_or(Units::ZERO, |limit| limit.enforced());
+    usage.used = used;
+    usage.remaining = usage.remaining.min(enforced.less(used));
+}

@@ -1,0 +1,181 @@
+//! A ledger that loses what it holds: nobody overspends what this machine knew of.
+
+use ingest::config::AfterLoss;
+use ingest::quota::Closing;
+
+use super::machine::{Machine, account, refusal, rejection};
+use crate::support::redis_server::{RedisServer, wait_until};
+
+#[tokio::test]
+async fn a_redis_that_restarts_empty_is_told_what_this_machine_charged() {
+    let mut server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let process = machine.process();
+    for _ in 0..3 {
+        process.take(&account, 2).await;
+    }
+    server.restart();
+    assert_eq!(process.drain(&account).await, 4);
+    assert_eq!(process.used(&account).await, 10);
+}
+
+#[tokio::test]
+async fn what_was_flushed_is_told_again_before_anything_is_charged() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let (one, other) = (machine.process(), machine.process());
+    one.take(&account, 4).await;
+    other.take(&account, 4).await;
+    server.tell("FLUSHALL");
+    assert_eq!(one.drain(&account).await + other.drain(&account).await, 2);
+}
+
+#[tokio::test]
+async fn scripts_that_were_flushed_are_loaded_again() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let process = machine.process();
+    process.take(&account, 2).await;
+    server.tell("SCRIPT FLUSH");
+    assert_eq!(process.drain(&account).await, 8);
+    server.tell("SCRIPT FLUSH");
+    assert_eq!(process.used(&account).await, 10);
+}
+
+#[tokio::test]
+async fn a_floor_stands_for_what_others_charged_until_they_come_by() {
+    let server = RedisServer::start();
+    let (here, there, account) = (Machine::new(server.url()), Machine::new(server.url()), account(10));
+    let (here, there) = (here.process(), there.process());
+    there.take(&account, 5).await;
+    here.take(&account, 1).await;
+    server.tell("FLUSHALL");
+    assert_eq!(here.drain(&account).await, 4, "the ledger had said 6 to this machine");
+    rejection(there.ask(&account, 1).await);
+    assert_eq!(there.used(&account).await, 10);
+}
+
+#[tokio::test]
+async fn every_machine_comes_by_after_a_loss_whoever_finds_it() {
+    let server = RedisServer::start();
+    let machines = [(); 3].map(|()| Machine::new(server.url()));
+    let account = account(30);
+    let processes = machines.each_ref().map(Machine::process);
+    for process in &processes {
+        process.take(&account, 5).await;
+    }
+    server.tell("FLUSHALL");
+    let newcomer = Machine::new(server.url()).process();
+    newcomer.take(&account, 1).await;
+    for process in &processes {
+        process.take(&account, 1).await;
+    }
+    // The floors say more: what the last machine had heard, and what was charged since.
+    let used = newcomer.used(&account).await;
+    assert!((19..=30).contains(&used), "{used}");
+}
+
+#[tokio::test]
+async fn a_restart_that_lost_nothing_changes_nothing() {
+    let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always", "--save", ""]);
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let process = machine.process();
+    process.take(&account, 3).await;
+    process.take(&account, 3).await;
+    server.restart();
+    process.take(&account, 1).await;
+    let floors: Option<String> = server.ask(&format!("HGET ingest:{{{}}}:meta floors", account.name));
+    assert_eq!(floors.unwrap_or_default(), "", "no floor is needed");
+    assert_eq!(process.used(&account).await, 7);
+}
+
+#[tokio::test]
+async fn a_promoted_replica_that_lacks_the_last_writes_is_found_out() {
+    let primary = RedisServer::start();
+    let replica = RedisServer::start();
+    replica.tell(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    let (mut machine, account) = (Machine::new(primary.url()), account(10));
+    machine.process().take(&account, 2).await;
+    wait_until("the replica has the charge", || {
+        replica.try_ask::<i64>(&format!("ZCARD ingest:{{{}}}:log", account.name)) == Ok(1)
+    });
+    replica.hang();
+    machine.process().take(&account, 5).await;
+    drop(primary);
+    replica.resume();
+    replica.tell("REPLICAOF NO ONE");
+    machine.url = replica.url();
+    assert_eq!(machine.process().drain(&account).await, 3);
+}
+
+#[tokio::test]
+async fn a_promoted_replica_that_lacks_only_others_writes_is_another_server_still() {
+    let primary = RedisServer::start();
+    let replica = RedisServer::start();
+    replica.tell(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    let (mut here, mut there, account) = (Machine::new(primary.url()), Machine::new(primary.url()), account(20));
+    here.process().take(&account, 2).await;
+    wait_until("the replica has the charge", || {
+        replica.try_ask::<i64>(&format!("ZCARD ingest:{{{}}}:log", account.name)) == Ok(1)
+    });
+    replica.hang();
+    there.process().take(&account, 5).await;
+    drop(primary);
+    replica.resume();
+    replica.tell("REPLICAOF NO ONE");
+    (here.url, there.url) = (replica.url(), replica.url());
+    here.process().take(&account, 1).await;
+    there.process().take(&account, 1).await;
+    assert_eq!(here.process().used(&account).await, 9, "the other machine came by, too");
+}
+
+#[tokio::test]
+async fn closings_survive_a_loss() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let process = machine.process();
+    let permit = process.take(&account, 1).await;
+    process.0.settle(&account, &permit.id, &crate::ledger::books::cost([("daily", 2)])).await.unwrap();
+    process.0.close(&account, "daily", Closing::Probing).await.unwrap();
+    server.tell("FLUSHALL");
+    rejection(process.ask(&account, 1).await);
+    process.0.reopen(&account, "daily").await.unwrap();
+    assert_eq!(process.drain(&account).await, 8);
+}
+
+#[tokio::test]
+async fn a_release_survives_a_loss() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let process = machine.process();
+    let kept = process.take(&account, 3).await;
+    let released = process.take(&account, 3).await;
+    process.0.release(&account, &released).await.unwrap();
+    process.take(&account, 1).await;
+    server.tell("FLUSHALL");
+    assert_eq!(process.drain(&account).await, 6, "{} is counted, {} is not", kept.id, released.id);
+}
+
+#[tokio::test]
+async fn a_machine_that_waits_after_a_loss_refuses_for_a_window() {
+    let server = RedisServer::start();
+    let (mut machine, account) = (Machine::new(server.url()), account(10));
+    machine.policy.after_loss = AfterLoss::Wait;
+    let process = machine.process();
+    process.take(&account, 1).await;
+    server.tell("FLUSHALL");
+    for process in [process, machine.process()] {
+        let why = refusal(process.ask_cheaply(&account, 1).await);
+        assert!(why.contains("after_loss"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_preview_of_a_lost_ledger_tells_what_this_machine_knows() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    machine.process().take(&account, 4).await;
+    server.tell("FLUSHALL");
+    assert_eq!(machine.watcher().used(&account).await, 4);
+    assert_eq!(server.ask::<i64>("DBSIZE"), 0, "nothing is written");
+}

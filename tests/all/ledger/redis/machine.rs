@@ -1,0 +1,127 @@
+//! A machine that charges a shared ledger: a state directory of its own, and processes that share it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ingest::clock::SystemClock;
+use ingest::config::{AfterLoss, RedisUrl};
+use ingest::ledger::redis::RedisLedger;
+use ingest::ledger::{Ask, Journal, Meter, MeterError, Permit, Policy, Purpose, Verdict};
+use ingest::quota::{Account, ChargeId, Cost, Outage, Rejection, Units};
+use tempfile::TempDir;
+
+use super::{MAX_SKEW, TIMEOUT};
+use crate::ledger::books::{cost, limit, secs};
+
+/// Long enough that nothing leaves it while a test runs.
+const WINDOW: Duration = secs(3600);
+
+pub(crate) struct Machine {
+    state: TempDir,
+    pub(crate) url: RedisUrl,
+    pub(crate) timeout: Duration,
+    pub(crate) policy: Policy,
+}
+
+impl Machine {
+    pub(crate) fn new(url: RedisUrl) -> Self {
+        let policy = Policy { unmetered_max: Units::new(5), after_loss: AfterLoss::Floor };
+        Self { state: tempfile::tempdir().unwrap(), url, timeout: TIMEOUT, policy }
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.state.path().join("journal.db")
+    }
+
+    /// One more process on this machine.
+    pub(crate) fn process(&self) -> Process {
+        let ledger = Arc::new(RedisLedger::new(&self.url, self.timeout, MAX_SKEW).unwrap());
+        self.process_over(ledger)
+    }
+
+    pub(crate) fn process_over(&self, ledger: Arc<RedisLedger>) -> Process {
+        let journal = Journal::open(&self.journal()).unwrap();
+        Process(Meter::with_journal(ledger, journal, self.policy, Arc::new(SystemClock)))
+    }
+
+    /// A process that only looks.
+    pub(crate) fn watcher(&self) -> Process {
+        let ledger = Arc::new(RedisLedger::new(&self.url, self.timeout, MAX_SKEW).unwrap());
+        let journal = Journal::open_read_only(&self.journal()).unwrap();
+        Process(Meter::watching(ledger, journal, Arc::new(SystemClock)))
+    }
+}
+
+pub(crate) struct Process(pub(crate) Meter);
+
+impl Process {
+    pub(crate) async fn try_ask(
+        &self,
+        account: &Account,
+        id: Option<&ChargeId>,
+        units: u64,
+        outage: Outage,
+    ) -> Result<Verdict, MeterError> {
+        let (cost, leave, purpose) = (cost([("daily", units)]), Cost::none(), Purpose::default());
+        self.0.ask(Ask { account, id, cost: &cost, leave: &leave, outage, purpose: &purpose }).await
+    }
+
+    pub(crate) async fn ask(&self, account: &Account, units: u64) -> Verdict {
+        self.try_ask(account, None, units, Outage::Refuse).await.unwrap()
+    }
+
+    /// A charge of a cheap call.
+    pub(crate) async fn ask_cheaply(&self, account: &Account, units: u64) -> Verdict {
+        self.try_ask(account, None, units, Outage::Allow).await.unwrap()
+    }
+
+    pub(crate) async fn take(&self, account: &Account, units: u64) -> Permit {
+        permit(self.ask(account, units).await)
+    }
+
+    pub(crate) async fn take_unmetered(&self, account: &Account, units: u64) -> Permit {
+        let permit = permit(self.ask_cheaply(account, units).await);
+        assert!(!permit.metered, "the ledger was not away");
+        permit
+    }
+
+    /// How many units are granted, one after another, until no more are.
+    pub(crate) async fn drain(&self, account: &Account) -> u64 {
+        let mut granted = 0;
+        while let Verdict::Permitted(_) = self.ask(account, 1).await {
+            granted += 1;
+        }
+        granted
+    }
+
+    pub(crate) async fn used(&self, account: &Account) -> u64 {
+        self.0.usage(account).await.unwrap().iter().find(|usage| usage.limit == "daily").unwrap().used.get()
+    }
+}
+
+/// An account of one limit.
+pub(crate) fn account(quota: u64) -> Account {
+    crate::ledger::books::account([("daily", limit(quota, Some(WINDOW), None))])
+}
+
+pub(crate) fn permit(verdict: Verdict) -> Permit {
+    match verdict {
+        Verdict::Permitted(permit) => permit,
+        other => panic!("expected a permit, got {other:?}"),
+    }
+}
+
+pub(crate) fn rejection(verdict: Verdict) -> Rejection {
+    match verdict {
+        Verdict::Rejected(rejection) => rejection,
+        other => panic!("expected a rejection, got {other:?}"),
+    }
+}
+
+pub(crate) fn refusal(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Refused(why) => why,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}

@@ -1,0 +1,43 @@
+//! The ledger of many machines: the suite and the properties over a Redis, time given by hand, and what only Redis can
+//! do to it.
+
+mod connections;
+mod loss;
+mod machine;
+mod outage;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ingest::ledger::Ledger;
+use ingest::ledger::redis::{RedisLedger, ServerTime};
+
+use super::Store;
+use crate::support::redis_server::RedisServer;
+
+/// Longer than a busy machine needs: what these tests ask is not how fast it is.
+const TIMEOUT: Duration = Duration::from_secs(20);
+const MAX_SKEW: Duration = Duration::from_secs(300);
+
+struct Standalone(RedisServer);
+
+impl Standalone {
+    async fn open() -> Self {
+        Self(RedisServer::start())
+    }
+}
+
+impl Store for Standalone {
+    fn ledger(&self) -> Arc<dyn Ledger> {
+        let ledger = RedisLedger::new(&self.0.url(), TIMEOUT, MAX_SKEW).unwrap();
+        Arc::new(ledger.with_time(ServerTime::Callers))
+    }
+}
+
+mod standalone {
+    use super::Standalone;
+    use crate::ledger::{properties, suite};
+
+    suite::suite!(Standalone::open);
+    properties::properties!(Standalone::open);
+}

@@ -1,0 +1,273 @@
+//! A ledger that is away: what goes ahead, what does not, and what is told afterwards.
+
+use std::time::{Duration, Instant};
+
+use ingest::ledger::{LedgerError, MeterError};
+use ingest::quota::{ChargeId, Closing, Cost, Outage};
+
+use super::machine::{Machine, account, permit, refusal, rejection};
+use crate::ledger::books::cost;
+use crate::support::redis_server::{RedisServer, url};
+
+/// A machine whose ledger refuses connections.
+fn cut_off() -> Machine {
+    Machine::new(url("redis://127.0.0.1:1"))
+}
+
+/// Asks until the ledger is asked again.
+async fn until_metered(process: &super::machine::Process, account: &ingest::quota::Account) {
+    let begun = Instant::now();
+    while !matches!(process.ask(account, 1).await, ingest::ledger::Verdict::Permitted(_)) {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_expensive_call_is_refused_and_never_rejected() {
+    let process = cut_off().process();
+    let why = refusal(process.ask(&account(10), 1).await);
+    assert!(why.contains("cannot be reached"), "{why}");
+}
+
+#[tokio::test]
+async fn cheap_calls_go_ahead_until_the_allowance_is_spent() {
+    let (machine, account) = (cut_off(), account(100));
+    let process = machine.process();
+    for _ in 0..2 {
+        process.take_unmetered(&account, 2).await;
+    }
+    let why = refusal(process.ask_cheaply(&account, 2).await);
+    assert!(why.contains("5 units"), "{why}");
+    process.take_unmetered(&account, 1).await;
+    refusal(process.ask_cheaply(&account, 1).await);
+    assert_eq!(process.0.unmetered().get(), 5);
+}
+
+#[tokio::test]
+async fn the_allowance_is_one_for_all_processes_of_a_machine() {
+    let (machine, account) = (cut_off(), account(100));
+    let mut asks = Vec::new();
+    for _ in 0..8 {
+        let (process, account) = (machine.process(), account.clone());
+        asks.push(tokio::spawn(async move {
+            let mut units = 0;
+            for _ in 0..3 {
+                units +=
+                    u64::from(matches!(process.ask_cheaply(&account, 1).await, ingest::ledger::Verdict::Permitted(_)));
+            }
+            units
+        }));
+    }
+    let mut units = 0;
+    for ask in asks {
+        units += ask.await.unwrap();
+    }
+    assert_eq!(units, 5);
+}
+
+#[tokio::test]
+async fn many_short_outages_do_not_add_up() {
+    let mut server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(100));
+    for _ in 0..2 {
+        server.kill();
+        let process = machine.process();
+        process.take_unmetered(&account, 2).await;
+        server.restart();
+        machine.process().take(&account, 1).await;
+    }
+    server.kill();
+    let process = machine.process();
+    process.take_unmetered(&account, 1).await;
+    refusal(process.ask_cheaply(&account, 1).await);
+}
+
+#[tokio::test]
+async fn what_went_unmetered_is_told_as_soon_as_the_ledger_answers() {
+    let mut server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let process = machine.process();
+    process.take(&account, 1).await;
+    server.kill();
+    process.take_unmetered(&account, 3).await;
+    assert_eq!(process.0.unmetered().get(), 3);
+    server.restart();
+    until_metered(&process, &account).await;
+    assert_eq!(process.used(&account).await, 5, "in the middle of a run");
+    assert_eq!(process.drain(&account).await, 5);
+}
+
+#[tokio::test]
+async fn a_reply_that_was_lost_is_settled_to_nothing_where_the_call_was_refused() {
+    let server = RedisServer::start();
+    let (mut machine, account) = (Machine::new(server.url()), account(10));
+    machine.process().take(&account, 1).await;
+    machine.timeout = Duration::from_millis(100);
+    let process = machine.process();
+    server.hang();
+    refusal(process.ask(&account, 4).await);
+    // What was sent lies in the socket and runs now.
+    server.resume();
+    machine.timeout = super::TIMEOUT;
+    assert_eq!(machine.process().drain(&account).await, 9);
+}
+
+#[tokio::test]
+async fn a_reply_that_was_lost_is_counted_once_where_the_call_went_ahead() {
+    let server = RedisServer::start();
+    let (mut machine, account) = (Machine::new(server.url()), account(10));
+    machine.process().take(&account, 1).await;
+    machine.timeout = Duration::from_millis(100);
+    let process = machine.process();
+    process.used(&account).await;
+    server.hang();
+    process.take_unmetered(&account, 4).await;
+    server.resume();
+    machine.timeout = super::TIMEOUT;
+    assert_eq!(machine.process().drain(&account).await, 5);
+}
+
+#[tokio::test]
+async fn a_silent_ledger_is_waited_for_once_and_not_for_every_call() {
+    let server = RedisServer::start();
+    let (mut machine, account) = (Machine::new(server.url()), account(100));
+    machine.timeout = Duration::from_millis(250);
+    let process = machine.process();
+    server.hang();
+    let begun = Instant::now();
+    for _ in 0..200 {
+        refusal(process.ask(&account, 1).await);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    server.resume();
+}
+
+#[tokio::test]
+async fn true_costs_and_closings_are_kept_while_the_ledger_is_away() {
+    let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always", "--save", ""]);
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let process = machine.process();
+    let released = process.take(&account, 4).await;
+    let dearer = process.take(&account, 1).await;
+    server.kill();
+    process.0.release(&account, &released).await.unwrap();
+    process.0.settle(&account, &dearer.id, &cost([("daily", 3)])).await.unwrap();
+    process.0.close(&account, "daily", Closing::Probing).await.unwrap();
+    server.restart();
+    rejection(machine.process().ask(&account, 1).await);
+    machine.process().0.reopen(&account, "daily").await.unwrap();
+    assert_eq!(machine.process().drain(&account).await, 7);
+}
+
+#[tokio::test]
+async fn a_closing_binds_unmetered_calls() {
+    let (machine, account) = (cut_off(), account(10));
+    let process = machine.process();
+    process.0.close(&account, "daily", Closing::Probing).await.unwrap();
+    let why = refusal(process.ask_cheaply(&account, 1).await);
+    assert!(why.contains("spent until"), "{why}");
+    process.0.reopen(&account, "daily").await.unwrap();
+    process.take_unmetered(&account, 1).await;
+}
+
+#[tokio::test]
+async fn a_closing_that_another_machine_told_binds_unmetered_calls() {
+    let mut server = RedisServer::start();
+    let (here, there, account) = (Machine::new(server.url()), Machine::new(server.url()), account(10));
+    there.process().0.close(&account, "daily", Closing::Probing).await.unwrap();
+    let process = here.process();
+    rejection(process.ask_cheaply(&account, 1).await);
+    server.kill();
+    refusal(process.ask_cheaply(&account, 1).await);
+}
+
+#[tokio::test]
+async fn an_unmetered_charge_that_never_left_gives_its_allowance_back() {
+    let (machine, account) = (cut_off(), account(10));
+    let process = machine.process();
+    let permit = process.take_unmetered(&account, 5).await;
+    refusal(process.ask_cheaply(&account, 1).await);
+    process.0.release(&account, &permit).await.unwrap();
+    process.take_unmetered(&account, 5).await;
+}
+
+#[tokio::test]
+async fn an_id_repeated_without_the_ledger_is_charged_once() {
+    let mut server = RedisServer::start();
+    let (machine, account, id) = (Machine::new(server.url()), account(10), ChargeId::new("by-hand"));
+    server.kill();
+    let process = machine.process();
+    for _ in 0..3 {
+        let verdict = process.try_ask(&account, Some(&id), 3, Outage::Allow).await.unwrap();
+        assert!(!permit(verdict).metered);
+    }
+    server.restart();
+    let process = machine.process();
+    permit(process.try_ask(&account, Some(&id), 3, Outage::Allow).await.unwrap());
+    assert_eq!(process.used(&account).await, 3);
+}
+
+#[tokio::test]
+async fn an_id_that_was_refused_costs_when_it_is_used_again() {
+    let server = RedisServer::start();
+    let (mut machine, account, id) = (Machine::new(server.url()), account(10), ChargeId::new("by-hand"));
+    machine.timeout = Duration::from_millis(100);
+    server.hang();
+    refusal(machine.process().try_ask(&account, Some(&id), 3, Outage::Refuse).await.unwrap());
+    server.resume();
+    machine.timeout = super::TIMEOUT;
+    let process = machine.process();
+    permit(process.try_ask(&account, Some(&id), 3, Outage::Refuse).await.unwrap());
+    assert_eq!(process.used(&account).await, 3);
+}
+
+#[tokio::test]
+async fn two_machines_one_of_them_cut_off_spend_no_more_than_the_allowance_beyond() {
+    let server = RedisServer::start();
+    let (here, mut there, account) = (Machine::new(server.url()), cut_off(), account(10));
+    let (near, far) = (here.process(), there.process());
+    assert_eq!(near.drain(&account).await, 10);
+    far.take_unmetered(&account, 5).await;
+    refusal(far.ask_cheaply(&account, 1).await);
+    there.url = server.url();
+    rejection(there.process().ask(&account, 1).await);
+    assert_eq!(near.used(&account).await, 15, "said, and repaid");
+}
+
+#[tokio::test]
+async fn usage_of_a_ledger_that_is_away_is_an_outage() {
+    let usage = cut_off().process().0.usage(&account(10)).await;
+    assert!(matches!(usage, Err(MeterError::Ledger(LedgerError::Unreachable(_)))), "{usage:?}");
+}
+
+#[tokio::test]
+async fn a_preview_counts_what_the_ledger_has_not_heard_of() {
+    let mut server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    server.kill();
+    machine.process().take_unmetered(&account, 4).await;
+    server.restart();
+    assert_eq!(machine.watcher().used(&account).await, 4);
+    assert_eq!(server.ask::<i64>("DBSIZE"), 0, "nothing is written");
+    assert_eq!(machine.process().used(&account).await, 4);
+}
+
+#[tokio::test]
+async fn a_machine_that_only_looks_does_not_charge() {
+    let server = RedisServer::start();
+    let machine = Machine::new(server.url());
+    let asked = machine.watcher().try_ask(&account(10), None, 1, Outage::Allow).await;
+    assert!(matches!(asked, Err(MeterError::ReadOnly)), "{asked:?}");
+    assert!(!machine.journal().exists());
+}
+
+#[tokio::test]
+async fn a_released_charge_is_not_charged_by_a_repeat() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let process = machine.process();
+    let permit = process.take(&account, 4).await;
+    process.0.settle(&account, &permit.id, &Cost::none()).await.unwrap();
+    assert_eq!(process.used(&account).await, 0);
+}

@@ -1,0 +1,109 @@
+//! The main job over a shared ledger that misbehaves. Whatever happens, the ledger ends at the sandbox's count.
+
+use crate::support::redis_server::RedisServer;
+use crate::support::world::World;
+
+const LISTING: &[&str] = &[
+    "jobs.trending.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]",
+    "jobs.trending.leave={}",
+    "jobs.discover.leave={}",
+    "jobs.discover.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" } }]",
+    "jobs.trending.every=1us",
+];
+const RUN: &[&str] = &["--region", "all", "--job", "trending"];
+
+fn world_over(server: &RedisServer, daily: &str) -> World {
+    let limit = format!("credentials.youtube.limits.daily={daily}");
+    let mut world = World::configured(&[LISTING, &[&limit]].concat(), |_| {});
+    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port())).set("ledger.timeout=2s");
+    world
+}
+
+fn most_in_window(world: &World) -> u64 {
+    let usage = world.sandbox_says("usage");
+    let limits = usage["limits"].as_array().unwrap();
+    limits.iter().find(|limit| limit["limit"] == "daily").unwrap()["most_in_window"].as_u64().unwrap()
+}
+
+#[test]
+fn sixteen_processes_over_redis_spend_exactly_what_is_left() {
+    let server = RedisServer::start();
+    let world = world_over(&server, "{ quota = 25, window = \"24h\" }");
+    for run in world.ingest_at_once(16, RUN) {
+        assert_eq!(run.code, 0, "{run:?}");
+    }
+    assert_eq!((world.counted("daily"), world.charged("daily")), (25, 25));
+}
+
+#[test]
+fn a_redis_that_comes_back_empty_between_two_runs_is_told_what_was_spent() {
+    let server = RedisServer::start();
+    let world = world_over(&server, "{ quota = 40, window = \"24h\" }");
+    assert_eq!(world.json(RUN)["outcome"], "complete");
+    for wipe in ["FLUSHALL", "SCRIPT FLUSH"] {
+        server.tell(wipe);
+        let report = world.json(RUN);
+        assert_eq!(report["outcome"], "stopped", "{wipe}: {report}");
+        assert_eq!(world.charged("daily"), world.counted("daily"), "{wipe}");
+    }
+    assert_eq!(most_in_window(&world), 40);
+}
+
+#[test]
+fn a_run_without_its_redis_goes_on_with_cheap_calls_within_the_allowance_and_repays_them() {
+    let mut server = RedisServer::start();
+    let mut world = world_over(&server, "{ quota = 10_000, window = \"24h\" }");
+    world.set("ledger.unmetered_max=10").set("ledger.timeout=250ms");
+    server.kill();
+    let ran = world.ingest(&[RUN, &["--format", "json"]].concat());
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let report = ran.json();
+    assert_eq!(report["unmetered_units"], 10, "{report}");
+    assert!(report["limits"][0]["used"].is_null(), "{report}");
+    assert_eq!(world.counted("daily"), 10);
+    let charge = world.ingest(&["charge", "youtube", "search.list", "--format", "json"]);
+    assert_eq!((charge.code, &charge.json()["decision"]), (1, &"refused".into()));
+
+    server.restart();
+    let report = world.json(RUN);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    assert_eq!(world.charged("daily"), world.counted("daily"));
+}
+
+#[test]
+fn a_redis_that_wants_a_password_is_an_outage_that_names_it_and_never_a_rejection() {
+    let server = RedisServer::start();
+    let world = world_over(&server, "{ quota = 10_000, window = \"24h\" }");
+    server.tell("CONFIG SET requirepass hidden-word");
+    let expensive = world.ingest(&["charge", "youtube", "search.list", "--format", "json"]);
+    assert_eq!(expensive.json()["decision"], "refused", "{expensive:?}");
+    let cheap = world.ingest(&["charge", "youtube", "videos.list", "--format", "json"]);
+    assert_eq!((cheap.code, &cheap.json()["decision"]), (0, &"unmetered".into()), "{cheap:?}");
+    let mut world = world;
+    world.set(&format!("ledger.url=\"redis://:hidden-word@127.0.0.1:{}\"", server.port()));
+    let granted = world.command(&["-vvv", "charge", "youtube", "videos.list"]).output().unwrap();
+    assert!(granted.status.success());
+    assert!(!String::from_utf8_lossy(&granted.stderr).contains("hidden-word"));
+    assert_eq!(world.charged("daily"), 2, "the unmetered unit was not repaid");
+}
+
+#[test]
+fn status_and_a_preview_write_nothing_to_redis_or_to_disk() {
+    let server = RedisServer::with(&["--enable-debug-command", "yes"]);
+    let world = world_over(&server, "{ quota = 40, window = \"24h\" }");
+    world.json(RUN);
+    let before = (server.ask::<Vec<String>>("KEYS *").len(), listing(&world), server.ask::<String>("DEBUG DIGEST"));
+    world.json(&["status"]);
+    world.json(&["--region", "all", "--dry-run"]);
+    let after = (server.ask::<Vec<String>>("KEYS *").len(), listing(&world), server.ask::<String>("DEBUG DIGEST"));
+    assert_eq!(before, after);
+}
+
+/// Every file of the state directory with its size.
+fn listing(world: &World) -> Vec<(String, u64)> {
+    let entries = std::fs::read_dir(world.state_dir()).unwrap().map(|entry| entry.unwrap());
+    let mut files: Vec<(String, u64)> =
+        entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len())).collect();
+    files.sort();
+    files
+}

@@ -1,0 +1,202 @@
+//! Redis servers of the tests' own, on free ports of 127.0.0.1, ended with the value that stands for them.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ingest::config::RedisUrl;
+use redis::{Client, Cmd, Connection, FromRedisValue, RedisResult, cmd};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Longer than any healthy server needs to begin or to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One `redis-server`.
+pub(crate) struct RedisServer {
+    child: Child,
+    port: u16,
+    directory: TempDir,
+    arguments: Vec<String>,
+    /// `user:password@`, where tests need one to speak to it.
+    login: String,
+}
+
+impl RedisServer {
+    /// A server that keeps nothing.
+    pub(crate) fn start() -> Self {
+        Self::with(&["--save", "", "--appendonly", "no"])
+    }
+
+    /// A server with these arguments.
+    pub(crate) fn with(arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        for _ in 0..20 {
+            let port = free_port();
+            let mut child = spawn(port, &directory, &arguments);
+            if answers(&mut child, &directory) {
+                return Self { child, port, directory, arguments, login: String::new() };
+            }
+        }
+        panic!("redis-server did not start with {arguments:?}");
+    }
+
+    pub(crate) fn with_login(mut self, login: &str) -> Self {
+        self.login = format!("{login}@");
+        self
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("socket")
+    }
+
+    pub(crate) fn url(&self) -> RedisUrl {
+        url(&format!("redis://127.0.0.1:{}", self.port))
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        Client::open(format!("redis://{}127.0.0.1:{}", self.login, self.port)).unwrap().get_connection().unwrap()
+    }
+
+    /// What the server answers to a command, told as in a shell.
+    pub(crate) fn ask<T: FromRedisValue>(&self, command: &str) -> T {
+        self.try_ask(command).unwrap()
+    }
+
+    pub(crate) fn try_ask<T: FromRedisValue>(&self, command: &str) -> RedisResult<T> {
+        words(command).query(&mut self.connect())
+    }
+
+    pub(crate) fn tell(&self, command: &str) {
+        self.ask::<redis::Value>(command);
+    }
+
+    /// Ends it as a power cut does.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again, with what it kept.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let _ = fs::remove_file(self.socket());
+            self.child = spawn(self.port, &self.directory, &self.arguments);
+            if answers(&mut self.child, &self.directory) {
+                return;
+            }
+        }
+        panic!("redis-server did not start again");
+    }
+
+    /// Starts it again so that it takes long to load what it kept, and does not wait for that.
+    pub(crate) fn restart_slowly(&mut self) {
+        self.kill();
+        let _ = fs::remove_file(self.socket());
+        let slowly = ["--key-load-delay", "50000", "--loading-process-events-interval-bytes", "1024"];
+        self.arguments.extend(slowly.map(str::to_owned));
+        self.child = spawn(self.port, &self.directory, &self.arguments);
+        let socket = self.socket();
+        wait_until("it listens", || UnixStream::connect(&socket).is_ok());
+    }
+
+    /// Stops it in mid-air: it accepts connections and answers nothing.
+    pub(crate) fn hang(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+pub(crate) fn url(text: &str) -> RedisUrl {
+    RedisUrl::parse(text).unwrap()
+}
+
+/// Waits until something holds, for as long as a healthy server may need.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub(crate) fn words(command: &str) -> Cmd {
+    // A space that is not to part words is written as one that does not break.
+    let mut words = command.split(' ').map(|word| word.replace('\u{a0}', " "));
+    let mut whole = cmd(&words.next().unwrap());
+    for word in words {
+        whole.arg(word);
+    }
+    whole
+}
+
+/// A port that was free just now.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn spawn(port: u16, directory: &TempDir, arguments: &[String]) -> Child {
+    let started = Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--loglevel", "warning"])
+        .arg("--dir")
+        .arg(directory.path())
+        .arg("--unixsocket")
+        .arg(directory.path().join("socket"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    started.unwrap_or_else(|error| {
+        panic!("redis-server cannot be started ({error}): install it with `bash tests/all.sh`, or with your package manager: `apt-get install redis-server`, `dnf install redis`, `brew install redis`")
+    })
+}
+
+/// Whether it answers at all; `false` where it ended instead, as it does when somebody else took the port.
+fn answers(child: &mut Child, directory: &TempDir) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if is_up(&directory.path().join("socket")) {
+            return true;
+        }
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    false
+}
+
+/// Whether it answers what it is asked, if only that it wants a password.
+fn is_up(socket: &Path) -> bool {
+    let Ok(mut stream) = UnixStream::connect(socket) else { return false };
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answer = [0; 8];
+    stream.write_all(b"PING\r\n").is_ok()
+        && stream.read(&mut answer).is_ok_and(|length| length > 0)
+        && !answer.starts_with(b"-LOADING")
+}

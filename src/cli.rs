@@ -107,6 +107,10 @@ pub enum Command {
     Status,
     /// Is quotas.toml right, and can everything in it be reached?
     Check,
+    /// Write a configuration to begin with; a file that is there is left as it is
+    Init(InitArgs),
+    /// List the presets that `init` can write
+    Presets,
     /// Full-text search of what was ingested; costs nothing
     Search(SearchArgs),
     /// Charge one call by hand or from a script, to the same ledger
@@ -123,6 +127,17 @@ pub enum Command {
     },
     /// Print the manual page
     Man,
+}
+
+/// What to begin with.
+#[derive(Debug, Clone, Args)]
+pub struct InitArgs {
+    /// One of `ingest presets`; otherwise the configuration that is shipped
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Where to write it
+    #[arg(default_value = "quotas.toml")]
+    pub file: PathBuf,
 }
 
 /// What to search for.

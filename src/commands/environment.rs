@@ -86,7 +86,8 @@ impl Environment {
         if self.practising {
             let secret = crate::sandbox::Sandbox::secret_of(&credential.name);
             let secret = Secret::given(&credential.name, secret.into());
-            return Client::new(Arc::clone(&credential.upstream), secret);
+            let client = Client::new(Arc::clone(&credential.upstream), secret)?;
+            return Ok(client.with(credential.limits.clone()));
         }
         Client::of(credential)
     }

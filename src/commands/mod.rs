@@ -6,6 +6,7 @@ mod environment;
 mod error;
 mod generate;
 mod output;
+mod presets;
 mod preview;
 mod progress;
 mod reopen;
@@ -43,6 +44,8 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
         None => run::run(global, &cli.run).await,
         Some(Command::Status) => status::status(global).await,
         Some(Command::Check) => check::check(global).await,
+        Some(Command::Init(args)) => presets::init(global, args),
+        Some(Command::Presets) => presets::list(global),
         Some(Command::Search(args)) => search::search(global, args).await,
         Some(Command::Charge(args)) => charge::charge(global, args).await,
         Some(Command::Reopen(args)) => reopen::reopen(global, args).await,

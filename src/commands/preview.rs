@@ -18,6 +18,7 @@ pub(super) async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Err
         limits.extend(limit_reports(&meter, &account).await);
     }
     let catalog = environment.catalog_to_read()?;
+    let selection = run::learned(&*catalog, selection).await?;
     let preview = run::preview(&*catalog, &selection, &limits, environment.clock.now()).await?;
     match global.format {
         Format::Json => output::json(&preview)?,

@@ -6,12 +6,13 @@ use super::environment::Environment;
 use super::progress::watcher;
 use super::table::{cost, count, instant, span, table, text, units};
 use super::{Error, output, signals};
+use crate::catalog::Catalog;
 use crate::cli::{Format, Global, RunArgs};
 use crate::exit::Exit;
 use crate::ledger::Mode;
 use crate::quota::Units;
 use crate::run::{
-    self, Context, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome, RunReport, Signal, Stop,
+    self, Context, Estimates, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome, RunReport, Signal, Stop,
 };
 
 /// Walks what is due.
@@ -30,7 +31,9 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
     let selection = environment.select(args)?;
     environment.create_state_dir()?;
     let stop = signals::listen()?;
-    let context = context(environment, &selection, args, global, stop.clone())?;
+    let catalog = environment.catalog()?;
+    let selection = run::learned(&*catalog, selection).await?;
+    let context = context(environment, catalog, &selection, args, global, stop.clone())?;
     let report = run::run(&context, &selection).await?;
     drop(context);
     show(&report, global)?;
@@ -39,6 +42,7 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
 
 fn context(
     environment: &Environment,
+    catalog: Arc<dyn Catalog>,
     selection: &run::Selection,
     args: &RunArgs,
     global: &Global,
@@ -46,13 +50,15 @@ fn context(
 ) -> Result<Context, Error> {
     let locks = Locks::open(&environment.state_dir).map_err(Error::io("cannot make the directory of locks"))?;
     Ok(Context {
-        catalog: environment.catalog()?,
+        catalog,
         meter: environment.meter(Mode::ReadWrite)?,
         upstreams: environment.upstreams(selection),
         clock: Arc::clone(&environment.clock),
         locks,
         stop,
         gate: Gate::default(),
+        estimates: Estimates::default(),
+        believing: tokio::sync::Mutex::default(),
         progress: watcher(global),
         concurrency: usize::from(args.concurrency),
         cheap_max: environment.config.ledger.cheap_max,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::estimate::Estimates;
 use super::gate::Gate;
 use super::halt::Halt;
 use super::lock::Locks;
@@ -31,6 +32,10 @@ pub struct Context {
     pub stop: Stop,
     /// What need not be asked again.
     pub gate: Gate,
+    /// What calls cost whose answers tell it, as this run has learned.
+    pub estimates: Estimates,
+    /// Whoever brings to the ledger what an answer told of a limit does so alone.
+    pub believing: tokio::sync::Mutex<()>,
     /// Who watches.
     pub progress: Arc<dyn Progress>,
     /// How many regions walk at once, and how many batches are asked for at once; at least 1.

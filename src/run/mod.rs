@@ -3,8 +3,10 @@
 //! `plan → charge → request → classify → land (records + next cursor, one transaction) → next`
 
 mod batches;
+mod believe;
 mod context;
 mod due;
+mod estimate;
 mod expect;
 mod gate;
 mod halt;
@@ -30,6 +32,7 @@ use crate::config::{Job, Region};
 
 pub use context::Context;
 pub use due::Candidate;
+pub use estimate::{Estimates, learned};
 pub use expect::Range;
 pub use gate::Gate;
 pub use halt::Halt;

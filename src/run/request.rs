@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::believe::believe;
 use super::context::Context;
 use super::halt::Halt;
 use super::outcome::StoppedBy;
@@ -45,14 +46,16 @@ pub async fn fetch(
     let attempts = asker.job.credential.upstream.attempts.max(1);
     let mut attempt = 1;
     loop {
-        let permit = permit(context, asker, &request.step.call, tally).await?;
+        let call = &*context.estimates.priced(asker.job, &request.step.call);
+        let permit = permit(context, asker, call, tally).await?;
         let request = PageRequest { now: context.clock.now(), ..request };
         let next = match upstream.fetch(request).await {
             Ok(page) => {
                 reopen(context, asker, &permit).await;
+                believe(context, asker, call, &permit, &page, tally).await;
                 return Ok(page);
             }
-            Err(failure) => after(context, asker, &request.step.call, &permit, failure, tally).await,
+            Err(failure) => after(context, asker, call, &permit, failure, tally).await,
         };
         match next {
             Next::Halt(halt) => return Err(halt),
@@ -65,7 +68,7 @@ pub async fn fetch(
                 tracing::info!(
                     job = asker.job.name,
                     region = asker.region.code,
-                    call = request.step.call.name,
+                    call = call.name,
                     attempt,
                     ?pause,
                     "{why}; trying again"
@@ -257,12 +260,13 @@ async fn close(
     }
 }
 
-/// The limit that the upstream named, else every limit that the call charges.
+/// The limit that was named, by the upstream's name or its own, else every limit that the call charges.
 fn spent_limits(asker: Asker<'_>, cost: &Cost, named: Option<&str>) -> Vec<LimitName> {
     let credential = &asker.job.credential;
     let charged: Vec<LimitName> = cost.limits().cloned().collect();
     let is_named = |limit: &&LimitName| {
-        named.is_some() && credential.limits.get(*limit).and_then(|limit| limit.upstream_name.as_deref()) == named
+        let upstream_name = credential.limits.get(*limit).and_then(|limit| limit.upstream_name.as_deref());
+        named.is_some() && (upstream_name == named || Some(limit.as_str()) == named)
     };
     match charged.iter().find(is_named) {
         Some(limit) => vec![limit.clone()],

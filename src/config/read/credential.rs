@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::upstream::header_name;
 use super::scalars::{any_duration, duration, name, some_units, units};
 use crate::config::item::{self, Item};
 use crate::config::names::{Named, advice};
-use crate::config::{Auth, Credential, CredentialLimit, SecretSource, Upstream};
+use crate::config::{Auth, Credential, CredentialLimit, SecretSource, Told, Upstream};
 use crate::quota::{Account, Limit, LimitName, Units, Window, WindowError};
 
 const WAIT: Duration = Duration::from_secs(2);
@@ -141,14 +142,15 @@ fn limits(item: Item<'_>) -> Option<Limits> {
 }
 
 fn limit(item: Item<'_>) -> Option<(Limit, CredentialLimit)> {
-    let section = item.clone().table(&["quota", "headroom", "window", "resets", "wait", "upstream_name"])?;
+    let section = item.clone().table(&["quota", "headroom", "window", "resets", "wait", "upstream_name", "told"])?;
     let quota = section.required("quota", "10_000", some_units);
     let headroom = section.or("headroom", Units::ZERO, units);
     let window = section.optional("window", duration);
     let resets = section.optional("resets", zone);
     let wait = section.or("wait", WAIT, any_duration);
     let upstream_name = section.optional("upstream_name", |item| item.filled_text());
-    let more = CredentialLimit { wait: wait?, upstream_name: upstream_name? };
+    let told = section.optional("told", told);
+    let more = CredentialLimit { wait: wait?, upstream_name: upstream_name?, told: told? };
     let window = match Window::new(window?, resets?) {
         Ok(window) => window,
         Err(WindowError::Missing) => return section.0.lacks("window", "\"24h\", or resets = \"UTC\", or both"),
@@ -158,6 +160,16 @@ fn limit(item: Item<'_>) -> Option<(Limit, CredentialLimit)> {
         Ok(limit) => Some((limit, more)),
         Err(error) => section.get("headroom")?.refuse(error, "write a headroom below the quota"),
     }
+}
+
+/// The headers by which answers tell how the limit stands.
+fn told(item: Item<'_>) -> Option<Told> {
+    let section = item.table(&["remaining", "reset", "resource"])?;
+    let header = |item: Item<'_>| header_name(&item, item.text()?);
+    let remaining = section.required("remaining", "\"x-ratelimit-remaining\"", header);
+    let reset = section.optional("reset", header);
+    let resource = section.optional("resource", header);
+    Some(Told { remaining: remaining?, reset: reset?, resource: resource? })
 }
 
 /// A time zone by its name in the time zone database, in that very case.

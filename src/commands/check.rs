@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::advice::advice;
 use super::environment::Environment;
 use super::{Error, output};
 use crate::cli::{Format, Global};
@@ -35,6 +36,7 @@ pub(super) async fn check(global: &Global) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     environment.create_state_dir()?;
     let mut findings = vec![configuration(&environment)];
+    findings.extend(advice(&environment.config).into_iter().map(warning));
     findings.extend(secrets(&environment).await);
     findings.extend(ledger(&environment).await);
     findings.push(catalog(&environment).await);
@@ -58,6 +60,10 @@ fn configuration(environment: &Environment) -> Finding {
         config.jobs.len()
     );
     good(config.path.display().to_string(), counted)
+}
+
+fn warning((what, detail): (String, String)) -> Finding {
+    Finding { what, verdict: Verdict::Warning, detail }
 }
 
 /// Whether the secrets are there. They are read, and not sent anywhere.

@@ -127,13 +127,13 @@ impl Environment {
 const ALL: &str = "all";
 const CATALOG_FILE: &str = "catalog.db";
 
-/// A message about a name that the configuration does not know.
+/// A message about a name that is not known.
 pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let close = known.iter().max_by(|a, b| strsim::jaro(name, a).total_cmp(&strsim::jaro(name, b)));
     let hint = close.filter(|close| strsim::jaro(name, close) > 0.7).map(|close| format!("; did you mean `{close}`?"));
     format!(
-        "there is no {what} `{name}` in the configuration{}; it knows {}",
+        "there is no {what} `{name}`{}; known are {}",
         hint.unwrap_or_default(),
         known.join(", ")
     )

@@ -1,5 +1,6 @@
 //! One file a subcommand. Each reads as a table of contents of what it does.
 
+mod advice;
 mod charge;
 mod check;
 mod environment;

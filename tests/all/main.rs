@@ -10,7 +10,9 @@
 
 mod catalog;
 mod config;
+mod economy;
 mod ledger;
+mod presets;
 mod quota;
 mod run;
 mod sandbox;

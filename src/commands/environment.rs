@@ -132,11 +132,7 @@ pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'
     let known: Vec<&str> = known.collect();
     let close = known.iter().max_by(|a, b| strsim::jaro(name, a).total_cmp(&strsim::jaro(name, b)));
     let hint = close.filter(|close| strsim::jaro(name, close) > 0.7).map(|close| format!("; did you mean `{close}`?"));
-    format!(
-        "there is no {what} `{name}`{}; known are {}",
-        hint.unwrap_or_default(),
-        known.join(", ")
-    )
+    format!("there is no {what} `{name}`{}; known are {}", hint.unwrap_or_default(), known.join(", "))
 }
 
 /// The first of `--state-dir`, `$INGEST_STATE_DIR`, `$STATE_DIRECTORY`, `$XDG_STATE_HOME/ingest` and

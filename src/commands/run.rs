@@ -12,7 +12,8 @@ use crate::exit::Exit;
 use crate::ledger::Mode;
 use crate::quota::Units;
 use crate::run::{
-    self, Context, Estimates, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome, RunReport, Signal, Stop,
+    self, Believing, Context, Estimates, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome, RunReport,
+    Signal, Stop,
 };
 
 /// Walks what is due.
@@ -58,7 +59,7 @@ fn context(
         stop,
         gate: Gate::default(),
         estimates: Estimates::default(),
-        believing: tokio::sync::Mutex::default(),
+        believing: Believing::default(),
         progress: watcher(global),
         concurrency: usize::from(args.concurrency),
         cheap_max: environment.config.ledger.cheap_max,

@@ -1,5 +1,8 @@
 //! What an answer tells of the quota, brought to the ledger: a true cost, and limits that stand lower than was known.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use super::context::Context;
 use super::estimate::truth;
 use super::request::Asker;
@@ -8,6 +11,46 @@ use crate::config::Call;
 use crate::ledger::Permit;
 use crate::quota::{ChargeId, Cost, Entry, Limit, Timestamp, Units};
 use crate::upstream::{Page, Standing};
+
+/// What is under way, for whoever is told what is left.
+#[derive(Debug, Default)]
+pub struct Believing {
+    /// Whoever lowers a limit does so alone.
+    alone: tokio::sync::Mutex<()>,
+    /// What the requests under way were charged, by account.
+    under_way: Mutex<HashMap<String, Cost>>,
+}
+
+impl Believing {
+    /// A request of this cost is under way until what is returned is dropped.
+    pub(super) fn send<'a>(&'a self, account: &'a str, cost: &'a Cost) -> UnderWay<'a> {
+        self.costs().entry(account.to_owned()).or_default().add(cost);
+        UnderWay { believing: self, account, cost }
+    }
+
+    fn under_way(&self, account: &str, limit: &str) -> Units {
+        self.costs().get(account).map_or(Units::ZERO, |cost| cost.of(limit))
+    }
+
+    fn costs(&self) -> MutexGuard<'_, HashMap<String, Cost>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request under way.
+pub(super) struct UnderWay<'a> {
+    believing: &'a Believing,
+    account: &'a str,
+    cost: &'a Cost,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(cost) = self.believing.costs().get_mut(self.account) {
+            cost.take(self.cost);
+        }
+    }
+}
 
 /// Brings what an answer tells to the ledger. The page is paid for: it is landed even if the ledger cannot be told.
 pub(super) async fn believe(
@@ -22,9 +65,10 @@ pub(super) async fn believe(
         settle(context, asker, call, permit, &truth(&call.cost, &page.cost), tally).await;
     }
     for told in &page.told {
+        let Some(limit) = asker.job.credential.account.limits.get(&told.limit) else { continue };
         let left = permit.grant.remaining.get(&told.limit);
-        if left.is_some_and(|left| *left > told.remaining) {
-            lower(context, asker, told).await;
+        if left.is_some_and(|left| *left > told.remaining.less(limit.headroom())) {
+            lower(context, asker, told, limit, call.cost.of(&told.limit)).await;
         }
     }
 }
@@ -50,12 +94,11 @@ async fn settle(context: &Context, asker: Asker<'_>, call: &Call, permit: &Permi
 /// away the same units.
 ///
 /// What is missing becomes an entry of the ledger's own, at the time that makes it leave the window at the reset that was
-/// told. Requests of ours that the upstream had not counted yet are charged already, so that the ledger never stands
-/// higher than what was told.
-async fn lower(context: &Context, asker: Asker<'_>, told: &Standing) {
+/// told. Where something is missing, the requests of this run that are under way are taken for ones that the upstream had
+/// not counted yet. Where nothing is, nothing need be known of them: they are charged.
+async fn lower(context: &Context, asker: Asker<'_>, told: &Standing, limit: &Limit, own: Units) {
     let account = &asker.job.credential.account;
-    let Some(limit) = account.limits.get(&told.limit) else { return };
-    let _alone = context.believing.lock().await;
+    let _alone = context.believing.alone.lock().await;
     let told_left = told.remaining.less(limit.headroom());
     let believed = match context.meter.usage(account).await {
         Ok(usage) => usage.into_iter().find(|usage| usage.limit == told.limit),
@@ -63,14 +106,15 @@ async fn lower(context: &Context, asker: Asker<'_>, told: &Standing) {
     };
     // While a limit is closed nothing is let through anyway, and what it holds cannot be seen.
     let Some(believed) = believed.filter(|usage| usage.closed_until.is_none()) else { return };
-    let missing = limit.enforced().less(believed.used).less(told_left);
-    if missing == Units::ZERO {
+    let believed_left = limit.enforced().less(believed.used);
+    if believed_left <= told_left {
         return;
     }
+    let under_way = context.believing.under_way(&account.name, &told.limit).less(own);
+    let missing = believed_left.less(told_left.less(under_way));
     let at = counts_until(limit, told.reset, context.clock.now());
     let id = format!("told-{}-{}-{}", told.limit, at, ChargeId::fresh());
-    let entry =
-        Entry { id: ChargeId::new(id), at, cost: Cost::from_iter([(told.limit.clone(), missing)]) };
+    let entry = Entry { id: ChargeId::new(id), at, cost: Cost::from_iter([(told.limit.clone(), missing)]) };
     match context.meter.absorb(account, entry).await {
         Ok(()) => tracing::info!(
             account = account.name, limit = told.limit, %missing, left = %told_left,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::believe::Believing;
 use super::estimate::Estimates;
 use super::gate::Gate;
 use super::halt::Halt;
@@ -34,8 +35,8 @@ pub struct Context {
     pub gate: Gate,
     /// What calls cost whose answers tell it, as this run has learned.
     pub estimates: Estimates,
-    /// Whoever brings to the ledger what an answer told of a limit does so alone.
-    pub believing: tokio::sync::Mutex<()>,
+    /// What is under way while answers tell what is left of a limit.
+    pub believing: Believing,
     /// Who watches.
     pub progress: Arc<dyn Progress>,
     /// How many regions walk at once, and how many batches are asked for at once; at least 1.

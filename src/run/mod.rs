@@ -30,6 +30,7 @@ use std::time::Duration;
 use crate::catalog::{Catalog, CatalogError};
 use crate::config::{Job, Region};
 
+pub use believe::Believing;
 pub use context::Context;
 pub use due::Candidate;
 pub use estimate::{Estimates, learned};

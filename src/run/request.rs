@@ -48,6 +48,7 @@ pub async fn fetch(
     loop {
         let call = &*context.estimates.priced(asker.job, &request.step.call);
         let permit = permit(context, asker, call, tally).await?;
+        let under_way = context.believing.send(&asker.job.credential.account.name, &call.cost);
         let request = PageRequest { now: context.clock.now(), ..request };
         let next = match upstream.fetch(request).await {
             Ok(page) => {
@@ -57,6 +58,7 @@ pub async fn fetch(
             }
             Err(failure) => after(context, asker, call, &permit, failure, tally).await,
         };
+        drop(under_way);
         match next {
             Next::Halt(halt) => return Err(halt),
             Next::Retry { why, .. } if attempt >= attempts => return Err(Halt::Failed(gave_up(attempts, &why))),

@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::paging;
 use super::records;
-use super::told;
 use super::refusal::{failure_of, said};
 use super::request::Asked;
 use super::text::{Redactor, html_text, is_html, one_line};
+use super::told;
 use super::{Failure, Page, transient};
 use crate::config::classify;
 

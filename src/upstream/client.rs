@@ -47,7 +47,8 @@ impl Client {
     /// Where a secret would go over plain http to another machine.
     pub fn of(credential: &config::Credential) -> Result<Self, ClientError> {
         let source = credential.secret.clone().filter(|_| credential.upstream.auth != Auth::None);
-        Ok(Self::new(Arc::clone(&credential.upstream), Secret::new(&credential.name, source))?.with(credential.limits.clone()))
+        Ok(Self::new(Arc::clone(&credential.upstream), Secret::new(&credential.name, source))?
+            .with(credential.limits.clone()))
     }
 
     /// The way to `upstream` with that secret.

@@ -9,9 +9,9 @@ mod records;
 mod refusal;
 mod request;
 mod retry_after;
-mod told;
 pub mod secret;
 mod text;
+mod told;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -22,8 +22,8 @@ use thiserror::Error;
 
 use self::page::Page;
 use super::{
-    Catalog, CatalogError, Estimate, Hit, IdsQuestion, Landed, Landing, OpenPass, PassEnd, PassId, PassRef, Pending, SearchQuery,
-    Standing,
+    Catalog, CatalogError, Estimate, Hit, IdsQuestion, Landed, Landing, OpenPass, PassEnd, PassId, PassRef, Pending,
+    SearchQuery, Standing,
 };
 use crate::quota::{Cost, Timestamp};
 use crate::sqlite::{self, OpenError, Schema};

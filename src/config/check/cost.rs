@@ -35,7 +35,10 @@ fn settles(upstream: &Upstream, call: &Call, root: &Item<'_>) {
     let Some(item) = root.find(&["upstreams", &upstream.name, "calls", &call.name]) else { return };
     for limit in call.settle.keys().filter(|limit| call.cost.of(limit) == Units::ZERO) {
         let Some(item) = item.find(&["settle", limit]) else { continue };
-        item.refuse::<()>("the call does not charge this limit", format!("write {limit} into its `cost`: the estimate"));
+        item.refuse::<()>(
+            "the call does not charge this limit",
+            format!("write {limit} into its `cost`: the estimate"),
+        );
     }
     if let Some(cheaper) = call.cheaper.as_ref().filter(|cheaper| !upstream.calls.contains_key(&cheaper.call))
         && let Some(item) = item.find(&["cheaper", "call"])

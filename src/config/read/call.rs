@@ -13,9 +13,8 @@ use crate::config::tree::Kind;
 use crate::config::{Call, Cheaper, Method, Pointer, Records, Template};
 use crate::quota::{LimitName, Outage};
 
-const KEYS: [&str; 11] = [
-    "path", "cost", "outage", "method", "headers", "params", "body", "page", "records", "settle", "cheaper",
-];
+const KEYS: [&str; 11] =
+    ["path", "cost", "outage", "method", "headers", "params", "body", "page", "records", "settle", "cheaper"];
 
 pub(super) fn call(item: Item<'_>) -> Option<Call> {
     let name = item.name().to_owned();

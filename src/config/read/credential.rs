@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::upstream::header_name;
 use super::scalars::{any_duration, duration, name, some_units, units};
+use super::upstream::header_name;
 use crate::config::item::{self, Item};
 use crate::config::names::{Named, advice};
 use crate::config::{Auth, Credential, CredentialLimit, SecretSource, Told, Upstream};

@@ -7,11 +7,21 @@ use crate::support::world::World;
 /// The kinds by the name of their calls; which of them tell where the list ends.
 const KINDS: [(&str, &str, &str, bool); 8] = [
     ("token", "GET", r#"{ kind = "token", param = "cursor", next = "/next", size_param = "size", size = 10 }"#, true),
-    ("token_in_body", "POST", r#"{ kind = "token", param = "cursor", in = "body", next = "/next", size_param = "size", size = 10 }"#, true),
+    (
+        "token_in_body",
+        "POST",
+        r#"{ kind = "token", param = "cursor", in = "body", next = "/next", size_param = "size", size = 10 }"#,
+        true,
+    ),
     ("link", "GET", r#"{ kind = "link", size_param = "size", size = 10 }"#, true),
     ("next_url", "GET", r#"{ kind = "next_url", next = "/next", size_param = "size", size = 10 }"#, true),
     ("offset", "GET", r#"{ kind = "offset", param = "skip", size_param = "size", size = 10, total = "/total" }"#, true),
-    ("offset_in_body", "POST", r#"{ kind = "offset", param = "skip", in = "body", size_param = "size", size = 10 }"#, false),
+    (
+        "offset_in_body",
+        "POST",
+        r#"{ kind = "offset", param = "skip", in = "body", size_param = "size", size = 10 }"#,
+        false,
+    ),
     ("number", "GET", r#"{ kind = "number", param = "page", size_param = "size", size = 10 }"#, false),
     ("none", "GET", r#"{ kind = "none" }"#, true),
 ];
@@ -65,8 +75,21 @@ fn lists_of_every_length_are_walked_to_their_end_and_no_further() {
 #[test]
 fn a_cursor_that_repeats_ends_the_list() {
     let world = world();
-    for job in ["token", "link", "next_url"] {
-        world.faults(&json!({ "call": job, "after": 1, "times": 1, "answer": "same_cursor" }));
+    world.totals(&json!({ "link": 5 }));
+    let linked = json!({ "link": "</paged/link/US?size=10&after=again>; rel=\"next\"" });
+    let same = [
+        ("token", json!({ "call": "token", "after": 1, "times": 1, "answer": "same_cursor" })),
+        (
+            "next_url",
+            json!({ "call": "next_url", "times": 3, "status": 200, "body": { "items": [{ "id": "a" }], "next": "?after=again" } }),
+        ),
+        (
+            "link",
+            json!({ "call": "link", "times": 3, "status": 200, "body": { "items": [{ "id": "a" }] }, "headers": linked }),
+        ),
+    ];
+    for (job, fault) in same {
+        world.faults(&fault);
         let pass = run(&world, job);
         assert_eq!(pass["outcome"], "complete", "{pass}");
         assert!(pass["detail"].as_str().unwrap().contains("the same cursor again"), "{pass}");
@@ -120,7 +143,8 @@ fn a_cursor_that_is_a_number_is_sent_as_it_is() {
 
 #[test]
 fn a_record_without_an_id_is_left_out_and_one_that_is_there_twice_is_stored_once() {
-    let (world, pass) = answered(&json!({ "items": [{ "id": "a" }, { "name": "nobody" }, { "id": "a" }, { "id": 7 }] }));
+    let (world, pass) =
+        answered(&json!({ "items": [{ "id": "a" }, { "name": "nobody" }, { "id": "a" }, { "id": 7 }] }));
     assert_eq!(pass["outcome"], "complete", "{pass}");
     assert!(pass["detail"].as_str().unwrap().contains("1 "), "it is said: {pass}");
     assert_eq!(world.number("select count(*) from record"), 2);

@@ -31,7 +31,10 @@ fn a_true_cost_above_the_estimate_is_charged_in_full_and_the_next_request_is_ref
     let truth = world.counted("tokens");
     assert!(truth > 100, "beyond the limit: {truth}");
     assert_eq!(world.charged("tokens"), truth);
-    assert_eq!(run["passes"].as_array().unwrap().iter().map(|pass| pass["units"]["tokens"].as_u64().unwrap_or(0)).sum::<u64>(), truth);
+    assert_eq!(
+        run["passes"].as_array().unwrap().iter().map(|pass| pass["units"]["tokens"].as_u64().unwrap_or(0)).sum::<u64>(),
+        truth
+    );
     assert_eq!(limit(&run, "tokens")["remaining"], 0);
     let again = world.json(&SERIAL);
     assert_eq!((again["outcome"].as_str(), world.requests()), (Some("stopped"), 1), "{again}");

@@ -42,11 +42,14 @@ fn check_advises_where_a_cheaper_way_is_known() {
         let findings = check["findings"].as_array().unwrap().clone();
         findings.into_iter().filter(|finding| finding["what"] == "job uploads").collect::<Vec<_>>()
     };
-    world.set("jobs.uploads={ credential = \"youtube\", steps = [{ call = \"search.list\", params = { q = \"x\" } }] }");
+    world
+        .set("jobs.uploads={ credential = \"youtube\", steps = [{ call = \"search.list\", params = { q = \"x\" } }] }");
     assert!(advice(&world).is_empty(), "words are found by no cheaper call");
     world.set("jobs.uploads={ credential = \"youtube\", steps = [{ call = \"search.list\", params = { channelId = \"x\" } }] }");
     let found = advice(&world);
     assert_eq!(found[0]["verdict"], "warning", "{found:?}");
     let detail = found[0]["detail"].as_str().unwrap();
-    assert!(detail.contains("takes 100 of daily") && detail.contains("playlistItems.list brings the same for 1 of daily"));
+    assert!(
+        detail.contains("takes 100 of daily") && detail.contains("playlistItems.list brings the same for 1 of daily")
+    );
 }

@@ -22,7 +22,8 @@ fn no_code_but_the_sandboxs_names_an_upstream() {
         let code = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
         for line in code {
             let line = line.to_lowercase();
-            let named = ["youtube", "github", "gnews", "wikimedia", "analytics"].iter().find(|name| line.contains(**name));
+            let named =
+                ["youtube", "github", "gnews", "wikimedia", "analytics"].iter().find(|name| line.contains(**name));
             assert_eq!(named, None, "{}: {line}", path.display());
         }
     }

@@ -49,7 +49,9 @@ fn runs(case: &Case) {
     assert_eq!(first["outcome"], "stopped", "{}: {first}", case.preset);
     let stopped_at = world.requests();
     assert!(stopped_at > 0);
-    case.limits.iter().for_each(|limit| assert_eq!(world.counted(limit), world.charged(limit), "{} {limit}", case.preset));
+    case.limits
+        .iter()
+        .for_each(|limit| assert_eq!(world.counted(limit), world.charged(limit), "{} {limit}", case.preset));
     let again = world.json(&arguments);
     assert_eq!((again["outcome"].as_str(), world.requests()), (Some("stopped"), stopped_at), "{again}");
 
@@ -59,8 +61,11 @@ fn runs(case: &Case) {
     let second = world.json(&arguments);
     assert_eq!(second["outcome"], "complete", "{}: {second}", case.preset);
     no_page_twice(&world);
-    case.limits.iter().for_each(|limit| assert_eq!(world.counted(limit), world.charged(limit), "{} {limit}", case.preset));
-    let walked: Vec<&Value> = second["passes"].as_array().unwrap().iter().filter(|pass| pass["region"] != "*").collect();
+    case.limits
+        .iter()
+        .for_each(|limit| assert_eq!(world.counted(limit), world.charged(limit), "{} {limit}", case.preset));
+    let walked: Vec<&Value> =
+        second["passes"].as_array().unwrap().iter().filter(|pass| pass["region"] != "*").collect();
     let wanted: BTreeSet<String> = walked.iter().map(|pass| pass["region"].as_str().unwrap().to_owned()).collect();
     assert_eq!(regions(&world), wanted);
 
@@ -74,7 +79,12 @@ fn the_pooled_video_preset_stops_and_resumes() {
     runs(&Case {
         preset: "youtube",
         both: &["jobs.trending.leave={}"],
-        tight: &["credentials.youtube.limits.daily={ quota = 10, window = \"24h\" }", "upstreams.youtube.calls.\"search.list\".cost={ search = 1 }", "upstreams.youtube.calls.\"captions.list\".cost={ daily = 1 }", "jobs.discover.leave={}"],
+        tight: &[
+            "credentials.youtube.limits.daily={ quota = 10, window = \"24h\" }",
+            "upstreams.youtube.calls.\"search.list\".cost={ search = 1 }",
+            "upstreams.youtube.calls.\"captions.list\".cost={ daily = 1 }",
+            "jobs.discover.leave={}",
+        ],
         loose: &["credentials.youtube.limits.daily.quota=1000"],
         totals: json!({}),
         limits: &["daily"],
@@ -99,8 +109,13 @@ fn the_granular_video_preset_stops_and_resumes_with_three_buckets() {
 fn the_repositories_preset_turns_pages_by_link_headers_and_two_limits() {
     runs(&Case {
         preset: "github",
-        both: &["credentials.github.limits.search={ quota = 30, headroom = 3, window = \"1m\", wait = \"0s\", upstream_name = \"search\" }"],
-        tight: &["credentials.github.limits.core={ quota = 5, window = \"1h\", upstream_name = \"core\" }", "credentials.github.limits.search.quota=9"],
+        both: &[
+            "credentials.github.limits.search={ quota = 30, headroom = 3, window = \"1m\", wait = \"0s\", upstream_name = \"search\" }",
+        ],
+        tight: &[
+            "credentials.github.limits.core={ quota = 5, window = \"1h\", upstream_name = \"core\" }",
+            "credentials.github.limits.search.quota=9",
+        ],
         loose: &["credentials.github.limits.core.quota=5000", "credentials.github.limits.search.quota=30"],
         totals: json!({ "search.repositories": 350, "orgs.repos": 350 }),
         limits: &["core", "search"],

@@ -18,7 +18,7 @@ use ingest::clock::Clock;
 use ingest::config::{Config, Job};
 use ingest::ledger::{Meter, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
-use ingest::run::{Believing, Context, Estimates, Gate, Locks, Silent, channel, run};
+use ingest::run::{Asked, Believing, Context, Estimates, Gate, Locks, Silent, channel, run};
 use ingest::sandbox::{Options, Sandbox};
 use ingest::upstream::{Client, Secret, Upstream};
 use rusqlite::Connection;
@@ -197,6 +197,7 @@ fn context(job: &Job, directory: &TempDir, clock: &Arc<Hand>) -> Context {
         locks: Locks::open(directory.path()).unwrap(),
         stop: channel().1,
         gate: Gate::default(),
+        asked: Asked::default(),
         estimates: Estimates::default(),
         believing: Believing::default(),
         progress: Arc::new(Silent),

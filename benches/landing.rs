@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use comfy_table::Table;
-use ingest::catalog::{Catalog, IdsQuestion, Landing, PassId, PassRef, SearchQuery, SqliteCatalog};
+use ingest::catalog::{Catalog, IdsQuestion, Landing, Naming, PassId, PassRef, SearchQuery, SqliteCatalog};
 use ingest::config::{Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
 use ingest::record::Record;
@@ -216,6 +216,7 @@ async fn questions_table(catalog: &SqliteCatalog) -> Table {
     }
     let channel = Pointer::parse("/snippet/channelId").unwrap();
     let question = IdsQuestion {
+        naming: Naming::Open,
         job: "now",
         upstream: "youtube",
         from: ("videos.list", "video"),

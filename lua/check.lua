@@ -50,6 +50,6 @@ if state.epoch then
   for _, limit in ipairs(limits) do
     check_total(limit)
   end
-  call('HSET', META, unpack(changes))
+  write_changes()
 end
 return reply

@@ -321,11 +321,22 @@ local function loss()
   end
 end
 
+-- A clock that jumped forward would hand units out twice; one that jumped back would tell a wrong retry. The ledger's own
+-- time may be ahead of a clock that was set back.
+local function skewed()
+  for _, at in ipairs({ clock, now }) do
+    if max_skew and math.abs(at - caller) > max_skew then
+      return { 'skewed', text(at - caller) }
+    end
+  end
+end
+
 -- What to answer instead of doing anything; nil where all is well. The clock is compared first, and nothing was
 -- written yet.
 local function objection()
-  if max_skew and math.abs(now - caller) > max_skew then
-    return { 'skewed', text(now - caller) }
+  local skew = skewed()
+  if skew then
+    return skew
   end
   local why = loss()
   return why and { 'lost', why }
@@ -336,8 +347,16 @@ end
 local changes = {}
 
 local function put(field, value)
-  changes[#changes + 1] = field
-  changes[#changes + 1] = value
+  changes[field] = value
+end
+
+local function write_changes()
+  local words = {}
+  for field, value in pairs(changes) do
+    words[#words + 1] = field
+    words[#words + 1] = value
+  end
+  call('HSET', META, unpack(words))
 end
 
 local function begin_epoch()
@@ -480,7 +499,7 @@ local function commit(renew)
   if renew then
     put('renew', text(now + math.floor(state.keep / 16)))
   end
-  call('HSET', META, unpack(changes))
+  write_changes()
   if renew then
     keep_alive()
   end

@@ -39,8 +39,9 @@ local function since_reset(limit)
   return day and text(between(limit.code, day, nil)) or ''
 end
 
-if max_skew and math.abs(now - caller) > max_skew then
-  return objection()
+local skew = skewed()
+if skew then
+  return skew
 end
 local reply = { 'usage', state.epoch or '', loss() or '' }
 for _, limit in ipairs(limits) do

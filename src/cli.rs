@@ -1,5 +1,7 @@
 //! What a person types.
 
+use std::env;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,13 +33,26 @@ impl Cli {
     /// Reads the command line, or ends the process with what is wrong with it.
     #[must_use]
     pub fn read() -> Self {
-        let cli = Self::parse();
+        let cli = Self::try_parse().unwrap_or_else(|error| refuse(&error));
         if cli.command.is_some() && !cli.run.regions.is_empty() {
             let message = "--region belongs to a run, and is given before no subcommand";
-            Self::command().error(ErrorKind::ArgumentConflict, message).exit();
+            refuse(&Self::command().error(ErrorKind::ArgumentConflict, message));
         }
         cli
     }
+}
+
+/// Ends the process with what is wrong; whoever reads JSON from stdout gets an object there too.
+fn refuse(error: &clap::Error) -> ! {
+    let arguments: Vec<String> = env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let asks_for_json = arguments.windows(2).any(|pair| pair == ["--format", "json"])
+        || arguments.iter().any(|argument| argument == "--format=json");
+    if asks_for_json && error.use_stderr() {
+        let object = serde_json::json!({ "error": error.render().to_string().trim_end() });
+        // Whoever stopped reading is told by the exit code.
+        let _ = writeln!(io::stdout(), "{object}");
+    }
+    error.exit()
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done, or stopped cleanly at a limit, or nothing was due; 1 something failed or was refused; \
@@ -58,6 +73,9 @@ pub struct Global {
     /// How results are written to stdout
     #[arg(long, value_enum, default_value_t, global = true)]
     pub format: Format,
+    /// How the log is written to stderr; otherwise $INGEST_LOG
+    #[arg(long, value_enum, default_value_t, env = "INGEST_LOG", hide_env = true, global = true)]
+    pub log: Log,
     /// Say more on stderr; repeat for more
     #[arg(short, long, action = ArgAction::Count, global = true)]
     pub verbose: u8,
@@ -73,6 +91,16 @@ pub enum Format {
     #[default]
     Text,
     /// For scripts: one JSON object.
+    Json,
+}
+
+/// How the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Log {
+    /// For people: what they should know beside the result.
+    #[default]
+    Text,
+    /// For collectors: one JSON object an event, failures among them.
     Json,
 }
 
@@ -95,6 +123,9 @@ pub struct RunArgs {
     /// How many regions walk at once
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub concurrency: u16,
+    /// Write the run's figures there for Prometheus' textfile collector; otherwise $INGEST_METRICS_FILE
+    #[arg(long, value_name = "FILE", env = "INGEST_METRICS_FILE", hide_env = true)]
+    pub metrics_file: Option<PathBuf>,
     /// Exit with 75 when a limit stopped the run
     #[arg(long)]
     pub strict: bool,
@@ -105,12 +136,16 @@ pub struct RunArgs {
 pub enum Command {
     /// How the limits stand, and how fresh each region is
     Status,
-    /// Is quotas.toml right, and can everything in it be reached?
-    Check,
+    /// Is quotas.toml right, are the secrets there, can the files be used? With --connect: does everything answer?
+    Check(CheckArgs),
     /// Write a configuration to begin with; a file that is there is left as it is
     Init(InitArgs),
     /// List the presets that `init` can write
     Presets,
+    /// Check the files of the state directory, and make their indices anew
+    Repair,
+    /// Print the JSON Schema of quotas.toml, for editors
+    Schema,
     /// Full-text search of what was ingested; costs nothing
     Search(SearchArgs),
     /// Charge one call by hand or from a script, to the same ledger
@@ -138,6 +173,17 @@ pub struct InitArgs {
     /// Where to write it
     #[arg(default_value = "quotas.toml")]
     pub file: PathBuf,
+}
+
+/// What to look at.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct CheckArgs {
+    /// Also connect: the ledger answers, every upstream's host is found and speaks TLS; nothing is metered
+    #[arg(long)]
+    pub connect: bool,
+    /// Also make one metered call with every credential, the cheapest, charged like any other; says what it cost
+    #[arg(long, requires = "connect")]
+    pub spend: bool,
 }
 
 /// What to search for.

@@ -3,8 +3,9 @@
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use ingest::cli::{Cli, Global};
+use ingest::cli::{Cli, Global, Log};
 use ingest::commands;
+use ingest::run::FAILURE;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
@@ -21,19 +22,31 @@ fn main() -> ExitCode {
 
 /// Logs go to stderr. `RUST_LOG` overrides `-v` and `-q`.
 fn log(global: &Global) {
-    let level = match (global.quiet, global.verbose) {
-        (true, _) => "error",
-        (false, 0) => "warn",
-        (false, 1) => "ingest=info,warn",
-        (false, 2) => "ingest=debug,info",
-        (false, _) => "trace",
-    };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    tracing_subscriber::fmt()
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level(global)));
+    // Internal errors would be told on stderr, which is what failed.
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(colours)
         .with_target(false)
-        .init();
+        .log_internal_errors(false);
+    match global.log {
+        Log::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(false).init(),
+        Log::Text => log.with_ansi(colours()).init(),
+    }
+}
+
+/// People are told of failures by the result, and of each once.
+fn level(global: &Global) -> String {
+    match (global.log, global.quiet, global.verbose) {
+        (_, true, _) => format!("error,{FAILURE}={}", if global.log == Log::Json { "error" } else { "off" }),
+        (Log::Text, false, 0) => format!("warn,{FAILURE}=off"),
+        (Log::Text, false, 1) => format!("ingest=info,{FAILURE}=off,warn"),
+        (Log::Json, false, 0 | 1) => "ingest=info,warn".to_owned(),
+        (_, false, 2) => "ingest=debug,info".to_owned(),
+        (_, false, _) => "trace".to_owned(),
+    }
+}
+
+fn colours() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

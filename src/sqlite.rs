@@ -1,5 +1,7 @@
 //! How this program opens SQLite files, whatever is in them.
 
+mod integrity;
+
 use std::fs::{DirBuilder, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -12,6 +14,8 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use thiserror::Error;
+
+pub use integrity::{Integrity, mend};
 
 /// How long a writer waits for another process to finish its transaction. Transactions take well under a millisecond
 /// each; only a queue of very many processes gets near this.

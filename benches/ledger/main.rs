@@ -4,7 +4,7 @@
 mod books;
 mod redis;
 #[path = "../../tests/all/support/redis_server.rs"]
-#[expect(dead_code, reason = "the tests use the rest")]
+#[expect(dead_code, clippy::panic, reason = "it is the tests', which use the rest")]
 mod redis_server;
 mod sqlite;
 mod table;

@@ -168,15 +168,16 @@ impl Bench {
         let stats: String = cmd("INFO").arg("commandstats").query_async(&mut self.connection).await.unwrap();
         let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:")).unwrap();
         let fields: HashMap<_, _> = line.split(',').filter_map(|field| field.split_once('=')).collect();
-        fields["usec_per_call"].parse().unwrap()
+        fields.get("usec_per_call").unwrap().parse().unwrap()
     }
 
     async fn bytes(&mut self) -> u64 {
         let keys: Vec<String> = cmd("KEYS").arg("*").query_async(&mut self.connection).await.unwrap();
         let mut bytes = 0;
         for key in keys {
-            let usage = cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).query_async(&mut self.connection);
-            bytes += usage.await.unwrap_or(0);
+            let mut usage = cmd("MEMORY");
+            usage.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+            bytes += usage.query_async::<u64>(&mut self.connection).await.unwrap();
         }
         bytes
     }

@@ -125,7 +125,7 @@ impl Environment {
 }
 
 const ALL: &str = "all";
-const CATALOG_FILE: &str = "catalog.db";
+pub(super) const CATALOG_FILE: &str = "catalog.db";
 
 /// A message about a name that is not known.
 pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {

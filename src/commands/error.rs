@@ -6,6 +6,7 @@ use crate::catalog::CatalogError;
 use crate::config::ConfigError;
 use crate::exit::Exit;
 use crate::ledger::{MeterError, OpenLedgerError};
+use crate::run::RunError;
 use crate::sqlite::OpenError;
 
 /// Why a command did not do as asked.
@@ -53,5 +54,14 @@ impl Error {
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
+    }
+}
+
+impl From<RunError> for Error {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Catalog(error) => Self::Catalog(error),
+            RunError::NoCredential(why) => Self::Usage(why),
+        }
     }
 }

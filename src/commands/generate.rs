@@ -1,4 +1,4 @@
-//! `ingest completions` and `ingest man`: made from what `--help` knows.
+//! `ingest completions`, `ingest man` and `ingest schema`: made from what `--help` and the reader of quotas.toml know.
 
 use std::io;
 
@@ -7,6 +7,7 @@ use clap_complete::Shell;
 
 use super::Error;
 use crate::cli::Cli;
+use crate::config;
 use crate::exit::Exit;
 
 /// Prints a completion script.
@@ -21,6 +22,13 @@ pub(super) fn man() -> Result<Exit, Error> {
     let mut page = Vec::new();
     clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(Error::io("cannot make the manual page"))?;
     write(&page)
+}
+
+/// Prints the JSON Schema of `quotas.toml`.
+pub(super) fn schema() -> Result<Exit, Error> {
+    let text = serde_json::to_string_pretty(&config::schema());
+    let text = text.map_err(|error| Error::io("cannot make the schema")(error.into()))?;
+    write(format!("{text}\n").as_bytes())
 }
 
 fn write(bytes: &[u8]) -> Result<Exit, Error> {

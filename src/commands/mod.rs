@@ -6,11 +6,14 @@ mod check;
 mod environment;
 mod error;
 mod generate;
+mod metrics;
+mod notify;
 mod output;
 mod presets;
 mod preview;
 mod progress;
 mod reopen;
+mod repair;
 mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;
@@ -21,18 +24,18 @@ mod table;
 
 use std::io::{self, Write};
 
-use crate::cli::{Cli, Command, Format};
+use crate::cli::{Cli, Command, Format, Log};
 use crate::exit::Exit;
 
 pub use error::Error;
 
 /// Does what was typed.
 pub async fn dispatch(cli: Cli) -> Exit {
-    let format = cli.global.format;
+    let (format, log) = (cli.global.format, cli.global.log);
     match execute(cli).await {
         Ok(exit) => exit,
         Err(error) => {
-            report(&error, format);
+            report(&error, format, log);
             error.exit()
         }
     }
@@ -44,7 +47,9 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
         None if cli.run.dry_run => preview::preview(global, &cli.run).await,
         None => run::run(global, &cli.run).await,
         Some(Command::Status) => status::status(global).await,
-        Some(Command::Check) => check::check(global).await,
+        Some(Command::Check(args)) => check::check(global, *args).await,
+        Some(Command::Repair) => repair::repair(global).await,
+        Some(Command::Schema) => generate::schema(),
         Some(Command::Init(args)) => presets::init(global, args),
         Some(Command::Presets) => presets::list(global),
         Some(Command::Search(args)) => search::search(global, args).await,
@@ -58,8 +63,11 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
 }
 
 /// Says on stderr what went wrong; whoever reads JSON from stdout gets an object there too.
-fn report(error: &Error, format: Format) {
-    let _ = writeln!(io::stderr().lock(), "ingest: {error}");
+fn report(error: &Error, format: Format, log: Log) {
+    match log {
+        Log::Json => tracing::error!("{error}"),
+        Log::Text => drop(writeln!(io::stderr().lock(), "ingest: {error}")),
+    }
     if format == Format::Json {
         let _ = output::json(&serde_json::json!({ "error": error.to_string() }));
     }

@@ -23,10 +23,10 @@ struct Preset {
 }
 
 impl Preset {
-    /// Every preset, by name. What has a dot in its name is about one.
+    /// Every preset, by name.
     fn all() -> Vec<Self> {
         let named = PRESETS.files().filter_map(|file| {
-            let name = file.path().to_str()?.strip_suffix(".toml").filter(|name| !name.contains('.'))?;
+            let name = file.path().to_str()?.strip_suffix(".toml")?;
             Some(Self { name, text: file.contents_utf8()? })
         });
         let mut all: Vec<Self> = named.collect();

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::output::shown;
-use crate::cli::Global;
+use crate::cli::{Global, Log};
 use crate::run::{Progress, Silent};
 
 /// Who watches: bars on a terminal, else nobody.
 pub(super) fn watcher(global: &Global) -> Arc<dyn Progress> {
-    if io::stderr().is_terminal() && !global.quiet && global.verbose == 0 {
+    if io::stderr().is_terminal() && !global.quiet && global.verbose == 0 && global.log == Log::Text {
         Arc::new(Bars { all: MultiProgress::with_draw_target(ProgressDrawTarget::stderr()), bars: Mutex::default() })
     } else {
         Arc::new(Silent)

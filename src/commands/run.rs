@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use super::environment::Environment;
+use super::metrics::{self, Figures};
+use super::notify::{Event, notify};
 use super::progress::watcher;
 use super::table::{cost, count, instant, span, table, text, units};
 use super::{Error, output, signals};
 use crate::catalog::Catalog;
 use crate::cli::{Format, Global, RunArgs};
+use crate::clock::Monotonic;
 use crate::exit::Exit;
 use crate::ledger::Mode;
 use crate::quota::Units;
 use crate::run::{
-    self, Believing, Context, Estimates, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome, RunReport,
-    Signal, Stop,
+    self, Asked, Believing, Context, Estimates, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome,
+    RunReport, Signal, Stop,
 };
 
 /// Walks what is due.
@@ -21,24 +24,44 @@ pub(super) async fn run(global: &Global, args: &RunArgs) -> Result<Exit, Error> 
     #[cfg(feature = "sandbox")]
     if args.sandbox {
         let (environment, sandbox) = super::sandbox::practise(global).await?;
-        let exit = run_in(&environment, global, args).await;
+        let ended = run_in(&environment, global, args).await;
         sandbox.shutdown().await;
-        return exit;
+        return ended.map(|ended| ended.exit);
     }
-    run_in(&Environment::load(global)?, global, args).await
+    let environment = Environment::load(global)?;
+    let notified = &environment.config.notify;
+    notify(notified, Event::Start).await;
+    let ended = run_in(&environment, global, args).await;
+    match &ended {
+        Ok(Ended { report, .. }) => notify(notified, Event::End(report, headline(report))).await,
+        Err(error) => notify(notified, Event::Broken(error)).await,
+    }
+    ended.map(|ended| ended.exit)
 }
 
-async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> Result<Exit, Error> {
+/// A run that came to its end.
+struct Ended {
+    report: RunReport,
+    exit: Exit,
+}
+
+async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> Result<Ended, Error> {
     let selection = environment.select(args)?;
     environment.create_state_dir()?;
     let stop = signals::listen()?;
     let catalog = environment.catalog()?;
     let selection = run::learned(&*catalog, selection).await?;
     let context = context(environment, catalog, &selection, args, global, stop.clone())?;
+    let (began, watch) = (environment.clock.now(), Monotonic::now());
     let report = run::run(&context, &selection).await?;
+    let requests = context.asked.all();
     drop(context);
+    if let Some(file) = &args.metrics_file {
+        metrics::write(file, environment, Figures { report: &report, requests, began, took: watch.elapsed() }).await;
+    }
     show(&report, global)?;
-    Ok(exit(report.outcome, args.strict, stop.signal()))
+    let exit = exit(report.outcome, args.strict, stop.signal());
+    Ok(Ended { report, exit })
 }
 
 fn context(
@@ -60,6 +83,7 @@ fn context(
         gate: Gate::default(),
         estimates: Estimates::default(),
         believing: Believing::default(),
+        asked: Asked::default(),
         progress: watcher(global),
         concurrency: usize::from(args.concurrency),
         cheap_max: environment.config.ledger.cheap_max,
@@ -127,10 +151,12 @@ fn headline(report: &RunReport) -> String {
 
 fn passes(passes: &[PassReport]) -> String {
     let mut table = table(&["JOB", "REGION", "OUTCOME", "PAGES", "RECORDS", "REQUESTS", "UNITS", ""], &[3, 4, 5]);
-    for pass in passes {
+    for alike in passes.chunk_by(untouched_alike) {
+        let [pass, ..] = alike else { continue };
+        let regions: Vec<String> = alike.iter().map(|pass| output::shown(&pass.region)).collect();
         table.add_row([
             pass.job.clone(),
-            output::shown(&pass.region),
+            regions.join(" "),
             outcome(pass),
             count(pass.pages),
             count(pass.records),
@@ -140,6 +166,12 @@ fn passes(passes: &[PassReport]) -> String {
         ]);
     }
     text(&table)
+}
+
+/// Whether two passes of a job were left alone for one reason: said once.
+fn untouched_alike(a: &PassReport, b: &PassReport) -> bool {
+    let untouched = |pass: &PassReport| pass.requests == 0 && pass.pages == 0 && !pass.resumed;
+    untouched(a) && untouched(b) && (&a.job, a.outcome, &a.detail) == (&b.job, b.outcome, &b.detail)
 }
 
 fn outcome(pass: &PassReport) -> String {

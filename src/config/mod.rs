@@ -4,6 +4,7 @@ mod call;
 mod credential;
 mod errors;
 mod job;
+mod notify;
 mod pointer;
 mod redis_url;
 mod region;
@@ -17,6 +18,7 @@ mod item;
 mod load;
 mod names;
 mod read;
+mod schema;
 mod section;
 mod set;
 mod shown;
@@ -35,9 +37,11 @@ pub use error::{ConfigError, NamedBy, Problem};
 pub use errors::{Class, Condition, Rule, StatusMatch, Until, classify};
 pub use job::{Ids, Job, Step};
 pub use load::{Sources, Surroundings};
+pub use notify::Notify;
 pub use pointer::Pointer;
 pub use redis_url::{RedisUrl, RedisUrlError};
 pub use region::Region;
+pub use schema::schema;
 pub use template::{Template, TemplateError, Values, Variable};
 pub use upstream::{Auth, Upstream};
 
@@ -50,6 +54,8 @@ pub struct Config {
     pub regions: Vec<Arc<Region>>,
     /// Where charges are recorded, and what happens when that cannot be reached.
     pub ledger: LedgerConfig,
+    /// Who is told of runs.
+    pub notify: Notify,
     /// The upstreams by name.
     pub upstreams: BTreeMap<String, Arc<Upstream>>,
     /// The credentials by name.

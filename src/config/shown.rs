@@ -9,7 +9,7 @@ pub(super) fn shown(path: &[String], node: &Node) -> Option<String> {
     let segments: Vec<&str> = path.iter().map(String::as_str).collect();
     match segments.as_slice() {
         ["ledger", "url"] => scheme(node),
-        ["ledger"] | ["credentials"] | ["credentials", _] | [] => None,
+        ["ledger"] | ["credentials"] | ["credentials", _] | ["notify", ..] | [] => None,
         _ if segments.iter().any(|segment| matches!(*segment, "secret" | "auth" | "headers")) => None,
         _ if segments.last() == Some(&"base_url") => without_user(node),
         _ if is_section(node) => None,

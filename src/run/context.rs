@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::asked::Asked;
 use super::believe::Believing;
 use super::estimate::Estimates;
 use super::gate::Gate;
@@ -33,6 +34,8 @@ pub struct Context {
     pub stop: Stop,
     /// What need not be asked again.
     pub gate: Gate,
+    /// What was asked, counted.
+    pub asked: Asked,
     /// What calls cost whose answers tell it, as this run has learned.
     pub estimates: Estimates,
     /// What is under way while answers tell what is left of a limit.
@@ -56,5 +59,13 @@ impl Context {
             Some(Err(why)) => Err(Halt::Failed(why.clone())),
             None => Err(Halt::Failed(format!("credential {} was not opened", credential.name))),
         }
+    }
+
+    /// Whether a credential can be used, so that a missing secret is found before anything is charged.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn ready(&self, credential: &Credential) -> Result<(), Halt> {
+        self.upstream(credential)?.ready().await.map_err(|failure| Halt::Failed(failure.to_string()))
     }
 }

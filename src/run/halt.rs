@@ -11,10 +11,10 @@ use crate::ledger::MeterError;
 pub enum Halt {
     /// A limit said no.
     #[error("{}", stopped(.0))]
-    Stopped(StoppedBy),
+    Stopped(Box<StoppedBy>),
     /// The upstream said no although the ledger had said yes.
     #[error("{}", spent(.0, .1))]
-    Spent(StoppedBy, String),
+    Spent(Box<StoppedBy>, String),
     /// The upstream does not serve this region, or these ids.
     #[error("the upstream refuses it: {0}")]
     Unserved(String),

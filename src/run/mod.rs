@@ -2,6 +2,7 @@
 //!
 //! `plan → charge → request → classify → land (records + next cursor, one transaction) → next`
 
+mod asked;
 mod batches;
 mod believe;
 mod context;
@@ -27,9 +28,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thiserror::Error;
+
 use crate::catalog::{Catalog, CatalogError};
 use crate::config::{Job, Region};
 
+pub use asked::{Asked, Led, Requests};
 pub use believe::Believing;
 pub use context::Context;
 pub use due::Candidate;
@@ -41,25 +45,37 @@ pub use lock::{Held, Locks};
 pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
 pub use preview::{Fits, LimitPreview, Preview, StepPreview, preview};
 pub use progress::{Progress, Silent};
-pub use report::{accounts, limit_report, limit_reports};
+pub use report::{FAILURE, accounts, limit_report, limit_reports};
 pub use stop::{Signal, Stop, StopSender, channel};
 
 use due::fairest_first;
 use report::{Walked, report};
 use side_by_side::walk_wave;
-use wave::next_wave;
+use wave::{jobs, next_wave};
 
 /// The jobs of a run, each with the regions that it is to walk.
 pub type Selection = Vec<(Arc<Job>, Vec<Arc<Region>>)>;
 
+/// Why there was no run: nothing was requested.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RunError {
+    /// The catalog cannot be asked.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// Nothing of what is due can be asked for: no credential of it is complete.
+    #[error("{0}")]
+    NoCredential(String),
+}
+
 /// Walks what is due, fairest first, until it is done or something says no.
 ///
 /// # Errors
-/// When the catalog cannot be asked; nothing was requested then.
-pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, CatalogError> {
+/// When the catalog cannot be asked, or no credential can be used; nothing was requested then.
+pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, RunError> {
     let now = context.clock.now();
     let (mut queue, not_due): (Vec<Candidate>, Vec<Candidate>) =
         candidates(&*context.catalog, selection).await?.into_iter().partition(|one| one.is_due(now));
+    some_credential(context, &queue).await?;
     fairest_first(&mut queue, now);
     let mut walked = Walked::default();
     while !queue.is_empty() {
@@ -71,6 +87,19 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
     walked.leave(&not_due, PassOutcome::NotDue, None);
     drop_unseen(context, selection).await?;
     Ok(report(context, selection, walked).await)
+}
+
+/// Whether at least one credential of what is due can be used. Where only some cannot, their regions fail and say why.
+async fn some_credential(context: &Context, due: &[Candidate]) -> Result<(), RunError> {
+    let mut missing = Vec::new();
+    for job in jobs(due) {
+        match context.ready(&job.credential).await {
+            Ok(()) => return Ok(()),
+            Err(why) => missing.push(why.to_string()),
+        }
+    }
+    missing.dedup();
+    if missing.is_empty() { Ok(()) } else { Err(RunError::NoCredential(missing.join("; "))) }
 }
 
 /// Every selected region of every selected job, with what is known of it.

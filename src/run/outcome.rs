@@ -42,6 +42,39 @@ pub enum RunOutcome {
     Interrupted,
 }
 
+impl PassOutcome {
+    /// Its name, as results write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotDue => "not_due",
+            Self::Busy => "busy",
+            Self::Complete => "complete",
+            Self::Stopped => "stopped",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl RunOutcome {
+    /// Every one of them.
+    pub const ALL: [Self; 5] = [Self::NothingDue, Self::Complete, Self::Stopped, Self::Failed, Self::Interrupted];
+
+    /// Its name, as results write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NothingDue => "nothing_due",
+            Self::Complete => "complete",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
 impl From<PassOutcome> for RunOutcome {
     fn from(outcome: PassOutcome) -> Self {
         match outcome {

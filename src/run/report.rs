@@ -9,6 +9,7 @@ use super::due::Candidate;
 use super::halt::Halt;
 use super::outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport};
 use super::pass::Pass;
+use super::request::shown;
 use super::tally::Tally;
 use crate::config::{Job, Region};
 use crate::ledger::Meter;
@@ -39,6 +40,10 @@ impl Walked {
 
     /// Regions that were not walked.
     pub fn leave(&mut self, candidates: &[Candidate], outcome: PassOutcome, why: Option<&Halt>) {
+        if let Some(why) = why.filter(|_| matches!(outcome, PassOutcome::Failed | PassOutcome::Refused)) {
+            let (regions, outcome) = (candidates.len(), outcome.name());
+            tracing::error!(target: FAILURE, outcome, regions, detail = %why, "regions were not walked");
+        }
         self.passes.extend(candidates.iter().map(|candidate| PassReport {
             outcome,
             detail: why.and_then(self::why),
@@ -57,7 +62,7 @@ impl Walked {
     ) {
         let notes: Vec<String> = notes.chain(skipped(tally)).collect();
         self.unmetered += tally.unmetered;
-        self.passes.push(PassReport {
+        let pass = PassReport {
             outcome: halt.map_or(PassOutcome::Complete, Halt::outcome),
             resumed,
             pages: tally.pages,
@@ -66,7 +71,24 @@ impl Walked {
             units: tally.units.clone(),
             detail: (!notes.is_empty()).then(|| notes.join("; ")),
             ..blank(job, region)
-        });
+        };
+        tell(&pass);
+        self.passes.push(pass);
+    }
+}
+
+/// The target of events about what failed. The summary names it too, so a log for people leaves them out.
+pub const FAILURE: &str = "ingest::failure";
+
+/// The end of a pass is an event of the log.
+fn tell(pass: &PassReport) {
+    let PassReport { job, region, pages, records, requests, .. } = pass;
+    let (outcome, units, detail) =
+        (pass.outcome.name(), shown(&pass.units), pass.detail.as_deref().unwrap_or_default());
+    if matches!(pass.outcome, PassOutcome::Failed | PassOutcome::Refused) {
+        tracing::error!(target: FAILURE, job, region, outcome, pages, records, requests, units, detail, "a pass failed");
+    } else {
+        tracing::info!(job, region, outcome, pages, records, requests, units, detail, "a pass ended");
     }
 }
 

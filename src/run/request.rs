@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use super::asked::Led;
 use super::believe::believe;
 use super::context::Context;
 use super::halt::Halt;
 use super::outcome::StoppedBy;
 use super::tally::Tally;
+use crate::clock::Monotonic;
 use crate::config::{Call, Job, Region};
 use crate::ledger::{Ask, Permit, Purpose, Verdict};
 use crate::quota::{Closing, Cost, LimitName, Rejection, Timestamp, Units};
@@ -50,7 +52,10 @@ pub async fn fetch(
         let permit = permit(context, asker, call, tally).await?;
         let under_way = context.believing.send(&asker.job.credential.account.name, &call.cost);
         let request = PageRequest { now: context.clock.now(), ..request };
-        let next = match upstream.fetch(request).await {
+        let sent = Monotonic::now();
+        let fetched = upstream.fetch(request).await;
+        count(context, asker, &request.step.call, &fetched, sent.elapsed());
+        let next = match fetched {
             Ok(page) => {
                 reopen(context, asker, &permit).await;
                 believe(context, asker, call, &permit, &page, tally).await;
@@ -71,6 +76,7 @@ pub async fn fetch(
                     job = asker.job.name,
                     region = asker.region.code,
                     call = call.name,
+                    units = shown(&call.cost),
                     attempt,
                     ?pause,
                     "{why}; trying again"
@@ -80,6 +86,22 @@ pub async fn fetch(
         }
         attempt += 1;
     }
+}
+
+/// Counts a request, and tells whoever reads the log of a page.
+fn count(context: &Context, asker: Asker<'_>, call: &Call, fetched: &Result<Page, Failure>, took: Duration) {
+    let led = fetched.as_ref().map_or_else(Led::from, |_| Led::Page);
+    context.asked.count(&asker.job.credential.account.name, &call.name, led, took);
+    if let Ok(page) = fetched {
+        let (job, region, units) = (&asker.job.name, &asker.region.code, shown(&call.cost));
+        tracing::info!(job, region, call = call.name, units, records = page.records.len(), ?took, "a page");
+    }
+}
+
+/// Units by limit, as a log shows them: `daily=100 search=1`
+pub fn shown(cost: &Cost) -> String {
+    let parts: Vec<String> = cost.iter().map(|(limit, units)| format!("{limit}={units}")).collect();
+    parts.join(" ")
 }
 
 fn gave_up(attempts: u32, why: &str) -> String {
@@ -113,7 +135,7 @@ async fn permit(context: &Context, asker: Asker<'_>, call: &Call, tally: &mut Ta
             }
             Verdict::Rejected(rejection) => {
                 if rejection.retry_after > credential.wait(&rejection.limit) {
-                    return Err(Halt::Stopped(remember(context, asker, call, &rejection)));
+                    return Err(Halt::Stopped(remember(context, asker, call, &rejection).into()));
                 }
                 context.stop.sleep(&*context.clock, rejection.retry_after).await;
             }
@@ -136,9 +158,9 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
     if let Some(why) = context.gate.denial(&credential.name) {
         return Err(Halt::Denied(why));
     }
-    context.upstream(credential)?.ready().await.map_err(|failure| Halt::Failed(failure.to_string()))?;
+    context.ready(credential).await?;
     match context.gate.refusal(&credential.account, &call.cost, &asker.job.leave) {
-        Some(stopped_by) => Err(Halt::Stopped(StoppedBy { call: call.name.clone(), ..stopped_by })),
+        Some(stopped_by) => Err(Halt::Stopped(StoppedBy { call: call.name.clone(), ..stopped_by }.into())),
         None => Ok(()),
     }
 }
@@ -257,7 +279,7 @@ async fn close(
         stops.push(stopped_by);
     }
     match stops.into_iter().max_by_key(|stop| stop.retry_at) {
-        Some(stopped_by) => Halt::Spent(stopped_by, message),
+        Some(stopped_by) => Halt::Spent(stopped_by.into(), message),
         None => Halt::Failed(message),
     }
 }

@@ -31,7 +31,7 @@ enum Turn {
     /// It was walked.
     Listed(Box<Listed>),
     /// It was not, and why.
-    Left(Candidate, PassOutcome, Option<Halt>),
+    Left(Box<Candidate>, PassOutcome, Option<Halt>),
 }
 
 /// Walks these regions to their ends, or as far as they get.
@@ -42,7 +42,7 @@ pub async fn walk_wave(context: &Context, wave: Vec<Candidate>, walked: &mut Wal
     while let Some(turn) = turns.next().await {
         match turn {
             Turn::Listed(listed) => by_job.entry(listed.pass.job.name.clone()).or_default().push(*listed),
-            Turn::Left(candidate, outcome, why) => walked.leave(&[candidate], outcome, why.as_ref()),
+            Turn::Left(candidate, outcome, why) => walked.leave(&[*candidate], outcome, why.as_ref()),
         }
     }
     for job in jobs {
@@ -55,7 +55,7 @@ pub async fn walk_wave(context: &Context, wave: Vec<Candidate>, walked: &mut Wal
 /// Walks the listing steps of one region, unless another run does or did.
 async fn list(context: &Context, candidate: Candidate) -> Turn {
     if context.stop.signal().is_some() {
-        return Turn::Left(candidate, PassOutcome::Interrupted, None);
+        return Turn::Left(candidate.into(), PassOutcome::Interrupted, None);
     }
     match take_up(context, &candidate).await {
         Ok(Ok(mut pass)) => {
@@ -66,8 +66,8 @@ async fn list(context: &Context, candidate: Candidate) -> Turn {
             context.progress.ended(&job, &region, &how);
             Turn::Listed(Box::new(Listed { pass, halt }))
         }
-        Ok(Err(left)) => Turn::Left(candidate, left, None),
-        Err(halt) => Turn::Left(candidate, halt.outcome(), Some(halt)),
+        Ok(Err(left)) => Turn::Left(candidate.into(), left, None),
+        Err(halt) => Turn::Left(candidate.into(), halt.outcome(), Some(halt)),
     }
 }
 

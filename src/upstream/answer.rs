@@ -11,6 +11,10 @@ use super::told;
 use super::{Failure, Page, transient};
 use crate::config::classify;
 
+/// More values than any page of records holds, and few enough that a hostile one fits into memory: a parsed value takes up
+/// to a hundred times the bytes that it is written in.
+const MOST_VALUES: usize = 500_000;
+
 /// What an upstream answered.
 pub struct Answer {
     pub(super) status: StatusCode,
@@ -86,6 +90,11 @@ impl Answer {
         if body.trim_ascii().is_empty() {
             return Err(transient("the answer has no body".to_owned()));
         }
+        if most_values(body) > MOST_VALUES {
+            return Err(Failure::Skip(format!(
+                "the answer holds more than {MOST_VALUES} values; ask for less at once"
+            )));
+        }
         let mut document = serde_json::from_slice(body).map_err(|error| transient(self.not_json(&error)))?;
         self.redactor.clean_document(&mut document);
         Ok(document)
@@ -120,6 +129,11 @@ impl Answer {
     pub(super) fn shown(&self, text: &str) -> String {
         one_line(&self.redactor.clean(text))
     }
+}
+
+/// How many values a JSON text can hold at most: each but the first follows a comma or an opening bracket.
+fn most_values(json: &[u8]) -> usize {
+    json.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }
 
 /// Whether an error says anything: not null, false, 0 or empty.

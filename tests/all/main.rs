@@ -12,6 +12,7 @@ mod catalog;
 mod config;
 mod economy;
 mod ledger;
+mod operate;
 mod presets;
 mod quota;
 mod run;

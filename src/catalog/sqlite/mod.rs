@@ -8,6 +8,7 @@ mod passes;
 mod path;
 mod pending;
 mod prune;
+mod rebuild;
 mod schema;
 mod search;
 mod views;
@@ -78,6 +79,15 @@ impl SqliteCatalog {
     pub fn statements() -> Vec<&'static str> {
         let of_all = [land::STATEMENTS, passes::STATEMENTS, pending::STATEMENTS, prune::STATEMENTS, search::STATEMENTS];
         of_all.concat()
+    }
+
+    /// Makes the full-text index anew from the records, and says how many of them it holds. Other processes wait
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// When the file does not do as asked; the index is then as it was.
+    pub async fn rebuild_text(&self) -> Result<u64, CatalogError> {
+        self.write(|tx| Ok(rebuild::rebuild(tx)?)).await
     }
 
     fn over(path: &Path, connection: Option<Connection>) -> Self {

@@ -79,7 +79,7 @@ impl Row {
 }
 
 impl Text {
-    fn of(body: &serde_json::Value, pointers: &[Pointer]) -> Option<Self> {
+    pub(super) fn of(body: &serde_json::Value, pointers: &[Pointer]) -> Option<Self> {
         let text = joined(body, pointers);
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);

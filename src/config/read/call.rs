@@ -13,16 +13,20 @@ use crate::config::tree::Kind;
 use crate::config::{Call, Cheaper, Method, Pointer, Records, Template};
 use crate::quota::{LimitName, Outage};
 
-const KEYS: [&str; 11] =
+pub(in crate::config) const KEYS: [&str; 11] =
     ["path", "cost", "outage", "method", "headers", "params", "body", "page", "records", "settle", "cheaper"];
+
+pub(in crate::config) const CHEAPER_KEYS: [&str; 3] = ["call", "with", "how"];
+pub(in crate::config) const RECORDS_KEYS: [&str; 5] = ["at", "kind", "id", "text", "columns"];
+pub(in crate::config) const OUTAGES: [(&str, Outage); 2] = [("allow", Outage::Allow), ("refuse", Outage::Refuse)];
+pub(in crate::config) const METHODS: [(&str, Method); 2] = [("GET", Method::Get), ("POST", Method::Post)];
 
 pub(super) fn call(item: Item<'_>) -> Option<Call> {
     let name = item.name().to_owned();
     let section = item.table(&KEYS)?;
     let cost = section.required("cost", "1, or { LIMIT = UNITS }", cost);
-    let outage =
-        section.optional("outage", |item| word(&item, &[("allow", Outage::Allow), ("refuse", Outage::Refuse)]));
-    let method = section.or("method", Method::Get, |item| word(&item, &[("GET", Method::Get), ("POST", Method::Post)]));
+    let outage = section.optional("outage", |item| word(&item, &OUTAGES));
+    let method = section.or("method", Method::Get, |item| word(&item, &METHODS));
     let path = section.optional("path", path);
     let headers = section.or("headers", BTreeMap::new(), headers);
     let params = section.or("params", BTreeMap::new(), params);
@@ -53,7 +57,7 @@ fn settle(item: Item<'_>) -> Option<BTreeMap<LimitName, Pointer>> {
 }
 
 fn cheaper(item: Item<'_>) -> Option<Cheaper> {
-    let section = item.table(&["call", "with", "how"])?;
+    let section = item.table(&CHEAPER_KEYS)?;
     let call = section.required("call", "\"things.list\"", |item| item.filled_text());
     let with = section.optional("with", |item| item.filled_text());
     let how = section.optional("how", |item| item.filled_text());
@@ -109,7 +113,7 @@ fn number_of(item: &Item<'_>, number: Option<Number>) -> Option<Value> {
 }
 
 fn records(item: Item<'_>) -> Option<Records> {
-    let section = item.table(&["at", "kind", "id", "text", "columns"])?;
+    let section = item.table(&RECORDS_KEYS)?;
     let at = section.required("at", "\"/items\"", pointer);
     let kind = section.required("kind", "\"thing\"", |item| item.filled_text());
     let id = section.required("id", "\"/id\"", pointers);

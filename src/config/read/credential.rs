@@ -11,6 +11,11 @@ use crate::config::names::{Named, advice};
 use crate::config::{Auth, Credential, CredentialLimit, SecretSource, Told, Upstream};
 use crate::quota::{Account, Limit, LimitName, Units, Window, WindowError};
 
+pub(in crate::config) const KEYS: [&str; 4] = ["upstream", "secret", "account", "limits"];
+pub(in crate::config) const SECRET_KEYS: [&str; 4] = ["env", "file", "credential", "command"];
+pub(in crate::config) const LIMIT_KEYS: [&str; 7] =
+    ["quota", "headroom", "window", "resets", "wait", "upstream_name", "told"];
+pub(in crate::config) const TOLD_KEYS: [&str; 3] = ["remaining", "reset", "resource"];
 const WAIT: Duration = Duration::from_secs(2);
 
 /// What a credential says of itself; what another one says of the same account is added later.
@@ -67,7 +72,7 @@ fn complete(name: &str, own: &Own, accounts: &BTreeMap<String, Limits>) -> Crede
 
 fn credential(item: Item<'_>, upstreams: &Named<Upstream>) -> Option<Own> {
     let own_name = item.name().to_owned();
-    let section = item.table(&["upstream", "secret", "account", "limits"])?;
+    let section = item.table(&KEYS)?;
     let upstream = section.required("upstream", "\"NAME\"", |item| upstreams.named_by(&item, "upstream"));
     let secret = section.optional("secret", secret);
     let account = section.or("account", own_name, account);
@@ -97,8 +102,8 @@ fn secret(item: Item<'_>) -> Option<SecretSource> {
     if !item.is_table() {
         return item.refuse("expected where the secret is: the secret itself has no place in this file", ways);
     }
-    let section = item.clone().table(&["env", "file", "credential", "command"])?;
-    let ways_given = ["env", "file", "credential", "command"].map(|key| section.get(key));
+    let section = item.clone().table(&SECRET_KEYS)?;
+    let ways_given = SECRET_KEYS.map(|key| section.get(key));
     match ways_given {
         [Some(env), None, None, None] => variable(&env).map(SecretSource::Env),
         [None, Some(file), None, None] => file.filled_text().map(|path| SecretSource::File(path.into())),
@@ -142,7 +147,7 @@ fn limits(item: Item<'_>) -> Option<Limits> {
 }
 
 fn limit(item: Item<'_>) -> Option<(Limit, CredentialLimit)> {
-    let section = item.clone().table(&["quota", "headroom", "window", "resets", "wait", "upstream_name", "told"])?;
+    let section = item.clone().table(&LIMIT_KEYS)?;
     let quota = section.required("quota", "10_000", some_units);
     let headroom = section.or("headroom", Units::ZERO, units);
     let window = section.optional("window", duration);
@@ -164,7 +169,7 @@ fn limit(item: Item<'_>) -> Option<(Limit, CredentialLimit)> {
 
 /// The headers by which answers tell how the limit stands.
 fn told(item: Item<'_>) -> Option<Told> {
-    let section = item.table(&["remaining", "reset", "resource"])?;
+    let section = item.table(&TOLD_KEYS)?;
     let header = |item: Item<'_>| header_name(&item, item.text()?);
     let remaining = section.required("remaining", "\"x-ratelimit-remaining\"", header);
     let reset = section.optional("reset", header);

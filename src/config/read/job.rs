@@ -12,7 +12,9 @@ use crate::config::section::Section;
 use crate::config::{Call, Credential, Ids, Job, Region, Step, Template, Upstream};
 use crate::quota::Cost;
 
-const KEYS: [&str; 6] = ["credential", "regions", "every", "leave", "resume_within", "steps"];
+pub(in crate::config) const KEYS: [&str; 6] = ["credential", "regions", "every", "leave", "resume_within", "steps"];
+pub(in crate::config) const STEP_KEYS: [&str; 4] = ["call", "params", "max_pages", "ids"];
+pub(in crate::config) const IDS_KEYS: [&str; 4] = ["from", "at", "batch", "fresh_for"];
 const RESUME_WITHIN: Duration = Duration::from_secs(36 * 60 * 60);
 
 /// What a job can name.
@@ -97,7 +99,7 @@ struct Earlier {
 }
 
 fn step(item: Item<'_>, upstream: &Upstream, earlier: &Earlier) -> Option<Step> {
-    let section = item.table(&["call", "params", "max_pages", "ids"])?;
+    let section = item.table(&STEP_KEYS)?;
     let call = section.required("call", "\"things.list\"", |item| call(&item, upstream));
     let own = section.or("params", BTreeMap::new(), params);
     let max_pages = section.optional("max_pages", count);
@@ -140,7 +142,7 @@ fn ids(item: Item<'_>, earlier: &Earlier) -> Option<Ids> {
         return item
             .refuse("the first step of a job lists: no step before it names ids", "put a step that lists before it");
     }
-    let section = item.table(&["from", "at", "batch", "fresh_for"])?;
+    let section = item.table(&IDS_KEYS)?;
     let from = section.required("from", "\"things.list\"", |item| listing(&item, earlier));
     let at = section.required("at", "\"/id\"", pointer);
     let batch = section.required("batch", "50", count);

@@ -4,20 +4,23 @@ use super::scalars::{any_duration, duration, units, word};
 use crate::config::item::Item;
 use crate::config::{AfterLoss, LedgerConfig, LedgerStore, RedisUrl, RedisUrlError};
 
-const SCHEMES: [&str; 5] = ["redis", "rediss", "redis+sentinel", "redis+cluster", "unix"];
+pub(in crate::config) const KEYS: [&str; 6] =
+    ["url", "timeout", "cheap_max", "unmetered_max", "max_skew", "after_loss"];
+pub(in crate::config) const CATALOG_KEYS: [&str; 1] = ["url"];
+pub(in crate::config) const AFTER_LOSS: [(&str, AfterLoss); 2] =
+    [("floor", AfterLoss::Floor), ("wait", AfterLoss::Wait)];
+pub(in crate::config) const SCHEMES: [&str; 5] = ["redis", "rediss", "redis+sentinel", "redis+cluster", "unix"];
 const EXAMPLE: &str = "write \"sqlite\", or for example \"redis://127.0.0.1:6379/0\"";
 
 pub(super) fn ledger(item: Item<'_>) -> Option<LedgerConfig> {
-    let section = item.table(&["url", "timeout", "cheap_max", "unmetered_max", "max_skew", "after_loss"])?;
+    let section = item.table(&KEYS)?;
     let default = LedgerConfig::default();
     let store = section.or("url", default.store, store);
     let timeout = section.or("timeout", default.timeout, duration);
     let cheap_max = section.or("cheap_max", default.cheap_max, units);
     let unmetered_max = section.or("unmetered_max", default.unmetered_max, units);
     let max_skew = section.or("max_skew", default.max_skew, any_duration);
-    let after_loss = section.or("after_loss", default.after_loss, |item| {
-        word(&item, &[("floor", AfterLoss::Floor), ("wait", AfterLoss::Wait)])
-    });
+    let after_loss = section.or("after_loss", default.after_loss, |item| word(&item, &AFTER_LOSS));
     Some(LedgerConfig {
         store: store?,
         timeout: timeout?,
@@ -29,7 +32,7 @@ pub(super) fn ledger(item: Item<'_>) -> Option<LedgerConfig> {
 }
 
 pub(super) fn catalog(item: Item<'_>) -> Option<()> {
-    item.table(&["url"])?.or("url", (), |url| word(&url, &[("sqlite", ())]))
+    item.table(&CATALOG_KEYS)?.or("url", (), |url| word(&url, &[("sqlite", ())]))
 }
 
 /// The URL may hold a password: no message shows more of it than its scheme.

@@ -1,14 +1,15 @@
 //! The document, read into checked types.
 
-mod call;
-mod credential;
-mod job;
-mod ledger;
-mod paging;
+pub(super) mod call;
+pub(super) mod credential;
+pub(super) mod job;
+pub(super) mod ledger;
+pub(super) mod notify;
+pub(super) mod paging;
 mod region;
-mod rules;
-mod scalars;
-mod upstream;
+pub(super) mod rules;
+pub(super) mod scalars;
+pub(super) mod upstream;
 
 use std::path::Path;
 
@@ -18,9 +19,9 @@ use super::item::{Document, Item};
 use super::names::Named;
 use super::set;
 use super::tree::Node;
-use super::{Config, LedgerConfig};
+use super::{Config, LedgerConfig, Notify};
 
-const SECTIONS: [&str; 6] = ["regions", "ledger", "catalog", "upstreams", "credentials", "jobs"];
+pub(super) const SECTIONS: [&str; 7] = ["regions", "ledger", "catalog", "notify", "upstreams", "credentials", "jobs"];
 
 /// Reads a configuration, or says everything that is wrong with it.
 pub(super) fn config(text: &str, path: &Path, sets: &[String]) -> Result<Config, Vec<Problem>> {
@@ -45,6 +46,7 @@ fn sections(document: &Document) -> Option<Config> {
     let regions = root.or("regions", Vec::new(), |item| region::all(&item));
     let ledger = root.or("ledger", LedgerConfig::default(), ledger::ledger);
     let catalog = root.or("catalog", (), ledger::catalog);
+    let notify = root.or("notify", Notify::default(), notify::notify);
     let upstreams = root.required("upstreams", "{ name = { base_url = \"https://...\", calls = { ... } } }", some);
     let upstreams = Named::read(upstreams.unwrap_or_default(), |item| upstream::upstream(item.clone()));
     let credentials = credential::all(root.or("credentials", Vec::new(), named).unwrap_or_default(), &upstreams);
@@ -56,6 +58,7 @@ fn sections(document: &Document) -> Option<Config> {
         path: document.file.clone(),
         regions: regions?,
         ledger: ledger?,
+        notify: notify?,
         upstreams: upstreams.right,
         credentials: credentials.right,
         jobs: jobs.into_iter().map(Into::into).collect(),

@@ -6,7 +6,7 @@ use crate::config::names::advice;
 use crate::config::section::Section;
 use crate::config::{PageSize, Paging, Place};
 
-const KINDS: [(&str, &[&str]); 6] = [
+pub(in crate::config) const KINDS: [(&str, &[&str]); 6] = [
     ("token", &["kind", "param", "next", "in", "size_param", "size"]),
     ("link", &["kind", "size_param", "size"]),
     ("next_url", &["kind", "next", "size_param", "size"]),
@@ -14,6 +14,8 @@ const KINDS: [(&str, &[&str]); 6] = [
     ("number", &["kind", "param", "in", "size_param", "size", "first"]),
     ("none", &["kind"]),
 ];
+
+pub(in crate::config) const PLACES: [(&str, Place); 2] = [("query", Place::Query), ("body", Place::Body)];
 
 pub(super) fn paging(item: Item<'_>) -> Option<Paging> {
     let names = KINDS.map(|(name, _)| name);
@@ -71,7 +73,7 @@ fn next(section: &Section<'_>) -> Option<crate::config::Pointer> {
 }
 
 fn place(section: &Section<'_>) -> Option<Place> {
-    section.or("in", Place::Query, |item| word(&item, &[("query", Place::Query), ("body", Place::Body)]))
+    section.or("in", Place::Query, |item| word(&item, &PLACES))
 }
 
 /// A parameter without a size would have nothing to say; a size without a parameter is how long a full page is.

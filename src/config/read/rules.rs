@@ -9,10 +9,11 @@ use crate::config::tree::{Kind, Node};
 use crate::config::{Class, Condition, Rule, StatusMatch, Until};
 
 /// The built-in sets: rules of upstreams whose answers many APIs share.
-const SETS: [(&str, &str); 1] = [("google", include_str!("../rules/google.toml"))];
-const KEYS: [&str; 11] =
+pub(in crate::config) const SETS: [(&str, &str); 1] = [("google", include_str!("../rules/google.toml"))];
+pub(in crate::config) const KEYS: [&str; 11] =
     ["status", "at", "is", "all", "text", "header", "header_is", "class", "limit", "limit_at", "until_header"];
-const CLASSES: [(&str, Class); 6] = [
+pub(in crate::config) const BODY_KEYS: [&str; 2] = ["at", "is"];
+pub(in crate::config) const CLASSES: [(&str, Class); 6] = [
     ("spent", Class::Spent),
     ("slow_down", Class::SlowDown),
     ("denied", Class::Denied),
@@ -90,9 +91,8 @@ fn conditions(section: &Section<'_>) -> Option<Vec<Condition>> {
         (None, None) => Some(Vec::new()),
         _ => body(section).map(|condition| vec![condition]),
     };
-    let all = section.or("all", Vec::new(), |item| {
-        item::all(item.list()?.into_iter().map(|item| body(&item.table(&["at", "is"])?)))
-    });
+    let all = section
+        .or("all", Vec::new(), |item| item::all(item.list()?.into_iter().map(|item| body(&item.table(&BODY_KEYS)?))));
     let text = section.optional("text", |item| item.filled_text().map(Condition::Text));
     let header = header(section);
     let mut conditions = bodies?;

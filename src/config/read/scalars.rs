@@ -8,10 +8,10 @@ use crate::config::{Pointer, Template};
 use crate::quota::{Cost, Units};
 
 /// More than any quota, and few enough that every ledger counts them exactly.
-const MOST_UNITS: u64 = 1_000_000_000_000_000;
+pub(in crate::config) const MOST_UNITS: u64 = 1_000_000_000_000_000;
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
-const MOST_BYTES: u64 = 1 << 40;
-const MOST_COUNT: u64 = 1_000_000_000;
+pub(in crate::config) const MOST_BYTES: u64 = 1 << 40;
+pub(in crate::config) const MOST_COUNT: u64 = 1_000_000_000;
 
 /// Checks a key that somebody chose: it becomes part of the ledger's keys and of messages.
 pub(super) fn name(item: &Item<'_>) -> Option<()> {

@@ -12,8 +12,9 @@ use super::{call, named, rules};
 use crate::config::item::{self, Item};
 use crate::config::{Auth, Call, Template, Upstream};
 
-const KEYS: [&str; 10] =
+pub(in crate::config) const KEYS: [&str; 10] =
     ["base_url", "auth", "timeout", "attempts", "pause", "max_body", "keep", "headers", "errors", "calls"];
+pub(in crate::config) const AUTH_KEYS: [&str; 3] = ["header", "query", "bearer"];
 const TIMEOUT: Duration = Duration::from_secs(30);
 const ATTEMPTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(500);
@@ -78,7 +79,7 @@ fn auth(item: Item<'_>) -> Option<Auth> {
             _ => item.refuse("expected how a request carries the secret", ways),
         };
     }
-    let section = item.clone().table(&["header", "query", "bearer"])?;
+    let section = item.clone().table(&AUTH_KEYS)?;
     match (section.get("header"), section.get("query"), section.get("bearer")) {
         (Some(header), None, None) => header_name(&header, header.text()?).map(Auth::Header),
         (None, Some(query), None) => query.filled_text().map(Auth::Query),

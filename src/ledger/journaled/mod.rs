@@ -142,7 +142,7 @@ impl Journaled {
         let account = attempt.ask.account;
         match answer {
             Answer::Granted { grant, used, contact, fresh } => {
-                let due = contact.sequence % 256 == 0;
+                let due = contact.sequence.is_multiple_of(256);
                 let granted = Granted { contact, used, fresh };
                 let now = self.clock.now();
                 if self.journal.mark(account, &attempt.id, granted, now).await? == Marked::Void {

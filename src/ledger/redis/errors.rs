@@ -19,12 +19,24 @@ const OUTAGES_IN_WORDS: [&str; 5] = [
 
 /// What the failure of a script means. A script's own error is a bug and never looks like an outage.
 pub(super) fn of_script(error: &RedisError) -> LedgerError {
-    if is_outage(error) { of_connection(error) } else { LedgerError::Broken(format!("the ledger failed: {error}")) }
+    match is_outage(error) {
+        true => of_connection(error),
+        false => LedgerError::Broken(format!("the ledger failed: {}", words(error))),
+    }
 }
 
 /// What the failure of a connection means: nothing was executed.
 pub(super) fn of_connection(error: &RedisError) -> LedgerError {
-    LedgerError::Unreachable(error.to_string())
+    LedgerError::Unreachable(words(error))
+}
+
+/// A server's own words where it spoke.
+fn words(error: &RedisError) -> String {
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        (Some(code), None) => code.to_owned(),
+        (None, _) => error.to_string(),
+    }
 }
 
 /// Whether the command may be repeated at once over a new connection: this one is dead, or leads to a server that is no

@@ -47,32 +47,30 @@ impl Link {
         Ok(Self { route: Arc::new(route), held: Arc::default(), deadline, shown })
     }
 
-    /// Runs a script by its name, and by its text where the server does not know it yet.
+    /// Runs a script within the deadline: by its name, and by its text where the server does not know it yet. A failure
+    /// leaves the connection behind: it is dead, or leads to a server that may not be the one to ask any more.
     pub(super) async fn run(
         &self,
         script: Script,
         keys: &[String; 5],
         arguments: &[String],
     ) -> Result<Sent, LedgerError> {
+        let reply = timeout(self.deadline, self.run_patiently(script, keys, arguments)).await;
+        let reply = reply.unwrap_or(Err(Failure::Silent));
+        if reply.is_err() {
+            self.leave().await;
+        }
+        reply.map_err(|failure| self.explain(failure))
+    }
+
+    async fn run_patiently(&self, script: Script, keys: &[String; 5], arguments: &[String]) -> Result<Sent, Failure> {
         let source = script.source();
-        match self.send(evaluation("EVALSHA", &source.sha, keys, arguments)).await {
+        match self.send_twice(&evaluation("EVALSHA", &source.sha, keys, arguments)).await {
             Err(Failure::Redis(error)) if errors::is_unknown_script(&error) => {
-                self.send(evaluation("EVAL", source.code, keys, arguments)).await
+                self.send_twice(&evaluation("EVAL", source.code, keys, arguments)).await
             }
             reply => reply,
         }
-        .map_err(|failure| self.explain(failure))
-    }
-
-    /// Sends a command within the deadline. What fails leaves its connection behind.
-    async fn send(&self, command: Cmd) -> Result<Sent, Failure> {
-        let reply = timeout(self.deadline, self.send_twice(&command)).await.unwrap_or(Err(Failure::Silent));
-        if let Err(failure) = &reply
-            && !failure.spares_connection()
-        {
-            self.leave().await;
-        }
-        reply
     }
 
     /// A connection that had died is noticed by its next user: the same command goes once more over a new one. Every
@@ -128,13 +126,6 @@ enum Failure {
     Silent,
     Connecting(RedisError),
     Redis(RedisError),
-}
-
-impl Failure {
-    /// A server that answers is still the one to ask, whatever it answers; but a demoted or fenced one may not be.
-    fn spares_connection(&self) -> bool {
-        matches!(self, Self::Redis(error) if errors::is_unknown_script(error))
-    }
 }
 
 fn evaluation(how: &str, script: &str, keys: &[String; 5], arguments: &[String]) -> Cmd {

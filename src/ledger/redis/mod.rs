@@ -16,7 +16,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::{Answer, Charge, Contact, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing};
+use super::{Answer, Charge, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing};
 use crate::clock::Clock;
 use crate::config::RedisUrl;
 use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp};
@@ -81,6 +81,18 @@ impl RedisLedger {
         now: Timestamp,
         more: impl IntoIterator<Item = String>,
     ) -> Result<Sent, LedgerError> {
+        let arguments = self.arguments(script, account, seen, now, more);
+        self.link.run(script, &keys::of_account(&account.name), &arguments).await
+    }
+
+    fn arguments(
+        &self,
+        script: Script,
+        account: &Account,
+        seen: Option<&Seen>,
+        now: Timestamp,
+        more: impl IntoIterator<Item = String>,
+    ) -> Vec<String> {
         let told = match &self.time {
             ServerTime::Own => None,
             ServerTime::Callers => Some(now),
@@ -91,7 +103,7 @@ impl RedisLedger {
         let terms = Terms { account, now, max_skew: self.max_skew, told, seen, fresh_epoch, ahead };
         let mut arguments = terms.arguments();
         arguments.extend(more);
-        self.link.run(script, &keys::of_account(&account.name), &arguments).await
+        arguments
     }
 
     fn warn(&self, account: &Account, disagreements: Vec<Disagreement>) {
@@ -108,19 +120,20 @@ impl RedisLedger {
         }
     }
 
-    /// Compares the totals with the log, from time to time.
-    async fn check(&self, account: &Account, contact: &Contact, now: Timestamp) {
-        if contact.sequence % CHECK_EVERY != 0 {
+    /// Compares the totals with the log, from time to time, beside the charges.
+    fn check_at(&self, sequence: u64, account: &Account, now: Timestamp) {
+        if !sequence.is_multiple_of(CHECK_EVERY) {
             return;
         }
-        match self.run(Script::Check, account, None, now, []).await.and_then(reply::mended) {
-            Ok(mended) => {
-                for what in mended {
-                    tracing::warn!(account = account.name, "the ledger's sums were wrong and are mended: {what}");
-                }
+        let arguments = self.arguments(Script::Check, account, None, now, []);
+        let (link, account) = (self.link.clone(), account.name.clone());
+        tokio::spawn(async move {
+            let checked = link.run(Script::Check, &keys::of_account(&account), &arguments).await;
+            match checked.and_then(reply::mended) {
+                Ok(mended) => mended.iter().for_each(|what| say_mended(&account, what)),
+                Err(error) => tracing::debug!(account, "the ledger's sums could not be checked: {error}"),
             }
-            Err(error) => tracing::debug!(account = account.name, "the ledger's sums could not be checked: {error}"),
-        }
+        });
     }
 
     /// Compares the totals of an account with its log now, and tells what had to be mended.
@@ -142,7 +155,7 @@ impl SharedLedger for RedisLedger {
         let (answer, disagreements) = reply::charge(sent, account, charge.cost)?;
         self.warn(account, disagreements);
         if let Answer::Granted { contact, fresh: true, .. } = &answer {
-            self.check(account, contact, now).await;
+            self.check_at(contact.sequence, account, now);
         }
         Ok(answer)
     }
@@ -161,6 +174,10 @@ impl SharedLedger for RedisLedger {
     async fn standing(&self, account: &Account, seen: Option<&Seen>, now: Timestamp) -> Result<Standing, LedgerError> {
         reply::standing(self.run(Script::Usage, account, seen, now, []).await?, account)
     }
+}
+
+fn say_mended(account: &str, what: &str) {
+    tracing::warn!(account, "the ledger's sums were wrong and are mended: {what}");
 }
 
 /// The script that takes a piece of news, and its arguments.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use futures_util::future::select_ok;
 use percent_encoding::percent_decode_str;
+use redis::aio::MultiplexedConnection;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisResult, TlsMode};
@@ -17,11 +19,11 @@ const SENTINEL_PORT: u16 = 26379;
 /// Where a connection comes from.
 pub(super) enum Route {
     /// One server, by address or socket.
-    Node(Client),
-    /// The server that the Sentinels call the primary.
-    Sentinel(Box<Mutex<SentinelClient>>),
+    Node(Box<Client>),
+    /// The server that a Sentinel calls the primary: whichever answers first, since some may be away.
+    Sentinels(Vec<Mutex<SentinelClient>>),
     /// The nodes of a cluster.
-    Cluster(ClusterClient),
+    Cluster(Box<ClusterClient>),
 }
 
 impl Route {
@@ -30,9 +32,9 @@ impl Route {
             install_tls();
         }
         match url.expose().scheme() {
-            "redis+sentinel" => sentinel(url),
+            "redis+sentinel" => sentinels(url),
             "redis+cluster" => cluster(url, deadline),
-            _ => Ok(Self::Node(Client::open(url.expose().clone())?)),
+            _ => node(url),
         }
     }
 
@@ -41,13 +43,20 @@ impl Route {
             Self::Node(client) => {
                 client.get_multiplexed_async_connection_with_config(&patient()).await.map(Connection::Node)
             }
-            Self::Sentinel(client) => {
-                let mut client = client.lock().await;
-                client.get_async_connection_with_config(&patient()).await.map(Connection::Node)
+            Self::Sentinels(clients) => {
+                let connections = clients.iter().map(|client| Box::pin(primary(client)));
+                select_ok(connections).await.map(|(connection, _)| Connection::Node(connection))
             }
             Self::Cluster(client) => client.get_async_connection().await.map(Connection::Cluster),
         }
     }
+}
+
+/// Without the library telling its name: the permissions that we ship do not need to allow that.
+fn node(url: &RedisUrl) -> RedisResult<Route> {
+    let info = url.expose().clone().into_connection_info()?;
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    Ok(Route::Node(Box::new(Client::open(info.set_redis_settings(settings))?)))
 }
 
 /// The provider of cryptography that rustls asks for; the first to install one decides for the process.
@@ -55,11 +64,16 @@ fn install_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-fn sentinel(url: &RedisUrl) -> RedisResult<Route> {
+fn sentinels(url: &RedisUrl) -> RedisResult<Route> {
     let addresses = addresses(url, SENTINEL_PORT)?;
+    let clients = addresses.into_iter().map(|address| Ok(Mutex::new(sentinel(url, address)?)));
+    Ok(Route::Sentinels(clients.collect::<RedisResult<_>>()?))
+}
+
+fn sentinel(url: &RedisUrl, address: ConnectionAddr) -> RedisResult<SentinelClient> {
     let path = url.path();
     let service = path.first().copied().unwrap_or_default();
-    let mut builder = SentinelClientBuilder::new(addresses, service, SentinelServerType::Master)?;
+    let mut builder = SentinelClientBuilder::new([address], service, SentinelServerType::Master)?;
     if let Some(database) = path.get(1).and_then(|number| number.parse().ok()) {
         builder = builder.set_client_to_redis_db(database);
     }
@@ -72,13 +86,18 @@ fn sentinel(url: &RedisUrl) -> RedisResult<Route> {
     if url.is_tls() {
         builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
     }
-    Ok(Route::Sentinel(Box::new(Mutex::new(builder.build()?))))
+    builder.build()
+}
+
+async fn primary(sentinel: &Mutex<SentinelClient>) -> RedisResult<MultiplexedConnection> {
+    sentinel.lock().await.get_async_connection_with_config(&patient()).await
 }
 
 fn cluster(url: &RedisUrl, deadline: Duration) -> RedisResult<Route> {
     let nodes = addresses(url, REDIS_PORT)?.into_iter().map(IntoConnectionInfo::into_connection_info);
     let nodes = nodes.collect::<RedisResult<Vec<ConnectionInfo>>>()?;
-    let mut builder = ClusterClientBuilder::new(nodes).connection_timeout(deadline).response_timeout(deadline);
+    // A node that is away must leave time for those that are not.
+    let mut builder = ClusterClientBuilder::new(nodes).connection_timeout(deadline / 2).response_timeout(deadline);
     if let Some(user) = user(url) {
         builder = builder.username(user);
     }
@@ -88,7 +107,7 @@ fn cluster(url: &RedisUrl, deadline: Duration) -> RedisResult<Route> {
     if url.is_tls() {
         builder = builder.tls(TlsMode::Secure);
     }
-    Ok(Route::Cluster(builder.build()?))
+    Ok(Route::Cluster(Box::new(builder.build()?)))
 }
 
 fn addresses(url: &RedisUrl, usual_port: u16) -> RedisResult<Vec<ConnectionAddr>> {

@@ -16,7 +16,9 @@ pub struct SecretError {
 #[derive(Debug, Error)]
 pub enum SecretProblem {
     /// The environment variable is not there.
-    #[error("there is no secret: set {0}, or name another place for it, such as `secret = {{ file = \"…\" }}`")]
+    #[error(
+        "there is no secret: set {0}, or {0}_FILE to a file that holds it, or name another place for it, such as `secret = {{ file = \"…\" }}`"
+    )]
     Unset(String),
     /// There is a place, and nothing in it.
     #[error("the secret is empty: put it into {0}")]

@@ -27,6 +27,8 @@ pub async fn read(
     source: &SecretSource,
     environment: &Environment,
 ) -> Result<SecretString, SecretError> {
+    let pointed = file_of(source, environment);
+    let source = pointed.as_ref().unwrap_or(source);
     let read = match source {
         SecretSource::Env(name) => from_environment(name, environment),
         SecretSource::File(path) => from_file(path),
@@ -35,6 +37,17 @@ pub async fn read(
     };
     let checked = read.and_then(|secret| fit(secret, place(source)));
     checked.map_err(|problem| SecretError { credential: credential.to_owned(), problem })
+}
+
+/// `$NAME_FILE` names a file that holds what `$NAME` would, as containers give their secrets.
+fn file_of(source: &SecretSource, environment: &Environment) -> Option<SecretSource> {
+    match source {
+        SecretSource::Env(name) if environment(name).is_none() => {
+            let path = environment(&format!("{name}_FILE")).filter(|path| !path.is_empty())?;
+            Some(SecretSource::File(path.into()))
+        }
+        _ => None,
+    }
 }
 
 fn from_environment(name: &str, environment: &Environment) -> Result<SecretString, SecretProblem> {

@@ -113,7 +113,7 @@ fn a_cursor_that_expired_between_two_runs_starts_the_list_over_once() {
         assert!(pass["detail"].as_str().unwrap().contains("started over"), "{pass}");
         assert_eq!(pass["requests"], 5, "one refused, four of the list: {pass}");
         let listed = format!("select count(*) from listing where kind = '{job}'");
-        assert_eq!(world.number(&listed), 35, "{job}");
+        assert_eq!(world.count(&listed), 35, "{job}");
     }
 }
 
@@ -147,6 +147,6 @@ fn a_record_without_an_id_is_left_out_and_one_that_is_there_twice_is_stored_once
         answered(&json!({ "items": [{ "id": "a" }, { "name": "nobody" }, { "id": "a" }, { "id": 7 }] }));
     assert_eq!(pass["outcome"], "complete", "{pass}");
     assert!(pass["detail"].as_str().unwrap().contains("1 "), "it is said: {pass}");
-    assert_eq!(world.number("select count(*) from record"), 2);
-    assert_eq!(world.number("select count(*) from listing"), 2);
+    assert_eq!(world.count("select count(*) from record"), 2);
+    assert_eq!(world.count("select count(*) from listing"), 2);
 }

@@ -2,6 +2,7 @@
 //! `suite!` and `properties!`, each given an async function that opens a fresh, empty store.
 
 mod books;
+mod boundary;
 mod model;
 mod properties;
 mod redis;

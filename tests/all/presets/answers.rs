@@ -36,7 +36,7 @@ fn word(class: Class) -> &'static str {
 #[test]
 fn the_rules_of_every_preset_tell_its_answers_apart() {
     for name in names() {
-        let text = std::fs::read_to_string(directory().join(format!("{name}.answers.toml"))).unwrap();
+        let text = std::fs::read_to_string(directory().join(format!("answers/{name}.toml"))).unwrap();
         let listed: Answers = toml::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         let config = preset(&name);
         let rules = &config.upstreams.values().next().unwrap().errors;

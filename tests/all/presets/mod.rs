@@ -14,12 +14,10 @@ pub(super) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("presets")
 }
 
-/// The names of all presets: of the files whose names have one dot.
+/// The names of all presets: of the files that stand right in their directory.
 pub(super) fn names() -> Vec<String> {
     let files = std::fs::read_dir(directory()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = files
-        .filter_map(|file| file.strip_suffix(".toml").filter(|name| !name.contains('.')).map(str::to_owned))
-        .collect();
+    let mut names: Vec<String> = files.filter_map(|file| file.strip_suffix(".toml").map(str::to_owned)).collect();
     names.sort();
     assert!(names.len() >= 6, "{names:?}");
     names

@@ -1,10 +1,21 @@
-//! The main job, through the binary as a user runs it.
+//! The main job, through the binary as a user runs it; and over days, with a clock moved by hand.
 
 mod bad_answers;
+mod broken_state;
 mod busy;
+mod days;
+mod fairness;
 mod first_run;
+mod json;
+mod kills;
 mod limits;
+mod memory;
 mod over_redis;
+mod printed;
 mod secrets;
 mod signals;
 mod spent;
+mod stand_in;
+mod suspended;
+mod troubled_redis;
+mod wrong_config;

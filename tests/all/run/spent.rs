@@ -50,8 +50,8 @@ fn a_key_that_is_not_taken_is_named_and_not_tried_again() {
 fn a_key_that_is_missing_is_named_before_anything_is_charged() {
     let world = World::new();
     let missing = world.command(&["--region", "all"]).env_remove("YOUTUBE_API_KEY").output().unwrap();
-    assert_eq!(missing.status.code(), Some(1));
-    let said = String::from_utf8(missing.stdout).unwrap();
-    assert!(said.contains("YOUTUBE_API_KEY"), "{said}");
+    assert_eq!(missing.status.code(), Some(2));
+    let said = String::from_utf8(missing.stderr).unwrap();
+    assert!(said.contains("set YOUTUBE_API_KEY"), "{said}");
     assert_eq!((world.requests(), world.charged("daily")), (0, 0));
 }

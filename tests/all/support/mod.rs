@@ -1,5 +1,6 @@
 //! What several features' tests need.
 
+pub(crate) mod lab;
 pub(crate) mod proxy;
 pub(crate) mod redis_server;
 pub(crate) mod stub_upstream;

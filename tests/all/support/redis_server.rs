@@ -22,8 +22,6 @@ pub(crate) struct RedisServer {
     port: u16,
     directory: TempDir,
     arguments: Vec<String>,
-    /// `user:password@`, where tests need one to speak to it.
-    login: String,
 }
 
 impl RedisServer {
@@ -40,15 +38,43 @@ impl RedisServer {
             let port = free_port();
             let mut child = spawn(port, &directory, &arguments);
             if answers(&mut child, &directory) {
-                return Self { child, port, directory, arguments, login: String::new() };
+                return Self { child, port, directory, arguments };
             }
         }
         panic!("redis-server did not start with {arguments:?}");
     }
 
-    pub(crate) fn with_login(mut self, login: &str) -> Self {
-        self.login = format!("{login}@");
-        self
+    /// Three servers that share the slots of a cluster.
+    pub(crate) fn cluster() -> [Self; 3] {
+        let arguments = ["--cluster-enabled", "yes", "--save", "", "--cluster-node-timeout", "2000"];
+        let nodes = [(); 3].map(|()| Self::with(&arguments));
+        for (node, slots) in nodes.iter().zip(["0 5460", "5461 10922", "10923 16383"]) {
+            node.tell(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
+            node.tell(&format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port));
+        }
+        wait_until("the cluster knows itself", || nodes.iter().all(Self::is_in_cluster));
+        nodes
+    }
+
+    fn is_in_cluster(&self) -> bool {
+        let info: String = self.ask("CLUSTER INFO");
+        info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+    }
+
+    /// A Sentinel that watches a primary under the name `ledger`.
+    pub(crate) fn sentinel(primary: &Self) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let watch = format!(
+            "sentinel monitor ledger 127.0.0.1 {} 1\nsentinel down-after-milliseconds ledger 500\n\
+             sentinel failover-timeout ledger 3000\n",
+            primary.port
+        );
+        let file = directory.path().join("sentinel.conf");
+        fs::write(&file, watch).unwrap();
+        let (port, arguments) = (free_port(), vec![file.display().to_string(), "--sentinel".to_owned()]);
+        let mut child = spawn(port, &directory, &arguments);
+        assert!(answers(&mut child, &directory), "the Sentinel did not start");
+        Self { child, port, directory, arguments }
     }
 
     pub(crate) const fn port(&self) -> u16 {
@@ -64,7 +90,7 @@ impl RedisServer {
     }
 
     pub(crate) fn connect(&self) -> Connection {
-        Client::open(format!("redis://{}127.0.0.1:{}", self.login, self.port)).unwrap().get_connection().unwrap()
+        Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap().get_connection().unwrap()
     }
 
     /// What the server answers to a command, told as in a shell.
@@ -160,7 +186,11 @@ pub(crate) fn free_port() -> u16 {
 }
 
 fn spawn(port: u16, directory: &TempDir, arguments: &[String]) -> Child {
+    // A configuration file comes before everything else.
+    let (file, arguments) =
+        arguments.split_at(usize::from(arguments.first().is_some_and(|first| first.starts_with('/'))));
     let started = Command::new("redis-server")
+        .args(file)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--loglevel", "warning"])
         .arg("--dir")
         .arg(directory.path())

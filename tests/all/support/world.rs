@@ -159,6 +159,23 @@ impl World {
         counted.map_or(0, |counted| counted.used.get())
     }
 
+    /// The catalog, as anyone may query it.
+    pub fn catalog(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.state_dir().join("catalog.db")).unwrap()
+    }
+
+    /// One number from the catalog.
+    pub fn count(&self, query: &str) -> i64 {
+        self.catalog().query_row(query, [], |row| row.get(0)).unwrap()
+    }
+
+    /// All that the ledger's file holds of a limit, in units: what it counts, as long as no window has ended.
+    pub fn recorded(&self, limit: &str) -> u64 {
+        let Ok(ledger) = rusqlite::Connection::open(self.state_dir().join("ledger.db")) else { return 0 };
+        let sum = "select coalesce(sum(units), 0) from taken where limit_name = ?1";
+        ledger.query_row(sum, [limit], |row| row.get::<_, i64>(0)).map_or(0, |sum| sum.try_into().unwrap())
+    }
+
     /// What the ledger counts of a limit, in units.
     pub fn charged(&self, limit: &str) -> u64 {
         let status = self.json(&["status"]);
@@ -182,15 +199,6 @@ impl World {
         counted.unwrap().most_in_window.get()
     }
 
-    /// How many requests each call had, by its name.
-    pub fn calls(&self) -> std::collections::BTreeMap<String, usize> {
-        let mut calls = std::collections::BTreeMap::new();
-        for request in self.sandbox_says("requests").as_array().unwrap() {
-            *calls.entry(request["call"].as_str().unwrap().to_owned()).or_default() += 1;
-        }
-        calls
-    }
-
     /// How much the lists of a call hold.
     pub fn totals(&self, totals: &Value) {
         self.tell("totals", totals);
@@ -203,13 +211,14 @@ impl World {
         self.runtime.block_on(request.send()).unwrap().status().as_u16()
     }
 
-    pub fn catalog(&self) -> rusqlite::Connection {
-        rusqlite::Connection::open(self.state_dir().join("catalog.db")).unwrap()
+    /// Where the sandbox listens: `127.0.0.1:PORT`.
+    pub fn sandbox_address(&self) -> String {
+        self.sandbox.address().to_string()
     }
 
-    /// The first number that a question to the catalog brings.
-    pub fn number(&self, question: &str) -> i64 {
-        self.catalog().query_row(question, [], |row| row.get(0)).unwrap()
+    /// Where the sandbox stands in for YouTube.
+    pub fn base_url(&self) -> String {
+        self.sandbox.base_url("youtube").to_string()
     }
 
     /// Makes the sandbox misbehave.

@@ -66,6 +66,21 @@ fn any_success_is_a_page_or_a_failure() {
     });
 }
 
+/// A token is the upstream's: it comes back as it was, whatever it holds, and leads nowhere else.
+#[test]
+fn any_page_token_comes_back_as_it_was() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stub = StubUpstream::start(|_| StubAnswer::json(&super::things(&["a"])));
+    proptest!(|(token in r"[&=?#%+/ \x00-\x1f]{0,6}.{0,40}")| {
+        let asking = asking(&stub.url()).paging(token_paging()).cursor(Some(token.clone()));
+        let page = runtime.block_on(asking.fetch());
+        prop_assert!(page.is_ok(), "{:?}", page);
+        let request = stub.requests().pop().unwrap();
+        let came: Vec<&String> = request.query.iter().filter(|(name, _)| name == "page").map(|(_, value)| value).collect();
+        prop_assert_eq!(came, vec![&token]);
+    });
+}
+
 proptest! {
     #[test]
     fn any_refusal_is_understood_in_one_short_plain_line(

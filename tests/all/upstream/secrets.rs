@@ -58,13 +58,30 @@ async fn a_secret_is_read_where_the_configuration_says() {
 }
 
 #[tokio::test]
+async fn a_variable_may_name_a_file_instead() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), format!("{SECRET}\n").as_bytes(), 0o600);
+    let named = ("KEY_FILE", path.as_os_str().as_encoded_bytes());
+    let source = || SecretSource::Env("KEY".to_owned());
+    assert_eq!(read_from(source(), &[named]).await.unwrap(), SECRET);
+    let both = read_from(source(), &[("KEY", b"the-nearer-one"), named]).await;
+    assert_eq!(both.unwrap(), "the-nearer-one");
+    let missing = read_from(source(), &[("KEY_FILE", b"/nowhere/key")]).await.unwrap_err();
+    assert!(missing.to_string().contains("/nowhere/key"), "{missing}");
+}
+
+#[tokio::test]
 async fn a_secret_that_cannot_be_had_is_told_with_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let empty = file(directory.path(), b" \n", 0o600);
     let env = || SecretSource::Env("MY_KEY".to_owned());
     type Case = (SecretSource, &'static [(&'static str, &'static [u8])], &'static str);
     let cases: [Case; 11] = [
-        (env(), &[], "there is no secret: set MY_KEY, or name another place for it"),
+        (
+            env(),
+            &[],
+            "there is no secret: set MY_KEY, or MY_KEY_FILE to a file that holds it, or name another place for it",
+        ),
         (env(), &[("MY_KEY", b"")], "the secret is empty: put it into MY_KEY"),
         (env(), &[("MY_KEY", b"caf\xe9")], "the secret from MY_KEY holds"),
         (env(), &[("MY_KEY", b"cl\xc3\xa9")], "the secret from MY_KEY holds"),

@@ -144,7 +144,8 @@ async fn a_broken_script_refuses_whatever_the_policy() {
 #[tokio::test]
 async fn what_is_no_redis_is_not_taken_for_one() {
     let server = RedisServer::start();
-    let (machine, account) = (Machine::new(url(&format!("rediss://127.0.0.1:{}", server.port()))), account(10));
+    let (mut machine, account) = (Machine::new(url(&format!("rediss://127.0.0.1:{}", server.port()))), account(10));
+    machine.timeout = Duration::from_millis(500);
     is_an_outage(&machine.process(), &account, "cannot be reached").await;
 }
 

@@ -2,9 +2,14 @@
 //! do to it.
 
 mod connections;
+mod fitness;
+mod kinds;
+mod long;
 mod loss;
 mod machine;
 mod outage;
+mod protocol;
+mod replies;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +24,10 @@ use crate::support::redis_server::RedisServer;
 const TIMEOUT: Duration = Duration::from_secs(20);
 const MAX_SKEW: Duration = Duration::from_secs(300);
 
-struct Standalone(RedisServer);
+pub(crate) struct Standalone(RedisServer);
 
 impl Standalone {
-    async fn open() -> Self {
+    pub(crate) async fn open() -> Self {
         Self(RedisServer::start())
     }
 }

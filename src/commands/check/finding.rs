@@ -1,0 +1,39 @@
+use serde::Serialize;
+
+use crate::commands::output;
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+pub(super) struct Finding {
+    pub(super) what: String,
+    pub(super) verdict: Verdict,
+    pub(super) detail: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Verdict {
+    Good,
+    Warning,
+    Bad,
+}
+
+pub(super) const fn good(what: String, detail: String) -> Finding {
+    Finding { what, verdict: Verdict::Good, detail }
+}
+
+pub(super) const fn bad(what: String, detail: String) -> Finding {
+    Finding { what, verdict: Verdict::Bad, detail }
+}
+
+pub(super) fn in_words(findings: &[Finding]) -> String {
+    let line = |finding: &Finding| {
+        let word = match finding.verdict {
+            Verdict::Good => "good   ",
+            Verdict::Warning => "warning",
+            Verdict::Bad => "BAD    ",
+        };
+        format!("{word}  {}: {}", finding.what, output::shown(&finding.detail))
+    };
+    findings.iter().map(line).collect::<Vec<_>>().join("\n")
+}

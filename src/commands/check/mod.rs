@@ -1,0 +1,106 @@
+//! `ingest check`: is quotas.toml right, are the secrets there, can the files be used? On request: does everything
+//! answer? Only `--spend` makes metered calls.
+
+mod connect;
+mod finding;
+mod spend;
+
+use std::sync::Arc;
+
+use self::finding::{Finding, Verdict, bad, good, in_words};
+use super::advice::advice;
+use super::environment::Environment;
+use super::{Error, output};
+use crate::cli::{CheckArgs, Format, Global};
+use crate::config::{Auth, Credential, LedgerStore};
+use crate::exit::Exit;
+use crate::ledger::{Meter, Mode};
+
+/// Looks at everything, and says what is wrong with it.
+pub(super) async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
+    let environment = Environment::load(global)?;
+    environment.create_state_dir()?;
+    let mut findings = vec![configuration(&environment)];
+    findings.extend(advice(&environment.config).into_iter().map(warning));
+    findings.extend(secrets(&environment).await);
+    let (ledger, meter) = ledger(&environment).await;
+    findings.push(ledger);
+    findings.push(catalog(&environment).await);
+    if args.connect {
+        findings.extend(connect::everything(&environment, meter.as_deref()).await);
+    }
+    if let Some(meter) = meter.filter(|_| args.spend) {
+        findings.extend(spend::once_each(&environment, &meter).await);
+    }
+    show(&findings, global)
+}
+
+fn show(findings: &[Finding], global: &Global) -> Result<Exit, Error> {
+    let worst = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Good);
+    match global.format {
+        Format::Json => output::json(&serde_json::json!({ "verdict": worst, "findings": findings }))?,
+        Format::Text if global.quiet && worst != Verdict::Bad => {}
+        Format::Text => output::text_line(&in_words(findings))?,
+    }
+    Ok(if worst == Verdict::Bad { Exit::Failed } else { Exit::Success })
+}
+
+fn configuration(environment: &Environment) -> Finding {
+    let config = &environment.config;
+    let counted = format!(
+        "{} regions, {} upstreams, {} credentials, {} jobs",
+        config.regions.len(),
+        config.upstreams.len(),
+        config.credentials.len(),
+        config.jobs.len()
+    );
+    good(config.path.display().to_string(), counted)
+}
+
+fn warning((what, detail): (String, String)) -> Finding {
+    Finding { what, verdict: Verdict::Warning, detail }
+}
+
+/// Whether the secrets are there. They are read, and not sent anywhere.
+async fn secrets(environment: &Environment) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for credential in environment.config.credentials.values().filter(|one| one.upstream.auth != Auth::None) {
+        let what = format!("the secret of credential {}", credential.name);
+        findings.push(match ready(environment, credential).await {
+            Ok(()) => good(what, "is there".to_owned()),
+            Err(why) => bad(what, why),
+        });
+    }
+    findings
+}
+
+async fn ready(environment: &Environment, credential: &Arc<Credential>) -> Result<(), String> {
+    let upstream = environment.upstream(credential)?;
+    upstream.ready().await.map_err(|failure| failure.to_string())
+}
+
+/// What of the ledger is on this machine: all of it, or the journal.
+async fn ledger(environment: &Environment) -> (Finding, Option<Arc<Meter>>) {
+    let (file, elsewhere) = match environment.config.ledger.store {
+        LedgerStore::Sqlite => ("ledger.db", false),
+        LedgerStore::Redis(_) => ("journal.db", true),
+    };
+    let what = environment.state_dir.join(file).display().to_string();
+    let meter = match environment.meter(Mode::ReadWrite) {
+        Ok(meter) => meter,
+        Err(error) => return (bad(what, error.to_string()), None),
+    };
+    let usable = if elsewhere { Ok(()) } else { connect::answers(environment, &meter).await };
+    match usable {
+        Ok(()) => (good(what, "can be used".to_owned()), Some(meter)),
+        Err(why) => (bad(what, why), None),
+    }
+}
+
+async fn catalog(environment: &Environment) -> Finding {
+    let what = environment.state_dir.join("catalog.db").display().to_string();
+    match environment.catalog() {
+        Ok(_) => good(what, "can be used".to_owned()),
+        Err(error) => bad(what, error.to_string()),
+    }
+}

@@ -1,0 +1,95 @@
+//! One metered call with every credential: does the upstream take it? Charged like any other, and never tried again.
+
+use std::sync::Arc;
+
+use super::finding::{Finding, Verdict, bad, good};
+use crate::commands::environment::Environment;
+use crate::commands::table::cost;
+use crate::config::{Credential, Job, Region, Step};
+use crate::ledger::{Ask, Meter, Permit, Purpose, Verdict as Answer};
+use crate::quota::Cost;
+use crate::upstream::{Failure, Page, PageRequest};
+
+pub(super) async fn once_each(environment: &Environment, meter: &Meter) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for credential in environment.config.credentials.values() {
+        let what = format!("a call with credential {}", credential.name);
+        findings.push(match cheapest(environment, credential) {
+            Some(trial) => trial.make(environment, meter, what).await,
+            None => Finding { what, verdict: Verdict::Warning, detail: "no job lists anything with it".to_owned() },
+        });
+    }
+    findings
+}
+
+/// The first page of a step, for one region.
+struct Trial<'a> {
+    credential: &'a Arc<Credential>,
+    job: &'a Job,
+    step: &'a Step,
+    region: &'a Region,
+}
+
+/// Of all that jobs list with a credential, what costs least.
+fn cheapest<'a>(environment: &'a Environment, credential: &'a Arc<Credential>) -> Option<Trial<'a>> {
+    let jobs = environment.config.jobs.iter().filter(|job| job.credential.name == credential.name);
+    let steps = jobs.flat_map(|job| job.steps.iter().map(move |step| (job, step)));
+    let listing = steps.filter(|(_, step)| step.ids.is_none());
+    let (job, step) = listing.min_by_key(|(_, step)| step.call.cost.total())?;
+    Some(Trial { credential, job, step, region: job.regions.first()? })
+}
+
+impl Trial<'_> {
+    async fn make(&self, environment: &Environment, meter: &Meter, what: String) -> Finding {
+        let permit = match self.ask(environment, meter).await {
+            Ok(permit) => permit,
+            Err(why) => return bad(what, format!("was not made: {why}")),
+        };
+        let call = &self.step.call;
+        match self.fetch(environment).await {
+            Ok(page) => {
+                let (records, region) = (page.records.len(), &self.region.code);
+                good(what, format!("{} for {region} gave {records} records; it cost {}", call.name, cost(&call.cost)))
+            }
+            Err(Failure::NotSent(why)) => {
+                let released = meter.release(&self.credential.account, &permit).await;
+                let spent = released
+                    .map_or_else(|error| format!("and stays charged: {error}"), |()| "and cost nothing".to_owned());
+                bad(what, format!("{} was not sent, {spent}: {why}", call.name))
+            }
+            Err(failure) => bad(what, format!("{}: {failure}; it cost {}", call.name, cost(&call.cost))),
+        }
+    }
+
+    async fn ask(&self, environment: &Environment, meter: &Meter) -> Result<Permit, String> {
+        let call = &self.step.call;
+        let ask = Ask {
+            account: &self.credential.account,
+            id: None,
+            cost: &call.cost,
+            leave: &Cost::none(),
+            outage: call.outage_policy(environment.config.ledger.cheap_max),
+            purpose: &Purpose {
+                job: Some(self.job.name.clone()),
+                region: Some(self.region.code.clone()),
+                call: call.name.clone(),
+            },
+        };
+        match meter.ask(ask).await.map_err(|error| error.to_string())? {
+            Answer::Permitted(permit) => Ok(permit),
+            Answer::Rejected(rejection) => Err(format!(
+                "{} of {} are left; it fits at {}",
+                rejection.remaining, rejection.limit, rejection.retry_at
+            )),
+            Answer::Never { limit, most } => Err(format!("it can never be granted: {limit} holds at most {most}")),
+            Answer::Refused(why) => Err(why),
+        }
+    }
+
+    async fn fetch(&self, environment: &Environment) -> Result<Page, Failure> {
+        let upstream = environment.upstream(self.credential).map_err(Failure::NotSent)?;
+        let now = environment.clock.now();
+        let (step, region) = (self.step, self.region);
+        upstream.fetch(PageRequest { step, region, ids: &[], cursor: None, now, since: None }).await
+    }
+}

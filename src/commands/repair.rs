@@ -1,0 +1,88 @@
+//! `ingest repair`: looks at the files of the state directory from end to end, and makes anew what can be made from the
+//! rest. No record, charge or cursor is ever changed.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::environment::{CATALOG_FILE, Environment};
+use super::table::count;
+use super::{Error, output};
+use crate::catalog::SqliteCatalog;
+use crate::cli::{Format, Global};
+use crate::exit::Exit;
+use crate::sqlite::{self, Integrity};
+
+/// The files that may be there.
+const FILES: [&str; 3] = ["ledger.db", CATALOG_FILE, "journal.db"];
+
+/// What became of one file.
+#[derive(Debug, Serialize)]
+struct Repaired {
+    file: String,
+    outcome: Outcome,
+    detail: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Whole,
+    Mended,
+    Damaged,
+}
+
+/// Repairs what is there, and says what it did.
+pub(super) async fn repair(global: &Global) -> Result<Exit, Error> {
+    let environment = Environment::load(global)?;
+    let mut repaired = Vec::new();
+    for path in FILES.map(|file| environment.state_dir.join(file)) {
+        if path.exists() {
+            repaired.push(one(path).await?);
+        }
+    }
+    match global.format {
+        Format::Json => output::json(&serde_json::json!({ "files": repaired }))?,
+        Format::Text => output::text_line(&in_words(&repaired, &environment.state_dir))?,
+    }
+    let damaged = repaired.iter().any(|file| file.outcome == Outcome::Damaged);
+    Ok(if damaged { Exit::Failed } else { Exit::Success })
+}
+
+async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
+    let looked = {
+        let path = path.clone();
+        tokio::task::spawn_blocking(move || sqlite::mend(&path)).await
+    };
+    let looked = looked.map_err(|error| Error::io("the repair was cut off")(error.into()))?;
+    let file = path.display().to_string();
+    let (outcome, mut detail) = match looked {
+        Ok(Integrity::Whole) => (Outcome::Whole, "is whole".to_owned()),
+        Ok(Integrity::Mended) => (Outcome::Mended, "its indices did not fit its tables, and were made anew".to_owned()),
+        Ok(Integrity::Damaged(complaints)) => (Outcome::Damaged, damaged(&complaints.join("; "))),
+        Err(error) => (Outcome::Damaged, sqlite::explain(&error)),
+    };
+    if outcome != Outcome::Damaged && path.ends_with(CATALOG_FILE) {
+        match rebuilt(&path).await {
+            Ok(done) => detail = format!("{detail}; {done}"),
+            Err(error) => return Ok(Repaired { file, outcome: Outcome::Damaged, detail: error.to_string() }),
+        }
+    }
+    Ok(Repaired { file, outcome, detail })
+}
+
+fn damaged(complaints: &str) -> String {
+    format!("is damaged: {complaints}; restore it from a backup, or save what can be read: sqlite3 FILE .recover")
+}
+
+async fn rebuilt(path: &Path) -> Result<String, Error> {
+    let indexed = SqliteCatalog::open(path)?.rebuild_text().await?;
+    Ok(format!("its full-text index was made anew from {} records", count(indexed)))
+}
+
+fn in_words(repaired: &[Repaired], state_dir: &Path) -> String {
+    if repaired.is_empty() {
+        return format!("{}: there is no file to repair", state_dir.display());
+    }
+    repaired.iter().map(|file| format!("{}: {}", file.file, file.detail)).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,155 @@
+//! What `ingest check` finds of a Redis, and what the keys of a ledger are like.
+
+use std::time::Duration;
+
+use ingest::clock::{Clock, SystemClock};
+use ingest::config::RedisUrl;
+use ingest::ledger::redis::{Finding, RedisLedger, inspect};
+use ingest::quota::Account;
+
+use super::kinds::with_shipped_users;
+use super::machine::{Machine, account};
+use super::{MAX_SKEW, TIMEOUT};
+use crate::ledger::books::{Books, cost, limit, secs};
+use crate::support::redis_server::{RedisServer, url};
+
+async fn findings(url: &RedisUrl) -> Vec<Finding> {
+    inspect(url, TIMEOUT, MAX_SKEW, SystemClock.now()).await.unwrap()
+}
+
+#[tokio::test]
+async fn nothing_is_found_of_a_redis_as_we_ship_it() {
+    let (server, url, _directory) = with_shipped_users();
+    assert_eq!(findings(&url).await, []);
+    assert_eq!(server.ask::<i64>("DBSIZE"), 0, "and nothing is left behind");
+}
+
+#[tokio::test]
+async fn a_redis_that_evicts_or_keeps_nothing_is_found_out() {
+    let server = RedisServer::with(&["--save", "", "--appendonly", "no", "--maxmemory-policy", "allkeys-lru"]);
+    let found = findings(&server.url()).await;
+    assert_eq!(found, [Finding::MayEvict { policy: "allkeys-lru".to_owned() }, Finding::KeepsNothing]);
+    assert!(found[0].to_string().contains("noeviction"));
+}
+
+#[tokio::test]
+async fn a_permission_that_lacks_is_named() {
+    let (server, url, _directory) = with_shipped_users();
+    server.tell("ACL SETUSER ingest -hincrby -zrem");
+    let lacking: Vec<_> = findings(&url).await;
+    let [Finding::Lacks { command: one, .. }, Finding::Lacks { command: other, .. }] = lacking.as_slice() else {
+        panic!("{lacking:?}")
+    };
+    assert_eq!((one.as_str(), other.as_str()), ("HINCRBY", "ZREM"));
+}
+
+#[tokio::test]
+async fn a_clock_that_is_off_is_found_out() {
+    let server = RedisServer::with(&["--appendonly", "yes"]);
+    let now = SystemClock.now().after(secs(3600));
+    let found = inspect(&server.url(), TIMEOUT, MAX_SKEW, now).await.unwrap();
+    assert!(matches!(found.as_slice(), [Finding::Skewed { .. }]), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_redis_that_cannot_be_reached_is_no_finding() {
+    assert!(inspect(&url("redis://127.0.0.1:1"), TIMEOUT, MAX_SKEW, SystemClock.now()).await.is_err());
+}
+
+fn keys(server: &RedisServer) -> Vec<String> {
+    server.ask("KEYS *")
+}
+
+#[tokio::test]
+async fn every_key_expires_after_the_longest_window() {
+    let server = RedisServer::start();
+    let day = 24 * 3600;
+    let account = crate::ledger::books::account([
+        ("daily", limit(1000, Some(secs(7 * day)), None)),
+        ("minute", limit(1000, Some(secs(60)), None)),
+    ]);
+    let machine = Machine::new(server.url());
+    let process = machine.process();
+    for _ in 0..130 {
+        process.take(&account, 1).await;
+    }
+    let keys = keys(&server);
+    assert_eq!(keys.len(), 5, "{keys:?}");
+    for key in keys {
+        assert!(key.starts_with(&format!("ingest:{{{}}}:", account.name)), "{key}");
+        let life: u64 = server.ask(&format!("TTL {key}"));
+        assert!((7 * day..9 * day).contains(&life), "{key} lives for {life} s");
+    }
+}
+
+#[tokio::test]
+async fn a_rejected_charge_writes_nothing() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(2));
+    let process = machine.process();
+    assert_eq!(process.drain(&account).await, 2);
+    let before: i64 = changes(&server);
+    for _ in 0..5 {
+        process.ask(&account, 1).await;
+    }
+    process.used(&account).await;
+    assert_eq!(changes(&server), before);
+}
+
+/// How often anything was written since the last save.
+fn changes(server: &RedisServer) -> i64 {
+    let info: String = server.ask("INFO persistence");
+    info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:")).unwrap().parse().unwrap()
+}
+
+fn field(account: &Account, field: &str) -> String {
+    format!("ingest:{{{}}}:meta {field}", account.name)
+}
+
+#[tokio::test]
+async fn a_total_that_differs_from_its_charges_is_mended() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(1000));
+    let process = machine.process();
+    for _ in 0..200 {
+        process.take(&account, 1).await;
+    }
+    server.tell(&format!("HINCRBY {} -50", field(&account, "total:daily")));
+    assert_eq!(process.used(&account).await, 150);
+    let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+    let mended = ledger.mend(&account, SystemClock.now()).await.unwrap();
+    assert_eq!(mended, ["daily stood at 150, its charges sum to 200"]);
+    assert_eq!(process.used(&account).await, 200);
+    assert_eq!(ledger.mend(&account, SystemClock.now()).await.unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn totals_are_checked_from_time_to_time() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(2000));
+    let process = machine.process();
+    process.take(&account, 1).await;
+    server.tell(&format!("HINCRBY {} -1", field(&account, "total:daily")));
+    for _ in 0..511 {
+        process.take(&account, 1).await;
+    }
+    while process.used(&account).await != 512 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn times_and_units_keep_all_their_digits() {
+    let server = RedisServer::start();
+    let machine = Machine::new(server.url());
+    let ledger = std::sync::Arc::new(RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap());
+    let quota = 9_007_199_254_740;
+    let books = Books::new(ledger, crate::ledger::books::account([("daily", limit(quota, Some(secs(60)), None))]));
+    books.take(&cost([("daily", quota - 1)]), SystemClock.now()).await;
+    let rejection = books.reject(&cost([("daily", 2)]), SystemClock.now()).await;
+    assert_eq!((rejection.used.get(), rejection.remaining.get()), (quota - 1, 1));
+    let scores: Vec<String> = server.ask(&format!("ZRANGE ingest:{{{}}}:log 0 -1 WITHSCORES", books.account.name));
+    let charged: i64 = scores[1].parse().unwrap();
+    assert_eq!(rejection.retry_at.micros(), charged + 60_100_000);
+    assert!(rejection.retry_after <= Duration::from_micros(60_100_000));
+}

@@ -1,0 +1,86 @@
+use serde_json::{Value, json};
+
+use crate::support::world::{SECRET, World};
+
+fn finding<'a>(answer: &'a Value, what: &str) -> &'a Value {
+    let findings = answer["findings"].as_array().unwrap();
+    let found = findings.iter().find(|finding| finding["what"].as_str().unwrap().contains(what));
+    found.unwrap_or_else(|| panic!("nothing about {what} in {answer:#}"))
+}
+
+#[test]
+fn a_check_alone_connects_to_nothing() {
+    let world = World::new();
+    let answer = world.json(&["check"]);
+    assert_eq!(answer["verdict"], "good");
+    assert!(answer["findings"].as_array().unwrap().iter().all(|finding| finding["what"] != "upstream youtube"));
+    let mut away = World::new();
+    away.set("upstreams.youtube.base_url=http://127.0.0.1:9");
+    assert_eq!(away.ingest(&["check"]).code, 0);
+    assert_eq!(away.ingest(&["check", "--connect"]).code, 1);
+    assert_eq!(world.requests(), 0);
+}
+
+#[test]
+fn a_check_that_connects_meters_nothing() {
+    let world = World::new();
+    let answer = world.json(&["check", "--connect"]);
+    assert_eq!(finding(&answer, "upstream youtube")["verdict"], "good");
+    assert_eq!((world.requests(), world.charged("daily")), (0, 0));
+}
+
+#[test]
+fn a_host_that_speaks_no_tls_is_told() {
+    let mut world = World::new();
+    let address = world.sandbox_address();
+    world.set(&format!("upstreams.youtube.base_url=https://{address}"));
+    let answer = world.json(&["check", "--connect"]);
+    let detail = finding(&answer, "upstream youtube")["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("does not speak TLS"), "{detail}");
+}
+
+#[test]
+fn a_redis_that_is_not_there_is_told_when_asked_for() {
+    let mut world = World::new();
+    world.set("ledger.url=redis://127.0.0.1:9");
+    assert_eq!(world.ingest(&["check"]).code, 0);
+    let answer = world.json(&["check", "--connect"]);
+    assert_eq!(finding(&answer, "the ledger (redis")["verdict"], "bad");
+}
+
+#[test]
+fn a_check_that_spends_makes_one_charged_call_and_says_its_cost() {
+    let world = World::new();
+    let answer = world.json(&["check", "--connect", "--spend"]);
+    let call = finding(&answer, "a call with credential youtube");
+    assert_eq!(call["verdict"], "good", "{answer:#}");
+    assert!(call["detail"].as_str().unwrap().ends_with("it cost 1 daily"), "{call}");
+    assert_eq!((world.requests(), world.counted("daily"), world.charged("daily")), (1, 1, 1));
+    assert_eq!(world.ingest(&["check", "--spend"]).code, 2, "it goes with --connect");
+}
+
+#[test]
+fn a_call_that_the_upstream_refuses_is_made_once_and_its_cost_said() {
+    let world = World::new();
+    world.faults(&json!({ "status": 500, "times": 10 }));
+    let ran = world.ingest(&["check", "--connect", "--spend"]);
+    assert_eq!((ran.code, world.requests(), world.charged("daily")), (1, 1, 1));
+    assert!(ran.stdout.contains("it cost 1 daily"), "{ran:?}");
+    assert!(!ran.stdout.contains(SECRET));
+}
+
+#[test]
+fn a_call_that_does_not_fit_is_not_made() {
+    let mut world = World::new();
+    world.set("credentials.youtube.limits.daily={ quota = 1002, window = \"24h\" }");
+    world.set("jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]");
+    for _ in 0..20 {
+        world.ingest(&["charge", "youtube", "captions.list", "-q"]);
+    }
+    for _ in 0..2 {
+        world.ingest(&["charge", "youtube", "videos.list", "-q"]);
+    }
+    let ran = world.ingest(&["check", "--connect", "--spend"]);
+    assert_eq!((ran.code, world.requests()), (1, 0), "{ran:?}");
+    assert!(ran.stdout.contains("was not made: 0 of daily are left"), "{ran:?}");
+}

@@ -1,0 +1,287 @@
+//! `deploy/` is checked by the tools of whoever runs it, where they are installed, and run as they would run it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+use serde_yaml_ng::Value as Yaml;
+
+use crate::support::world::{SECRET, World, shipped};
+
+fn deploy(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(path)
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(deploy(path)).unwrap()
+}
+
+fn is_installed(program: &str) -> bool {
+    let asked = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let installed = asked.is_ok_and(|status| status.success());
+    if !installed {
+        eprintln!("{program} is not installed: what it would check is not checked");
+    }
+    installed
+}
+
+/// The units in a directory of their own, their program where it is here.
+fn units() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(deploy("systemd")).unwrap().map(|entry| entry.unwrap()) {
+        let text = fs::read_to_string(entry.path()).unwrap();
+        let text = text.replace("/usr/bin/ingest", cargo_bin!("ingest").to_str().unwrap());
+        fs::write(directory.path().join(entry.file_name()), text).unwrap();
+    }
+    directory
+}
+
+fn services() -> [&'static str; 3] {
+    ["ingest.service", "ingest-job@.service", "ingest-region@.service"]
+}
+
+/// A template is looked at as an instance of it.
+fn instance(unit: &str) -> String {
+    unit.replace('@', "@GB")
+}
+
+#[test]
+fn systemd_takes_the_units() {
+    if !is_installed("systemd-analyze") {
+        return;
+    }
+    let units = units();
+    for unit in services().iter().flat_map(|unit| [unit.to_string(), unit.replace(".service", ".timer")]) {
+        let path = units.path().join(&unit);
+        let instance = units.path().join(instance(&unit));
+        if instance != path {
+            fs::copy(&path, &instance).unwrap();
+        }
+        let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&instance).output().unwrap();
+        let said = String::from_utf8_lossy(&verified.stderr);
+        assert!(verified.status.success() && said.trim().is_empty(), "{unit}: {said}");
+    }
+}
+
+#[test]
+fn systemd_rates_the_services_as_safe() {
+    if !is_installed("systemd-analyze") {
+        return;
+    }
+    let units = units();
+    for unit in services() {
+        let security = ["security", "--offline=true", "--threshold=15"];
+        let path = units.path().join(unit);
+        let rated =
+            Command::new("systemd-analyze").args(security).arg(&path).env("SYSTEMD_PAGER", "").output().unwrap();
+        assert!(rated.status.success(), "{unit}: {}", String::from_utf8_lossy(&rated.stdout));
+    }
+}
+
+/// The values of a key in a unit, in order.
+fn values<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
+    unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).collect()
+}
+
+/// A place as the unit makes it: `/etc/ingest`, a credential directory, a state directory.
+struct Place {
+    world: World,
+    config: PathBuf,
+    credentials: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let world = World::new();
+        let at = |name: &str| world.directory.path().join(name);
+        let base_url = format!("base_url = \"{}\"", world.base_url());
+        let text = fs::read_to_string(shipped()).unwrap();
+        let text = text.replace("base_url = \"https://www.googleapis.com/youtube/v3\"", &base_url);
+        fs::write(at("quotas.toml"), text).unwrap();
+        fs::create_dir(at("credentials")).unwrap();
+        fs::write(at("credentials/youtube"), SECRET).unwrap();
+        fs::set_permissions(at("credentials/youtube"), fs::Permissions::from_mode(0o400)).unwrap();
+        Self { config: at("quotas.toml"), credentials: at("credentials"), world }
+    }
+
+    /// Runs a command line of ours in nothing but this environment.
+    fn run(&self, line: &str, environment: BTreeMap<String, String>) -> std::process::Output {
+        let line = line.replace("/etc/ingest/quotas.toml", self.config.to_str().unwrap());
+        let mut words = line.split_whitespace();
+        assert!(words.next().unwrap().ends_with("ingest"));
+        Command::new(cargo_bin!("ingest")).args(words).env_clear().envs(environment).current_dir("/").output().unwrap()
+    }
+
+    fn state(&self) -> String {
+        self.world.state_dir().to_str().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn the_units_command_lines_run_as_the_units_run_them() {
+    for unit in services() {
+        let (text, place) = (read(&format!("systemd/{unit}")), Place::new());
+        let credentials = place.credentials.to_str().unwrap().to_owned();
+        let mut environment = BTreeMap::from([
+            ("CREDENTIALS_DIRECTORY".to_owned(), credentials.clone()),
+            ("STATE_DIRECTORY".to_owned(), place.state()),
+        ]);
+        for set in values(&text, "Environment") {
+            let (name, value) = set.split_once('=').unwrap();
+            environment.insert(name.to_owned(), value.replace("%d", &credentials));
+        }
+        let [line] = values(&text, "ExecStart")[..] else { panic!("{unit} has one ExecStart") };
+        let line = line.replace("--job %i", "--job trending").replace("%I", "GB");
+        let ran = place.run(&line, environment);
+        assert_eq!(ran.status.code(), Some(0), "{unit}: {ran:?}");
+        assert!(ran.stdout.is_empty() && ran.stderr.is_empty(), "{unit}: {ran:?}");
+        assert!(place.world.requests() > 0 && place.world.state_dir().join("catalog.db").exists(), "{unit}");
+    }
+}
+
+#[test]
+fn the_credential_can_be_named_in_the_configuration_instead() {
+    let place = Place::new();
+    let environment = BTreeMap::from([
+        ("CREDENTIALS_DIRECTORY".to_owned(), place.credentials.to_str().unwrap().to_owned()),
+        ("STATE_DIRECTORY".to_owned(), place.state()),
+    ]);
+    let secret = "credentials.youtube.secret={credential=\"youtube\"}";
+    let ran = place.run(&format!("ingest --config /etc/ingest/quotas.toml --region US -q --set {secret}"), environment);
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+}
+
+#[test]
+fn crons_lines_are_five_fields_and_a_command_that_runs() {
+    let text = read("cron/ingest.cron");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()).collect();
+    let (variables, jobs): (Vec<&str>, Vec<&str>) = lines.into_iter().partition(|line| line.split_once(' ').is_none());
+    let place = Place::new();
+    let mut environment = BTreeMap::from([
+        ("INGEST_STATE_DIR".to_owned(), place.state()),
+        ("HOME".to_owned(), "/nonexistent".to_owned()),
+    ]);
+    environment.insert("INGEST_CONFIG".to_owned(), place.config.to_str().unwrap().to_owned());
+    for variable in variables {
+        let (name, value) = variable.split_once('=').unwrap();
+        let key = place.credentials.join("youtube");
+        environment.insert(name.to_owned(), value.replace("/etc/ingest/youtube.key", key.to_str().unwrap()));
+    }
+    let [job] = jobs[..] else { panic!("one line: {jobs:?}") };
+    let mut fields = job.splitn(6, ' ');
+    for field in fields.by_ref().take(5) {
+        assert!(field.chars().all(|letter| "0123456789*/,-".contains(letter)), "{field}");
+    }
+    let ran = place.run(fields.next().unwrap(), environment);
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    assert!(ran.stdout.is_empty() && ran.stderr.is_empty(), "cron would mail it: {ran:?}");
+}
+
+#[test]
+fn crontab_takes_the_line() {
+    if Command::new("crontab").arg("-V").output().is_err() {
+        eprintln!("crontab is not installed: what it would check is not checked");
+        return;
+    }
+    // Debian's checks a file without installing it; others have no such option.
+    let checked = Command::new("crontab").arg("-T").arg(deploy("cron/ingest.cron")).output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success() || said.contains("invalid option"), "{said}");
+}
+
+fn yaml(path: &str) -> Vec<Yaml> {
+    use serde::Deserialize as _;
+    let text = read(path);
+    serde_yaml_ng::Deserializer::from_str(&text).map(|document| Yaml::deserialize(document).unwrap()).collect()
+}
+
+#[test]
+fn the_compose_file_is_whole_and_gives_nothing_away() {
+    let document = yaml("container/compose.yaml").remove(0);
+    for (kind, used) in [("secrets", "secrets"), ("configs", "configs")] {
+        for one in document["services"]["ingest"][used].as_sequence().unwrap() {
+            let source = one["source"].as_str().unwrap();
+            assert!(document[kind][source].is_mapping(), "{source} is not among the {kind}");
+        }
+    }
+    for service in ["redis", "ingest"] {
+        let service = &document["services"][service];
+        assert_eq!((&service["read_only"], service["cap_drop"][0].as_str()), (&Yaml::Bool(true), Some("ALL")));
+        for network in service["networks"].as_sequence().unwrap() {
+            assert!(document["networks"].get(network).is_some());
+        }
+        assert!(service["ports"].is_null(), "nothing of it is reached from outside");
+    }
+}
+
+#[test]
+fn docker_takes_the_compose_file() {
+    let available = Command::new("docker").args(["compose", "version"]).output();
+    if !available.is_ok_and(|output| output.status.success()) {
+        eprintln!("docker compose is not installed: what it would check is not checked");
+        return;
+    }
+    let checked = Command::new("docker")
+        .args(["compose", "-f"])
+        .arg(deploy("container/compose.yaml"))
+        .args(["config", "-q"])
+        .output();
+    let checked = checked.unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+#[test]
+fn the_cron_job_of_kubernetes_is_alone_unprivileged_and_whole() {
+    let documents = yaml("kubernetes/cronjob.yaml");
+    let find = |kind: &str| documents.iter().find(|document| document["kind"] == kind).unwrap();
+    let (claim, job) = (find("PersistentVolumeClaim"), find("CronJob"));
+    assert_eq!(job["spec"]["concurrencyPolicy"], "Forbid");
+    let pod = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    let container = &pod["containers"][0];
+    assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+    let volumes: Vec<&str> =
+        pod["volumes"].as_sequence().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    for mount in container["volumeMounts"].as_sequence().unwrap() {
+        assert!(volumes.contains(&mount["name"].as_str().unwrap()));
+    }
+    assert_eq!(pod["volumes"][1]["persistentVolumeClaim"]["claimName"], claim["metadata"]["name"]);
+}
+
+/// The arguments that a deployment gives are ones that the program has.
+#[test]
+fn the_arguments_of_every_deployment_are_known() {
+    let place = Place::new();
+    let documents = yaml("kubernetes/cronjob.yaml");
+    let pod = &documents[1]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0];
+    let arguments: Vec<&str> = pod["args"].as_sequence().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    let environment = BTreeMap::from([
+        ("INGEST_CONFIG".to_owned(), place.config.to_str().unwrap().to_owned()),
+        ("INGEST_STATE_DIR".to_owned(), place.state()),
+        ("YOUTUBE_API_KEY_FILE".to_owned(), place.credentials.join("youtube").to_str().unwrap().to_owned()),
+    ]);
+    let ran = place.run(&format!("ingest {}", arguments.join(" ")), environment);
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    let containerfile = read("container/Containerfile");
+    assert!(containerfile.contains(r#"CMD ["--region", "all", "--quiet"]"#));
+    assert!(!containerfile.contains("USER root"));
+}
+
+#[test]
+fn what_the_debian_package_holds_is_there_or_made() {
+    let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    let manifest: toml::Value = toml::from_str(&manifest).unwrap();
+    let package = &manifest["package"]["metadata"]["deb"];
+    let build = read("deb/build.sh");
+    for asset in package["assets"].as_array().unwrap() {
+        let source = asset[0].as_str().unwrap();
+        let made = source.strip_prefix("target/deb-assets/").is_some_and(|name| build.contains(name));
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let is_there = root.join(source.trim_end_matches('*')).exists() && !source.starts_with("target/");
+        assert!(made || is_there || source == "target/release/ingest", "{source}");
+    }
+    assert_eq!(package["conf-files"][0].as_str(), Some("/etc/ingest/quotas.toml"));
+}

@@ -1,0 +1,163 @@
+//! Input of the worst kind. `tests/fuzz.sh` runs the properties of this file, and those of the others, for longer.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use ingest::catalog::{Catalog, SearchQuery, SqliteCatalog};
+use ingest::config::{Config, ConfigError, Sources};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use crate::support::world::{World, shipped};
+
+fn corpus(of: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(of);
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
+}
+
+/// Whatever is in the file: right, or refused with what is wrong.
+fn load(bytes: &[u8]) -> Result<(), ConfigError> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("quotas.toml");
+    fs::write(&path, bytes).unwrap();
+    Config::load(&Sources { path: Some(path), sets: Vec::new() }).map(drop)
+}
+
+#[test]
+fn every_configuration_of_the_corpus_is_refused_and_none_is_the_end() {
+    for (path, bytes) in corpus("config") {
+        let refused = load(&bytes).expect_err(&path.display().to_string());
+        assert!(!refused.to_string().is_empty());
+    }
+}
+
+#[test]
+fn a_configuration_of_any_depth_or_size_is_refused_without_a_word_too_many() {
+    let deep = [
+        format!("a = {}{}", "[".repeat(100_000), "]".repeat(100_000)),
+        format!("a = {}", "{ a = ".repeat(100_000)),
+        format!("{} = 1", vec!["a"; 100_000].join(".")),
+        format!("[{}]", vec!["a"; 100_000].join(".")),
+        format!("regions = [{}]", "\"x\",".repeat(100_000)),
+        format!("x = {}", "9".repeat(100_000)),
+        format!("x = 1e{}", "9".repeat(1000)),
+        format!("\"{}\" = 1", "k".repeat(100_000)),
+    ];
+    for text in deep {
+        let said = load(text.as_bytes()).unwrap_err().to_string();
+        let shown: String = text.chars().take(30).collect();
+        assert!(said.len() < 400_000, "{shown}: {} bytes", said.len());
+    }
+}
+
+fn catalog() -> &'static (tempfile::TempDir, SqliteCatalog, Runtime) {
+    static CATALOG: OnceLock<(tempfile::TempDir, SqliteCatalog, Runtime)> = OnceLock::new();
+    CATALOG.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let catalog = SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap();
+        (directory, catalog, Runtime::new().unwrap())
+    })
+}
+
+fn search(words: &str) {
+    let (_, catalog, runtime) = catalog();
+    let query = SearchQuery { words, kind: Some(words), region: Some(words), since: None, limit: 5 };
+    runtime.block_on(catalog.search(query)).unwrap();
+    let query = SearchQuery { words, kind: None, region: None, since: None, limit: 5 };
+    runtime.block_on(catalog.search(query)).unwrap();
+}
+
+#[test]
+fn every_search_of_the_corpus_is_answered() {
+    for (_, bytes) in corpus("words") {
+        search(&String::from_utf8_lossy(&bytes));
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_configuration_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        prop_assert!(load(&bytes).is_err());
+    }
+
+    #[test]
+    fn bytes_in_the_middle_of_a_right_configuration_are_taken_or_refused(
+        at in any::<prop::sample::Index>(),
+        gone in 0_usize..40,
+        bytes in prop::collection::vec(any::<u8>(), 0..12),
+    ) {
+        let mut text = fs::read(shipped()).unwrap();
+        let from = at.index(text.len());
+        let to = (from + gone).min(text.len());
+        text.splice(from..to, bytes);
+        let _ = load(&text);
+    }
+
+    #[test]
+    fn any_words_can_be_looked_for(words in r#"("|\*|\^|:|-|\(|\)|AND|OR|NOT|NEAR/[0-9]|\{|\}|\+| |text|.|\x00){0,30}"#) {
+        search(&words);
+    }
+}
+
+/// An upstream whose every text is hostile.
+fn hostile_upstream(text: &'static str) -> StubUpstream {
+    StubUpstream::start(move |request| {
+        let items: Vec<Value> = (0..3)
+            .map(|n| json!({ "id": format!("{text}{n}"), "snippet": { "title": format!("findme {text}"), "channelId": text } }))
+            .collect();
+        match request.number {
+            0..2 => StubAnswer::json(&json!({ "items": items })),
+            _ => StubAnswer::error(403, &json!({ "error": { "message": text, "errors": [{ "reason": text }] } })),
+        }
+    })
+}
+
+fn is_plain(text: &str) -> bool {
+    text.chars()
+        .all(|c| c == '\n' || !(c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')))
+}
+
+#[test]
+fn what_an_upstream_says_is_never_a_command_to_a_terminal() {
+    for text in ["\u{1b}]0;pwned\u{7}\u{1b}[2J", "\u{9b}31m\r\u{8}\0", "\u{202e}txt.exe\u{2066}"] {
+        let upstream = hostile_upstream(text);
+        let mut world = World::new();
+        world.set(&format!("upstreams.youtube.base_url={}", upstream.url())).set("jobs.trending.every=1us");
+        for arguments in [
+            &["--region", "US", "--job", "trending", "-v"][..],
+            &["--region", "GB", "--job", "trending", "-v"],
+            &["search", "findme"],
+            &["status"],
+            &["--region", "all", "--dry-run"],
+            &["check", "--connect", "--spend"],
+        ] {
+            let ran = world.ingest(arguments);
+            assert!(is_plain(&ran.stdout), "{arguments:?}: {:?}", ran.stdout);
+            assert!(is_plain(&ran.stderr), "{arguments:?}: {:?}", ran.stderr);
+        }
+        let hits = world.json(&["search", "findme"]);
+        assert_eq!(hits["hits"].as_array().unwrap().len(), 3, "landed and found, as it is: {hits}");
+    }
+}
+
+#[test]
+fn a_region_named_like_a_path_leads_nowhere() {
+    let regions = ["../../x", "/etc/passwd", "a/b", "..", "%2e%2e", "'; drop table pass; --", "{region}"];
+    let list = regions.map(|region| format!("{region:?}")).join(",");
+    let mut world = World::new();
+    let upstream = hostile_upstream("x");
+    world.set(&format!("regions=[{list}]")).set(&format!("upstreams.youtube.base_url={}", upstream.url()));
+    let report = world.json(&["--region", "all", "--job", "trending"]);
+    assert_eq!(report["passes"].as_array().unwrap().iter().filter(|pass| pass["region"] != "*").count(), regions.len());
+    let outside: Vec<_> =
+        fs::read_dir(world.directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(outside, ["state"]);
+    let locks: Vec<_> =
+        fs::read_dir(world.state_dir().join("locks")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(locks.iter().all(|path| path.is_file()), "{locks:?}");
+    assert_eq!(world.ingest(&["status"]).code, 0);
+}

@@ -1,0 +1,11 @@
+//! What an operator needs: deployment, logs, metrics, pings, checks, repairs.
+
+mod check;
+mod deploy;
+mod files;
+mod hostile;
+mod logs;
+mod metrics;
+mod notify;
+mod repair;
+mod schema;

@@ -1,0 +1,105 @@
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use crate::support::world::World;
+
+/// A world that pings `/start`, `/success`, `/stopped` and `/failure` of the stub.
+fn pinging(stub: &StubUpstream, events: &[&str]) -> World {
+    let mut world = World::new();
+    for event in events {
+        world.set(&format!("notify.{event}={}/secret-uuid/{event}", stub.url()));
+    }
+    world
+}
+
+fn pinged(stub: &StubUpstream) -> Vec<String> {
+    let last = |path: String| path.rsplit('/').next().unwrap().to_owned();
+    stub.requests().into_iter().map(|request| last(request.path)).collect()
+}
+
+const ALL: [&str; 4] = ["start", "success", "stopped", "failure"];
+const US: [&str; 4] = ["--region", "US", "--job", "trending"];
+
+#[test]
+fn a_run_pings_as_it_begins_and_as_it_ends() {
+    let stub = StubUpstream::answering([StubAnswer::text(200, "OK")]);
+    let world = pinging(&stub, &ALL);
+    assert_eq!(world.ingest(&US).code, 0);
+    assert_eq!(pinged(&stub), ["start", "success"]);
+    let body = String::from_utf8(stub.requests()[1].body.clone()).unwrap();
+    assert!(body.starts_with("Complete: 1 regions"), "{body}");
+    world.ingest(&US);
+    assert_eq!(pinged(&stub), ["start", "success", "start", "success"], "nothing due is well");
+}
+
+#[test]
+fn a_failure_pings_failure_with_what_happened() {
+    let stub = StubUpstream::answering([StubAnswer::text(200, "OK")]);
+    let mut world = pinging(&stub, &ALL);
+    world.set("upstreams.youtube.attempts=1");
+    world.faults(&json!({ "call": "videos.list", "status": 500, "times": 10 }));
+    assert_eq!(world.ingest(&US).code, 1);
+    assert_eq!(pinged(&stub), ["start", "failure"]);
+}
+
+#[test]
+fn a_run_that_cannot_even_begin_pings_failure() {
+    let stub = StubUpstream::answering([StubAnswer::text(200, "OK")]);
+    let world = pinging(&stub, &ALL);
+    std::fs::write(world.state_dir(), "no directory").unwrap();
+    assert_eq!(world.ingest(&US).code, 1);
+    assert_eq!(pinged(&stub), ["start", "failure"]);
+}
+
+#[test]
+fn a_stop_at_a_limit_pings_stopped_or_else_success() {
+    for (events, expected) in [(&ALL[..], "stopped"), (&["success", "failure"], "success")] {
+        let stub = StubUpstream::answering([StubAnswer::text(200, "OK")]);
+        let mut world = pinging(&stub, events);
+        world.set("credentials.youtube.limits.daily={ quota = 1002, window = \"24h\" }");
+        world.set("jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]");
+        assert_eq!(world.ingest(&US).code, 0);
+        assert_eq!(pinged(&stub).last().unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_ping_that_fails_fails_no_run_and_shows_no_url() {
+    let stub = StubUpstream::answering([StubAnswer::redirect(302, "http://127.0.0.1:9/"), StubAnswer::status(404)]);
+    let world = pinging(&stub, &ALL);
+    let ran = world.ingest(&US);
+    assert_eq!(ran.code, 0);
+    assert_eq!(stub.requests().len(), 2, "a redirect is not followed, a ping not repeated");
+    assert_eq!(ran.stderr.matches("a ping of [notify] failed").count(), 2, "{ran:?}");
+    assert!(!ran.stderr.contains("secret-uuid"), "{ran:?}");
+}
+
+#[test]
+fn a_service_that_never_answers_holds_a_run_up_for_seconds_only() {
+    let stub = StubUpstream::answering([StubAnswer::text(200, "OK").after(Duration::from_secs(60))]);
+    let world = pinging(&stub, &["success"]);
+    let began = Instant::now();
+    assert_eq!(world.ingest(&US).code, 0);
+    assert!(began.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn practice_and_previews_ping_nobody() {
+    let stub = StubUpstream::answering([StubAnswer::text(200, "OK")]);
+    let world = pinging(&stub, &ALL);
+    assert_eq!(world.ingest(&[&US[..], &["--dry-run"]].concat()).code, 0);
+    assert_eq!(world.ingest(&[&US[..], &["--sandbox"]].concat()).code, 0);
+    assert_eq!(pinged(&stub), Vec::<String>::new());
+}
+
+#[test]
+fn a_wrong_url_is_refused_and_not_shown() {
+    let mut world = World::new();
+    world.set("notify.start=hxxps://hc-ping.com/secret-uuid");
+    let ran = world.ingest(&["status"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("notify.start: expected a URL"), "{ran:?}");
+    assert!(!ran.stderr.contains("secret-uuid"), "{ran:?}");
+}

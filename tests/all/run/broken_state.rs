@@ -1,0 +1,102 @@
+//! A state directory that cannot be used: one clear line, exit 1, and nothing requested.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use crate::support::world::World;
+
+const RUN: [&str; 4] = ["--region", "US", "--job", "trending"];
+
+/// Runs in text and in JSON: both fail alike, say so, and request nothing more.
+fn assert_refused(world: &World, arguments: &[&str], words: &[&str]) {
+    let before = world.requests();
+    let text = world.ingest(arguments);
+    assert_eq!(text.code, 1, "{text:?}");
+    for word in words {
+        assert!(text.stderr.contains(word) || text.stdout.contains(word), "{word}: {text:?}");
+    }
+    let json = world.ingest(&[arguments, &["--format", "json"]].concat());
+    assert_eq!(json.code, 1, "{json:?}");
+    let said = json.json();
+    assert!(said["error"].is_string() || said["outcome"] == "failed" || said["verdict"] == "bad", "{said}");
+    assert_eq!(world.requests(), before, "something was requested");
+}
+
+fn landed() -> World {
+    let mut world = World::new();
+    assert_eq!(world.ingest(&RUN).code, 0);
+    world.set("jobs.trending.every=1us");
+    world
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_made_or_written_is_named() {
+    let world = World::new();
+    fs::write(world.directory.path().join("file"), "").unwrap();
+    assert_refused(&world, &[&RUN, ["--state-dir", "file/state"].as_slice()].concat(), &["file/state", "--state-dir"]);
+    if rustix::process::geteuid().is_root() {
+        return; // Whom no permission stops.
+    }
+    let sealed = world.directory.path().join("sealed");
+    fs::create_dir(&sealed).unwrap();
+    fs::set_permissions(&sealed, fs::Permissions::from_mode(0o500)).unwrap();
+    assert_refused(&world, &[&RUN, ["--state-dir", "sealed"].as_slice()].concat(), &["sealed"]);
+}
+
+#[test]
+fn a_file_of_a_later_release_is_left_alone() {
+    for name in ["catalog.db", "ledger.db"] {
+        let world = landed();
+        let file = world.state_dir().join(name);
+        Connection::open(&file).unwrap().pragma_update(None, "user_version", 99).unwrap();
+        assert_refused(&world, &RUN, &[name, "version 99", "upgrade ingest"]);
+        assert_refused(&world, &["status"], &[name, "version 99"]);
+        assert_refused(&world, &["check"], &[name, "version 99"]);
+    }
+}
+
+#[test]
+fn a_damaged_file_is_named_and_left_alone() {
+    for name in ["catalog.db", "ledger.db"] {
+        let world = landed();
+        let file = world.state_dir().join(name);
+        remove_logs(&file);
+        fs::write(&file, "this was a database once".repeat(1000)).unwrap();
+        assert_refused(&world, &RUN, &[name, "damaged"]);
+        assert_refused(&world, &["status"], &[name, "damaged"]);
+        assert_eq!(fs::read(&file).unwrap().len(), 24_000, "the damaged file was changed");
+    }
+}
+
+#[test]
+fn a_file_that_is_damaged_inside_fails_the_run_that_meets_it() {
+    for name in ["catalog.db", "ledger.db"] {
+        let world = landed();
+        let file = world.state_dir().join(name);
+        remove_logs(&file);
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[4096..].fill(0xff);
+        fs::write(&file, &bytes).unwrap();
+        assert_refused(&world, &RUN, &["damaged"]);
+    }
+}
+
+#[test]
+fn a_directory_in_the_place_of_a_file_is_named() {
+    for name in ["catalog.db", "ledger.db"] {
+        let world = World::new();
+        fs::create_dir_all(world.state_dir().join(name)).unwrap();
+        assert_refused(&world, &RUN, &[name]);
+    }
+}
+
+fn remove_logs(file: &Path) {
+    for suffix in ["-wal", "-shm"] {
+        let mut side = file.as_os_str().to_owned();
+        side.push(suffix);
+        let _ = fs::remove_file(side);
+    }
+}

@@ -1,0 +1,106 @@
+//! What depends on how much time has passed.
+
+use std::time::Duration;
+
+use ingest::run::{PassOutcome, RunOutcome};
+
+use crate::support::lab::{Lab, ended};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Two regions whose lists are walked, and nothing else.
+const LISTING: [&str; 3] = [
+    "jobs.trending.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]",
+    "jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 2 }]",
+    "regions=[\"US\", \"GB\"]",
+];
+
+fn lab(sets: &[&str]) -> Lab {
+    Lab::new(&[LISTING.as_slice(), sets].concat())
+}
+
+#[test]
+fn an_hourly_tick_that_comes_early_by_less_than_a_twentieth_finds_its_regions_due() {
+    let lab = lab(&[]);
+    assert_eq!(lab.run("trending").outcome, RunOutcome::Complete);
+    lab.pass(HOUR - 3 * MINUTE - Duration::from_secs(1));
+    assert_eq!(lab.run("trending").outcome, RunOutcome::NothingDue, "too early");
+    lab.pass(Duration::from_secs(1));
+    assert_eq!(lab.run("trending").outcome, RunOutcome::Complete, "within the tolerance");
+}
+
+#[test]
+fn the_tolerance_of_a_long_span_is_five_minutes() {
+    let lab = lab(&["jobs.trending.every=\"1d\""]);
+    lab.run("trending");
+    lab.pass(DAY - 5 * MINUTE - Duration::from_secs(1));
+    assert_eq!(lab.run("trending").outcome, RunOutcome::NothingDue);
+    lab.pass(Duration::from_secs(1));
+    assert_eq!(lab.run("trending").outcome, RunOutcome::Complete);
+}
+
+#[test]
+fn an_unfinished_pass_goes_on_while_it_is_young_enough_and_is_abandoned_then() {
+    for (age, resumed) in [(36 * HOUR - MINUTE, true), (36 * HOUR, false)] {
+        let mut lab = lab(&[
+            "jobs.trending.leave={}",
+            "credentials.youtube.limits.daily={ quota = 110, headroom = 104, window = \"1h\" }",
+        ]);
+        let short = lab.run("trending");
+        assert_eq!(short.outcome, RunOutcome::Stopped, "{short:?}");
+        lab.set("credentials.youtube.limits.daily={ quota = 110, window = \"1h\" }");
+        lab.pass(age);
+        let next = lab.run("trending");
+        let stopped = ended(&short, PassOutcome::Stopped)[0];
+        let pass = next.passes.iter().find(|pass| pass.region == stopped).unwrap();
+        assert_eq!((pass.outcome, pass.resumed), (PassOutcome::Complete, resumed), "{pass:?}");
+        assert_eq!(pass.pages, if resumed { 2 } else { 4 }, "{pass:?}");
+        let abandoned = lab.count("select count(*) from pass where outcome = 'abandoned' and pages = 2");
+        assert_eq!(abandoned, i64::from(!resumed), "what it had landed stays");
+    }
+}
+
+#[test]
+fn a_job_stops_where_it_must_leave_units_and_another_takes_them() {
+    let lab = lab(&[
+        "jobs.trending.leave={ daily = 4 }",
+        "credentials.youtube.limits.daily={ quota = 10, window = \"24h\" }",
+    ]);
+    let first = lab.run("trending");
+    assert_eq!((first.outcome, first.requests), (RunOutcome::Stopped, 6), "{first:?}");
+    assert_eq!(first.stopped_by.unwrap().remaining.get(), 4);
+    let second = lab.run("discover");
+    assert_eq!((second.outcome, second.requests), (RunOutcome::Complete, 4), "{second:?}");
+    assert_eq!(lab.most_in_window("daily"), 10);
+}
+
+#[test]
+fn what_is_not_seen_again_for_as_long_as_the_upstream_lets_keep_is_dropped() {
+    let lab = lab(&["upstreams.youtube.keep=\"30d\""]);
+    lab.run("trending");
+    let all = lab.count("select count(*) from record");
+    lab.lists_hold("videos.list", 50);
+    lab.pass(30 * DAY - MINUTE);
+    lab.run("trending");
+    assert!(lab.count("select count(*) from record") >= all, "dropped too early");
+    lab.pass(2 * MINUTE);
+    lab.run("trending");
+    let left = lab.count("select count(*) from record");
+    assert!(left < all, "{left} of {all}");
+    assert_eq!(lab.count("select count(*) from record_text"), left, "the index keeps what was dropped");
+}
+
+#[test]
+fn a_day_without_units_asks_for_nothing_until_they_return() {
+    let lab = lab(&["jobs.trending.leave={}", "credentials.youtube.limits.daily={ quota = 5, window = \"24h\" }"]);
+    lab.run("trending");
+    for _ in 0..23 {
+        lab.pass(HOUR);
+        assert_eq!(lab.run("trending").requests, 0);
+    }
+    assert_eq!(lab.requests(), 5);
+    lab.pass(HOUR + 2 * MINUTE);
+    assert_eq!(lab.run("trending").requests, 5);
+}

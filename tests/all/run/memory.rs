@@ -1,0 +1,60 @@
+//! What a hostile upstream can make of a run's memory.
+
+use std::fs;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use crate::support::world::World;
+
+const MEBIBYTE: u64 = 1024;
+const MOST: u64 = 200 * MEBIBYTE;
+
+/// The most memory that a run of all regions held against an upstream that always answers so, in KiB, and what it said.
+fn peak(answer: StubAnswer) -> (u64, String) {
+    let upstream = StubUpstream::answering([answer]);
+    let mut world = World::new();
+    world.set(&format!("upstreams.youtube.base_url=\"{}\"", upstream.url()));
+    let mut command = world.command(&["--region", "all", "--job", "trending"]);
+    let mut run = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut peak = 0;
+    while run.try_wait().unwrap().is_none() {
+        peak = peak.max(high_water_mark(&run).unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    (peak, String::from_utf8(output.stdout).unwrap())
+}
+
+/// In KiB; nothing once the process has ended.
+fn high_water_mark(run: &Child) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", run.id())).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_gzip_bomb_in_every_region_at_once_is_cut_off_within_200_mib() {
+    let (peak, said) = peak(StubAnswer::status(200).body(vec![b' '; 64 << 20]).gzipped());
+    assert!(said.contains("raise upstreams.youtube.max_body"), "{said}");
+    assert!((1..MOST).contains(&peak), "{peak} KiB");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_body_that_never_ends_is_cut_off_within_200_mib() {
+    let (peak, said) = peak(StubAnswer::endless(vec![b'['; 1 << 16]));
+    assert!(said.contains("raise upstreams.youtube.max_body"), "{said}");
+    assert!((1..MOST).contains(&peak), "{peak} KiB");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_answer_of_millions_of_tiny_values_is_refused_within_200_mib() {
+    let values = vec!["0"; 15 << 20].join(",");
+    let (peak, said) = peak(StubAnswer::status(200).body(format!("{{\"items\":[{values}]}}")).gzipped());
+    assert!(said.contains("more than 500000 values"), "{said}");
+    assert!((1..MOST).contains(&peak), "{peak} KiB");
+}

@@ -1,0 +1,93 @@
+//! What is printed, where, and to whom it makes no difference.
+
+use std::io::{Read, pipe};
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::support::world::World;
+
+#[test]
+fn a_quiet_success_prints_nothing_and_a_quiet_failure_prints_what_failed() {
+    let world = World::new();
+    for arguments in [
+        ["--region", "US", "--job", "trending", "-q"].as_slice(),
+        &["--region", "US", "--job", "trending", "-q"],
+        &["check", "-q"],
+        &["charge", "youtube", "videos.list", "-q"],
+        &["reopen", "youtube", "daily", "-q"],
+    ] {
+        let ran = world.ingest(arguments);
+        assert_eq!((ran.code, &*ran.stdout, &*ran.stderr), (0, "", ""), "{arguments:?}");
+    }
+    world.faults(&json!({ "answer": "html", "times": 99 }));
+    let failed = world.ingest(&["--region", "GB", "--job", "trending", "-q"]);
+    assert_eq!(failed.code, 1);
+    assert!(failed.stdout.contains("HTML instead of JSON"), "{failed:?}");
+}
+
+#[test]
+fn a_successful_run_without_a_terminal_prints_its_summary_alone_and_no_colour() {
+    let world = World::new();
+    let ran = world.ingest(&["--region", "US,GB", "--job", "trending"]);
+    assert_eq!(ran.stderr, "");
+    assert!(ran.stdout.starts_with("Complete: 2 regions, "), "{ran:?}");
+    assert!(!ran.stdout.contains('\u{1b}'), "{ran:?}");
+    for no_colour in ["", "1"] {
+        let verbose = world.command(&["--region", "FR", "-vv"]).env("NO_COLOR", no_colour).output().unwrap();
+        assert!(!verbose.stderr.contains(&0x1b), "{verbose:?}");
+    }
+}
+
+#[test]
+fn whoever_stops_reading_early_is_no_error() {
+    let world = World::new();
+    let long: [&[&str]; 6] = [
+        &["--region", "US", "--job", "trending", "-vv"],
+        &["status"],
+        &["completions", "bash"],
+        &["man"],
+        &["search", "a", "--format", "json"],
+        &["--help"],
+    ];
+    for arguments in long {
+        let (reading, writing) = pipe().unwrap();
+        drop(reading);
+        let mut command = world.command(arguments);
+        let ran = command.stdout(Stdio::from(writing)).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {ran:?}");
+        assert!(!String::from_utf8(ran.stderr).unwrap().contains("panicked"), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_stderr_that_nobody_reads_is_no_error() {
+    let world = World::new();
+    let (reading, writing) = pipe().unwrap();
+    drop(reading);
+    let mut command = world.command(&["--region", "US", "--job", "trending", "-vvv"]);
+    let ran = command.stderr(Stdio::from(writing)).output().unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+}
+
+#[test]
+fn a_full_disk_under_stdout_is_told() {
+    let Ok(mut full) = std::fs::File::options().read(true).write(true).open("/dev/full") else { return };
+    let _ = full.read(&mut []);
+    let ran = World::new().command(&["status"]).stdout(Stdio::from(full)).output().unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    assert!(String::from_utf8(ran.stderr).unwrap().contains("cannot write to stdout"));
+}
+
+#[test]
+fn completions_and_the_manual_page_name_every_command() {
+    let world = World::new();
+    let commands = ["status", "check", "search", "charge", "reopen", "sandbox", "completions", "man"];
+    for arguments in [["completions", "bash"].as_slice(), &["completions", "zsh"], &["completions", "fish"], &["man"]] {
+        let ran = world.ingest(arguments);
+        assert_eq!((ran.code, &*ran.stderr), (0, ""), "{arguments:?}");
+        for command in commands {
+            assert!(ran.stdout.contains(command), "{arguments:?} lacks {command}");
+        }
+    }
+}

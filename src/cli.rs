@@ -138,6 +138,10 @@ pub enum Command {
     Status,
     /// Is quotas.toml right, are the secrets there, can the files be used? With --connect: does everything answer?
     Check(CheckArgs),
+    /// Write a configuration to begin with; a file that is there is left as it is
+    Init(InitArgs),
+    /// List the presets that `init` can write
+    Presets,
     /// Check the files of the state directory, and make their indices anew
     Repair,
     /// Print the JSON Schema of quotas.toml, for editors
@@ -168,6 +172,17 @@ pub enum Command {
     },
     /// Print the manual page
     Man,
+}
+
+/// What to begin with.
+#[derive(Debug, Clone, Args)]
+pub struct InitArgs {
+    /// One of `ingest presets`; otherwise the configuration that is shipped
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Where to write it
+    #[arg(default_value = "quotas.toml")]
+    pub file: PathBuf,
 }
 
 /// What to look at.

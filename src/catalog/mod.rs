@@ -258,6 +258,17 @@ pub struct Hit {
     pub last_seen: Timestamp,
 }
 
+/// What a call is expected to cost, as its answers told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Estimate {
+    /// The upstream.
+    pub upstream: String,
+    /// The call.
+    pub call: String,
+    /// What one request is expected to take.
+    pub cost: Cost,
+}
+
 /// Why the catalog did not do as asked. Nothing was half-written.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
@@ -283,6 +294,12 @@ pub trait Catalog: Send + Sync {
 
     /// Ids to fetch, in the order of the passes and their listings. Writes nothing.
     async fn pending_ids(&self, question: IdsQuestion<'_>) -> Result<Vec<Pending>, CatalogError>;
+
+    /// What calls are expected to cost whose answers tell it. Writes nothing.
+    async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError>;
+
+    /// Remembers what a call is expected to cost from now on.
+    async fn learn(&self, upstream: &str, call: &str, cost: &Cost) -> Result<(), CatalogError>;
 
     /// Drops the records of an upstream that were not seen since, and says how many.
     async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError>;

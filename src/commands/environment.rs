@@ -87,7 +87,8 @@ impl Environment {
         if self.practising {
             let secret = crate::sandbox::Sandbox::secret_of(&credential.name);
             let secret = Secret::given(&credential.name, secret.into());
-            return Client::new(Arc::clone(&credential.upstream), secret);
+            let client = Client::new(Arc::clone(&credential.upstream), secret)?;
+            return Ok(client.with(credential.limits.clone()));
         }
         Client::of(credential)
     }
@@ -143,16 +144,12 @@ impl Environment {
 const ALL: &str = "all";
 pub(super) const CATALOG_FILE: &str = "catalog.db";
 
-/// A message about a name that the configuration does not know.
+/// A message about a name that is not known.
 pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let close = known.iter().max_by(|a, b| strsim::jaro(name, a).total_cmp(&strsim::jaro(name, b)));
     let hint = close.filter(|close| strsim::jaro(name, close) > 0.7).map(|close| format!("; did you mean `{close}`?"));
-    format!(
-        "there is no {what} `{name}` in the configuration{}; it knows {}",
-        hint.unwrap_or_default(),
-        known.join(", ")
-    )
+    format!("there is no {what} `{name}`{}; known are {}", hint.unwrap_or_default(), known.join(", "))
 }
 
 /// The first of `--state-dir`, `$INGEST_STATE_DIR`, `$STATE_DIRECTORY`, `$XDG_STATE_HOME/ingest` and

@@ -1,5 +1,6 @@
 //! One file a subcommand. Each reads as a table of contents of what it does.
 
+mod advice;
 mod charge;
 mod check;
 mod environment;
@@ -12,6 +13,7 @@ mod history;
 mod metrics;
 mod notify;
 mod output;
+mod presets;
 mod preview;
 mod progress;
 mod release;
@@ -53,6 +55,8 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
         Some(Command::Check(args)) => check::check(global, *args).await,
         Some(Command::Repair) => repair::repair(global).await,
         Some(Command::Schema) => generate::schema(),
+        Some(Command::Init(args)) => presets::init(global, args),
+        Some(Command::Presets) => presets::list(global),
         Some(Command::Search(args)) => search::search(global, args).await,
         Some(Command::Charge(args)) => charge::charge(global, args).await,
         Some(Command::Release(args)) => release::release(global, args).await,

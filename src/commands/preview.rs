@@ -14,6 +14,7 @@ pub(super) async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Err
     let selection = environment.select(args)?;
     let meter = environment.meter(Mode::ReadOnly)?;
     let catalog = environment.catalog_to_read()?;
+    let selection = run::learned(&*catalog, selection).await?;
     let (now, concurrency) = (environment.clock.now(), usize::from(args.concurrency));
     let preview = run::preview(&*catalog, &meter, &selection, now, concurrency).await?;
     match global.format {

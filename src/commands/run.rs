@@ -8,13 +8,15 @@ use super::notify::{Event, notify};
 use super::progress::watcher;
 use super::table::{cost, count, instant, span, table, text, units};
 use super::{Error, output, signals};
+use crate::catalog::Catalog;
 use crate::cli::{Format, Global, RunArgs};
 use crate::clock::Monotonic;
 use crate::exit::Exit;
 use crate::ledger::Mode;
 use crate::quota::Units;
 use crate::run::{
-    self, Asked, Context, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome, RunReport, Signal, Stop,
+    self, Asked, Believing, Context, Estimates, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome,
+    RunReport, Signal, Stop,
 };
 
 /// Walks what is due.
@@ -47,7 +49,9 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
     let selection = environment.select(args)?;
     environment.create_state_dir()?;
     let stop = signals::listen()?;
-    let context = context(environment, &selection, args, global, stop.clone())?;
+    let catalog = environment.catalog()?;
+    let selection = run::learned(&*catalog, selection).await?;
+    let context = context(environment, catalog, &selection, args, global, stop.clone())?;
     let (began, watch) = (environment.clock.now(), Monotonic::now());
     let report = run::run(&context, &selection).await?;
     let requests = context.asked.all();
@@ -62,6 +66,7 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
 
 fn context(
     environment: &Environment,
+    catalog: Arc<dyn Catalog>,
     selection: &run::Selection,
     args: &RunArgs,
     global: &Global,
@@ -69,13 +74,15 @@ fn context(
 ) -> Result<Context, Error> {
     let locks = Locks::open(&environment.state_dir).map_err(Error::io("cannot make the directory of locks"))?;
     Ok(Context {
-        catalog: environment.catalog()?,
+        catalog,
         meter: environment.meter(Mode::ReadWrite)?,
         upstreams: environment.upstreams(selection),
         clock: Arc::clone(&environment.clock),
         locks,
         stop,
         gate: Gate::default(),
+        estimates: Estimates::default(),
+        believing: Believing::default(),
         asked: Asked::default(),
         progress: watcher(global),
         concurrency: usize::from(args.concurrency),

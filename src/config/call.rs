@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::{Pointer, Template};
-use crate::quota::{Cost, Outage, Units};
+use crate::quota::{Cost, LimitName, Outage, Units};
 
 /// One metered method of an upstream.
 #[derive(Debug, Clone)]
@@ -16,12 +16,29 @@ pub struct Call {
     pub method: Method,
     /// Its path below the upstream's base URL; `None` for a call that is only charged by hand.
     pub path: Option<Template>,
+    /// Headers of its own, beside those of its upstream.
+    pub headers: BTreeMap<String, Template>,
     /// The JSON body of a POST: every string in it is a template.
     pub body: Option<serde_json::Value>,
     /// How it turns pages.
     pub paging: Paging,
     /// What is in its answers; `None` for a call that is only charged by hand.
     pub records: Option<Records>,
+    /// Where an answer tells what it truly cost, by the limit: `cost` is then an estimate.
+    pub settle: BTreeMap<LimitName, Pointer>,
+    /// A call that brings the same for less.
+    pub cheaper: Option<Cheaper>,
+}
+
+/// A call that brings the same for less: advice of `ingest check`. `cheaper = { call = "…", with = "…", how = "…" }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cheaper {
+    /// Which one.
+    pub call: String,
+    /// The parameter with which it does; `None`: always.
+    pub with: Option<String>,
+    /// What to know about it.
+    pub how: Option<String>,
 }
 
 impl Call {

@@ -36,6 +36,20 @@ pub struct CredentialLimit {
     pub wait: Duration,
     /// How the upstream calls it in an answer that says "spent".
     pub upstream_name: Option<String>,
+    /// The headers by which answers tell how it stands.
+    pub told: Option<Told>,
+}
+
+/// The headers by which answers tell how a limit stands: the ledger believes the lower of the two.
+/// `told = { remaining = "…", reset = "…", resource = "…" }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// How many units are left.
+    pub remaining: String,
+    /// When all of them return, in seconds since the Unix epoch.
+    pub reset: Option<String>,
+    /// Which limit is meant, by its `upstream_name`, else by its own name; `None`: every answer means it.
+    pub resource: Option<String>,
 }
 
 /// Where a secret is. The secret itself is never part of the configuration.

@@ -11,6 +11,8 @@ pub struct Rule {
     pub conditions: Vec<Condition>,
     /// What such an answer means.
     pub class: Class,
+    /// The limit that is meant, by its own name.
+    pub limit: Option<String>,
     /// Where the answer holds the upstream's own name of the limit.
     pub limit_at: Option<Pointer>,
     /// Where the answer tells when to come back.

@@ -31,8 +31,8 @@ use std::time::Duration;
 
 use crate::quota::Units;
 
-pub use call::{Call, Method, PageSize, Paging, Place, Records};
-pub use credential::{Credential, CredentialLimit, SecretSource};
+pub use call::{Call, Cheaper, Method, PageSize, Paging, Place, Records};
+pub use credential::{Credential, CredentialLimit, SecretSource, Told};
 pub use error::{ConfigError, NamedBy, Problem};
 pub use errors::{Class, Condition, Rule, StatusMatch, Until, classify};
 pub use job::{Ids, Job, Step};

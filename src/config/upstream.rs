@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::{Call, Rule};
+use super::{Call, Rule, Template};
 
 /// An API that we pull from.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ pub struct Upstream {
     /// Records not seen again for this long are dropped.
     pub keep: Option<Duration>,
     /// Headers that every request carries.
-    pub headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, Template>,
     /// How its answers are told apart, first match wins; what no rule matches is told by its status alone.
     pub errors: Vec<Rule>,
     /// Its calls by name.

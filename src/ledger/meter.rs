@@ -12,7 +12,8 @@ use super::watching::Watching;
 use super::{Charge, Ledger, LedgerError, Purpose, SharedLedger, Spent};
 use crate::clock::{Clock, Monotonic};
 use crate::quota::{
-    Account, ChargeId, Closing, Cost, Decision, Grant, LimitName, LimitUsage, Outage, Rejection, Timestamp, Units,
+    Account, ChargeId, Closing, Cost, Decision, Entry, Grant, LimitName, LimitUsage, Outage, Rejection, Timestamp,
+    Units,
 };
 
 /// One request's charge, as a run asks for it.
@@ -165,6 +166,19 @@ impl Meter {
         match &self.0 {
             Way::Local(Local { ledger, clock }) => Ok(ledger.settle(account, id, cost, clock.now()).await?),
             Way::Journaled(journaled) => journaled.settle(account, id, cost).await,
+            Way::Watching(_) => Err(MeterError::ReadOnly),
+        }
+    }
+
+    /// Adds what was charged elsewhere, at its own time, once, even beyond the limit. Where the ledger is away it is
+    /// written down and told at the next contact.
+    ///
+    /// # Errors
+    /// As [`Self::settle`].
+    pub async fn absorb(&self, account: &Account, entry: Entry) -> Result<(), MeterError> {
+        match &self.0 {
+            Way::Local(Local { ledger, clock }) => Ok(ledger.absorb(account, &[entry], &[], clock.now()).await?),
+            Way::Journaled(journaled) => journaled.absorb(account, &entry).await,
             Way::Watching(_) => Err(MeterError::ReadOnly),
         }
     }

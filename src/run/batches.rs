@@ -139,7 +139,7 @@ impl<'a> Shared<'a> {
         let mut tally = Tally::default();
         let result = match self.fetch_pages(index, step, &ids, &mut tally).await {
             Err(Halt::Unserved(why)) => {
-                let empty = Page { records: Vec::new(), skipped: 0, next: None };
+                let empty = Page::default();
                 let landed = self.land(index, step, &empty, &ids, &mut tally).await;
                 landed.map(|()| Some(format!("{} ids were refused: {why}", ids.len())))
             }

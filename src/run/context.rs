@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::asked::Asked;
+use super::believe::Believing;
+use super::estimate::Estimates;
 use super::gate::Gate;
 use super::halt::Halt;
 use super::lock::Locks;
@@ -34,6 +36,10 @@ pub struct Context {
     pub gate: Gate,
     /// What was asked, counted.
     pub asked: Asked,
+    /// What calls cost whose answers tell it, as this run has learned.
+    pub estimates: Estimates,
+    /// What is under way while answers tell what is left of a limit.
+    pub believing: Believing,
     /// Who watches.
     pub progress: Arc<dyn Progress>,
     /// How many regions walk at once, and how many batches are asked for at once; at least 1.

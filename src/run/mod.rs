@@ -4,8 +4,10 @@
 
 mod asked;
 mod batches;
+mod believe;
 mod context;
 mod due;
+mod estimate;
 mod expect;
 mod forecast;
 mod gate;
@@ -34,8 +36,10 @@ use crate::catalog::{Catalog, CatalogError};
 use crate::config::{Job, Region};
 
 pub use asked::{Asked, Led, Requests};
+pub use believe::Believing;
 pub use context::Context;
 pub use due::Candidate;
+pub use estimate::{Estimates, learned};
 pub use expect::Range;
 pub use forecast::{
     DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule, ScheduleError, Stalest, Used, forecast,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::asked::Led;
+use super::believe::believe;
 use super::context::Context;
 use super::halt::Halt;
 use super::outcome::StoppedBy;
@@ -47,7 +48,9 @@ pub async fn fetch(
     let attempts = asker.job.credential.upstream.attempts.max(1);
     let mut attempt = 1;
     loop {
-        let permit = permit(context, asker, &request.step.call, tally).await?;
+        let call = &*context.estimates.priced(asker.job, &request.step.call);
+        let permit = permit(context, asker, call, tally).await?;
+        let under_way = context.believing.send(&asker.job.credential.account.name, &call.cost);
         let request = PageRequest { now: context.clock.now(), ..request };
         let sent = Monotonic::now();
         let fetched = upstream.fetch(request).await;
@@ -55,10 +58,12 @@ pub async fn fetch(
         let next = match fetched {
             Ok(page) => {
                 reopen(context, asker, &permit).await;
+                believe(context, asker, call, &permit, &page, tally).await;
                 return Ok(page);
             }
-            Err(failure) => after(context, asker, &request.step.call, &permit, failure, tally).await,
+            Err(failure) => after(context, asker, call, &permit, failure, tally).await,
         };
+        drop(under_way);
         match next {
             Next::Halt(halt) => return Err(halt),
             Next::Retry { why, .. } if attempt >= attempts => return Err(Halt::Failed(gave_up(attempts, &why))),
@@ -70,8 +75,8 @@ pub async fn fetch(
                 tracing::info!(
                     job = asker.job.name,
                     region = asker.region.code,
-                    call = request.step.call.name,
-                    units = shown(&request.step.call.cost),
+                    call = call.name,
+                    units = shown(&call.cost),
                     attempt,
                     ?pause,
                     "{why}; trying again"
@@ -279,12 +284,13 @@ async fn close(
     }
 }
 
-/// The limit that the upstream named, else every limit that the call charges.
+/// The limit that was named, by the upstream's name or its own, else every limit that the call charges.
 fn spent_limits(asker: Asker<'_>, cost: &Cost, named: Option<&str>) -> Vec<LimitName> {
     let credential = &asker.job.credential;
     let charged: Vec<LimitName> = cost.limits().cloned().collect();
     let is_named = |limit: &&LimitName| {
-        named.is_some() && credential.limits.get(*limit).and_then(|limit| limit.upstream_name.as_deref()) == named
+        let upstream_name = credential.limits.get(*limit).and_then(|limit| limit.upstream_name.as_deref());
+        named.is_some() && (upstream_name == named || Some(limit.as_str()) == named)
     };
     match charged.iter().find(is_named) {
         Some(limit) => vec![limit.clone()],

@@ -35,6 +35,14 @@ impl Tally {
         }
     }
 
+    /// Corrects what an attempt was charged to what it truly cost.
+    pub fn settle(&mut self, charged: &Cost, truth: &Cost) {
+        for units in [&mut self.units, &mut self.unlanded_units] {
+            units.take(charged);
+            units.add(truth);
+        }
+    }
+
     /// Takes back an attempt that provably was not sent.
     pub fn release(&mut self, cost: &Cost, metered: bool) {
         self.requests -= 1;

@@ -48,6 +48,7 @@ pub(super) enum Pace {
 /// What is left of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Left {
+    pub(super) limit: LimitName,
     pub(super) quota: u64,
     pub(super) used: u64,
     pub(super) resets_at: Timestamp,
@@ -101,8 +102,11 @@ impl Counts {
 
     /// What is left of the charged limit that has least left.
     pub(super) fn left(&self, account: &str, cost: &Cost, now: Timestamp) -> Option<Left> {
-        let charged = cost.limits().filter_map(|limit| self.limits.get(&(account.to_owned(), limit.clone())));
-        charged.map(|count| count.left(now)).min_by_key(|left| left.quota.saturating_sub(left.used))
+        let left = |limit: &LimitName| {
+            let count = self.limits.get(&(account.to_owned(), limit.clone()))?;
+            Some(count.left(limit.clone(), now))
+        };
+        cost.limits().filter_map(left).min_by_key(|left| left.quota.saturating_sub(left.used))
     }
 
     pub(super) fn usage(&self, now: Timestamp) -> Vec<Counted> {
@@ -187,13 +191,13 @@ impl Count {
         self.window.next_reset(now).filter(|_| over).unwrap_or(now)
     }
 
-    fn left(&self, now: Timestamp) -> Left {
+    fn left(&self, limit: LimitName, now: Timestamp) -> Left {
         let oldest = self.window.sliding().and_then(|span| {
             let counted = self.entries.iter().rev().take_while(|entry| entry.at.after(span) > now);
             counted.last().map(|entry| entry.at.after(span))
         });
         let resets_at = self.window.next_reset(now).or(oldest).unwrap_or(now);
-        Left { quota: self.quota, used: self.used(now), resets_at }
+        Left { limit, quota: self.quota, used: self.used(now), resets_at }
     }
 
     fn pace(&self) -> Pace {

@@ -7,6 +7,7 @@ use super::fault::{self, Mishap};
 use super::generic;
 use super::refusal::Refusal;
 use super::youtube::{self, Resource, Resources};
+use crate::quota::Cost;
 
 /// Answers for every upstream.
 #[derive(Debug)]
@@ -51,6 +52,11 @@ impl StandIn {
             Some(_) => asked.param("id").map_or(0, |ids| ids.split(',').count()),
             None => asked.ids().map_or(0, |ids| ids.len()),
         }
+    }
+
+    /// What a request truly costs.
+    pub(super) fn cost(&self, asked: &Asked<'_>) -> Cost {
+        generic::cost(asked, self.world)
     }
 
     /// Whether its answers tell in headers what is left of the quota, as many upstreams' do.

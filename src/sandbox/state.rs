@@ -112,7 +112,7 @@ impl State {
         let attempt = attempts.entry(asked.page()).or_default();
         *attempt = attempt.saturating_add(1);
         Verdict {
-            exhausted: counts.count(account, &call.cost, now),
+            exhausted: counts.count(account, &self.stand_in.cost(asked), now),
             hit: fault::hit(faults, &call.name),
             attempt: *attempt,
             total: totals.get(&call.name).copied(),
@@ -162,7 +162,12 @@ impl State {
             return answer;
         }
         match self.changing().counts.left(account, &asked.route.call.cost, now) {
-            Some(left) => left.told().into_iter().fold(answer, |answer, (name, value)| answer.or_header(name, value)),
+            Some(left) => {
+                let name = self.accounts.upstream_name(&asked.route.upstream.name, &left.limit);
+                let resource = ("x-ratelimit-resource", name.unwrap_or_else(|| left.limit.clone()));
+                let told = left.told().into_iter().chain([resource]);
+                told.fold(answer, |answer, (name, value)| answer.or_header(name, value))
+            }
             None => answer,
         }
     }

@@ -7,6 +7,7 @@ use super::records;
 use super::refusal::{failure_of, said};
 use super::request::Asked;
 use super::text::{Redactor, html_text, is_html, one_line};
+use super::told;
 use super::{Failure, Page, transient};
 use crate::config::classify;
 
@@ -68,7 +69,9 @@ impl Answer {
             records.ok_or_else(|| Failure::Skip(format!("`{}` has no records", asked.request.step.call.name)))?;
         let found = records::take(&mut document, records).map_err(|wrong| transient(wrong.to_string()))?;
         let next = paging::next(asked, self, &document, found.listed)?;
-        Ok(Page { records: found.records, skipped: found.skipped, next })
+        let cost = told::cost(&asked.request.step.call, &document);
+        let told = told::limits(asked, self);
+        Ok(Page { records: found.records, skipped: found.skipped, next, cost, told })
     }
 
     fn came_whole(&self, asked: &Asked<'_>) -> Result<(), Failure> {

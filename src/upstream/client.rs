@@ -1,8 +1,8 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use reqwest::StatusCode;
-use reqwest::header::HeaderMap;
 use thiserror::Error;
 use tokio::sync::OnceCell;
 
@@ -10,14 +10,19 @@ use super::request::Asked;
 use super::secret::{Remedy, Secret, Shown};
 use super::text::Redactor;
 use super::{Failure, Page, PageRequest, Upstream, http, transient};
-use crate::config::{self, Auth};
+use crate::config::{self, Auth, CredentialLimit};
+use crate::quota::LimitName;
+
+/// What is configured of a credential's limits, by their names.
+type Limits = BTreeMap<LimitName, CredentialLimit>;
 
 /// The way to an upstream over HTTP.
 #[derive(Debug)]
 pub struct Client {
     upstream: Arc<config::Upstream>,
     secret: Secret,
-    headers: HeaderMap,
+    /// How answers tell of the credential's limits.
+    limits: Limits,
     /// Built with the first request: it is the slow part, and a run with nothing due makes none.
     http: OnceCell<reqwest::Client>,
 }
@@ -33,26 +38,17 @@ pub enum ClientError {
         /// Where that is.
         host: String,
     },
-    /// A header that HTTP does not allow.
-    #[error(
-        "upstreams.{upstream}: the header `{name}` is not allowed in HTTP; use letters, digits and `-` in its name, and ASCII in its value"
-    )]
-    Header {
-        /// Of which upstream.
-        upstream: String,
-        /// The header's name.
-        name: String,
-    },
 }
 
 impl Client {
     /// The way of `credential` to its upstream, its secret read where the configuration says, once it is needed.
     ///
     /// # Errors
-    /// Where a secret would go over plain http to another machine, and for headers that HTTP does not allow.
+    /// Where a secret would go over plain http to another machine.
     pub fn of(credential: &config::Credential) -> Result<Self, ClientError> {
         let source = credential.secret.clone().filter(|_| credential.upstream.auth != Auth::None);
-        Self::new(Arc::clone(&credential.upstream), Secret::new(&credential.name, source))
+        Ok(Self::new(Arc::clone(&credential.upstream), Secret::new(&credential.name, source))?
+            .with(credential.limits.clone()))
     }
 
     /// The way to `upstream` with that secret.
@@ -60,16 +56,21 @@ impl Client {
     /// # Errors
     /// As above.
     pub fn new(upstream: Arc<config::Upstream>, secret: Secret) -> Result<Self, ClientError> {
-        let headers = http::headers(&upstream)?;
         let base = &upstream.base_url;
         if secret.is_some() && base.scheme() != "https" && !http::is_loopback(base) {
             return Err(ClientError::PlainHttp { upstream: upstream.name.clone(), host: http::host_of(base) });
         }
-        Ok(Self { upstream, secret, headers, http: OnceCell::new() })
+        Ok(Self { upstream, secret, limits: Limits::new(), http: OnceCell::new() })
+    }
+
+    /// The same, where answers tell of these limits.
+    #[must_use]
+    pub fn with(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 
     async fn http(&self) -> Result<&reqwest::Client, Failure> {
-        let built = self.http.get_or_try_init(|| async { http::client(&self.upstream, self.headers.clone()) }).await;
+        let built = self.http.get_or_try_init(|| async { http::client(&self.upstream) }).await;
         built.map_err(|error| Failure::NotSent(format!("no secure connection can be made: {}", error.without_url())))
     }
 
@@ -91,7 +92,7 @@ impl Upstream for Client {
 
     async fn fetch(&self, request: PageRequest<'_>) -> Result<Page, Failure> {
         let shown = self.secret.show().await.map_err(|error| Failure::NotSent(error.to_string()))?;
-        let asked = Asked::new(&self.upstream, request)?;
+        let asked = Asked::new(&self.upstream, &self.limits, request)?;
         let sent = asked.with_secret(shown.secret.as_ref())?;
         let redactor = Redactor::new(shown.secret.as_ref());
         let answer = http::exchange(self.http().await?, sent, self.upstream.max_body, redactor).await?;

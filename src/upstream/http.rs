@@ -3,13 +3,12 @@
 use std::error::Error;
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT};
 use reqwest::redirect::Policy;
 use reqwest::{Request, Response};
 use url::{Host, Url};
 
 use super::answer::{Answer, End};
-use super::client::ClientError;
 use super::text::{Redactor, one_line};
 use super::{Failure, transient};
 use crate::config;
@@ -28,11 +27,11 @@ const IDLE: Duration = Duration::from_secs(20);
 /// itself (an HTTP/2 stream that the server refused). What hyper-util does again cannot be switched off through reqwest,
 /// and need not be: it moves a request to another connection only where hyper hands the whole request back, not a byte
 /// of it written.
-pub(super) fn client(upstream: &config::Upstream, headers: HeaderMap) -> reqwest::Result<reqwest::Client> {
+pub(super) fn client(upstream: &config::Upstream) -> reqwest::Result<reqwest::Client> {
     // Whoever was first, it is the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
-        .default_headers(headers)
+        .default_headers(headers())
         .redirect(Policy::none())
         .retry(reqwest::retry::never())
         .referer(false)
@@ -49,17 +48,12 @@ pub(super) fn client(upstream: &config::Upstream, headers: HeaderMap) -> reqwest
     builder.build()
 }
 
-/// What every request to `upstream` carries.
-pub(super) fn headers(upstream: &config::Upstream) -> Result<HeaderMap, ClientError> {
+/// What every request carries that is not configured otherwise.
+fn headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("ingest/", env!("CARGO_PKG_VERSION"))));
-    for (name, value) in &upstream.headers {
-        let unfit = |_| ClientError::Header { upstream: upstream.name.clone(), name: name.clone() };
-        let parsed = HeaderName::try_from(name).map_err(|_| unfit(()))?;
-        headers.insert(parsed, HeaderValue::try_from(value).map_err(|_| unfit(()))?);
-    }
-    Ok(headers)
+    headers
 }
 
 /// Whether this machine itself is meant.

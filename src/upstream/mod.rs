@@ -11,14 +11,16 @@ mod request;
 mod retry_after;
 pub mod secret;
 mod text;
+mod told;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use thiserror::Error;
 
 use crate::config::{Region, Step};
-use crate::quota::Timestamp;
+use crate::quota::{LimitName, Timestamp, Units};
 use crate::record::Record;
 
 pub use answer::Answer;
@@ -46,7 +48,7 @@ pub struct PageRequest<'a> {
 }
 
 /// An answer that was understood.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
     /// Its records, in the answer's order.
     pub records: Vec<Record>,
@@ -54,6 +56,21 @@ pub struct Page {
     pub skipped: u64,
     /// Where the next page is; `None` at the end.
     pub next: Option<String>,
+    /// What the request truly cost, in units, of the limits whose cost the answer tells.
+    pub cost: BTreeMap<LimitName, Units>,
+    /// How limits stand that the answer's headers tell of.
+    pub told: Vec<Standing>,
+}
+
+/// How a limit stands by the upstream's own count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Which, by our name.
+    pub limit: LimitName,
+    /// What is left of its quota, in units.
+    pub remaining: Units,
+    /// When all of it is back.
+    pub reset: Option<Timestamp>,
 }
 
 /// Why there is no page. None of these texts ever holds the secret or a URL with it.

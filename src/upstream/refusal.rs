@@ -25,7 +25,7 @@ pub fn failure_of(answer: &Answer, rules: &[Rule], now: Timestamp) -> Failure {
     let said = said(answer, document);
     let refusal = Refusal {
         message: if said.is_empty() { answer.status.to_string() } else { format!("{}: {said}", answer.status) },
-        limit: rule.and_then(|rule| limit_of(rule, document)).map(|limit| answer.shown(&limit)),
+        limit: rule.and_then(|rule| limit_of(rule, answer, document)),
         wait: answer.header(RETRY_AFTER.as_str()).and_then(|value| retry_after(value, now)),
         until: rule.and_then(|rule| until(rule, answer, now)),
     };
@@ -73,8 +73,10 @@ fn class_of(status: StatusCode) -> Class {
     }
 }
 
-fn limit_of(rule: &Rule, document: &Value) -> Option<String> {
-    rule.limit_at.as_ref()?.text_in(document)
+/// Which limit is meant: by the rule's word, or by the answer's.
+fn limit_of(rule: &Rule, answer: &Answer, document: &Value) -> Option<String> {
+    let told = || Some(answer.shown(&rule.limit_at.as_ref()?.text_in(document)?));
+    rule.limit.clone().or_else(told)
 }
 
 fn until(rule: &Rule, answer: &Answer, now: Timestamp) -> Option<Timestamp> {

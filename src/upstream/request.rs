@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request};
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
@@ -10,7 +10,8 @@ use url::Url;
 
 use super::paging::{self, Turn};
 use super::{Failure, PageRequest};
-use crate::config::{self, Auth, Place, Region, Step, Template, Values};
+use crate::config::{self, Auth, CredentialLimit, Place, Region, Step, Template, Values};
+use crate::quota::LimitName;
 
 /// What may stand in a path as it is.
 const IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -18,28 +19,36 @@ const IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove
 /// A request, all of it but the secret.
 pub(super) struct Asked<'a> {
     pub(super) upstream: &'a config::Upstream,
+    pub(super) limits: &'a BTreeMap<LimitName, CredentialLimit>,
     pub(super) request: PageRequest<'a>,
     pub(super) url: Url,
     /// How many records a full page holds, where that is asked for.
     pub(super) page_size: Option<u64>,
+    headers: HeaderMap,
     body: Option<Value>,
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn new(upstream: &'a config::Upstream, request: PageRequest<'a>) -> Result<Self, Failure> {
+    pub(super) fn new(
+        upstream: &'a config::Upstream,
+        limits: &'a BTreeMap<LimitName, CredentialLimit>,
+        request: PageRequest<'a>,
+    ) -> Result<Self, Failure> {
         let turn = paging::turn(&request.step.call.paging, request.cursor)?;
         let body = body(&request, &turn)?;
+        let headers = headers(upstream, &request)?;
         let parameters = parameters(&request, &turn);
         let page_size = page_size(&request, &parameters);
         let url = url(&upstream.base_url, &request, &turn, parameters)?;
-        Ok(Self { upstream, request, url, page_size, body })
+        Ok(Self { upstream, limits, request, url, page_size, headers, body })
     }
 
     /// The request as it is sent.
     pub(super) fn with_secret(&self, secret: Option<&SecretString>) -> Result<Request, Failure> {
         let mut request = Request::new(method(self.request.step.call.method), self.url.clone());
+        request.headers_mut().clone_from(&self.headers);
         if let Some(body) = &self.body {
-            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            request.headers_mut().entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
             *request.body_mut() = Some(body.to_string().into());
         }
         if let Some(secret) = secret {
@@ -80,6 +89,17 @@ fn carry(request: &mut Request, name: &str, secret: &str) -> Result<(), Failure>
 
 fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
     Values { region: request.region, ids: request.ids, cursor: request.cursor, now: request.now, since: request.since }
+}
+
+/// The configured headers, those of the call before those of its upstream.
+fn headers(upstream: &config::Upstream, request: &PageRequest<'_>) -> Result<HeaderMap, Failure> {
+    let mut headers = HeaderMap::new();
+    for (name, template) in upstream.headers.iter().chain(&request.step.call.headers) {
+        let unfit = || Failure::NotSent(format!("the header `{name}` cannot hold `{template}` with these values"));
+        let value = HeaderValue::try_from(template.render(&values(request))).map_err(|_| unfit())?;
+        headers.insert(HeaderName::try_from(name).map_err(|_| unfit())?, value);
+    }
+    Ok(headers)
 }
 
 /// The query's parameters. The step's own go before the usual page size, and the page before all.

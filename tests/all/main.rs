@@ -10,9 +10,11 @@
 
 mod catalog;
 mod config;
+mod economy;
 mod insight;
 mod ledger;
 mod operate;
+mod presets;
 mod quota;
 mod run;
 mod sandbox;

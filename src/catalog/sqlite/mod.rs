@@ -1,5 +1,6 @@
 //! The catalog of one machine: a SQLite file. All that is SQLite's own is in this folder.
 
+mod estimates;
 mod land;
 mod moment;
 mod page;
@@ -24,11 +25,11 @@ use thiserror::Error;
 
 use self::page::Page;
 use super::{
-    Catalog, CatalogError, EachRecord, Hit, IdsQuestion, Landed, Landing, Listed, OpenPass, PassEnd, PassId,
+    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, OpenPass, PassEnd, PassId,
     PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing,
 };
 use crate::config::Pointer;
-use crate::quota::Timestamp;
+use crate::quota::{Cost, Timestamp};
 use crate::sqlite::{self, OpenError, Schema};
 
 /// More than there are statements, so that each is prepared once.
@@ -190,6 +191,15 @@ impl Catalog for SqliteCatalog {
     async fn pending_ids(&self, question: IdsQuestion<'_>) -> Result<Vec<Pending>, CatalogError> {
         let question = pending::Question::of(&question);
         self.read(move |connection| pending::pending_ids(connection, &question)).await.map(Option::unwrap_or_default)
+    }
+
+    async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
+        self.read(estimates::estimates).await.map(Option::unwrap_or_default)
+    }
+
+    async fn learn(&self, upstream: &str, call: &str, cost: &Cost) -> Result<(), CatalogError> {
+        let estimate = Estimate { upstream: upstream.to_owned(), call: call.to_owned(), cost: cost.clone() };
+        self.write(move |tx| Ok(estimates::learn(tx, &estimate)?)).await
     }
 
     async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {

@@ -13,6 +13,7 @@ use crate::sqlite::Schema;
 /// | `restart` | a step of a pass that was started over |
 /// | `absent` | an id that was asked for and did not come, and when |
 /// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
+/// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
 /// | `record_text` | full-text index: `rowid` is `record.number`; it holds words, not texts |
 ///
 /// `pass.pages` and `pass.records` count what stands in `checkpoint` and `listing`; `pass.requests` and `pass.units` what
@@ -20,7 +21,16 @@ use crate::sqlite::Schema;
 ///
 /// Scripts without spaces are in the index a character a word, so that any part of a title is found: to ask for `天気` by
 /// hand is to ask for the phrase `"天 気"`.
-pub(super) const SCHEMA: Schema = Schema { name: "catalog", migrations: &[VERSION_1] };
+pub(super) const SCHEMA: Schema = Schema { name: "catalog", migrations: &[VERSION_1, VERSION_2] };
+
+const VERSION_2: &str = "
+create table estimate (
+    upstream text not null,
+    call     text not null,
+    units    text not null,
+    primary key (upstream, call)
+) strict, without rowid;
+";
 
 const VERSION_1: &str = r#"
 create table record (

@@ -8,6 +8,7 @@ mod spend;
 use std::sync::Arc;
 
 use self::finding::{Finding, Verdict, bad, good, in_words};
+use super::advice::advice;
 use super::environment::Environment;
 use super::{Error, output};
 use crate::cli::{CheckArgs, Format, Global};
@@ -20,6 +21,7 @@ pub(super) async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Erro
     let environment = Environment::load(global)?;
     environment.create_state_dir()?;
     let mut findings = vec![configuration(&environment)];
+    findings.extend(advice(&environment.config).into_iter().map(warning));
     findings.extend(secrets(&environment).await);
     let (ledger, meter) = ledger(&environment).await;
     findings.push(ledger);
@@ -53,6 +55,10 @@ fn configuration(environment: &Environment) -> Finding {
         config.jobs.len()
     );
     good(config.path.display().to_string(), counted)
+}
+
+fn warning((what, detail): (String, String)) -> Finding {
+    Finding { what, verdict: Verdict::Warning, detail }
 }
 
 /// Whether the secrets are there. They are read, and not sent anywhere.

@@ -2,13 +2,14 @@
 
 use crate::config::item::Item;
 use crate::config::names::advice;
-use crate::config::{Call, Config, Credential, Job, Step};
-use crate::quota::Limit;
+use crate::config::{Call, Config, Credential, Job, Step, Upstream};
+use crate::quota::{Limit, Units};
 
 pub(super) fn costs(config: &Config, root: &Item<'_>) {
     for credential in config.credentials.values() {
         for call in credential.upstream.calls.values() {
             charges(credential, call, root);
+            settles(&credential.upstream, call, root);
         }
     }
     for job in &config.jobs {
@@ -26,6 +27,24 @@ fn charges(credential: &Credential, call: &Call, root: &Item<'_>) {
         let item = cost.find(&[limit]).unwrap_or_else(|| cost.clone());
         let expected = format!("credential {:?} has no limit {limit:?}", credential.name);
         item.refuse::<()>(expected, remedy(credential, limit, cost.is_number(), call));
+    }
+}
+
+/// What an answer settles, the call charges; what is cheaper, is there.
+fn settles(upstream: &Upstream, call: &Call, root: &Item<'_>) {
+    let Some(item) = root.find(&["upstreams", &upstream.name, "calls", &call.name]) else { return };
+    for limit in call.settle.keys().filter(|limit| call.cost.of(limit) == Units::ZERO) {
+        let Some(item) = item.find(&["settle", limit]) else { continue };
+        item.refuse::<()>(
+            "the call does not charge this limit",
+            format!("write {limit} into its `cost`: the estimate"),
+        );
+    }
+    if let Some(cheaper) = call.cheaper.as_ref().filter(|cheaper| !upstream.calls.contains_key(&cheaper.call))
+        && let Some(item) = item.find(&["cheaper", "call"])
+    {
+        let known = upstream.calls.keys().map(String::as_str);
+        item.refuse::<()>(format!("upstream {:?} has no such call", upstream.name), advice(&cheaper.call, known));
     }
 }
 

@@ -29,7 +29,9 @@ pub(super) fn requests(config: &Config, root: &Item<'_>) {
 fn check_call(upstream: &Upstream, call: &Call, root: &Item<'_>, values: &BTreeSet<&str>) {
     let Some(item) = root.find(&["upstreams", &upstream.name, "calls", &call.name]) else { return };
     let params = item.find(&["params"]);
-    let written = requested(&item, call).into_iter().chain(params.iter().flat_map(parameters));
+    let upstream_headers = root.find(&["upstreams", &upstream.name, "headers"]);
+    let written = requested(&item, call).into_iter().chain(upstream_headers.iter().flat_map(parameters));
+    let written = written.chain(params.iter().flat_map(parameters));
     written.for_each(|written| names_something(&written, values));
     params.iter().for_each(|params| leaves_to_others(params, upstream, call));
     if in_body(&call.paging)
@@ -59,19 +61,22 @@ fn check_step(job: &Job, step: &Step, item: &Item<'_>, values: &BTreeSet<&str>) 
 /// Everything that a step's requests are rendered from: the path and body of its call, and each parameter where it was
 /// written last.
 fn all_of_step<'a>(job: &Job, step: &Step, item: &Item<'a>, own: Vec<Written<'a>>) -> Vec<Written<'a>> {
-    let call = ["upstreams", &job.credential.upstream.name, "calls", &step.call.name];
-    let Some(call) = item.root().find(&call) else { return own };
+    let Some(upstream) = item.root().find(&["upstreams", &job.credential.upstream.name]) else { return own };
+    let Some(call) = upstream.find(&["calls", &step.call.name]) else { return own };
+    let headers: Vec<_> = upstream.find(&["headers"]).iter().flat_map(parameters).collect();
     let always = call.find(&["params"]).iter().flat_map(parameters).collect::<Vec<_>>();
     let overridden = |written: &Written<'_>| own.iter().any(|(item, _)| item.name() == written.0.name());
     let always = always.into_iter().filter(|written| !overridden(written)).collect::<Vec<_>>();
-    requested(&call, &step.call).into_iter().chain(always).chain(own).collect()
+    headers.into_iter().chain(requested(&call, &step.call)).chain(always).chain(own).collect()
 }
 
-/// The templates of a call's path and body.
+/// The templates of a call's path, headers and body.
 fn requested<'a>(item: &Item<'a>, call: &Call) -> Vec<Written<'a>> {
     let path = item.find(&["path"]).zip(call.path.clone());
     let body = item.find(&["body"]).zip(call.body.as_ref());
-    path.into_iter().chain(body.into_iter().flat_map(|(item, body)| texts(&item, body))).collect()
+    let headers = item.find(&["headers"]);
+    let headers: Vec<_> = headers.iter().flat_map(parameters).collect();
+    path.into_iter().chain(headers).chain(body.into_iter().flat_map(|(item, body)| texts(&item, body))).collect()
 }
 
 fn texts<'a>(item: &Item<'a>, value: &Value) -> Vec<Written<'a>> {

@@ -6,14 +6,17 @@ use serde_json::{Map, Number, Value};
 
 use super::paging::paging;
 use super::scalars::{cost, pointer, pointers, template, word};
+use super::upstream::headers;
 use crate::config::item::{self, Item};
 use crate::config::section::Section;
 use crate::config::tree::Kind;
-use crate::config::{Call, Method, Pointer, Records, Template};
-use crate::quota::Outage;
+use crate::config::{Call, Cheaper, Method, Pointer, Records, Template};
+use crate::quota::{LimitName, Outage};
 
-pub(in crate::config) const KEYS: [&str; 8] = ["path", "cost", "outage", "method", "params", "body", "page", "records"];
+pub(in crate::config) const KEYS: [&str; 11] =
+    ["path", "cost", "outage", "method", "headers", "params", "body", "page", "records", "settle", "cheaper"];
 
+pub(in crate::config) const CHEAPER_KEYS: [&str; 3] = ["call", "with", "how"];
 pub(in crate::config) const RECORDS_KEYS: [&str; 5] = ["at", "kind", "id", "text", "columns"];
 pub(in crate::config) const OUTAGES: [(&str, Outage); 2] = [("allow", Outage::Allow), ("refuse", Outage::Refuse)];
 pub(in crate::config) const METHODS: [(&str, Method); 2] = [("GET", Method::Get), ("POST", Method::Post)];
@@ -25,9 +28,12 @@ pub(super) fn call(item: Item<'_>) -> Option<Call> {
     let outage = section.optional("outage", |item| word(&item, &OUTAGES));
     let method = section.or("method", Method::Get, |item| word(&item, &METHODS));
     let path = section.optional("path", path);
+    let headers = section.or("headers", BTreeMap::new(), headers);
     let params = section.or("params", BTreeMap::new(), params);
     let paging = section.or("page", Default::default(), paging);
     let records = section.optional("records", records);
+    let settle = section.or("settle", BTreeMap::new(), settle);
+    let cheaper = section.optional("cheaper", cheaper);
     params?;
     let method = method?;
     Some(Call {
@@ -36,10 +42,26 @@ pub(super) fn call(item: Item<'_>) -> Option<Call> {
         outage: outage?,
         method,
         path: path?,
+        headers: headers?,
         body: body_of(&section, method)?,
         paging: paging?,
         records: records?,
+        settle: settle?,
+        cheaper: cheaper?,
     })
+}
+
+/// Where an answer tells what it truly cost.
+fn settle(item: Item<'_>) -> Option<BTreeMap<LimitName, Pointer>> {
+    item::all(item.entries()?.into_iter().map(|item| Some((item.name().to_owned(), pointer(item)?))))
+}
+
+fn cheaper(item: Item<'_>) -> Option<Cheaper> {
+    let section = item.table(&CHEAPER_KEYS)?;
+    let call = section.required("call", "\"things.list\"", |item| item.filled_text());
+    let with = section.optional("with", |item| item.filled_text());
+    let how = section.optional("how", |item| item.filled_text());
+    Some(Cheaper { call: call?, with: with?, how: how? })
 }
 
 /// A path below the base URL. What would lead elsewhere, or into the query, is not part of one.

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::scalars::{any_duration, duration, name, some_units, units};
+use super::upstream::header_name;
 use crate::config::item::{self, Item};
 use crate::config::names::{Named, advice};
-use crate::config::{Auth, Credential, CredentialLimit, SecretSource, Upstream};
+use crate::config::{Auth, Credential, CredentialLimit, SecretSource, Told, Upstream};
 use crate::quota::{Account, Limit, LimitName, Units, Window, WindowError};
 
 pub(in crate::config) const KEYS: [&str; 4] = ["upstream", "secret", "account", "limits"];
 pub(in crate::config) const SECRET_KEYS: [&str; 4] = ["env", "file", "credential", "command"];
-pub(in crate::config) const LIMIT_KEYS: [&str; 6] = ["quota", "headroom", "window", "resets", "wait", "upstream_name"];
+pub(in crate::config) const LIMIT_KEYS: [&str; 7] =
+    ["quota", "headroom", "window", "resets", "wait", "upstream_name", "told"];
+pub(in crate::config) const TOLD_KEYS: [&str; 3] = ["remaining", "reset", "resource"];
 const WAIT: Duration = Duration::from_secs(2);
 
 /// What a credential says of itself; what another one says of the same account is added later.
@@ -151,7 +154,8 @@ fn limit(item: Item<'_>) -> Option<(Limit, CredentialLimit)> {
     let resets = section.optional("resets", zone);
     let wait = section.or("wait", WAIT, any_duration);
     let upstream_name = section.optional("upstream_name", |item| item.filled_text());
-    let more = CredentialLimit { wait: wait?, upstream_name: upstream_name? };
+    let told = section.optional("told", told);
+    let more = CredentialLimit { wait: wait?, upstream_name: upstream_name?, told: told? };
     let window = match Window::new(window?, resets?) {
         Ok(window) => window,
         Err(WindowError::Missing) => return section.0.lacks("window", "\"24h\", or resets = \"UTC\", or both"),
@@ -161,6 +165,16 @@ fn limit(item: Item<'_>) -> Option<(Limit, CredentialLimit)> {
         Ok(limit) => Some((limit, more)),
         Err(error) => section.get("headroom")?.refuse(error, "write a headroom below the quota"),
     }
+}
+
+/// The headers by which answers tell how the limit stands.
+fn told(item: Item<'_>) -> Option<Told> {
+    let section = item.table(&TOLD_KEYS)?;
+    let header = |item: Item<'_>| header_name(&item, item.text()?);
+    let remaining = section.required("remaining", "\"x-ratelimit-remaining\"", header);
+    let reset = section.optional("reset", header);
+    let resource = section.optional("resource", header);
+    Some(Told { remaining: remaining?, reset: reset?, resource: resource? })
 }
 
 /// A time zone by its name in the time zone database, in that very case.

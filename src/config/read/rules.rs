@@ -10,8 +10,8 @@ use crate::config::{Class, Condition, Rule, StatusMatch, Until};
 
 /// The built-in sets: rules of upstreams whose answers many APIs share.
 pub(in crate::config) const SETS: [(&str, &str); 1] = [("google", include_str!("../rules/google.toml"))];
-pub(in crate::config) const KEYS: [&str; 10] =
-    ["status", "at", "is", "all", "text", "header", "header_is", "class", "limit_at", "until_header"];
+pub(in crate::config) const KEYS: [&str; 11] =
+    ["status", "at", "is", "all", "text", "header", "header_is", "class", "limit", "limit_at", "until_header"];
 pub(in crate::config) const BODY_KEYS: [&str; 2] = ["at", "is"];
 pub(in crate::config) const CLASSES: [(&str, Class); 6] = [
     ("spent", Class::Spent),
@@ -54,6 +54,7 @@ fn rule(item: Item<'_>) -> Option<Rule> {
     let status = section.or("status", Vec::new(), statuses);
     let conditions = conditions(&section);
     let class = section.required("class", "\"skip\"", |item| word(&item, &CLASSES));
+    let limit = section.optional("limit", |item| item.filled_text());
     let limit_at = section.optional("limit_at", pointer);
     let until = section.optional("until_header", |item| header_name(&item, item.text()?).map(Until::EpochHeader));
     let (status, conditions) = (status?, conditions?);
@@ -63,7 +64,7 @@ fn rule(item: Item<'_>) -> Option<Rule> {
             "write status = [\"4xx\", \"5xx\"], or what else tells it",
         );
     }
-    Some(Rule { status, conditions, class: class?, limit_at: limit_at?, until: until? })
+    Some(Rule { status, conditions, class: class?, limit: limit?, limit_at: limit_at?, until: until? })
 }
 
 fn statuses(item: Item<'_>) -> Option<Vec<StatusMatch>> {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use reqwest::header::{HeaderName, HeaderValue};
 use url::Url;
 
-use super::scalars::{bytes, duration};
+use super::scalars::{bytes, duration, template};
 use super::{call, named, rules};
 use crate::config::item::{self, Item};
-use crate::config::{Auth, Call, Upstream};
+use crate::config::{Auth, Call, Template, Upstream};
 
 pub(in crate::config) const KEYS: [&str; 10] =
     ["base_url", "auth", "timeout", "attempts", "pause", "max_body", "keep", "headers", "errors", "calls"];
@@ -99,11 +99,12 @@ pub(super) fn header_name(item: &Item<'_>, name: &str) -> Option<String> {
     }
 }
 
-fn headers(item: Item<'_>) -> Option<BTreeMap<String, String>> {
+/// Headers by name, in lower case.
+pub(super) fn headers(item: Item<'_>) -> Option<BTreeMap<String, Template>> {
     item::all(item.entries()?.iter().map(header))
 }
 
-fn header(item: &Item<'_>) -> Option<(String, String)> {
+fn header(item: &Item<'_>) -> Option<(String, Template)> {
     let name = header_name(item, item.name())?;
     if SECRET_HEADERS.contains(&name.as_str()) {
         return item.refuse(
@@ -113,7 +114,7 @@ fn header(item: &Item<'_>) -> Option<(String, String)> {
     }
     let value = item.as_text()?;
     match HeaderValue::from_str(&value) {
-        Ok(_) => Some((name, value)),
+        Ok(_) => Some((name, template(item.clone())?)),
         Err(_) => item.refuse("expected a header's value without control characters", "leave them out"),
     }
 }

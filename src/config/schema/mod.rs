@@ -116,10 +116,26 @@ fn of_call() -> Value {
         "cost" => described("What one request takes of each limit", units_by_limit()),
         "outage" => described("Whether it goes ahead when the ledger is down", word(&call::OUTAGES)),
         "method" => word(&call::METHODS),
+        "headers" => described("Headers of its own: templates", params()),
         "params" => described("Of every request; a step may say otherwise", params()),
         "body" => described("The JSON of a POST: every text in it is a template", json!({ "type": "object" })),
         "page" => described("How it turns pages", of_paging()),
         "records" => described("What is in its answers", of_records()),
+        "settle" => described("Where an answer tells what it truly cost, by limit", pointers_by_name()),
+        "cheaper" => described("A call that brings the same for less", of_cheaper()),
+        _ => json!(true),
+    })
+}
+
+fn pointers_by_name() -> Value {
+    json!({ "type": "object", "additionalProperties": pointer() })
+}
+
+fn of_cheaper() -> Value {
+    object(&call::CHEAPER_KEYS, &["call"], |key| match key {
+        "call" => described("Which one", text()),
+        "with" => described("The parameter with which it does; unset: always", text()),
+        "how" => described("What to know about it", text()),
         _ => json!(true),
     })
 }
@@ -134,9 +150,7 @@ fn of_records() -> Value {
         "kind" => described("What a record is: records of one kind share ids", text()),
         "id" => described("What tells one from another", one_or_more(pointer())),
         "text" => described("What a search finds", array(pointer())),
-        "columns" => {
-            described("Columns of the kind's view", json!({ "type": "object", "additionalProperties": pointer() }))
-        }
+        "columns" => described("Columns of the kind's view", pointers_by_name()),
         _ => json!(true),
     })
 }
@@ -186,6 +200,7 @@ fn of_rule() -> Value {
         "header" => described("A header that is there", text()),
         "header_is" => described("What it holds", patterns()),
         "class" => described("What the refusal means", word(&rules::CLASSES)),
+        "limit" => described("The limit that is meant", text()),
         "limit_at" => described("Where the answer names the limit", pointer()),
         "until_header" => described("The header that says, in seconds since 1970, when to come back", text()),
         _ => json!(true),
@@ -228,9 +243,19 @@ fn of_limit() -> Value {
         "resets" => described("The time zone in whose midnight the upstream's day ends", text()),
         "wait" => described("How long a run sleeps for this limit", duration()),
         "upstream_name" => described("How the upstream calls it", text()),
+        "told" => described("The headers by which answers tell how it stands", of_told()),
         _ => json!(true),
     });
     with(table, "anyOf", json!([{ "required": ["window"] }, { "required": ["resets"] }]))
+}
+
+fn of_told() -> Value {
+    object(&credential::TOLD_KEYS, &["remaining"], |key| match key {
+        "remaining" => described("How many units are left", text()),
+        "reset" => described("When they return, in seconds since 1970", text()),
+        "resource" => described("Which limit is meant, by its upstream_name", text()),
+        _ => json!(true),
+    })
 }
 
 fn of_job() -> Value {

@@ -15,7 +15,7 @@ use super::meter::{Ask, MeterError, Permit, Verdict, fresh_id};
 use super::{Answer, Charge, LedgerError, SharedLedger};
 use crate::clock::{Clock, Monotonic};
 use crate::config::{AfterLoss, LedgerConfig};
-use crate::quota::{Account, ChargeId, Closing, Cost, Grant, LimitUsage, Outage, Timestamp, Units};
+use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Grant, LimitUsage, Outage, Timestamp, Units};
 
 use gate::Gate;
 
@@ -217,6 +217,12 @@ impl Journaled {
     /// Tells what a charge truly cost: at once where the ledger answers, else at the next contact.
     pub(super) async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost) -> Result<(), MeterError> {
         self.journal.settle(account, id, cost, self.clock.now()).await?;
+        self.tell_now_or_later(account).await
+    }
+
+    /// Adds what was charged elsewhere: what is not known yet is told at its own time.
+    pub(super) async fn absorb(&self, account: &Account, entry: &Entry) -> Result<(), MeterError> {
+        self.journal.settle(account, &entry.id, &entry.cost, entry.at).await?;
         self.tell_now_or_later(account).await
     }
 

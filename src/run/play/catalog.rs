@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use super::super::due::Candidate;
 use super::world::{Kind, World};
 use crate::catalog::{
-    Catalog, CatalogError, EachRecord, Hit, IdsQuestion, Landed, Landing, Listed, Naming, OpenPass, PassEnd, PassId,
-    PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing, StepPosition,
+    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, Naming, OpenPass, PassEnd,
+    PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing, StepPosition,
 };
 use crate::config::Pointer;
-use crate::quota::Timestamp;
+use crate::quota::{Cost, Timestamp};
 
 /// The catalog of a play.
 #[derive(Debug)]
@@ -262,6 +262,15 @@ fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
 
 #[async_trait]
 impl Catalog for PlayCatalog {
+    /// None: the jobs of a play carry what was learned already.
+    async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn learn(&self, _: &str, _: &str, _: &Cost) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
     async fn standings(&self, job: &str, regions: &[String]) -> Result<Vec<Standing>, CatalogError> {
         let state = self.state();
         Ok(regions.iter().map(|region| state.standing(job, region)).collect())

@@ -13,6 +13,7 @@ use super::asked::Asked;
 use super::chance::Chance;
 use super::refusal::Refusal;
 use crate::config::Records;
+use crate::quota::{Cost, LimitName, Units};
 
 pub(super) use self::refusal::refuse;
 
@@ -21,14 +22,36 @@ const LONGEST: u64 = 100_000;
 
 /// Answers a request. `total` takes the place of how much the list holds.
 pub(super) fn answer(asked: &Asked<'_>, world: Chance, total: Option<u64>) -> Answer {
-    let world = world.of(&asked.route.upstream.name);
+    let own = world.of(&asked.route.upstream.name);
     let Some(records) = &asked.route.call.records else {
         return Answer::json(200, serde_json::json!({}));
     };
-    match asked.ids() {
-        Some(ids) => Answer::json(200, body(records, record::by_id(asked.route, records, &ids, world))),
-        None => listed(asked, records, world, total),
+    let answer = match asked.ids() {
+        Some(ids) => Answer::json(200, body(records, record::by_id(asked.route, records, &ids, own))),
+        None => listed(asked, records, own, total),
+    };
+    tell_cost(answer, asked, world)
+}
+
+/// What a request truly costs: what the configuration says, or half to one and a half times as much where the answer
+/// tells.
+pub(super) fn cost(asked: &Asked<'_>, world: Chance) -> Cost {
+    let call = &asked.route.call;
+    let drawn = world.of(&asked.route.upstream.name).of("cost").of(&asked.page()).below(5).saturating_add(2);
+    let of = |(limit, units): (&LimitName, Units)| match call.settle.contains_key(limit) {
+        true => (limit.clone(), Units::new(units.times(drawn).get().div_ceil(4))),
+        false => (limit.clone(), units),
+    };
+    call.cost.iter().map(of).collect()
+}
+
+fn tell_cost(answer: Answer, asked: &Asked<'_>, world: Chance) -> Answer {
+    let settle = &asked.route.call.settle;
+    if settle.is_empty() {
+        return answer;
     }
+    let cost = cost(asked, world);
+    settle.iter().fold(answer, |answer, (limit, at)| page::with_value(answer, at, cost.of(limit).get().into()))
 }
 
 fn listed(asked: &Asked<'_>, records: &Records, world: Chance, total: Option<u64>) -> Answer {

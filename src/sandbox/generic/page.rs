@@ -14,6 +14,8 @@ use crate::sandbox::token::{self, Direction};
 /// Records a page, where neither the configuration nor the request says.
 const USUAL: u64 = 20;
 const MOST: u64 = 10_000;
+/// A list is no longer than a few such pages, if nobody says, lest practice takes long.
+const USUAL_PAGE: u64 = 1_000;
 
 /// Which records a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +29,7 @@ pub(super) fn usual_total(paging: &Paging) -> u64 {
     match paging {
         Paging::None => USUAL,
         paging => {
-            let size = size_of(paging).map_or(USUAL, |size| size.size).min(MOST);
+            let size = size_of(paging).map_or(USUAL, |size| size.size).min(USUAL_PAGE);
             size.saturating_mul(3).saturating_add(size / 2)
         }
     }
@@ -89,7 +91,7 @@ pub(super) fn lead_on(answer: Answer, asked: &Asked<'_>, span: Span, total: u64,
     }
 }
 
-fn with_value(mut answer: Answer, at: &Pointer, value: Value) -> Answer {
+pub(super) fn with_value(mut answer: Answer, at: &Pointer, value: Value) -> Answer {
     if let Content::Json(body) = &mut answer.content {
         set(body, at.tokens(), value);
     }

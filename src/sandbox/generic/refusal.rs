@@ -26,12 +26,12 @@ pub(in crate::sandbox) fn refuse(upstream: &Upstream, refusal: &Refusal) -> Answ
 }
 
 fn said(upstream: &Upstream, class: Class, status: u16, message: &str) -> Answer {
-    known_as(upstream, class, None, |rule| answer(rule, status, None, message))
+    known_as(upstream, class, (None, None), |rule| answer(rule, status, None, message))
 }
 
 fn exhausted_as(upstream: &Upstream, class: Class, exhausted: &Exhausted, name: Option<&str>) -> Answer {
     let message = format!("The quota of {} is used up.", exhausted.limit);
-    known_as(upstream, class, name, |rule| {
+    known_as(upstream, class, (name, Some(&exhausted.limit)), |rule| {
         let answer = answer(rule, 429, name, &message);
         match rule.and_then(|rule| rule.until.as_ref()) {
             Some(Until::EpochHeader(header)) => {
@@ -45,8 +45,14 @@ fn exhausted_as(upstream: &Upstream, class: Class, exhausted: &Exhausted, name: 
 
 /// The first answer that the upstream's rules take for what it is, made after one of the class's rules, after those first
 /// that tell the limit's name where it has one; the usual answer where there is none.
-fn known_as(upstream: &Upstream, class: Class, name: Option<&str>, make: impl Fn(Option<&Rule>) -> Answer) -> Answer {
-    let mut rules: Vec<&Rule> = upstream.errors.iter().filter(|rule| rule.class == class).collect();
+fn known_as(
+    upstream: &Upstream,
+    class: Class,
+    (name, limit): (Option<&str>, Option<&str>),
+    make: impl Fn(Option<&Rule>) -> Answer,
+) -> Answer {
+    let meant = |rule: &&Rule| rule.class == class && (rule.limit.is_none() || rule.limit.as_deref() == limit);
+    let mut rules: Vec<&Rule> = upstream.errors.iter().filter(meant).collect();
     rules.sort_by_key(|rule| rule.limit_at.is_some() != name.is_some());
     let mut made = rules.iter().map(|rule| make(Some(rule)));
     made.find(|answer| class_of(upstream, answer) == Some(class)).unwrap_or_else(|| make(None))

@@ -108,6 +108,8 @@ impl Stage {
             stop: channel().1,
             gate: Gate::default(),
             asked: ingest::run::Asked::default(),
+            estimates: ingest::run::Estimates::default(),
+            believing: ingest::run::Believing::default(),
             progress: Arc::new(Silent),
             concurrency: 4,
             cheap_max: Units::new(5),

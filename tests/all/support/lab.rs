@@ -10,7 +10,7 @@ use ingest::clock::Clock;
 use ingest::config::{Config, Sources};
 use ingest::ledger::{self, Mode};
 use ingest::quota::Timestamp;
-use ingest::run::{self, Context, Gate, Locks, PassOutcome, RunReport, Silent};
+use ingest::run::{self, Asked, Believing, Context, Estimates, Gate, Locks, PassOutcome, RunReport, Silent};
 use ingest::sandbox::{Options, Sandbox};
 use ingest::upstream::{Client, Secret, Upstream};
 use serde_json::Value;
@@ -103,7 +103,9 @@ impl Lab {
             locks: Locks::open(state).unwrap(),
             stop: run::channel().1,
             gate: Gate::default(),
-            asked: ingest::run::Asked::default(),
+            asked: Asked::default(),
+            estimates: Estimates::default(),
+            believing: Believing::default(),
             progress: Arc::new(Silent),
             concurrency: 4,
             cheap_max: config.ledger.cheap_max,

@@ -23,6 +23,7 @@ pub fn shipped() -> PathBuf {
 pub struct World {
     pub directory: TempDir,
     pub sets: Vec<String>,
+    config: PathBuf,
     sandbox: Sandbox,
     runtime: Runtime,
 }
@@ -62,10 +63,29 @@ impl World {
 
     /// A world with another configuration, which the sandbox has too.
     pub fn configured(sets: &[&str], change: impl FnOnce(&mut Options)) -> Self {
+        Self::of(shipped(), sets, change)
+    }
+
+    /// A world of a preset.
+    pub fn preset(name: &str, sets: &[&str]) -> Self {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("presets/{name}.toml"));
+        Self::of(path, sets, |_| {})
+    }
+
+    /// A world of a configuration that a test wrote.
+    pub fn written(text: &str, sets: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("written.toml");
+        std::fs::write(&path, text).unwrap();
+        Self { directory, ..Self::of(path, sets, |_| {}) }
+    }
+
+    fn of(config: PathBuf, sets: &[&str], change: impl FnOnce(&mut Options)) -> Self {
         let mut sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        let path = config;
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = Runtime::new().unwrap();
-        let config = Config::load(&Sources { path: Some(shipped()), sets: sets.clone() }).unwrap();
+        let config = Config::load(&Sources { path: Some(path.clone()), sets: sets.clone() }).unwrap();
         let mut options = Options {
             listen: "127.0.0.1:0".parse().unwrap(),
             latency: Duration::ZERO,
@@ -75,9 +95,14 @@ impl World {
         };
         change(&mut options);
         let sandbox = runtime.block_on(Sandbox::start(&config, options, Arc::new(SystemClock))).unwrap();
-        let base_url = format!("upstreams.youtube.base_url=\"{}\"", sandbox.base_url("youtube"));
-        sets.extend([base_url, "upstreams.youtube.pause=1ms".to_owned()]);
-        Self { directory: tempfile::tempdir().unwrap(), sets, sandbox, runtime }
+        for (name, url) in sandbox.base_urls() {
+            sets.push(format!("upstreams.{name}.base_url=\"{url}\""));
+            sets.push(format!("upstreams.{name}.pause=1ms"));
+        }
+        for credential in config.credentials.values().filter(|one| one.secret.is_some()) {
+            sets.push(format!("credentials.{}.secret={{ env = \"YOUTUBE_API_KEY\" }}", credential.name));
+        }
+        Self { directory: tempfile::tempdir().unwrap(), sets, config: path, sandbox, runtime }
     }
 
     /// Changes the configuration of every later run.
@@ -99,7 +124,7 @@ impl World {
             .env("YOUTUBE_API_KEY", SECRET)
             .env("INGEST_STATE_DIR", self.state_dir())
             .arg("--config")
-            .arg(shipped())
+            .arg(&self.config)
             .stdin(Stdio::null());
         for set in &self.sets {
             command.arg("--set").arg(set);
@@ -168,6 +193,24 @@ impl World {
         self.runtime.block_on(async { reqwest::get(url).await.unwrap().json().await.unwrap() })
     }
 
+    /// What the sandbox's count of a limit ever held at most in one window, in units.
+    pub fn most_in_window(&self, limit: &str) -> u64 {
+        let counted = self.sandbox.usage().into_iter().find(|counted| counted.limit == limit);
+        counted.unwrap().most_in_window.get()
+    }
+
+    /// How much the lists of a call hold.
+    pub fn totals(&self, totals: &Value) {
+        self.tell("totals", totals);
+    }
+
+    /// Asks the sandbox as somebody else who spends the same quota.
+    pub fn somebody_else_asks(&self, upstream: &str, path: &str) -> u16 {
+        let url = format!("{}/{path}", self.sandbox.base_url(upstream));
+        let request = reqwest::Client::new().get(url).bearer_auth(SECRET);
+        self.runtime.block_on(request.send()).unwrap().status().as_u16()
+    }
+
     /// Where the sandbox listens: `127.0.0.1:PORT`.
     pub fn sandbox_address(&self) -> String {
         self.sandbox.address().to_string()
@@ -180,8 +223,12 @@ impl World {
 
     /// Makes the sandbox misbehave.
     pub fn faults(&self, faults: &Value) {
-        let url = format!("http://{}/_sandbox/faults", self.sandbox.address());
-        let answer = self.runtime.block_on(reqwest::Client::new().post(url).json(faults).send()).unwrap();
+        self.tell("faults", faults);
+    }
+
+    fn tell(&self, what: &str, told: &Value) {
+        let url = format!("http://{}/_sandbox/{what}", self.sandbox.address());
+        let answer = self.runtime.block_on(reqwest::Client::new().post(url).json(told).send()).unwrap();
         assert!(answer.status().is_success(), "{answer:?}");
     }
 }

@@ -79,7 +79,10 @@ fn call() -> Call {
         path: Some(template("things")),
         body: None,
         paging: Paging::None,
+        headers: BTreeMap::new(),
         records: Some(records("/items", &["/id"])),
+        settle: BTreeMap::new(),
+        cheaper: None,
     }
 }
 

@@ -115,7 +115,7 @@ async fn retry_after_is_understood_in_both_its_forms() {
 }
 
 fn rule(status: &[StatusMatch], conditions: Vec<Condition>, class: Class) -> Rule {
-    Rule { status: status.to_vec(), conditions, class, limit_at: None, until: None }
+    Rule { status: status.to_vec(), conditions, class, limit: None, limit_at: None, until: None }
 }
 
 fn reason(is: &[&str]) -> Condition {

@@ -9,7 +9,7 @@ use ingest::upstream::secret::Secret;
 use ingest::upstream::{Client, Failure, PageRequest, Upstream};
 use serde_json::json;
 
-use super::{NOW, SECRET, answering, asking, things, told};
+use super::{NOW, SECRET, answering, asking, template, things, told};
 use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 
 fn stub() -> StubUpstream {
@@ -94,11 +94,24 @@ async fn a_request_says_who_asks_and_what_is_understood() {
     assert_eq!(request.header("accept"), Some("application/json"));
 
     let mut configured = asking(&second.url());
-    configured.upstream.headers.insert("User-Agent".to_owned(), "me (mail@example.org)".to_owned());
-    configured.upstream.headers.insert("accept".to_owned(), "application/vnd.example+json".to_owned());
+    configured.upstream.headers.insert("User-Agent".to_owned(), template("me (mail@example.org)"));
+    configured.upstream.headers.insert("accept".to_owned(), template("application/vnd.example+json"));
     configured.fetch().await.unwrap();
     assert_eq!(second.requests()[0].header("user-agent"), Some("me (mail@example.org)"));
     assert_eq!(second.requests()[0].header("accept"), Some("application/vnd.example+json"));
+}
+
+#[tokio::test]
+async fn headers_are_templates_and_those_of_the_call_come_before_those_of_its_upstream() {
+    let stub = stub();
+    let mut configured = asking(&stub.url());
+    configured.upstream.headers.insert("x-partition".to_owned(), template("all of {region}"));
+    configured.upstream.headers.insert("accept-language".to_owned(), template("en"));
+    configured.call.headers.insert("accept-language".to_owned(), template("{language}, {date:%Y}"));
+    configured.region.values.insert("language".to_owned(), "de".to_owned());
+    configured.fetch().await.unwrap();
+    assert_eq!(stub.requests()[0].header("x-partition"), Some("all of US"));
+    assert_eq!(stub.requests()[0].header("accept-language"), Some("de, 2026"));
 }
 
 #[tokio::test]

@@ -1,0 +1,95 @@
+//! Configurations to begin with: `ingest presets` lists them, `ingest init` writes one. All of them are files of
+//! `presets/`, which the program carries and does not know by name.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use include_dir::{Dir, include_dir};
+
+use super::environment::unknown;
+use super::{Error, output};
+use crate::cli::{Format, Global, InitArgs};
+use crate::exit::Exit;
+
+static PRESETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/presets");
+const SHIPPED: &str = include_str!("../../quotas.toml");
+
+/// A configuration to begin with.
+struct Preset {
+    name: &'static str,
+    text: &'static str,
+}
+
+impl Preset {
+    /// Every preset, by name.
+    fn all() -> Vec<Self> {
+        let named = PRESETS.files().filter_map(|file| {
+            let name = file.path().to_str()?.strip_suffix(".toml")?;
+            Some(Self { name, text: file.contents_utf8()? })
+        });
+        let mut all: Vec<Self> = named.collect();
+        all.sort_by_key(|preset| preset.name);
+        all
+    }
+
+    /// What its first comment says, up to an empty line.
+    fn about(&self) -> String {
+        let lines = self.text.lines().map_while(|line| line.strip_prefix("# "));
+        lines.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Lists the presets.
+pub(super) fn list(global: &Global) -> Result<Exit, Error> {
+    let presets = Preset::all();
+    match global.format {
+        Format::Json => {
+            let listed = presets.iter().map(|one| serde_json::json!({ "name": one.name, "about": one.about() }));
+            output::json(&serde_json::json!({ "presets": listed.collect::<Vec<_>>() }))?;
+        }
+        Format::Text => {
+            let width = presets.iter().map(|preset| preset.name.len()).max().unwrap_or_default();
+            let line = |preset: &Preset| format!("{:width$}  {}", preset.name, preset.about());
+            output::text_line(&presets.iter().map(line).collect::<Vec<_>>().join("\n"))?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// Writes a preset, or what is shipped, where there is no file yet.
+pub(super) fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
+    let text = text_of(args.preset.as_deref())?;
+    write(&args.file, text)?;
+    if global.format == Format::Json {
+        output::json(&serde_json::json!({ "file": args.file }))?;
+    } else if !global.quiet {
+        output::text_line(&format!(
+            "Wrote {}. Try it with `ingest --config {0} --region all --sandbox`; then set its secret, and `ingest check`.",
+            args.file.display()
+        ))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn text_of(name: Option<&str>) -> Result<&'static str, Error> {
+    let Some(name) = name else { return Ok(SHIPPED) };
+    let presets = Preset::all();
+    match presets.iter().find(|preset| preset.name == name) {
+        Some(preset) => Ok(preset.text),
+        None => Err(Error::Usage(unknown("preset", name, presets.iter().map(|preset| preset.name)))),
+    }
+}
+
+/// A file that is there is somebody's work.
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
+    let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            Error::Usage(format!("{} is there already, and is left as it is; name another file", path.display()))
+        }
+        _ => Error::Io { what: format!("cannot write {}", path.display()), source: error },
+    })
+}

@@ -1,0 +1,134 @@
+//! What an answer tells of the quota, brought to the ledger: a true cost, and limits that stand lower than was known.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::context::Context;
+use super::estimate::truth;
+use super::request::Asker;
+use super::tally::Tally;
+use crate::config::Call;
+use crate::ledger::Permit;
+use crate::quota::{ChargeId, Cost, Entry, Limit, Timestamp, Units};
+use crate::upstream::{Page, Standing};
+
+/// What is under way, for whoever is told what is left.
+#[derive(Debug, Default)]
+pub struct Believing {
+    /// Whoever lowers a limit does so alone.
+    alone: tokio::sync::Mutex<()>,
+    /// What the requests under way were charged, by account.
+    under_way: Mutex<HashMap<String, Cost>>,
+}
+
+impl Believing {
+    /// A request of this cost is under way until what is returned is dropped.
+    pub(super) fn send<'a>(&'a self, account: &'a str, cost: &'a Cost) -> UnderWay<'a> {
+        self.costs().entry(account.to_owned()).or_default().add(cost);
+        UnderWay { believing: self, account, cost }
+    }
+
+    fn under_way(&self, account: &str, limit: &str) -> Units {
+        self.costs().get(account).map_or(Units::ZERO, |cost| cost.of(limit))
+    }
+
+    fn costs(&self) -> MutexGuard<'_, HashMap<String, Cost>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request under way.
+pub(super) struct UnderWay<'a> {
+    believing: &'a Believing,
+    account: &'a str,
+    cost: &'a Cost,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(cost) = self.believing.costs().get_mut(self.account) {
+            cost.take(self.cost);
+        }
+    }
+}
+
+/// Brings what an answer tells to the ledger. The page is paid for: it is landed even if the ledger cannot be told.
+pub(super) async fn believe(
+    context: &Context,
+    asker: Asker<'_>,
+    call: &Call,
+    permit: &Permit,
+    page: &Page,
+    tally: &mut Tally,
+) {
+    if !page.cost.is_empty() {
+        settle(context, asker, call, permit, &truth(&call.cost, &page.cost), tally).await;
+    }
+    for told in &page.told {
+        let Some(limit) = asker.job.credential.account.limits.get(&told.limit) else { continue };
+        let left = permit.grant.remaining.get(&told.limit);
+        if left.is_some_and(|left| *left > told.remaining.less(limit.headroom())) {
+            lower(context, asker, told, limit, call.cost.of(&told.limit)).await;
+        }
+    }
+}
+
+/// Corrects the charge, beyond the limit too, and learns from it.
+async fn settle(context: &Context, asker: Asker<'_>, call: &Call, permit: &Permit, truth: &Cost, tally: &mut Tally) {
+    let upstream = &asker.job.credential.upstream.name;
+    if *truth != call.cost {
+        tally.settle(&call.cost, truth);
+        if let Err(error) = context.meter.settle(&asker.job.credential.account, &permit.id, truth).await {
+            tracing::warn!(call = call.name, %error, "the ledger could not be told what a request truly cost");
+        }
+    }
+    let estimate = context.estimates.learn(asker.job, call, truth);
+    if estimate != call.cost
+        && let Err(error) = context.catalog.learn(upstream, &call.name, &estimate).await
+    {
+        tracing::warn!(call = call.name, %error, "what a call costs could not be written down");
+    }
+}
+
+/// Makes the ledger believe that no more is left of a limit than was told. One at a time, or two answers would both take
+/// away the same units.
+///
+/// What is missing becomes an entry of the ledger's own, at the time that makes it leave the window at the reset that was
+/// told. Where something is missing, the requests of this run that are under way are taken for ones that the upstream had
+/// not counted yet. Where nothing is, nothing need be known of them: they are charged.
+async fn lower(context: &Context, asker: Asker<'_>, told: &Standing, limit: &Limit, own: Units) {
+    let account = &asker.job.credential.account;
+    let _alone = context.believing.alone.lock().await;
+    let told_left = told.remaining.less(limit.headroom());
+    let believed = match context.meter.usage(account).await {
+        Ok(usage) => usage.into_iter().find(|usage| usage.limit == told.limit),
+        Err(error) => return tracing::warn!(limit = told.limit, %error, "how the ledger stands could not be asked"),
+    };
+    // While a limit is closed nothing is let through anyway, and what it holds cannot be seen.
+    let Some(believed) = believed.filter(|usage| usage.closed_until.is_none()) else { return };
+    let believed_left = limit.enforced().less(believed.used);
+    if believed_left <= told_left {
+        return;
+    }
+    let under_way = context.believing.under_way(&account.name, &told.limit).less(own);
+    let missing = believed_left.less(told_left.less(under_way));
+    let at = counts_until(limit, told.reset, context.clock.now());
+    let id = format!("told-{}-{}-{}", told.limit, at, ChargeId::fresh());
+    let entry = Entry { id: ChargeId::new(id), at, cost: Cost::from_iter([(told.limit.clone(), missing)]) };
+    match context.meter.absorb(account, entry).await {
+        Ok(()) => tracing::info!(
+            account = account.name, limit = told.limit, %missing, left = %told_left,
+            "the upstream told that less is left than the ledger knew: somebody else spends it too"
+        ),
+        Err(error) => tracing::warn!(limit = told.limit, %error, "the ledger could not be told what is left"),
+    }
+}
+
+/// When something must have been charged that leaves the window at `reset`: now, where that is unknown or the limit
+/// follows the calendar.
+fn counts_until(limit: &Limit, reset: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    match (limit.window().sliding(), limit.window().resets(), reset) {
+        (Some(span), None, Some(reset)) => reset.before(span).min(now),
+        _ => now,
+    }
+}

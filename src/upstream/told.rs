@@ -1,0 +1,49 @@
+//! What an answer tells of the quota.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::Standing;
+use super::answer::Answer;
+use super::request::Asked;
+use super::retry_after::epoch;
+use crate::config::{Call, CredentialLimit};
+use crate::quota::{LimitName, Units};
+
+/// More than any quota: what is told beyond it is not believed.
+const MOST: u64 = 1_000_000_000_000_000;
+
+/// What the request truly cost, of the limits whose cost the answer tells.
+pub(super) fn cost(call: &Call, document: &Value) -> BTreeMap<LimitName, Units> {
+    let told = call.settle.iter().filter_map(|(limit, at)| Some((limit.clone(), units(&at.text_in(document)?)?)));
+    told.collect()
+}
+
+/// How the charged limits stand that the headers tell of.
+pub(super) fn limits(asked: &Asked<'_>, answer: &Answer) -> Vec<Standing> {
+    let charged = asked.request.step.call.cost.limits();
+    charged.filter_map(|limit| standing(asked, answer, limit, asked.limits.get(limit)?)).collect()
+}
+
+fn standing(asked: &Asked<'_>, answer: &Answer, limit: &str, about: &CredentialLimit) -> Option<Standing> {
+    let told = about.told.as_ref()?;
+    let name = about.upstream_name.as_deref().unwrap_or(limit);
+    if told.resource.as_ref().is_some_and(|resource| answer.header(resource) != Some(name)) {
+        return None;
+    }
+    Some(Standing {
+        limit: limit.to_owned(),
+        remaining: units(answer.header(&told.remaining)?)?,
+        reset: told.reset.as_ref().and_then(|reset| epoch(answer.header(reset)?, asked.request.now)),
+    })
+}
+
+/// Whole units, a fraction rounded up.
+fn units(text: &str) -> Option<Units> {
+    let text = text.trim();
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let more = u64::from(fraction.bytes().any(|digit| digit != b'0'));
+    let units = whole.parse::<u64>().ok()?.checked_add(more)?;
+    fraction.bytes().all(|digit| digit.is_ascii_digit()).then_some(units).filter(|units| *units <= MOST).map(Units::new)
+}

@@ -1,0 +1,14 @@
+//! Nothing wasted and nothing overspent, whatever an upstream's quota and pages are like: through the binary.
+
+mod paging;
+mod settle;
+mod token;
+mod told;
+mod windows;
+
+use serde_json::Value;
+
+/// What a report or a preview says of a limit.
+fn limit<'a>(report: &'a Value, name: &str) -> &'a Value {
+    report["limits"].as_array().unwrap().iter().find(|limit| limit["limit"] == name).unwrap()
+}

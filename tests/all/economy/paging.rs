@@ -1,0 +1,152 @@
+//! Every way of turning pages, at every length of a list.
+
+use serde_json::{Value, json};
+
+use crate::support::world::World;
+
+/// The kinds by the name of their calls; which of them tell where the list ends.
+const KINDS: [(&str, &str, &str, bool); 8] = [
+    ("token", "GET", r#"{ kind = "token", param = "cursor", next = "/next", size_param = "size", size = 10 }"#, true),
+    (
+        "token_in_body",
+        "POST",
+        r#"{ kind = "token", param = "cursor", in = "body", next = "/next", size_param = "size", size = 10 }"#,
+        true,
+    ),
+    ("link", "GET", r#"{ kind = "link", size_param = "size", size = 10 }"#, true),
+    ("next_url", "GET", r#"{ kind = "next_url", next = "/next", size_param = "size", size = 10 }"#, true),
+    ("offset", "GET", r#"{ kind = "offset", param = "skip", size_param = "size", size = 10, total = "/total" }"#, true),
+    (
+        "offset_in_body",
+        "POST",
+        r#"{ kind = "offset", param = "skip", in = "body", size_param = "size", size = 10 }"#,
+        false,
+    ),
+    ("number", "GET", r#"{ kind = "number", param = "page", size_param = "size", size = 10 }"#, false),
+    ("none", "GET", r#"{ kind = "none" }"#, true),
+];
+
+fn world() -> World {
+    let calls = KINDS.map(|(name, method, page, _)| {
+        format!(
+            "[upstreams.paged.calls.{name}]\npath = \"{name}/{{region}}\"\nmethod = \"{method}\"\ncost = 1\npage = {page}\n\
+             records = {{ at = \"/items\", kind = \"{name}\", id = \"/id\" }}\n\
+             [jobs.{name}]\ncredential = \"paged\"\nsteps = [{{ call = \"{name}\" }}]\n"
+        )
+    });
+    let text = format!(
+        "regions = [\"US\"]\n[upstreams.paged]\nbase_url = \"https://paged.example.com\"\n{}\n[credentials.paged]\n\
+         upstream = \"paged\"\nlimits = {{ daily = {{ quota = 10_000, window = \"24h\" }} }}\n",
+        calls.concat()
+    );
+    World::written(&text, &[])
+}
+
+/// What a run says of the one pass of a job.
+fn pass<'a>(run: &'a Value, job: &str) -> &'a Value {
+    run["passes"].as_array().unwrap().iter().find(|pass| pass["job"] == job).unwrap_or_else(|| panic!("{run}"))
+}
+
+fn run(world: &World, job: &str) -> Value {
+    pass(&world.json(&["--region", "all", "--job", job]), job).clone()
+}
+
+#[test]
+fn lists_of_every_length_are_walked_to_their_end_and_no_further() {
+    let world = world();
+    for total in [0_u64, 1, 10, 11, 47] {
+        world.totals(&KINDS.iter().map(|(name, ..)| ((*name).to_owned(), json!(total))).collect::<Value>());
+        let report = world.json(&["--region", "all"]);
+        assert_eq!(report["outcome"], "complete", "{report}");
+        for (name, _, _, tells_its_end) in KINDS {
+            let pages = match name {
+                "none" => 1,
+                _ if tells_its_end => total.div_ceil(10).max(1),
+                // Only a page that is not full ends it.
+                _ => total / 10 + 1,
+            };
+            let pass = pass(&report, name);
+            assert_eq!((pass["records"].as_u64(), pass["requests"].as_u64()), (Some(total), Some(pages)), "{pass}");
+        }
+    }
+    assert_eq!(world.charged("daily"), world.counted("daily"));
+}
+
+#[test]
+fn a_cursor_that_repeats_ends_the_list() {
+    let world = world();
+    world.totals(&json!({ "link": 5 }));
+    let linked = json!({ "link": "</paged/link/US?size=10&after=again>; rel=\"next\"" });
+    let same = [
+        ("token", json!({ "call": "token", "after": 1, "times": 1, "answer": "same_cursor" })),
+        (
+            "next_url",
+            json!({ "call": "next_url", "times": 3, "status": 200, "body": { "items": [{ "id": "a" }], "next": "?after=again" } }),
+        ),
+        (
+            "link",
+            json!({ "call": "link", "times": 3, "status": 200, "body": { "items": [{ "id": "a" }] }, "headers": linked }),
+        ),
+    ];
+    for (job, fault) in same {
+        world.faults(&fault);
+        let pass = run(&world, job);
+        assert_eq!(pass["outcome"], "complete", "{pass}");
+        assert!(pass["detail"].as_str().unwrap().contains("the same cursor again"), "{pass}");
+        assert_eq!(pass["requests"], 2, "{pass}");
+    }
+}
+
+#[test]
+fn a_cursor_that_expired_between_two_runs_starts_the_list_over_once() {
+    let mut world = world();
+    for (count, job) in ["token", "token_in_body", "link", "next_url"].into_iter().enumerate() {
+        // Two of four pages fit.
+        let used = world.charged("daily");
+        world.set(&format!("credentials.paged.limits.daily.quota={}", used + 2));
+        assert_eq!(run(&world, job)["outcome"], "stopped", "{job} {count}");
+        world.set("credentials.paged.limits.daily.quota=10000");
+        world.faults(&json!({ "call": job, "answer": "bad_cursor", "status": 400, "times": 1 }));
+        world.set("upstreams.paged.errors=[{ status = 400, class = \"bad_cursor\" }]");
+        let pass = run(&world, job);
+        assert_eq!((pass["outcome"].as_str(), pass["resumed"].as_bool()), (Some("complete"), Some(true)), "{pass}");
+        assert!(pass["detail"].as_str().unwrap().contains("started over"), "{pass}");
+        assert_eq!(pass["requests"], 5, "one refused, four of the list: {pass}");
+        let listed = format!("select count(*) from listing where kind = '{job}'");
+        assert_eq!(world.count(&listed), 35, "{job}");
+    }
+}
+
+/// What becomes of one answer of this body.
+fn answered(body: &Value) -> (World, Value) {
+    let world = world();
+    world.faults(&json!({ "call": "token", "times": 1, "status": 200, "body": body }));
+    let pass = run(&world, "token");
+    (world, pass)
+}
+
+#[test]
+fn an_empty_cursor_is_the_end() {
+    for empty in [json!(""), json!(null), json!("  "), json!(false)] {
+        let (world, pass) = answered(&json!({ "items": [{ "id": "a" }], "next": empty }));
+        assert_eq!((pass["outcome"].as_str(), pass["records"].as_u64()), (Some("complete"), Some(1)), "{pass}");
+        assert_eq!(world.requests(), 1);
+    }
+}
+
+#[test]
+fn a_cursor_that_is_a_number_is_sent_as_it_is() {
+    let (world, _) = answered(&json!({ "items": [{ "id": "a" }], "next": 4711 }));
+    let requests = world.sandbox_says("requests");
+    assert_eq!(requests[1]["cursor"], "4711", "{requests}");
+}
+
+#[test]
+fn a_record_without_an_id_is_left_out_and_one_that_is_there_twice_is_stored_once() {
+    let (world, pass) =
+        answered(&json!({ "items": [{ "id": "a" }, { "name": "nobody" }, { "id": "a" }, { "id": 7 }] }));
+    assert_eq!(pass["outcome"], "complete", "{pass}");
+    assert!(pass["detail"].as_str().unwrap().contains("1 "), "it is said: {pass}");
+    assert_eq!(world.count("select count(*) from record"), 2);
+    assert_eq!(world.count("select count(*) from listing"), 2);
+}

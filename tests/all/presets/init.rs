@@ -1,0 +1,55 @@
+use super::{directory, names};
+use crate::support::world::World;
+
+#[test]
+fn init_writes_every_preset_that_presets_lists_and_it_is_right() {
+    let world = World::new();
+    let listed = world.json(&["presets"]);
+    let listed: Vec<&str> =
+        listed["presets"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(listed, names());
+    for name in listed {
+        let file = world.directory.path().join(format!("{name}.toml"));
+        let ran = world.ingest(&["init", "--preset", name, file.to_str().unwrap()]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let wanted = std::fs::read_to_string(directory().join(format!("{name}.toml"))).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), wanted);
+    }
+}
+
+#[test]
+fn init_never_overwrites_and_names_what_there_is() {
+    let world = World::new();
+    assert_eq!(world.ingest(&["init"]).code, 0);
+    let file = world.directory.path().join("quotas.toml");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), include_str!("../../../quotas.toml"));
+    std::fs::write(&file, "mine").unwrap();
+    let again = world.ingest(&["init"]);
+    assert_eq!(again.code, 2);
+    assert!(again.stderr.contains("quotas.toml is there already"), "{again:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    let unknown = world.ingest(&["init", "--preset", "gihtub", "other.toml"]);
+    assert_eq!(unknown.code, 2);
+    assert!(unknown.stderr.contains("did you mean `github`?"), "{unknown:?}");
+    assert!(!world.directory.path().join("other.toml").exists());
+}
+
+#[test]
+fn check_advises_where_a_cheaper_way_is_known() {
+    let mut world = World::new();
+    let advice = |world: &World| {
+        let check = world.json(&["check"]);
+        let findings = check["findings"].as_array().unwrap().clone();
+        findings.into_iter().filter(|finding| finding["what"] == "job uploads").collect::<Vec<_>>()
+    };
+    world
+        .set("jobs.uploads={ credential = \"youtube\", steps = [{ call = \"search.list\", params = { q = \"x\" } }] }");
+    assert!(advice(&world).is_empty(), "words are found by no cheaper call");
+    world.set("jobs.uploads={ credential = \"youtube\", steps = [{ call = \"search.list\", params = { channelId = \"x\" } }] }");
+    let found = advice(&world);
+    assert_eq!(found[0]["verdict"], "warning", "{found:?}");
+    let detail = found[0]["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("takes 100 of daily") && detail.contains("playlistItems.list brings the same for 1 of daily")
+    );
+}

@@ -1,0 +1,164 @@
+//! Each preset ingests its regions, is stopped by a limit, goes on, and counts as the sandbox does.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::support::world::World;
+
+/// A preset, and what lets a test be short.
+struct Case {
+    preset: &'static str,
+    /// For the sandbox and the binary.
+    both: &'static [&'static str],
+    /// For the first run: too little to end.
+    tight: &'static [&'static str],
+    /// For the second run.
+    loose: &'static [&'static str],
+    totals: Value,
+    limits: &'static [&'static str],
+    arguments: &'static [&'static str],
+}
+
+/// The regions that the catalog holds a complete pass of.
+fn regions(world: &World) -> BTreeSet<String> {
+    let catalog = world.catalog();
+    let question = "select distinct region from pass where outcome = 'complete' and region != '*'";
+    let mut statement = catalog.prepare(question).unwrap();
+    statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+/// Every request of a list was answered well, and none was made twice.
+fn no_page_twice(world: &World) {
+    let mut seen = BTreeSet::new();
+    for request in world.sandbox_says("requests").as_array().unwrap() {
+        assert_eq!(request["status"], 200, "{request}");
+        let page = format!("{} {} {} {}", request["call"], request["path"], request["params"], request["cursor"]);
+        assert!(request["ids"] != 0 || request["call"] == "runReport" || seen.insert(page.clone()), "twice: {page}");
+    }
+}
+
+fn runs(case: &Case) {
+    let mut world = World::preset(case.preset, case.both);
+    world.totals(&case.totals);
+    let arguments = [&["--region", "all"], case.arguments].concat();
+    for set in case.tight {
+        world.set(set);
+    }
+    let first = world.json(&arguments);
+    assert_eq!(first["outcome"], "stopped", "{}: {first}", case.preset);
+    let stopped_at = world.requests();
+    assert!(stopped_at > 0);
+    case.limits
+        .iter()
+        .for_each(|limit| assert_eq!(world.counted(limit), world.charged(limit), "{} {limit}", case.preset));
+    let again = world.json(&arguments);
+    assert_eq!((again["outcome"].as_str(), world.requests()), (Some("stopped"), stopped_at), "{again}");
+
+    for set in case.loose {
+        world.set(set);
+    }
+    let second = world.json(&arguments);
+    assert_eq!(second["outcome"], "complete", "{}: {second}", case.preset);
+    no_page_twice(&world);
+    case.limits
+        .iter()
+        .for_each(|limit| assert_eq!(world.counted(limit), world.charged(limit), "{} {limit}", case.preset));
+    let walked: Vec<&Value> =
+        second["passes"].as_array().unwrap().iter().filter(|pass| pass["region"] != "*").collect();
+    let wanted: BTreeSet<String> = walked.iter().map(|pass| pass["region"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(regions(&world), wanted);
+
+    let requests = world.requests();
+    assert_eq!(world.json(&arguments)["outcome"], "nothing_due");
+    assert_eq!(world.requests(), requests);
+}
+
+#[test]
+fn the_pooled_video_preset_stops_and_resumes() {
+    runs(&Case {
+        preset: "youtube",
+        both: &["jobs.trending.leave={}"],
+        tight: &[
+            "credentials.youtube.limits.daily={ quota = 10, window = \"24h\" }",
+            "upstreams.youtube.calls.\"search.list\".cost={ search = 1 }",
+            "upstreams.youtube.calls.\"captions.list\".cost={ daily = 1 }",
+            "jobs.discover.leave={}",
+        ],
+        loose: &["credentials.youtube.limits.daily.quota=1000"],
+        totals: json!({}),
+        limits: &["daily"],
+        arguments: &["--job", "trending"],
+    });
+}
+
+#[test]
+fn the_granular_video_preset_stops_and_resumes_with_three_buckets() {
+    runs(&Case {
+        preset: "youtube-granular",
+        both: &[],
+        tight: &["credentials.youtube.limits.search={ quota = 5, window = \"24h\" }"],
+        loose: &["credentials.youtube.limits.search.quota=100"],
+        totals: json!({}),
+        limits: &["daily", "search", "stats"],
+        arguments: &["--job", "discover"],
+    });
+}
+
+#[test]
+fn the_repositories_preset_turns_pages_by_link_headers_and_two_limits() {
+    runs(&Case {
+        preset: "github",
+        both: &[
+            "credentials.github.limits.search={ quota = 30, headroom = 3, window = \"1m\", wait = \"0s\", upstream_name = \"search\" }",
+        ],
+        tight: &[
+            "credentials.github.limits.core={ quota = 5, window = \"1h\", upstream_name = \"core\" }",
+            "credentials.github.limits.search.quota=9",
+        ],
+        loose: &["credentials.github.limits.core.quota=5000", "credentials.github.limits.search.quota=30"],
+        totals: json!({ "search.repositories": 350, "orgs.repos": 350 }),
+        limits: &["core", "search"],
+        arguments: &[],
+    });
+}
+
+#[test]
+fn the_reports_preset_is_settled_by_its_answers() {
+    runs(&Case {
+        preset: "google-analytics",
+        both: &["upstreams.google-analytics.calls.runReport.page.size=10"],
+        tight: &["credentials.google-analytics.limits.daily={ quota = 110, resets = \"America/Los_Angeles\" }"],
+        loose: &["credentials.google-analytics.limits.daily.quota=200000"],
+        totals: json!({ "runReport": 35 }),
+        limits: &["daily", "hourly"],
+        arguments: &[],
+    });
+}
+
+#[test]
+fn the_headlines_preset_counts_its_pages_and_waits_for_its_pace() {
+    const PACE: &str = "credentials.gnews.limits.pace={ quota = 4, window = \"50ms\", wait = \"5s\" }";
+    runs(&Case {
+        preset: "gnews",
+        both: &[PACE],
+        tight: &["credentials.gnews.limits.daily={ quota = 5, resets = \"UTC\" }"],
+        loose: &["credentials.gnews.limits.daily.quota=100"],
+        totals: json!({}),
+        limits: &["daily"],
+        arguments: &[],
+    });
+}
+
+#[test]
+fn the_pageviews_preset_needs_no_key() {
+    runs(&Case {
+        preset: "wikimedia",
+        both: &["credentials.wikimedia.limits.pace={ quota = 100, window = \"1h\" }"],
+        tight: &["credentials.wikimedia.limits.pace.quota=3"],
+        loose: &["credentials.wikimedia.limits.pace.quota=100"],
+        totals: json!({}),
+        limits: &["pace"],
+        arguments: &[],
+    });
+}

@@ -32,7 +32,7 @@ async fn over_100_days_at_60_percent_of_the_demand_no_region_waits_much_longer_t
     let mut longest: HashMap<String, Duration> = HashMap::new();
     for tick in 0..400 {
         let now = stage.clock.now();
-        for region in completed(&stage.run(&["trending"]).await) {
+        for region in completed(&stage.run_briefly(&["trending"]).await) {
             // The first days only fill the window.
             if let Some(before) = last.insert(region.clone(), now).filter(|_| tick > 16) {
                 let wait = longest.entry(region).or_default();
@@ -51,7 +51,7 @@ async fn a_budget_of_one_region_a_run_serves_eight_regions_in_eight_runs() {
     let stage = opened(&stage_with("{ quota = 4, window = \"1h\", wait = \"0s\" }", "6h")).await;
     let mut served = Vec::new();
     for _ in 0..8 {
-        served.extend(completed(&stage.run(&["trending"]).await));
+        served.extend(completed(&stage.run_briefly(&["trending"]).await));
         stage.clock.advance(2 * HOUR);
     }
     assert_eq!(served, ["US", "GB", "DE", "FR", "IN", "BR", "AU", "CA"]);

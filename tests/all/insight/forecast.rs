@@ -57,7 +57,7 @@ async fn a_forecast_says_what_would_fit() {
     let daily = forecast.limits.iter().find(|limit| limit.limit == "daily").unwrap();
     assert_eq!(daily.first_hit.as_ref().unwrap().job, "trending");
     // 32 a pass over all regions: three in 24 hours fit into 110, and one region 24 times takes 96.
-    let fit = &forecast.jobs[0];
+    let fit = &stage.what_fits(&["trending"], &starts, until).await[0];
     assert_eq!((fit.shortest_every_seconds, fit.most_regions), (Some(8 * 3600), 1), "{fit:?}");
 }
 

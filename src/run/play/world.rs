@@ -121,7 +121,13 @@ impl World {
             sources.entry(&step.call.name).or_default().extend(all.into_iter().map(Arc::from));
             let place = ((upstream.clone(), ids.from_kind.clone()), ids.at.as_str().to_owned());
             let named = named.into_iter().map(|(id, named)| (id.into(), named.into_iter().map(Arc::from).collect()));
-            self.names.entry(place).or_default().extend(named);
+            let names = self.names.entry(place).or_default();
+            names.extend(named);
+            // What was asked for and did not come names nothing, and will not come now.
+            let known = self.fetched.get(&(upstream.clone(), ids.from_kind.clone()));
+            for id in from.iter().filter(|id| known.is_some_and(|known| known.contains_key(id.as_str()))) {
+                names.entry(id.as_str().into()).or_default();
+            }
         }
         Ok(())
     }

@@ -28,7 +28,9 @@ pub(super) async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exi
     let starts = schedule.starts(from, until, &Local).map_err(|error| Error::Usage(error.to_string()))?;
     let plan = Plan { selection: &selection, starts: &starts, from, until, concurrency: usize::from(args.concurrency) };
     let meter = environment.meter(Mode::ReadOnly)?;
-    let forecast = run::forecast(&*environment.catalog_to_read()?, &meter, plan).await?;
+    let catalog = environment.catalog_to_read()?;
+    let jobs = run::what_fits(&*catalog, &meter, plan).await?;
+    let forecast = Forecast { jobs, ..run::forecast(&*catalog, &meter, plan).await? };
     match global.format {
         Format::Json => output::json(&forecast)?,
         Format::Text => output::text_line(&in_words(&forecast))?,

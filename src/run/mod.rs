@@ -42,7 +42,7 @@ pub use due::Candidate;
 pub use estimate::{Estimates, learned};
 pub use expect::Range;
 pub use forecast::{
-    DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule, ScheduleError, Stalest, Used, forecast,
+    DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule, ScheduleError, Stalest, Used, forecast, what_fits,
 };
 pub use gate::Gate;
 pub use halt::Halt;

@@ -40,7 +40,7 @@ pub struct Forecast {
     pub limits: Vec<LimitForecast>,
     /// The region that waits longest.
     pub stalest: Option<Stalest>,
-    /// How often each job could run, and over how many regions, so that nothing is refused.
+    /// How often each job could run, and over how many regions, so that nothing is refused; empty until it was asked.
     pub jobs: Vec<JobFit>,
 }
 
@@ -149,8 +149,18 @@ pub async fn forecast(catalog: &dyn Catalog, meter: &Meter, plan: Plan<'_>) -> R
         days: spend::by_day(&accounts, &granted),
         limits: limits.collect(),
         stalest: played.stalest,
-        jobs: fit::fits(&scene, &openings, plan).await?,
+        jobs: Vec::new(),
     })
+}
+
+/// How often each job could run, and over how many regions: the schedule is played for every guess. Writes nothing.
+///
+/// # Errors
+/// When the catalog cannot be asked.
+pub async fn what_fits(catalog: &dyn Catalog, meter: &Meter, plan: Plan<'_>) -> Result<Vec<JobFit>, CatalogError> {
+    let scene = Scene::of(catalog, plan.selection).await?;
+    let accounts = accounts(plan.selection.iter().map(|(job, _)| job));
+    fit::fits(&scene, &openings(meter, &accounts, plan.from).await, plan).await
 }
 
 fn hit(refused: &Refused) -> Hit {

@@ -178,12 +178,6 @@ impl State {
         });
     }
 
-    fn is_fresh(&self, question: &IdsQuestion<'_>, kind: &Kind, id: &Arc<str>, pass: &PlayPass) -> bool {
-        let fetched = self.fetched.get(kind).and_then(|fetched| fetched.get(id));
-        let in_this_pass = question.naming == Naming::Open;
-        fetched.is_some_and(|at| *at >= question.fresh_since || (in_this_pass && *at >= pass.started_at))
-    }
-
     fn pending(&self, world: &World, question: &IdsQuestion<'_>) -> Vec<Pending> {
         let passes: Vec<PassId> = match question.naming {
             Naming::Open => self.open(question.job).map(|pass| pass.id).collect(),
@@ -192,14 +186,20 @@ impl State {
         let asked = (question.upstream.to_owned(), question.kind.to_owned());
         let from = (question.upstream.to_owned(), question.from.1.to_owned());
         let place = (from, question.at.as_str().to_owned());
+        let (names, fetched) = (world.names(&place), self.fetched.get(&asked));
         let mut pending = Vec::new();
         for (id, pass) in passes.iter().filter_map(|id| Some((*id, self.passes.get(&id.0)?))) {
-            let mut seen = HashSet::new();
+            // What was fetched since the pass began is there, even where nothing stays fresh.
+            let began = Some(pass.started_at).filter(|_| question.naming == Naming::Open);
+            let fresh_since = began.map_or(question.fresh_since, |began| began.min(question.fresh_since));
+            let is_fresh = |id: &str| fetched.and_then(|all| all.get(id)).is_some_and(|at| *at >= fresh_since);
+            let mut seen: HashSet<Arc<str>> = HashSet::new();
             let listings = pass.listings.iter().filter(|one| one.call == question.from.0 && one.kind == place.0);
-            let named = listings.flat_map(|one| &one.ids).flat_map(|record| world.names(&place, record));
-            for named in named.filter(|named| seen.insert(Arc::clone(named))) {
-                if !self.is_fresh(question, &asked, &named, pass) {
-                    pending.push(Pending { id: named.to_string(), pass: id });
+            for record in listings.flat_map(|one| &one.ids) {
+                for named in names.of(record).iter() {
+                    if seen.insert(Arc::clone(named)) && !is_fresh(named) {
+                        pending.push(Pending { id: named.to_string(), pass: id });
+                    }
                 }
             }
         }
@@ -313,7 +313,8 @@ impl Catalog for PlayCatalog {
         at: &Pointer,
     ) -> Result<Vec<(String, Vec<String>)>, CatalogError> {
         let place = ((upstream.to_owned(), kind.to_owned()), at.as_str().to_owned());
-        let named = |id: &String| self.world.names(&place, &Arc::from(&**id)).iter().map(ToString::to_string).collect();
+        let names = self.world.names(&place);
+        let named = |id: &String| names.of(id).iter().map(ToString::to_string).collect();
         Ok(ids.iter().map(|id| (id.clone(), named(id))).collect())
     }
 

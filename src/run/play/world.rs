@@ -1,5 +1,6 @@
 //! What an upstream is expected to answer: what the last passes got, again.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -14,6 +15,23 @@ pub(super) type Kind = (String, String);
 
 /// What a step of a region lists, page by page.
 pub(super) type Pages = Vec<Vec<Arc<str>>>;
+
+/// What records of one kind name at one place.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'w> {
+    known: Option<&'w HashMap<Arc<str>, Vec<Arc<str>>>>,
+    place: &'w str,
+}
+
+impl<'w> Names<'w> {
+    /// What one names. One that nobody has seen yet is taken to name one that nobody has seen.
+    pub(super) fn of(self, id: &str) -> Cow<'w, [Arc<str>]> {
+        match self.known.and_then(|known| known.get(id)) {
+            Some(named) => Cow::Borrowed(named),
+            None => Cow::Owned(vec![format!("{}{id}", self.place).into()]),
+        }
+    }
+}
 
 /// What the upstreams are expected to answer, and what of it is there already.
 #[derive(Debug, Default)]
@@ -60,12 +78,9 @@ impl World {
         self.pages.get(&(job.to_owned(), region.to_owned(), step)).map_or(&[], Vec::as_slice)
     }
 
-    /// What a record names. One that nobody has seen yet is taken to name one that nobody has seen.
-    pub(super) fn names(&self, place: &(Kind, String), id: &Arc<str>) -> Vec<Arc<str>> {
-        match self.names.get(place).and_then(|names| names.get(id)) {
-            Some(named) => named.clone(),
-            None => vec![format!("{}{id}", place.1).into()],
-        }
+    /// What records of a kind name at a place.
+    pub(super) fn names<'w>(&'w self, place: &'w (Kind, String)) -> Names<'w> {
+        Names { known: self.names.get(place), place: &place.1 }
     }
 
     fn foresee(&mut self, candidate: &Candidate) {
@@ -106,7 +121,13 @@ impl World {
             sources.entry(&step.call.name).or_default().extend(all.into_iter().map(Arc::from));
             let place = ((upstream.clone(), ids.from_kind.clone()), ids.at.as_str().to_owned());
             let named = named.into_iter().map(|(id, named)| (id.into(), named.into_iter().map(Arc::from).collect()));
-            self.names.entry(place).or_default().extend(named);
+            let names = self.names.entry(place).or_default();
+            names.extend(named);
+            // What was asked for and did not come names nothing, and will not come now.
+            let known = self.fetched.get(&(upstream.clone(), ids.from_kind.clone()));
+            for id in from.iter().filter(|id| known.is_some_and(|known| known.contains_key(id.as_str()))) {
+                names.entry(id.as_str().into()).or_default();
+            }
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The main job in this process, against a sandbox, with a clock that is moved by hand.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,11 +11,12 @@ use ingest::clock::Clock;
 use ingest::config::Config;
 use ingest::ledger::{Meter, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
+use ingest::record::Record;
 use ingest::run::{
-    self, Context, Forecast, Gate, Locks, PassOutcome, Plan, Preview, RunReport, Selection, Silent, channel,
+    self, Context, Forecast, Gate, JobFit, Locks, PassOutcome, Plan, Preview, RunReport, Selection, Silent, channel,
 };
 use ingest::sandbox::{Options, Sandbox};
-use ingest::upstream::{Client, Secret};
+use ingest::upstream::{Client, Failure, Page, PageRequest, Secret, Upstream};
 use tempfile::TempDir;
 
 /// 2026-11-20T12:00:00Z, four in the morning in Los Angeles.
@@ -46,7 +48,7 @@ impl Hand {
 
 pub struct Stage {
     pub clock: Arc<Hand>,
-    pub sandbox: Sandbox,
+    _sandbox: Sandbox,
     pub config: Config,
     pub directory: TempDir,
     catalog: Arc<SqliteCatalog>,
@@ -75,7 +77,7 @@ impl Stage {
         let directory = tempfile::tempdir().unwrap();
         let catalog = Arc::new(SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap());
         let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
-        Self { clock, sandbox, config, directory, catalog, ledger }
+        Self { clock, _sandbox: sandbox, config, directory, catalog, ledger }
     }
 
     pub fn selection(&self, jobs: &[&str]) -> Selection {
@@ -91,18 +93,42 @@ impl Stage {
         Arc::clone(&self.catalog) as Arc<dyn Catalog>
     }
 
+    pub async fn what_fits(&self, jobs: &[&str], starts: &[Timestamp], until: Timestamp) -> Vec<JobFit> {
+        let selection = self.selection(jobs);
+        let from = self.clock.now();
+        let plan = Plan { selection: &selection, starts, from, until, concurrency: 4 };
+        run::what_fits(&*self.catalog, &self.meter(), plan).await.unwrap()
+    }
+
+    /// A run against an upstream of four short pages, without HTTP.
+    pub async fn run_briefly(&self, jobs: &[&str]) -> RunReport {
+        let selection = self.selection(jobs);
+        let brief: Arc<dyn Upstream> = Arc::new(Brief);
+        let upstreams =
+            selection.iter().map(|(job, _)| (job.credential.name.clone(), Ok(Arc::clone(&brief)))).collect();
+        self.run_with(&selection, upstreams).await
+    }
+
     pub async fn run(&self, jobs: &[&str]) -> RunReport {
         let selection = self.selection(jobs);
         let client = |(job, _): &(Arc<ingest::config::Job>, _)| {
             let credential = &job.credential;
             let secret = Secret::given(&credential.name, Sandbox::secret_of(&credential.name).into());
             let client = Client::new(Arc::clone(&credential.upstream), secret).unwrap();
-            (credential.name.clone(), Ok(Arc::new(client) as Arc<dyn ingest::upstream::Upstream>))
+            (credential.name.clone(), Ok(Arc::new(client) as Arc<dyn Upstream>))
         };
+        self.run_with(&selection, selection.iter().map(client).collect()).await
+    }
+
+    async fn run_with(
+        &self,
+        selection: &Selection,
+        upstreams: HashMap<String, Result<Arc<dyn Upstream>, String>>,
+    ) -> RunReport {
         let context = Context {
             catalog: self.catalog(),
             meter: Arc::new(self.meter()),
-            upstreams: selection.iter().map(client).collect(),
+            upstreams,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             locks: Locks::open(self.directory.path()).unwrap(),
             stop: channel().1,
@@ -114,7 +140,7 @@ impl Stage {
             concurrency: 4,
             cheap_max: Units::new(5),
         };
-        run::run(&context, &selection).await.unwrap()
+        run::run(&context, selection).await.unwrap()
     }
 
     pub async fn preview(&self, jobs: &[&str]) -> Preview {
@@ -128,11 +154,20 @@ impl Stage {
         let plan = Plan { selection: &selection, starts, from, until, concurrency: 4 };
         run::forecast(&*self.catalog, &self.meter(), plan).await.unwrap()
     }
+}
 
-    /// What every request asked of a limit since the beginning, refused ones too.
-    pub fn counted(&self, limit: &str) -> u64 {
-        let counted = self.sandbox.usage().into_iter().find(|counted| counted.limit == limit);
-        counted.map_or(0, |counted| counted.used.get())
+struct Brief;
+
+#[async_trait::async_trait]
+impl Upstream for Brief {
+    async fn ready(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn fetch(&self, request: PageRequest<'_>) -> Result<Page, Failure> {
+        let page: u32 = request.cursor.map_or(1, |cursor| cursor.parse().unwrap());
+        let record = Record { id: format!("{}-{page}", request.region.code), body: serde_json::json!({}) };
+        Ok(Page { records: vec![record], skipped: 0, next: (page < 4).then(|| (page + 1).to_string()) })
     }
 }
 

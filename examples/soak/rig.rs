@@ -252,7 +252,10 @@ fn configuration(redis: Option<u16>) -> Vec<String> {
     let listing =
         "{ call = \"videos.list\", params = { chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }";
     let mut sets = vec![
-        format!("credentials.youtube.limits.daily={{ quota = {quota}, headroom = {}, window = \"4s\", wait = \"100ms\" }}", 2 * TRICKLE),
+        format!(
+            "credentials.youtube.limits.daily={{ quota = {quota}, headroom = {}, window = \"4s\", wait = \"100ms\" }}",
+            2 * TRICKLE
+        ),
         "jobs.trending.every=1us".to_owned(),
         "jobs.trending.leave={ daily = 5 }".to_owned(),
         format!("jobs.discover.steps=[{listing}]"),

@@ -14,6 +14,7 @@ mod insight;
 mod ledger;
 mod operate;
 mod quota;
+mod readme;
 mod run;
 mod sandbox;
 mod support;

@@ -16,6 +16,7 @@ mod ledger;
 mod operate;
 mod presets;
 mod quota;
+mod readme;
 mod run;
 mod sandbox;
 mod support;

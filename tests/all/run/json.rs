@@ -51,6 +51,6 @@ fn wrong_usage_and_failures_are_json_objects_too() {
     world.set("upstreams.youtube.base_url=\"http://127.0.0.1:1\"").set("upstreams.youtube.attempts=1");
     let failed = object(&world, 1, &["--region", "US", "--job", "trending"]);
     assert_eq!((&failed["outcome"], &failed["passes"][0]["outcome"]), (&"failed".into(), &"failed".into()));
-    assert_eq!(object(&world, 1, &["check"])["verdict"], "bad");
+    assert_eq!(object(&world, 1, &["check", "--connect"])["verdict"], "bad");
     assert_eq!(world.charged("daily"), 0, "a request that never left was charged");
 }

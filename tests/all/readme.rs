@@ -1,0 +1,74 @@
+//! Every command of the README works as it is written.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::world::World;
+
+const README: &str = include_str!("../../README.md");
+
+/// The commands of the blocks that are marked so, in their order.
+fn commands(mark: &str) -> Vec<&'static str> {
+    let opening = format!("```{mark}\n");
+    let blocks = README.split(opening.as_str()).skip(1).filter_map(|rest| rest.split("```").next());
+    blocks.flat_map(str::lines).filter(|line| !line.trim().is_empty()).collect()
+}
+
+/// Runs a line in a shell whose home is empty at first, with the built program in the place of a build.
+fn shell(world: &World, home: &Path, line: &str) -> Output {
+    let binary = assert_cmd::cargo::cargo_bin!("ingest").display().to_string();
+    let redirected: String = world.sets.iter().map(|set| format!(" --set '{set}'")).collect();
+    let real = if line.contains("--sandbox") { String::new() } else { redirected };
+    let line = line.replace("$ ", "").replace("cargo run --release --", &binary) + if line.contains("sqlite3") { "" } else { &real };
+    let mut command = Command::new("sh");
+    command.args(["-c", &line]).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear();
+    command.env("HOME", home).env("PATH", std::env::var_os("PATH").unwrap()).env("YOUTUBE_API_KEY", "any");
+    command.output().unwrap()
+}
+
+#[test]
+fn every_command_of_the_readme_succeeds_and_prints_something() {
+    let world = World::new();
+    let home = world.directory.path();
+    let has_sqlite3 = Command::new("sqlite3").arg("--version").output().is_ok();
+    for line in commands("sh").into_iter().filter(|line| has_sqlite3 || !line.starts_with("sqlite3")) {
+        let ran = shell(&world, home, line);
+        assert!(ran.status.success() && !ran.stdout.is_empty(), "{line}: {ran:?}");
+        assert!(!String::from_utf8_lossy(&ran.stdout).contains("Nothing found"), "{line}: {ran:?}");
+    }
+}
+
+#[test]
+fn the_first_command_prints_what_the_readme_shows_and_the_second_time_nothing_is_due() {
+    let world = World::new();
+    let first = commands("sh")[0];
+    let shown = README.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    let printed = shell(&world, world.directory.path(), first);
+    assert_eq!(String::from_utf8(printed.stdout).unwrap(), shown);
+    let again = shell(&world, world.directory.path(), first);
+    assert_eq!(again.status.code(), Some(0));
+    assert!(again.stdout.starts_with(b"Nothing was due."), "{again:?}");
+    assert_eq!(world.requests(), 0, "practice went to the upstream");
+}
+
+#[test]
+fn the_command_with_a_real_key_works_against_the_upstream() {
+    let world = World::new();
+    let line = commands("console")[0].replace("YOUTUBE_API_KEY=... ", "");
+    let ran = shell(&world, world.directory.path(), &line);
+    assert!(ran.status.success(), "{ran:?}");
+    assert!(world.requests() > 0);
+}
+
+#[test]
+fn the_files_that_the_readme_names_are_there_and_the_cron_line_is_the_shipped_one() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let links = README.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    for link in links.filter(|link| !link.starts_with("http")) {
+        assert!(root.join(link).exists(), "{link}");
+    }
+    assert!(root.join("tests/all.sh").exists());
+    let shipped = fs::read_to_string(root.join("deploy/cron/ingest.cron")).unwrap();
+    assert!(shipped.lines().any(|line| line == commands("cron")[0]), "{shipped}");
+}

@@ -51,7 +51,8 @@ impl Candidate {
 /// Fairest first: unfinished passes, oldest first, then whoever has waited longest for a turn.
 pub fn fairest_first(candidates: &mut [Candidate], now: Timestamp) {
     candidates.sort_by_key(|candidate| match candidate.resumable(now) {
-        Some(pass) => (0, Some(pass.started_at)),
-        None => (1, candidate.last_turn()),
+        Some(pass) => (0, Some(pass.started_at), Some(pass.id)),
+        // Of passes that began at the same instant, the one that was taken up first has waited longest.
+        None => (1, candidate.last_turn(), candidate.standing.last_complete_pass),
     });
 }

@@ -75,7 +75,10 @@ pub struct Requests {
 
 /// The requests of one run, counted by everything that walks.
 #[derive(Debug, Default)]
-pub struct Asked(Mutex<BTreeMap<(String, String, Led), (u64, Duration)>>);
+pub struct Asked(Mutex<Counted>);
+
+/// By account, call and what they led to: how many, and how long they took.
+type Counted = BTreeMap<(String, String, Led), (u64, Duration)>;
 
 impl Asked {
     /// Counts a request.

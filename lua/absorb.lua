@@ -12,6 +12,7 @@
 -- Reply: 'absorbed', epoch, sequence, now, '1' where floors were not needed.
 -- Cost: O(log n + BLOCK) a charge.
 
+local old = open_archive()
 local mode = word()
 
 local function read_charges()
@@ -27,18 +28,18 @@ local function read_charges()
 end
 
 local function read_floors()
-  local floors = {}
+  local told_floors = {}
   for place = 1, number() do
-    floors[place] = { name = word(), at = number(), used = number() }
+    told_floors[place] = { name = word(), at = number(), used = number() }
   end
-  return floors
+  return told_floors
 end
 
 -- Parts a block that has grown too long.
 local function part(at)
-  local first, last = block_start(at), block_end(at)
+  local first, last = old.block_start(at), old.block_end(at)
   if call('ZCOUNT', LOG, first and '(' .. first or '-inf', last or '+inf') > LONGEST_BLOCK then
-    mark(at)
+    old.mark(at)
   end
 end
 
@@ -47,25 +48,23 @@ local function absorb(charge)
   if charge.at < kept_from or knows(charge.id) then
     return
   end
-  remove_forgotten(charge.id)
-  local sums, last = {}, block_end(at)
+  old.remove_forgotten(charge.id)
+  local sums = {}
   for index, limit in ipairs(limits) do
     local units = charge.units[index]
     if units > 0 then
       sums[code_of(limit)] = units
-      add_to_total(limit.name, at, units)
+      old.add_to_total(limit, at, units)
       add_to_floors(limit.name, at, units)
     end
   end
-  if last then
-    add_to_block(last, sums)
-  end
-  log(charge.id, at, sums)
+  old.add_to_block(at, sums)
+  old.log(charge.id, at, sums)
   part(at)
 end
 
 local function is_known_floor(new)
-  for _, floor in ipairs(state.floors) do
+  for _, floor in ipairs(floors) do
     if floor.name == new.name and floor.at == new.at and floor.used >= new.used then
       return true
     end
@@ -77,36 +76,34 @@ local function set_floor(floor)
   if is_known_floor(floor) then
     return
   end
-  floor.after = between(codes[floor.name], floor.at + 1, nil)
-  state.floors[#state.floors + 1] = floor
+  floor.after = old.between(by_name[floor.name] and by_name[floor.name].code, floor.at + 1, nil)
+  floors[#floors + 1] = floor
 end
 
 -- Floors are compared with the ledger's time, which passes them only when all of them are set.
 local function pass_floors()
-  for _, floor in ipairs(state.floors) do
-    newest(floor.at + 1)
+  for _, floor in ipairs(floors) do
+    newest_at = max(newest_at, floor.at + 1)
   end
 end
 
-local charges, floors = read_charges(), read_floors()
-local why = loss()
-local refusal = objection()
-if refusal and (mode ~= 'recover' or refusal[1] ~= 'lost') then
-  return refusal
+local charges, new_floors = read_charges(), read_floors()
+if skew or (loss and mode ~= 'recover') then
+  return objection
 end
-local intact = mode == 'recover' and why ~= 'behind' and seen.newest ~= '' and knows(seen.newest)
-  and (state.epoch ~= seen.epoch or state.sequence >= seen.sequence)
-if not state.epoch or state.server ~= server or why == 'behind' then
+local intact = mode == 'recover' and loss ~= 'behind' and seen_newest ~= '' and knows(seen_newest)
+  and (epoch ~= seen_epoch or sequence >= seen_sequence)
+if not epoch or served_by ~= server or loss == 'behind' then
   begin_epoch()
 end
 for _, charge in ipairs(charges) do
   absorb(charge)
 end
 if not intact then
-  for _, floor in ipairs(floors) do
+  for _, floor in ipairs(new_floors) do
     set_floor(floor)
   end
   pass_floors()
 end
 commit(true)
-return { 'absorbed', state.epoch, text(state.sequence), text(now), intact and '1' or '0' }
+return { 'absorbed', epoch, text(sequence), text(now), intact and '1' or '0' }

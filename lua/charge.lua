@@ -15,87 +15,14 @@ for _, limit in ipairs(limits) do
   limit.units, limit.leave = number(), number()
 end
 
--- The first charge with whose end at least `need` units have left the window.
-local function leaves_last(limit, need)
-  local low, sum = text(limit.from), 0
-  local function search(high)
-    return walk(low, high, 16, function(entry, vector)
-      sum = sum + units_in(vector, limit.code)
-      return sum >= need and entry
-    end)
-  end
-  local mark = block_end(limit.from)
-  if not mark then
-    return search('+inf')
-  end
-  local found = search(mark)
-  while not found do
-    local marks = call('ZRANGEBYSCORE', MARKS, '(' .. mark, '+inf', 'LIMIT', 0, 32)
-    if #marks == 0 then
-      low = '(' .. mark
-      return search('+inf')
-    end
-    for place, vector in ipairs(call('HMGET', SUMS, unpack(marks))) do
-      local block = units_in(vector, limit.code)
-      if sum + block >= need then
-        low = '(' .. mark
-        return search(marks[place])
-      end
-      sum, mark = sum + block, marks[place]
-    end
-  end
-  return found
+if objection then
+  return objection
 end
 
-local function is_charged(limit)
-  return limit.units > 0
-end
-
--- The first instant at which the charge fits this limit, if nobody else charges: now where it fits.
-local function fits_at(limit)
-  local allowed = limit.enforced - limit.units - limit.leave
-  local at = is_closed(limit) and limit.closed or now
-  if used(limit) <= allowed then
-    return at
-  end
-  if limit.sum > allowed then
-    local last = leaves_last(limit, limit.sum - allowed)
-    at = math.max(at, expiry(limit, last and tonumber(call('ZSCORE', LOG, last)) or now))
-  end
-  for _, floor in ipairs(state.floors) do
-    if floor.name == limit.name and floor.at >= limit.from and floor.used + floor.after > allowed then
-      at = math.max(at, expiry(limit, floor.at))
-    end
-  end
-  return at
-end
-
-local function never()
+local function granted(said, at)
+  local reply = { said, epoch, text(sequence), text(at) }
   for _, limit in ipairs(limits) do
-    if is_charged(limit) and limit.units + limit.leave > limit.enforced then
-      return { 'never', limit.index, text(math.max(limit.enforced - limit.leave, 0)) }
-    end
-  end
-end
-
-local function rejected()
-  local worst, fits = nil, now
-  for _, limit in ipairs(limits) do
-    local at = is_charged(limit) and fits_at(limit) or now
-    if at > fits then
-      worst, fits = limit, at
-    end
-  end
-  if worst then
-    local closed = is_closed(worst) and text(worst.closed) or ''
-    return { 'rejected', text(clock), worst.index, text(used(worst)), text(remaining(worst)), text(fits), closed }
-  end
-end
-
-local function granted(word, at)
-  local reply = { word, state.epoch, text(state.sequence), text(at) }
-  for _, limit in ipairs(limits) do
-    if is_charged(limit) then
+    if limit.units > 0 then
       reply[#reply + 1] = text(used(limit))
       reply[#reply + 1] = limit.tried and '1' or '0'
       reply[#reply + 1] = limit.disagrees or ''
@@ -105,79 +32,150 @@ local function granted(word, at)
 end
 
 -- A limit whose closing has run out without a known reset lets one charge try, and closes again for a minute.
-local function try_closed(limit)
-  if limit.closed and limit.probing then
-    limit.tried = true
-    limit.closed = now + 60 * 1000000
-    put('closed:' .. limit.name, text(limit.closed) .. ' 1')
-  elseif limit.closed then
-    limit.closed = nil
-    put('closed:' .. limit.name, '')
-  end
-end
-
-local function compare_rule(limit)
-  if limit.other_rule ~= limit.rule then
-    limit.disagrees = limit.other_rule or ''
-    put('rule:' .. limit.name, limit.rule)
-  end
-end
-
-local function take(limit, sums)
-  sums[code_of(limit)] = limit.units
-  advance(limit)
-  limit.total = limit.total + limit.units
+local function take(limit)
+  limit.total, limit.head = limit.sum + limit.units, max(limit.head, limit.from)
   limit.used = limit.used + limit.units
-  add_to_floors(limit.name, now, limit.units)
-  try_closed(limit)
-  compare_rule(limit)
-  put_limit(limit)
+  if #floors > 0 then
+    add_to_floors(limit.name, now, limit.units)
+  end
+  limit.tried = limit.probing
+  limit.closed = limit.probing and now + 60 * 1000000 or 0
+  limit.disagrees = limit.other_rule ~= limit.rule and limit.other_rule or nil
 end
 
+-- What would slow down every charge is done at each BLOCKth.
 local function end_block()
+  local old = open_archive()
   local last = call('ZREVRANGEBYSCORE', LOG, '(' .. text(now), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   if last then
-    mark(tonumber(last))
+    old.mark(tonumber(last))
   end
+  old.evict(4 * BLOCK)
 end
 
 local function record()
   local sums = {}
-  if not state.epoch or state.server ~= server then
+  if not epoch or served_by ~= server then
     begin_epoch()
   end
   for _, limit in ipairs(limits) do
-    if is_charged(limit) then
-      take(limit, sums)
+    if limit.units > 0 then
+      sums[code_of(limit)] = limit.units
+      take(limit)
     end
   end
-  remove_forgotten(id)
-  log(id, now, sums)
-  state.drops_floors = true
-  state.sequence = state.sequence + 1
-  put('sequence', text(state.sequence))
-  -- What would slow down every charge is done at each BLOCKth.
-  local due = state.sequence % BLOCK == 0
-  if due then
+  local vector = vector_of(sums)
+  if vector ~= '' then
+    call('HSET', UNITS, id, vector)
+  end
+  newest_at, sequence, drops_floors = now, sequence + 1, true
+  local ends_block = sequence % BLOCK == 0
+  if ends_block then
     end_block()
   end
-  commit(due)
-  if due then
-    evict(4 * BLOCK)
+  commit(ends_block)
+end
+
+-- Why not --------------------------------------------------------------------------------------------------------------
+
+-- The limit that can never hold the charge, by its number.
+local function never()
+  for _, limit in ipairs(limits) do
+    if limit.units > 0 and limit.units + limit.leave > limit.enforced then
+      return { 'never', limit.index, text(max(limit.enforced - limit.leave, 0)) }
+    end
   end
 end
 
-local refusal = objection()
-if refusal then
-  return refusal
+local function fits(limit)
+  return limit.units == 0
+    or (limit.closed <= now and used(limit) + limit.units + limit.leave <= limit.enforced)
 end
-local known = knows(id)
-if known then
-  return granted('repeated', known)
+
+local function rejected()
+  local old = open_archive()
+
+  -- The first charge with whose end at least `need` units have left the window.
+  local function leaves_last(limit, need)
+    local low, sum = text(limit.from), 0
+    local function search(high)
+      return old.walk(low, high, 16, function(entry, vector)
+        sum = sum + units_in(vector, limit.code)
+        return sum >= need and entry
+      end)
+    end
+    local mark = old.block_end(limit.from)
+    if not mark then
+      return search('+inf')
+    end
+    local found = search(mark)
+    while not found do
+      local marks = call('ZRANGEBYSCORE', MARKS, '(' .. mark, '+inf', 'LIMIT', 0, 32)
+      if #marks == 0 then
+        low = '(' .. mark
+        return search('+inf')
+      end
+      for place, vector in ipairs(call('HMGET', SUMS, unpack(marks))) do
+        local block = units_in(vector, limit.code)
+        if sum + block >= need then
+          low = '(' .. mark
+          return search(marks[place])
+        end
+        sum, mark = sum + block, marks[place]
+      end
+    end
+    return found
+  end
+
+  -- The first instant at which the charge fits this limit, if nobody else charges: now where it fits.
+  local function fits_at(limit)
+    local allowed, at = limit.enforced - limit.units - limit.leave, max(limit.closed, now)
+    if used(limit) > allowed and limit.sum > allowed then
+      local last = leaves_last(limit, limit.sum - allowed)
+      at = max(at, old.expiry(limit, last and tonumber(call('ZSCORE', LOG, last)) or now))
+    end
+    for _, floor in ipairs(floors) do
+      if floor.name == limit.name and floor.at >= limit.from and floor.used + floor.after > allowed then
+        at = max(at, old.expiry(limit, floor.at))
+      end
+    end
+    return at
+  end
+
+  local worst, latest = nil, now
+  for _, limit in ipairs(limits) do
+    local at = limit.units > 0 and fits_at(limit) or now
+    if at > latest then
+      worst, latest = limit, at
+    end
+  end
+  local closed = worst.closed > now and text(worst.closed) or ''
+  return { 'rejected', text(clock), worst.index, text(used(worst)), text(remaining(worst)), text(latest), closed }
 end
-refusal = never() or rejected()
-if refusal then
-  return refusal
+
+-- When the id was charged, if it is known. A forgotten one leaves nothing behind.
+local function recall()
+  local at = knows(id)
+  if not at then
+    open_archive().remove_forgotten(id)
+  end
+  return at
+end
+
+local fit = true
+for _, limit in ipairs(limits) do
+  fit = fits(limit) and fit
+end
+if not fit then
+  local known = knows(id)
+  return known and granted('repeated', known) or never() or rejected()
+end
+if call('ZADD', LOG, 'NX', text(now), id) == 0 then
+  local known = recall()
+  if known then
+    return granted('repeated', known)
+  end
+  call('ZADD', LOG, text(now), id)
 end
 record()
 return granted('granted', now)

@@ -5,6 +5,7 @@
 -- Cost: O(BLOCKS * BLOCK + n / BLOCK).
 
 local BLOCKS = 64
+local old = open_archive()
 
 local reply = { 'checked' }
 
@@ -14,7 +15,7 @@ local function mended(what)
 end
 
 local function check_block(before, last)
-  local truth = vector_of(scan_vector('(' .. before, last))
+  local truth = vector_of(old.scan_vector('(' .. before, last))
   local sums = call('HGET', SUMS, last)
   if sums ~= truth then
     mended('the block up to ' .. last .. ' summed to [' .. (sums or '') .. '], its charges to [' .. truth .. ']')
@@ -29,27 +30,27 @@ local function check_blocks()
   for place = 2, #marks do
     check_block(marks[place - 1], marks[place])
   end
-  put('checked', #marks > BLOCKS and marks[#marks] or '-inf')
+  call('HSET', META, 'checked', #marks > BLOCKS and marks[#marks] or '-inf')
 end
 
 local function check_total(limit)
-  local truth = between(limit.code, limit.head, nil)
+  local truth = old.between(limit.code, limit.head, nil)
   if limit.code and truth ~= limit.total then
     mended(limit.name .. ' stood at ' .. text(limit.total) .. ', its charges sum to ' .. text(truth))
     limit.total = truth
-    put_limit(limit)
   end
 end
 
-local refusal = objection()
-if refusal then
-  return refusal
+if objection then
+  return objection
 end
-if state.epoch then
+if epoch then
   check_blocks()
   for _, limit in ipairs(limits) do
     check_total(limit)
   end
-  write_changes()
+  if #reply > 1 then
+    commit(false)
+  end
 end
 return reply

@@ -8,24 +8,22 @@
 local HOUR = 60 * 60 * 1000000
 
 local name, how, instant = word(), word(), number()
-local field = 'closed:' .. name
+local limit = by_name[name]
 
-local refusal = objection()
-if refusal then
-  return refusal
+if objection then
+  return objection
 end
-if not state.epoch or state.server ~= server then
+if not epoch or served_by ~= server then
   begin_epoch()
 end
-local held = tonumber(string.match(call('HGET', META, field) or '', '^%d+'))
-local closed = how == 'probing' and now + HOUR or instant
-if how == 'reopen' then
-  put(field, '')
-elseif not held or closed > held then
-  put(field, text(closed) .. (how == 'probing' and ' 1' or ' 0'))
-  for _, limit in ipairs(limits) do
-    limit.closed = limit.name == name and closed or limit.closed
+if limit then
+  local closed = how == 'probing' and now + HOUR or instant
+  code_of(limit)
+  if how == 'reopen' then
+    limit.closed, limit.probing = 0, false
+  elseif closed > limit.closed then
+    limit.closed, limit.probing = closed, how == 'probing'
   end
 end
 commit(true)
-return { 'closed', state.epoch, text(state.sequence), text(now) }
+return { 'closed', epoch, text(sequence), text(now) }

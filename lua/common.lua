@@ -1,10 +1,11 @@
 -- What every script of the ledger shares. Put before each of them when it is loaded.
 --
 -- KEYS, the same five for every script, all of one account and so of one slot:
---   1 meta   hash: epoch, server, sequence, at, keep, renew, names, floors, checked; and by limit total:, head:, rule:,
---            closed:
+--   1 meta   hash: state: a line of epoch, server, sequence, newest time, how long charges are kept, when the keys' lives
+--            are due, whether there are floors; then for each limit lines of its name, its rule, and total, head, closed
+--            until, whether one may try then; floors: lines of a limit's name, and time, used, charged since; checked
 --   2 log    sorted set: one member a charge, its id, by the microsecond at which it was made
---   3 units  hash: id -> units of each limit, in the order of `names`: "100" or "0,1"; a charge of nothing has none
+--   3 units  hash: id -> units of each limit, in their order in the state: "100" or "0,1"; a charge of nothing has none
 --   4 marks  sorted set: instants that part the log into blocks of about BLOCK charges; the newest block is open
 --   5 sums   hash: mark -> units in the block that ends with it, its instant included
 --
@@ -18,23 +19,53 @@
 -- Every time and span is in microseconds. Instants stay below 2^53, where a double is exact; they are written as text
 -- by `text`, because Lua would join them with 14 digits.
 --
--- `total:` is what was charged from `head:` on. What lies between the head and the window's beginning has expired and
--- is subtracted by `used`; a charge that is granted moves the head. Removing it from the log can so wait, in batches.
+-- A limit's total is what was charged from its head on. What lies between the head and the window's beginning has
+-- expired and is subtracted by `used`; a charge that is granted moves the head. Removing it from the log can so wait.
 --
 -- Every reply begins with a word: 'skewed' and how far; 'lost' and why; or what the script says.
+--
+-- A script is built anew at every call, function by function. What most charges do without is therefore inside
+-- `open_archive`, which builds it when it is asked for.
 
 local META, LOG, UNITS, MARKS, SUMS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local BLOCK = 64
 local LONGEST_BLOCK = 2 * BLOCK
-local SHORTEST_LIFE = 26 * 60 * 60 * 1000000
 
-local call = redis.call
+local call, tonumber, match, max, format = redis.call, tonumber, string.match, math.max, string.format
 
 local function text(number)
-  return string.format('%.0f', number)
+  return format('%d', number)
 end
 
-local position = 0
+-- The caller's terms -------------------------------------------------------------------------------------------------
+
+local caller, max_skew, told = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local seen_epoch, seen_sequence, seen_newest, fresh_epoch = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
+local keep = tonumber(ARGV[8])
+local limits, by_name = {}, {}
+local position = 9
+
+for index = 1, tonumber(ARGV[9]) do
+  local limit = {
+    index = index,
+    name = ARGV[position + 1],
+    enforced = tonumber(ARGV[position + 2]),
+    slide = tonumber(ARGV[position + 3]),
+    grace = tonumber(ARGV[position + 4]),
+    rule = ARGV[position + 5],
+    days = {},
+    total = 0,
+    head = 0,
+    closed = 0,
+  }
+  local days = tonumber(ARGV[position + 6])
+  position = position + 6
+  for day = 1, days do
+    limit.days[day] = tonumber(ARGV[position + day])
+  end
+  position = position + days
+  limits[index], by_name[limit.name] = limit, limit
+end
 
 local function word()
   position = position + 1
@@ -42,123 +73,69 @@ local function word()
 end
 
 local function number()
-  return tonumber(word())
-end
-
--- The caller's terms -------------------------------------------------------------------------------------------------
-
-local caller, max_skew, told = number(), number(), number()
-local seen = { epoch = word(), sequence = number(), newest = word() }
-local fresh_epoch = word()
-local keep = number()
-local limits = {}
-
-for index = 1, number() do
-  local limit = { index = index, name = word(), enforced = number(), slide = number(), grace = number(), rule = word() }
-  limit.days = {}
-  for day = 1, number() do
-    limit.days[day] = number()
-  end
-  limits[index] = limit
+  position = position + 1
+  return tonumber(ARGV[position])
 end
 
 -- What is stored -----------------------------------------------------------------------------------------------------
 
-local FIELDS_OF_LIMIT = { 'total:', 'head:', 'rule:', 'closed:' }
+local stored = call('HGET', META, 'state')
+-- Every limit that was ever charged, the caller's or not, by its place in a vector of units.
+local books = {}
+local floors = {}
+local epoch, served_by
+local sequence, newest_at, renew_at = 0, 0, 0
 
-local function load()
-  local fields = { 'epoch', 'server', 'sequence', 'at', 'keep', 'renew', 'names', 'floors' }
-  for _, limit in ipairs(limits) do
-    for _, field in ipairs(FIELDS_OF_LIMIT) do
-      fields[#fields + 1] = field .. limit.name
+if stored then
+  local kept, has_floors, rest
+  epoch, served_by, sequence, newest_at, kept, renew_at, has_floors, rest =
+    match(stored, '^(%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d)\n()')
+  sequence, newest_at, renew_at = tonumber(sequence), tonumber(newest_at), tonumber(renew_at)
+  keep = max(keep, tonumber(kept))
+  local lines = string.gmatch(string.sub(stored, rest), '([^\n]+)\n([^\n]*)\n(%d+) (%d+) (%d+) (%d)\n')
+  for name, rule, total, head, closed, probing in lines do
+    local book = by_name[name] or { name = name, rule = rule }
+    books[#books + 1] = book
+    book.code, book.other_rule, book.probing = #books, rule, probing == '1'
+    book.total, book.head, book.closed = tonumber(total), tonumber(head), tonumber(closed)
+  end
+  if has_floors == '1' then
+    local written = call('HGET', META, 'floors') or ''
+    for name, at, units, after in string.gmatch(written, '([^\n]+)\n(%d+) (%d+) (%d+)\n') do
+      floors[#floors + 1] = { name = name, at = tonumber(at), used = tonumber(units), after = tonumber(after) }
     end
   end
-  return call('HMGET', META, unpack(fields))
 end
 
-local stored = load()
-local state = {
-  epoch = stored[1],
-  server = stored[2],
-  sequence = tonumber(stored[3] or 0),
-  at = tonumber(stored[4] or 0),
-  keep = math.max(keep, tonumber(stored[5] or 0)),
-  renew = tonumber(stored[6] or 0),
-  names = {},
-  floors = {},
-}
-local codes = {}
+local info = call('INFO', 'replication')
+local replid = string.find(info, 'master_replid:', 1, true) + 14
+local server = string.sub(info, replid, replid + 39)
 
-for name in string.gmatch(stored[7] or '', '[^\n]+') do
-  state.names[#state.names + 1] = name
-  codes[name] = #state.names
-end
-
-for name, at, used, after in string.gmatch(stored[8] or '', '([^\n]+)\n(%d+) (%d+) (%d+)\n') do
-  state.floors[#state.floors + 1] =
-    { name = name, at = tonumber(at), used = tonumber(used), after = tonumber(after) }
-end
-
-for index, limit in ipairs(limits) do
-  local first = 8 + (index - 1) * #FIELDS_OF_LIMIT
-  limit.code = codes[limit.name]
-  limit.total = tonumber(stored[first + 1] or 0)
-  limit.head = tonumber(stored[first + 2] or 0)
-  limit.other_rule = stored[first + 3]
-  local closed, probing = string.match(stored[first + 4] or '', '^(%d+) (%d)$')
-  limit.closed, limit.probing = tonumber(closed), probing == '1'
-end
-
-local server = string.match(call('INFO', 'replication'), 'master_replid:(%w+)')
-
-local function read_clock()
-  if told then
-    return told
-  end
+local clock = told
+if not clock then
   local time = call('TIME')
-  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+  clock = time[1] * 1000000 + time[2]
 end
-
-local clock = read_clock()
 -- The ledger's time never runs backwards: it is never before the newest charge, and after every floor.
-local now = math.max(clock, state.at)
+local now = max(clock, newest_at)
 -- What was charged before this is forgotten: its id too.
-local kept_from = now - state.keep + 1
+local kept_from = now - keep + 1
 
 -- Windows: as src/quota/window.rs has them ---------------------------------------------------------------------------
 
-local function last_day(limit, at)
-  local last
+-- The earliest charge that still counts at `at`.
+local function counted_from(limit, at)
+  local slid, last = limit.slide and at - limit.slide - limit.grace + 1, nil
+  if #limit.days == 0 then
+    return slid
+  end
   for _, day in ipairs(limit.days) do
-    if day > at then
+    if day > at - limit.grace then
       break
     end
     last = day
   end
-  return last
-end
-
-local function next_day(limit, at)
-  for _, day in ipairs(limit.days) do
-    if day > at then
-      return day
-    end
-  end
-end
-
--- The first instant at which a unit charged at `at` no longer counts.
-local function expiry(limit, at)
-  local slid = limit.slide and at + limit.slide + limit.grace
-  local day = next_day(limit, at + limit.grace)
-  local reset = day and day + limit.grace
-  return math.max(slid or reset or at, reset or slid or at)
-end
-
--- The earliest charge that still counts at `at`.
-local function counted_from(limit, at)
-  local slid = limit.slide and at - limit.slide - limit.grace + 1
-  local day = last_day(limit, at - limit.grace)
-  local reset = day and day - limit.grace
+  local reset = last and last - limit.grace
   return math.min(slid or reset or at, reset or slid or at)
 end
 
@@ -166,33 +143,121 @@ for _, limit in ipairs(limits) do
   limit.from = counted_from(limit, now)
 end
 
--- Units of charges ---------------------------------------------------------------------------------------------------
+-- What is used -------------------------------------------------------------------------------------------------------
 
+local open_archive
+
+-- What was charged of a limit, out of what was charged of all.
 local function units_in(vector, code)
   if not vector then
     return 0
   end
-  local place = 0
-  for units in string.gmatch(vector, '%d+') do
-    place = place + 1
-    if place == code then
-      return tonumber(units)
-    end
+  if code == 1 then
+    return tonumber(match(vector, '^%d+') or 0)
   end
-  return 0
+  return tonumber(match(vector, '^' .. string.rep('%d+,', code - 1) .. '(%d+)') or 0)
 end
 
-local function add_vector(sums, vector, sign)
-  local place = 0
-  for units in string.gmatch(vector or '', '%d+') do
-    place = place + 1
-    sums[place] = (sums[place] or 0) + sign * tonumber(units)
+-- Units that a limit's total still holds and its window does not.
+local function expired(limit)
+  if not limit.code or limit.head >= limit.from then
+    return 0
   end
+  local low, high = text(limit.head), '(' .. text(limit.from)
+  local ids = call('ZRANGEBYSCORE', LOG, low, high, 'LIMIT', 0, LONGEST_BLOCK)
+  if #ids == 0 then
+    return 0
+  end
+  if #ids == LONGEST_BLOCK then
+    return open_archive().between(limit.code, limit.head, limit.from)
+  end
+  local sum = 0
+  for _, vector in ipairs(call('HMGET', UNITS, unpack(ids))) do
+    sum = sum + units_in(vector, limit.code)
+  end
+  return sum
+end
+
+-- Whatever was charged, or more: a floor is what a ledger that was lost had said, and what was charged after that.
+local function used(limit)
+  if not limit.sum then
+    limit.sum = limit.total - expired(limit)
+    limit.used = limit.sum
+    for _, floor in ipairs(floors) do
+      if floor.name == limit.name and floor.at >= limit.from then
+        limit.used = max(limit.used, floor.used + floor.after)
+      end
+    end
+  end
+  return limit.used
+end
+
+local function remaining(limit)
+  if limit.closed > now then
+    return 0
+  end
+  return max(limit.enforced - used(limit), 0)
+end
+
+-- When the id was charged; nil where it is not known, or forgotten.
+local function knows(id)
+  local at = tonumber(call('ZSCORE', LOG, id) or nil)
+  return at and at >= kept_from and at
+end
+
+-- What was seen ------------------------------------------------------------------------------------------------------
+
+-- Why this is not the ledger that the caller has seen; nil where it is.
+--   empty, server, behind: somebody must begin a new epoch, so that every machine comes by
+--   epoch: somebody has begun one
+local loss
+if seen_epoch == '-' then
+  loss = nil
+elseif not epoch then
+  loss = seen_epoch ~= '' and 'empty' or nil
+elseif seen_epoch == '' then
+  loss = nil
+elseif served_by ~= server then
+  loss = 'server'
+elseif epoch ~= seen_epoch then
+  loss = 'epoch'
+elseif sequence < seen_sequence or (seen_newest ~= '' and not call('ZSCORE', LOG, seen_newest)) then
+  loss = 'behind'
+end
+
+-- A clock that jumped forward would hand units out twice; one that jumped back would tell a wrong retry. The ledger's own
+-- time may be ahead of a clock that was set back.
+local skew
+if max_skew and max(math.abs(clock - caller), math.abs(now - caller)) > max_skew then
+  skew = { 'skewed', text(max(math.abs(clock - caller), math.abs(now - caller))) }
+end
+
+-- What to answer instead of doing anything; nil where all is well. The clock comes first, and nothing was written yet.
+local objection = skew or loss and { 'lost', loss }
+
+-- Writing ------------------------------------------------------------------------------------------------------------
+
+-- Whether floors may be dropped that nobody asks for any more: only a charge moves the ledger's time.
+local drops_floors = false
+
+local function begin_epoch()
+  epoch, served_by = fresh_epoch, server
+end
+
+local function code_of(limit)
+  if not limit.code then
+    books[#books + 1] = limit
+    limit.code = #books
+  end
+  return limit.code
 end
 
 local function vector_of(sums)
+  if #books == 1 then
+    return (sums[1] or 0) ~= 0 and text(sums[1]) or ''
+  end
   local words, last = {}, 0
-  for place = 1, #state.names do
+  for place = 1, #books do
     words[place] = text(sums[place] or 0)
     if (sums[place] or 0) ~= 0 then
       last = place
@@ -201,367 +266,268 @@ local function vector_of(sums)
   return table.concat(words, ',', 1, last)
 end
 
--- Calls `each(id, vector)` for every charge of a range of the log, a bounded number at a time, until it returns
--- something.
-local function walk(low, high, batch, each)
-  local offset = 0
-  while true do
-    local ids = call('ZRANGEBYSCORE', LOG, low, high, 'LIMIT', offset, batch)
-    if #ids == 0 then
-      return nil
+local function add_to_floors(name, at, units)
+  for _, floor in ipairs(floors) do
+    if floor.name == name and at > floor.at then
+      floor.after = max(floor.after + units, 0)
     end
-    local vectors = call('HMGET', UNITS, unpack(ids))
-    for place, id in ipairs(ids) do
-      local result = each(id, vectors[place])
-      if result then
-        return result
-      end
-    end
-    if #ids < batch then
-      return nil
-    end
-    offset, batch = offset + batch, math.min(batch * 2, 512)
   end
 end
 
-local function scan(code, low, high, batch)
-  local sum = 0
-  walk(low, high, batch or LONGEST_BLOCK, function(_, vector)
-    sum = sum + units_in(vector, code)
-  end)
-  return sum
+-- Writes the state. `renew` where keys may be new.
+local function commit(renew)
+  renew = renew or now >= renew_at
+  if renew then
+    renew_at = now + math.floor(keep / 16)
+  end
+  local has_floors = #floors > 0 and open_archive().write_floors() and 1 or 0
+  local head = '%s %s %d %d %d %d %d\n'
+  local lines = { format(head, epoch, served_by, sequence, newest_at, keep, renew_at, has_floors) }
+  for _, book in ipairs(books) do
+    local line = '%s\n%s\n%d %d %d %d\n'
+    lines[#lines + 1] =
+      format(line, book.name, book.rule, book.total, book.head, book.closed, book.probing and 1 or 0)
+  end
+  call('HSET', META, 'state', table.concat(lines))
+  if renew then
+    open_archive().keep_alive()
+  end
 end
 
-local function scan_vector(low, high)
-  local sums = {}
-  walk(low, high, LONGEST_BLOCK, function(_, vector)
-    add_vector(sums, vector, 1)
-  end)
-  return sums
-end
+-- What most charges do without ---------------------------------------------------------------------------------------
 
-local function blocks(code, marks, first)
-  local sum = 0
-  for start = first, #marks, 1000 do
-    for _, vector in ipairs(call('HMGET', SUMS, unpack(marks, start, math.min(start + 999, #marks)))) do
+local archive
+
+function open_archive()
+  if archive then
+    return archive
+  end
+  archive = {}
+
+  -- Windows.
+
+  -- The first instant at which a unit charged at `at` no longer counts.
+  function archive.expiry(limit, at)
+    local slid, reset = limit.slide and at + limit.slide + limit.grace, nil
+    for _, day in ipairs(limit.days) do
+      if day > at + limit.grace then
+        reset = day + limit.grace
+        break
+      end
+    end
+    return max(slid or reset or at, reset or slid or at)
+  end
+
+  -- Sums over the log.
+
+  local function add_vector(sums, vector, sign)
+    local place = 0
+    for units in string.gmatch(vector or '', '%d+') do
+      place = place + 1
+      sums[place] = (sums[place] or 0) + sign * tonumber(units)
+    end
+    return sums
+  end
+
+  function archive.units_of(id)
+    return add_vector({}, call('HGET', UNITS, id), 1)
+  end
+
+  -- Calls `each(id, vector)` for every charge of a range of the log, a bounded number at a time, until it returns
+  -- something.
+  function archive.walk(low, high, batch, each)
+    local offset = 0
+    while true do
+      local ids = call('ZRANGEBYSCORE', LOG, low, high, 'LIMIT', offset, batch)
+      if #ids == 0 then
+        return nil
+      end
+      local vectors = call('HMGET', UNITS, unpack(ids))
+      for place, id in ipairs(ids) do
+        local result = each(id, vectors[place])
+        if result then
+          return result
+        end
+      end
+      if #ids < batch then
+        return nil
+      end
+      offset, batch = offset + batch, math.min(batch * 2, 512)
+    end
+  end
+
+  local function scan(code, low, high)
+    local sum = 0
+    archive.walk(low, high, LONGEST_BLOCK, function(_, vector)
       sum = sum + units_in(vector, code)
-    end
+    end)
+    return sum
   end
-  return sum
-end
 
--- What was charged of a limit from `from` on and before `before`; on to the end where that is nil.
-local function between(code, from, before)
-  if not code or (before and from >= before) then
-    return 0
+  function archive.scan_vector(low, high)
+    local sums = {}
+    archive.walk(low, high, LONGEST_BLOCK, function(_, vector)
+      add_vector(sums, vector, 1)
+    end)
+    return sums
   end
-  local low, high = text(from), before and '(' .. text(before) or '+inf'
-  local marks = call('ZRANGEBYSCORE', MARKS, low, high)
-  if #marks == 0 then
-    return scan(code, low, high)
-  end
-  return scan(code, low, marks[1]) + blocks(code, marks, 2) + scan(code, '(' .. marks[#marks], high)
-end
 
--- What is used -------------------------------------------------------------------------------------------------------
-
--- Whatever was charged, and a floor: what a ledger that was lost had said, and what was charged after that.
-local function used(limit)
-  if not limit.sum then
-    limit.sum = limit.total - between(limit.code, limit.head, limit.from)
-    limit.used = limit.sum
-    for _, floor in ipairs(state.floors) do
-      if floor.name == limit.name and floor.at >= limit.from then
-        limit.used = math.max(limit.used, floor.used + floor.after)
+  local function blocks(code, marks, first)
+    local sum = 0
+    for start = first, #marks, 1000 do
+      for _, vector in ipairs(call('HMGET', SUMS, unpack(marks, start, math.min(start + 999, #marks)))) do
+        sum = sum + units_in(vector, code)
       end
     end
+    return sum
   end
-  return limit.used
-end
 
-local function is_closed(limit)
-  return limit.closed ~= nil and limit.closed > now
-end
+  -- What was charged of a limit from `from` on and before `before`; on to the end where that is nil.
+  function archive.between(code, from, before)
+    if not code or (before and from >= before) then
+      return 0
+    end
+    local low, high = text(from), before and '(' .. text(before) or '+inf'
+    local marks = call('ZRANGEBYSCORE', MARKS, low, high)
+    if #marks == 0 then
+      return scan(code, low, high)
+    end
+    return scan(code, low, marks[1]) + blocks(code, marks, 2) + scan(code, '(' .. marks[#marks], high)
+  end
 
-local function remaining(limit)
-  if is_closed(limit) then
-    return 0
-  end
-  return math.max(limit.enforced - used(limit), 0)
-end
+  -- Blocks.
 
--- What was seen ------------------------------------------------------------------------------------------------------
+  function archive.block_end(at)
+    return call('ZRANGEBYSCORE', MARKS, text(at), '+inf', 'LIMIT', 0, 1)[1]
+  end
 
-local function knows(id)
-  local at = tonumber(call('ZSCORE', LOG, id) or nil)
-  return at and at >= kept_from and at
-end
+  function archive.block_start(at)
+    return call('ZREVRANGEBYSCORE', MARKS, '(' .. text(at), '-inf', 'LIMIT', 0, 1)[1]
+  end
 
--- Why this is not the ledger that the caller has seen; nil where it is.
---   empty, server, behind: somebody must begin a new epoch, so that every machine comes by
---   epoch: somebody has begun one
-local function loss()
-  if seen.epoch == '-' then
-    return nil
-  end
-  if not state.epoch then
-    return seen.epoch ~= '' and 'empty' or nil
-  end
-  if seen.epoch == '' then
-    return nil
-  end
-  if state.server ~= server then
-    return 'server'
-  end
-  if state.epoch ~= seen.epoch then
-    return 'epoch'
-  end
-  if state.sequence < seen.sequence or (seen.newest ~= '' and not call('ZSCORE', LOG, seen.newest)) then
-    return 'behind'
-  end
-end
-
--- A clock that jumped forward would hand units out twice; one that jumped back would tell a wrong retry. The ledger's own
--- time may be ahead of a clock that was set back.
-local function skewed()
-  for _, at in ipairs({ clock, now }) do
-    if max_skew and math.abs(at - caller) > max_skew then
-      return { 'skewed', text(at - caller) }
+  -- Adds to the block that holds an instant; the open one has no sum.
+  function archive.add_to_block(at, delta)
+    local mark = archive.block_end(at)
+    if mark then
+      local sums = add_vector({}, call('HGET', SUMS, mark), 1)
+      for code, units in pairs(delta) do
+        sums[code] = (sums[code] or 0) + units
+      end
+      call('HSET', SUMS, mark, vector_of(sums))
     end
   end
-end
 
--- What to answer instead of doing anything; nil where all is well. The clock is compared first, and nothing was
--- written yet.
-local function objection()
-  local skew = skewed()
-  if skew then
-    return skew
-  end
-  local why = loss()
-  return why and { 'lost', why }
-end
-
--- Writing ------------------------------------------------------------------------------------------------------------
-
-local changes = {}
-
-local function put(field, value)
-  changes[field] = value
-end
-
-local function write_changes()
-  local words = {}
-  for field, value in pairs(changes) do
-    words[#words + 1] = field
-    words[#words + 1] = value
-  end
-  call('HSET', META, unpack(words))
-end
-
-local function begin_epoch()
-  state.epoch, state.server = fresh_epoch, server
-  put('epoch', fresh_epoch)
-  put('server', server)
-end
-
-local function code_of(limit)
-  if not limit.code then
-    state.names[#state.names + 1] = limit.name
-    limit.code = #state.names
-    codes[limit.name] = limit.code
-    put('names', table.concat(state.names, '\n') .. '\n')
-  end
-  return limit.code
-end
-
--- Moves a limit's head to the beginning of its window.
-local function advance(limit)
-  used(limit)
-  limit.total = limit.sum
-  limit.head = math.max(limit.head, limit.from)
-end
-
-local function put_limit(limit)
-  put('total:' .. limit.name, text(limit.total))
-  put('head:' .. limit.name, text(limit.head))
-end
-
--- Adds to the total of a limit that may not be one of the caller's.
-local function add_to_total(name, at, units)
-  for _, limit in ipairs(limits) do
-    if limit.name == name then
-      if at >= limit.head then
-        limit.total = limit.total + units
-        put_limit(limit)
-      end
+  -- Ends a block at `at`, which must be before the newest charge: what is charged later must be later than every mark.
+  function archive.mark(at)
+    local first = archive.block_start(at)
+    if at >= newest_at or archive.block_end(at) == text(at) then
       return
     end
-  end
-  if at >= tonumber(call('HGET', META, 'head:' .. name) or 0) then
-    call('HINCRBY', META, 'total:' .. name, text(units))
-  end
-end
-
-local function add_to_floors(name, at, units)
-  for _, floor in ipairs(state.floors) do
-    if floor.name == name and at > floor.at then
-      floor.after = math.max(floor.after + units, 0)
-    end
-  end
-end
-
--- Whether anything may still ask for a floor. Only a charge drops floors: it moves the ledger's time.
-local function floor_holds(floor)
-  for _, limit in ipairs(limits) do
-    if limit.name == floor.name then
-      return floor.at >= limit.from
-    end
-  end
-  return floor.at >= kept_from
-end
-
-local function put_floors()
-  local lines = {}
-  for _, floor in ipairs(state.floors) do
-    if not state.drops_floors or floor_holds(floor) then
-      lines[#lines + 1] =
-        floor.name .. '\n' .. text(floor.at) .. ' ' .. text(floor.used) .. ' ' .. text(floor.after) .. '\n'
-    end
-  end
-  if #lines > 0 or stored[8] then
-    put('floors', table.concat(lines))
-  end
-end
-
-local function set_units(id, sums)
-  local vector = vector_of(sums)
-  if vector == '' then
-    call('HDEL', UNITS, id)
-  else
-    call('HSET', UNITS, id, vector)
-  end
-end
-
-local function add_to_block(mark, delta)
-  local sums = {}
-  add_vector(sums, call('HGET', SUMS, mark) or '', 1)
-  for code, units in pairs(delta) do
-    sums[code] = (sums[code] or 0) + units
-  end
-  call('HSET', SUMS, mark, vector_of(sums))
-end
-
-local function block_end(at)
-  return call('ZRANGEBYSCORE', MARKS, text(at), '+inf', 'LIMIT', 0, 1)[1]
-end
-
-local function block_start(at)
-  return call('ZREVRANGEBYSCORE', MARKS, '(' .. text(at), '-inf', 'LIMIT', 0, 1)[1]
-end
-
--- Ends a block at `at`, which must be before the newest charge: what is charged later must be later than every mark.
-local function mark(at)
-  local first, last = block_start(at), block_end(at)
-  if at >= state.at or last == text(at) then
-    return
-  end
-  local sums = scan_vector(first and '(' .. first or '-inf', text(at))
-  if last then
+    local sums = archive.scan_vector(first and '(' .. first or '-inf', text(at))
     local less = {}
     for code, units in pairs(sums) do
       less[code] = -units
     end
-    add_to_block(last, less)
+    archive.add_to_block(at, less)
+    call('ZADD', MARKS, text(at), text(at))
+    call('HSET', SUMS, text(at), vector_of(sums))
   end
-  call('ZADD', MARKS, text(at), text(at))
-  call('HSET', SUMS, text(at), vector_of(sums))
-end
 
--- Keys outlive the longest window and every closing. Called when a sixteenth of that has gone by, and where keys may be
--- new.
-local function keep_alive()
-  local life = math.max(state.keep * 9 / 8, SHORTEST_LIFE)
-  for _, limit in ipairs(limits) do
-    life = math.max(life, (limit.closed or now) - now + SHORTEST_LIFE)
-  end
-  for _, key in ipairs(KEYS) do
-    call('PEXPIRE', key, text(math.ceil(life / 1000)))
-  end
-end
+  -- Totals.
 
--- Writes what changed. `renew` where keys may be new.
-local function commit(renew)
-  renew = renew or now >= state.renew
-  put('at', text(state.at))
-  put('keep', text(state.keep))
-  put_floors()
-  if renew then
-    put('renew', text(now + math.floor(state.keep / 16)))
-  end
-  write_changes()
-  if renew then
-    keep_alive()
-  end
-end
-
-local function newest(at)
-  state.at = math.max(state.at, at)
-end
-
--- Records a charge in the log; the totals are the caller's to move.
-local function log(id, at, sums)
-  call('ZADD', LOG, text(at), id)
-  set_units(id, sums)
-  newest(at)
-end
-
--- Takes out what a forgotten id has left behind, before the id names a new charge.
-local function remove_forgotten(id)
-  local at = tonumber(call('ZSCORE', LOG, id) or nil)
-  if not at then
-    return
-  end
-  local sums, last = {}, block_end(at)
-  add_vector(sums, call('HGET', UNITS, id), -1)
-  for code, units in pairs(sums) do
-    add_to_total(state.names[code], at, units)
-  end
-  if last then
-    add_to_block(last, sums)
-  end
-  call('ZREM', LOG, id)
-  call('HDEL', UNITS, id)
-end
-
--- Removes what is older than is kept, a bounded number at a time. After `commit`: it changes what is stored.
-local function evict(most)
-  local ids = call('ZRANGEBYSCORE', LOG, '-inf', '(' .. text(kept_from), 'LIMIT', 0, most)
-  if #ids == 0 then
-    return
-  end
-  local fields = {}
-  for _, name in ipairs(state.names) do
-    fields[#fields + 1] = 'total:' .. name
-    fields[#fields + 1] = 'head:' .. name
-  end
-  local vectors = call('HMGET', UNITS, unpack(ids))
-  local heads = #fields > 0 and call('HMGET', META, unpack(fields)) or {}
-  for place, id in ipairs(ids) do
-    local at = tonumber(call('ZSCORE', LOG, id))
-    for code, name in ipairs(state.names) do
-      local units = units_in(vectors[place], code)
-      if units > 0 and at >= tonumber(heads[2 * code] or 0) then
-        call('HINCRBY', META, 'total:' .. name, text(-units))
-      end
+  -- Adds to a limit's total, if what was charged at `at` is in it.
+  function archive.add_to_total(book, at, units)
+    if at >= book.head then
+      book.total = book.total + units
     end
   end
-  call('HDEL', UNITS, unpack(ids))
-  call('ZREMRANGEBYRANK', LOG, 0, #ids - 1)
-  local first = call('ZRANGE', LOG, 0, 0, 'WITHSCORES')[2]
-  local dead = call('ZRANGEBYSCORE', MARKS, '-inf', first and '(' .. first or '+inf', 'LIMIT', 0, most)
-  if #dead > 0 then
-    call('HDEL', SUMS, unpack(dead))
-    call('ZREM', MARKS, unpack(dead))
+
+  -- Records a charge in the log; the totals are the caller's to move.
+  function archive.log(id, at, sums)
+    local vector = vector_of(sums)
+    call('ZADD', LOG, text(at), id)
+    if vector == '' then
+      call('HDEL', UNITS, id)
+    else
+      call('HSET', UNITS, id, vector)
+    end
+    newest_at = max(newest_at, at)
   end
+
+  -- Takes out what a forgotten id has left behind, before the id names a new charge.
+  function archive.remove_forgotten(id)
+    local at = tonumber(call('ZSCORE', LOG, id) or nil)
+    if not at then
+      return
+    end
+    local sums = add_vector({}, call('HGET', UNITS, id), -1)
+    for code, units in pairs(sums) do
+      archive.add_to_total(books[code], at, units)
+    end
+    archive.add_to_block(at, sums)
+    call('ZREM', LOG, id)
+    call('HDEL', UNITS, id)
+  end
+
+  -- Removes what is older than is kept, a bounded number at a time. Before `commit`: it changes totals.
+  function archive.evict(most)
+    local entries = call('ZRANGEBYSCORE', LOG, '-inf', '(' .. text(kept_from), 'WITHSCORES', 'LIMIT', 0, most)
+    if #entries == 0 then
+      return
+    end
+    local ids = {}
+    for place = 1, #entries, 2 do
+      ids[#ids + 1] = entries[place]
+    end
+    for place, vector in ipairs(call('HMGET', UNITS, unpack(ids))) do
+      for code, units in pairs(add_vector({}, vector, -1)) do
+        if units ~= 0 then
+          archive.add_to_total(books[code], tonumber(entries[2 * place]), units)
+        end
+      end
+    end
+    call('HDEL', UNITS, unpack(ids))
+    call('ZREMRANGEBYRANK', LOG, 0, #ids - 1)
+    local first = call('ZRANGE', LOG, 0, 0, 'WITHSCORES')[2]
+    local dead = call('ZRANGEBYSCORE', MARKS, '-inf', first and '(' .. first or '+inf', 'LIMIT', 0, most)
+    if #dead > 0 then
+      call('HDEL', SUMS, unpack(dead))
+      call('ZREM', MARKS, unpack(dead))
+    end
+  end
+
+  -- Floors, and the lives of keys.
+
+  local function holds(floor)
+    local limit = by_name[floor.name]
+    return not drops_floors or floor.at >= (limit and limit.from or kept_from)
+  end
+
+  -- Whether any floor is left.
+  function archive.write_floors()
+    local lines = {}
+    for _, floor in ipairs(floors) do
+      if holds(floor) then
+        lines[#lines + 1] =
+          floor.name .. '\n' .. text(floor.at) .. ' ' .. text(floor.used) .. ' ' .. text(floor.after) .. '\n'
+      end
+    end
+    call('HSET', META, 'floors', table.concat(lines))
+    return #lines > 0
+  end
+
+  -- Keys outlive the longest window and every closing. Called when a sixteenth of that has gone by, and where keys may
+  -- be new.
+  function archive.keep_alive()
+    local shortest = 26 * 60 * 60 * 1000000
+    local life = max(keep * 9 / 8, shortest)
+    for _, limit in ipairs(books) do
+      life = max(life, limit.closed - now + shortest)
+    end
+    for _, key in ipairs(KEYS) do
+      call('PEXPIRE', key, text(math.ceil(life / 1000)))
+    end
+  end
+
+  return archive
 end

@@ -13,7 +13,6 @@ local commands = {
   { 'HSET', hash, 'field', '1' },
   { 'HGET', hash, 'field' },
   { 'HMGET', hash, 'field' },
-  { 'HINCRBY', hash, 'field', '1' },
   { 'PEXPIRE', hash, '60000' },
   { 'HDEL', hash, 'field' },
   { 'ZADD', set, '1', 'one' },

@@ -5,48 +5,38 @@
 -- Reply: 'settled', epoch, sequence, now.
 -- Cost: O(log n).
 
+local old = open_archive()
 local id = word()
 local truth = {}
 for index = 1, #limits do
   truth[index] = number()
 end
 
-local function settle_limit(limit, at, before, after)
-  if before ~= after then
-    add_to_total(limit.name, at, after - before)
-    add_to_floors(limit.name, at, after - before)
-    put_limit(limit)
-  end
-end
-
 local function settle(at)
-  local old, sums, delta = {}, {}, {}
-  add_vector(old, call('HGET', UNITS, id), 1)
-  add_vector(sums, call('HGET', UNITS, id), 1)
+  local sums, delta = old.units_of(id), {}
   for index, limit in ipairs(limits) do
     local code = code_of(limit)
-    sums[code] = truth[index]
-    delta[code] = truth[index] - (old[code] or 0)
-    settle_limit(limit, at, old[code] or 0, truth[index])
+    local change = truth[index] - (sums[code] or 0)
+    sums[code], delta[code] = truth[index], change
+    if change ~= 0 then
+      old.add_to_total(limit, at, change)
+      add_to_floors(limit.name, at, change)
+    end
   end
-  local last = block_end(at)
-  if last then
-    add_to_block(last, delta)
-  end
-  log(id, at, sums)
+  old.add_to_block(at, delta)
+  old.log(id, at, sums)
 end
 
-local refusal = objection()
-if refusal then
-  return refusal
+if objection then
+  return objection
 end
-if not state.epoch or state.server ~= server then
+if not epoch or served_by ~= server then
   begin_epoch()
 end
 local at = knows(id)
 if not at then
-  remove_forgotten(id)
+  old.remove_forgotten(id)
 end
 settle(at or now)
 commit(true)
-return { 'settled', state.epoch, text(state.sequence), text(now) }
+return { 'settled', epoch, text(sequence), text(now) }

@@ -6,11 +6,12 @@
 -- Cost: O(log n + n / BLOCK) a limit and slice of the window.
 
 local SLICES = 24
+local old = open_archive()
 
 local function used_at(limit, at)
   local from = counted_from(limit, at)
-  local most = between(limit.code, math.max(from, limit.head), nil)
-  for _, floor in ipairs(state.floors) do
+  local most = old.between(limit.code, math.max(from, limit.head), nil)
+  for _, floor in ipairs(floors) do
     if floor.name == limit.name and floor.at >= from then
       most = math.max(most, floor.used + floor.after)
     end
@@ -23,7 +24,7 @@ local function returns(limit)
   local told_returns, left = {}, used(limit)
   local length = now - limit.from
   for slice = 1, SLICES do
-    local at = expiry(limit, limit.from + math.floor(length * slice / SLICES))
+    local at = old.expiry(limit, limit.from + math.floor(length * slice / SLICES))
     local still = used_at(limit, at)
     if still < left then
       told_returns[#told_returns + 1] = text(at)
@@ -35,21 +36,23 @@ local function returns(limit)
 end
 
 local function since_reset(limit)
-  local day = last_day(limit, now)
-  return day and text(between(limit.code, day, nil)) or ''
+  local day
+  for _, start in ipairs(limit.days) do
+    day = start <= now and start or day
+  end
+  return day and text(old.between(limit.code, day, nil)) or ''
 end
 
-local skew = skewed()
 if skew then
   return skew
 end
-local reply = { 'usage', state.epoch or '', loss() or '' }
+local reply = { 'usage', epoch or '', loss or '' }
 for _, limit in ipairs(limits) do
   local back = returns(limit)
   for _, value in ipairs({
     text(used(limit)),
     text(remaining(limit)),
-    is_closed(limit) and text(limit.closed) or '',
+    limit.closed > now and text(limit.closed) or '',
     since_reset(limit),
     text(#back / 2),
     unpack(back),

@@ -150,6 +150,16 @@ pub enum Command {
     Search(SearchArgs),
     /// Charge one call by hand or from a script, to the same ledger
     Charge(ChargeArgs),
+    /// Give back what a charge took, by its id
+    Release(ReleaseArgs),
+    /// Charge one call, and run a command only when it was granted
+    Exec(ExecArgs),
+    /// What a schedule of runs leads to: spend, limits, staleness
+    Forecast(ForecastArgs),
+    /// Passes and spend by day, job and region
+    History(HistoryArgs),
+    /// Write out the records of a kind
+    Export(ExportArgs),
     /// Open a limit again that the upstream had called spent
     Reopen(ReopenArgs),
     /// Serve the stand-in for the upstreams alone
@@ -216,6 +226,98 @@ pub struct ChargeArgs {
     /// The id to charge under: repeating one is granted again and counted once
     #[arg(long)]
     pub id: Option<String>,
+    /// So many of them at once, all or none
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub times: u64,
+}
+
+/// What to give back.
+#[derive(Debug, Clone, Args)]
+pub struct ReleaseArgs {
+    /// The id that the charge was granted under
+    pub id: String,
+    /// The account that was charged; needed where the ledger cannot look an id up
+    #[arg(long)]
+    pub account: Option<String>,
+}
+
+/// What to run once it is charged.
+#[derive(Debug, Clone, Args)]
+pub struct ExecArgs {
+    /// A credential of the configuration
+    pub credential: String,
+    /// A call of its upstream, such as videos.list
+    pub call: String,
+    /// The id to charge under: repeating one is granted again and counted once
+    #[arg(long)]
+    pub id: Option<String>,
+    /// So many of them at once, all or none
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub times: u64,
+    /// What to run, with its arguments, after --
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+/// What to forecast.
+#[derive(Debug, Clone, Args)]
+pub struct ForecastArgs {
+    /// When runs start: a cron expression, or hourly, daily, '*-*-* 03:00:00'
+    #[arg(long, value_name = "CRON")]
+    pub schedule: String,
+    /// How many days
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub days: u32,
+    /// Regions to walk, or `all`
+    #[arg(long = "region", value_name = "REGION,…", value_delimiter = ',', default_value = "all")]
+    pub regions: Vec<String>,
+    /// Jobs to run; otherwise all of them
+    #[arg(long = "job", value_name = "JOB,…", value_delimiter = ',')]
+    pub jobs: Vec<String>,
+    /// How many regions walk at once
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub concurrency: u16,
+}
+
+/// What history to show.
+#[derive(Debug, Clone, Args)]
+pub struct HistoryArgs {
+    /// Only what began within this long, such as 30d
+    #[arg(long, value_name = "SPAN", default_value = "30d", value_parser = humantime::parse_duration)]
+    pub since: Duration,
+    /// Write it as comma-separated values instead
+    #[arg(long)]
+    pub csv: bool,
+}
+
+/// What to write out.
+#[derive(Debug, Clone, Args)]
+pub struct ExportArgs {
+    /// The kind of record, such as video
+    #[arg(long)]
+    pub kind: String,
+    /// Only what was listed for this region
+    #[arg(long)]
+    pub region: Option<String>,
+    /// Only what was seen within this long, such as 7d
+    #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
+    pub since: Option<Duration>,
+    /// How it is written
+    #[arg(long = "as", value_enum, default_value_t)]
+    pub shape: Shape,
+    /// Into this file, whole or not at all; otherwise to stdout
+    #[arg(long, value_name = "FILE")]
+    pub to: Option<PathBuf>,
+}
+
+/// How records are written out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Shape {
+    /// A JSON object a line, the whole record in it.
+    #[default]
+    Ndjson,
+    /// Comma-separated values: the columns that are configured for the kind.
+    Csv,
 }
 
 /// What to reopen.

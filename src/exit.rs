@@ -17,6 +17,8 @@ pub enum Exit {
     Interrupted,
     /// Ended by SIGTERM, after the page in flight was landed.
     Terminated,
+    /// What the command of `ingest exec` ended with.
+    Passed(u8),
 }
 
 impl Exit {
@@ -30,6 +32,7 @@ impl Exit {
             Self::Stopped => 75,
             Self::Interrupted => 130,
             Self::Terminated => 143,
+            Self::Passed(code) => code,
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ingest::ledger::{Charge, Ledger, Purpose};
-use ingest::quota::{Account, ChargeId, Cost, Decision, Entry, Limit, Timestamp, Units, Window};
+use ingest::ledger::{Charge, Ledger, Purpose, fresh_id};
+use ingest::quota::{Account, Cost, Decision, Entry, Limit, Timestamp, Units, Window};
 use uuid::Uuid;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -45,7 +45,9 @@ impl Books {
         let entries: Vec<_> = (0..fill)
             .map(|nth| Entry { id: fresh_id(), at: start.after(DAY / fill.max(1) * nth), cost: cost.clone() })
             .collect();
-        ledger.absorb(&account, &entries, &[], now).await.unwrap();
+        for entries in entries.chunks(1000) {
+            ledger.absorb(&account, entries, &[], now).await.unwrap();
+        }
         // A window that is to stay empty is left behind after each charge.
         let step = if fill == 0 && room == Room::Free { 2 * DAY } else { Duration::from_micros(10) };
         Self { ledger, account, cost, room, now, step }
@@ -69,10 +71,6 @@ impl Books {
         assert_eq!(matches!(decision, Decision::Granted(_)), self.room == Room::Free, "{decision:?}");
         took
     }
-}
-
-fn fresh_id() -> ChargeId {
-    ChargeId::new(Uuid::now_v7().simple().to_string())
 }
 
 fn purpose() -> Purpose {

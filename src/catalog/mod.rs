@@ -2,6 +2,8 @@
 
 mod sqlite;
 
+use std::ops::ControlFlow;
+
 use async_trait::async_trait;
 use thiserror::Error;
 
@@ -157,6 +159,71 @@ pub struct Pending {
     pub pass: PassId,
 }
 
+/// A record's place in what a pass returned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The step's index in its job.
+    pub step: usize,
+    /// The call that returned it.
+    pub call: String,
+    /// The kind of record.
+    pub kind: String,
+    /// Its id.
+    pub id: String,
+}
+
+/// A pass as it is remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassRecord {
+    /// The job.
+    pub job: String,
+    /// The region; `*` for batches that served several.
+    pub region: String,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// How it ended: `complete`, `refused` or `abandoned`; `None` while it has not.
+    pub outcome: Option<String>,
+    /// Pages landed.
+    pub pages: u64,
+    /// Records listed.
+    pub records: u64,
+    /// Requests made.
+    pub requests: u64,
+    /// Units charged.
+    pub units: Cost,
+}
+
+/// Which records to hand out.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordsQuery<'a> {
+    /// The kind of record.
+    pub kind: &'a str,
+    /// Only records that a pass over this region listed.
+    pub region: Option<&'a str>,
+    /// Only records seen at this time or later.
+    pub since: Option<Timestamp>,
+}
+
+/// A record as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The upstream.
+    pub upstream: String,
+    /// The kind of record.
+    pub kind: String,
+    /// Its id.
+    pub id: String,
+    /// When it was first seen.
+    pub first_seen: Timestamp,
+    /// When it was last seen.
+    pub last_seen: Timestamp,
+    /// The whole record, as JSON on one line.
+    pub body: String,
+}
+
+/// What is done with each record that is handed out, and whether to go on.
+pub type EachRecord = Box<dyn FnMut(Stored) -> ControlFlow<()> + Send>;
+
 /// A question to the full-text index.
 #[derive(Debug, Clone, Copy)]
 pub struct SearchQuery<'a> {
@@ -236,6 +303,34 @@ pub trait Catalog: Send + Sync {
 
     /// Drops the records of an upstream that were not seen since, and says how many.
     async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError>;
+
+    /// What a pass listed, step after step, in order. Writes nothing.
+    async fn listing(&self, pass: PassId) -> Result<Vec<Listed>, CatalogError>;
+
+    /// The ids that records of a kind name at a place, record by record; those that are not there are left out. Writes
+    /// nothing.
+    async fn named(
+        &self,
+        upstream: &str,
+        kind: &str,
+        ids: &[String],
+        at: &Pointer,
+    ) -> Result<Vec<(String, Vec<String>)>, CatalogError>;
+
+    /// When these ids were last fetched, or asked for and found absent; those that never were are left out. Writes
+    /// nothing.
+    async fn fetched(
+        &self,
+        upstream: &str,
+        kind: &str,
+        ids: &[String],
+    ) -> Result<Vec<(String, Timestamp)>, CatalogError>;
+
+    /// The passes that began at `since` or later, in their order. Writes nothing.
+    async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError>;
+
+    /// Hands out the records of a kind, one by one, in the order in which they were first seen. Writes nothing.
+    async fn records(&self, query: RecordsQuery<'_>, each: EachRecord) -> Result<(), CatalogError>;
 
     /// Full-text search, best first. Writes nothing.
     async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError>;

@@ -12,22 +12,25 @@ use crate::cli::{ChargeArgs, Format, Global};
 use crate::config::{Call, Credential};
 use crate::exit::Exit;
 use crate::ledger::{Ask, Mode, Purpose, Verdict};
-use crate::quota::{ChargeId, Cost, LimitName, Rejection, Units};
+use crate::quota::{ChargeId, Cost, LimitName, Outage, Rejection, Timestamp, Units};
 
+/// What became of a charge.
 #[derive(Debug, Serialize)]
-struct Charged<'a> {
-    decision: Word,
-    id: Option<&'a ChargeId>,
-    units: &'a Cost,
+pub(super) struct Charged {
+    pub(super) decision: Word,
+    id: Option<ChargeId>,
+    units: Cost,
     remaining: BTreeMap<LimitName, Units>,
     retry_after_seconds: Option<f64>,
+    retry_at: Option<Timestamp>,
     #[serde(skip)]
-    detail: String,
+    pub(super) detail: String,
 }
 
-#[derive(Debug, Clone, Copy, Serialize)]
+/// What the ledger said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Word {
+pub(super) enum Word {
     Granted,
     Rejected,
     Unmetered,
@@ -37,36 +40,82 @@ enum Word {
 /// Charges one call, and says what the ledger said.
 pub(super) async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let (credential, call) = find(&environment, args)?;
-    environment.create_state_dir()?;
-    let id = args.id.as_deref().map_or_else(ChargeId::fresh, ChargeId::new);
-    let ask = Ask {
-        account: &credential.account,
-        id: Some(&id),
-        cost: &call.cost,
-        leave: &Cost::none(),
-        outage: call.outage_policy(environment.config.ledger.cheap_max),
-        purpose: &Purpose { job: None, region: None, call: call.name.clone() },
-    };
-    let verdict = environment.meter(Mode::ReadWrite)?.ask(ask).await?;
-    let charged = charged(&verdict, &call.cost, &id);
+    let charging = Charging::of(&environment, &args.credential, &args.call, args.id.as_deref(), args.times)?;
+    let charged = charging.charge(&environment).await?;
     match global.format {
         Format::Json => output::json(&charged)?,
         Format::Text if global.quiet && matches!(charged.decision, Word::Granted | Word::Unmetered) => {}
         Format::Text => output::text_line(&charged.detail)?,
     }
-    Ok(exit(charged.decision))
+    Ok(charged.exit())
 }
 
-fn find(environment: &Environment, args: &ChargeArgs) -> Result<(Arc<Credential>, Arc<Call>), Error> {
+/// A charge by hand: of which call, how often, under which id.
+pub(super) struct Charging {
+    credential: Arc<Credential>,
+    call: Arc<Call>,
+    cost: Cost,
+    /// Under which it is safe to repeat.
+    pub(super) id: ChargeId,
+}
+
+impl Charging {
+    /// What was asked for, if the configuration knows it.
+    pub(super) fn of(
+        environment: &Environment,
+        credential: &str,
+        call: &str,
+        id: Option<&str>,
+        times: u64,
+    ) -> Result<Self, Error> {
+        let (credential, call) = find(environment, credential, call)?;
+        let id = id.map_or_else(ChargeId::fresh, ChargeId::new);
+        Ok(Self { cost: call.cost.times(times), credential, call, id })
+    }
+
+    /// Puts it to the ledger.
+    pub(super) async fn charge(&self, environment: &Environment) -> Result<Charged, Error> {
+        environment.create_state_dir()?;
+        let single = self.call.outage_policy(environment.config.ledger.cheap_max);
+        let cheap = self.cost.largest() <= environment.config.ledger.cheap_max;
+        let ask = Ask {
+            account: &self.credential.account,
+            id: Some(&self.id),
+            cost: &self.cost,
+            leave: &Cost::none(),
+            outage: if cheap || self.call.outage.is_some() { single } else { Outage::Refuse },
+            purpose: &Purpose { job: None, region: None, call: self.call.name.clone() },
+        };
+        let verdict = environment.meter(Mode::ReadWrite)?.ask(ask).await?;
+        Ok(charged(&verdict, &self.cost, &self.id))
+    }
+
+    /// Gives it back.
+    pub(super) async fn release(&self, environment: &Environment) -> Result<(), Error> {
+        let meter = environment.meter(Mode::ReadWrite)?;
+        Ok(meter.settle(&self.credential.account, &self.id, &Cost::none()).await?)
+    }
+}
+
+impl Charged {
+    /// What the process tells its caller.
+    pub(super) const fn exit(&self) -> Exit {
+        match self.decision {
+            Word::Granted | Word::Unmetered => Exit::Success,
+            Word::Rejected => Exit::Stopped,
+            Word::Refused => Exit::Failed,
+        }
+    }
+}
+
+fn find(environment: &Environment, credential: &str, call: &str) -> Result<(Arc<Credential>, Arc<Call>), Error> {
     let credentials = &environment.config.credentials;
     let known = credentials.keys().map(String::as_str);
-    let credential = credentials
-        .get(&args.credential)
-        .ok_or_else(|| Error::Usage(unknown("credential", &args.credential, known)))?;
+    let credential =
+        credentials.get(credential).ok_or_else(|| Error::Usage(unknown("credential", credential, known)))?;
     let calls = &credential.upstream.calls;
     let known = calls.keys().map(String::as_str);
-    let call = calls.get(&args.call).ok_or_else(|| Error::Usage(unknown("call", &args.call, known)))?;
+    let call = calls.get(call).ok_or_else(|| Error::Usage(unknown("call", call, known)))?;
     match call.cost.limits().find(|limit| !credential.account.limits.contains_key(*limit)) {
         None => Ok((Arc::clone(credential), Arc::clone(call))),
         Some(lacking) => Err(Error::Usage(format!(
@@ -76,13 +125,14 @@ fn find(environment: &Environment, args: &ChargeArgs) -> Result<(Arc<Credential>
     }
 }
 
-fn charged<'a>(verdict: &Verdict, units: &'a Cost, id: &'a ChargeId) -> Charged<'a> {
+fn charged(verdict: &Verdict, units: &Cost, id: &ChargeId) -> Charged {
     let charged = Charged {
         decision: Word::Refused,
-        id: Some(id),
-        units,
+        id: Some(id.clone()),
+        units: units.clone(),
         remaining: BTreeMap::new(),
         retry_after_seconds: None,
+        retry_at: None,
         detail: String::new(),
     };
     match verdict {
@@ -97,6 +147,7 @@ fn charged<'a>(verdict: &Verdict, units: &'a Cost, id: &'a ChargeId) -> Charged<
             id: None,
             remaining: BTreeMap::from([(rejection.limit.clone(), rejection.remaining)]),
             retry_after_seconds: Some(rejection.retry_after.as_secs_f64()),
+            retry_at: Some(rejection.retry_at),
             detail: rejected(units, rejection),
             ..charged
         },
@@ -127,12 +178,4 @@ fn rejected(units: &Cost, rejection: &Rejection) -> String {
         span(rejection.retry_after),
         instant(rejection.retry_at)
     )
-}
-
-const fn exit(decision: Word) -> Exit {
-    match decision {
-        Word::Granted | Word::Unmetered => Exit::Success,
-        Word::Rejected => Exit::Stopped,
-        Word::Refused => Exit::Failed,
-    }
 }

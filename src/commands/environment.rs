@@ -11,6 +11,7 @@ use crate::cli::{Global, RunArgs};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Credential, Job, Region, Sources};
 use crate::ledger::{self, Meter, Mode};
+use crate::quota::Account;
 use crate::run::Selection;
 use crate::sqlite;
 use crate::upstream::{Client, ClientError, Secret, Upstream};
@@ -97,10 +98,26 @@ impl Environment {
         Client::of(credential)
     }
 
+    /// The accounts of all credentials, each once.
+    pub(super) fn accounts(&self) -> Vec<Arc<Account>> {
+        let mut accounts: Vec<Arc<Account>> = Vec::new();
+        for credential in self.config.credentials.values() {
+            if accounts.iter().all(|account| account.name != credential.account.name) {
+                accounts.push(Arc::clone(&credential.account));
+            }
+        }
+        accounts
+    }
+
     /// The jobs and regions that were asked for.
     pub(super) fn select(&self, args: &RunArgs) -> Result<Selection, Error> {
-        let jobs = self.jobs(&args.jobs)?;
-        for region in args.regions.iter().filter(|region| *region != ALL) {
+        self.select_of(&args.regions, &args.jobs)
+    }
+
+    /// These regions, or `all`, of these jobs; of all jobs where none is named.
+    pub(super) fn select_of(&self, regions: &[String], jobs: &[String]) -> Result<Selection, Error> {
+        let jobs = self.jobs(jobs)?;
+        for region in regions.iter().filter(|region| *region != ALL) {
             if jobs.iter().all(|job| job.regions.iter().all(|known| known.code != *region)) {
                 return Err(Error::Usage(unknown(
                     "region",
@@ -109,9 +126,9 @@ impl Environment {
                 )));
             }
         }
-        let asked = |region: &&Arc<Region>| args.regions.iter().any(|asked| asked == ALL || *asked == region.code);
-        let regions = |job: &Arc<Job>| job.regions.iter().filter(asked).cloned().collect();
-        Ok(jobs.into_iter().map(|job| (Arc::clone(&job), regions(&job))).collect())
+        let asked = |region: &&Arc<Region>| regions.iter().any(|asked| asked == ALL || *asked == region.code);
+        let of_job = |job: &Arc<Job>| job.regions.iter().filter(asked).cloned().collect();
+        Ok(jobs.into_iter().map(|job| (Arc::clone(&job), of_job(&job))).collect())
     }
 
     fn jobs(&self, asked: &[String]) -> Result<Vec<Arc<Job>>, Error> {

@@ -15,6 +15,9 @@ pub enum Error {
     /// What was typed makes no sense with this configuration.
     #[error("{0}")]
     Usage(String),
+    /// What was asked for is not there.
+    #[error("{0}")]
+    Refused(String),
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),

@@ -5,13 +5,18 @@ mod charge;
 mod check;
 mod environment;
 mod error;
+mod exec;
+mod export;
+mod forecast;
 mod generate;
+mod history;
 mod metrics;
 mod notify;
 mod output;
 mod presets;
 mod preview;
 mod progress;
+mod release;
 mod reopen;
 mod repair;
 mod run;
@@ -54,6 +59,11 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
         Some(Command::Presets) => presets::list(global),
         Some(Command::Search(args)) => search::search(global, args).await,
         Some(Command::Charge(args)) => charge::charge(global, args).await,
+        Some(Command::Release(args)) => release::release(global, args).await,
+        Some(Command::Exec(args)) => exec::exec(global, args).await,
+        Some(Command::Forecast(args)) => forecast::forecast(global, args).await,
+        Some(Command::History(args)) => history::history(global, args).await,
+        Some(Command::Export(args)) => export::export(global, args).await,
         Some(Command::Reopen(args)) => reopen::reopen(global, args).await,
         #[cfg(feature = "sandbox")]
         Some(Command::Sandbox(args)) => sandbox::sandbox(global, args).await,

@@ -1,6 +1,6 @@
 //! Results go to stdout. Whoever stops reading early (`| head`) is no error.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
@@ -10,6 +10,14 @@ use super::Error;
 pub(super) fn json(value: &impl Serialize) -> Result<(), Error> {
     let text = serde_json::to_string(value).map_err(|error| Error::io("cannot write the result")(error.into()))?;
     text_line(&text)
+}
+
+/// Writes a text as it is.
+pub(super) fn text(text: &str) -> Result<(), Error> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(Error::io("cannot write to stdout")),
+    }
 }
 
 /// Writes a text and a newline, without what a terminal would take for a command.
@@ -24,4 +32,50 @@ pub(super) fn text_line(text: &str) -> Result<(), Error> {
 pub(super) fn shown(text: &str) -> String {
     let is_hidden = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect()
+}
+
+/// How text is set off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// In colour, on a terminal.
+    Coloured,
+    /// By letters alone.
+    Plain,
+}
+
+impl Style {
+    /// What stdout is for: a terminal whose user does not mind colour, or anything else.
+    pub(super) fn of_stdout() -> Self {
+        let minds = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if io::stdout().is_terminal() && !minds { Self::Coloured } else { Self::Plain }
+    }
+
+    /// What stands around something that was found.
+    pub(super) const fn marks(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Coloured => ("\u{1b}[1m", "\u{1b}[0m"),
+            Self::Plain => ("[", "]"),
+        }
+    }
+
+    /// A text in a colour of the terminal's.
+    pub(super) fn paint(self, text: &str, colour: Colour) -> String {
+        match (self, text.is_empty()) {
+            (Self::Coloured, false) => format!("\u{1b}[{}m{text}\u{1b}[0m", colour as u8),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// The colours that are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Colour {
+    /// Something is wrong.
+    Red = 31,
+    /// All is well.
+    Green = 32,
+    /// It gets tight.
+    Yellow = 33,
+    /// It does not matter much.
+    Grey = 90,
 }

@@ -1,25 +1,22 @@
 //! `ingest --region … --dry-run`: what a run would spend.
 
 use super::environment::Environment;
-use super::table::{count, table, text, units};
+use super::table::{count, instant, span, table, text, units};
 use super::{Error, output};
 use crate::cli::{Format, Global, RunArgs};
 use crate::exit::Exit;
 use crate::ledger::Mode;
-use crate::run::{self, Fits, LimitPreview, Preview, Range, StepPreview, accounts, limit_reports};
+use crate::run::{self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Range, StepPreview};
 
 /// Previews the spend; charges, requests and writes nothing.
 pub(super) async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     let environment = environment(global, args)?;
     let selection = environment.select(args)?;
     let meter = environment.meter(Mode::ReadOnly)?;
-    let mut limits = Vec::new();
-    for account in accounts(selection.iter().map(|(job, _)| job)) {
-        limits.extend(limit_reports(&meter, &account).await);
-    }
     let catalog = environment.catalog_to_read()?;
     let selection = run::learned(&*catalog, selection).await?;
-    let preview = run::preview(&*catalog, &selection, &limits, environment.clock.now()).await?;
+    let (now, concurrency) = (environment.clock.now(), usize::from(args.concurrency));
+    let preview = run::preview(&*catalog, &meter, &selection, now, concurrency).await?;
     match global.format {
         Format::Json => output::json(&preview)?,
         Format::Text => output::text_line(&in_words(&preview))?,
@@ -45,7 +42,47 @@ fn in_words(preview: &Preview) -> String {
         parts.push(steps(&preview.steps));
     }
     parts.push(limits(&preview.limits));
+    parts.extend(stops(preview));
     parts.join("\n\n")
+}
+
+/// Which regions a run would complete, and where it would stop.
+fn stops(preview: &Preview) -> Option<String> {
+    let unfit = preview.limits.iter().filter_map(|limit| Some((limit, limit.first_unfit.as_ref()?)));
+    let mut lines: Vec<String> = unfit.map(|(limit, first)| stop(limit, first)).collect();
+    if lines.is_empty() {
+        return None;
+    }
+    lines.push(format!("It would complete: {}.", completed(&preview.passes)));
+    Some(lines.join("\n"))
+}
+
+fn stop(limit: &LimitPreview, first: &FirstUnfit) -> String {
+    format!(
+        "{}/{} has no room for {} of {} {}: it would stop there, and that fits in {}, at {}.",
+        limit.account,
+        limit.limit,
+        first.call,
+        first.job,
+        output::shown(&first.region),
+        span(first.retry_after),
+        instant(first.retry_at)
+    )
+}
+
+/// `trending US, GB; discover US`
+fn completed(passes: &[PassPreview]) -> String {
+    let mut jobs: Vec<(&str, Vec<String>)> = Vec::new();
+    for pass in passes.iter().filter(|pass| pass.fits == Fits::All) {
+        match jobs.iter_mut().find(|(job, _)| *job == pass.job) {
+            Some((_, regions)) => regions.push(output::shown(&pass.region)),
+            None => jobs.push((&pass.job, vec![output::shown(&pass.region)])),
+        }
+    }
+    if jobs.is_empty() {
+        return "no region".to_owned();
+    }
+    jobs.iter().map(|(job, regions)| format!("{job} {}", regions.join(", "))).collect::<Vec<_>>().join("; ")
 }
 
 fn steps(steps: &[StepPreview]) -> String {

@@ -40,7 +40,7 @@ pub(super) async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, E
     match global.format {
         Format::Json => output::json(&Found { hits: hits.iter().map(found).collect() })?,
         Format::Text if hits.is_empty() => output::text_line("Nothing found.")?,
-        Format::Text => output::text_line(&in_words(&hits))?,
+        Format::Text => output::text_line(&in_words(&hits, output::Style::of_stdout()))?,
     }
     Ok(Exit::Success)
 }
@@ -57,9 +57,10 @@ fn found(hit: &Hit) -> FoundHit<'_> {
     }
 }
 
-fn in_words(hits: &[Hit]) -> String {
+fn in_words(hits: &[Hit], style: output::Style) -> String {
+    let (begin, end) = style.marks();
     let lines = hits.iter().map(|hit| {
-        let excerpt = output::shown(&hit.excerpt).replace('\u{e000}', "[").replace('\u{e001}', "]");
+        let excerpt = output::shown(&hit.excerpt).replace('\u{e000}', begin).replace('\u{e001}', end);
         format!("{}_{} {}  {excerpt}", hit.upstream, hit.kind, output::shown(&hit.id))
     });
     lines.collect::<Vec<_>>().join("\n")

@@ -11,6 +11,9 @@ use super::section::Section;
 use super::shown::shown;
 use super::tree::{Kind, Node, Origin};
 
+/// More than anybody mends at once: a file of a million mistakes is not to take a million times a million looks.
+const MOST_PROBLEMS: usize = 100;
+
 /// A document being read, and what was found wrong with it.
 pub(super) struct Document {
     pub(super) file: PathBuf,
@@ -38,7 +41,7 @@ impl Document {
     /// Adds a problem, which two jobs may have in common.
     fn add<T>(&self, problem: Problem) -> Option<T> {
         let mut problems = self.problems.borrow_mut();
-        if !problems.contains(&problem) {
+        if problems.len() < MOST_PROBLEMS && !problems.contains(&problem) {
             problems.push(problem);
         }
         None

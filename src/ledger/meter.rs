@@ -9,10 +9,11 @@ use uuid::Uuid;
 use super::journal::{Journal, JournalError};
 use super::journaled::{Journaled, Policy};
 use super::watching::Watching;
-use super::{Charge, Ledger, LedgerError, Purpose, SharedLedger};
+use super::{Charge, Ledger, LedgerError, Purpose, SharedLedger, Spent};
 use crate::clock::{Clock, Monotonic};
 use crate::quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Grant, LimitName, LimitUsage, Outage, Rejection, Units,
+    Account, ChargeId, Closing, Cost, Decision, Entry, Grant, LimitName, LimitUsage, Outage, Rejection, Timestamp,
+    Units,
 };
 
 /// One request's charge, as a run asks for it.
@@ -219,6 +220,34 @@ impl Meter {
     }
 }
 
+impl Meter {
+    /// What was charged to an account at `from` or later, oldest first; `None` where the ledger does not keep what a
+    /// charge was for.
+    ///
+    /// # Errors
+    /// When the ledger cannot be asked.
+    pub async fn spent(&self, account: &Account, from: Timestamp) -> Result<Option<Vec<Spent>>, MeterError> {
+        match &self.0 {
+            Way::Local(Local { ledger, .. }) => Ok(ledger.spent(account, from).await?),
+            Way::Journaled(_) | Way::Watching(_) => Ok(None),
+        }
+    }
+
+    /// Whether a charge of this id still counts in an account, or may; `None` where the ledger cannot look one up.
+    ///
+    /// # Errors
+    /// When the ledger cannot be asked.
+    pub async fn knows(&self, account: &Account, id: &ChargeId) -> Result<Option<bool>, MeterError> {
+        match &self.0 {
+            Way::Local(Local { ledger, clock }) => {
+                let from = clock.now().before(account.longest_window());
+                Ok(ledger.knows(account, id, from).await?)
+            }
+            Way::Journaled(_) | Way::Watching(_) => Ok(None),
+        }
+    }
+}
+
 impl Local {
     async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
         let Ask { account, cost, leave, purpose, .. } = ask;
@@ -239,6 +268,16 @@ impl Local {
     }
 }
 
-pub(super) fn fresh_id() -> ChargeId {
-    ChargeId::new(Uuid::now_v7().simple().to_string())
+/// An id that no other charge has, of 22 characters: a ledger in memory holds many.
+#[must_use]
+pub fn fresh_id() -> ChargeId {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut rest = Uuid::now_v7().as_u128();
+    let mut id = String::with_capacity(22);
+    while rest > 0 {
+        let digit = usize::try_from(rest % 62).unwrap_or_default();
+        id.push(DIGITS.get(digit).copied().map_or('0', char::from));
+        rest /= 62;
+    }
+    ChargeId::new(id)
 }

@@ -14,11 +14,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use thiserror::Error;
 
-use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
+use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp, Units};
 
 pub use journal::{Journal, JournalError};
 pub use journaled::Policy;
-pub use meter::{Ask, Meter, MeterError, Permit, Verdict};
+pub use meter::{Ask, Meter, MeterError, Permit, Verdict, fresh_id};
 pub use open::{Mode, OpenLedgerError, open};
 pub use shared::{Answer, Contact, Heard, News, SharedLedger, Standing};
 pub use sqlite::SqliteLedger;
@@ -60,6 +60,19 @@ pub struct Seen {
     pub sequence: u64,
     /// This machine's newest charge in it.
     pub newest: Option<ChargeId>,
+}
+
+/// What a charge took of one limit, as a ledger remembers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spent {
+    /// When it was charged.
+    pub at: Timestamp,
+    /// Of which limit.
+    pub limit: LimitName,
+    /// How much, in units; never zero.
+    pub units: Units,
+    /// What for; empty where the ledger was not told.
+    pub purpose: Purpose,
 }
 
 /// Why a ledger did not answer.
@@ -111,4 +124,15 @@ pub trait Ledger: Send + Sync {
 
     /// How the limits of an account stand, in the order of their names. Writes nothing.
     async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError>;
+
+    /// What was charged at `from` or later, limit by limit, oldest first; `None` from a ledger that does not keep what a
+    /// charge was for. Writes nothing.
+    async fn spent(&self, _account: &Account, _from: Timestamp) -> Result<Option<Vec<Spent>>, LedgerError> {
+        Ok(None)
+    }
+
+    /// Whether a charge of this id was made at `from` or later; `None` from a ledger that cannot look one up.
+    async fn knows(&self, _account: &Account, _id: &ChargeId, _from: Timestamp) -> Result<Option<bool>, LedgerError> {
+        Ok(None)
+    }
 }

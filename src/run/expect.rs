@@ -1,13 +1,13 @@
 //! What a pass is expected to take: one estimate for runs and previews.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
 use super::due::Candidate;
 use super::pass::listing_steps;
 use crate::catalog::{Catalog, CatalogError, IdsQuestion, Naming, PassId};
-use crate::config::{Ids, Job, Paging, Step};
+use crate::config::{Ids, Job, Paging, Region, Step};
 use crate::quota::{Cost, Timestamp};
 
 /// Requests or units: at least, as expected, and at most; `None` where nothing bounds them.
@@ -26,6 +26,12 @@ impl Range {
     #[must_use]
     pub const fn exactly(count: u64) -> Self {
         Self { min: count, expected: count, max: Some(count) }
+    }
+
+    /// The same, but so many are expected; the bounds give way.
+    #[must_use]
+    pub fn expecting(self, expected: u64) -> Self {
+        Self { min: self.min.min(expected), expected, max: self.max.map(|max| max.max(expected)) }
     }
 
     /// Each bound changed alike.
@@ -81,12 +87,22 @@ pub async fn expect(
         candidates.iter().map(|candidate| Expectation { pages: pages(candidate, now), ids: BTreeMap::new() }).collect();
     let complete: Vec<PassId> =
         candidates.iter().filter_map(|candidate| candidate.standing.last_complete_pass).collect();
+    let shared: HashSet<PassId> = match job.steps.iter().any(|step| step.ids.is_some()) {
+        true => shared_passes(catalog, job).await?,
+        false => HashSet::new(),
+    };
     for (index, step) in job.steps.iter().enumerate() {
         let Some(ids) = &step.ids else { continue };
         let open = named(catalog, job, step, ids, Naming::Open, now).await?;
         let last = named(catalog, job, step, ids, Naming::Passes(&complete), now).await?;
+        let of_shared = open.iter().filter(|(pass, _)| shared.contains(pass));
+        let of_shared: BTreeSet<String> = of_shared.flat_map(|(_, ids)| ids.clone()).collect();
         for (candidate, expectation) in candidates.iter().zip(&mut expectations) {
-            let expected = expected_ids(job, candidate, expectation, ids, &open, &last, now);
+            let mut expected = expected_ids(job, candidate, expectation, ids, &open, &last, now);
+            expected.pending.extend(of_shared.iter().cloned());
+            if let Some(source) = chained(job, ids).and_then(|source| expectation.ids.get(&source)) {
+                expected.likely.extend(named_by(catalog, job, step, ids, source, now).await?);
+            }
             expectation.ids.insert(index, expected);
         }
     }
@@ -102,7 +118,7 @@ pub fn requests(job: &Job, expectations: &[&Expectation]) -> BTreeMap<usize, Ran
                 .iter()
                 .filter_map(|pass| pass.pages.get(&index))
                 .fold(Range::exactly(0), |all, pages| all.plus(*pages)),
-            Some(ids) => batches(ids, expectations.iter().filter_map(|pass| pass.ids.get(&index))),
+            Some(ids) => batches(step, ids, expectations.iter().filter_map(|pass| pass.ids.get(&index))),
         };
         (index, range)
     };
@@ -121,7 +137,7 @@ pub fn expected_cost(job: &Job, expectations: &[&Expectation]) -> Cost {
     cost
 }
 
-fn batches<'a>(ids: &Ids, passes: impl Iterator<Item = &'a ExpectedIds>) -> Range {
+fn batches<'a>(step: &Step, ids: &Ids, passes: impl Iterator<Item = &'a ExpectedIds>) -> Range {
     let mut pending = BTreeSet::new();
     let mut known = BTreeSet::new();
     let (mut unknown, mut most) = (0_u64, Some(0_u64));
@@ -134,7 +150,21 @@ fn batches<'a>(ids: &Ids, passes: impl Iterator<Item = &'a ExpectedIds>) -> Rang
     let (pending, known) = (pending.len() as u64, known.len() as u64);
     let max = most.map(|most| most.saturating_add(pending).max(known));
     let count = Range { min: pending, expected: known.saturating_add(unknown), max };
-    count.map(|ids_to_come| ids_to_come.div_ceil(ids.batch.max(1)))
+    let batches = count.map(|ids_to_come| ids_to_come.div_ceil(ids.batch.max(1)));
+    Range {
+        max: batches.max.zip(pages_of_batch(step, ids)).map(|(batches, pages)| batches.saturating_mul(pages)),
+        ..batches
+    }
+}
+
+/// How many pages the answer to one batch has at most: an id brings one record.
+fn pages_of_batch(step: &Step, ids: &Ids) -> Option<u64> {
+    match (&step.call.paging, step.max_pages) {
+        (Paging::None, _) => Some(1),
+        (_, Some(most)) => Some(most),
+        (paging, None) if paging.page_size() >= ids.batch => Some(1),
+        _ => None,
+    }
 }
 
 /// Pages to come of each step that lists.
@@ -156,6 +186,41 @@ fn pages_of(candidate: &Candidate, index: usize, step: &Step, now: Timestamp) ->
         expected: to_come(last.or(most).unwrap_or(1).min(most.unwrap_or(u64::MAX))),
         max: most.map(to_come),
     }
+}
+
+/// The unfinished passes of a job's batches.
+async fn shared_passes(catalog: &dyn Catalog, job: &Job) -> Result<HashSet<PassId>, CatalogError> {
+    let open = catalog.open_passes(&job.name).await?;
+    Ok(open.into_iter().filter(|pass| pass.region == Region::SHARED).map(|pass| pass.id).collect())
+}
+
+/// The step that asks for ids whose records name those of another.
+fn chained(job: &Job, ids: &Ids) -> Option<usize> {
+    job.steps.iter().position(|step| step.ids.is_some() && step.call.name == ids.from)
+}
+
+/// What the records name that a step is about to fetch, as far as they were fetched before.
+async fn named_by(
+    catalog: &dyn Catalog,
+    job: &Job,
+    step: &Step,
+    ids: &Ids,
+    source: &ExpectedIds,
+    now: Timestamp,
+) -> Result<BTreeSet<String>, CatalogError> {
+    let Some(records) = &step.call.records else { return Ok(BTreeSet::new()) };
+    let upstream = &job.credential.upstream.name;
+    let coming: Vec<String> = source.pending.union(&source.likely).cloned().collect();
+    let named = catalog.named(upstream, &ids.from_kind, &coming, &ids.at).await?;
+    let mut named: BTreeSet<String> = named.into_iter().flat_map(|(_, named)| named).collect();
+    let all: Vec<String> = named.iter().cloned().collect();
+    let fresh_since = ids.fresh_for.map_or(now, |span| now.before(span));
+    for (id, at) in catalog.fetched(upstream, &records.kind, &all).await? {
+        if at >= fresh_since {
+            named.remove(&id);
+        }
+    }
+    Ok(named)
 }
 
 type Named = HashMap<PassId, BTreeSet<String>>;
@@ -213,7 +278,7 @@ fn expected_ids(
         pending: of(open, candidate.resumable(now).map(|pass| pass.id)),
         likely: if walks_on { of(last, last_complete) } else { BTreeSet::new() },
         unknown: if last_complete.is_none() { coming.expected } else { 0 },
-        most: coming.max,
+        most: coming.max.filter(|_| !ids.at.tokens().iter().any(|token| token == "*")),
     }
 }
 

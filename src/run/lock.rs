@@ -7,16 +7,22 @@ use std::path::{Path, PathBuf};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// A directory of locks.
+/// Where regions are locked.
 #[derive(Debug, Clone)]
-pub struct Locks {
-    directory: PathBuf,
+pub struct Locks(Place);
+
+#[derive(Debug, Clone)]
+enum Place {
+    /// In files of a directory, for every run of this machine.
+    Directory(PathBuf),
+    /// Nowhere: nobody else can be at it.
+    Nowhere,
 }
 
 /// A region of a job, held until this is dropped.
 #[derive(Debug)]
 pub struct Held {
-    _file: File,
+    _file: Option<File>,
 }
 
 impl Locks {
@@ -27,7 +33,13 @@ impl Locks {
     pub fn open(state_dir: &Path) -> io::Result<Self> {
         let directory = state_dir.join("locks");
         crate::sqlite::create_private_dir(&directory)?;
-        Ok(Self { directory })
+        Ok(Self(Place::Directory(directory)))
+    }
+
+    /// Locks for a play that nobody else takes part in: each is free at once, and leaves no trace.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self(Place::Nowhere)
     }
 
     /// Takes a region of a job; `None` while another run has it.
@@ -35,17 +47,18 @@ impl Locks {
     /// # Errors
     /// When the lock's file cannot be had.
     pub fn take(&self, job: &str, region: &str) -> io::Result<Option<Held>> {
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(self.file(job, region))?;
+        let Place::Directory(directory) = &self.0 else { return Ok(Some(Held { _file: None })) };
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(file(directory, job, region))?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Held { _file: file })),
+            Ok(()) => Ok(Some(Held { _file: Some(file) })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
+}
 
-    /// Names are escaped, so that no region's name leads out of the directory.
-    fn file(&self, job: &str, region: &str) -> PathBuf {
-        let escaped = |name| utf8_percent_encode(name, NON_ALPHANUMERIC);
-        self.directory.join(format!("{}.{}.lock", escaped(job), escaped(region)))
-    }
+/// Names are escaped, so that no region's name leads out of the directory.
+fn file(directory: &Path, job: &str, region: &str) -> PathBuf {
+    let escaped = |name| utf8_percent_encode(name, NON_ALPHANUMERIC);
+    directory.join(format!("{}.{}.lock", escaped(job), escaped(region)))
 }

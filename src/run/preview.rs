@@ -1,7 +1,9 @@
-//! What a run would spend, in the run's own order and by its own estimate. Nothing is charged, requested or written.
+//! What a run would spend: the run itself is played, once without limits and once within what the ledger has left.
+//! Nothing is charged, requested or written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -9,10 +11,13 @@ use super::Selection;
 use super::candidates;
 use super::due::{Candidate, fairest_first};
 use super::expect::{Expectation, Range, expect, requests};
-use super::outcome::LimitReport;
+use super::outcome::{LimitReport, PassOutcome, PassReport, RunReport, seconds};
+use super::play::{Bounds, Play, Refused, Scene, openings};
+use super::report::{accounts, limit_reports};
 use crate::catalog::{Catalog, CatalogError};
 use crate::config::{Job, Region, Step};
-use crate::quota::{LimitName, Timestamp, Units};
+use crate::ledger::Meter;
+use crate::quota::{Cost, LimitName, Timestamp, Units};
 
 /// What a run would spend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -21,6 +26,8 @@ pub struct Preview {
     pub dry_run: bool,
     /// Each step of each region, in the order in which a run takes them up.
     pub steps: Vec<StepPreview>,
+    /// Each region that is due, in the order in which a run takes them up.
+    pub passes: Vec<PassPreview>,
     /// What that means for the limits.
     pub limits: Vec<LimitPreview>,
 }
@@ -40,6 +47,35 @@ pub struct StepPreview {
     pub requests: Range,
     /// Units by limit.
     pub units: BTreeMap<LimitName, Range>,
+    /// How much of it fits.
+    pub fits: Fits,
+}
+
+/// What would become of one region.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PassPreview {
+    /// The job.
+    pub job: String,
+    /// The region.
+    pub region: String,
+    /// How much of its pass fits; all of it: the run completes it.
+    pub fits: Fits,
+}
+
+/// The first charge that would not fit a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FirstUnfit {
+    /// For which job.
+    pub job: String,
+    /// For which region.
+    pub region: String,
+    /// Which call.
+    pub call: String,
+    /// How long until it fits, in seconds.
+    #[serde(rename = "retry_after_seconds", serialize_with = "seconds")]
+    pub retry_after: Duration,
+    /// When it fits.
+    pub retry_at: Timestamp,
 }
 
 /// What a run would take of one limit.
@@ -56,6 +92,8 @@ pub struct LimitPreview {
     pub units: Range,
     /// How much of it fits.
     pub fits: Fits,
+    /// What the run would stop at.
+    pub first_unfit: Option<FirstUnfit>,
 }
 
 /// How much of what is expected fits what is left.
@@ -72,16 +110,159 @@ pub enum Fits {
     Unknown,
 }
 
-/// What a run over this selection would spend now, where the limits stand so.
+/// What a run over this selection would spend now, so many regions at once.
 ///
 /// # Errors
 /// When the catalog cannot be asked.
 pub async fn preview(
     catalog: &dyn Catalog,
+    meter: &Meter,
     selection: &Selection,
-    limits: &[LimitReport],
     now: Timestamp,
+    concurrency: usize,
 ) -> Result<Preview, CatalogError> {
+    let accounts = accounts(selection.iter().map(|(job, _)| job));
+    let mut limits = Vec::new();
+    for account in &accounts {
+        limits.extend(limit_reports(meter, account).await);
+    }
+    let scene = Scene::of(catalog, selection).await?;
+    let openings = openings(meter, &accounts, now).await;
+    let asked = Played::of(scene.play(selection, &openings, Bounds::Lifted, now), now, concurrency).await?;
+    let fitting = if openings.len() == accounts.len() {
+        Some(Played::of(scene.play(selection, &openings, Bounds::Enforced, now), now, concurrency).await?)
+    } else {
+        None
+    };
+    let plays = Plays { asked, fitting };
+    let steps = plays.steps(estimate(catalog, selection, now).await?);
+    let limits = limits.iter().map(|limit| plays.limit(limit, selection, &steps, now)).collect();
+    Ok(Preview { dry_run: true, passes: plays.passes(), steps, limits })
+}
+
+/// A play that is over, and what became of it.
+struct Played {
+    play: Play,
+    report: RunReport,
+}
+
+impl Played {
+    async fn of(play: Play, now: Timestamp, concurrency: usize) -> Result<Self, CatalogError> {
+        let report = play.run(now, concurrency).await?;
+        Ok(Self { play, report })
+    }
+
+    /// What was charged of a limit.
+    fn charged(&self, limit: &LimitReport) -> Units {
+        let granted = self.play.granted();
+        let of_account = granted.iter().filter(|granted| granted.account == limit.account);
+        of_account.map(|granted| granted.cost.of(&limit.limit)).sum()
+    }
+}
+
+/// The run as it would be without limits, and as it would be with them where the ledger can be reached.
+struct Plays {
+    asked: Played,
+    fitting: Option<Played>,
+}
+
+impl Plays {
+    /// The steps with what is really expected of them, and how much of that fits.
+    fn steps(&self, mut steps: Vec<Estimated>) -> Vec<StepPreview> {
+        let asked = self.asked.play.asked();
+        let fitting = self.fitting.as_ref().map(|played| played.play.asked());
+        for Estimated { key, step, cost } in &mut steps {
+            let expected = asked.get(key).copied().unwrap_or_default();
+            step.requests = step.requests.expecting(expected);
+            step.units = units(cost, step.requests);
+            step.fits = fitting
+                .as_ref()
+                .map_or(Fits::Unknown, |fitting| Fits::of(expected, fitting.get(key).copied().unwrap_or_default()));
+        }
+        steps.into_iter().map(|estimated| estimated.step).collect()
+    }
+
+    fn passes(&self) -> Vec<PassPreview> {
+        let played = self.fitting.as_ref().unwrap_or(&self.asked);
+        let fits = |pass: &PassReport| match (&self.fitting, pass.outcome, pass.requests) {
+            (None, ..) => Fits::Unknown,
+            (_, PassOutcome::Complete, _) => Fits::All,
+            (_, _, 0) => Fits::None,
+            _ => Fits::Part,
+        };
+        let due = played.report.passes.iter();
+        let due = due.filter(|pass| pass.outcome != PassOutcome::NotDue && pass.region != Region::SHARED);
+        due.map(|pass| PassPreview { job: pass.job.clone(), region: pass.region.clone(), fits: fits(pass) }).collect()
+    }
+
+    fn limit(&self, limit: &LimitReport, selection: &Selection, steps: &[StepPreview], now: Timestamp) -> LimitPreview {
+        let jobs = selection.iter().filter(|(job, _)| job.credential.account.name == limit.account);
+        let jobs: Vec<&str> = jobs.map(|(job, _)| job.name.as_str()).collect();
+        let of_account = steps.iter().filter(|step| jobs.contains(&&*step.job));
+        let units = of_account.filter_map(|step| step.units.get(&limit.limit)).copied();
+        let first_unfit = self.first_unfit(limit, now);
+        LimitPreview {
+            account: limit.account.clone(),
+            limit: limit.limit.clone(),
+            remaining: limit.remaining,
+            units: units.fold(Range::exactly(0), Range::plus),
+            fits: match &self.fitting {
+                None => Fits::Unknown,
+                Some(_) if first_unfit.is_none() => Fits::All,
+                Some(fitting) => Fits::of(self.asked.charged(limit).get(), fitting.charged(limit).get()),
+            },
+            first_unfit,
+        }
+    }
+
+    fn first_unfit(&self, limit: &LimitReport, now: Timestamp) -> Option<FirstUnfit> {
+        let fitting = self.fitting.as_ref()?;
+        let refused = fitting.play.refused();
+        let of_limit = |refused: &&Refused| refused.account == limit.account && refused.limit == limit.limit;
+        let first = refused.iter().find(of_limit)?;
+        let job = first.purpose.job.clone().unwrap_or_default();
+        let region = first.purpose.region.clone().unwrap_or_default();
+        Some(FirstUnfit {
+            region: if region == Region::SHARED { waiting(&fitting.report, &job).unwrap_or(region) } else { region },
+            job,
+            call: first.purpose.call.clone(),
+            retry_after: first.retry_at.since(now),
+            retry_at: first.retry_at,
+        })
+    }
+}
+
+/// The first region of a job that waits for batches that do not fit.
+fn waiting(report: &RunReport, job: &str) -> Option<String> {
+    let waits =
+        |pass: &&PassReport| pass.job == job && pass.region != Region::SHARED && pass.outcome == PassOutcome::Stopped;
+    report.passes.iter().find(waits).map(|pass| pass.region.clone())
+}
+
+impl Fits {
+    const fn of(expected: u64, fitting: u64) -> Self {
+        match (expected, fitting) {
+            (expected, fitting) if fitting >= expected => Self::All,
+            (_, 0) => Self::None,
+            _ => Self::Part,
+        }
+    }
+}
+
+/// A step as it is estimated before the play tells what is really expected of it.
+struct Estimated {
+    /// Job, region and the step's index.
+    key: (String, String, usize),
+    step: StepPreview,
+    cost: Cost,
+}
+
+/// At least and at most, for each step of each region.
+async fn estimate(
+    catalog: &dyn Catalog,
+    selection: &Selection,
+    now: Timestamp,
+) -> Result<Vec<Estimated>, CatalogError> {
     let mut all = candidates(catalog, selection).await?;
     fairest_first(&mut all, now);
     let mut steps = Vec::new();
@@ -89,91 +270,56 @@ pub async fn preview(
         let (due, not_due): (Vec<&Candidate>, Vec<&Candidate>) =
             all.iter().filter(|one| one.job.name == job.name).partition(|one| one.is_due(now));
         let expectations = expect(catalog, job, &due, now).await?;
-        steps.extend(listing_previews(job, &due, &expectations));
-        steps.extend(batch_previews(job, &expectations));
-        steps.extend(not_due.iter().flat_map(|candidate| not_due_previews(candidate)));
+        steps.extend(listing_steps(job, &due, &expectations));
+        steps.extend(batch_steps(job, &expectations));
+        steps.extend(not_due.iter().flat_map(|candidate| idle_steps(candidate)));
     }
-    let limits = limits.iter().map(|limit| limit_preview(limit, selection, &steps)).collect();
-    Ok(Preview { dry_run: true, steps, limits })
+    Ok(steps)
 }
 
-fn listing_previews(job: &Arc<Job>, due: &[&Candidate], expectations: &[Expectation]) -> Vec<StepPreview> {
-    let of_pass = |(candidate, expectation): (&&Candidate, &Expectation)| -> Vec<StepPreview> {
+fn listing_steps(job: &Arc<Job>, due: &[&Candidate], expectations: &[Expectation]) -> Vec<Estimated> {
+    let of_pass = |(candidate, expectation): (&&Candidate, &Expectation)| -> Vec<Estimated> {
         let pages = expectation.pages.iter();
-        let steps = pages.filter_map(|(index, pages)| Some((job.steps.get(*index)?, *pages)));
-        steps.map(|(step, pages)| step_preview(job, &candidate.region.code, true, step, pages)).collect()
+        let steps = pages.filter_map(|(index, pages)| Some((*index, job.steps.get(*index)?, *pages)));
+        steps.map(|(index, step, pages)| estimated(job, &candidate.region.code, true, index, step, pages)).collect()
     };
     due.iter().zip(expectations).flat_map(of_pass).collect()
 }
 
-fn batch_previews(job: &Arc<Job>, expectations: &[Expectation]) -> Vec<StepPreview> {
+fn batch_steps(job: &Arc<Job>, expectations: &[Expectation]) -> Vec<Estimated> {
     let passes: Vec<&Expectation> = expectations.iter().collect();
     let requests = requests(job, &passes);
     let steps = job.steps.iter().enumerate().filter(|(_, step)| step.ids.is_some());
     steps
         .map(|(index, step)| {
             let count = requests.get(&index).copied().unwrap_or_default();
-            step_preview(job, Region::SHARED, !passes.is_empty(), step, count)
+            estimated(job, Region::SHARED, !passes.is_empty(), index, step, count)
         })
         .collect()
 }
 
-fn not_due_previews(candidate: &Candidate) -> Vec<StepPreview> {
+fn idle_steps(candidate: &Candidate) -> Vec<Estimated> {
     let listing = super::pass::listing_steps(&candidate.job);
-    listing
-        .map(|(_, step)| step_preview(&candidate.job, &candidate.region.code, false, step, Range::exactly(0)))
-        .collect()
+    let idle = |(index, step)| estimated(&candidate.job, &candidate.region.code, false, index, step, Range::exactly(0));
+    listing.map(idle).collect()
 }
 
-fn step_preview(job: &Job, region: &str, due: bool, step: &Step, requests: Range) -> StepPreview {
-    let units =
-        |(limit, units): (&LimitName, Units)| (limit.clone(), requests.map(|count| count.saturating_mul(units.get())));
-    StepPreview {
+fn estimated(job: &Job, region: &str, due: bool, index: usize, step: &Step, requests: Range) -> Estimated {
+    let cost = step.call.cost.clone();
+    let preview = StepPreview {
         job: job.name.clone(),
         region: region.to_owned(),
         due,
         call: step.call.name.clone(),
         requests,
-        units: step.call.cost.iter().map(units).collect(),
-    }
-}
-
-fn limit_preview(limit: &LimitReport, selection: &Selection, steps: &[StepPreview]) -> LimitPreview {
-    let jobs: Vec<&Job> =
-        selection.iter().map(|(job, _)| &**job).filter(|job| job.credential.account.name == limit.account).collect();
-    let of_job = |job: &Job| {
-        let steps = steps.iter().filter(|step| step.job == job.name);
-        steps.filter_map(|step| step.units.get(&limit.limit)).fold(Range::exactly(0), |all, units| all.plus(*units))
+        units: units(&cost, requests),
+        fits: Fits::Unknown,
     };
-    LimitPreview {
-        account: limit.account.clone(),
-        limit: limit.limit.clone(),
-        remaining: limit.remaining,
-        units: jobs.iter().map(|job| of_job(job)).fold(Range::exactly(0), Range::plus),
-        fits: fits(limit, &jobs, of_job),
-    }
+    Estimated { key: (job.name.clone(), region.to_owned(), index), step: preview, cost }
 }
 
-/// Whether the jobs fit one after the other, each leaving what it must; what a job would leave is not there for it.
-fn fits(limit: &LimitReport, jobs: &[&Job], of_job: impl Fn(&Job) -> Range) -> Fits {
-    let Some(remaining) = limit.remaining else { return Fits::Unknown };
-    let mut spent = Units::ZERO;
-    let (mut all, mut some) = (true, false);
-    for job in jobs {
-        let expected = Units::new(of_job(job).expected);
-        let room = remaining.less(job.leave.of(&limit.limit)).less(spent);
-        all &= expected <= room;
-        some |= expected > Units::ZERO && smallest(job, &limit.limit).is_some_and(|units| units <= room);
-        spent += expected.min(room);
-    }
-    match (all, some) {
-        (true, _) => Fits::All,
-        (false, true) => Fits::Part,
-        (false, false) => Fits::None,
-    }
-}
-
-/// The least that one request of a job takes of a limit.
-fn smallest(job: &Job, limit: &str) -> Option<Units> {
-    job.steps.iter().map(|step| step.call.cost.of(limit)).filter(|units| *units > Units::ZERO).min()
+fn units(cost: &Cost, requests: Range) -> BTreeMap<LimitName, Range> {
+    let taken =
+        |(limit, units): (&LimitName, Units)| (limit.clone(), requests.map(|count| count.saturating_mul(units.get())));
+    cost.iter().map(taken).collect()
 }

@@ -9,6 +9,8 @@ mod path;
 mod pending;
 mod prune;
 mod rebuild;
+mod recall;
+mod report;
 mod schema;
 mod search;
 mod views;
@@ -23,9 +25,10 @@ use thiserror::Error;
 
 use self::page::Page;
 use super::{
-    Catalog, CatalogError, Estimate, Hit, IdsQuestion, Landed, Landing, OpenPass, PassEnd, PassId, PassRef, Pending,
-    SearchQuery, Standing,
+    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, OpenPass, PassEnd, PassId,
+    PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing,
 };
+use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
 use crate::sqlite::{self, OpenError, Schema};
 
@@ -77,7 +80,14 @@ impl SqliteCatalog {
     /// The statements whose cost must not grow with the catalog, for whoever wants to see their plans.
     #[must_use]
     pub fn statements() -> Vec<&'static str> {
-        let of_all = [land::STATEMENTS, passes::STATEMENTS, pending::STATEMENTS, prune::STATEMENTS, search::STATEMENTS];
+        let of_all = [
+            land::STATEMENTS,
+            passes::STATEMENTS,
+            pending::STATEMENTS,
+            prune::STATEMENTS,
+            recall::STATEMENTS,
+            search::STATEMENTS,
+        ];
         of_all.concat()
     }
 
@@ -195,6 +205,41 @@ impl Catalog for SqliteCatalog {
     async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
         let (upstream, since) = (upstream.to_owned(), moment::write(since));
         self.change(move |connection| Ok(prune::drop_unseen(connection, &upstream, &since)?)).await
+    }
+
+    async fn listing(&self, pass: PassId) -> Result<Vec<Listed>, CatalogError> {
+        self.read(move |connection| recall::listing(connection, pass)).await.map(Option::unwrap_or_default)
+    }
+
+    async fn named(
+        &self,
+        upstream: &str,
+        kind: &str,
+        ids: &[String],
+        at: &Pointer,
+    ) -> Result<Vec<(String, Vec<String>)>, CatalogError> {
+        let records = recall::Records::of(upstream, kind, ids);
+        let at = at.clone();
+        self.read(move |connection| recall::named(connection, &records, &at)).await.map(Option::unwrap_or_default)
+    }
+
+    async fn fetched(
+        &self,
+        upstream: &str,
+        kind: &str,
+        ids: &[String],
+    ) -> Result<Vec<(String, Timestamp)>, CatalogError> {
+        let records = recall::Records::of(upstream, kind, ids);
+        self.read(move |connection| recall::fetched(connection, &records)).await.map(Option::unwrap_or_default)
+    }
+
+    async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {
+        self.read(move |connection| report::history(connection, since)).await.map(Option::unwrap_or_default)
+    }
+
+    async fn records(&self, query: RecordsQuery<'_>, each: EachRecord) -> Result<(), CatalogError> {
+        let query = report::Query::of(&query);
+        self.read(move |connection| report::records(connection, &query, each)).await.map(Option::unwrap_or_default)
     }
 
     async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError> {

@@ -29,7 +29,7 @@ const NAMED: &str = "select pass.id, pass.started_at, record.number
     order by listing.step, listing.position";
 const PART: &str = "select body -> ?2 from record where number = ?1";
 /// Empty, which is before every time, where it was never asked for.
-const FETCHED: &str = "select max(
+pub(super) const FETCHED: &str = "select max(
     coalesce((select last_seen from record where upstream = ?1 and kind = ?2 and id = ?3), ''),
     coalesce((select at from absent where upstream = ?1 and kind = ?2 and id = ?3), ''))";
 pub(super) const STATEMENTS: &[&str] = &[NAMING, NAMED, PART, FETCHED];

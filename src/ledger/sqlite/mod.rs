@@ -21,7 +21,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use self::rows::Rows;
 use self::schema::SCHEMA;
-use super::{Charge, Ledger, LedgerError};
+use super::{Charge, Ledger, LedgerError, Spent};
 use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
 use crate::sqlite::{self, OpenError};
 
@@ -179,5 +179,23 @@ impl Ledger for SqliteLedger {
             usage::usage(rows, &account, Moment::read(rows, now)?.now)
         })
         .await
+    }
+
+    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Option<Vec<Spent>>, LedgerError> {
+        let account = account.clone();
+        let reading = move |connection: &Connection| {
+            let rows = Rows::new(connection, &account.name);
+            let limits = account.limits.keys().map(|limit| rows.spent(limit, from));
+            let mut spent = limits.collect::<rusqlite::Result<Vec<_>>>()?.concat();
+            spent.sort_by_key(|spent| spent.at);
+            Ok(spent)
+        };
+        self.transact(TransactionBehavior::Deferred, reading).await.map(Some)
+    }
+
+    async fn knows(&self, account: &Account, id: &ChargeId, from: Timestamp) -> Result<Option<bool>, LedgerError> {
+        let (account, id) = (account.name.clone(), id.clone());
+        let reading = move |connection: &Connection| Rows::new(connection, &account).known(&id, from);
+        Ok(Some(self.transact(TransactionBehavior::Deferred, reading).await?.is_some()))
     }
 }

@@ -1,6 +1,6 @@
 use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row};
 
-use super::super::Purpose;
+use super::super::{Purpose, Spent};
 use crate::quota::{ChargeId, Floor, Timestamp, Units};
 
 /// Where a charge stands in the order of its account.
@@ -143,6 +143,21 @@ impl<'c> Rows<'c> {
         let sql = "INSERT INTO floor (account, limit_name, at, used) VALUES (?1, ?2, ?3, ?4)
                    ON CONFLICT DO UPDATE SET used = max(used, excluded.used)";
         self.execute(sql, (self.account, &floor.limit, floor.at.micros(), signed(floor.used)?))
+    }
+
+    /// What was charged of a limit at `from` or later, oldest first.
+    pub(super) fn spent(&self, limit: &str, from: Timestamp) -> Result<Vec<Spent>> {
+        let sql = "SELECT taken.at, units, job, region, call FROM taken
+                   LEFT JOIN charge ON charge.account = taken.account AND charge.at = taken.at AND charge.n = taken.n
+                   WHERE taken.account = ?1 AND limit_name = ?2 AND taken.at >= ?3 AND units > 0
+                   ORDER BY taken.at, taken.n";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let rows = statement.query_map((self.account, limit, from.micros()), |row| {
+            let call = row.get::<_, Option<String>>(4)?.unwrap_or_default();
+            let purpose = Purpose { job: row.get(2)?, region: row.get(3)?, call };
+            Ok(Spent { at: instant(row, 0)?, limit: limit.to_owned(), units: units(row, 1)?, purpose })
+        })?;
+        rows.collect()
     }
 
     fn find<T>(&self, sql: &str, params: impl Params, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<Option<T>> {

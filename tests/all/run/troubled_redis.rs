@@ -63,7 +63,7 @@ fn endure(world: &World, machines: &[&str], trouble: impl FnOnce()) {
         sleep(Duration::from_millis(2));
     }
     trouble();
-    for run in &mut runs {
+    for mut run in runs {
         run.wait().unwrap();
     }
     for machine in machines {

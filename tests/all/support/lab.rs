@@ -19,8 +19,8 @@ use tokio::runtime::Runtime;
 
 use super::world::shipped;
 
-/// 2026-03-01, some time of the day.
-const BEGIN: Timestamp = Timestamp::from_micros(1_772_400_000_000_000);
+/// Twenty past midnight on 2026-03-01, UTC.
+const BEGIN: Timestamp = Timestamp::from_micros(1_772_324_400_000_000);
 
 /// Time passes only when a test says so, or when a run sleeps.
 #[derive(Clone)]
@@ -48,6 +48,7 @@ pub struct Lab {
     pub directory: TempDir,
     clock: HandClock,
     sets: Vec<String>,
+    config: Config,
     sandbox: Sandbox,
     runtime: Runtime,
 }
@@ -62,12 +63,14 @@ impl Lab {
         let sandbox = Sandbox::start(&config, Options::default(), Arc::new(clock.clone()));
         let sandbox = runtime.block_on(sandbox).unwrap();
         sets.push(format!("upstreams.youtube.base_url=\"{}\"", sandbox.base_url("youtube")));
-        Self { directory: tempfile::tempdir().unwrap(), clock, sets, sandbox, runtime }
+        let config = configured(&sets);
+        Self { directory: tempfile::tempdir().unwrap(), clock, sets, config, sandbox, runtime }
     }
 
     /// Changes the configuration of every later run.
     pub fn set(&mut self, set: &str) {
         self.sets.push(set.to_owned());
+        self.config = configured(&self.sets);
     }
 
     pub fn pass(&self, span: Duration) {
@@ -76,18 +79,19 @@ impl Lab {
 
     /// Runs one job over all of its regions.
     pub fn run(&self, job: &str) -> RunReport {
-        let config = configured(&self.sets);
-        let selection: run::Selection = config
+        let selection: run::Selection = self
+            .config
             .jobs
             .iter()
             .filter(|known| known.name == job)
             .map(|job| (Arc::clone(job), job.regions.iter().cloned().collect()))
             .collect();
-        let context = self.context(&config);
+        let context = self.context();
         self.runtime.block_on(run::run(&context, &selection)).unwrap()
     }
 
-    fn context(&self, config: &Config) -> Context {
+    fn context(&self) -> Context {
+        let config = &self.config;
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let state = self.directory.path();
         let meter = ledger::open(&config.ledger, state, Mode::ReadWrite, Arc::clone(&clock)).unwrap();

@@ -76,7 +76,7 @@ fn any_page_token_comes_back_as_it_was() {
         let page = runtime.block_on(asking.fetch());
         prop_assert!(page.is_ok(), "{:?}", page);
         let request = stub.requests().pop().unwrap();
-        let came: Vec<&String> = request.query.iter().filter(|(name, _)| name == "page").map(|(_, value)| value).collect();
+        let came: Vec<&String> = request.query.iter().filter(|(name, _)| name == "pageToken").map(|(_, value)| value).collect();
         prop_assert_eq!(came, vec![&token]);
     });
 }

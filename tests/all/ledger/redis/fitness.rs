@@ -35,12 +35,12 @@ async fn a_redis_that_evicts_or_keeps_nothing_is_found_out() {
 #[tokio::test]
 async fn a_permission_that_lacks_is_named() {
     let (server, url, _directory) = with_shipped_users();
-    server.tell("ACL SETUSER ingest -hincrby -zrem");
+    server.tell("ACL SETUSER ingest -hdel -zrem");
     let lacking: Vec<_> = findings(&url).await;
     let [Finding::Lacks { command: one, .. }, Finding::Lacks { command: other, .. }] = lacking.as_slice() else {
         panic!("{lacking:?}")
     };
-    assert_eq!((one.as_str(), other.as_str()), ("HINCRBY", "ZREM"));
+    assert_eq!((one.as_str(), other.as_str()), ("HDEL", "ZREM"));
 }
 
 #[tokio::test]
@@ -102,8 +102,14 @@ fn changes(server: &RedisServer) -> i64 {
     info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:")).unwrap().parse().unwrap()
 }
 
-fn field(account: &Account, field: &str) -> String {
-    format!("ingest:{{{}}}:meta {field}", account.name)
+/// Writes another total than the right one.
+fn misplace(server: &RedisServer, account: &Account, right: u64, wrong: u64) {
+    let field = format!("ingest:{{{}}}:meta state", account.name);
+    let state: String = server.ask(&format!("HGET {field}"));
+    let (right, wrong) = (format!("\n{right} "), format!("\n{wrong} "));
+    assert!(state.contains(&right), "{state}");
+    let state = state.replacen(&right, &wrong, 1).replace(' ', "\u{a0}");
+    server.tell(&format!("HSET {field} {state}"));
 }
 
 #[tokio::test]
@@ -114,7 +120,7 @@ async fn a_total_that_differs_from_its_charges_is_mended() {
     for _ in 0..200 {
         process.take(&account, 1).await;
     }
-    server.tell(&format!("HINCRBY {} -50", field(&account, "total:daily")));
+    misplace(&server, &account, 200, 150);
     assert_eq!(process.used(&account).await, 150);
     let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
     let mended = ledger.mend(&account, SystemClock.now()).await.unwrap();
@@ -129,7 +135,7 @@ async fn totals_are_checked_from_time_to_time() {
     let (machine, account) = (Machine::new(server.url()), account(2000));
     let process = machine.process();
     process.take(&account, 1).await;
-    server.tell(&format!("HINCRBY {} -1", field(&account, "total:daily")));
+    misplace(&server, &account, 1, 0);
     for _ in 0..511 {
         process.take(&account, 1).await;
     }

@@ -1,0 +1,108 @@
+//! What a whole run costs, through the binary: `cargo bench --bench run`.
+//!
+//! Eight regions of four pages at 50 ms an answer, against the longest chain of requests that wait for one another: the
+//! four pages of a region, then a batch of ids. And a run with nothing due.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{Write, pipe};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{CellAlignment, Table};
+use ingest::clock::SystemClock;
+use ingest::config::{Config, Sources};
+use ingest::sandbox::{Options, Sandbox};
+
+const ANSWER: Duration = Duration::from_millis(50);
+/// Four pages and a batch.
+const CHAIN: u32 = 5;
+const WALKS: usize = 7;
+const IDLE_RUNS: usize = 51;
+/// What a pipe holds on Linux.
+const PIPE_BYTES: usize = 64 * 1024;
+
+fn main() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml");
+    let config = Config::load(&Sources { path: Some(shipped), sets: Vec::new() }).unwrap();
+    let options = Options { latency: ANSWER, ..Options::default() };
+    let sandbox = runtime.block_on(Sandbox::start(&config, options, Arc::new(SystemClock))).unwrap();
+    let state = tempfile::tempdir().unwrap();
+    println!("{}", walks(&sandbox, state.path()));
+    println!("{}", idle(&sandbox, state.path()));
+}
+
+fn ingest(sandbox: &Sandbox, state: &Path, concurrency: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ingest"));
+    let base_url = format!("upstreams.youtube.base_url={}", sandbox.base_url("youtube"));
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml");
+    command.env("YOUTUBE_API_KEY", "benchmark").stdout(Stdio::null());
+    command.args(["--region", "all", "--job", "trending", "--concurrency", concurrency, "--set", &base_url]);
+    command.arg("--config").arg(config).arg("--state-dir").arg(state);
+    command
+}
+
+fn timed(mut command: Command) -> Duration {
+    let begun = Instant::now();
+    assert!(command.status().unwrap().success());
+    begun.elapsed()
+}
+
+/// First runs of the job, each with a catalog of its own.
+fn walks(sandbox: &Sandbox, state: &Path) -> Table {
+    let chain = ANSWER * CHAIN;
+    let mut table = table(&["8 regions of 4 pages", "chain ms", "median ms", "ratio"]);
+    for concurrency in ["8", "4"] {
+        let walk = |_| {
+            let _ = fs::remove_file(state.join("catalog.db"));
+            timed(ingest(sandbox, state, concurrency))
+        };
+        let median = median((0..WALKS).map(walk).collect());
+        let ratio = median.as_secs_f64() / chain.as_secs_f64();
+        table.add_row([format!("--concurrency {concurrency}"), millis(chain), millis(median), format!("{ratio:.2}")]);
+    }
+    table
+}
+
+fn idle(sandbox: &Sandbox, state: &Path) -> Table {
+    let mut table = table(&["nothing due", "median ms", "peak MiB"]);
+    let median = median((0..IDLE_RUNS).map(|_| timed(ingest(sandbox, state, "4"))).collect());
+    let peak = idle_peak(sandbox, state).map_or_else(|| "-".to_owned(), |peak| format!("{:.1}", peak / 1024.0));
+    table.add_row(["a run".to_owned(), millis(median), peak]);
+    table
+}
+
+/// The most memory that a run with nothing due held, in KiB: read while it waits to print its summary into a full pipe.
+fn idle_peak(sandbox: &Sandbox, state: &Path) -> Option<f64> {
+    let (reading, mut writing) = pipe().unwrap();
+    writing.write_all(&[0; PIPE_BYTES]).unwrap();
+    let mut run = ingest(sandbox, state, "4").stdout(writing).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let status = fs::read_to_string(format!("/proc/{}/status", run.id()));
+    drop(reading);
+    run.wait().unwrap();
+    let status = status.ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    peak.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1}", time.as_secs_f64() * 1e3)
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN).set_header(header);
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}

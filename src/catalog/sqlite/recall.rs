@@ -1,0 +1,61 @@
+//! What is remembered of earlier passes: what they listed, what that names, and when it was fetched.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::{path, pending};
+use crate::catalog::{Listed, PassId};
+use crate::config::Pointer;
+use crate::quota::Timestamp;
+
+const LISTING: &str = "select step, call, kind, id from listing where pass = ?1 order by step, position";
+const PART: &str = "select body -> ?4 from record where upstream = ?1 and kind = ?2 and id = ?3";
+pub(super) const STATEMENTS: &[&str] = &[LISTING, PART];
+
+/// Records of one kind, as they go to another thread.
+pub(super) struct Records {
+    upstream: String,
+    kind: String,
+    ids: Vec<String>,
+}
+
+impl Records {
+    pub(super) fn of(upstream: &str, kind: &str, ids: &[String]) -> Self {
+        Self { upstream: upstream.to_owned(), kind: kind.to_owned(), ids: ids.to_vec() }
+    }
+}
+
+pub(super) fn listing(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<Listed>> {
+    let mut statement = connection.prepare_cached(LISTING)?;
+    let listed = statement.query_map([pass.0], |row| {
+        Ok(Listed { step: row.get::<_, u32>(0)? as usize, call: row.get(1)?, kind: row.get(2)?, id: row.get(3)? })
+    })?;
+    listed.collect()
+}
+
+pub(super) fn named(
+    connection: &Connection,
+    records: &Records,
+    at: &Pointer,
+) -> rusqlite::Result<Vec<(String, Vec<String>)>> {
+    let (path, rest) = path::split(at);
+    let mut statement = connection.prepare_cached(PART)?;
+    let mut named = Vec::new();
+    for id in &records.ids {
+        let part = statement.query_row((&records.upstream, &records.kind, id, &path), |row| row.get(0)).optional()?;
+        let Some(part): Option<Option<String>> = part else { continue };
+        let part = part.and_then(|part| serde_json::from_str(&part).ok()).unwrap_or_default();
+        let ids = rest.iter().flat_map(|rest| rest.texts_in(&part)).filter(|id| !id.is_empty());
+        named.push((id.clone(), ids.collect()));
+    }
+    Ok(named)
+}
+
+pub(super) fn fetched(connection: &Connection, records: &Records) -> rusqlite::Result<Vec<(String, Timestamp)>> {
+    let mut statement = connection.prepare_cached(pending::FETCHED)?;
+    let mut fetched = Vec::new();
+    for id in &records.ids {
+        let at: String = statement.query_row((&records.upstream, &records.kind, id), |row| row.get(0))?;
+        fetched.extend(Timestamp::parse(&at).map(|at| (id.clone(), at)));
+    }
+    Ok(fetched)
+}

@@ -1,0 +1,68 @@
+//! `ingest exec CREDENTIAL CALL -- COMMAND …`: the command runs only when its charge is granted.
+
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::charge::{Charging, Word};
+use super::environment::Environment;
+use super::{Error, output};
+use crate::cli::{ExecArgs, Format, Global};
+use crate::exit::Exit;
+
+/// Under which name the command finds the id of its charge in its environment.
+const ID: &str = "INGEST_CHARGE_ID";
+
+/// Charges, and runs the command; its exit code is passed on.
+pub(super) async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
+    let environment = Environment::load(global)?;
+    let charging = Charging::of(&environment, &args.credential, &args.call, args.id.as_deref(), args.times)?;
+    let charged = charging.charge(&environment).await?;
+    if !matches!(charged.decision, Word::Granted | Word::Unmetered) {
+        output::json(&charged)?;
+        if global.format == Format::Text && !global.quiet {
+            let _ = writeln!(io::stderr().lock(), "ingest: {}", charged.detail);
+        }
+        return Ok(charged.exit());
+    }
+    let [program, arguments @ ..] = args.command.as_slice() else {
+        return Err(Error::Usage("there is no command after --".to_owned()));
+    };
+    match Command::new(program).args(arguments).env(ID, charging.id.as_str()).spawn() {
+        Ok(child) => Ok(exit(wait(child).await?)),
+        Err(error) => {
+            charging.release(&environment).await?;
+            let what = format!("cannot start {}; its charge was released", program.to_string_lossy());
+            Err(Error::io(what)(error))
+        }
+    }
+}
+
+/// Waits for the command, and hands on to it what asks this process to end.
+async fn wait(mut child: Child) -> Result<ExitStatus, Error> {
+    let listen = |kind| signal(kind).map_err(Error::io("cannot listen to signals"));
+    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let mut hangup = listen(SignalKind::hangup())?;
+    loop {
+        let asked = tokio::select! {
+            ended = child.wait() => return ended.map_err(Error::io("cannot wait for the command")),
+            _ = terminate.recv() => Signal::TERM,
+            _ = interrupt.recv() => Signal::INT,
+            _ = hangup.recv() => Signal::HUP,
+        };
+        if let Some(pid) = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
+            // It may have ended meanwhile, and then there is nothing to tell it.
+            let _ = kill_process(pid, asked);
+        }
+    }
+}
+
+/// What a shell would say of it.
+fn exit(status: ExitStatus) -> Exit {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    Exit::Passed(u8::try_from(code).unwrap_or(u8::MAX))
+}

@@ -1,0 +1,176 @@
+//! `ingest export`: the records of a kind, a line each, as they come from the catalog.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+
+use super::Error;
+use super::environment::{Environment, unknown};
+use crate::catalog::{Catalog, RecordsQuery, Stored};
+use crate::cli::{ExportArgs, Global, Shape};
+use crate::config::{Pointer, Records};
+use crate::exit::Exit;
+
+/// Writes them to stdout, or to a file: whole or not at all.
+pub(super) async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
+    let environment = Environment::load(global)?;
+    let columns = columns(&environment, &args.kind)?;
+    let query = RecordsQuery {
+        kind: &args.kind,
+        region: args.region.as_deref(),
+        since: args.since.map(|span| environment.clock.now().before(span)),
+    };
+    let catalog = environment.catalog_to_read()?;
+    match &args.to {
+        None => {
+            let written = write(&*catalog, query, Writer::new(args.shape, columns, io::stdout())).await;
+            match written {
+                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
+                written => drop(written?),
+            }
+        }
+        Some(path) => to_file(&*catalog, query, args.shape, columns, path).await?,
+    }
+    Ok(Exit::Success)
+}
+
+/// The columns of a kind, over all calls that bring it.
+fn columns(environment: &Environment, kind: &str) -> Result<BTreeMap<String, Vec<Pointer>>, Error> {
+    let calls = environment.config.upstreams.values().flat_map(|upstream| upstream.calls.values());
+    let all: Vec<&Records> = calls.filter_map(|call| call.records.as_ref()).collect();
+    if all.iter().all(|records| records.kind != kind) {
+        let mut known: Vec<&str> = all.iter().map(|records| &*records.kind).collect();
+        known.sort_unstable();
+        known.dedup();
+        return Err(Error::Usage(unknown("kind of record", kind, known.into_iter())));
+    }
+    let mut columns: BTreeMap<String, Vec<Pointer>> = BTreeMap::new();
+    for (name, at) in all.iter().filter(|records| records.kind == kind).flat_map(|records| &records.columns) {
+        columns.entry(name.clone()).or_default().push(at.clone());
+    }
+    Ok(columns)
+}
+
+/// A file beside it takes its name once it is whole.
+async fn to_file(
+    catalog: &dyn Catalog,
+    query: RecordsQuery<'_>,
+    shape: Shape,
+    columns: BTreeMap<String, Vec<Pointer>>,
+    path: &Path,
+) -> Result<(), Error> {
+    let beside = beside(path);
+    let what = format!("cannot write {}", path.display());
+    let file = OpenOptions::new().write(true).create_new(true).open(&beside).map_err(Error::io(what.clone()))?;
+    let written = write(catalog, query, Writer::new(shape, columns, file)).await;
+    let finished = written
+        .and_then(|file: File| file.sync_all().and_then(|()| fs::rename(&beside, path)).map_err(Error::io(what)));
+    if finished.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    finished
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}.part", std::process::id()))
+}
+
+/// Writes all that the question brings, and hands the sink back.
+async fn write<W: Write + Send + 'static>(
+    catalog: &dyn Catalog,
+    query: RecordsQuery<'_>,
+    writer: Writer<W>,
+) -> Result<W, Error> {
+    let shared = Arc::new(Mutex::new((writer, Ok(()))));
+    let writing = Arc::clone(&shared);
+    let each = move |record: Stored| {
+        let (writer, written) = &mut *writing.lock().unwrap_or_else(PoisonError::into_inner);
+        *written = writer.record(&record);
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    catalog.records(query, Box::new(each)).await?;
+    let failed = || Error::io("cannot write the records");
+    let shared = Arc::into_inner(shared).ok_or_else(|| failed()(io::Error::other("somebody still writes")))?;
+    let (writer, written) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    written.and_then(|()| writer.finish()).map_err(failed())
+}
+
+/// Writes records in one of the shapes.
+enum Writer<W: Write> {
+    Ndjson(BufWriter<W>),
+    Csv { lines: Box<csv::Writer<W>>, columns: BTreeMap<String, Vec<Pointer>>, begun: bool },
+}
+
+/// What every record has.
+const OF_ALL: [&str; 4] = ["upstream", "id", "first_seen", "last_seen"];
+
+impl<W: Write> Writer<W> {
+    fn new(shape: Shape, columns: BTreeMap<String, Vec<Pointer>>, to: W) -> Self {
+        match shape {
+            Shape::Ndjson => Self::Ndjson(BufWriter::new(to)),
+            Shape::Csv => Self::Csv { lines: Box::new(csv::Writer::from_writer(to)), columns, begun: false },
+        }
+    }
+
+    fn record(&mut self, record: &Stored) -> io::Result<()> {
+        match self {
+            Self::Ndjson(lines) => {
+                let Stored { upstream, kind, id, first_seen, last_seen, body } = record;
+                let text = |text: &str| Value::from(text).to_string();
+                writeln!(
+                    lines,
+                    r#"{{"upstream":{},"kind":{},"id":{},"first_seen":"{first_seen}","last_seen":"{last_seen}","body":{body}}}"#,
+                    text(upstream),
+                    text(kind),
+                    text(id)
+                )
+            }
+            Self::Csv { lines, columns, begun } => {
+                begin(lines, columns, begun)?;
+                let body: Value = serde_json::from_str(&record.body).unwrap_or_default();
+                let (first, last) = (record.first_seen.to_string(), record.last_seen.to_string());
+                let of_all = [record.upstream.clone(), record.id.clone(), first, last];
+                let own = columns.values().map(|places| cell(places, &body));
+                Ok(lines.write_record(of_all.into_iter().chain(own))?)
+            }
+        }
+    }
+
+    fn finish(self) -> io::Result<W> {
+        match self {
+            Self::Ndjson(lines) => lines.into_inner().map_err(io::IntoInnerError::into_error),
+            Self::Csv { mut lines, columns, mut begun } => {
+                begin(&mut lines, &columns, &mut begun)?;
+                lines.into_inner().map_err(|error| io::Error::other(error.to_string()))
+            }
+        }
+    }
+}
+
+fn begin<W: Write>(
+    lines: &mut csv::Writer<W>,
+    columns: &BTreeMap<String, Vec<Pointer>>,
+    begun: &mut bool,
+) -> io::Result<()> {
+    if !std::mem::replace(begun, true) {
+        lines.write_record(OF_ALL.into_iter().chain(columns.keys().map(String::as_str)))?;
+    }
+    Ok(())
+}
+
+/// The first of these places that holds something: text as it is, anything else as JSON.
+fn cell(places: &[Pointer], body: &Value) -> String {
+    let found = places.iter().filter_map(|at| match at.find_all(body).as_slice() {
+        [] | [Value::Null] => None,
+        [Value::String(text)] => Some(text.clone()),
+        [one] => Some(one.to_string()),
+        several => Some(Value::from_iter(several.iter().map(|value| (*value).clone())).to_string()),
+    });
+    found.into_iter().next().unwrap_or_default()
+}

@@ -1,0 +1,138 @@
+//! `ingest forecast`: what a schedule leads to. Reads only.
+
+use std::time::Duration;
+
+use chrono::Local;
+
+use super::environment::Environment;
+use super::table::{count, instant, span, table, text};
+use super::{Error, output};
+use crate::cli::{ForecastArgs, Format, Global};
+use crate::exit::Exit;
+use crate::ledger::Mode;
+use crate::run::{self, DaySpend, Forecast, JobFit, LimitForecast, Plan, Schedule, Used};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// How high the picture of a limit is, in lines.
+const HEIGHT: u64 = 6;
+/// How wide it is at most, in columns.
+const WIDTH: usize = 72;
+
+/// Plays the schedule, and shows what came of it.
+pub(super) async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Error> {
+    let schedule = Schedule::parse(&args.schedule).map_err(|error| Error::Usage(error.to_string()))?;
+    let environment = Environment::load(global)?;
+    let selection = environment.select_of(&args.regions, &args.jobs)?;
+    let from = environment.clock.now();
+    let until = from.after(DAY * args.days);
+    let starts = schedule.starts(from, until, &Local).map_err(|error| Error::Usage(error.to_string()))?;
+    let plan = Plan { selection: &selection, starts: &starts, from, until, concurrency: usize::from(args.concurrency) };
+    let meter = environment.meter(Mode::ReadOnly)?;
+    let forecast = run::forecast(&*environment.catalog_to_read()?, &meter, plan).await?;
+    match global.format {
+        Format::Json => output::json(&forecast)?,
+        Format::Text => output::text_line(&in_words(&forecast))?,
+    }
+    Ok(Exit::Success)
+}
+
+/// What people read of a forecast.
+pub(super) fn in_words(forecast: &Forecast) -> String {
+    let mut parts = vec![headline(forecast), days(&forecast.days)];
+    parts.extend(forecast.limits.iter().filter(|limit| !limit.used.is_empty()).map(picture));
+    parts.push(jobs(&forecast.jobs));
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n\n")
+}
+
+fn headline(forecast: &Forecast) -> String {
+    let mut lines = vec![match forecast.stopped_runs {
+        0 => format!("{} runs until {}; no limit stops any.", count(forecast.runs), instant(forecast.until)),
+        stopped => format!(
+            "{} runs until {}; a limit stops {} of them.",
+            count(forecast.runs),
+            instant(forecast.until),
+            count(stopped)
+        ),
+    }];
+    for limit in &forecast.limits {
+        lines.extend(limit.first_hit.as_ref().map(|hit| {
+            let LimitForecast { account, limit, .. } = limit;
+            let region = output::shown(&hit.region);
+            format!("{account}/{limit} first says no to {} of {} {region} at {}.", hit.call, hit.job, instant(hit.at))
+        }));
+    }
+    lines.extend(forecast.stalest.as_ref().map(|stalest| {
+        let age = Duration::try_from_secs_f64(stalest.age_seconds).unwrap_or_default();
+        format!("The stalest region is {} {}, {} old.", stalest.job, output::shown(&stalest.region), span(age))
+    }));
+    lines.join("\n")
+}
+
+fn days(days: &[DaySpend]) -> String {
+    if days.is_empty() {
+        return String::new();
+    }
+    let mut table = table(&["DAY", "ACCOUNT", "LIMIT", "JOB", "UNITS"], &[4]);
+    for spend in days {
+        let day = spend.day.to_string();
+        table.add_row([day, spend.account.clone(), spend.limit.clone(), spend.job.clone(), count(spend.units.get())]);
+    }
+    text(&table)
+}
+
+/// Units in the window over time, against the limit.
+fn picture(limit: &LimitForecast) -> String {
+    let columns = gathered(&limit.used);
+    let top = limit.enforced.get().max(limit.most_used.get()).max(1);
+    let head = format!(
+        "{}/{}: at most {} of {} in a window",
+        limit.account,
+        limit.limit,
+        count(limit.most_used.get()),
+        count(limit.enforced.get())
+    );
+    let rows = (0..HEIGHT).rev().map(|row| {
+        let bars: String = columns.iter().map(|units| block(*units, top, row)).collect();
+        let label = if row + 1 == HEIGHT { count(top) } else { String::new() };
+        format!("{label:>9} │{bars}").trim_end().to_owned()
+    });
+    let foot = format!("{:>9} └{}", 0, "─".repeat(columns.len()));
+    let (first, last) = (limit.used.first(), limit.used.last());
+    let day =
+        |used: Option<&Used>| used.map(|used| used.at.to_utc().format("%m-%d %H:%M").to_string()).unwrap_or_default();
+    let width = columns.len().saturating_sub(day(first).len());
+    let axis = format!("{:11}{}{:>width$}", "", day(first), day(last));
+    [head].into_iter().chain(rows).chain([foot, axis]).collect::<Vec<_>>().join("\n")
+}
+
+/// The highest of each few hours, so that it fits a line.
+fn gathered(used: &[Used]) -> Vec<u64> {
+    let few = used.len().div_ceil(WIDTH).max(1);
+    used.chunks(few).map(|hours| hours.iter().map(|used| used.units.get()).max().unwrap_or(0)).collect()
+}
+
+/// What of a bar is in one line: an eighth of a block is the smallest part.
+fn block(units: u64, top: u64, row: u64) -> char {
+    const PARTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let eighths = u128::from(units) * u128::from(HEIGHT) * 8 / u128::from(top);
+    let here = eighths.saturating_sub(u128::from(row) * 8).min(8);
+    usize::try_from(here).ok().and_then(|part| PARTS.get(part).copied()).unwrap_or('█')
+}
+
+fn jobs(jobs: &[JobFit]) -> String {
+    let mut table = table(&["JOB", "EVERY", "SHORTEST THAT FITS", "REGIONS", "MOST THAT FIT"], &[3, 4]);
+    let every = |seconds: Option<u64>, none: &str| {
+        seconds.map_or_else(|| none.to_owned(), |seconds| span(Duration::from_secs(seconds)))
+    };
+    for job in jobs {
+        table.add_row([
+            job.job.clone(),
+            every(job.every_seconds, "every run"),
+            every(job.shortest_every_seconds, "none"),
+            job.regions.to_string(),
+            job.most_regions.to_string(),
+        ]);
+    }
+    text(&table)
+}

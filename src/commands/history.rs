@@ -1,0 +1,145 @@
+//! `ingest history`: passes and spend by day, job and region, from the catalog and the ledger.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::environment::Environment;
+use super::table::{count, table, text};
+use super::{Error, output};
+use crate::catalog::PassRecord;
+use crate::cli::{Format, Global, HistoryArgs};
+use crate::exit::Exit;
+use crate::ledger::{Mode, Spent};
+use crate::quota::{LimitName, Timestamp};
+
+#[derive(Debug, Serialize)]
+struct History {
+    since: Timestamp,
+    rows: Vec<Row>,
+}
+
+/// What one region of a job did in a day of UTC. Charges by hand have neither job nor region.
+#[derive(Debug, Default, Serialize)]
+struct Row {
+    day: String,
+    account: String,
+    job: Option<String>,
+    region: Option<String>,
+    /// Passes that began, and those of them that are complete.
+    passes: u64,
+    complete: u64,
+    pages: u64,
+    records: u64,
+    requests: u64,
+    units: BTreeMap<LimitName, u64>,
+}
+
+type Key = (String, String, Option<String>, Option<String>);
+
+/// Gathers it, and shows it.
+pub(super) async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error> {
+    let environment = Environment::load(global)?;
+    let since = environment.clock.now().before(args.since);
+    let passes = environment.catalog_to_read()?.history(since).await?;
+    let meter = environment.meter(Mode::ReadOnly)?;
+    let mut rows = BTreeMap::new();
+    let mut told = BTreeSet::new();
+    for account in environment.accounts() {
+        if let Some(spent) = meter.spent(&account, since).await? {
+            told.insert(account.name.clone());
+            spent.iter().for_each(|spent| add_spent(&mut rows, &account.name, spent));
+        }
+    }
+    for pass in &passes {
+        let job = environment.config.jobs.iter().find(|job| job.name == pass.job);
+        let account = job.map_or("", |job| &*job.credential.account.name);
+        add_pass(&mut rows, account, pass, told.contains(account));
+    }
+    let history = History { since, rows: rows.into_values().collect() };
+    match (args.csv, global.format) {
+        (true, _) => output::text(&as_csv(&history.rows)?)?,
+        (_, Format::Json) => output::json(&history)?,
+        (_, Format::Text) => output::text_line(&in_words(&history.rows))?,
+    }
+    Ok(Exit::Success)
+}
+
+fn row<'r>(
+    rows: &'r mut BTreeMap<Key, Row>,
+    at: Timestamp,
+    account: &str,
+    job: Option<&str>,
+    region: Option<&str>,
+) -> &'r mut Row {
+    let day = at.to_utc().format("%Y-%m-%d").to_string();
+    let (job, region) = (job.map(str::to_owned), region.map(str::to_owned));
+    let key = (day.clone(), account.to_owned(), job.clone(), region.clone());
+    rows.entry(key).or_insert_with(|| Row { day, account: account.to_owned(), job, region, ..Row::default() })
+}
+
+fn add_spent(rows: &mut BTreeMap<Key, Row>, account: &str, spent: &Spent) {
+    let row = row(rows, spent.at, account, spent.purpose.job.as_deref(), spent.purpose.region.as_deref());
+    let units = row.units.entry(spent.limit.clone()).or_default();
+    *units = units.saturating_add(spent.units.get());
+}
+
+/// The ledger knows what was spent better than the passes, where it tells: it knows of what landed nothing, too.
+fn add_pass(rows: &mut BTreeMap<Key, Row>, account: &str, pass: &PassRecord, ledger_tells: bool) {
+    let row = row(rows, pass.started_at, account, Some(&pass.job), Some(&pass.region));
+    row.passes += 1;
+    row.complete += u64::from(pass.outcome.as_deref() == Some("complete"));
+    row.pages += pass.pages;
+    row.records += pass.records;
+    row.requests += pass.requests;
+    for (limit, spent) in pass.units.iter().filter(|_| !ledger_tells) {
+        let units = row.units.entry(limit.clone()).or_default();
+        *units = units.saturating_add(spent.get());
+    }
+}
+
+fn in_words(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return "Nothing was fetched or charged in that time.".to_owned();
+    }
+    let header = ["DAY", "JOB", "REGION", "PASSES", "COMPLETE", "PAGES", "RECORDS", "REQUESTS", "UNITS"];
+    let mut table = table(&header, &[3, 4, 5, 6, 7]);
+    for row in rows {
+        let units: Vec<String> = row.units.iter().map(|(limit, units)| format!("{} {limit}", count(*units))).collect();
+        table.add_row([
+            row.day.clone(),
+            row.job.clone().unwrap_or_else(|| "by hand".to_owned()),
+            output::shown(row.region.as_deref().unwrap_or("-")),
+            count(row.passes),
+            count(row.complete),
+            count(row.pages),
+            count(row.records),
+            count(row.requests),
+            units.join(", "),
+        ]);
+    }
+    text(&table)
+}
+
+fn as_csv(rows: &[Row]) -> Result<String, Error> {
+    let limits: BTreeSet<&str> = rows.iter().flat_map(|row| row.units.keys()).map(String::as_str).collect();
+    let mut lines = csv::Writer::from_writer(Vec::new());
+    let of_all = ["day", "account", "job", "region", "passes", "complete", "pages", "records", "requests"];
+    let header = of_all.iter().map(ToString::to_string).chain(limits.iter().map(|limit| format!("units_{limit}")));
+    let failed = |error: csv::Error| Error::io("cannot write the history")(error.into());
+    lines.write_record(header).map_err(failed)?;
+    for row in rows {
+        let names = [
+            row.day.clone(),
+            row.account.clone(),
+            row.job.clone().unwrap_or_default(),
+            row.region.clone().unwrap_or_default(),
+        ];
+        let counts = [row.passes, row.complete, row.pages, row.records, row.requests];
+        let units = limits.iter().map(|limit| row.units.get(*limit).copied().unwrap_or_default());
+        let numbers = counts.into_iter().chain(units).map(|number| number.to_string());
+        lines.write_record(names.into_iter().chain(numbers)).map_err(failed)?;
+    }
+    let bytes = lines.into_inner().map_err(|error| failed(std::io::Error::other(error.to_string()).into()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,107 @@
+//! How often a job could run, and over how many regions, so that nothing is refused: the schedule is played for each guess.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::super::Selection;
+use super::super::play::{Opening, Scene};
+use super::{Plan, played};
+use crate::catalog::CatalogError;
+use crate::config::Job;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+/// What people write, in seconds, shortest first.
+const SPANS: [u64; 14] = [
+    15 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    2 * HOUR,
+    3 * HOUR,
+    4 * HOUR,
+    6 * HOUR,
+    8 * HOUR,
+    12 * HOUR,
+    24 * HOUR,
+    48 * HOUR,
+    72 * HOUR,
+    168 * HOUR,
+    336 * HOUR,
+];
+
+/// How often a job could run, and over how many regions, all else as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JobFit {
+    /// The job.
+    pub job: String,
+    /// Its `every`, in seconds; `None`: at every run.
+    pub every_seconds: Option<u64>,
+    /// The shortest `every` of those that people write with which nothing is refused, in seconds.
+    pub shortest_every_seconds: Option<u64>,
+    /// How many regions it has.
+    pub regions: usize,
+    /// The most of its regions, from the first on, with which nothing is refused.
+    pub most_regions: usize,
+}
+
+pub(super) async fn fits(
+    scene: &Scene,
+    openings: &HashMap<String, Opening>,
+    plan: Plan<'_>,
+) -> Result<Vec<JobFit>, CatalogError> {
+    let mut fits = Vec::new();
+    for (job, regions) in plan.selection {
+        let with_every = |index: usize| {
+            let every = SPANS.get(index).copied().map(Duration::from_secs);
+            changed(plan.selection, job, |job, _| job.every = every)
+        };
+        let with_regions =
+            |fewer: usize| changed(plan.selection, job, |_, regions| regions.truncate(regions.len() - fewer));
+        let every = first_that_fits(SPANS.len(), with_every, scene, openings, plan).await?;
+        let fewer = first_that_fits(regions.len() + 1, with_regions, scene, openings, plan).await?;
+        fits.push(JobFit {
+            job: job.name.clone(),
+            every_seconds: job.every.map(|every| every.as_secs()),
+            shortest_every_seconds: every.and_then(|index| SPANS.get(index).copied()),
+            regions: regions.len(),
+            most_regions: fewer.map_or(0, |fewer| regions.len() - fewer),
+        });
+    }
+    Ok(fits)
+}
+
+/// The selection with one job changed.
+fn changed(
+    selection: &Selection,
+    job: &Arc<Job>,
+    change: impl Fn(&mut Job, &mut Vec<Arc<crate::config::Region>>),
+) -> Selection {
+    let mut selection = selection.clone();
+    for (one, regions) in selection.iter_mut().filter(|(one, _)| one.name == job.name) {
+        let mut own = Job::clone(one);
+        change(&mut own, regions);
+        *one = Arc::new(own);
+    }
+    selection
+}
+
+/// The least of so many guesses with which nothing is refused: the later a guess, the less it asks for.
+async fn first_that_fits(
+    guesses: usize,
+    guess: impl Fn(usize) -> Selection,
+    scene: &Scene,
+    openings: &HashMap<String, Opening>,
+    plan: Plan<'_>,
+) -> Result<Option<usize>, CatalogError> {
+    let (mut from, mut to) = (0, guesses);
+    while from < to {
+        let middle = from + (to - from) / 2;
+        let selection = guess(middle);
+        let played = played(scene, openings, Plan { selection: &selection, ..plan }).await?;
+        if played.play.refused().is_empty() { to = middle } else { from = middle + 1 }
+    }
+    Ok((from < guesses).then_some(from))
+}

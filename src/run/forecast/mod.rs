@@ -1,0 +1,216 @@
+//! A schedule, played through the run's own loop against the limits as they stand and return.
+
+mod fit;
+mod schedule;
+mod spend;
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Selection;
+use super::play::{Bounds, Opening, Play, Refused, Scene, openings};
+use super::report::accounts;
+use crate::catalog::{Catalog, CatalogError};
+use crate::ledger::Meter;
+use crate::quota::{LimitName, Timestamp, Units};
+
+pub use fit::JobFit;
+pub use schedule::{Schedule, ScheduleError};
+pub use spend::DaySpend;
+
+/// How far apart the uses are told that a forecast draws.
+const SAMPLE: Duration = Duration::from_secs(60 * 60);
+
+/// What a schedule leads to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Forecast {
+    /// When it begins.
+    pub from: Timestamp,
+    /// When it ends.
+    pub until: Timestamp,
+    /// How many runs start.
+    pub runs: u64,
+    /// How many of them a limit stops.
+    pub stopped_runs: u64,
+    /// Units by day, limit and job.
+    pub days: Vec<DaySpend>,
+    /// How each limit fares.
+    pub limits: Vec<LimitForecast>,
+    /// The region that waits longest.
+    pub stalest: Option<Stalest>,
+    /// How often each job could run, and over how many regions, so that nothing is refused.
+    pub jobs: Vec<JobFit>,
+}
+
+/// How a limit fares.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LimitForecast {
+    /// Whose.
+    pub account: String,
+    /// Which.
+    pub limit: LimitName,
+    /// What is let through, in units a window.
+    pub enforced: Units,
+    /// What is spent in all, in units.
+    pub units: Units,
+    /// The most that counts at any hour, in units.
+    pub most_used: Units,
+    /// When it first says no.
+    pub first_hit: Option<Hit>,
+    /// What counts, hour by hour.
+    pub used: Vec<Used>,
+}
+
+/// A charge that a limit refuses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Hit {
+    /// When.
+    pub at: Timestamp,
+    /// For which job.
+    pub job: String,
+    /// For which region.
+    pub region: String,
+    /// Which call.
+    pub call: String,
+    /// When it would fit.
+    pub retry_at: Timestamp,
+}
+
+/// What counts against a limit at an instant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Used {
+    /// When.
+    pub at: Timestamp,
+    /// How much, in units.
+    pub units: Units,
+}
+
+/// How long a region waits for its next pass.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Stalest {
+    /// The job.
+    pub job: String,
+    /// The region.
+    pub region: String,
+    /// How old its last complete pass gets, or how long it waits from the beginning on, in seconds.
+    pub age_seconds: f64,
+    /// When it is that old.
+    pub at: Timestamp,
+}
+
+/// What is forecast.
+#[derive(Clone, Copy)]
+pub struct Plan<'a> {
+    /// Which jobs and regions.
+    pub selection: &'a Selection,
+    /// When runs start, in order.
+    pub starts: &'a [Timestamp],
+    /// From when.
+    pub from: Timestamp,
+    /// Until when.
+    pub until: Timestamp,
+    /// How many regions walk at once.
+    pub concurrency: usize,
+}
+
+/// What the schedule leads to, from how the ledger and the catalog stand. Writes nothing.
+///
+/// # Errors
+/// When the catalog cannot be asked.
+pub async fn forecast(catalog: &dyn Catalog, meter: &Meter, plan: Plan<'_>) -> Result<Forecast, CatalogError> {
+    let accounts = accounts(plan.selection.iter().map(|(job, _)| job));
+    let scene = Scene::of(catalog, plan.selection).await?;
+    let openings = openings(meter, &accounts, plan.from).await;
+    let played = played(&scene, &openings, plan).await?;
+    let granted = played.play.granted();
+    let refused = played.play.refused();
+    let limits = accounts.iter().flat_map(|account| {
+        account.limits.iter().map(|(name, limit)| {
+            let of_account = granted.iter().filter(|granted| granted.account == account.name);
+            let used = played.used.get(&(account.name.clone(), name.clone())).cloned().unwrap_or_default();
+            LimitForecast {
+                account: account.name.clone(),
+                limit: name.clone(),
+                enforced: limit.enforced(),
+                units: of_account.map(|granted| granted.cost.of(name)).sum(),
+                most_used: used.iter().map(|used| used.units).max().unwrap_or_default(),
+                first_hit: refused.iter().find(|one| one.account == account.name && one.limit == *name).map(hit),
+                used,
+            }
+        })
+    });
+    Ok(Forecast {
+        from: plan.from,
+        until: plan.until,
+        runs: plan.starts.len() as u64,
+        stopped_runs: played.stopped_runs,
+        days: spend::by_day(&accounts, &granted),
+        limits: limits.collect(),
+        stalest: played.stalest,
+        jobs: fit::fits(&scene, &openings, plan).await?,
+    })
+}
+
+fn hit(refused: &Refused) -> Hit {
+    Hit {
+        at: refused.at,
+        job: refused.purpose.job.clone().unwrap_or_default(),
+        region: refused.purpose.region.clone().unwrap_or_default(),
+        call: refused.purpose.call.clone(),
+        retry_at: refused.retry_at,
+    }
+}
+
+/// A schedule that was played to its end.
+struct Played {
+    play: Play,
+    stopped_runs: u64,
+    stalest: Option<Stalest>,
+    used: BTreeMap<(String, LimitName), Vec<Used>>,
+}
+
+async fn played(scene: &Scene, openings: &HashMap<String, Opening>, plan: Plan<'_>) -> Result<Played, CatalogError> {
+    let play = scene.play(plan.selection, openings, Bounds::Enforced, plan.from);
+    let mut played = Played { play, stopped_runs: 0, stalest: None, used: BTreeMap::new() };
+    let mut next_sample = plan.from;
+    for start in plan.starts {
+        while next_sample < *start {
+            played.sample(next_sample, plan);
+            next_sample = next_sample.after(SAMPLE);
+        }
+        played.look(*start, plan.from).await?;
+        let report = played.play.run(*start, plan.concurrency).await?;
+        played.stopped_runs += u64::from(report.stopped_by.is_some());
+    }
+    while next_sample <= plan.until {
+        played.sample(next_sample, plan);
+        next_sample = next_sample.after(SAMPLE);
+    }
+    played.look(plan.until, plan.from).await?;
+    Ok(played)
+}
+
+impl Played {
+    fn sample(&mut self, at: Timestamp, plan: Plan<'_>) {
+        for account in accounts(plan.selection.iter().map(|(job, _)| job)) {
+            for (limit, units) in self.play.used(&account, at) {
+                self.used.entry((account.name.clone(), limit)).or_default().push(Used { at, units });
+            }
+        }
+    }
+
+    /// Whether a region has waited longer than any before.
+    async fn look(&mut self, now: Timestamp, from: Timestamp) -> Result<(), CatalogError> {
+        for candidate in self.play.candidates().await? {
+            let since = candidate.standing.last_complete.map_or(from, |complete| complete.max(from));
+            let age = now.since(since).as_secs_f64();
+            if self.stalest.as_ref().is_none_or(|known| age > known.age_seconds) {
+                let (job, region) = (candidate.job.name.clone(), candidate.region.code.clone());
+                self.stalest = Some(Stalest { job, region, age_seconds: age, at: now });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,333 @@
+//! A catalog in memory that begins as the real one stands, and keeps of what it lands only the ids.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use super::super::due::Candidate;
+use super::world::{Kind, World};
+use crate::catalog::{
+    Catalog, CatalogError, EachRecord, Hit, IdsQuestion, Landed, Landing, Listed, Naming, OpenPass, PassEnd, PassId,
+    PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing, StepPosition,
+};
+use crate::config::Pointer;
+use crate::quota::Timestamp;
+
+/// The catalog of a play.
+#[derive(Debug)]
+pub(super) struct PlayCatalog {
+    world: Arc<World>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    passes: BTreeMap<i64, PlayPass>,
+    next: i64,
+    fetched: HashMap<Kind, HashMap<Arc<str>, Timestamp>>,
+}
+
+#[derive(Debug)]
+struct PlayPass {
+    job: String,
+    region: String,
+    started_at: Timestamp,
+    end: Option<PassEnd>,
+    positions: Vec<StepPosition>,
+    listings: Vec<Listing>,
+}
+
+/// What calls of one name brought of one kind, each once, in order.
+#[derive(Debug)]
+struct Listing {
+    call: String,
+    kind: Kind,
+    ids: Vec<Arc<str>>,
+    seen: HashSet<Arc<str>>,
+}
+
+impl PlayCatalog {
+    /// As these regions stand, and these shared passes of their jobs.
+    pub(super) fn new(
+        world: Arc<World>,
+        candidates: &[Candidate],
+        shared: &[(Arc<crate::config::Job>, OpenPass)],
+    ) -> Self {
+        let mut state = State { fetched: world.fetched.clone(), ..State::default() };
+        for candidate in candidates {
+            state.begin(&world, candidate);
+        }
+        for (job, pass) in shared {
+            let upstream = &job.credential.upstream.name;
+            state.put(pass.id, open(&world, upstream, &job.name, pass));
+        }
+        Self { world, state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn begin(&mut self, world: &World, candidate: &Candidate) {
+        let Candidate { job, standing, .. } = candidate;
+        let upstream = &job.credential.upstream.name;
+        let blank = |started_at, end| PlayPass {
+            job: job.name.clone(),
+            region: standing.region.clone(),
+            started_at,
+            end: Some(end),
+            positions: Vec::new(),
+            listings: Vec::new(),
+        };
+        if let (Some(id), Some(started_at)) = (standing.last_complete_pass, standing.last_complete) {
+            let position = |&(step, pages): &(usize, u64)| StepPosition { step, pages, cursor: None };
+            let positions = standing.last_pages.iter().map(position).collect();
+            let listings = listings(world, upstream, id);
+            self.put(id, PlayPass { positions, listings, ..blank(started_at, PassEnd::Complete) });
+        }
+        if let Some(started_at) = standing.last_refused {
+            self.put(PassId(-self.next - 1), blank(started_at, PassEnd::Refused));
+        }
+        if let Some(pass) = &standing.unfinished {
+            self.put(pass.id, open(world, upstream, &job.name, pass));
+        }
+    }
+
+    fn put(&mut self, id: PassId, pass: PlayPass) {
+        self.next = self.next.max(id.0.saturating_abs()) + 1;
+        self.passes.insert(id.0, pass);
+    }
+
+    /// The newest pass of a region that ended so.
+    fn last(&self, job: &str, region: &str, end: PassEnd) -> Option<(i64, &PlayPass)> {
+        let of_region =
+            |(_, pass): &(&i64, &PlayPass)| pass.end == Some(end) && pass.region == region && pass.job == job;
+        let passes = self.passes.iter().filter(of_region);
+        passes.max_by_key(|(id, pass)| (pass.started_at, **id)).map(|(id, pass)| (*id, pass))
+    }
+
+    fn standing(&self, job: &str, region: &str) -> Standing {
+        let complete = self.last(job, region, PassEnd::Complete);
+        let last_complete = complete.map(|(_, pass)| pass.started_at);
+        let refused = self.last(job, region, PassEnd::Refused).map(|(_, pass)| pass.started_at);
+        let pages = |(_, pass): (i64, &PlayPass)| pass.positions.iter().map(|at| (at.step, at.pages)).collect();
+        Standing {
+            region: region.to_owned(),
+            last_complete,
+            last_complete_pass: complete.map(|(id, _)| PassId(id)),
+            last_refused: refused.filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
+            unfinished: self.open(job).rfind(|pass| pass.region == region),
+            last_pages: complete.map(pages).unwrap_or_default(),
+        }
+    }
+
+    /// The unfinished passes of a job, oldest first.
+    fn open<'a>(&'a self, job: &'a str) -> std::vec::IntoIter<OpenPass> {
+        let open = self.passes.iter().filter(|(_, pass)| pass.end.is_none() && pass.job == job);
+        let mut open: Vec<OpenPass> = open
+            .map(|(id, pass)| OpenPass {
+                id: PassId(*id),
+                region: pass.region.clone(),
+                started_at: pass.started_at,
+                steps: pass.positions.clone(),
+            })
+            .collect();
+        open.sort_by_key(|pass| (pass.started_at, pass.id));
+        open.into_iter()
+    }
+
+    fn begin_new(&mut self, job: &str, region: &str, started_at: Timestamp) -> PassId {
+        let id = PassId(self.next);
+        let (job, region) = (job.to_owned(), region.to_owned());
+        self.put(id, PlayPass { job, region, started_at, end: None, positions: Vec::new(), listings: Vec::new() });
+        id
+    }
+
+    fn land(&mut self, landing: &Landing<'_>) -> Landed {
+        let id = match landing.pass {
+            PassRef::Open(id) => *id,
+            PassRef::New { job, region, started_at } => self.begin_new(job, region, *started_at),
+        };
+        let kind = (landing.upstream.to_owned(), landing.kind.kind.clone());
+        let ids: Vec<Arc<str>> = landing.records.iter().map(|record| Arc::from(&*record.id)).collect();
+        let fetched = self.fetched.entry(kind.clone()).or_default();
+        fetched.extend(ids.iter().map(|id| (Arc::clone(id), landing.now)));
+        fetched.extend(landing.asked.iter().map(|id| (Arc::from(&**id), landing.now)));
+        if let Some(pass) = self.passes.get_mut(&id.0) {
+            pass.advance(landing.step, landing.next);
+            pass.list(landing.call, kind, ids);
+        }
+        Landed { pass: id, cursor_repeats: false }
+    }
+
+    fn finish(&mut self, pass: &PassRef, end: PassEnd) {
+        let id = match pass {
+            PassRef::Open(id) => *id,
+            PassRef::New { job, region, started_at } => self.begin_new(job, region, *started_at),
+        };
+        let Some(ended) = self.passes.get_mut(&id.0) else { return };
+        ended.end = Some(end);
+        let (job, region) = (ended.job.clone(), ended.region.clone());
+        let newest = self.last(&job, &region, end).map(|(id, _)| id);
+        // Only the last one of each is ever asked for.
+        self.passes.retain(|id, pass| {
+            pass.end != Some(end) || pass.job != job || pass.region != region || Some(*id) == newest
+        });
+    }
+
+    fn is_fresh(&self, question: &IdsQuestion<'_>, kind: &Kind, id: &Arc<str>, pass: &PlayPass) -> bool {
+        let fetched = self.fetched.get(kind).and_then(|fetched| fetched.get(id));
+        let in_this_pass = question.naming == Naming::Open;
+        fetched.is_some_and(|at| *at >= question.fresh_since || (in_this_pass && *at >= pass.started_at))
+    }
+
+    fn pending(&self, world: &World, question: &IdsQuestion<'_>) -> Vec<Pending> {
+        let passes: Vec<PassId> = match question.naming {
+            Naming::Open => self.open(question.job).map(|pass| pass.id).collect(),
+            Naming::Passes(passes) => passes.to_vec(),
+        };
+        let asked = (question.upstream.to_owned(), question.kind.to_owned());
+        let from = (question.upstream.to_owned(), question.from.1.to_owned());
+        let place = (from, question.at.as_str().to_owned());
+        let mut pending = Vec::new();
+        for (id, pass) in passes.iter().filter_map(|id| Some((*id, self.passes.get(&id.0)?))) {
+            let mut seen = HashSet::new();
+            let listings = pass.listings.iter().filter(|one| one.call == question.from.0 && one.kind == place.0);
+            let named = listings.flat_map(|one| &one.ids).flat_map(|record| world.names(&place, record));
+            for named in named.filter(|named| seen.insert(Arc::clone(named))) {
+                if !self.is_fresh(question, &asked, &named, pass) {
+                    pending.push(Pending { id: named.to_string(), pass: id });
+                }
+            }
+        }
+        pending
+    }
+}
+
+impl PlayPass {
+    fn advance(&mut self, step: usize, next: Option<&str>) {
+        let cursor = next.map(str::to_owned);
+        match self.positions.iter_mut().find(|position| position.step == step) {
+            Some(position) => {
+                position.pages += 1;
+                position.cursor = cursor;
+            }
+            None => self.positions.push(StepPosition { step, pages: 1, cursor }),
+        }
+    }
+
+    fn list(&mut self, call: &str, kind: Kind, ids: Vec<Arc<str>>) {
+        let found = self.listings.iter().position(|listing| listing.call == call && listing.kind == kind);
+        let index = found.unwrap_or_else(|| {
+            self.listings.push(Listing { call: call.to_owned(), kind, ids: Vec::new(), seen: HashSet::new() });
+            self.listings.len() - 1
+        });
+        if let Some(listing) = self.listings.get_mut(index) {
+            listing.ids.extend(ids.into_iter().filter(|id| listing.seen.insert(Arc::clone(id))));
+        }
+    }
+}
+
+/// An unfinished pass: its cursors become page numbers, as the play's upstream knows them.
+fn open(world: &World, upstream: &str, job: &str, pass: &OpenPass) -> PlayPass {
+    let numbered =
+        |at: &StepPosition| StepPosition { cursor: at.cursor.as_ref().map(|_| at.pages.to_string()), ..at.clone() };
+    PlayPass {
+        job: job.to_owned(),
+        region: pass.region.clone(),
+        started_at: pass.started_at,
+        end: None,
+        positions: pass.steps.iter().map(numbered).collect(),
+        listings: listings(world, upstream, pass.id),
+    }
+}
+
+fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
+    let mut blank = PlayPass {
+        job: String::new(),
+        region: String::new(),
+        started_at: Timestamp::from_micros(0),
+        end: None,
+        positions: Vec::new(),
+        listings: Vec::new(),
+    };
+    for Listed { call, kind, id, .. } in world.listings.get(&pass).into_iter().flatten() {
+        blank.list(call, (upstream.to_owned(), kind.clone()), vec![id.as_str().into()]);
+    }
+    blank.listings
+}
+
+#[async_trait]
+impl Catalog for PlayCatalog {
+    async fn standings(&self, job: &str, regions: &[String]) -> Result<Vec<Standing>, CatalogError> {
+        let state = self.state();
+        Ok(regions.iter().map(|region| state.standing(job, region)).collect())
+    }
+
+    async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
+        Ok(self.state().open(job).collect())
+    }
+
+    async fn land(&self, landing: Landing<'_>) -> Result<Landed, CatalogError> {
+        Ok(self.state().land(&landing))
+    }
+
+    async fn restart_step(&self, _: PassId, _: usize) -> Result<bool, CatalogError> {
+        Ok(false)
+    }
+
+    async fn finish(&self, pass: &PassRef, end: PassEnd, _: Timestamp) -> Result<(), CatalogError> {
+        self.state().finish(pass, end);
+        Ok(())
+    }
+
+    async fn pending_ids(&self, question: IdsQuestion<'_>) -> Result<Vec<Pending>, CatalogError> {
+        Ok(self.state().pending(&self.world, &question))
+    }
+
+    async fn drop_unseen(&self, _: &str, _: Timestamp) -> Result<u64, CatalogError> {
+        Ok(0)
+    }
+
+    async fn listing(&self, pass: PassId) -> Result<Vec<Listed>, CatalogError> {
+        Ok(self.world.listings.get(&pass).cloned().unwrap_or_default())
+    }
+
+    async fn named(
+        &self,
+        upstream: &str,
+        kind: &str,
+        ids: &[String],
+        at: &Pointer,
+    ) -> Result<Vec<(String, Vec<String>)>, CatalogError> {
+        let place = ((upstream.to_owned(), kind.to_owned()), at.as_str().to_owned());
+        let named = |id: &String| self.world.names(&place, &Arc::from(&**id)).iter().map(ToString::to_string).collect();
+        Ok(ids.iter().map(|id| (id.clone(), named(id))).collect())
+    }
+
+    async fn fetched(
+        &self,
+        upstream: &str,
+        kind: &str,
+        ids: &[String],
+    ) -> Result<Vec<(String, Timestamp)>, CatalogError> {
+        let state = self.state();
+        let fetched = state.fetched.get(&(upstream.to_owned(), kind.to_owned()));
+        Ok(ids.iter().filter_map(|id| Some((id.clone(), *fetched?.get(&**id)?))).collect())
+    }
+
+    async fn history(&self, _: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn records(&self, _: RecordsQuery<'_>, _: EachRecord) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    async fn search(&self, _: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,34 @@
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::clock::Clock;
+use crate::quota::Timestamp;
+
+/// A clock that stands still until somebody sleeps: then it is at once that much later.
+#[derive(Debug)]
+pub(super) struct PlayClock(AtomicI64);
+
+impl PlayClock {
+    pub(super) const fn at(now: Timestamp) -> Self {
+        Self(AtomicI64::new(now.micros()))
+    }
+
+    /// Moves on to `now`, never back.
+    pub(super) fn reach(&self, now: Timestamp) {
+        self.0.fetch_max(now.micros(), Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Clock for PlayClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+
+    /// Those who sleep at the same time wake at the same time.
+    async fn sleep(&self, span: Duration) {
+        self.reach(self.now().after(span));
+    }
+}

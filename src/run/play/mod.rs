@@ -1,0 +1,155 @@
+//! A play: the real run, its own loop and order, over a catalog and a ledger in memory that begin as the real ones stand,
+//! and an upstream that answers what it answered the last time. Nothing is charged, requested or written.
+
+mod catalog;
+mod clock;
+mod ledger;
+mod opening;
+mod upstream;
+mod world;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tracing::instrument::WithSubscriber;
+use tracing::subscriber::NoSubscriber;
+
+use self::catalog::PlayCatalog;
+use self::clock::PlayClock;
+use self::ledger::PlayLedger;
+use self::upstream::PlayUpstream;
+use self::world::World;
+use super::context::Context;
+use super::due::Candidate;
+use super::gate::Gate;
+use super::lock::Locks;
+use super::outcome::RunReport;
+use super::progress::Silent;
+use super::{Selection, candidates, channel};
+use crate::catalog::{Catalog, CatalogError, OpenPass};
+use crate::clock::Clock;
+use crate::config::{Job, Region};
+use crate::ledger::Meter;
+use crate::quota::{Account, LimitName, Timestamp, Units};
+use crate::upstream::Upstream;
+
+pub use ledger::{Bounds, Granted, Opening, Refused};
+pub use opening::openings;
+pub use upstream::Asked;
+
+/// What a play begins with.
+pub struct Scene {
+    world: Arc<World>,
+    candidates: Vec<Candidate>,
+    shared: Vec<(Arc<Job>, OpenPass)>,
+}
+
+impl Scene {
+    /// As the catalog stands.
+    ///
+    /// # Errors
+    /// When the catalog cannot be asked.
+    pub async fn of(catalog: &dyn Catalog, selection: &Selection) -> Result<Self, CatalogError> {
+        let candidates = candidates(catalog, selection).await?;
+        let world = Arc::new(World::learn(catalog, &candidates).await?);
+        let mut shared = Vec::new();
+        for (job, _) in selection {
+            let open = catalog.open_passes(&job.name).await?;
+            let open = open.into_iter().filter(|pass| pass.region == Region::SHARED);
+            shared.extend(open.map(|pass| (Arc::clone(job), pass)));
+        }
+        Ok(Self { world, candidates, shared })
+    }
+
+    /// A play of this selection from `now` on.
+    #[must_use]
+    pub fn play(
+        &self,
+        selection: &Selection,
+        openings: &HashMap<String, Opening>,
+        bounds: Bounds,
+        now: Timestamp,
+    ) -> Play {
+        let jobs = selection.iter().map(|(job, _)| Arc::clone(job)).collect();
+        Play {
+            selection: selection.clone(),
+            clock: Arc::new(PlayClock::at(now)),
+            catalog: Arc::new(PlayCatalog::new(Arc::clone(&self.world), &self.candidates, &self.shared)),
+            ledger: Arc::new(PlayLedger::new(openings, bounds)),
+            upstream: Arc::new(PlayUpstream::new(Arc::clone(&self.world), jobs)),
+        }
+    }
+}
+
+/// A play that goes on from run to run.
+pub struct Play {
+    selection: Selection,
+    clock: Arc<PlayClock>,
+    catalog: Arc<PlayCatalog>,
+    ledger: Arc<PlayLedger>,
+    upstream: Arc<PlayUpstream>,
+}
+
+impl Play {
+    /// Plays one run at `now`, or as soon as the last one is over.
+    ///
+    /// # Errors
+    /// When the run fails, which it does not for want of a catalog in memory.
+    pub async fn run(&self, now: Timestamp, concurrency: usize) -> Result<RunReport, CatalogError> {
+        self.clock.reach(now);
+        let context = self.context(concurrency);
+        let run = super::run(&context, &self.selection).with_subscriber(NoSubscriber::default());
+        run.await.map_err(|error| CatalogError(error.to_string()))
+    }
+
+    /// What is known of each region by now.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub async fn candidates(&self) -> Result<Vec<Candidate>, CatalogError> {
+        candidates(&*self.catalog, &self.selection).await
+    }
+
+    /// What counts of each limit of an account, at `at` or later than any charge so far.
+    #[must_use]
+    pub fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {
+        self.ledger.used(account, at)
+    }
+
+    /// The charges that were granted.
+    #[must_use]
+    pub fn granted(&self) -> Vec<Granted> {
+        self.ledger.granted()
+    }
+
+    /// The charges that did not fit.
+    #[must_use]
+    pub fn refused(&self) -> Vec<Refused> {
+        self.ledger.refused()
+    }
+
+    /// The requests that were made.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        self.upstream.asked()
+    }
+
+    fn context(&self, concurrency: usize) -> Context {
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        let upstream: Arc<dyn Upstream> = self.upstream.clone();
+        let credentials = self.selection.iter().map(|(job, _)| job.credential.name.clone());
+        Context {
+            catalog: self.catalog.clone(),
+            meter: Arc::new(Meter::new(self.ledger.clone(), Arc::clone(&clock))),
+            upstreams: credentials.map(|name| (name, Ok(Arc::clone(&upstream)))).collect(),
+            clock,
+            locks: Locks::none(),
+            stop: channel().1,
+            gate: Gate::default(),
+            asked: crate::run::Asked::default(),
+            progress: Arc::new(Silent),
+            concurrency,
+            cheap_max: Units::ZERO,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What an upstream is expected to answer: what the last passes got, again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::super::due::Candidate;
+use super::super::pass::listing_steps;
+use crate::catalog::{Catalog, CatalogError, Listed, PassId};
+use crate::config::{Job, Paging, Region, Step};
+use crate::quota::Timestamp;
+
+/// Records of one kind of one upstream.
+pub(super) type Kind = (String, String);
+
+/// What a step of a region lists, page by page.
+pub(super) type Pages = Vec<Vec<Arc<str>>>;
+
+/// What the upstreams are expected to answer, and what of it is there already.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    /// By job, region and the step's index.
+    pages: HashMap<(String, String, usize), Pages>,
+    /// What a record names, by its kind, the place and its id.
+    names: HashMap<(Kind, String), HashMap<Arc<str>, Vec<Arc<str>>>>,
+    /// When ids were fetched before the play, by kind.
+    pub(super) fetched: HashMap<Kind, HashMap<Arc<str>, Timestamp>>,
+    /// What passes listed that are in the catalog.
+    pub(super) listings: HashMap<PassId, Vec<Listed>>,
+}
+
+impl World {
+    /// Learns it from a catalog, and writes nothing there.
+    ///
+    /// # Errors
+    /// When the catalog cannot be asked.
+    pub(super) async fn learn(catalog: &dyn Catalog, candidates: &[Candidate]) -> Result<Self, CatalogError> {
+        let mut world = Self::default();
+        let mut jobs: BTreeMap<&str, &Arc<Job>> = BTreeMap::new();
+        for candidate in candidates {
+            jobs.insert(&candidate.job.name, &candidate.job);
+            let unfinished = candidate.standing.unfinished.as_ref().map(|pass| pass.id);
+            for pass in candidate.standing.last_complete_pass.into_iter().chain(unfinished) {
+                world.listings.insert(pass, catalog.listing(pass).await?);
+            }
+            world.foresee(candidate);
+        }
+        for job in jobs.into_values() {
+            for pass in catalog.open_passes(&job.name).await? {
+                if pass.region == Region::SHARED {
+                    world.listings.insert(pass.id, catalog.listing(pass.id).await?);
+                }
+            }
+            world.learn_names(catalog, job).await?;
+        }
+        Ok(world)
+    }
+
+    /// The pages that a step lists for a region.
+    pub(super) fn pages(&self, job: &str, region: &str, step: usize) -> &[Vec<Arc<str>>] {
+        self.pages.get(&(job.to_owned(), region.to_owned(), step)).map_or(&[], Vec::as_slice)
+    }
+
+    /// What a record names. One that nobody has seen yet is taken to name one that nobody has seen.
+    pub(super) fn names(&self, place: &(Kind, String), id: &Arc<str>) -> Vec<Arc<str>> {
+        match self.names.get(place).and_then(|names| names.get(id)) {
+            Some(named) => named.clone(),
+            None => vec![format!("{}{id}", place.1).into()],
+        }
+    }
+
+    fn foresee(&mut self, candidate: &Candidate) {
+        let (job, region) = (&candidate.job, &candidate.region.code);
+        for (index, step) in listing_steps(job) {
+            let pages = match self.last(candidate, index) {
+                Some(ids) => dealt(ids, pages_of(candidate, index, step)),
+                None => invented(job, region, index, pages_of(candidate, index, step), step),
+            };
+            self.pages.insert((job.name.clone(), region.clone(), index), pages);
+        }
+    }
+
+    /// What the step listed in the last complete pass.
+    fn last(&self, candidate: &Candidate, step: usize) -> Option<Vec<Arc<str>>> {
+        let listed = self.listings.get(&candidate.standing.last_complete_pass?)?;
+        Some(listed.iter().filter(|one| one.step == step).map(|one| one.id.as_str().into()).collect())
+    }
+
+    /// What the records of each step that is drawn from name, and when that was fetched.
+    async fn learn_names(&mut self, catalog: &dyn Catalog, job: &Job) -> Result<(), CatalogError> {
+        let upstream = &job.credential.upstream.name;
+        let mut sources: HashMap<&str, BTreeSet<Arc<str>>> = HashMap::new();
+        for listed in self.listings.values().flatten() {
+            if let Some(step) = job.steps.iter().find(|step| step.call.name == listed.call) {
+                sources.entry(&step.call.name).or_default().insert(listed.id.as_str().into());
+            }
+        }
+        for step in &job.steps {
+            let (Some(ids), Some(records)) = (&step.ids, &step.call.records) else { continue };
+            let from: Vec<String> = sources.get(&*ids.from).into_iter().flatten().map(ToString::to_string).collect();
+            let named = catalog.named(upstream, &ids.from_kind, &from, &ids.at).await?;
+            let all: BTreeSet<String> = named.iter().flat_map(|(_, named)| named.iter().cloned()).collect();
+            let kind = (upstream.clone(), records.kind.clone());
+            let fetched = catalog.fetched(upstream, &records.kind, &Vec::from_iter(all.iter().cloned())).await?;
+            let fetched = fetched.into_iter().map(|(id, at)| (id.into(), at));
+            self.fetched.entry(kind).or_default().extend(fetched);
+            sources.entry(&step.call.name).or_default().extend(all.into_iter().map(Arc::from));
+            let place = ((upstream.clone(), ids.from_kind.clone()), ids.at.as_str().to_owned());
+            let named = named.into_iter().map(|(id, named)| (id.into(), named.into_iter().map(Arc::from).collect()));
+            self.names.entry(place).or_default().extend(named);
+        }
+        Ok(())
+    }
+}
+
+/// How many pages a step takes: as many as the last time, but not more than are configured.
+fn pages_of(candidate: &Candidate, index: usize, step: &Step) -> u64 {
+    let last = candidate.standing.last_pages.iter().find(|(step, _)| *step == index).map(|(_, pages)| *pages);
+    let most = if step.call.paging == Paging::None { Some(1) } else { step.max_pages };
+    last.or(most).unwrap_or(1).min(most.unwrap_or(u64::MAX)).max(1)
+}
+
+/// These ids, on so many pages.
+fn dealt(ids: Vec<Arc<str>>, pages: u64) -> Pages {
+    let pages = usize::try_from(pages).unwrap_or(usize::MAX);
+    let mut dealt: Pages = ids.chunks(ids.len().div_ceil(pages).max(1)).map(<[_]>::to_vec).collect();
+    dealt.resize(pages, Vec::new());
+    dealt
+}
+
+/// Pages that nobody has seen yet: full ones, of records that no other region lists.
+fn invented(job: &Job, region: &str, step: usize, pages: u64, of: &Step) -> Pages {
+    let size = of.call.paging.page_size();
+    let name = |page: u64, place: u64| format!("?{}/{region}/{step}/{page}/{place}", job.name).into();
+    (0..pages).map(|page| (0..size).map(|place| name(page, place)).collect()).collect()
+}

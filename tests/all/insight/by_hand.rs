@@ -1,0 +1,90 @@
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::world::World;
+
+/// A limit that two searches fill.
+fn small() -> World {
+    let mut world = World::new();
+    world.set("credentials.youtube.limits.daily={ quota = 250, window = \"24h\" }");
+    world.set("jobs.trending.leave={}").set("jobs.discover.leave={}");
+    world
+}
+
+#[test]
+fn several_charges_at_once_are_all_or_none() {
+    let world = small();
+    let granted = world.json(&["charge", "youtube", "search.list", "--times", "2"]);
+    assert_eq!((&granted["decision"], &granted["units"]["daily"]), (&"granted".into(), &200.into()));
+    let rejected = world.ingest(&["charge", "youtube", "videos.list", "--times", "51", "--format", "json"]);
+    assert_eq!(rejected.code, 75, "{rejected:?}");
+    assert!(rejected.json()["retry_after_seconds"].as_f64().unwrap() > 86_000.0);
+    assert!(rejected.json()["retry_at"].is_string());
+    assert_eq!(world.charged("daily"), 200);
+    let never = world.ingest(&["charge", "youtube", "search.list", "--times", "3"]);
+    assert_eq!(never.code, 1, "{never:?}");
+    assert_eq!(world.ingest(&["charge", "youtube", "search.list", "--times", "0"]).code, 2);
+}
+
+#[test]
+fn what_was_charged_can_be_released_by_its_id_alone() {
+    let world = small();
+    world.json(&["charge", "youtube", "search.list", "--id", "mine"]);
+    assert_eq!(world.charged("daily"), 100);
+    let released = world.json(&["release", "mine"]);
+    assert_eq!((&released["account"], &released["released"]), (&"youtube".into(), &true.into()));
+    assert_eq!(world.charged("daily"), 0);
+    let unknown = world.ingest(&["release", "yours"]);
+    assert_eq!(unknown.code, 1);
+    assert!(unknown.stderr.contains("no account knows a charge `yours`"), "{unknown:?}");
+    assert_eq!(world.ingest(&["release", "mine", "--account", "yuotube"]).code, 2);
+}
+
+#[test]
+fn a_command_runs_once_it_is_charged_and_its_exit_code_is_passed_on() {
+    let world = small();
+    let ran = world.ingest(&["exec", "youtube", "search.list", "--", "sh", "-c", "echo $INGEST_CHARGE_ID; exit 7"]);
+    assert_eq!(ran.code, 7, "{ran:?}");
+    assert!(ran.stdout.trim().len() > 10, "{ran:?}");
+    assert_eq!(world.charged("daily"), 100);
+    world.json(&["release", ran.stdout.trim()]);
+    assert_eq!(world.charged("daily"), 0);
+}
+
+#[test]
+fn a_command_that_is_rejected_does_not_run_and_stdout_says_when_it_fits() {
+    let world = small();
+    world.json(&["charge", "youtube", "search.list", "--times", "2"]);
+    let marker = world.directory.path().join("ran");
+    let rejected = world.ingest(&["exec", "youtube", "search.list", "--", "touch", marker.to_str().unwrap()]);
+    assert_eq!(rejected.code, 75, "{rejected:?}");
+    assert_eq!(rejected.json()["decision"], "rejected");
+    assert!(rejected.json()["retry_after_seconds"].as_f64().unwrap() > 86_000.0);
+    assert!(!marker.exists());
+}
+
+#[test]
+fn a_command_that_cannot_be_started_costs_nothing() {
+    let world = small();
+    let failed = world.ingest(&["exec", "youtube", "search.list", "--", "/nowhere/at/all"]);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    assert!(failed.stderr.contains("released"), "{failed:?}");
+    assert_eq!(world.charged("daily"), 0);
+}
+
+#[test]
+fn a_signal_is_handed_on_to_the_command() {
+    let world = small();
+    let marker = world.directory.path().join("begun");
+    let script = format!("trap 'exit 9' TERM; touch {}; while :; do sleep 0.02; done", marker.display());
+    let mut command = world.command(&["exec", "youtube", "videos.list", "--", "sh", "-c", &script]);
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    while fs::metadata(&marker).is_err() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+}

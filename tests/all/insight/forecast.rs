@@ -1,0 +1,90 @@
+use std::time::Duration;
+
+use chrono::Utc;
+use ingest::quota::Timestamp;
+use ingest::run::Schedule;
+
+use super::stage::{HOUR, NOON, Stage, spent};
+
+fn starts(schedule: &str, days: u32) -> (Vec<Timestamp>, Timestamp) {
+    let from = Timestamp::from_micros(NOON).after(HOUR);
+    let until = from.after(24 * HOUR * days);
+    (Schedule::parse(schedule).unwrap().starts(from, until, &Utc).unwrap(), until)
+}
+
+async fn assert_played(sets: &[&str], schedule: &str, days: u32) {
+    let stage = Stage::shipped(sets).await;
+    stage.run(&[]).await;
+    let (starts, until) = starts(schedule, days);
+    stage.clock.reach(Timestamp::from_micros(NOON).after(HOUR));
+    let forecast = stage.forecast(&[], &starts, until).await;
+    let (mut daily, mut search, mut stopped) = (0, 0, 0);
+    for start in &starts {
+        stage.clock.reach(*start);
+        let report = stage.run(&[]).await;
+        daily += spent(&report, "daily");
+        search += spent(&report, "search");
+        stopped += u64::from(report.stopped_by.is_some());
+    }
+    let units = |name: &str| forecast.limits.iter().find(|limit| limit.limit == name).unwrap().units.get();
+    assert_eq!((units("daily"), units("search")), (daily, search), "{schedule} {sets:?}");
+    assert_eq!(forecast.stopped_runs, stopped);
+    let by_day: u64 = forecast.days.iter().map(|day| day.units.get()).sum();
+    assert_eq!(by_day, daily + search);
+}
+
+#[tokio::test]
+async fn a_forecast_is_what_the_schedule_then_spends_to_the_unit() {
+    assert_played(&[], "0 */3 * * *", 2).await;
+}
+
+#[tokio::test]
+async fn a_forecast_is_right_where_the_limit_is_hit_and_passes_stop_half_way() {
+    let quota = "credentials.youtube.limits.daily={ quota = 330, window = \"24h\", resets = \"America/Los_Angeles\", wait = \"0s\" }";
+    let sets = [quota, "jobs.trending.leave={ daily = 10 }", "jobs.trending.every=\"4h\""];
+    assert_played(&sets, "30 */2 * * *", 2).await;
+}
+
+#[tokio::test]
+async fn a_forecast_says_what_would_fit() {
+    let steps = "jobs.trending.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]";
+    let quota = "credentials.youtube.limits.daily={ quota = 110, window = \"24h\", wait = \"0s\" }";
+    let discover = "jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]";
+    let stage = Stage::shipped(&[steps, quota, discover, "jobs.trending.leave={}"]).await;
+    let (starts, until) = starts("hourly", 3);
+    let forecast = stage.forecast(&["trending"], &starts, until).await;
+    assert!(forecast.stopped_runs > 0);
+    let daily = forecast.limits.iter().find(|limit| limit.limit == "daily").unwrap();
+    assert_eq!(daily.first_hit.as_ref().unwrap().job, "trending");
+    // 32 a pass over all regions: three in 24 hours fit into 110, and one region 24 times takes 96.
+    let fit = &forecast.jobs[0];
+    assert_eq!((fit.shortest_every_seconds, fit.most_regions), (Some(8 * 3600), 1), "{fit:?}");
+}
+
+#[test]
+fn schedules_are_cron_or_the_simple_forms_of_systemd() {
+    let from = Timestamp::from_micros(NOON);
+    let next = |text: &str| {
+        let starts = Schedule::parse(text).unwrap().starts(from, from.after(Duration::from_secs(40 * 86_400)), &Utc);
+        starts.unwrap()[0].to_string()
+    };
+    let expected = [
+        ("*/15 * * * *", "2026-11-20T12:15:00.000000Z"),
+        ("@hourly", "2026-11-20T13:00:00.000000Z"),
+        ("hourly", "2026-11-20T13:00:00.000000Z"),
+        ("daily", "2026-11-21T00:00:00.000000Z"),
+        ("weekly", "2026-11-23T00:00:00.000000Z"),
+        ("monthly", "2026-12-01T00:00:00.000000Z"),
+        ("*-*-* 03:00:00", "2026-11-21T03:00:00.000000Z"),
+        ("*-*-* 03:30", "2026-11-21T03:30:00.000000Z"),
+        ("*:0/20", "2026-11-20T12:20:00.000000Z"),
+        ("*-*-* 0/6:05:30", "2026-11-20T12:05:30.000000Z"),
+    ];
+    for (text, at) in expected {
+        assert_eq!(next(text), at, "{text}");
+    }
+    for wrong in ["", "often", "61 * * * *", "Mon *-*-* 03:00", "* * * *"] {
+        let error = Schedule::parse(wrong).unwrap_err().to_string();
+        assert!(error.contains("'*/15 * * * *'"), "{error}");
+    }
+}

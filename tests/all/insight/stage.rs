@@ -1,0 +1,146 @@
+//! The main job in this process, against a sandbox, with a clock that is moved by hand.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use ingest::catalog::{Catalog, SqliteCatalog};
+use ingest::clock::Clock;
+use ingest::config::Config;
+use ingest::ledger::{Meter, SqliteLedger};
+use ingest::quota::{Timestamp, Units};
+use ingest::run::{
+    self, Context, Forecast, Gate, Locks, PassOutcome, Plan, Preview, RunReport, Selection, Silent, channel,
+};
+use ingest::sandbox::{Options, Sandbox};
+use ingest::upstream::{Client, Secret};
+use tempfile::TempDir;
+
+/// 2026-11-20T12:00:00Z, four in the morning in Los Angeles.
+pub const NOON: i64 = 1_795_176_000_000_000;
+pub const HOUR: Duration = Duration::from_secs(60 * 60);
+
+pub struct Hand(AtomicI64);
+
+#[async_trait::async_trait]
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+
+    async fn sleep(&self, span: Duration) {
+        self.advance(span);
+    }
+}
+
+impl Hand {
+    pub fn advance(&self, span: Duration) {
+        self.0.fetch_add(i64::try_from(span.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+
+    pub fn reach(&self, at: Timestamp) {
+        self.0.store(at.micros(), Ordering::SeqCst);
+    }
+}
+
+pub struct Stage {
+    pub clock: Arc<Hand>,
+    pub sandbox: Sandbox,
+    pub config: Config,
+    pub directory: TempDir,
+    catalog: Arc<SqliteCatalog>,
+    ledger: SqliteLedger,
+}
+
+impl Stage {
+    /// The shipped configuration with some values changed.
+    pub async fn shipped(sets: &[&str]) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml");
+        Self::written(&std::fs::read_to_string(path).unwrap(), sets).await
+    }
+
+    pub async fn written(text: &str, sets: &[&str]) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let clock = Arc::new(Hand(AtomicI64::new(NOON)));
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        let parse = |sets: &[String]| Config::parse(text, Path::new("test.toml"), sets).unwrap();
+        let config = parse(&sets);
+        let quota = Some(Units::new(1_000_000));
+        let options = Options { quota, ..Options::default() };
+        let sandbox = Sandbox::start(&config, options, Arc::clone(&clock) as Arc<dyn Clock>).await.unwrap();
+        let urls = sandbox.base_urls();
+        let urls = urls.iter().map(|(name, url)| format!("upstreams.{name}.base_url=\"{url}\""));
+        let config = parse(&sets.iter().cloned().chain(urls).collect::<Vec<_>>());
+        let directory = tempfile::tempdir().unwrap();
+        let catalog = Arc::new(SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap());
+        let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
+        Self { clock, sandbox, config, directory, catalog, ledger }
+    }
+
+    pub fn selection(&self, jobs: &[&str]) -> Selection {
+        let wanted = self.config.jobs.iter().filter(|job| jobs.is_empty() || jobs.contains(&&*job.name));
+        wanted.map(|job| (Arc::clone(job), job.regions.clone())).collect()
+    }
+
+    pub fn meter(&self) -> Meter {
+        Meter::new(Arc::new(self.ledger.clone()), Arc::clone(&self.clock) as Arc<dyn Clock>)
+    }
+
+    pub fn catalog(&self) -> Arc<dyn Catalog> {
+        Arc::clone(&self.catalog) as Arc<dyn Catalog>
+    }
+
+    pub async fn run(&self, jobs: &[&str]) -> RunReport {
+        let selection = self.selection(jobs);
+        let client = |(job, _): &(Arc<ingest::config::Job>, _)| {
+            let credential = &job.credential;
+            let secret = Secret::given(&credential.name, Sandbox::secret_of(&credential.name).into());
+            let client = Client::new(Arc::clone(&credential.upstream), secret).unwrap();
+            (credential.name.clone(), Ok(Arc::new(client) as Arc<dyn ingest::upstream::Upstream>))
+        };
+        let context = Context {
+            catalog: self.catalog(),
+            meter: Arc::new(self.meter()),
+            upstreams: selection.iter().map(client).collect(),
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            locks: Locks::open(self.directory.path()).unwrap(),
+            stop: channel().1,
+            gate: Gate::default(),
+            asked: ingest::run::Asked::default(),
+            progress: Arc::new(Silent),
+            concurrency: 4,
+            cheap_max: Units::new(5),
+        };
+        run::run(&context, &selection).await.unwrap()
+    }
+
+    pub async fn preview(&self, jobs: &[&str]) -> Preview {
+        let selection = self.selection(jobs);
+        run::preview(&*self.catalog, &self.meter(), &selection, self.clock.now(), 4).await.unwrap()
+    }
+
+    pub async fn forecast(&self, jobs: &[&str], starts: &[Timestamp], until: Timestamp) -> Forecast {
+        let selection = self.selection(jobs);
+        let from = self.clock.now();
+        let plan = Plan { selection: &selection, starts, from, until, concurrency: 4 };
+        run::forecast(&*self.catalog, &self.meter(), plan).await.unwrap()
+    }
+
+    /// What every request asked of a limit since the beginning, refused ones too.
+    pub fn counted(&self, limit: &str) -> u64 {
+        let counted = self.sandbox.usage().into_iter().find(|counted| counted.limit == limit);
+        counted.map_or(0, |counted| counted.used.get())
+    }
+}
+
+/// What a run charged of a limit.
+pub fn spent(report: &RunReport, limit: &str) -> u64 {
+    report.passes.iter().map(|pass| pass.units.of(limit).get()).sum()
+}
+
+/// The regions that a run completed.
+pub fn completed(report: &RunReport) -> Vec<String> {
+    let complete = report.passes.iter().filter(|pass| pass.outcome == PassOutcome::Complete && pass.region != "*");
+    complete.map(|pass| pass.region.clone()).collect()
+}

@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use super::super::due::Candidate;
 use super::world::{Kind, World};
 use crate::catalog::{
-    Catalog, CatalogError, EachRecord, Hit, IdsQuestion, Landed, Landing, Listed, Naming, OpenPass, PassEnd, PassId,
-    PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing, StepPosition,
+    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, Naming, OpenPass, PassEnd,
+    PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing, StepPosition,
 };
 use crate::config::Pointer;
-use crate::quota::Timestamp;
+use crate::quota::{Cost, Timestamp};
 
 /// The catalog of a play.
 #[derive(Debug)]
@@ -286,6 +286,14 @@ impl Catalog for PlayCatalog {
 
     async fn pending_ids(&self, question: IdsQuestion<'_>) -> Result<Vec<Pending>, CatalogError> {
         Ok(self.state().pending(&self.world, &question))
+    }
+
+    async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn learn(&self, _: &str, _: &str, _: &Cost) -> Result<(), CatalogError> {
+        Ok(())
     }
 
     async fn drop_unseen(&self, _: &str, _: Timestamp) -> Result<u64, CatalogError> {

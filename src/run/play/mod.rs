@@ -147,6 +147,8 @@ impl Play {
             stop: channel().1,
             gate: Gate::default(),
             asked: crate::run::Asked::default(),
+            estimates: crate::run::Estimates::default(),
+            believing: crate::run::Believing::default(),
             progress: Arc::new(Silent),
             concurrency,
             cheap_max: Units::ZERO,

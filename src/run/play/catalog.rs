@@ -297,6 +297,14 @@ impl Catalog for PlayCatalog {
         Ok(self.state().pending(&self.world, &question))
     }
 
+    async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn learn(&self, _: &str, _: &str, _: &Cost) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
     async fn drop_unseen(&self, _: &str, _: Timestamp) -> Result<u64, CatalogError> {
         Ok(0)
     }

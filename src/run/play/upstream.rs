@@ -60,5 +60,5 @@ impl Upstream for PlayUpstream {
 
 fn page<'a>(ids: impl Iterator<Item = &'a str>, next: Option<String>) -> Page {
     let records = ids.map(|id| Record { id: id.to_owned(), body: Value::Null }).collect();
-    Page { records, skipped: 0, next, cost: BTreeMap::new(), told: Vec::new() }
+    Page { records, next, ..Page::default() }
 }

@@ -1,6 +1,5 @@
 //! The main job in this process, against a sandbox, with a clock that is moved by hand.
 
-use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -169,7 +168,7 @@ impl Upstream for Brief {
         let page: u32 = request.cursor.map_or(1, |cursor| cursor.parse().unwrap());
         let record = Record { id: format!("{}-{page}", request.region.code), body: serde_json::json!({}) };
         let next = (page < 4).then(|| (page + 1).to_string());
-        Ok(Page { records: vec![record], skipped: 0, next, cost: BTreeMap::new(), told: Vec::new() })
+        Ok(Page { records: vec![record], skipped: 0, next, ..Page::default() })
     }
 }
 

@@ -262,15 +262,6 @@ fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
 
 #[async_trait]
 impl Catalog for PlayCatalog {
-    /// None: the jobs of a play carry what was learned already.
-    async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
-        Ok(Vec::new())
-    }
-
-    async fn learn(&self, _: &str, _: &str, _: &Cost) -> Result<(), CatalogError> {
-        Ok(())
-    }
-
     async fn standings(&self, job: &str, regions: &[String]) -> Result<Vec<Standing>, CatalogError> {
         let state = self.state();
         Ok(regions.iter().map(|region| state.standing(job, region)).collect())

@@ -31,7 +31,7 @@ pub(super) async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, E
             let written = write(&*catalog, query, Writer::new(args.shape, columns, io::stdout())).await;
             match written {
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
-                written => drop(written?),
+                written => written.map(|_| ())?,
             }
         }
         Some(path) => to_file(&*catalog, query, args.shape, columns, path).await?,

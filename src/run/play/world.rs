@@ -33,13 +33,16 @@ impl<'w> Names<'w> {
     }
 }
 
+/// The ids that records name, by the record's own.
+type Named = HashMap<Arc<str>, Vec<Arc<str>>>;
+
 /// What the upstreams are expected to answer, and what of it is there already.
 #[derive(Debug, Default)]
 pub(super) struct World {
     /// By job, region and the step's index.
     pages: HashMap<(String, String, usize), Pages>,
     /// What a record names, by its kind, the place and its id.
-    names: HashMap<(Kind, String), HashMap<Arc<str>, Vec<Arc<str>>>>,
+    names: HashMap<(Kind, String), Named>,
     /// When ids were fetched before the play, by kind.
     pub(super) fetched: HashMap<Kind, HashMap<Arc<str>, Timestamp>>,
     /// What passes listed that are in the catalog.

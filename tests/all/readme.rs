@@ -20,7 +20,8 @@ fn shell(world: &World, home: &Path, line: &str) -> Output {
     let binary = assert_cmd::cargo::cargo_bin!("ingest").display().to_string();
     let redirected: String = world.sets.iter().map(|set| format!(" --set '{set}'")).collect();
     let real = if line.contains("--sandbox") { String::new() } else { redirected };
-    let line = line.replace("$ ", "").replace("cargo run --release --", &binary) + if line.contains("sqlite3") { "" } else { &real };
+    let line = line.replace("$ ", "").replace("cargo run --release --", &binary)
+        + if line.contains("sqlite3") { "" } else { &real };
     let mut command = Command::new("sh");
     command.args(["-c", &line]).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear();
     command.env("HOME", home).env("PATH", std::env::var_os("PATH").unwrap()).env("YOUTUBE_API_KEY", "any");

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use ingest::cli::{Cli, Global, Log};
 use ingest::commands;
 use ingest::run::FAILURE;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     let cli = Cli::read();
@@ -22,16 +24,19 @@ fn main() -> ExitCode {
 
 /// Logs go to stderr. `RUST_LOG` overrides `-v` and `-q`.
 fn log(global: &Global) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level(global)));
+    let asked = std::env::var("RUST_LOG").ok().and_then(|asked| asked.parse().ok());
+    let filter: Targets = asked.or_else(|| level(global).parse().ok()).unwrap_or_default();
     // Internal errors would be told on stderr, which is what failed.
     let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(LevelFilter::TRACE)
         .with_writer(io::stderr)
         .with_target(false)
         .log_internal_errors(false);
     match global.log {
-        Log::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(false).init(),
-        Log::Text => log.with_ansi(colours()).init(),
+        Log::Json => {
+            log.json().flatten_event(true).with_current_span(false).with_span_list(false).finish().with(filter).init()
+        }
+        Log::Text => log.with_ansi(colours()).finish().with(filter).init(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ingest::clock::SystemClock;
 use ingest::config::{AfterLoss, RedisUrl};
 use ingest::ledger::redis::RedisLedger;
-use ingest::ledger::{Ask, Journal, Meter, MeterError, Permit, Policy, Purpose, Verdict};
+use ingest::ledger::{Ask, Journal, Meter, MeterError, Permit, Policy, Purpose, SharedLedger, Verdict};
 use ingest::quota::{Account, ChargeId, Cost, Outage, Rejection, Units};
 use tempfile::TempDir;
 
@@ -40,7 +40,7 @@ impl Machine {
         self.process_over(ledger)
     }
 
-    pub(crate) fn process_over(&self, ledger: Arc<RedisLedger>) -> Process {
+    pub(crate) fn process_over(&self, ledger: Arc<dyn SharedLedger>) -> Process {
         let journal = Journal::open(&self.journal()).unwrap();
         Process(Meter::with_journal(ledger, journal, self.policy, Arc::new(SystemClock)))
     }

@@ -1,6 +1,7 @@
 //! The ledger of many machines: the suite and the properties over a Redis, time given by hand, and what only Redis can
 //! do to it.
 
+mod between;
 mod connections;
 mod fitness;
 mod kinds;

@@ -1,0 +1,141 @@
+//! What happens between two steps of one charge: after the ledger granted it, and before the journal marks it.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use ingest::ledger::redis::RedisLedger;
+use ingest::ledger::{Answer, Charge, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing};
+use ingest::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
+
+use super::machine::{Machine, Process, account};
+use super::{MAX_SKEW, TIMEOUT};
+use crate::support::redis_server::RedisServer;
+
+type Happening = BoxFuture<'static, ()>;
+
+/// A ledger after whose next grant something happens, before anybody hears of the grant.
+struct Interposed {
+    inner: RedisLedger,
+    happening: Mutex<Option<Happening>>,
+}
+
+impl Interposed {
+    fn process(machine: &Machine, happening: Happening) -> Process {
+        let inner = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+        machine.process_over(Arc::new(Self { inner, happening: Mutex::new(Some(happening)) }))
+    }
+}
+
+#[async_trait]
+impl SharedLedger for Interposed {
+    async fn ask(&self, charge: Charge<'_>, now: Timestamp) -> Result<Answer, LedgerError> {
+        let answer = self.inner.ask(charge, now).await;
+        let happening = self.happening.lock().unwrap().take();
+        if let Some(happening) = happening {
+            happening.await;
+        }
+        answer
+    }
+
+    async fn tell(
+        &self,
+        account: &Account,
+        news: News<'_>,
+        seen: Option<&Seen>,
+        now: Timestamp,
+    ) -> Result<Heard, LedgerError> {
+        self.inner.tell(account, news, seen, now).await
+    }
+
+    async fn standing(&self, account: &Account, seen: Option<&Seen>, now: Timestamp) -> Result<Standing, LedgerError> {
+        self.inner.standing(account, seen, now).await
+    }
+}
+
+#[async_trait]
+impl Ledger for Interposed {
+    async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
+        self.inner.charge(charge, now).await
+    }
+
+    async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) -> Result<(), LedgerError> {
+        self.inner.settle(account, id, cost, now).await
+    }
+
+    async fn absorb(
+        &self,
+        account: &Account,
+        entries: &[Entry],
+        floors: &[Floor],
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        self.inner.absorb(account, entries, floors, now).await
+    }
+
+    async fn close(&self, account: &Account, limit: &str, closing: Closing, now: Timestamp) -> Result<(), LedgerError> {
+        self.inner.close(account, limit, closing, now).await
+    }
+
+    async fn reopen(&self, account: &Account, limit: &str, now: Timestamp) -> Result<(), LedgerError> {
+        self.inner.reopen(account, limit, now).await
+    }
+
+    async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError> {
+        self.inner.usage(account, now).await
+    }
+}
+
+/// Everything is flushed, and another process of the machine finds that out.
+fn lost_and_found(server: &Arc<RedisServer>, machine: &Machine, account: &Account) -> Happening {
+    let (server, mate, account) = (Arc::clone(server), machine.process(), account.clone());
+    Box::pin(async move {
+        server.tell("FLUSHALL");
+        mate.take(&account, 1).await;
+    })
+}
+
+#[tokio::test]
+async fn a_grant_of_a_ledger_that_was_lost_meanwhile_is_charged_anew() {
+    let server = Arc::new(RedisServer::start());
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    machine.process().take(&account, 1).await;
+    let process = Interposed::process(&machine, lost_and_found(&server, &machine, &account));
+    process.take(&account, 1).await;
+    let other = Machine::new(server.url());
+    assert_eq!(other.process().used(&account).await, 3, "for other machines, before this one does anything more");
+    assert_eq!(process.drain(&account).await, 7);
+}
+
+#[tokio::test]
+async fn the_first_grant_of_a_ledger_that_was_lost_meanwhile_is_charged_anew() {
+    let server = Arc::new(RedisServer::start());
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let process = Interposed::process(&machine, lost_and_found(&server, &machine, &account));
+    process.take(&account, 1).await;
+    let other = Machine::new(server.url());
+    assert_eq!(other.process().used(&account).await, 2, "for other machines, before this one does anything more");
+}
+
+#[tokio::test]
+async fn a_grant_of_a_ledger_that_was_lost_unnoticed_is_told_by_the_next_charge() {
+    let server = Arc::new(RedisServer::start());
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let flushed = Arc::clone(&server);
+    let process = Interposed::process(&machine, Box::pin(async move { flushed.tell("FLUSHALL") }));
+    process.take(&account, 4).await;
+    assert_eq!(process.drain(&account).await, 6);
+}
+
+#[tokio::test]
+async fn a_charge_whose_process_died_before_it_was_marked_is_settled_to_nothing() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let dying = Interposed::process(&machine, Box::pin(std::future::pending()));
+    let asked = tokio::time::timeout(std::time::Duration::from_millis(300), dying.ask(&account, 4)).await;
+    assert!(asked.is_err());
+    // Its journal row names a process that is no more.
+    let journal = rusqlite::Connection::open(machine.journal()).unwrap();
+    assert_eq!(journal.execute("update charge set owner = 2147483647 where state = 'asked'", []).unwrap(), 1);
+    assert_eq!(machine.process().drain(&account).await, 10);
+}

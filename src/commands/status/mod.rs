@@ -142,9 +142,13 @@ async fn spend(meter: &Meter, account: &Account, now: Timestamp) -> Vec<Spend> {
     gathered(account, counted)
 }
 
+/// Job, region and call.
+type SpentOn = (Option<String>, Option<String>, String);
+/// Charges, the last of them, and units by limit.
+type Sum = (u64, Timestamp, BTreeMap<LimitName, Units>);
+
 fn gathered(account: &Account, spent: impl Iterator<Item = Spent>) -> Vec<Spend> {
-    let mut sums: BTreeMap<(Option<String>, Option<String>, String), (u64, Timestamp, BTreeMap<LimitName, Units>)> =
-        BTreeMap::new();
+    let mut sums: BTreeMap<SpentOn, Sum> = BTreeMap::new();
     for Spent { at, limit, units, purpose } in spent {
         let key = (purpose.job, purpose.region, purpose.call);
         let (charges, last, by_limit) =

@@ -84,7 +84,7 @@ impl Lab {
             .jobs
             .iter()
             .filter(|known| known.name == job)
-            .map(|job| (Arc::clone(job), job.regions.iter().cloned().collect()))
+            .map(|job| (Arc::clone(job), job.regions.to_vec()))
             .collect();
         let context = self.context();
         self.runtime.block_on(run::run(&context, &selection)).unwrap()

@@ -107,7 +107,8 @@ proptest! {
 fn hostile_upstream(text: &'static str) -> StubUpstream {
     StubUpstream::start(move |request| {
         let items: Vec<Value> = (0..3)
-            .map(|n| json!({ "id": format!("{text}{n}"), "snippet": { "title": format!("findme {text}"), "channelId": text } }))
+            // An id with a NUL is none.
+            .map(|n| json!({ "id": format!("{}{n}", text.replace('\0', "")), "snippet": { "title": format!("findme {text}"), "channelId": text } }))
             .collect();
         match request.number {
             0..2 => StubAnswer::json(&json!({ "items": items })),

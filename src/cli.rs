@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::{self, Write};
+#[cfg(feature = "sandbox")]
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -14,7 +14,9 @@ use crate::ledger::{self, Meter, Mode};
 use crate::quota::Account;
 use crate::run::Selection;
 use crate::sqlite;
-use crate::upstream::{Client, ClientError, Secret, Upstream};
+#[cfg(feature = "sandbox")]
+use crate::upstream::Secret;
+use crate::upstream::{Client, ClientError, Upstream};
 
 /// What every command works in.
 pub(super) struct Environment {
@@ -25,6 +27,7 @@ pub(super) struct Environment {
     /// What time it is.
     pub(super) clock: Arc<dyn Clock>,
     /// Whether the upstreams are stand-ins, which know secrets of their own.
+    #[cfg(feature = "sandbox")]
     practising: bool,
 }
 
@@ -32,7 +35,13 @@ impl Environment {
     /// Reads the configuration; opens nothing.
     pub(super) fn load(global: &Global) -> Result<Self, Error> {
         let config = Config::load(&Sources { path: global.config.clone(), sets: global.sets.clone() })?;
-        Ok(Self { config, state_dir: state_dir(global)?, clock: Arc::new(SystemClock), practising: false })
+        Ok(Self {
+            config,
+            state_dir: state_dir(global)?,
+            clock: Arc::new(SystemClock),
+            #[cfg(feature = "sandbox")]
+            practising: false,
+        })
     }
 
     /// The same for practice: other values in the configuration, a ledger in a file, and a state directory of its own.

@@ -35,11 +35,12 @@ local function read_floors()
   return told_floors
 end
 
--- Parts a block that has grown too long.
+-- Parts the block that holds an instant, if it has grown too long.
 local function part(at)
   local first, last = old.block_start(at), old.block_end(at)
-  if call('ZCOUNT', LOG, first and '(' .. first or '-inf', last or '+inf') > LONGEST_BLOCK then
-    old.mark(at)
+  local low, high = first and '(' .. first or '-inf', last or '+inf'
+  if call('ZCOUNT', LOG, low, high) > LONGEST_BLOCK then
+    old.mark(tonumber(call('ZRANGEBYSCORE', LOG, low, high, 'WITHSCORES', 'LIMIT', BLOCK, 1)[2]))
   end
 end
 

@@ -23,7 +23,7 @@ local function check_block(before, last)
   end
 end
 
--- The first block of all may be evicted in part; nobody asks for its sum.
+-- The first block is checked with the second: every one but it has a block before it.
 local function check_blocks()
   local checked = call('HGET', META, 'checked') or '-inf'
   local marks = call('ZRANGEBYSCORE', MARKS, checked, '+inf', 'LIMIT', 0, BLOCKS + 1)

@@ -494,6 +494,10 @@ function open_archive()
       call('HDEL', SUMS, unpack(dead))
       call('ZREM', MARKS, unpack(dead))
     end
+    local last = first and archive.block_end(tonumber(first))
+    if last then
+      call('HSET', SUMS, last, vector_of(archive.scan_vector('-inf', last)))
+    end
   end
 
   -- Floors, and the lives of keys.

@@ -43,7 +43,7 @@ const SCAN_AND_SUM: &str = "
     redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - window)
     local used = 0
     for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
-        used = used + tonumber(string.match(member, '%d+$'))
+        used = used + tonumber(string.match(member, ':(%d+)$'))
     end
     if used + cost > quota then return 0 end
     redis.call('ZADD', KEYS[1], ARGV[1], ARGV[5] .. ':' .. cost)

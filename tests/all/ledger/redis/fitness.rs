@@ -5,7 +5,7 @@ use std::time::Duration;
 use ingest::clock::{Clock, SystemClock};
 use ingest::config::RedisUrl;
 use ingest::ledger::redis::{Finding, RedisLedger, inspect};
-use ingest::quota::Account;
+use ingest::quota::{Account, ChargeId};
 
 use super::kinds::with_shipped_users;
 use super::machine::{Machine, account};
@@ -158,4 +158,43 @@ async fn times_and_units_keep_all_their_digits() {
     let charged: i64 = scores[1].parse().unwrap();
     assert_eq!(rejection.retry_at.micros(), charged + 60_100_000);
     assert!(rejection.retry_after <= Duration::from_micros(60_100_000));
+}
+
+#[tokio::test]
+async fn however_charges_come_the_log_falls_into_short_blocks() {
+    let server = RedisServer::start();
+    let account = account(1_000_000);
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let books = Books::new(std::sync::Arc::new(ledger), account.clone());
+    let now = SystemClock.now();
+    // One machine tells what it charged, in order; another as many in between, backwards; then somebody charges.
+    let entry = |machine: &str, nth: u64, at| {
+        crate::ledger::books::entry(&ChargeId::new(format!("{machine}-{nth}")), at, cost([("daily", 1)]))
+    };
+    for batch in 0..10 {
+        let one: Vec<_> = (0..150)
+            .map(|nth| batch * 150 + nth)
+            .map(|nth| entry("one", nth, now.before(secs(3500 - 2 * nth))))
+            .collect();
+        let other: Vec<_> = (0..150)
+            .map(|nth| batch * 150 + nth)
+            .map(|nth| entry("other", nth, now.before(secs(501 + 2 * nth))))
+            .collect();
+        books.absorb(&one, &[], now).await;
+        books.absorb(&other, &[], now).await;
+    }
+    for _ in 0..300 {
+        books.take(&cost([("daily", 1)]), now).await;
+    }
+    let key = |part: &str| format!("ingest:{{{}}}:{part}", account.name);
+    let marks: Vec<String> = server.ask(&format!("ZRANGE {} 0 -1", key("marks")));
+    let ends = marks.iter().map(String::as_str).chain(["+inf"]);
+    let starts = ["-inf".to_owned()].into_iter().chain(marks.iter().map(|mark| format!("({mark}")));
+    for (start, end) in starts.zip(ends) {
+        let length: u64 = server.ask(&format!("ZCOUNT {} {start} {end}", key("log")));
+        assert!(length <= 3 * 64, "{length} charges from {start} to {end}");
+    }
+    let mended = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap().mend(&account, now).await.unwrap();
+    assert_eq!(mended, [""; 0]);
+    assert_eq!(books.used("daily", now).await, 3300);
 }

@@ -137,7 +137,8 @@ fn daily(units: u64) -> Cost {
 fn every_answer_is_the_models_over_long_histories() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let store = runtime.block_on(Standalone::open());
-    let config = Config { cases: 6, failure_persistence: None, max_shrink_iters: 40, ..Config::default() };
+    let cases = std::env::var("LONG_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(6);
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 40, ..Config::default() };
     let outcome = TestRunner::new(config).run(&vec(events(), 1..14), |events| {
         runtime.block_on(async {
             let account =

@@ -40,7 +40,7 @@ pub(super) async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exi
 
 /// What people read of a forecast.
 pub(super) fn in_words(forecast: &Forecast) -> String {
-    let mut parts = vec![headline(forecast), days(&forecast.days)];
+    let mut parts = vec![output::wrapped(&headline(forecast)), days(&forecast.days)];
     parts.extend(forecast.limits.iter().filter(|limit| !limit.used.is_empty()).map(picture));
     parts.push(jobs(&forecast.jobs));
     parts.retain(|part| !part.is_empty());

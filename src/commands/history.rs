@@ -10,7 +10,7 @@ use super::{Error, output};
 use crate::catalog::PassRecord;
 use crate::cli::{Format, Global, HistoryArgs};
 use crate::exit::Exit;
-use crate::ledger::{Mode, Spent};
+use crate::ledger::{Mode, Spent, Teller};
 use crate::quota::{LimitName, Timestamp};
 
 #[derive(Debug, Serialize)]
@@ -46,10 +46,12 @@ pub(super) async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit,
     let mut rows = BTreeMap::new();
     let mut told = BTreeSet::new();
     for account in environment.accounts() {
-        if let Some(spent) = meter.spent(&account, since).await? {
-            told.insert(account.name.clone());
-            spent.iter().for_each(|spent| add_spent(&mut rows, &account.name, spent));
-        }
+        let spending = meter.spent(&account, since).await?;
+        let whole = spending.told_by == Teller::Ledger;
+        told.extend(whole.then(|| account.name.clone()));
+        // A journal is kept for two windows, the passes for good: of it, only what no pass tells.
+        let charges = spending.charges.iter().filter(|spent| whole || spent.purpose.job.is_none());
+        charges.for_each(|spent| add_spent(&mut rows, &account.name, spent));
     }
     for pass in &passes {
         let job = environment.config.jobs.iter().find(|job| job.name == pass.job);

@@ -54,7 +54,7 @@ fn stops(preview: &Preview) -> Option<String> {
         return None;
     }
     lines.push(format!("It would complete: {}.", completed(&preview.passes)));
-    Some(lines.join("\n"))
+    Some(output::wrapped(&lines.join("\n")))
 }
 
 fn stop(limit: &LimitPreview, first: &FirstUnfit) -> String {

@@ -110,7 +110,7 @@ fn show(report: &RunReport, global: &Global) -> Result<(), Error> {
 
 /// What a person understands at a glance.
 fn summary(report: &RunReport) -> String {
-    let mut parts = vec![headline(report)];
+    let mut parts = vec![output::wrapped(&headline(report))];
     if report.passes.iter().any(|pass| pass.outcome != PassOutcome::NotDue) {
         parts.push(passes(&report.passes));
     }

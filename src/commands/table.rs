@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
+use super::output;
 use crate::quota::{Cost, Timestamp, Units};
 
 /// A table without lines, its numbers to the right.
 pub(super) fn table(header: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    if let Some(width) = output::width() {
+        table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }

@@ -21,10 +21,10 @@ end
 -- Where what returns is cut into slices: up to the instant at which all is back, and at those about which people ask.
 local function slices(limit)
   local hour = 60 * 60 * 1000000
-  local step, last = (limit.slide or 24 * hour) / 24, old.expiry(limit, now)
+  local span, last = limit.slide or 24 * hour, old.expiry(limit, now)
   local ends = { now + hour, now + 6 * hour, now + 24 * hour, last }
   for slice = 1, 26 do
-    ends[#ends + 1] = now + math.floor(step * slice)
+    ends[#ends + 1] = now + math.floor(span * slice / 24)
   end
   table.sort(ends)
   return ends, last

@@ -5,6 +5,7 @@ use std::time::Duration;
 use chrono::Local;
 
 use super::environment::Environment;
+use super::output::Screen;
 use super::table::{count, instant, span, table, text};
 use super::{Error, output};
 use crate::cli::{ForecastArgs, Format, Global};
@@ -15,8 +16,8 @@ use crate::run::{self, DaySpend, Forecast, JobFit, LimitForecast, Plan, Schedule
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How high the picture of a limit is, in lines.
 const HEIGHT: u64 = 6;
-/// How wide it is at most, in columns.
-const WIDTH: usize = 72;
+/// What stands to the left of it, in columns.
+const SCALE: usize = 11;
 
 /// Plays the schedule, and shows what came of it.
 pub(super) async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Error> {
@@ -33,16 +34,16 @@ pub(super) async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exi
     let forecast = Forecast { jobs, ..run::forecast(&*catalog, &meter, plan).await? };
     match global.format {
         Format::Json => output::json(&forecast)?,
-        Format::Text => output::text_line(&in_words(&forecast))?,
+        Format::Text => output::text_line(&in_words(&forecast, Screen::of_stdout()))?,
     }
     Ok(Exit::Success)
 }
 
 /// What people read of a forecast.
-pub(super) fn in_words(forecast: &Forecast) -> String {
-    let mut parts = vec![output::wrapped(&headline(forecast)), days(&forecast.days)];
-    parts.extend(forecast.limits.iter().filter(|limit| !limit.used.is_empty()).map(picture));
-    parts.push(jobs(&forecast.jobs));
+pub(super) fn in_words(forecast: &Forecast, screen: Screen) -> String {
+    let mut parts = vec![screen.wrapped(&headline(forecast)), days(&forecast.days, screen)];
+    parts.extend(forecast.limits.iter().filter(|limit| !limit.used.is_empty()).map(|limit| picture(limit, screen)));
+    parts.push(jobs(&forecast.jobs, screen));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
 }
@@ -71,11 +72,11 @@ fn headline(forecast: &Forecast) -> String {
     lines.join("\n")
 }
 
-fn days(days: &[DaySpend]) -> String {
+fn days(days: &[DaySpend], screen: Screen) -> String {
     if days.is_empty() {
         return String::new();
     }
-    let mut table = table(&["DAY", "ACCOUNT", "LIMIT", "JOB", "UNITS"], &[4]);
+    let mut table = table(screen, &["DAY", "ACCOUNT", "LIMIT", "JOB", "UNITS"], &[4]);
     for spend in days {
         let day = spend.day.to_string();
         table.add_row([day, spend.account.clone(), spend.limit.clone(), spend.job.clone(), count(spend.units.get())]);
@@ -84,8 +85,8 @@ fn days(days: &[DaySpend]) -> String {
 }
 
 /// Units in the window over time, against the limit.
-fn picture(limit: &LimitForecast) -> String {
-    let columns = gathered(&limit.used);
+fn picture(limit: &LimitForecast, screen: Screen) -> String {
+    let columns = gathered(&limit.used, screen);
     let top = limit.enforced.get().max(limit.most_used.get()).max(1);
     let head = format!(
         "{}/{}: at most {} of {} in a window",
@@ -109,8 +110,9 @@ fn picture(limit: &LimitForecast) -> String {
 }
 
 /// The highest of each few hours, so that it fits a line.
-fn gathered(used: &[Used]) -> Vec<u64> {
-    let few = used.len().div_ceil(WIDTH).max(1);
+fn gathered(used: &[Used], screen: Screen) -> Vec<u64> {
+    let width = screen.width.unwrap_or(80).saturating_sub(SCALE + 1).max(24);
+    let few = used.len().div_ceil(width).max(1);
     used.chunks(few).map(|hours| hours.iter().map(|used| used.units.get()).max().unwrap_or(0)).collect()
 }
 
@@ -122,8 +124,8 @@ fn block(units: u64, top: u64, row: u64) -> char {
     usize::try_from(here).ok().and_then(|part| PARTS.get(part).copied()).unwrap_or('█')
 }
 
-fn jobs(jobs: &[JobFit]) -> String {
-    let mut table = table(&["JOB", "EVERY", "SHORTEST THAT FITS", "REGIONS", "MOST THAT FIT"], &[3, 4]);
+fn jobs(jobs: &[JobFit], screen: Screen) -> String {
+    let mut table = table(screen, &["JOB", "EVERY", "SHORTEST THAT FITS", "REGIONS", "MOST THAT FIT"], &[3, 4]);
     let every = |seconds: Option<u64>, none: &str| {
         seconds.map_or_else(|| none.to_owned(), |seconds| span(Duration::from_secs(seconds)))
     };
@@ -137,4 +139,88 @@ fn jobs(jobs: &[JobFit]) -> String {
         ]);
     }
     text(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::output::Style;
+    use super::*;
+    use crate::quota::{Timestamp, Units};
+    use crate::run::{Hit, Stalest};
+
+    /// 2026-11-20T12:00:00Z.
+    const NOON: Timestamp = Timestamp::from_micros(1_795_176_000_000_000);
+
+    fn later(hours: u32) -> Timestamp {
+        NOON.after(Duration::from_secs(3600) * hours)
+    }
+
+    fn limit(name: &str, enforced: u64, first_hit: Option<Hit>, used: impl Fn(u32) -> u64) -> LimitForecast {
+        let used: Vec<Used> = (0..=168).map(|hour| Used { at: later(hour), units: Units::new(used(hour)) }).collect();
+        LimitForecast {
+            account: "youtube".to_owned(),
+            limit: name.to_owned(),
+            enforced: Units::new(enforced),
+            units: Units::new(27_340),
+            most_used: used.iter().map(|used| used.units).max().unwrap_or_default(),
+            first_hit,
+            used,
+        }
+    }
+
+    /// A week that a limit stops in part.
+    fn week() -> Forecast {
+        let (job, region, call) = ("discover".to_owned(), "BR".to_owned(), "search.list".to_owned());
+        let hit = Hit { at: later(31), job, region, call, retry_at: later(39) };
+        let day = |number: i64, limit: &str, job: &str, units| DaySpend {
+            day: NOON.after(DAY * u32::try_from(number).unwrap_or_default()).to_utc().date_naive(),
+            account: "youtube".to_owned(),
+            limit: limit.to_owned(),
+            job: job.to_owned(),
+            units: Units::new(units),
+        };
+        let fit = |job: &str, every, shortest, most| JobFit {
+            job: job.to_owned(),
+            every_seconds: every,
+            shortest_every_seconds: shortest,
+            regions: 8,
+            most_regions: most,
+        };
+        Forecast {
+            from: NOON,
+            until: later(168),
+            runs: 672,
+            stopped_runs: 31,
+            days: vec![
+                day(0, "daily", "discover", 1_204),
+                day(0, "search", "discover", 12),
+                day(1, "daily", "trending", 768),
+            ],
+            limits: vec![
+                limit("daily", 9_500, Some(hit), |hour| u64::from(hour.min(40)) * 230 + u64::from(hour % 24) * 11),
+                limit("search", 90, None, |hour| u64::from(hour / 12 % 3) * 24),
+            ],
+            stalest: Some(Stalest {
+                job: "discover".to_owned(),
+                region: "CA".to_owned(),
+                age_seconds: 151_200.0,
+                at: later(50),
+            }),
+            jobs: vec![fit("trending", Some(3600), Some(900), 8), fit("discover", None, None, 3)],
+        }
+    }
+
+    #[test]
+    fn a_forecast_fits_its_screen() {
+        for width in [80, 140] {
+            for (style, name) in [(Style::Plain, "plain"), (Style::Coloured, "coloured")] {
+                let shown = in_words(&week(), Screen { width: Some(width), style });
+                assert!(shown.lines().all(|line| line.chars().count() <= width), "{shown}");
+                insta::assert_snapshot!(format!("forecast_{width}_{name}"), shown.replace('\u{1b}', "␛"));
+            }
+        }
+        let empty =
+            Forecast { runs: 0, stopped_runs: 0, days: vec![], limits: vec![], stalest: None, jobs: vec![], ..week() };
+        insta::assert_snapshot!("forecast_empty", in_words(&empty, Screen { width: Some(80), style: Style::Plain }));
+    }
 }

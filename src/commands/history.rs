@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::environment::Environment;
+use super::output::Screen;
 use super::table::{count, table, text};
 use super::{Error, output};
 use crate::catalog::PassRecord;
@@ -62,7 +63,7 @@ pub(super) async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit,
     match (args.csv, global.format) {
         (true, _) => output::text(&as_csv(&history.rows)?)?,
         (_, Format::Json) => output::json(&history)?,
-        (_, Format::Text) => output::text_line(&in_words(&history.rows))?,
+        (_, Format::Text) => output::text_line(&in_words(&history.rows, Screen::of_stdout()))?,
     }
     Ok(Exit::Success)
 }
@@ -100,27 +101,30 @@ fn add_pass(rows: &mut BTreeMap<Key, Row>, account: &str, pass: &PassRecord, led
     }
 }
 
-fn in_words(rows: &[Row]) -> String {
+fn in_words(rows: &[Row], screen: Screen) -> String {
     if rows.is_empty() {
         return "Nothing was fetched or charged in that time.".to_owned();
     }
-    let header = ["DAY", "JOB", "REGION", "PASSES", "COMPLETE", "PAGES", "RECORDS", "REQUESTS", "UNITS"];
-    let mut table = table(&header, &[3, 4, 5, 6, 7]);
+    let days = rows.chunk_by(|one, next| one.day == next.day);
+    days.map(|rows| day(rows, screen)).collect::<Vec<_>>().join("\n\n")
+}
+
+fn day(rows: &[Row], screen: Screen) -> String {
+    let mut table = table(screen, &["JOB", "REGION", "COMPLETE", "PAGES", "RECORDS", "REQUESTS", "UNITS"], &[3, 4, 5]);
     for row in rows {
         let units: Vec<String> = row.units.iter().map(|(limit, units)| format!("{} {limit}", count(*units))).collect();
         table.add_row([
-            row.day.clone(),
             row.job.clone().unwrap_or_else(|| "by hand".to_owned()),
             output::shown(row.region.as_deref().unwrap_or("-")),
-            count(row.passes),
-            count(row.complete),
+            if row.passes > 0 { format!("{} of {}", count(row.complete), count(row.passes)) } else { "-".to_owned() },
             count(row.pages),
             count(row.records),
             count(row.requests),
             units.join(", "),
         ]);
     }
-    text(&table)
+    let day = rows.first().map_or("", |row| &row.day);
+    format!("{day} (UTC)\n{}", text(&table))
 }
 
 fn as_csv(rows: &[Row]) -> Result<String, Error> {

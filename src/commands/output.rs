@@ -36,21 +36,33 @@ pub(super) fn shown(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect()
 }
 
-/// How wide a line may be: of the terminal, of `$COLUMNS` where there is none; without either as long as it is.
-pub(super) fn width() -> Option<usize> {
-    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
-    Table::new().width().map(usize::from).or(told)
+/// What results are shown on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Screen {
+    /// How wide a line may be, in columns; as long as it is where nobody says.
+    pub(super) width: Option<usize>,
+    /// How text is set off there.
+    pub(super) style: Style,
 }
 
-/// Sentences, each line of them no wider than it may be, and set in as it begins.
-pub(super) fn wrapped(text: &str) -> String {
-    let Some(width) = width() else { return text.to_owned() };
-    let lines = text.lines().map(|line| {
-        let indent = " ".repeat(line.len() - line.trim_start().len());
-        let options = Options::new(width).subsequent_indent(&indent).break_words(false);
-        textwrap::fill(line, options.word_splitter(WordSplitter::NoHyphenation))
-    });
-    lines.collect::<Vec<_>>().join("\n")
+impl Screen {
+    /// Stdout: as wide as its terminal, or as `$COLUMNS` says where there is none.
+    pub(super) fn of_stdout() -> Self {
+        let told =
+            std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+        Self { width: Table::new().width().map(usize::from).or(told), style: Style::of_stdout() }
+    }
+
+    /// Sentences, each line of them no wider than it may be, and set in as it begins.
+    pub(super) fn wrapped(self, text: &str) -> String {
+        let Some(width) = self.width else { return text.to_owned() };
+        let lines = text.lines().map(|line| {
+            let indent = " ".repeat(line.len() - line.trim_start().len());
+            let options = Options::new(width).subsequent_indent(&indent).break_words(false);
+            textwrap::fill(line, options.word_splitter(WordSplitter::NoHyphenation))
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
 }
 
 /// How text is set off.

@@ -100,8 +100,9 @@ impl Window {
     /// among them those about which people ask.
     #[must_use]
     pub fn slices(&self, now: Timestamp) -> Vec<Timestamp> {
-        let (end, step) = (self.expiry(now), self.sliding.unwrap_or(DAY) / 24);
-        let even = (1..=26).map(|slice| now.after(step * slice));
+        let (end, span) = (self.expiry(now), self.sliding.unwrap_or(DAY).as_micros());
+        let even = (1..=26).map(|slice| u64::try_from(span * slice / 24).unwrap_or(u64::MAX));
+        let even = even.map(|later| now.after(Duration::from_micros(later)));
         let mut slices: Vec<Timestamp> = even.chain(ASKED_FOR.map(|span| now.after(span))).collect();
         slices.retain(|at| *at < end);
         slices.push(end);

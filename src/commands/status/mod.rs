@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::environment::Environment;
-use super::output::Style;
+use super::output::Screen;
 use super::{Error, output};
 use crate::cli::{Format, Global};
 use crate::exit::Exit;
@@ -96,7 +96,7 @@ pub(super) async fn status(global: &Global) -> Result<Exit, Error> {
     }
     match global.format {
         Format::Json => output::json(&status)?,
-        Format::Text => output::text_line(&in_words(&status, now, Style::of_stdout()))?,
+        Format::Text => output::text_line(&in_words(&status, now, Screen::of_stdout()))?,
     }
     Ok(Exit::Success)
 }
@@ -198,11 +198,11 @@ fn stopped_at(candidate: &Candidate, now: Timestamp) -> Option<StoppedAt> {
     Some(StoppedAt { call, pages: step.pages, since: pass.started_at })
 }
 
-fn in_words(status: &Status, now: Timestamp, style: Style) -> String {
+fn in_words(status: &Status, now: Timestamp, screen: Screen) -> String {
     let name = status.limits.iter().map(|limit| words::name(limit).len()).max().unwrap_or_default();
-    let mut parts: Vec<String> = status.limits.iter().map(|limit| words::limit(limit, name, now, style)).collect();
-    parts.push(words::spend(&status.spend));
-    parts.push(words::regions(&status.regions, now));
+    let mut parts: Vec<String> = status.limits.iter().map(|limit| words::limit(limit, name, now, screen)).collect();
+    parts.push(words::spend(&status.spend, screen));
+    parts.push(words::regions(&status.regions, now, screen));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
 }

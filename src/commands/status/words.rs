@@ -1,6 +1,6 @@
 //! What `status` says to people.
 
-use super::super::output::{self, Colour, Style, wrapped};
+use super::super::output::{self, Colour, Screen, Style};
 use super::super::table::{cost, count, instant, span, table, text};
 use super::{LimitStatus, RegionStatus, Spend, bars};
 use crate::ledger::Teller;
@@ -16,14 +16,15 @@ pub(super) fn name(limit: &LimitStatus) -> String {
 /// ```text
 /// youtube/daily   [██████████████░░░░░░░░░░░░░░░░░▒▒] 4,120 used, 5,380 left of 9,500
 ///   headroom 500 of the quota of 10,000; 3,990 since the upstream's reset
-///   back within 1h 120, 6h 800, 24h 4,120
+///   back within 1h 120, 6h 800, 24h 4,120; all by 2026-11-22 08:01:27 UTC
 /// ```
-pub(super) fn limit(limit: &LimitStatus, name_width: usize, now: Timestamp, style: Style) -> String {
+pub(super) fn limit(limit: &LimitStatus, name_width: usize, now: Timestamp, screen: Screen) -> String {
+    let style = screen.style;
     let report = &limit.report;
     let name = format!("{:name_width$}", name(limit));
     let head = match (report.used, report.remaining) {
         (Some(used), Some(left)) => {
-            let width = output::width().unwrap_or(80).saturating_sub(name_width + BESIDE).clamp(10, 40);
+            let width = screen.width.unwrap_or(80).saturating_sub(name_width + BESIDE).clamp(10, 40);
             let bar = bars::bar(used, report.enforced, report.quota, width, style);
             let (used, left, of) = (count(used.get()), count(left.get()), count(report.enforced.get()));
             format!("{name}  {bar} {used} used, {left} left of {of}")
@@ -34,7 +35,8 @@ pub(super) fn limit(limit: &LimitStatus, name_width: usize, now: Timestamp, styl
         }
     };
     let details = [since(limit), back(limit), closed(limit, now, style), unrepaid(limit, style)];
-    std::iter::once(head).chain(details.into_iter().flatten()).map(|line| wrapped(&line)).collect::<Vec<_>>().join("\n")
+    let details = details.into_iter().flatten().map(|line| screen.wrapped(&line));
+    std::iter::once(head).chain(details).collect::<Vec<_>>().join("\n")
 }
 
 fn since(limit: &LimitStatus) -> Option<String> {
@@ -50,8 +52,8 @@ fn since(limit: &LimitStatus) -> Option<String> {
 fn back(limit: &LimitStatus) -> Option<String> {
     let within = &limit.returns_within;
     let [hour, six_hours, day] = [within.hour, within.six_hours, within.day].map(|units| count(units.get()));
-    let any = limit.report.used.is_some_and(|used| used > Units::ZERO);
-    any.then(|| format!("  back within 1h {hour}, 6h {six_hours}, 24h {day}"))
+    let last = limit.returns.last()?;
+    Some(format!("  back within 1h {hour}, 6h {six_hours}, 24h {day}; all by {}", instant(last.at)))
 }
 
 fn closed(limit: &LimitStatus, now: Timestamp, style: Style) -> Option<String> {
@@ -67,11 +69,11 @@ fn unrepaid(limit: &LimitStatus, style: Style) -> Option<String> {
     Some(format!("  {}", style.paint(&owed, Colour::Yellow)))
 }
 
-pub(super) fn spend(spend: &[Spend]) -> String {
+pub(super) fn spend(spend: &[Spend], screen: Screen) -> String {
     if spend.is_empty() {
         return String::new();
     }
-    let mut table = table(&["ACCOUNT", "JOB", "REGION", "CALL", "CHARGES", "UNITS THAT COUNT"], &[4]);
+    let mut table = table(screen, &["ACCOUNT", "JOB", "REGION", "CALL", "CHARGES", "UNITS THAT COUNT"], &[4]);
     for one in spend {
         let whose = if one.call.is_empty() { "told by the upstream" } else { "by hand" };
         table.add_row([
@@ -85,11 +87,11 @@ pub(super) fn spend(spend: &[Spend]) -> String {
     }
     let partial = spend.iter().any(|one| one.told_by == Teller::Journal);
     let note = "This is what this machine charged; the ledger does not keep what other machines' charges were for.";
-    if partial { format!("{}\n{}", text(&table), wrapped(note)) } else { text(&table) }
+    if partial { format!("{}\n{}", text(&table), screen.wrapped(note)) } else { text(&table) }
 }
 
-pub(super) fn regions(regions: &[RegionStatus], now: Timestamp) -> String {
-    let mut table = table(&["JOB", "REGION", "LAST COMPLETE", "AGE", "DUE"], &[3]);
+pub(super) fn regions(regions: &[RegionStatus], now: Timestamp, screen: Screen) -> String {
+    let mut table = table(screen, &["JOB", "REGION", "LAST COMPLETE", "AGE", "DUE"], &[3]);
     for region in regions {
         let due = region.due_at.filter(|due| *due > now);
         table.add_row([
@@ -100,7 +102,7 @@ pub(super) fn regions(regions: &[RegionStatus], now: Timestamp) -> String {
             due.map_or_else(|| "now".to_owned(), |due| format!("in {}", span(due.since(now)))),
         ]);
     }
-    let stopped = regions.iter().filter_map(|region| stopped(region, now)).map(|line| wrapped(&line));
+    let stopped = regions.iter().filter_map(|region| stopped(region, now)).map(|line| screen.wrapped(&line));
     std::iter::once(text(&table)).chain(stopped).collect::<Vec<_>>().join("\n")
 }
 

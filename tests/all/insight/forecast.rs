@@ -4,7 +4,7 @@ use chrono::Utc;
 use ingest::quota::Timestamp;
 use ingest::run::Schedule;
 
-use super::stage::{HOUR, NOON, Stage, spent};
+use super::stage::{HOUR, LEAN, NOON, Stage, spent};
 
 fn starts(schedule: &str, days: u32) -> (Vec<Timestamp>, Timestamp) {
     let from = Timestamp::from_micros(NOON).after(HOUR);
@@ -13,7 +13,7 @@ fn starts(schedule: &str, days: u32) -> (Vec<Timestamp>, Timestamp) {
 }
 
 async fn assert_played(sets: &[&str], schedule: &str, days: u32) {
-    let stage = Stage::shipped(sets).await;
+    let stage = Stage::shipped(&[&LEAN[..], sets].concat()).await;
     stage.run(&[]).await;
     let (starts, until) = starts(schedule, days);
     stage.clock.reach(Timestamp::from_micros(NOON).after(HOUR));

@@ -23,6 +23,14 @@ use tempfile::TempDir;
 pub const NOON: i64 = 1_795_176_000_000_000;
 pub const HOUR: Duration = Duration::from_secs(60 * 60);
 
+/// A fifth of the records on as many pages and in as many batches: what is spent is the same, and soon.
+pub const LEAN: [&str; 4] = [
+    "upstreams.youtube.calls.\"videos.list\".page.size=10",
+    "upstreams.youtube.calls.\"search.list\".page.size=10",
+    "jobs.trending.steps.1.ids.batch=10",
+    "jobs.discover.steps.1.ids.batch=10",
+];
+
 pub struct Hand(AtomicI64);
 
 #[async_trait::async_trait]

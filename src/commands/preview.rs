@@ -7,6 +7,7 @@ use super::output::{Colour, Screen};
 use super::table::{coloured, count, instant, span, table, text, units};
 use super::{Error, output};
 use crate::cli::{Format, Global, RunArgs};
+use crate::config::Region;
 use crate::exit::Exit;
 use crate::ledger::Mode;
 use crate::run::{self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Range, StepPreview};
@@ -90,7 +91,7 @@ fn completed(passes: &[PassPreview]) -> String {
 
 fn steps(steps: &[StepPreview], screen: Screen) -> String {
     let mut table = table(screen, &["JOB", "REGION", "CALL", "REQUESTS", "UNITS"], &[3]);
-    for step in steps.iter().filter(|step| step.due) {
+    for step in steps.iter().filter(|step| step.due && step.requests.max != Some(0)) {
         let units: Vec<String> = step.units.iter().map(|(limit, units)| format!("{} {limit}", range(*units))).collect();
         table.add_row([
             step.job.clone(),
@@ -100,7 +101,9 @@ fn steps(steps: &[StepPreview], screen: Screen) -> String {
             units.join(", "),
         ]);
     }
-    text(&table)
+    let shared = steps.iter().any(|step| step.due && step.region == Region::SHARED);
+    let note = "* are batches of ids, which serve several regions at once.";
+    if shared { format!("{}\n{}", text(&table), screen.wrapped(note)) } else { text(&table) }
 }
 
 fn limits(limits: &[LimitPreview], screen: Screen) -> String {

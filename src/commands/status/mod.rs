@@ -149,30 +149,28 @@ async fn spend(meter: &Meter, account: &Account, now: Timestamp) -> Vec<Spend> {
 
 /// Job, region and call.
 type SpentOn = (Option<String>, Option<String>, String);
-/// Charges, the last of them, and units by limit.
-type Sum = (u64, Timestamp, BTreeMap<LimitName, Units>);
+/// Charges and units by limit.
+type Sums = BTreeMap<LimitName, (u64, Units)>;
 
 fn gathered(account: &Account, told_by: Teller, spent: impl Iterator<Item = Spent>) -> Vec<Spend> {
-    let mut sums: BTreeMap<SpentOn, Sum> = BTreeMap::new();
-    for Spent { at, limit, units, purpose } in spent {
-        let key = (purpose.job, purpose.region, purpose.call);
-        let (charges, last, by_limit) =
-            sums.entry(key).or_insert((0, Timestamp::from_micros(i64::MIN), BTreeMap::new()));
-        // The limits of one charge follow one another.
-        *charges += u64::from(*last != at);
-        *last = at;
-        *by_limit.entry(limit).or_default() += units;
+    let mut all: BTreeMap<SpentOn, Sums> = BTreeMap::new();
+    for Spent { limit, units, purpose, .. } in spent {
+        let sums = all.entry((purpose.job, purpose.region, purpose.call)).or_default();
+        let (charges, sum) = sums.entry(limit).or_default();
+        *charges += 1;
+        *sum += units;
     }
-    let spend = |((job, region, call), (charges, _, units)): (_, (_, _, BTreeMap<_, _>))| Spend {
+    let spend = |((job, region, call), sums): (_, Sums)| Spend {
         account: account.name.clone(),
         told_by,
         job,
         region,
         call,
-        charges,
-        units: units.into_iter().collect(),
+        // A charge takes of a limit once.
+        charges: sums.values().map(|(charges, _)| *charges).max().unwrap_or_default(),
+        units: sums.into_iter().map(|(limit, (_, units))| (limit, units)).collect(),
     };
-    sums.into_iter().map(spend).collect()
+    all.into_iter().map(spend).collect()
 }
 
 async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<RegionStatus>, Error> {

@@ -65,7 +65,8 @@ fn closed(limit: &LimitStatus, now: Timestamp, style: Style) -> Option<String> {
 
 fn unrepaid(limit: &LimitStatus, style: Style) -> Option<String> {
     let units = Some(limit.unrepaid).filter(|units| *units > Units::ZERO)?;
-    let owed = format!("{} went unmetered from this machine and are not repaid to the ledger yet", count(units.get()));
+    let owed =
+        format!("{} units went unmetered from this machine and are not repaid to the ledger yet", count(units.get()));
     Some(format!("  {}", style.paint(&owed, Colour::Yellow)))
 }
 
@@ -103,12 +104,17 @@ pub(super) fn regions(regions: &[RegionStatus], now: Timestamp, screen: Screen) 
         ]);
     }
     let stopped = regions.iter().filter_map(|region| stopped(region, now)).map(|line| screen.wrapped(&line));
-    std::iter::once(text(&table)).chain(stopped).collect::<Vec<_>>().join("\n")
+    let mut lines: Vec<String> = std::iter::once(text(&table)).chain(stopped).collect();
+    if regions.iter().all(|region| region.last_complete.is_none() && !region.unfinished) {
+        lines
+            .push(screen.wrapped("Nothing was ingested yet; `ingest --region all --dry-run` says what it would take."));
+    }
+    lines.join("\n")
 }
 
 fn stopped(region: &RegionStatus, now: Timestamp) -> Option<String> {
     let at = region.stopped_at.as_ref()?;
-    let (pages, whose) = (count(at.pages), format!("{} {}", region.job, output::shown(&region.region)));
+    let (page, whose) = (count(at.pages), format!("{} {}", region.job, output::shown(&region.region)));
     let began = span(now.since(at.since));
-    Some(format!("{whose} is unfinished: begun {began} ago, it stopped after {pages} pages of {}.", at.call))
+    Some(format!("{whose} is unfinished: begun {began} ago, it stopped after page {page} of {}.", at.call))
 }

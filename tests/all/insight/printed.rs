@@ -57,7 +57,7 @@ fn steady(text: &str) -> String {
     };
     let mut chars: Vec<char> = text.chars().collect();
     for start in 0..chars.len() {
-        for (like, instead) in [("0000-00-00", "2026-11-20"), ("00:00:00", "12:00:00")] {
+        for (like, instead) in [("0000-00-00", "2026-11-20"), ("00:00:00", "12:00:00"), (".000000Z", ".000000Z")] {
             if shape(&chars[start..], like) {
                 chars.splice(start..start + like.len(), instead.chars());
             }
@@ -70,7 +70,9 @@ fn steady(text: &str) -> String {
 fn on(stage: &Stage, arguments: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("ingest"));
     command.env_clear().arg("--config").arg(shipped()).arg("--state-dir").arg(stage.directory.path());
-    SETS.iter().for_each(|set| drop(command.args(["--set", set])));
+    for set in SETS {
+        command.args(["--set", set]);
+    }
     command.args(arguments);
     command
 }

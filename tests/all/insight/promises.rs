@@ -24,8 +24,16 @@ fn requests(rows: &Value, count: impl Fn(&Value) -> u64) -> Vec<(String, u64)> {
     sums.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
+/// When it is known what a request costs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cost {
+    Before,
+    /// The answer tells; until then it is estimated, rather too high than too low.
+    Afterwards,
+}
+
 /// The first run spends within its preview; every later one exactly what its own expects.
-fn assert_kept(preset: &str, sets: &[&str], totals: &Value) {
+fn assert_kept(preset: &str, sets: &[&str], totals: &Value, cost: Cost) {
     let world = World::preset(preset, sets);
     world.totals(totals);
     let run = ["--region", "all"];
@@ -35,8 +43,10 @@ fn assert_kept(preset: &str, sets: &[&str], totals: &Value) {
         assert_eq!(report["outcome"], "complete", "{preset}: {report}");
         for (limit, [min, expected, max]) in limits(&preview) {
             let spent = spent(&report, limit);
+            let min = if cost == Cost::Before { min } else { 0 };
             assert!((min..=max).contains(&spent), "{preset} {limit}, run {number}: {spent} is not in {min} to {max}");
-            assert!(number == 1 || spent == expected, "{preset} {limit}, run {number}: {spent}, not {expected}");
+            let is_expected = spent == expected || (cost == Cost::Afterwards && spent < expected);
+            assert!(number == 1 || is_expected, "{preset} {limit}, run {number}: {spent}, not {expected}");
         }
         let asked = requests(&report["passes"], |pass| pass["requests"].as_u64().unwrap());
         let foreseen = requests(&preview["steps"], |step| step["requests"]["expected"].as_u64().unwrap());
@@ -55,12 +65,12 @@ const SHORT_YOUTUBE: [&str; 6] = [
 
 #[test]
 fn the_shipped_jobs_spend_what_was_expected() {
-    assert_kept("youtube", &SHORT_YOUTUBE, &json!({}));
+    assert_kept("youtube", &SHORT_YOUTUBE, &json!({}), Cost::Before);
 }
 
 #[test]
 fn the_granular_preset_spends_what_was_expected() {
-    assert_kept("youtube-granular", &SHORT_YOUTUBE, &json!({}));
+    assert_kept("youtube-granular", &SHORT_YOUTUBE, &json!({}), Cost::Before);
 }
 
 #[test]
@@ -71,25 +81,25 @@ fn the_repositories_preset_spends_what_was_expected() {
         "jobs.popular.every=1us",
         "jobs.organisations.every=1us",
     ];
-    assert_kept("github", &sets, &json!({ "search.repositories": 250, "orgs.repos": 150 }));
+    assert_kept("github", &sets, &json!({ "search.repositories": 250, "orgs.repos": 150 }), Cost::Before);
 }
 
 #[test]
 fn the_reports_preset_spends_what_was_expected() {
     let sets = ["upstreams.google-analytics.calls.runReport.page.size=10", "jobs.pages.every=1us"];
-    assert_kept("google-analytics", &sets, &json!({ "runReport": 35 }));
+    assert_kept("google-analytics", &sets, &json!({ "runReport": 35 }), Cost::Afterwards);
 }
 
 #[test]
 fn the_headlines_preset_spends_what_was_expected() {
     let sets = ["credentials.gnews.limits.pace={ quota = 1000, window = \"1h\" }", "jobs.headlines.every=1us"];
-    assert_kept("gnews", &sets, &json!({}));
+    assert_kept("gnews", &sets, &json!({}), Cost::Before);
 }
 
 #[test]
 fn the_pageviews_preset_spends_what_was_expected() {
     let sets = ["credentials.wikimedia.limits.pace={ quota = 1000, window = \"1h\" }", "jobs.most-read.every=1us"];
-    assert_kept("wikimedia", &sets, &json!({}));
+    assert_kept("wikimedia", &sets, &json!({}), Cost::Before);
 }
 
 /// Eight regions of four units.

@@ -8,7 +8,7 @@ use super::promises::LISTING_ONLY;
 use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
 
-const LOOKS: [&[&str]; 8] = [
+const LOOKS: [&[&str]; 7] = [
     &["status"],
     &["status", "--format", "json"],
     &["--region", "all", "--dry-run"],
@@ -16,7 +16,6 @@ const LOOKS: [&[&str]; 8] = [
     &["history"],
     &["search", "puppy"],
     &["export", "--kind", "video"],
-    &["check"],
 ];
 
 fn files(directory: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {

@@ -125,6 +125,9 @@ fn block(units: u64, top: u64, row: u64) -> char {
 }
 
 fn jobs(jobs: &[JobFit], screen: Screen) -> String {
+    if jobs.is_empty() {
+        return String::new();
+    }
     let mut table = table(screen, &["JOB", "EVERY", "SHORTEST THAT FITS", "REGIONS", "MOST THAT FIT"], &[3, 4]);
     let every = |seconds: Option<u64>, none: &str| {
         seconds.map_or_else(|| none.to_owned(), |seconds| span(Duration::from_secs(seconds)))
@@ -158,7 +161,7 @@ mod tests {
     fn limit(name: &str, enforced: u64, first_hit: Option<Hit>, used: impl Fn(u32) -> u64) -> LimitForecast {
         let used: Vec<Used> = (0..=168).map(|hour| Used { at: later(hour), units: Units::new(used(hour)) }).collect();
         LimitForecast {
-            account: "youtube".to_owned(),
+            account: "account".to_owned(),
             limit: name.to_owned(),
             enforced: Units::new(enforced),
             units: Units::new(27_340),
@@ -174,7 +177,7 @@ mod tests {
         let hit = Hit { at: later(31), job, region, call, retry_at: later(39) };
         let day = |number: i64, limit: &str, job: &str, units| DaySpend {
             day: NOON.after(DAY * u32::try_from(number).unwrap_or_default()).to_utc().date_naive(),
-            account: "youtube".to_owned(),
+            account: "account".to_owned(),
             limit: limit.to_owned(),
             job: job.to_owned(),
             units: Units::new(units),

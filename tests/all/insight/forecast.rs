@@ -19,6 +19,7 @@ async fn assert_played(sets: &[&str], schedule: &str, days: u32) {
     stage.clock.reach(Timestamp::from_micros(NOON).after(HOUR));
     let forecast = stage.forecast(&[], &starts, until).await;
     let (mut daily, mut search, mut stopped) = (0, 0, 0);
+    let asked_before = stage.requests();
     for start in &starts {
         stage.clock.reach(*start);
         let report = stage.run(&[]).await;
@@ -28,6 +29,8 @@ async fn assert_played(sets: &[&str], schedule: &str, days: u32) {
     }
     let units = |name: &str| forecast.limits.iter().find(|limit| limit.limit == name).unwrap().units.get();
     assert_eq!((units("daily"), units("search")), (daily, search), "{schedule} {sets:?}");
+    // The sandbox's own count: a search takes 100 units and every other request one.
+    assert_eq!(stage.requests() - asked_before, units("daily") - 99 * units("search"), "{schedule} {sets:?}");
     assert_eq!(forecast.stopped_runs, stopped);
     let by_day: u64 = forecast.days.iter().map(|day| day.units.get()).sum();
     assert_eq!(by_day, daily + search);

@@ -55,8 +55,7 @@ fn history_over_redis_tells_what_passes_spent_and_what_was_charged_by_hand() {
 #[test]
 fn what_went_unmetered_is_shown_until_it_is_repaid() {
     let mut server = RedisServer::start();
-    let mut world = world(&server, &[]);
-    world.set("ledger.timeout=250ms");
+    let world = world(&server, &[]);
     server.kill();
     for _ in 0..2 {
         assert_eq!(world.json(&["charge", "youtube", "videos.list", "--times", "2"])["decision"], "unmetered");

@@ -56,7 +56,7 @@ impl Hand {
 
 pub struct Stage {
     pub clock: Arc<Hand>,
-    _sandbox: Sandbox,
+    sandbox: Sandbox,
     pub config: Config,
     pub directory: TempDir,
     catalog: Arc<SqliteCatalog>,
@@ -85,7 +85,7 @@ impl Stage {
         let directory = tempfile::tempdir().unwrap();
         let catalog = Arc::new(SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap());
         let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
-        Self { clock, _sandbox: sandbox, config, directory, catalog, ledger }
+        Self { clock, sandbox, config, directory, catalog, ledger }
     }
 
     pub fn selection(&self, jobs: &[&str]) -> Selection {
@@ -95,6 +95,11 @@ impl Stage {
 
     pub fn meter(&self) -> Meter {
         Meter::new(Arc::new(self.ledger.clone()), Arc::clone(&self.clock) as Arc<dyn Clock>)
+    }
+
+    /// How many requests the sandbox counted.
+    pub fn requests(&self) -> u64 {
+        self.sandbox.requests()
     }
 
     pub fn catalog(&self) -> Arc<dyn Catalog> {

@@ -38,11 +38,11 @@ pub(super) fn shown(text: &str) -> String {
 
 /// What results are shown on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Screen {
+pub struct Screen {
     /// How wide a line may be, in columns; as long as it is where nobody says.
-    pub(super) width: Option<usize>,
+    pub width: Option<usize>,
     /// How text is set off there.
-    pub(super) style: Style,
+    pub style: Style,
 }
 
 impl Screen {
@@ -67,7 +67,7 @@ impl Screen {
 
 /// How text is set off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub enum Style {
     /// In colour, on a terminal.
     Coloured,
     /// By letters alone.

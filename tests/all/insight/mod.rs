@@ -4,6 +4,7 @@ mod by_hand;
 mod fairness;
 mod forecast;
 mod passed_on;
+mod pictured;
 mod preview;
 mod printed;
 mod promises;

@@ -134,6 +134,7 @@ async fn fill_catalog(directory: &Path, config: &Config, records: usize) {
                 asked: &[],
                 requests: 1,
                 units: &units,
+                tag: None,
                 now: at,
             };
             reference = PassRef::Open(catalog.land(landing).await.unwrap().pass);

@@ -153,7 +153,15 @@ impl<'a> Shared<'a> {
         let mut cursor: Option<String> = None;
         for page_number in 1_u64.. {
             let now = self.context.clock.now();
-            let request = PageRequest { step, region: &self.region, ids, cursor: cursor.as_deref(), now, since: None };
+            let request = PageRequest {
+                step,
+                region: &self.region,
+                ids,
+                cursor: cursor.as_deref(),
+                now,
+                since: None,
+                known: None,
+            };
             let page = fetch(self.context, Asker { job: self.job, region: &self.region }, request, tally).await?;
             let more = step.max_pages.is_none_or(|most| page_number < most);
             let next = page.next.clone().filter(|next| more && seen.insert(next.clone()));
@@ -188,6 +196,7 @@ impl<'a> Shared<'a> {
             asked,
             requests: tally.unlanded_requests,
             units: &tally.unlanded_units,
+            tag: page.tag.as_ref(),
             now: self.context.clock.now(),
         };
         let landed = self.context.catalog.land(landing).await?;

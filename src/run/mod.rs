@@ -23,6 +23,7 @@ mod request;
 mod side_by_side;
 mod stop;
 mod tally;
+mod unchanged;
 mod walk;
 mod wave;
 

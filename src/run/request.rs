@@ -8,6 +8,7 @@ use super::context::Context;
 use super::halt::Halt;
 use super::outcome::StoppedBy;
 use super::tally::Tally;
+use super::unchanged;
 use crate::clock::Monotonic;
 use crate::config::{Call, Job, Region};
 use crate::ledger::{Ask, Permit, Purpose, Verdict};
@@ -46,18 +47,22 @@ pub async fn fetch(
 ) -> Result<Page, Halt> {
     let upstream = context.upstream(&asker.job.credential)?;
     let attempts = asker.job.credential.upstream.attempts.max(1);
+    let known = unchanged::known(context, asker, request).await?;
     let mut attempt = 1;
     loop {
         let call = &*context.estimates.priced(asker.job, &request.step.call);
         let permit = permit(context, asker, call, tally).await?;
         let under_way = context.believing.send(&asker.job.credential.account.name, &call.cost);
-        let request = PageRequest { now: context.clock.now(), ..request };
+        let request = PageRequest { now: context.clock.now(), known: known.as_ref(), ..request };
         let sent = Monotonic::now();
         let fetched = upstream.fetch(request).await;
         count(context, asker, &request.step.call, &fetched, sent.elapsed());
         let next = match fetched {
             Ok(page) => {
                 reopen(context, asker, &permit).await;
+                if page.unchanged {
+                    unchanged::give_back(context, asker, call, &permit, tally).await;
+                }
                 believe(context, asker, call, &permit, &page, tally).await;
                 return Ok(page);
             }
@@ -230,7 +235,10 @@ async fn after(
             Next::Halt(Halt::Denied(why))
         }
         Failure::Skip(why) => Next::Halt(Halt::Unserved(why)),
-        Failure::BadCursor(why) => Next::Halt(Halt::BadCursor(why)),
+        Failure::BadCursor(why) => {
+            unchanged::forget(context, asker, call).await;
+            Next::Halt(Halt::BadCursor(why))
+        }
         Failure::Transient { message, retry_after } => Next::Retry { pause: retry_after, why: message },
     }
 }

@@ -42,7 +42,15 @@ async fn walk_step(context: &Context, pass: &mut Pass, index: usize) -> Result<(
 async fn next_page(context: &Context, pass: &mut Pass, step: &Step, cursor: Option<&str>) -> Result<Page, Halt> {
     let region = pass.region.clone();
     let job = pass.job.clone();
-    let request = PageRequest { step, region: &region, ids: &[], cursor, now: context.clock.now(), since: pass.since };
+    let request = PageRequest {
+        step,
+        region: &region,
+        ids: &[],
+        cursor,
+        now: context.clock.now(),
+        since: pass.since,
+        known: None,
+    };
     fetch(context, Asker { job: &job, region: &region }, request, &mut pass.tally).await
 }
 
@@ -67,6 +75,7 @@ async fn land(
         asked: &[],
         requests: pass.tally.unlanded_requests,
         units: &pass.tally.unlanded_units,
+        tag: page.tag.as_ref(),
         now: context.clock.now(),
     };
     let landed = context.catalog.land(landing).await?;

@@ -1,15 +1,16 @@
 use reqwest::StatusCode;
-use reqwest::header::HeaderMap;
+use reqwest::header::{ETAG, HeaderMap};
 use serde_json::Value;
 
 use super::paging;
-use super::records;
+use super::records::{self, Found};
 use super::refusal::{failure_of, said};
 use super::request::Asked;
 use super::text::{Redactor, html_text, is_html, one_line};
 use super::told;
 use super::{Failure, Page, transient};
-use crate::config::classify;
+use crate::config::{Etag, classify};
+use crate::record::{Known, Tag};
 
 /// More values than any page of records holds, and few enough that a hostile one fits into memory: a parsed value takes up
 /// to a hundred times the bytes that it is written in.
@@ -58,6 +59,9 @@ impl Answer {
 
     /// The page that this holds.
     pub(super) fn understand(&self, asked: &Asked<'_>) -> Result<Page, Failure> {
+        if let Some(known) = asked.request.known.filter(|_| self.status == StatusCode::NOT_MODIFIED) {
+            return Ok(self.unchanged(known, asked));
+        }
         if !self.status.is_success() {
             return Err(failure_of(self, &asked.upstream.errors, asked.request.now));
         }
@@ -71,7 +75,28 @@ impl Answer {
         let next = paging::next(asked, self, &document, found.listed)?;
         let cost = told::cost(&asked.request.step.call, &document);
         let told = told::limits(asked, self);
-        Ok(Page { records: found.records, skipped: found.skipped, next, cost, told })
+        let tag = self.tag(asked, &found, next.as_deref());
+        Ok(Page { records: found.records, skipped: found.skipped, next, tag, unchanged: false, cost, told })
+    }
+
+    /// The page that is there already.
+    fn unchanged(&self, known: &Known, asked: &Asked<'_>) -> Page {
+        Page {
+            records: known.records.clone(),
+            next: known.tag.next.clone(),
+            tag: Some(known.tag.clone()),
+            unchanged: true,
+            told: told::limits(asked, self),
+            ..Page::default()
+        }
+    }
+
+    /// The name of a page that can be asked for again under it: all that the page says is in the body that it names.
+    fn tag(&self, asked: &Asked<'_>, found: &Found, next: Option<&str>) -> Option<Tag> {
+        let wanted = asked.request.step.call.etag == Etag::Free;
+        let name = self.header(ETAG.as_str()).filter(|name| wanted && !name.is_empty())?;
+        let whole = found.skipped == 0 && !paging::may_grow_unseen(asked, found.listed, next);
+        whole.then(|| Tag { request: asked.name(), name: name.to_owned(), next: next.map(str::to_owned) })
     }
 
     fn came_whole(&self, asked: &Asked<'_>) -> Result<(), Failure> {

@@ -21,12 +21,13 @@ use thiserror::Error;
 
 use crate::config::{Region, Step};
 use crate::quota::{LimitName, Timestamp, Units};
-use crate::record::Record;
+use crate::record::{Known, Record, Tag};
 
 pub use answer::Answer;
 pub use client::{Client, ClientError};
 pub use link::next_link;
 pub use refusal::failure_of;
+pub use request::request_name;
 pub use retry_after::retry_after;
 pub use secret::Secret;
 
@@ -45,6 +46,8 @@ pub struct PageRequest<'a> {
     pub now: Timestamp,
     /// The start of the job's last complete pass over this region.
     pub since: Option<Timestamp>,
+    /// What is there already: the answer may be that it did not change.
+    pub known: Option<&'a Known>,
 }
 
 /// An answer that was understood.
@@ -56,6 +59,10 @@ pub struct Page {
     pub skipped: u64,
     /// Where the next page is; `None` at the end.
     pub next: Option<String>,
+    /// The upstream's name for it, where the call is asked only for what changed.
+    pub tag: Option<Tag>,
+    /// Whether this is what was there already, and cost nothing.
+    pub unchanged: bool,
     /// What the request truly cost, in units, of the limits whose cost the answer tells.
     pub cost: BTreeMap<LimitName, Units>,
     /// How limits stand that the answer's headers tell of.

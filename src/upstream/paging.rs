@@ -85,6 +85,12 @@ pub(super) fn next(
     }
 }
 
+/// Whether a list can go on behind a page although the page's own body stays as it is: a full last one, where a header
+/// leads on.
+pub(super) fn may_grow_unseen(asked: &Asked<'_>, listed: u64, next: Option<&str>) -> bool {
+    matches!(asked.request.step.call.paging, Paging::Link { .. }) && next.is_none() && is_full(asked, listed)
+}
+
 fn is_full(asked: &Asked<'_>, listed: u64) -> bool {
     asked.page_size.is_none_or(|size| listed >= size)
 }

@@ -13,6 +13,7 @@ use crate::catalog::{
 };
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
+use crate::record::{Known, Tag};
 
 /// The catalog of a play.
 #[derive(Debug)]
@@ -293,6 +294,18 @@ impl Catalog for PlayCatalog {
     }
 
     async fn learn(&self, _: &str, _: &str, _: &Cost) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    async fn known(&self, _: &str, _: &str, _: &str) -> Result<Option<Known>, CatalogError> {
+        Ok(None)
+    }
+
+    async fn tags(&self, _: &str) -> Result<Vec<Tag>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn forget_tags(&self, _: &str, _: &str) -> Result<(), CatalogError> {
         Ok(())
     }
 

@@ -169,6 +169,7 @@ impl Page {
             asked: &self.asked,
             requests: self.requests,
             units: &self.units,
+            tag: None,
             now: self.now,
         };
         catalog.land(landing).await

@@ -124,6 +124,17 @@ fn the_repositories_preset_turns_pages_by_link_headers_and_two_limits() {
 }
 
 #[test]
+fn repositories_of_an_organisation_that_did_not_change_cost_nothing_the_second_time() {
+    let world = World::preset("github", &["jobs.organisations.every=1us"]);
+    let organisations = ["--region", "all", "--job", "organisations"];
+    assert_eq!(world.json(&organisations)["outcome"], "complete");
+    let core = world.charged("core");
+    let again = world.json(&organisations);
+    assert_eq!((again["outcome"].as_str(), again["requests"].as_u64()), (Some("complete"), Some(core)), "{again}");
+    assert_eq!((world.charged("core"), world.counted("core")), (core, core));
+}
+
+#[test]
 fn the_reports_preset_is_settled_by_its_answers() {
     runs(&Case {
         preset: "google-analytics",

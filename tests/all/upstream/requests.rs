@@ -145,6 +145,7 @@ async fn the_shipped_configuration_asks_for_what_its_upstream_understands() {
         cursor: None,
         now: NOW,
         since: None,
+        known: None,
     };
     assert_eq!(client.fetch(first).await.unwrap().next.as_deref(), Some("CDIQAA"));
     let ids = ["c1".to_owned(), "c2".to_owned()];

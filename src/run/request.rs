@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::asked::Led;
-use super::believe::believe;
+use super::believe::{believe, settle};
 use super::context::Context;
 use super::halt::Halt;
 use super::outcome::StoppedBy;
@@ -13,7 +13,7 @@ use crate::clock::Monotonic;
 use crate::config::{Call, Job, Region};
 use crate::ledger::{Ask, Permit, Purpose, Verdict};
 use crate::quota::{Closing, Cost, LimitName, Rejection, Timestamp, Units};
-use crate::upstream::{Failure, Page, PageRequest};
+use crate::upstream::{Answered, Failure, Page, PageRequest};
 
 /// A pause that an upstream asks for and that is longer than this ends the pass instead: the next run goes on.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -55,7 +55,7 @@ pub async fn fetch(
         let under_way = context.believing.send(&asker.job.credential.account.name, &call.cost);
         let request = PageRequest { now: context.clock.now(), known: known.as_ref(), ..request };
         let sent = Monotonic::now();
-        let fetched = upstream.fetch(request).await;
+        let Answered { page: fetched, told } = upstream.fetch(request).await;
         count(context, asker, &request.step.call, &fetched, sent.elapsed());
         let next = match fetched {
             Ok(page) => {
@@ -63,10 +63,14 @@ pub async fn fetch(
                 if page.unchanged {
                     unchanged::give_back(context, asker, call, &permit, tally).await;
                 }
-                believe(context, asker, call, &permit, &page, tally).await;
+                settle(context, asker, call, &permit, &page, tally).await;
+                believe(context, asker, call, &permit, &told).await;
                 return Ok(page);
             }
-            Err(failure) => after(context, asker, call, &permit, failure, tally).await,
+            Err(failure) => {
+                believe(context, asker, call, &permit, &told).await;
+                after(context, asker, call, &permit, failure, tally).await
+            }
         };
         drop(under_way);
         match next {

@@ -60,7 +60,7 @@ impl Answer {
     /// The page that this holds.
     pub(super) fn understand(&self, asked: &Asked<'_>) -> Result<Page, Failure> {
         if let Some(known) = asked.request.known.filter(|_| self.status == StatusCode::NOT_MODIFIED) {
-            return Ok(self.unchanged(known, asked));
+            return Ok(unchanged(known));
         }
         if !self.status.is_success() {
             return Err(failure_of(self, &asked.upstream.errors, asked.request.now));
@@ -74,21 +74,8 @@ impl Answer {
         let found = records::take(&mut document, records).map_err(|wrong| transient(wrong.to_string()))?;
         let next = paging::next(asked, self, &document, found.listed)?;
         let cost = told::cost(&asked.request.step.call, &document);
-        let told = told::limits(asked, self);
         let tag = self.tag(asked, &found, next.as_deref());
-        Ok(Page { records: found.records, skipped: found.skipped, next, tag, unchanged: false, cost, told })
-    }
-
-    /// The page that is there already.
-    fn unchanged(&self, known: &Known, asked: &Asked<'_>) -> Page {
-        Page {
-            records: known.records.clone(),
-            next: known.tag.next.clone(),
-            tag: Some(known.tag.clone()),
-            unchanged: true,
-            told: told::limits(asked, self),
-            ..Page::default()
-        }
+        Ok(Page { records: found.records, skipped: found.skipped, next, tag, unchanged: false, cost })
     }
 
     /// The name of a page that can be asked for again under it: all that the page says is in the body that it names.
@@ -154,6 +141,12 @@ impl Answer {
     pub(super) fn shown(&self, text: &str) -> String {
         one_line(&self.redactor.clean(text))
     }
+}
+
+/// The page that is there already.
+fn unchanged(known: &Known) -> Page {
+    let (records, next, tag) = (known.records.clone(), known.tag.next.clone(), Some(known.tag.clone()));
+    Page { records, next, tag, unchanged: true, ..Page::default() }
 }
 
 /// How many values a JSON text can hold at most: each but the first follows a comma or an opening bracket.

@@ -50,6 +50,21 @@ pub struct PageRequest<'a> {
     pub known: Option<&'a Known>,
 }
 
+/// What came of one request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// The page, or why there is none.
+    pub page: Result<Page, Failure>,
+    /// How limits stand that the answer's headers tell of, a refusal's too.
+    pub told: Vec<Standing>,
+}
+
+impl From<Result<Page, Failure>> for Answered {
+    fn from(page: Result<Page, Failure>) -> Self {
+        Self { page, told: Vec::new() }
+    }
+}
+
 /// An answer that was understood.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
@@ -65,8 +80,6 @@ pub struct Page {
     pub unchanged: bool,
     /// What the request truly cost, in units, of the limits whose cost the answer tells.
     pub cost: BTreeMap<LimitName, Units>,
-    /// How limits stand that the answer's headers tell of.
-    pub told: Vec<Standing>,
 }
 
 /// How a limit stands by the upstream's own count.
@@ -130,7 +143,7 @@ pub trait Upstream: Send + Sync {
     async fn ready(&self) -> Result<(), Failure>;
 
     /// Sends one request, once, and understands the answer. Charging, pausing and trying again are the caller's.
-    async fn fetch(&self, request: PageRequest<'_>) -> Result<Page, Failure>;
+    async fn fetch(&self, request: PageRequest<'_>) -> Answered;
 }
 
 fn transient(message: String) -> Failure {

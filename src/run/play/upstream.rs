@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::world::World;
 use crate::config::{Job, Step};
 use crate::record::Record;
-use crate::upstream::{Failure, Page, PageRequest, Upstream, request_name};
+use crate::upstream::{Answered, Failure, Page, PageRequest, Upstream, request_name};
 
 /// A step of a job over a region: their names, and the step's index.
 pub type Place = (String, String, usize);
@@ -84,7 +84,13 @@ impl Upstream for PlayUpstream {
         Ok(())
     }
 
-    async fn fetch(&self, request: PageRequest<'_>) -> Result<Page, Failure> {
+    async fn fetch(&self, request: PageRequest<'_>) -> Answered {
+        self.page(request).into()
+    }
+}
+
+impl PlayUpstream {
+    fn page(&self, request: PageRequest<'_>) -> Result<Page, Failure> {
         let Some((job, step)) = self.find(request.step) else {
             return Err(Failure::Skip("no job of this play has such a step".to_owned()));
         };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tokio::sync::Mutex;
 
+use super::again::Before;
 use super::context::Context;
 use super::expect::question;
 use super::halt::Halt;
@@ -149,7 +150,7 @@ impl<'a> Shared<'a> {
     }
 
     async fn fetch_pages(&self, index: usize, step: &Step, ids: &[String], tally: &mut Tally) -> Result<(), Halt> {
-        let mut seen = HashSet::new();
+        let (mut seen, mut before) = (HashSet::new(), Before::default());
         let mut cursor: Option<String> = None;
         for page_number in 1_u64.. {
             let now = self.context.clock.now();
@@ -163,7 +164,7 @@ impl<'a> Shared<'a> {
                 known: None,
             };
             let page = fetch(self.context, Asker { job: self.job, region: &self.region }, request, tally).await?;
-            let more = step.max_pages.is_none_or(|most| page_number < most);
+            let more = step.max_pages.is_none_or(|most| page_number < most) && !before.is(&page, &step.call.paging);
             let next = page.next.clone().filter(|next| more && seen.insert(next.clone()));
             let asked = if next.is_none() { ids } else { &[] };
             self.land(index, step, &page, asked, tally).await?;

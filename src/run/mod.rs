@@ -2,6 +2,7 @@
 //!
 //! `plan → charge → request → classify → land (records + next cursor, one transaction) → next`
 
+mod again;
 mod asked;
 mod batches;
 mod believe;

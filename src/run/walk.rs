@@ -1,5 +1,6 @@
 //! The steps of one pass that list, page after page.
 
+use super::again::Before;
 use super::context::Context;
 use super::halt::Halt;
 use super::pass::{Pass, Position};
@@ -28,13 +29,18 @@ pub async fn walk(context: &Context, pass: &mut Pass) -> Result<(), Halt> {
 async fn walk_step(context: &Context, pass: &mut Pass, index: usize) -> Result<(), Halt> {
     let job = pass.job.clone();
     let Some(step) = job.steps.get(index) else { return Ok(()) };
+    let mut before = Before::default();
     loop {
         let (cursor, pages) = match pass.position(index) {
             Position::Done => return Ok(()),
             Position::Start => (None, 0),
             Position::At { cursor, pages } => (Some(cursor), pages),
         };
-        let page = next_page(context, pass, step, cursor.as_deref()).await?;
+        let mut page = next_page(context, pass, step, cursor.as_deref()).await?;
+        if before.is(&page, &step.call.paging) {
+            page.next = None;
+            pass.notes.push(format!("{} gave the same page again: its list ends there", step.call.name));
+        }
         land(context, pass, index, step, pages + 1, page).await?;
     }
 }

@@ -69,7 +69,8 @@ pub(super) fn next(
         Paging::NextUrl { next, .. } => token(next, document)?.map(|url| on_same_host(asked, &url)).transpose(),
         Paging::Link { .. } => {
             let values = answer.headers.get_all("link").iter().filter_map(|value| value.to_str().ok());
-            let next = next_link(values).map(|url| on_same_host(asked, url)).transpose()?;
+            let next =
+                next_link(values).filter(|url| !url.is_empty()).map(|url| on_same_host(asked, url)).transpose()?;
             Ok(next.map(|next| answer.redactor.clean(&next).into_owned()))
         }
         Paging::Offset { total, .. } => {

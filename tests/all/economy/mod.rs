@@ -3,6 +3,7 @@
 mod etag;
 mod paging;
 mod settle;
+mod spent;
 mod token;
 mod told;
 mod windows;

@@ -1,5 +1,6 @@
 //! Nothing wasted and nothing overspent, whatever an upstream's quota and pages are like: through the binary.
 
+mod batches;
 mod etag;
 mod paging;
 mod settle;

@@ -192,7 +192,8 @@ fn text(at: Timestamp) -> String {
 fn listed(catalog: &Connection, job: &Job, began: Timestamp) -> Vec<(u64, BTreeSet<String>)> {
     let at = &job.steps[1].ids.as_ref().unwrap().at;
     let question = "select pass.id, record.body from pass join listing on listing.pass = pass.id and step = 0
-        join record using (upstream, kind, id) where pass.started_at >= ? and region != '*'";
+        join record on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
+        where pass.started_at >= ? and region != '*'";
     let mut statement = catalog.prepare(question).unwrap();
     let rows = statement.query_map([text(began)], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))).unwrap();
     let mut passes: HashMap<i64, (u64, BTreeSet<String>)> = HashMap::new();

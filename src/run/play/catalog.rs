@@ -198,7 +198,7 @@ impl State {
             let listings = pass.listings.iter().filter(|one| one.call == question.from.0 && one.kind == place.0);
             for record in listings.flat_map(|one| &one.ids) {
                 for named in names.of(record).iter() {
-                    if seen.insert(Arc::clone(named)) && !is_fresh(named) {
+                    if !is_fresh(named) && seen.insert(Arc::clone(named)) {
                         pending.push(Pending { id: named.to_string(), pass: id });
                     }
                 }

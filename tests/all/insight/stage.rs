@@ -23,6 +23,14 @@ use tempfile::TempDir;
 pub const NOON: i64 = 1_795_176_000_000_000;
 pub const HOUR: Duration = Duration::from_secs(60 * 60);
 
+/// A fifth of the records on as many pages and in as many batches: what is spent is the same, and soon.
+pub const LEAN: [&str; 4] = [
+    "upstreams.youtube.calls.\"videos.list\".page.size=10",
+    "upstreams.youtube.calls.\"search.list\".page.size=10",
+    "jobs.trending.steps.1.ids.batch=10",
+    "jobs.discover.steps.1.ids.batch=10",
+];
+
 pub struct Hand(AtomicI64);
 
 #[async_trait::async_trait]
@@ -48,7 +56,7 @@ impl Hand {
 
 pub struct Stage {
     pub clock: Arc<Hand>,
-    _sandbox: Sandbox,
+    sandbox: Sandbox,
     pub config: Config,
     pub directory: TempDir,
     catalog: Arc<SqliteCatalog>,
@@ -77,7 +85,7 @@ impl Stage {
         let directory = tempfile::tempdir().unwrap();
         let catalog = Arc::new(SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap());
         let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
-        Self { clock, _sandbox: sandbox, config, directory, catalog, ledger }
+        Self { clock, sandbox, config, directory, catalog, ledger }
     }
 
     pub fn selection(&self, jobs: &[&str]) -> Selection {
@@ -87,6 +95,11 @@ impl Stage {
 
     pub fn meter(&self) -> Meter {
         Meter::new(Arc::new(self.ledger.clone()), Arc::clone(&self.clock) as Arc<dyn Clock>)
+    }
+
+    /// How many requests the sandbox counted.
+    pub fn requests(&self) -> u64 {
+        self.sandbox.requests()
     }
 
     pub fn catalog(&self) -> Arc<dyn Catalog> {

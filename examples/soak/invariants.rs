@@ -4,8 +4,25 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
+/// Every file of a machine is whole, and what is in it fits.
+pub(crate) fn of_state(state: &Path) {
+    of_catalog(state);
+    of_journal(state);
+}
+
+/// A journal knows the cost of everything that may have been sent.
+fn of_journal(state: &Path) {
+    let Some(connection) = open(&state.join("journal.db")) else { return };
+    none(
+        &connection,
+        "a charge that may have been sent has no cost",
+        "select id from charge where state = 'sent' and settled = 0 and not exists (select 1 from json_each(cost))",
+    );
+    whole(&connection);
+}
+
 /// A catalog's passes, pages and listings fit each other, and the file is whole.
-pub(crate) fn of_catalog(state: &Path) {
+fn of_catalog(state: &Path) {
     let Some(connection) = open(&state.join("catalog.db")) else { return };
     none(
         &connection,

@@ -1,11 +1,41 @@
 use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// A Redis that keeps what it was told, and is killed, stopped and started again.
+/// What befalls a Redis.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mishap {
+    /// Killed and started again; nothing is lost.
+    Restart,
+    /// It does not answer for a while.
+    Hang,
+    /// It takes nothing for a while, and says so.
+    OutOfMemory,
+    /// It becomes a replica that only reads, and a primary again: another server with the same keys.
+    Demotion,
+    /// Every connection breaks, with whatever is on it.
+    CutOff,
+    /// It forgets the scripts.
+    NoScripts,
+    /// It forgets everything.
+    Flush,
+    /// It is killed, and comes back without the last that it wrote.
+    Rollback,
+    /// It is killed, and comes back with nothing.
+    Wipe,
+}
+
+impl Mishap {
+    /// Those that lose nothing.
+    pub(crate) const HARMLESS: [Self; 6] =
+        [Self::Restart, Self::Hang, Self::OutOfMemory, Self::Demotion, Self::CutOff, Self::NoScripts];
+}
+
+/// A Redis that keeps what it was told, unless it suffers a loss.
 pub(crate) struct Redis {
     child: Child,
     directory: TempDir,
@@ -20,14 +50,51 @@ impl Redis {
         Some(Self { child, directory, port })
     }
 
-    pub(crate) fn kill_and_restart(&mut self, away: Duration) {
+    /// Something happens, and is over when this returns.
+    pub(crate) fn suffer(&mut self, mishap: Mishap, span: Duration, percent: usize) {
+        match mishap {
+            Mishap::Restart => self.restart(span, |_| {}),
+            Mishap::Hang => self.hang(span),
+            Mishap::OutOfMemory => {
+                self.ask("CONFIG", &["SET", "maxmemory", "1"]);
+                std::thread::sleep(span);
+                self.ask("CONFIG", &["SET", "maxmemory", "0"]);
+            }
+            Mishap::Demotion => {
+                self.ask("REPLICAOF", &["127.0.0.1", "1"]);
+                std::thread::sleep(span);
+                self.ask("REPLICAOF", &["NO", "ONE"]);
+            }
+            Mishap::CutOff => self.ask("CLIENT", &["KILL", "TYPE", "normal"]),
+            Mishap::NoScripts => self.ask("SCRIPT", &["FLUSH", "SYNC"]),
+            Mishap::Flush => self.ask("FLUSHALL", &["SYNC"]),
+            Mishap::Rollback => self.restart(span, |file| {
+                let length = file.metadata().unwrap().len();
+                let kept = length - length * percent as u64 / 100;
+                std::fs::OpenOptions::new().write(true).open(file).unwrap().set_len(kept).unwrap();
+            }),
+            Mishap::Wipe => self.restart(span, |file| std::fs::write(file, "").unwrap()),
+        }
+    }
+
+    fn ask(&self, command: &str, arguments: &[&str]) {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        redis::cmd(command).arg(arguments).query::<redis::Value>(&mut connection).unwrap();
+    }
+
+    /// Kills it, does something to the file that it will read again, and starts it.
+    fn restart(&mut self, away: Duration, change: impl Fn(&PathBuf)) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let files = std::fs::read_dir(self.directory.path().join("appendonlydir")).unwrap();
+        let files = files.map(|entry| entry.unwrap().path());
+        files.filter(|path| path.to_string_lossy().ends_with(".incr.aof")).for_each(|file| change(&file));
         std::thread::sleep(away);
         self.child = spawn(self.port, &self.directory).expect("it started before");
     }
 
-    pub(crate) fn stop_for(&self, span: Duration) {
+    fn hang(&self, span: Duration) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::STOP).unwrap();
         std::thread::sleep(span);
@@ -43,14 +110,15 @@ impl Drop for Redis {
 }
 
 fn spawn(port: u16, directory: &TempDir) -> Option<Child> {
-    let child = Command::new("redis-server")
+    let mut child = Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--dir"])
         .arg(directory.path())
         .stdout(Stdio::null())
         .spawn()
         .ok()?;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        std::thread::sleep(Duration::from_millis(20));
+        assert!(child.try_wait().unwrap().is_none(), "redis-server does not start");
+        std::thread::sleep(Duration::from_millis(10));
     }
     Some(child)
 }

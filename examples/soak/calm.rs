@@ -57,7 +57,9 @@ fn walks_everything(place: &Place, machine: usize) {
         let passes = said["passes"].as_array().unwrap();
         let sum = |what: &str| passes.iter().map(|pass| pass[what].as_u64().unwrap()).sum::<u64>();
         assert_eq!((sum("requests"), sum("pages"), &said["requests"]), (requests, requests, &Value::from(requests)));
-        let ended = passes.iter().filter(|pass| pass["outcome"] == "complete" && pass["region"] != "*");
+        // What a clock two hours ahead has completed is due again two hours later.
+        let had = |pass: &&Value| pass["outcome"] == "complete" || (place.jumps && pass["outcome"] == "not_due");
+        let ended = passes.iter().filter(had).filter(|pass| pass["region"] != "*");
         complete.extend(ended.map(|pass| pass["region"].as_str().unwrap().to_owned()));
         if complete.len() == REGIONS {
             return;
@@ -79,7 +81,8 @@ fn agrees(place: &Place) {
     let asked = (place.sandbox.requests() - before) * place.cost;
     assert!(asked > 0 && asked <= ENFORCED, "{asked} units were asked for");
     if began.elapsed() < place.window {
-        assert_eq!((used, counted), (asked, asked), "the ledger, the upstream: {:?}", place.books);
+        let about = || format!("the ledger, the upstream: {:?}\n{}", place.books, place.dump());
+        assert_eq!((used, counted), (asked, asked), "{}", about());
     }
     if let Some(recorded) = recorded {
         assert_eq!(invariants::charged(&place.state(0)) - recorded, asked);

@@ -75,6 +75,19 @@ pub(crate) fn charged(state: &Path) -> u64 {
     u64::try_from(sum).unwrap()
 }
 
+/// The newest charges of a machine's journal, and what it has seen.
+pub(crate) fn dump(state: &Path) -> String {
+    let Some(connection) = open(&state.join("journal.db")) else { return String::new() };
+    let all = |sql: &str| -> Vec<String> {
+        let mut statement = connection.prepare(sql).unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    let charges = "select concat_ws(' ', id, at, cost, state, unmetered, settled, known, told, asked_at) from charge
+        order by at desc limit 40";
+    let contact = "select concat_ws(' ', epoch, sequence, newest, newest_at, at, ahead, recovering) from contact";
+    format!("contact {:#?}\ncharges {:#?}", all(contact), all(charges))
+}
+
 fn open(path: &Path) -> Option<Connection> {
     let connection = Connection::open(path).ok().filter(|_| path.exists())?;
     connection.busy_timeout(std::time::Duration::from_secs(10)).unwrap();

@@ -171,6 +171,13 @@ impl Place {
         enforced + trickle
     }
 
+    /// What the ledger holds, for whoever has to find out why something does not hold.
+    pub(crate) fn dump(&self) -> String {
+        let journals = (0..self.books.machines()).map(|machine| invariants::dump(&self.state(machine)));
+        let journals = journals.collect::<Vec<_>>().join("\n");
+        format!("{}\n{journals}", self.redis.as_ref().map(Redis::dump).unwrap_or_default())
+    }
+
     /// What holds after every round.
     pub(crate) fn check(&self, tally: &Tally) {
         let (_, most) = self.counted();

@@ -56,18 +56,18 @@ impl Redis {
             Mishap::Restart => self.restart(span, |_| {}),
             Mishap::Hang => self.hang(span),
             Mishap::OutOfMemory => {
-                self.ask("CONFIG", &["SET", "maxmemory", "1"]);
+                self.order("CONFIG", &["SET", "maxmemory", "1"]);
                 std::thread::sleep(span);
-                self.ask("CONFIG", &["SET", "maxmemory", "0"]);
+                self.order("CONFIG", &["SET", "maxmemory", "0"]);
             }
             Mishap::Demotion => {
-                self.ask("REPLICAOF", &["127.0.0.1", "1"]);
+                self.order("REPLICAOF", &["127.0.0.1", "1"]);
                 std::thread::sleep(span);
-                self.ask("REPLICAOF", &["NO", "ONE"]);
+                self.order("REPLICAOF", &["NO", "ONE"]);
             }
-            Mishap::CutOff => self.ask("CLIENT", &["KILL", "TYPE", "normal"]),
-            Mishap::NoScripts => self.ask("SCRIPT", &["FLUSH", "SYNC"]),
-            Mishap::Flush => self.ask("FLUSHALL", &["SYNC"]),
+            Mishap::CutOff => self.order("CLIENT", &["KILL", "TYPE", "normal"]),
+            Mishap::NoScripts => self.order("SCRIPT", &["FLUSH", "SYNC"]),
+            Mishap::Flush => self.order("FLUSHALL", &["SYNC"]),
             Mishap::Rollback => self.restart(span, |file| {
                 let length = file.metadata().unwrap().len();
                 let kept = length - length * percent as u64 / 100;
@@ -77,10 +77,23 @@ impl Redis {
         }
     }
 
-    fn ask(&self, command: &str, arguments: &[&str]) {
+    /// What it holds, and its time.
+    pub(crate) fn dump(&self) -> String {
+        let key = |part: &str| format!("ingest:{{youtube}}:{part}");
+        let time = self.ask("TIME", &[]);
+        let (meta, units) = (self.ask("HGETALL", &[&key("meta")]), self.ask("HGETALL", &[&key("units")]));
+        let log = self.ask("ZRANGE", &[&key("log"), "0", "-1", "WITHSCORES"]);
+        format!("time {time:?}\nmeta {meta:?}\nlog {log:?}\nunits {units:?}")
+    }
+
+    fn ask(&self, command: &str, arguments: &[&str]) -> redis::Value {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         let mut connection = client.get_connection().unwrap();
-        redis::cmd(command).arg(arguments).query::<redis::Value>(&mut connection).unwrap();
+        redis::cmd(command).arg(arguments).query(&mut connection).unwrap()
+    }
+
+    fn order(&self, command: &str, arguments: &[&str]) {
+        self.ask(command, arguments);
     }
 
     /// Kills it, does something to the file that it will read again, and starts it.

@@ -11,6 +11,7 @@
 mod catalog;
 mod config;
 mod economy;
+mod fuzz;
 mod insight;
 mod ledger;
 mod operate;

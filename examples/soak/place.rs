@@ -22,6 +22,9 @@ use crate::tally::Tally;
 pub(crate) const ENFORCED: u64 = 40;
 /// What may go unmetered on each machine within a window.
 const TRICKLE: u64 = 10;
+/// How late a request may arrive where a machine has more to do than it can: by so much the sandbox's window is shorter.
+/// (A unit counts a tenth of a second longer than its window, which is enough for a machine that keeps up.)
+const LATENESS: Duration = Duration::from_millis(600);
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 
 /// Whose ledger it is, and what may happen to it.
@@ -80,14 +83,16 @@ impl Place {
         let redis = if books == Books::File { None } else { Redis::start() };
         let books = if redis.is_some() { books } else { Books::File };
         let (window, cost, jumps) = (2 + chance.below(2) as u64, chance.one_of(&[1, 1, 2]), chance.once_in(3));
-        let mut sets = configuration(books, redis.as_ref().map(|redis| redis.port), window, cost);
+        let mut sets = configuration(books, redis.as_ref().map(|redis| redis.port), cost);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let config = Config::load(&Sources { path: Some(shipped()), sets: sets.clone() }).unwrap();
+        let window = Duration::from_secs(window);
+        let sandboxs = [sets.clone(), vec![limits(window - LATENESS)]].concat();
+        let config = Config::load(&Sources { path: Some(shipped()), sets: sandboxs }).unwrap();
+        sets.push(limits(window));
         let options = Options { seed: chance.below(1000) as u64, ..Options::default() };
         let sandbox = runtime.block_on(Sandbox::start(&config, options, Arc::new(SystemClock))).unwrap();
         sets.push(format!("upstreams.youtube.base_url=\"{}\"", sandbox.base_url("youtube")));
         let (program, directory) = (program.to_owned(), tempfile::tempdir().unwrap());
-        let window = Duration::from_secs(window);
         let place = Self { books, redis, sandbox, window, cost, jumps, program, directory, sets, runtime };
         place.tell_sandbox("POST", "totals", &json!({ "videos.list": 5 + chance.below(20) }));
         place
@@ -208,17 +213,12 @@ fn arguments(chance: &mut Chance) -> Vec<String> {
 }
 
 /// The shipped configuration with a small quota of a short window, and short pages.
-fn configuration(books: Books, redis: Option<u16>, window: u64, cost: u64) -> Vec<String> {
-    let headroom = 2 * TRICKLE * 2 + ENFORCED;
-    let quota = ENFORCED + headroom;
+fn configuration(books: Books, redis: Option<u16>, cost: u64) -> Vec<String> {
     let page =
         "{ kind = \"token\", param = \"pageToken\", next = \"/nextPageToken\", size_param = \"maxResults\", size = 5 }";
     let listing =
         "{ call = \"videos.list\", params = { chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 2 }";
     let mut sets = vec![
-        format!(
-            "credentials.youtube.limits={{ daily = {{ quota = {quota}, headroom = {headroom}, window = \"{window}s\", wait = \"50ms\" }} }}"
-        ),
         "upstreams.youtube.calls.\"search.list\".cost=1".to_owned(),
         format!("upstreams.youtube.calls.\"videos.list\".page={page}"),
         format!("upstreams.youtube.calls.\"videos.list\".cost={cost}"),
@@ -237,6 +237,16 @@ fn configuration(books: Books, redis: Option<u16>, window: u64, cost: u64) -> Ve
     }
     sets.extend(redis.map(|port| format!("ledger.url=redis://127.0.0.1:{port}")));
     sets
+}
+
+/// The one limit. What would be too much is counted, not refused.
+fn limits(window: Duration) -> String {
+    let headroom = 2 * TRICKLE * 2 + ENFORCED;
+    format!(
+        "credentials.youtube.limits={{ daily = {{ quota = {}, headroom = {headroom}, window = \"{}ms\", wait = \"50ms\" }} }}",
+        ENFORCED + headroom,
+        window.as_millis()
+    )
 }
 
 fn shipped() -> PathBuf {

@@ -98,7 +98,8 @@ impl RedisLedger {
             ServerTime::Callers => Some(now),
             ServerTime::Told(clock) => Some(clock.now()),
         };
-        let ahead = 3 * DAY + if script == Script::Usage { account.longest_window() } else { Duration::ZERO };
+        let shown = if script == Script::Usage { account.longest_window() } else { Duration::ZERO };
+        let ahead = shown.saturating_add(3 * DAY);
         let fresh_epoch = Uuid::now_v7().simple().to_string();
         let terms = Terms { account, now, max_skew: self.max_skew, told, seen, fresh_epoch, ahead };
         let mut arguments = terms.arguments();

@@ -9,3 +9,4 @@ mod metrics;
 mod notify;
 mod repair;
 mod schema;
+mod secrets;

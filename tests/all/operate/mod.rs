@@ -2,6 +2,7 @@
 
 mod check;
 mod deploy;
+mod disk;
 mod files;
 mod hostile;
 mod logs;

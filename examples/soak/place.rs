@@ -192,6 +192,7 @@ impl Place {
             self.jumps
         );
         (0..self.books.machines()).for_each(|machine| invariants::of_state(&self.state(machine)));
+        self.redis.iter().for_each(Redis::check);
         if self.books == Books::File {
             let (charged, asked) = (invariants::charged(&self.state(0)), self.sandbox.requests() * self.cost);
             assert!(charged >= asked, "the upstream saw {asked} units, the ledger {charged}");

@@ -13,13 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 fn main() -> ExitCode {
     let cli = Cli::read();
     log(&cli.global);
-    match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(commands::dispatch(cli)).into(),
-        Err(error) => {
-            tracing::error!("cannot start: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    commands::dispatch(cli).into()
 }
 
 /// Logs go to stderr. `RUST_LOG` overrides `-v` and `-q`.

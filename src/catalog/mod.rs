@@ -121,13 +121,13 @@ pub enum PassEnd {
     Abandoned,
 }
 
-/// Whose listings a question for ids is about.
+/// Whose listings a question for ids is about. What was fetched since an unfinished pass began is fresh for it; what was
+/// fetched since a complete one began is not fresh for that alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming<'a> {
     /// The unfinished passes of the job: what is to be fetched now.
     Open,
-    /// These, complete ones: what the next ones are likely to name. What was fetched after such a pass began is not fresh
-    /// for that alone.
+    /// These: complete ones tell what the next ones are likely to name.
     Passes(&'a [PassId]),
 }
 
@@ -146,7 +146,7 @@ pub struct IdsQuestion<'a> {
     pub at: &'a Pointer,
     /// The kind of record that the ids are of.
     pub kind: &'a str,
-    /// What was fetched at this time or later is fresh; so is what was fetched after the pass that names it began.
+    /// What was fetched at this time or later is fresh; so is what was fetched after the unfinished pass that names it began.
     pub fresh_since: Timestamp,
 }
 

@@ -34,10 +34,12 @@ use crate::exit::Exit;
 
 pub use error::Error;
 
-/// Does what was typed.
-pub async fn dispatch(cli: Cli) -> Exit {
+/// Does what was typed. The runtime is started here and not in `main`, so that all of it is compiled once, with the library.
+#[must_use]
+pub fn dispatch(cli: Cli) -> Exit {
     let (format, log) = (cli.global.format, cli.global.log);
-    match execute(cli).await {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime.map_err(Error::io("cannot start")).and_then(|runtime| runtime.block_on(execute(cli))) {
         Ok(exit) => exit,
         Err(error) => {
             report(&error, format, log);

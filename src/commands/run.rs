@@ -48,7 +48,7 @@ struct Ended {
 async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> Result<Ended, Error> {
     let selection = environment.select(args)?;
     environment.create_state_dir()?;
-    let stop = signals::listen()?;
+    let stop = signals::listen("the page in flight is landed first")?;
     let catalog = environment.catalog()?;
     let selection = run::learned(&*catalog, selection).await?;
     let context = context(environment, catalog, &selection, args, global, stop.clone())?;

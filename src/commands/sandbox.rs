@@ -27,7 +27,7 @@ pub(super) async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit,
         quota: args.quota.map(Units::new),
         seed: args.seed,
     };
-    let mut stop = signals::listen()?;
+    let mut stop = signals::listen("requests in flight are answered first")?;
     let sandbox = start(&environment, options).await?;
     announce(&sandbox, global)?;
     stop.wait().await;

@@ -6,8 +6,8 @@ use super::Error;
 use crate::exit::Exit;
 use crate::run::{Signal, Stop, channel};
 
-/// Listens from now on.
-pub(super) fn listen() -> Result<Stop, Error> {
+/// Listens from now on. `first` is what comes before the end.
+pub(super) fn listen(first: &'static str) -> Result<Stop, Error> {
     let (sender, stop) = channel();
     for (kind, meaning) in [(SignalKind::interrupt(), Signal::Interrupt), (SignalKind::terminate(), Signal::Terminate)]
     {
@@ -15,7 +15,7 @@ pub(super) fn listen() -> Result<Stop, Error> {
         let sender = sender.clone();
         tokio::spawn(async move {
             signals.recv().await;
-            tracing::warn!("asked to end: the page in flight is landed first; once more ends at once");
+            tracing::warn!("asked to end: {first}; once more ends at once");
             sender.send(meaning);
             signals.recv().await;
             let exit = if meaning == Signal::Interrupt { Exit::Interrupted } else { Exit::Terminated };

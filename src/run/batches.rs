@@ -1,21 +1,17 @@
 //! The steps that ask for ids: full batches over all regions, nothing fresh, nothing twice.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use tokio::sync::Mutex;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::context::Context;
-use super::expect::question;
 use super::halt::Halt;
 use super::lock::Held;
-use super::request::{Asker, fetch};
+use super::shared_pass::{SharedPass, pending};
 use super::tally::Tally;
-use crate::catalog::{Landing, Naming, OpenPass, PassEnd, PassId, PassRef, Pending};
-use crate::config::{Ids, Job, Region, Step};
-use crate::upstream::{Page, PageRequest};
+use crate::catalog::{Naming, PassId, Pending};
+use crate::config::{Ids, Job, Region};
 
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
@@ -34,6 +30,8 @@ pub struct Batches {
     pub waiting: HashSet<PassId>,
     /// The pass that the batches belong to.
     pub shared: Option<PassId>,
+    /// Ids that were not got, each with its step: they had their attempts in this run.
+    given_up: HashSet<(usize, String)>,
 }
 
 impl Batches {
@@ -43,6 +41,19 @@ impl Batches {
         self.waiting.contains(&pass) || self.shared.is_some_and(|shared| self.waiting.contains(&shared))
     }
 
+    /// Remembers the ids of a batch that was not got.
+    pub fn give_up(&mut self, step: usize, ids: Vec<String>, halt: Halt) {
+        self.given_up.extend(ids.into_iter().map(|id| (step, id)));
+        self.halt_by(halt);
+    }
+
+    /// The worst halt is what is told.
+    pub fn halt_by(&mut self, halt: Halt) {
+        if self.halt.as_ref().is_none_or(|known| known.outcome() < halt.outcome()) {
+            self.halt = Some(halt);
+        }
+    }
+
     /// Why a pass still waits.
     #[must_use]
     pub fn why(&self) -> Halt {
@@ -50,42 +61,72 @@ impl Batches {
     }
 }
 
-/// The shared pass of a job while its batches are fetched.
-struct Shared<'a> {
-    context: &'a Context,
-    job: &'a Job,
-    region: Region,
-    /// Landings follow one another, so that the first one's pass is the others'.
-    reference: Mutex<PassRef>,
+/// Fetches batches as soon as the listings of a job fill them, while its regions still walk; `listings` tells of each page
+/// that landed. What fills no batch stays for [`fetch_batches`].
+pub async fn fetch_full_batches(context: &Context, job: &Job, mut listings: UnboundedReceiver<PassId>) -> Batches {
+    let mut batches = Batches::default();
+    let mut naming = BTreeSet::new();
+    while let Some(pass) = listings.recv().await {
+        naming.insert(pass);
+        naming.extend(std::iter::from_fn(|| listings.try_recv().ok()));
+        if batches.halt.is_none()
+            && let Err(halt) = fetch_full(context, job, &mut naming, &mut batches).await
+        {
+            batches.halt_by(halt);
+        }
+    }
+    batches
+}
+
+/// The full batches of what these passes name; the passes that name more are left. Another run's batches come first.
+async fn fetch_full(
+    context: &Context,
+    job: &Job,
+    naming: &mut BTreeSet<PassId>,
+    batches: &mut Batches,
+) -> Result<(), Halt> {
+    let Some(_held) = try_lock(context, job)? else { return Ok(()) };
+    let passes: Vec<PassId> = std::mem::take(naming).into_iter().collect();
+    let mut shared = None;
+    for (index, step) in job.steps.iter().enumerate() {
+        let Some(ids) = &step.ids else { continue };
+        let pending = pending(context, job, step, ids, Naming::Passes(&passes)).await?;
+        let (full, rest) = full_batches(&pending, batch_size(ids));
+        naming.extend(rest);
+        if !full.is_empty() {
+            let shared = match &shared {
+                Some(shared) => shared,
+                None => shared.insert(SharedPass::open(context, job, batches).await?),
+            };
+            shared.fetch_all(index, step, full, batches).await;
+        }
+    }
+    Ok(())
 }
 
 /// Fetches what the listings of these passes name, and fills the last batch with what other passes wait for.
 ///
 /// # Errors
 /// When the catalog or the lock fails; what a batch meets is in the answer.
-pub async fn fetch_batches(context: &Context, job: &Arc<Job>, passes: &[PassId]) -> Result<Batches, Halt> {
-    let mut batches = Batches::default();
-    if job.steps.iter().all(|step| step.ids.is_none()) {
-        return Ok(batches);
-    }
+pub async fn fetch_batches(context: &Context, job: &Job, passes: &[PassId], batches: &mut Batches) -> Result<(), Halt> {
     let _held = lock(context, job).await?;
-    let shared = Shared::open(context, job, &mut batches).await?;
+    let shared = SharedPass::open(context, job, batches).await?;
     for (index, step) in job.steps.iter().enumerate() {
         if let Some(ids) = &step.ids {
-            shared.fetch_step(index, step, ids, passes, &mut batches).await?;
+            let mut pending = pending(context, job, step, ids, Naming::Open).await?;
+            pending.retain(|one| !batches.given_up.contains(&(index, one.id.clone())));
+            let own: HashSet<PassId> = passes.iter().copied().chain(shared.id().await).collect();
+            shared.fetch_all(index, step, filled_batches(&pending, &own, batch_size(ids)), batches).await;
         }
     }
     batches.waiting = shared.waiting().await?;
-    batches.shared = shared.id().await;
-    shared.finish(&batches).await?;
-    Ok(batches)
+    shared.finish(batches).await
 }
 
 /// Another run's batches may hold what these passes wait for: its end is waited for.
 async fn lock(context: &Context, job: &Job) -> Result<Held, Halt> {
     loop {
-        let held = context.locks.take(&job.name, Region::SHARED);
-        match held.map_err(|error| Halt::Failed(format!("cannot lock job {}: {error}", job.name)))? {
+        match try_lock(context, job)? {
             Some(held) => return Ok(held),
             None if context.stop.signal().is_some() => return Err(Halt::Interrupted),
             None => context.stop.sleep(&*context.clock, LOCK_POLL).await,
@@ -93,149 +134,31 @@ async fn lock(context: &Context, job: &Job) -> Result<Held, Halt> {
     }
 }
 
-impl<'a> Shared<'a> {
-    async fn open(context: &'a Context, job: &'a Job, batches: &mut Batches) -> Result<Self, Halt> {
-        let now = context.clock.now();
-        let open = context.catalog.open_passes(&job.name).await?;
-        let mut reference = PassRef::New { job: job.name.clone(), region: Region::SHARED.to_owned(), started_at: now };
-        for OpenPass { id, started_at, .. } in open.into_iter().filter(|pass| pass.region == Region::SHARED) {
-            if now.since(started_at) < job.resume_within {
-                batches.resumed = true;
-                reference = PassRef::Open(id);
-            } else {
-                context.catalog.finish(&PassRef::Open(id), PassEnd::Abandoned, now).await?;
-            }
-        }
-        let region = Region { code: Region::SHARED.to_owned(), ..Region::default() };
-        Ok(Self { context, job, region, reference: Mutex::new(reference) })
-    }
+fn try_lock(context: &Context, job: &Job) -> Result<Option<Held>, Halt> {
+    let held = context.locks.take(&job.name, Region::SHARED);
+    held.map_err(|error| Halt::Failed(format!("cannot lock job {}: {error}", job.name)))
+}
 
-    async fn fetch_step(
-        &self,
-        index: usize,
-        step: &Step,
-        ids: &Ids,
-        passes: &[PassId],
-        batches: &mut Batches,
-    ) -> Result<(), Halt> {
-        let pending = self.pending(step, ids).await?;
-        let own: HashSet<PassId> = passes.iter().copied().chain(self.id().await).collect();
-        let work = full_batches(&pending, &own, usize::try_from(ids.batch).unwrap_or(usize::MAX).max(1));
-        let mut fetched = futures_util::stream::iter(work)
-            .map(|batch| self.fetch_batch(index, step, batch))
-            .buffer_unordered(self.context.concurrency);
-        while let Some((tally, result)) = fetched.next().await {
-            batches.tally.add(&tally);
-            match result {
-                Ok(note) => batches.notes.extend(note),
-                Err(halt) => worst(&mut batches.halt, halt),
-            }
-        }
-        Ok(())
-    }
+/// Whether there is anything to fetch in batches.
+pub fn asks_for_ids(job: &Job) -> bool {
+    job.steps.iter().any(|step| step.ids.is_some())
+}
 
-    /// One batch, all its pages. A batch that stopped the run makes the others stop at their charge.
-    async fn fetch_batch(&self, index: usize, step: &Step, ids: Vec<String>) -> (Tally, Result<Option<String>, Halt>) {
-        let mut tally = Tally::default();
-        let result = match self.fetch_pages(index, step, &ids, &mut tally).await {
-            Err(Halt::Unserved(why)) => {
-                let empty = Page::default();
-                let landed = self.land(index, step, &empty, &ids, &mut tally).await;
-                landed.map(|()| Some(format!("{} ids were refused: {why}", ids.len())))
-            }
-            fetched => fetched.map(|()| None),
-        };
-        (tally, result)
-    }
+fn batch_size(ids: &Ids) -> usize {
+    usize::try_from(ids.batch).unwrap_or(usize::MAX).max(1)
+}
 
-    async fn fetch_pages(&self, index: usize, step: &Step, ids: &[String], tally: &mut Tally) -> Result<(), Halt> {
-        let mut seen = HashSet::new();
-        let mut cursor: Option<String> = None;
-        for page_number in 1_u64.. {
-            let now = self.context.clock.now();
-            let request = PageRequest { step, region: &self.region, ids, cursor: cursor.as_deref(), now, since: None };
-            let page = fetch(self.context, Asker { job: self.job, region: &self.region }, request, tally).await?;
-            let more = step.max_pages.is_none_or(|most| page_number < most);
-            let next = page.next.clone().filter(|next| more && seen.insert(next.clone()));
-            let asked = if next.is_none() { ids } else { &[] };
-            self.land(index, step, &page, asked, tally).await?;
-            if next.is_none() {
-                break;
-            }
-            cursor = next;
-        }
-        Ok(())
-    }
-
-    async fn land(
-        &self,
-        index: usize,
-        step: &Step,
-        page: &Page,
-        asked: &[String],
-        tally: &mut Tally,
-    ) -> Result<(), Halt> {
-        let Some(kind) = &step.call.records else { return Ok(()) };
-        let mut reference = self.reference.lock().await;
-        let landing = Landing {
-            pass: &reference,
-            step: index,
-            upstream: &self.job.credential.upstream.name,
-            call: &step.call.name,
-            kind,
-            records: &page.records,
-            next: None,
-            asked,
-            requests: tally.unlanded_requests,
-            units: &tally.unlanded_units,
-            now: self.context.clock.now(),
-        };
-        let landed = self.context.catalog.land(landing).await?;
-        *reference = PassRef::Open(landed.pass);
-        tally.land(page.records.len() as u64, page.skipped);
-        self.context.progress.landed(&self.job.name, Region::SHARED, page.records.len() as u64);
-        Ok(())
-    }
-
-    async fn pending(&self, step: &Step, ids: &Ids) -> Result<Vec<Pending>, Halt> {
-        match question(self.job, step, ids, Naming::Open, self.context.clock.now()) {
-            Some(question) => Ok(self.context.catalog.pending_ids(question).await?),
-            None => Ok(Vec::new()),
-        }
-    }
-
-    /// The passes that still name ids to fetch. What the shared pass names, every pass waits for.
-    async fn waiting(&self) -> Result<HashSet<PassId>, Halt> {
-        let mut waiting = HashSet::new();
-        for step in &self.job.steps {
-            if let Some(ids) = &step.ids {
-                waiting.extend(self.pending(step, ids).await?.into_iter().map(|pending| pending.pass));
-            }
-        }
-        Ok(waiting)
-    }
-
-    async fn id(&self) -> Option<PassId> {
-        match &*self.reference.lock().await {
-            PassRef::Open(id) => Some(*id),
-            PassRef::New { .. } => None,
-        }
-    }
-
-    /// The shared pass stays open while it names ids of its own, for the next run's batches.
-    async fn finish(&self, batches: &Batches) -> Result<(), Halt> {
-        if let Some(id) = self.id().await
-            && batches.halt.is_none()
-            && !batches.waiting.contains(&id)
-        {
-            self.context.catalog.finish(&PassRef::Open(id), PassEnd::Complete, self.context.clock.now()).await?;
-        }
-        Ok(())
-    }
+/// The distinct ids, as far as they fill batches; and the passes that name the others.
+fn full_batches(pending: &[Pending], size: usize) -> (Vec<Vec<String>>, Vec<PassId>) {
+    let mut seen = HashSet::new();
+    let distinct: Vec<&Pending> = pending.iter().filter(|one| seen.insert(&one.id)).collect();
+    let full = distinct.chunks_exact(size);
+    let rest = full.remainder().iter().map(|one| one.pass).collect();
+    (full.map(|batch| batch.iter().map(|one| one.id.clone()).collect()).collect(), rest)
 }
 
 /// Batches of the distinct ids that these passes name, in their order; the last one is filled with others'.
-fn full_batches(pending: &[Pending], own: &HashSet<PassId>, size: usize) -> Vec<Vec<String>> {
+fn filled_batches(pending: &[Pending], own: &HashSet<PassId>, size: usize) -> Vec<Vec<String>> {
     let mut seen = HashSet::new();
     let (mine, others): (Vec<&Pending>, Vec<&Pending>) = pending.iter().partition(|one| own.contains(&one.pass));
     let mut ids: Vec<String> = Vec::new();
@@ -244,10 +167,4 @@ fn full_batches(pending: &[Pending], own: &HashSet<PassId>, size: usize) -> Vec<
     let room = full.saturating_sub(ids.len());
     ids.extend(others.iter().filter(|one| seen.insert(&one.id)).take(room).map(|one| one.id.clone()));
     ids.chunks(size).map(<[String]>::to_vec).collect()
-}
-
-fn worst(known: &mut Option<Halt>, halt: Halt) {
-    if known.as_ref().is_none_or(|known| known.outcome() < halt.outcome()) {
-        *known = Some(halt);
-    }
 }

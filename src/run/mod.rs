@@ -20,6 +20,7 @@ mod preview;
 mod progress;
 mod report;
 mod request;
+mod shared_pass;
 mod side_by_side;
 mod stop;
 mod tally;

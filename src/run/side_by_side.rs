@@ -1,11 +1,14 @@
-//! One wave: regions walked side by side, then the batches of what they named, then the passes that have it all end.
+//! One wave: regions walked side by side, beside them the batches that their listings fill, then the last batches, then the
+//! passes that have it all end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use futures_util::future::{join, join_all};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::batches::{Batches, fetch_batches};
+use super::batches::{Batches, asks_for_ids, fetch_batches, fetch_full_batches};
 use super::candidates;
 use super::context::Context;
 use super::due::Candidate;
@@ -34,26 +37,54 @@ enum Turn {
     Left(Box<Candidate>, PassOutcome, Option<Halt>),
 }
 
+/// Whom to tell of each page that a job landed: whoever fetches the ids that it names.
+type Listings = HashMap<String, UnboundedSender<PassId>>;
+
 /// Walks these regions to their ends, or as far as they get.
 pub async fn walk_wave(context: &Context, wave: Vec<Candidate>, walked: &mut Walked) {
     let jobs = jobs(&wave);
+    // One region alone is walked in strict order, so that a spent upstream is asked once.
+    let several = wave.len() > 1 && context.concurrency > 1;
+    let (listings, full): (Listings, Vec<_>) = jobs
+        .iter()
+        .filter(|job| several && asks_for_ids(job))
+        .map(|job| {
+            let (tell, told) = unbounded_channel();
+            let full = async { (job.name.clone(), fetch_full_batches(context, job, told).await) };
+            ((job.name.clone(), tell), full)
+        })
+        .unzip();
+    let (mut listed, full) = join(list_all(context, wave, listings, walked), join_all(full)).await;
+    let mut full: HashMap<String, Batches> = full.into_iter().collect();
+    for job in jobs {
+        if let Some(listed) = listed.remove(&job.name) {
+            let batches = full.remove(&job.name).unwrap_or_default();
+            complete(context, &job, listed, batches, walked).await;
+        }
+    }
+}
+
+/// Walks the listing steps of these regions, by job. Nobody is told of pages any more when it ends.
+async fn list_all(
+    context: &Context,
+    wave: Vec<Candidate>,
+    listings: Listings,
+    walked: &mut Walked,
+) -> HashMap<String, Vec<Listed>> {
     let mut by_job: HashMap<String, Vec<Listed>> = HashMap::new();
-    let mut turns = futures_util::stream::iter(wave).map(|one| list(context, one)).buffered(context.concurrency);
+    let turns = futures_util::stream::iter(wave).map(|one| list(context, one, &listings));
+    let mut turns = turns.buffered(context.concurrency);
     while let Some(turn) = turns.next().await {
         match turn {
             Turn::Listed(listed) => by_job.entry(listed.pass.job.name.clone()).or_default().push(*listed),
             Turn::Left(candidate, outcome, why) => walked.leave(&[*candidate], outcome, why.as_ref()),
         }
     }
-    for job in jobs {
-        if let Some(listed) = by_job.remove(&job.name) {
-            complete(context, &job, listed, walked).await;
-        }
-    }
+    by_job
 }
 
 /// Walks the listing steps of one region, unless another run does or did.
-async fn list(context: &Context, candidate: Candidate) -> Turn {
+async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> Turn {
     if context.stop.signal().is_some() {
         return Turn::Left(candidate.into(), PassOutcome::Interrupted, None);
     }
@@ -61,7 +92,7 @@ async fn list(context: &Context, candidate: Candidate) -> Turn {
         Ok(Ok(mut pass)) => {
             let (job, region) = (pass.job.name.clone(), pass.region.code.clone());
             context.progress.started(&job, &region, pass.pages(), pass.expected_pages());
-            let halt = walk(context, &mut pass).await.err();
+            let halt = walk(context, &mut pass, listings.get(&job)).await.err();
             let how = halt.as_ref().map_or_else(|| "listed".to_owned(), ToString::to_string);
             context.progress.ended(&job, &region, &how);
             Turn::Listed(Box::new(Listed { pass, halt }))
@@ -90,17 +121,17 @@ async fn take_up(context: &Context, candidate: &Candidate) -> Result<Result<Pass
     Ok(Ok(Pass::of(&fresh, held, now)))
 }
 
-/// Fetches what the listings of a job named, and ends the passes that have it all.
-async fn complete(context: &Context, job: &Arc<Job>, listed: Vec<Listed>, walked: &mut Walked) {
+/// Fetches what is left of what the listings of a job named, and ends the passes that have it all.
+async fn complete(context: &Context, job: &Job, listed: Vec<Listed>, mut batches: Batches, walked: &mut Walked) {
     let listings: Vec<PassId> =
         listed.iter().filter(|one| one.halt.is_none()).filter_map(|one| one.pass.id()).collect();
-    let batches =
-        if listings.is_empty() { Ok(Batches::default()) } else { fetch_batches(context, job, &listings).await };
-    let batches = batches.unwrap_or_else(|halt| Batches {
-        waiting: listings.iter().copied().collect(),
-        halt: Some(halt),
-        ..Batches::default()
-    });
+    if asks_for_ids(job)
+        && (!listings.is_empty() || batches.shared.is_some())
+        && let Err(halt) = fetch_batches(context, job, &listings, &mut batches).await
+    {
+        batches.waiting = listings.into_iter().collect();
+        batches.halt = Some(halt);
+    }
     for mut one in listed {
         let ended = match one.halt.take() {
             Some(halt) => Err(halt),

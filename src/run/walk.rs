@@ -1,23 +1,28 @@
 //! The steps of one pass that list, page after page.
 
+use tokio::sync::mpsc::UnboundedSender;
+
 use super::context::Context;
 use super::halt::Halt;
 use super::pass::{Pass, Position};
 use super::request::{Asker, fetch};
-use crate::catalog::{Landing, PassRef};
+use crate::catalog::{Landing, PassId, PassRef};
 use crate::config::Step;
 use crate::upstream::{Page, PageRequest};
+
+/// Who is told of each page that landed.
+pub type Told<'a> = Option<&'a UnboundedSender<PassId>>;
 
 /// Walks all listing steps of a pass to their ends.
 ///
 /// # Errors
 /// Why it went no further; the pass knows how far it came.
-pub async fn walk(context: &Context, pass: &mut Pass) -> Result<(), Halt> {
+pub async fn walk(context: &Context, pass: &mut Pass, told: Told<'_>) -> Result<(), Halt> {
     for step in pass.listing_steps() {
-        match walk_step(context, pass, step).await {
+        match walk_step(context, pass, step, told).await {
             Err(Halt::BadCursor(why)) => {
                 start_over(context, pass, step, why).await?;
-                walk_step(context, pass, step).await?;
+                walk_step(context, pass, step, told).await?;
             }
             walked => walked?,
         }
@@ -25,7 +30,7 @@ pub async fn walk(context: &Context, pass: &mut Pass) -> Result<(), Halt> {
     Ok(())
 }
 
-async fn walk_step(context: &Context, pass: &mut Pass, index: usize) -> Result<(), Halt> {
+async fn walk_step(context: &Context, pass: &mut Pass, index: usize, told: Told<'_>) -> Result<(), Halt> {
     let job = pass.job.clone();
     let Some(step) = job.steps.get(index) else { return Ok(()) };
     loop {
@@ -36,6 +41,10 @@ async fn walk_step(context: &Context, pass: &mut Pass, index: usize) -> Result<(
         };
         let page = next_page(context, pass, step, cursor.as_deref()).await?;
         land(context, pass, index, step, pages + 1, page).await?;
+        if let Some((told, id)) = told.zip(pass.id()) {
+            // Nobody may be left to listen, and need not.
+            let _ = told.send(id);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::catalog::{IdsQuestion, Naming, PassId, Pending};
 use crate::config::Pointer;
 
 /// The joins are in the order in which the indexes lead: open passes of the job, their listings, the records in these.
-const NAMING: &str = "select pass.id, pass.started_at, record.number
+const NAMING: &str = "select pass.id, pass.started_at, pass.finished_at is null, record.number
     from pass
     cross join listing on listing.pass = pass.id
     cross join record
@@ -19,7 +19,7 @@ const NAMING: &str = "select pass.id, pass.started_at, record.number
         and listing.upstream = ?2 and listing.call = ?3 and listing.kind = ?4
     order by pass.started_at, pass.id, listing.step, listing.position";
 /// The same of one pass, whose id is the number.
-const NAMED: &str = "select pass.id, pass.started_at, record.number
+const NAMED: &str = "select pass.id, pass.started_at, pass.finished_at is null, record.number
     from pass
     cross join listing on listing.pass = pass.id
     cross join record
@@ -72,6 +72,7 @@ impl Question {
 struct Listed {
     pass: PassId,
     started_at: String,
+    unfinished: bool,
     record: i64,
 }
 
@@ -82,7 +83,7 @@ pub(super) fn pending_ids(connection: &Connection, question: &Question) -> rusql
     let mut pending = Vec::new();
     for naming in namings(connection, question)? {
         for id in answers.named_by(naming.record)?.iter() {
-            if seen.insert((naming.pass, Rc::clone(id))) && !answers.is_fresh(id, &naming.started_at)? {
+            if seen.insert((naming.pass, Rc::clone(id))) && !answers.is_fresh(id, &naming)? {
                 pending.push(Pending { id: id.to_string(), pass: naming.pass });
             }
         }
@@ -110,7 +111,7 @@ fn listed(
     let mut statement = connection.prepare_cached(statement)?;
     let asked = (passes, &question.upstream, &question.call, &question.call_kind);
     let listed = statement.query_map(asked, |row| {
-        Ok(Listed { pass: PassId(row.get(0)?), started_at: row.get(1)?, record: row.get(2)? })
+        Ok(Listed { pass: PassId(row.get(0)?), started_at: row.get(1)?, unfinished: row.get(2)?, record: row.get(3)? })
     })?;
     listed.collect()
 }
@@ -141,15 +142,15 @@ impl Answers<'_> {
         ids.filter(|id| !id.is_empty()).map(Rc::from).collect()
     }
 
-    /// Whether it was fetched lately, or after the open pass that names it began.
-    fn is_fresh(&mut self, id: &Rc<str>, started_at: &str) -> rusqlite::Result<bool> {
+    /// Whether it was fetched lately, or after the unfinished pass that names it began.
+    fn is_fresh(&mut self, id: &Rc<str>, naming: &Listed) -> rusqlite::Result<bool> {
         if !self.fetched.contains_key(id) {
             let mut statement = self.connection.prepare_cached(FETCHED)?;
             let asked = (&self.question.upstream, &self.question.kind, &**id);
             self.fetched.insert(Rc::clone(id), statement.query_row(asked, |row| row.get(0))?);
         }
         let fetched = self.fetched.get(id).map_or("", String::as_str);
-        let in_this_pass = self.question.passes.is_none() && fetched >= started_at;
+        let in_this_pass = naming.unfinished && fetched >= naming.started_at.as_str();
         Ok(in_this_pass || fetched >= self.question.fresh_since.as_str())
     }
 }

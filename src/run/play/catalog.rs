@@ -189,8 +189,8 @@ impl State {
         let (names, fetched) = (world.names(&place), self.fetched.get(&asked));
         let mut pending = Vec::new();
         for (id, pass) in passes.iter().filter_map(|id| Some((*id, self.passes.get(&id.0)?))) {
-            // What was fetched since the pass began is there, even where nothing stays fresh.
-            let began = Some(pass.started_at).filter(|_| question.naming == Naming::Open);
+            // What was fetched since an unfinished pass began is there, even where nothing stays fresh.
+            let began = Some(pass.started_at).filter(|_| pass.end.is_none());
             let fresh_since = began.map_or(question.fresh_since, |began| began.min(question.fresh_since));
             let is_fresh = |id: &str| fetched.and_then(|all| all.get(id)).is_some_and(|at| *at >= fresh_since);
             let mut seen: HashSet<Arc<str>> = HashSet::new();

@@ -88,6 +88,27 @@ fn a_redis_that_wants_a_password_is_an_outage_that_names_it_and_never_a_rejectio
 }
 
 #[test]
+fn a_redis_that_speaks_tls_is_believed_only_with_a_certificate_that_the_system_trusts() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = (directory.path().join("certificate.pem"), directory.path().join("key.pem"));
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let (server, tls_port) = RedisServer::with_tls(&certificate, &key);
+    let mut world = world_over(&server, "{ quota = 40, window = \"24h\" }");
+    world.set(&format!("ledger.url=\"rediss://localhost:{tls_port}\""));
+    let decision = |trusted: bool| {
+        let mut charge = world.command(&["charge", "youtube", "videos.list", "--format", "json"]);
+        if trusted {
+            charge.env("SSL_CERT_FILE", &certificate);
+        }
+        let answer: serde_json::Value = serde_json::from_slice(&charge.output().unwrap().stdout).unwrap();
+        answer["decision"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((decision(true), decision(false)), ("granted".to_owned(), "unmetered".to_owned()));
+}
+
+#[test]
 fn status_and_a_preview_write_nothing_to_redis_or_to_disk() {
     let server = RedisServer::with(&["--enable-debug-command", "yes"]);
     let world = world_over(&server, "{ quota = 40, window = \"24h\" }");

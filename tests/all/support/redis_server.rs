@@ -77,6 +77,17 @@ impl RedisServer {
         Self { child, port, directory, arguments }
     }
 
+    /// A server that speaks TLS, too, on a port of its own: with this certificate and its key, in PEM.
+    pub(crate) fn with_tls(certificate: &Path, key: &Path) -> (Self, u16) {
+        let port = free_port();
+        let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
+        let tls_port = port.to_string();
+        let files = ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &certificate];
+        let server =
+            Self::with(&[&["--tls-port", &tls_port, "--tls-auth-clients", "no", "--save", ""], &files[..]].concat());
+        (server, port)
+    }
+
     pub(crate) const fn port(&self) -> u16 {
         self.port
     }

@@ -79,7 +79,7 @@ fn agrees(place: &Place) {
     }
     let used = used(place);
     let asked = (place.sandbox.requests() - before) * place.cost;
-    assert!(asked > 0 && asked <= ENFORCED, "{asked} units were asked for");
+    assert!((asked > 0 || place.jumps) && asked <= ENFORCED, "{asked} units were asked for");
     if began.elapsed() < place.window {
         let about = || format!("the ledger, the upstream: {:?}\n{}", place.books, place.dump());
         assert_eq!(used, asked, "{}", about());

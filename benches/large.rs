@@ -32,16 +32,40 @@ fn main() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut table = Table::new();
-    table.set_header(["times", "command", "seconds", "memory, MB", "exit"]);
+    table.set_header(["command", "times", "seconds", "grows", "memory, MB", "grows", "exit"]);
+    let mut before: Option<(f64, Vec<Measured>)> = None;
     for size in sizes {
         let place = runtime.block_on(Place::filled(size));
-        for (name, arguments) in COMMANDS {
-            let (took, memory, exit) = place.measure(arguments);
-            let row = [size.to_string(), (*name).to_owned(), format!("{:.3}", took.as_secs_f64()), memory, exit];
-            table.add_row(row);
+        let now: Vec<Measured> = COMMANDS.iter().map(|(_, arguments)| place.measure(arguments)).collect();
+        for (index, ((name, _), one)) in COMMANDS.iter().zip(&now).enumerate() {
+            let earlier = before.as_ref().map(|(earlier, all)| (size / earlier, &all[index]));
+            let grows = |of: fn(&Measured) -> f64| {
+                earlier.map_or("", |(data, earlier)| growth(of(one) / of(earlier).max(f64::MIN_POSITIVE), data))
+            };
+            let (time, memory) = (grows(|one| one.seconds), grows(|one| one.megabytes));
+            let (seconds, megabytes) = (format!("{:.3}", one.seconds), format!("{:.0}", one.megabytes));
+            table.add_row([*name, &size.to_string(), &seconds, time, &megabytes, memory, &one.exit]);
         }
+        before = Some((size, now));
     }
     println!("{table}");
+}
+
+/// How a figure grew while the data grew so many times.
+fn growth(figure: f64, data: f64) -> &'static str {
+    match figure.ln() / data.ln() {
+        power if power < 0.15 => "not",
+        power if power < 0.75 => "slower than the data",
+        power if power < 1.2 => "with the data",
+        _ => "faster than the data",
+    }
+}
+
+/// What one command took.
+struct Measured {
+    seconds: f64,
+    megabytes: f64,
+    exit: String,
 }
 
 const COMMANDS: &[(&str, &[&str])] = &[
@@ -80,8 +104,8 @@ impl Place {
         Self { directory, sets, _sandbox: sandbox }
     }
 
-    /// Runs the program; its time, its most memory, how it ended.
-    fn measure(&self, arguments: &[&str]) -> (Duration, String, String) {
+    /// Runs the program to its end.
+    fn measure(&self, arguments: &[&str]) -> Measured {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ingest"));
         command.arg("--config").arg(shipped()).arg("--state-dir").arg(self.directory.path());
         for set in &self.sets {
@@ -91,16 +115,17 @@ impl Place {
         let began = Instant::now();
         let mut child = command.spawn().unwrap();
         let status_file = format!("/proc/{}/status", child.id());
-        let mut most = String::from("-");
+        let mut megabytes = 0.0;
         loop {
             if let Ok(status) = std::fs::read_to_string(&status_file)
                 && let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))
             {
                 let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse().unwrap();
-                most = format!("{:.0}", kilobytes / 1024.0);
+                megabytes = kilobytes / 1024.0;
             }
             if let Some(ended) = child.try_wait().unwrap() {
-                return (began.elapsed(), most, ended.code().unwrap_or(-1).to_string());
+                let exit = ended.code().unwrap_or(-1).to_string();
+                return Measured { seconds: began.elapsed().as_secs_f64(), megabytes, exit };
             }
             std::thread::sleep(Duration::from_millis(1));
         }

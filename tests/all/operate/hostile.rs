@@ -91,6 +91,11 @@ fn what_an_upstream_says_is_never_a_command_to_a_terminal() {
             &["search", "findme"],
             &["status"],
             &["--region", "all", "--dry-run"],
+            &["--region", "US", "--job", "trending", "--log", "json"],
+            &["history"],
+            &["history", "--csv"],
+            &["forecast", "--schedule", "daily", "--days", "1"],
+            &["repair"],
             &["check", "--connect", "--spend"],
         ] {
             let ran = world.ingest(arguments);

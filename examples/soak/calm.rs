@@ -20,6 +20,9 @@ pub(crate) fn end(chapter: &mut Chapter, tally: &Tally) {
     let (used, counted) = (used(place), place.counted().0);
     // What a clock that was off wrote down as unmetered is repaid at the time that it had.
     assert!(place.jumps || used >= counted, "the ledger counts {used}, the upstream {counted}: {:?}", place.books);
+    if place.books == Books::Waiting {
+        std::thread::sleep(place.window + Duration::from_millis(500));
+    }
     for machine in 0..place.books.machines() {
         walks_everything(place, machine);
     }

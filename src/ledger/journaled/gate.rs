@@ -48,19 +48,3 @@ impl Gate {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::Gate;
-
-    #[test]
-    fn a_failure_closes_the_gate_and_an_answer_opens_it() {
-        let gate = Gate::default();
-        assert_eq!(gate.closed(), None);
-        gate.failed("refused");
-        gate.failed("of another that asked at the same time");
-        assert_eq!(gate.closed().as_deref(), Some("refused"));
-        gate.answered();
-        assert_eq!(gate.closed(), None);
-    }
-}

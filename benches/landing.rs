@@ -94,7 +94,6 @@ async fn land(
         requests: 1,
         units: &units,
         tag: None,
-        tag: None,
         now: at(walk),
     };
     let begun = Instant::now();
@@ -255,7 +254,6 @@ async fn open_eight_passes(catalog: &SqliteCatalog) {
             asked: &[],
             requests: 1,
             units: &units,
-            tag: None,
             tag: None,
             now: at(3),
         };

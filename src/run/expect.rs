@@ -295,7 +295,7 @@ fn source(job: &Job, pass: &Expectation, ids: &Ids) -> Range {
         (None, Some(pages), _) => pages.map(|pages| pages.saturating_mul(step.call.paging.page_size())),
         (Some(_), _, Some(ids)) => Range {
             min: 0,
-            expected: (ids.pending.len() + ids.likely.len()) as u64 + ids.unknown,
+            expected: ids.unknown.saturating_add((ids.pending.len() + ids.likely.len()) as u64),
             max: ids.most.map(|most| most.saturating_add(ids.pending.len() as u64)),
         },
         _ => Range::exactly(0),

@@ -216,6 +216,11 @@ impl State {
         self.changing().faults.extend(faults);
     }
 
+    /// `DELETE /_sandbox/faults`
+    pub(super) fn unscript(&self) {
+        self.changing().faults.clear();
+    }
+
     /// `POST /_sandbox/totals`
     pub(super) fn resize(&self, totals: BTreeMap<String, u64>) {
         self.changing().totals.extend(totals);

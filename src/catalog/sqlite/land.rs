@@ -93,10 +93,10 @@ fn list(tx: &Transaction<'_>, pass: PassId, page: &Page) -> rusqlite::Result<i64
     let mut statement = tx.prepare_cached(LIST)?;
     let mut last = before;
     for row in &page.rows {
-        let place = params![pass.0, page.step, last + 1, page.call, page.upstream, page.kind, row.id];
-        last += i64::from(statement.execute(place)? > 0);
+        let place = params![pass.0, page.step, last.saturating_add(1), page.call, page.upstream, page.kind, row.id];
+        last = last.saturating_add(i64::from(statement.execute(place)? > 0));
     }
-    Ok(last - before)
+    Ok(last.saturating_sub(before))
 }
 
 fn remember_absent(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {

@@ -90,7 +90,7 @@ impl State {
             self.put(id, PlayPass { positions, listings, ..blank(started_at, PassEnd::Complete) });
         }
         if let Some(started_at) = standing.last_refused {
-            self.put(PassId(-self.next - 1), blank(started_at, PassEnd::Refused));
+            self.put(PassId((-self.next).saturating_sub(1)), blank(started_at, PassEnd::Refused));
         }
         if let Some(pass) = &standing.unfinished {
             self.put(pass.id, open(world, upstream, &job.name, pass));
@@ -98,7 +98,7 @@ impl State {
     }
 
     fn put(&mut self, id: PassId, pass: PlayPass) {
-        self.next = self.next.max(id.0.saturating_abs()) + 1;
+        self.next = self.next.max(id.0.saturating_abs()).saturating_add(1);
         self.passes.insert(id.0, pass);
     }
 

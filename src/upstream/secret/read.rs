@@ -123,12 +123,19 @@ fn place(source: &SecretSource) -> String {
 
 #[cfg(unix)]
 fn warn_of_others(path: &Path, file: &File) {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::MetadataExt;
 
+    const GROUP_READS: u32 = 0o040;
     const OTHERS_READ: u32 = 0o004;
-    if file.metadata().is_ok_and(|about| about.permissions().mode() & OTHERS_READ != 0) {
-        tracing::warn!("everybody on this machine can read the secret in {0}: chmod 600 {0}", path.display());
-    }
+    let Ok(about) = file.metadata() else { return };
+    // A file of somebody else's is given to us through its group: that is how Kubernetes and packages do it.
+    let is_ours = about.uid() == rustix::process::geteuid().as_raw();
+    let who = match about.mode() {
+        mode if mode & OTHERS_READ != 0 => "everybody on this machine",
+        mode if mode & GROUP_READS != 0 && is_ours => "everybody in its group",
+        _ => return,
+    };
+    tracing::warn!("{who} can read the secret in {0}: chmod 600 {0}", path.display());
 }
 
 #[cfg(not(unix))]

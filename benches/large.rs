@@ -7,7 +7,7 @@
 mod place;
 
 use comfy_table::Table;
-use place::{Place, Size};
+use place::{Measured, Place, Size};
 
 const RECORDS: f64 = 1_000_000.0;
 const CHARGES: f64 = 100_000.0;
@@ -18,20 +18,37 @@ fn main() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut table = Table::new();
-    table.set_header(["times", "command", "seconds", "memory, MB", "exit"]);
+    table.set_header(["command", "times", "seconds", "grows", "memory, MB", "grows", "exit"]);
+    let mut before: Option<(f64, Vec<Measured>)> = None;
     for size in sizes {
         let place = runtime.block_on(Place::filled(Size {
             regions: 249,
             records: (RECORDS * size) as usize,
             charges: (CHARGES * size) as i64,
         }));
-        for (name, arguments) in COMMANDS {
-            let (took, memory, exit) = place.measure(arguments);
-            let row = [size.to_string(), (*name).to_owned(), format!("{:.3}", took.as_secs_f64()), memory, exit];
-            table.add_row(row);
+        let now: Vec<Measured> = COMMANDS.iter().map(|(_, arguments)| place.measure(arguments)).collect();
+        for (index, ((name, _), one)) in COMMANDS.iter().zip(&now).enumerate() {
+            let earlier = before.as_ref().map(|(earlier, all)| (size / earlier, &all[index]));
+            let grows = |of: fn(&Measured) -> f64| {
+                earlier.map_or("", |(data, earlier)| growth(of(one) / of(earlier).max(f64::MIN_POSITIVE), data))
+            };
+            let (time, memory) = (grows(|one| one.took.as_secs_f64()), grows(|one| one.megabytes));
+            let (seconds, megabytes) = (format!("{:.3}", one.took.as_secs_f64()), format!("{:.0}", one.megabytes));
+            table.add_row([*name, &size.to_string(), &seconds, time, &megabytes, memory, &one.exit]);
         }
+        before = Some((size, now));
     }
     println!("{table}");
+}
+
+/// How a figure grew while the data grew so many times.
+fn growth(figure: f64, data: f64) -> &'static str {
+    match figure.ln() / data.ln() {
+        power if power < 0.15 => "not",
+        power if power < 0.75 => "slower than the data",
+        power if power < 1.2 => "with the data",
+        _ => "faster than the data",
+    }
 }
 
 const COMMANDS: &[(&str, &[&str])] = &[

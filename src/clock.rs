@@ -51,7 +51,7 @@ impl Monotonic {
     /// How long ago this was.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        let span = clock_gettime(MONOTONIC) - self.0;
-        Duration::try_from(span).unwrap_or_default()
+        let span = clock_gettime(MONOTONIC).checked_sub(self.0);
+        span.and_then(|span| Duration::try_from(span).ok()).unwrap_or_default()
     }
 }

@@ -165,7 +165,13 @@ pub fn explain(error: &rusqlite::Error) -> String {
         }
         _ => "",
     };
-    format!("{error}{advice}")
+    format!("{}{advice}", plain(&error.to_string()))
+}
+
+/// What SQLite says of a damaged file can hold some of its bytes.
+fn plain(said: &str) -> String {
+    let is_hidden = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    said.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect()
 }
 
 /// Only a new file is ever opened here: to close a file that this process has open elsewhere would drop the locks that

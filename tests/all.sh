@@ -31,9 +31,18 @@ need() {
     exit 1
 }
 
+# The same of a command that some checks alone want.
+want() {
+    local command=$1
+    command -v "$command" >/dev/null && return
+    install "$@" && command -v "$command" >/dev/null && return
+    echo "\`$command\` is not installed: what it would check is not checked" >&2
+}
+
 need cargo cargo cargo cargo rust
 need cc gcc gcc build-base gcc
 need redis-server redis-server redis redis redis
+want systemd-analyze systemd systemd systemd systemd
 cargo fmt --version >/dev/null 2>&1 || { echo "the tests need rustfmt: rustup component add rustfmt" >&2; exit 1; }
 cargo clippy --version >/dev/null 2>&1 || { echo "the tests need clippy: rustup component add clippy" >&2; exit 1; }
 

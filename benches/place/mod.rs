@@ -36,6 +36,14 @@ pub struct Place {
     _sandbox: Sandbox,
 }
 
+/// What one command took.
+#[derive(Debug)]
+pub struct Measured {
+    pub took: Duration,
+    pub megabytes: f64,
+    pub exit: String,
+}
+
 impl Place {
     pub async fn filled(size: Size) -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -57,8 +65,8 @@ impl Place {
         Self { directory, sets, _sandbox: sandbox }
     }
 
-    /// Runs the program; its time, its most memory, how it ended.
-    pub fn measure(&self, arguments: &[&str]) -> (Duration, String, String) {
+    /// Runs the program to its end.
+    pub fn measure(&self, arguments: &[&str]) -> Measured {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ingest"));
         command.arg("--config").arg(shipped()).arg("--state-dir").arg(self.directory.path());
         for set in &self.sets {
@@ -68,16 +76,17 @@ impl Place {
         let began = Instant::now();
         let mut child = command.spawn().unwrap();
         let status_file = format!("/proc/{}/status", child.id());
-        let mut most = String::from("-");
+        let mut megabytes = 0.0;
         loop {
             if let Ok(status) = std::fs::read_to_string(&status_file)
                 && let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))
             {
                 let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse().unwrap();
-                most = format!("{:.0}", kilobytes / 1024.0);
+                megabytes = kilobytes / 1024.0;
             }
             if let Some(ended) = child.try_wait().unwrap() {
-                return (began.elapsed(), most, ended.code().unwrap_or(-1).to_string());
+                let exit = ended.code().unwrap_or(-1).to_string();
+                return Measured { took: began.elapsed(), megabytes, exit };
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -111,6 +120,7 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
                 asked: &[],
                 requests: 1,
                 units: &units,
+                tag: None,
                 now: at,
             };
             reference = PassRef::Open(catalog.land(landing).await.unwrap().pass);

@@ -1,9 +1,14 @@
+use std::time::Duration;
+
 /// Chance that can be had again: splitmix64.
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    pub(crate) const fn of(seed: u64) -> Self {
-        Self(seed)
+    /// That of one chapter of a seed.
+    pub(crate) fn of(seed: u64, chapter: u64) -> Self {
+        let mut chance = Self(seed);
+        let mixed = chance.next();
+        Self(mixed ^ chapter.wrapping_mul(0xD6E8_FEB8_6659_FD93))
     }
 
     fn next(&mut self) -> u64 {
@@ -23,7 +28,11 @@ impl Chance {
         self.below(times) == 0
     }
 
-    pub(crate) fn one_of(&mut self, choices: &[&'static str]) -> &'static str {
-        choices.get(self.below(choices.len())).unwrap()
+    pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+
+    pub(crate) fn millis_below(&mut self, end: usize) -> Duration {
+        Duration::from_millis(self.below(end) as u64)
     }
 }

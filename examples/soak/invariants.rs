@@ -4,8 +4,25 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
+/// Every file of a machine is whole, and what is in it fits.
+pub(crate) fn of_state(state: &Path) {
+    of_catalog(state);
+    of_journal(state);
+}
+
+/// A journal knows the cost of everything that may have been sent.
+fn of_journal(state: &Path) {
+    let Some(connection) = open(&state.join("journal.db")) else { return };
+    none(
+        &connection,
+        "a charge that may have been sent has no cost",
+        "select id from charge where state = 'sent' and settled = 0 and not exists (select 1 from json_each(cost))",
+    );
+    whole(&connection);
+}
+
 /// A catalog's passes, pages and listings fit each other, and the file is whole.
-pub(crate) fn of_catalog(state: &Path) {
+fn of_catalog(state: &Path) {
     let Some(connection) = open(&state.join("catalog.db")) else { return };
     none(
         &connection,
@@ -56,6 +73,19 @@ pub(crate) fn charged(state: &Path) -> u64 {
     let sum = "select coalesce(sum(units), 0) from taken where limit_name = 'daily'";
     let sum: i64 = connection.query_row(sum, [], |row| row.get(0)).unwrap();
     u64::try_from(sum).unwrap()
+}
+
+/// The newest charges of a machine's journal, and what it has seen.
+pub(crate) fn dump(state: &Path) -> String {
+    let Some(connection) = open(&state.join("journal.db")) else { return String::new() };
+    let all = |sql: &str| -> Vec<String> {
+        let mut statement = connection.prepare(sql).unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    let charges = "select concat_ws(' ', id, at, cost, state, unmetered, settled, known, told, asked_at) from charge
+        order by at desc limit 40";
+    let contact = "select concat_ws(' ', epoch, sequence, newest, newest_at, at, ahead, recovering) from contact";
+    format!("contact {:#?}\ncharges {:#?}", all(contact), all(charges))
 }
 
 fn open(path: &Path) -> Option<Connection> {

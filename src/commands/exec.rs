@@ -64,6 +64,6 @@ async fn wait(mut child: Child) -> Result<ExitStatus, Error> {
 
 /// What a shell would say of it.
 fn exit(status: ExitStatus) -> Exit {
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    let code = status.code().unwrap_or_else(|| status.signal().unwrap_or(0).saturating_add(128));
     Exit::Passed(u8::try_from(code).unwrap_or(u8::MAX))
 }

@@ -92,9 +92,9 @@ fn add_pass(rows: &mut BTreeMap<Key, Row>, account: &str, pass: &PassRecord, led
     let row = row(rows, pass.started_at, account, Some(&pass.job), Some(&pass.region));
     row.passes += 1;
     row.complete += u64::from(pass.outcome.as_deref() == Some("complete"));
-    row.pages += pass.pages;
-    row.records += pass.records;
-    row.requests += pass.requests;
+    row.pages = row.pages.saturating_add(pass.pages);
+    row.records = row.records.saturating_add(pass.records);
+    row.requests = row.requests.saturating_add(pass.requests);
     for (limit, spent) in pass.units.iter().filter(|_| !ledger_tells) {
         let units = row.units.entry(limit.clone()).or_default();
         *units = units.saturating_add(spent.get());

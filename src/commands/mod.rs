@@ -80,7 +80,7 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
 fn report(error: &Error, format: Format, log: Log) {
     match log {
         Log::Json => tracing::error!("{error}"),
-        Log::Text => drop(writeln!(io::stderr().lock(), "ingest: {error}")),
+        Log::Text => drop(writeln!(io::stderr().lock(), "ingest: {}", output::shown_lines(&error.to_string()))),
     }
     if format == Format::Json {
         let _ = output::json(&serde_json::json!({ "error": error.to_string() }));

@@ -36,6 +36,11 @@ pub(super) fn shown(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect()
 }
 
+/// The same, line by line.
+pub(super) fn shown_lines(text: &str) -> String {
+    text.split('\n').map(shown).collect::<Vec<_>>().join("\n")
+}
+
 /// What results are shown on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {

@@ -84,5 +84,5 @@ fn in_words(repaired: &[Repaired], state_dir: &Path) -> String {
     if repaired.is_empty() {
         return format!("{}: there is no file to repair", state_dir.display());
     }
-    repaired.iter().map(|file| format!("{}: {}", file.file, file.detail)).collect::<Vec<_>>().join("\n")
+    repaired.iter().map(|file| format!("{}: {}", file.file, output::shown(&file.detail))).collect::<Vec<_>>().join("\n")
 }

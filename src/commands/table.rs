@@ -76,7 +76,7 @@ pub(super) fn instant(at: Timestamp) -> String {
 
 /// A span to its two largest units: `1h 5m`.
 pub(super) fn span(span: Duration) -> String {
-    let seconds = span.as_secs() + u64::from(span.subsec_nanos() > 0);
+    let seconds = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
     let text = humantime::format_duration(Duration::from_secs(seconds)).to_string();
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }

@@ -163,8 +163,8 @@ fn filled_batches(pending: &[Pending], own: &HashSet<PassId>, size: usize) -> Ve
     let (mine, others): (Vec<&Pending>, Vec<&Pending>) = pending.iter().partition(|one| own.contains(&one.pass));
     let mut ids: Vec<String> = Vec::new();
     ids.extend(mine.iter().filter(|one| seen.insert(&one.id)).map(|one| one.id.clone()));
-    let full = ids.len().div_ceil(size) * size;
-    let room = full - ids.len();
+    let full = ids.len().div_ceil(size).saturating_mul(size);
+    let room = full.saturating_sub(ids.len());
     ids.extend(others.iter().filter(|one| seen.insert(&one.id)).take(room).map(|one| one.id.clone()));
     ids.chunks(size).map(<[String]>::to_vec).collect()
 }

@@ -34,6 +34,13 @@ impl Range {
         Self { min: self.min.min(expected), expected, max: self.max.map(|max| max.max(expected)) }
     }
 
+    /// The same without so many that are expected to cost nothing; at most, they all cost.
+    #[must_use]
+    pub fn sparing(self, unchanged: u64) -> Self {
+        let spared = |count: u64| count.saturating_sub(unchanged);
+        Self { min: spared(self.min), expected: spared(self.expected), max: self.max }
+    }
+
     /// Each bound changed alike.
     #[must_use]
     pub fn map(self, change: impl Fn(u64) -> u64) -> Self {
@@ -288,7 +295,7 @@ fn source(job: &Job, pass: &Expectation, ids: &Ids) -> Range {
         (None, Some(pages), _) => pages.map(|pages| pages.saturating_mul(step.call.paging.page_size())),
         (Some(_), _, Some(ids)) => Range {
             min: 0,
-            expected: (ids.pending.len() + ids.likely.len()) as u64 + ids.unknown,
+            expected: ids.unknown.saturating_add((ids.pending.len() + ids.likely.len()) as u64),
             max: ids.most.map(|most| most.saturating_add(ids.pending.len() as u64)),
         },
         _ => Range::exactly(0),

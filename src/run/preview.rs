@@ -12,7 +12,7 @@ use super::candidates;
 use super::due::{Candidate, fairest_first};
 use super::expect::{Expectation, Range, expect, requests};
 use super::outcome::{LimitReport, PassOutcome, PassReport, RunReport, seconds};
-use super::play::{Bounds, Play, Refused, Scene, openings};
+use super::play::{Asked, Bounds, Play, Refused, Scene, openings};
 use super::report::{accounts, limit_reports};
 use crate::catalog::{Catalog, CatalogError};
 use crate::config::{Job, Region, Step};
@@ -183,11 +183,10 @@ impl Plays {
         let fitting = self.fitting.as_ref().map(|played| played.play.asked());
         for Estimated { key, step, cost } in &mut steps {
             let expected = asked.get(key).copied().unwrap_or_default();
-            step.requests = step.requests.expecting(expected);
-            step.units = units(cost, step.requests);
-            step.fits = fitting
-                .as_ref()
-                .map_or(Fits::Unknown, |fitting| Fits::of(expected, fitting.get(key).copied().unwrap_or_default()));
+            let fits = |fitting: &Asked| Fits::of(expected.count, fitting.get(key).copied().unwrap_or_default().count);
+            step.requests = step.requests.expecting(expected.count);
+            step.units = units(cost, step.requests.sparing(expected.unchanged));
+            step.fits = fitting.as_ref().map_or(Fits::Unknown, fits);
         }
         steps.into_iter().map(|estimated| estimated.step).collect()
     }

@@ -42,10 +42,14 @@ fn control(state: &State, method: &str, path: &str, body: &[u8]) -> Answer {
         ("GET", "usage") => Answer::json(200, state.report()),
         ("GET", "requests") => Answer::json(200, state.log()),
         ("POST", "faults") => told(body, |faults: OneOrMany<Fault>| state.script(faults.into())),
+        ("DELETE", "faults") => {
+            state.unscript();
+            Answer::json(200, json!({}))
+        }
         ("POST", "totals") => told(body, |totals| state.resize(totals)),
         _ => Answer::json(
             404,
-            json!({ "message": "The sandbox has GET usage, GET requests, POST faults and POST totals." }),
+            json!({ "message": "The sandbox has GET usage, GET requests, POST and DELETE faults, and POST totals." }),
         ),
     }
 }

@@ -5,12 +5,14 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::string_slice,
     clippy::print_stderr
 )]
 
 mod catalog;
 mod config;
 mod economy;
+mod fuzz;
 mod insight;
 mod ledger;
 mod operate;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::page::{Page, Row, Text};
-use super::{Failure, moment, views};
+use super::{Failure, moment, tags, views};
 use crate::catalog::{Landed, PassId, PassRef};
 use crate::quota::Cost;
 
@@ -42,6 +42,7 @@ pub(super) fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure>
     store(tx, page)?;
     let listed = list(tx, pass, page)?;
     remember_absent(tx, page)?;
+    tags::remember(tx, page)?;
     let cursor_repeats = checkpoint(tx, pass, page)?;
     count(tx, pass, page, listed)?;
     Ok(Landed { pass, cursor_repeats })
@@ -92,10 +93,10 @@ fn list(tx: &Transaction<'_>, pass: PassId, page: &Page) -> rusqlite::Result<i64
     let mut statement = tx.prepare_cached(LIST)?;
     let mut last = before;
     for row in &page.rows {
-        let place = params![pass.0, page.step, last + 1, page.call, page.upstream, page.kind, row.id];
-        last += i64::from(statement.execute(place)? > 0);
+        let place = params![pass.0, page.step, last.saturating_add(1), page.call, page.upstream, page.kind, row.id];
+        last = last.saturating_add(i64::from(statement.execute(place)? > 0));
     }
-    Ok(last - before)
+    Ok(last.saturating_sub(before))
 }
 
 fn remember_absent(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {

@@ -74,7 +74,12 @@ impl Families {
         for line in old.lines().filter(|line| !line.starts_with('#')) {
             let Some((series, value)) = line.rsplit_once(' ') else { continue };
             let Some(value) = value.parse::<f64>().ok().filter(|value| value.is_finite()) else { continue };
-            let (name, labels) = series.split_at(series.find('{').unwrap_or(series.len()));
+            let (name, labels) =
+                series.split_at_checked(series.find('{').unwrap_or(series.len())).unwrap_or((series, ""));
+            // A line that was cut, or that somebody else wrote, would spoil this file and every one after it.
+            if !labels.is_empty() && !labels.ends_with("\"}") {
+                continue;
+            }
             if let Some((name, _)) = COUNTERS.iter().find(|(known, _)| *known == name) {
                 *self.counter(name).samples.entry(labels.to_owned()).or_default() += value;
             }

@@ -130,7 +130,7 @@ impl Journal {
 
     /// Drops what is older than two windows and told.
     pub(in crate::ledger) async fn prune(&self, account: &Account, now: Timestamp) -> Result<(), JournalError> {
-        let (before, account) = (now.before(account.longest_window() * 2), account.name.clone());
+        let (before, account) = (now.before(account.longest_window().saturating_mul(2)), account.name.clone());
         self.with(move |connection| {
             let delete = "delete from charge where account = ? and at < ? and told = 1 and state != 'asked'";
             connection.prepare_cached(delete)?.execute(params![account, before.micros()]).map(drop)

@@ -98,8 +98,11 @@ impl RedisLedger {
             ServerTime::Callers => Some(now),
             ServerTime::Told(clock) => Some(clock.now()),
         };
-        let ahead = 3 * DAY
-            + if matches!(script, Script::Usage | Script::Falls) { account.longest_window() } else { Duration::ZERO };
+        let shown = match script {
+            Script::Usage | Script::Falls => account.longest_window(),
+            _ => Duration::ZERO,
+        };
+        let ahead = shown.saturating_add(3 * DAY);
         let fresh_epoch = Uuid::now_v7().simple().to_string();
         let terms = Terms { account, now, max_skew: self.max_skew, told, seen, fresh_epoch, ahead };
         let mut arguments = terms.arguments();

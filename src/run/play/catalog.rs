@@ -13,6 +13,7 @@ use crate::catalog::{
 };
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
+use crate::record::{Known, Tag};
 
 /// The catalog of a play.
 #[derive(Debug)]
@@ -89,7 +90,7 @@ impl State {
             self.put(id, PlayPass { positions, listings, ..blank(started_at, PassEnd::Complete) });
         }
         if let Some(started_at) = standing.last_refused {
-            self.put(PassId(-self.next - 1), blank(started_at, PassEnd::Refused));
+            self.put(PassId((-self.next).saturating_sub(1)), blank(started_at, PassEnd::Refused));
         }
         if let Some(pass) = &standing.unfinished {
             self.put(pass.id, open(world, upstream, &job.name, pass));
@@ -97,7 +98,7 @@ impl State {
     }
 
     fn put(&mut self, id: PassId, pass: PlayPass) {
-        self.next = self.next.max(id.0.saturating_abs()) + 1;
+        self.next = self.next.max(id.0.saturating_abs()).saturating_add(1);
         self.passes.insert(id.0, pass);
     }
 
@@ -293,6 +294,18 @@ impl Catalog for PlayCatalog {
     }
 
     async fn learn(&self, _: &str, _: &str, _: &Cost) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    async fn known(&self, _: &str, _: &str, _: &str) -> Result<Option<Known>, CatalogError> {
+        Ok(None)
+    }
+
+    async fn tags(&self, _: &str) -> Result<Vec<Tag>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn forget_tags(&self, _: &str, _: &str) -> Result<(), CatalogError> {
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use ingest::run::{
     self, Context, Forecast, Gate, JobFit, Locks, PassOutcome, Plan, Preview, RunReport, Selection, Silent, channel,
 };
 use ingest::sandbox::{Options, Sandbox};
-use ingest::upstream::{Client, Failure, Page, PageRequest, Secret, Upstream};
+use ingest::upstream::{Answered, Client, Failure, Page, PageRequest, Secret, Upstream};
 use tempfile::TempDir;
 
 /// 2026-11-20T12:00:00Z, four in the morning in Los Angeles.
@@ -178,11 +178,11 @@ impl Upstream for Brief {
         Ok(())
     }
 
-    async fn fetch(&self, request: PageRequest<'_>) -> Result<Page, Failure> {
+    async fn fetch(&self, request: PageRequest<'_>) -> Answered {
         let page: u32 = request.cursor.map_or(1, |cursor| cursor.parse().unwrap());
         let record = Record { id: format!("{}-{page}", request.region.code), body: serde_json::json!({}) };
         let next = (page < 4).then(|| (page + 1).to_string());
-        Ok(Page { records: vec![record], skipped: 0, next, ..Page::default() })
+        Ok(Page { records: vec![record], skipped: 0, next, ..Page::default() }).into()
     }
 }
 

@@ -1,11 +1,11 @@
 //! Every ledger passes the same suite of behaviours and the same properties. A ledger joins with a module of two lines,
 //! `suite!` and `properties!`, each given an async function that opens a fresh, empty store.
 
-mod books;
+pub(crate) mod books;
 mod boundary;
 mod model;
 mod properties;
-mod redis;
+pub(crate) mod redis;
 mod sqlite;
 mod suite;
 

@@ -217,6 +217,67 @@ fn the_compose_file_is_whole_and_gives_nothing_away() {
     }
 }
 
+/// Whoever follows the README copies the file elsewhere.
+#[test]
+fn the_compose_file_names_nothing_but_what_lies_beside_it() {
+    let document = yaml("container/compose.yaml").remove(0);
+    assert!(document["services"]["ingest"]["build"].is_null());
+    let text = read("container/compose.yaml");
+    assert!(!text.lines().any(|line| !line.trim_start().starts_with('#') && line.contains("../")), "{text}");
+    let readme = read("README.md");
+    for (kind, name) in [("secrets", "youtube"), ("configs", "quotas")] {
+        let file = document[kind][name]["file"].as_str().unwrap().strip_prefix("./").unwrap();
+        assert!(readme.contains(file), "{file}");
+    }
+}
+
+/// What the compiler puts into the program, by the path of the file or directory from the root.
+fn compiled_in() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = vec![root.join("Cargo.toml"), root.join("Cargo.lock"), root.join("src"), root.join("lua")];
+    for file in super::files::everything_below(&root.join("src")).into_iter().filter(|path| path.is_file()) {
+        let text = fs::read_to_string(&file).unwrap();
+        let named = text.split("include_").skip(1).filter_map(|rest| rest.split_once("!(\"")?.1.split_once('"'));
+        for (name, _) in named {
+            let path = match name.strip_prefix("$CARGO_MANIFEST_DIR/") {
+                Some(name) => root.join(name),
+                None => file.parent().unwrap().join(name),
+            };
+            found.push(path.canonicalize().unwrap_or_else(|_| panic!("{} names {name}", file.display())));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_container_is_built_from_everything_that_is_compiled_in() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ignore = read("container/Containerfile.dockerignore");
+    let sent: Vec<PathBuf> =
+        ignore.lines().filter_map(|line| line.strip_prefix('!')).map(|name| root.join(name)).collect();
+    assert!(sent.iter().all(|path| path.exists()), "{sent:?}");
+    let all = compiled_in();
+    assert!(all.len() > 8, "{all:?}");
+    for path in all {
+        assert!(sent.iter().any(|sent| path.starts_with(sent)), "{} is not sent to the build", path.display());
+    }
+    // A link into what is not sent leads nowhere.
+    for entry in fs::read_dir(root.join("presets")).unwrap() {
+        let path = entry.unwrap().path().canonicalize().unwrap();
+        assert!(sent.iter().any(|sent| path.starts_with(sent)), "{} is not sent to the build", path.display());
+    }
+    let manifest: toml::Value = toml::from_str(&fs::read_to_string(root.join("Cargo.toml")).unwrap()).unwrap();
+    for target in ["bench", "test"].iter().flat_map(|kind| manifest[kind].as_array().unwrap()) {
+        let name = target["name"].as_str().unwrap();
+        let path =
+            target.get("path").map_or_else(|| format!("benches/{name}.rs"), |path| path.as_str().unwrap().to_owned());
+        assert!(
+            sent.iter().any(|sent| root.join(&path).starts_with(sent)),
+            "{path}: cargo wants every target to be there"
+        );
+    }
+}
+
 #[test]
 fn docker_takes_the_compose_file() {
     let available = Command::new("docker").args(["compose", "version"]).output();
@@ -224,9 +285,17 @@ fn docker_takes_the_compose_file() {
         eprintln!("docker compose is not installed: what it would check is not checked");
         return;
     }
+    // Where the README puts it, with what it wants beside it.
+    let place = tempfile::tempdir().unwrap();
+    for file in ["container/compose.yaml", "redis/redis.conf", "redis/users.acl"] {
+        fs::copy(deploy(file), place.path().join(Path::new(file).file_name().unwrap())).unwrap();
+    }
+    for file in ["quotas.toml", "youtube.key"] {
+        fs::write(place.path().join(file), "").unwrap();
+    }
     let checked = Command::new("docker")
         .args(["compose", "-f"])
-        .arg(deploy("container/compose.yaml"))
+        .arg(place.path().join("compose.yaml"))
         .args(["config", "-q"])
         .output();
     let checked = checked.unwrap();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::world::World;
 
-fn everything_below(directory: &Path) -> Vec<PathBuf> {
+pub(super) fn everything_below(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries
         .flat_map(

@@ -1,23 +1,14 @@
-//! Input of the worst kind. `tests/fuzz.sh` runs the properties of this file, and those of the others, for longer.
+//! Input of the worst kind, through the program. More of it is in `fuzz`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
-use ingest::catalog::{Catalog, SearchQuery, SqliteCatalog};
 use ingest::config::{Config, ConfigError, Sources};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
 
+use crate::fuzz::{corpus, is_plain};
 use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::{World, shipped};
-
-fn corpus(of: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(of);
-    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    entries.map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
-}
 
 /// Whatever is in the file: right, or refused with what is wrong.
 fn load(bytes: &[u8]) -> Result<(), ConfigError> {
@@ -54,30 +45,6 @@ fn a_configuration_of_any_depth_or_size_is_refused_without_a_word_too_many() {
     }
 }
 
-fn catalog() -> &'static (tempfile::TempDir, SqliteCatalog, Runtime) {
-    static CATALOG: OnceLock<(tempfile::TempDir, SqliteCatalog, Runtime)> = OnceLock::new();
-    CATALOG.get_or_init(|| {
-        let directory = tempfile::tempdir().unwrap();
-        let catalog = SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap();
-        (directory, catalog, Runtime::new().unwrap())
-    })
-}
-
-fn search(words: &str) {
-    let (_, catalog, runtime) = catalog();
-    let query = SearchQuery { words, kind: Some(words), region: Some(words), since: None, limit: 5 };
-    runtime.block_on(catalog.search(query)).unwrap();
-    let query = SearchQuery { words, kind: None, region: None, since: None, limit: 5 };
-    runtime.block_on(catalog.search(query)).unwrap();
-}
-
-#[test]
-fn every_search_of_the_corpus_is_answered() {
-    for (_, bytes) in corpus("words") {
-        search(&String::from_utf8_lossy(&bytes));
-    }
-}
-
 proptest! {
     #[test]
     fn any_bytes_are_a_configuration_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
@@ -96,11 +63,6 @@ proptest! {
         text.splice(from..to, bytes);
         let _ = load(&text);
     }
-
-    #[test]
-    fn any_words_can_be_looked_for(words in r#"("|\*|\^|:|-|\(|\)|AND|OR|NOT|NEAR/[0-9]|\{|\}|\+| |text|.|\x00){0,30}"#) {
-        search(&words);
-    }
 }
 
 /// An upstream whose every text is hostile.
@@ -117,11 +79,6 @@ fn hostile_upstream(text: &'static str) -> StubUpstream {
     })
 }
 
-fn is_plain(text: &str) -> bool {
-    text.chars()
-        .all(|c| c == '\n' || !(c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')))
-}
-
 #[test]
 fn what_an_upstream_says_is_never_a_command_to_a_terminal() {
     for text in ["\u{1b}]0;pwned\u{7}\u{1b}[2J", "\u{9b}31m\r\u{8}\0", "\u{202e}txt.exe\u{2066}"] {
@@ -134,6 +91,11 @@ fn what_an_upstream_says_is_never_a_command_to_a_terminal() {
             &["search", "findme"],
             &["status"],
             &["--region", "all", "--dry-run"],
+            &["--region", "US", "--job", "trending", "--log", "json"],
+            &["history"],
+            &["history", "--csv"],
+            &["forecast", "--schedule", "daily", "--days", "1"],
+            &["repair"],
             &["check", "--connect", "--spend"],
         ] {
             let ran = world.ingest(arguments);

@@ -91,3 +91,82 @@ fn nothing_half_written_is_left_beside() {
     let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("prom")).collect();
     assert_eq!(left, ["ingest.prom"]);
 }
+
+/// What a text says that is written like a label's value, or `None` where it is not.
+fn unescaped(value: &str) -> Option<String> {
+    let mut letters = value.chars();
+    let mut text = String::new();
+    while let Some(letter) = letters.next() {
+        text.push(match letter {
+            '\\' => match letters.next()? {
+                'n' => '\n',
+                same @ ('\\' | '"') => same,
+                _ => return None,
+            },
+            '"' | '\n' => return None,
+            other => other,
+        });
+    }
+    Some(text)
+}
+
+/// The labels of a series, from what stands between its braces.
+fn labels(text: &str) -> Option<Vec<(String, String)>> {
+    let mut all = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (name, after) = rest.split_once("=\"")?;
+        let end = after.char_indices().find(|(at, letter)| {
+            *letter == '"' && after[..*at].chars().rev().take_while(|before| *before == '\\').count() % 2 == 0
+        })?;
+        all.push((name.to_owned(), unescaped(&after[..end.0])?));
+        rest = after[end.0 + 1..].trim_start_matches(',');
+    }
+    Some(all)
+}
+
+/// As the collector's own checker has it: each name once, with its help and its type before its samples, counters and
+/// nothing else called `_total`, labels escaped, a line break at the end.
+#[test]
+fn the_file_is_what_a_collector_takes_whatever_things_are_called() {
+    let mut world = World::configured(&[r#"regions=["US", "G\"B\\X,} 1"]"#], |_| {});
+    world.set("upstreams.youtube.attempts=1");
+    let path = file(&world);
+    let arguments = ["--region", "all", "--job", "trending", "--metrics-file", path.to_str().unwrap()];
+    for _ in 0..2 {
+        world.ingest(&arguments);
+    }
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.ends_with('\n'));
+    let (mut family, mut seen, mut regions) = (String::new(), Vec::new(), Vec::new());
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            help.split_once(' ').unwrap().0.clone_into(&mut family);
+            assert!(!seen.contains(&family), "{family} twice");
+            seen.push(family.clone());
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let is_total = family.ends_with("_total");
+            assert_eq!(kind, format!("{family} {}", if is_total { "counter" } else { "gauge" }));
+        } else {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let (name, inner) = series.split_once('{').unwrap_or((series, "}"));
+            assert_eq!(name, family, "{line}");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+            let labels = labels(inner.strip_suffix('}').unwrap()).unwrap_or_else(|| panic!("{line}"));
+            regions.extend(labels.into_iter().filter(|(name, _)| name == "region").map(|(_, region)| region));
+        }
+    }
+    assert!(seen.len() > 8 && regions.iter().any(|region| region == "G\"B\\X,} 1"), "{seen:?} {regions:?}");
+}
+
+/// One line too many of an earlier file, or half of one, and the counters would be lost.
+#[test]
+fn a_file_that_somebody_else_wrote_is_replaced_by_a_right_one() {
+    let world = World::new();
+    fs::write(file(&world), b"\xff\xfe not metrics\n\"{ 3\ningest_runs_total{outcome=\"complete\"} NaN\ningest_runs_total{outcome=\"x 7\ningest_")
+        .unwrap();
+    assert_eq!(run(&world, &[]), 0);
+    let samples = samples(&file(&world));
+    assert_eq!(samples[r#"ingest_runs_total{outcome="complete"}"#], 1.0);
+    assert!(samples.keys().all(|name| !name.contains("outcome=\"x")), "{samples:?}");
+}

@@ -2,6 +2,7 @@
 
 mod check;
 mod deploy;
+mod disk;
 mod files;
 mod hostile;
 mod logs;
@@ -9,3 +10,4 @@ mod metrics;
 mod notify;
 mod repair;
 mod schema;
+mod secrets;

@@ -41,7 +41,7 @@ impl Ran {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    fn of(output: Output) -> Self {
+    pub fn of(output: Output) -> Self {
         use std::os::unix::process::ExitStatusExt;
         Self {
             code: output.status.code().unwrap_or_else(|| -output.status.signal().unwrap()),

@@ -29,7 +29,7 @@ pub(super) const SECRET: &str = "AbCd-0123456789/secret+value";
 
 /// One request, ready to be changed by a test.
 #[derive(Clone)]
-pub(super) struct Asking {
+pub(crate) struct Asking {
     pub(super) upstream: config::Upstream,
     pub(super) call: Call,
     pub(super) params: BTreeMap<String, Template>,
@@ -41,7 +41,7 @@ pub(super) struct Asking {
 }
 
 /// A plain listing of `/items` with an id at `/id`, at that address.
-pub(super) fn asking(url: &str) -> Asking {
+pub(crate) fn asking(url: &str) -> Asking {
     Asking {
         upstream: upstream(url),
         call: call(),
@@ -81,6 +81,7 @@ fn call() -> Call {
         paging: Paging::None,
         headers: BTreeMap::new(),
         records: Some(records("/items", &["/id"])),
+        etag: config::Etag::Unused,
         settle: BTreeMap::new(),
         cheaper: None,
     }
@@ -96,7 +97,7 @@ pub(super) fn records(at: &str, id: &[&str]) -> Records {
     }
 }
 
-pub(super) fn pointer(text: &str) -> Pointer {
+pub(crate) fn pointer(text: &str) -> Pointer {
     Pointer::parse(text).unwrap()
 }
 
@@ -104,18 +105,18 @@ pub(super) fn template(text: &str) -> Template {
     Template::parse(text).unwrap()
 }
 
-pub(super) fn token_paging() -> Paging {
+pub(crate) fn token_paging() -> Paging {
     let size = Some(PageSize { param: Some("maxResults".to_owned()), size: 2 });
     Paging::Token { param: "pageToken".to_owned(), next: pointer("/next"), place: Place::Query, size }
 }
 
 impl Asking {
-    pub(super) fn paging(mut self, paging: Paging) -> Self {
+    pub(crate) fn paging(mut self, paging: Paging) -> Self {
         self.call.paging = paging;
         self
     }
 
-    pub(super) fn cursor(mut self, cursor: impl Into<Option<String>>) -> Self {
+    pub(crate) fn cursor(mut self, cursor: impl Into<Option<String>>) -> Self {
         self.cursor = cursor.into();
         self
     }
@@ -151,7 +152,7 @@ impl Asking {
         self
     }
 
-    pub(super) fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         let secret =
             self.secret.map_or_else(|| Secret::new("main", None), |secret| Secret::given("main", secret.into()));
         Client::new(Arc::new(self.upstream.clone()), secret).unwrap()
@@ -161,10 +162,13 @@ impl Asking {
         self.fetch_by(&self.client()).await
     }
 
-    pub(super) async fn fetch_by(&self, client: &Client) -> Result<Page, Failure> {
+    pub(crate) async fn fetch_by(&self, client: &Client) -> Result<Page, Failure> {
         let step = Step { call: Arc::new(self.call.clone()), params: self.params.clone(), max_pages: None, ids: None };
         let (region, ids, cursor) = (&self.region, &*self.ids, self.cursor.as_deref());
-        client.fetch(PageRequest { step: &step, region, ids, cursor, now: NOW, since: self.since }).await
+        client
+            .fetch(PageRequest { step: &step, region, ids, cursor, now: NOW, since: self.since, known: None })
+            .await
+            .page
     }
 }
 

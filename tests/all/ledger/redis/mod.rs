@@ -7,10 +7,10 @@ mod fitness;
 mod kinds;
 mod long;
 mod loss;
-mod machine;
+pub(crate) mod machine;
 mod outage;
 mod protocol;
-mod replies;
+pub(crate) mod replies;
 
 use std::sync::Arc;
 use std::time::Duration;

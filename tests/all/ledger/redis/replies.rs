@@ -12,13 +12,17 @@ use proptest::prelude::*;
 use super::machine::{Machine, account};
 
 /// Something that answers everything with the same bytes.
-struct Parrot {
-    port: u16,
+pub(crate) struct Parrot {
+    pub(crate) port: u16,
     says: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Parrot {
-    fn start() -> Self {
+    pub(crate) fn say(&self, bytes: Vec<u8>) {
+        *self.says.lock().unwrap() = bytes;
+    }
+
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let says = Arc::new(Mutex::new(Vec::new()));
@@ -72,7 +76,7 @@ fn whatever_answers_is_a_verdict_or_an_error_soon() {
     let account = account(10);
     let cases = ProptestConfig { cases: ProptestConfig::default().cases.min(4096) / 8, ..ProptestConfig::default() };
     proptest!(cases, |(bytes in reply())| {
-        *parrot.says.lock().unwrap() = bytes;
+        parrot.say(bytes);
         let url = format!("redis://127.0.0.1:{}", parrot.port);
         let mut machine = Machine::new(RedisUrl::parse(&url).unwrap());
         machine.timeout = Duration::from_millis(50);

@@ -1,0 +1,93 @@
+//! The end of a chapter: nothing goes wrong any more, and everything must agree.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::chapter::Chapter;
+use crate::invariants;
+use crate::place::{Books, ENFORCED, Place};
+use crate::tally::Tally;
+
+const REGIONS: usize = 8;
+/// Walks of all regions take two windows or three.
+const RUNS: usize = 12;
+
+pub(crate) fn end(chapter: &mut Chapter, tally: &Tally) {
+    let place = &chapter.place;
+    come_by(place);
+    let (used, counted) = (used(place), place.counted().0);
+    // What a clock that was off wrote down as unmetered is repaid at the time that it had.
+    assert!(place.jumps || used >= counted, "the ledger counts {used}, the upstream {counted}: {:?}", place.books);
+    if place.books == Books::Waiting {
+        std::thread::sleep(place.window + Duration::from_millis(500));
+    }
+    for machine in 0..place.books.machines() {
+        walks_everything(place, machine);
+    }
+    agrees(place);
+    place.check(tally);
+    tally.count("calm ends");
+}
+
+/// Every machine tells the ledger what it has not heard.
+fn come_by(place: &Place) {
+    for _ in 0..2 {
+        for machine in 0..place.books.machines() {
+            let (code, said) = place.run(machine, &["charge", "youtube", "videos.list"]);
+            let waits = place.books == Books::Waiting && code == 1;
+            assert!(code == 0 || code == 75 || waits, "{code}: {said}");
+        }
+    }
+}
+
+fn used(place: &Place) -> u64 {
+    let (code, said) = place.run(0, &["status"]);
+    assert_eq!(code, 0, "{said}");
+    let limits = said["limits"].as_array().unwrap();
+    limits.iter().find(|limit| limit["limit"] == "daily").unwrap()["used"].as_u64().unwrap()
+}
+
+/// Whatever was left undone, runs in peace complete every region, each page landed and each request charged.
+fn walks_everything(place: &Place, machine: usize) {
+    let mut complete = BTreeSet::new();
+    for _ in 0..RUNS {
+        let before = place.sandbox.requests();
+        let (code, said) = place.run(machine, &["--region", "all", "--job", "trending"]);
+        assert_eq!(code, 0, "{said}");
+        let requests = place.sandbox.requests() - before;
+        let passes = said["passes"].as_array().unwrap();
+        let sum = |what: &str| passes.iter().map(|pass| pass[what].as_u64().unwrap()).sum::<u64>();
+        assert_eq!((sum("requests"), sum("pages"), &said["requests"]), (requests, requests, &Value::from(requests)));
+        // What a clock two hours ahead has completed is due again two hours later.
+        let had = |pass: &&Value| pass["outcome"] == "complete" || (place.jumps && pass["outcome"] == "not_due");
+        let ended = passes.iter().filter(had).filter(|pass| pass["region"] != "*");
+        complete.extend(ended.map(|pass| pass["region"].as_str().unwrap().to_owned()));
+        if complete.len() == REGIONS {
+            return;
+        }
+        std::thread::sleep(place.window);
+    }
+    panic!("after {RUNS} runs in peace only {complete:?} are complete");
+}
+
+/// After a quiet window the ledger and the upstream begin at nothing, and count the same from there.
+fn agrees(place: &Place) {
+    std::thread::sleep(place.window + Duration::from_millis(300));
+    let recorded = (place.books == Books::File).then(|| invariants::charged(&place.state(0)));
+    let (began, before) = (Instant::now(), place.sandbox.requests());
+    for machine in 0..place.books.machines() {
+        place.run(machine, &["--region", "US,GB", "--job", "trending"]);
+    }
+    let used = used(place);
+    let asked = (place.sandbox.requests() - before) * place.cost;
+    assert!((asked > 0 || place.jumps) && asked <= ENFORCED, "{asked} units were asked for");
+    if began.elapsed() < place.window {
+        let about = || format!("the ledger, the upstream: {:?}\n{}", place.books, place.dump());
+        assert_eq!(used, asked, "{}", about());
+    }
+    if let Some(recorded) = recorded {
+        assert_eq!(invariants::charged(&place.state(0)) - recorded, asked);
+    }
+}

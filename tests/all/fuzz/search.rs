@@ -1,0 +1,45 @@
+//! Words to look for.
+
+use std::sync::OnceLock;
+
+use ingest::catalog::{Catalog, SearchQuery, SqliteCatalog};
+use proptest::prelude::*;
+use tokio::runtime::Runtime;
+
+use super::{corpus, text_near};
+
+fn catalog() -> &'static (tempfile::TempDir, SqliteCatalog, Runtime) {
+    static CATALOG: OnceLock<(tempfile::TempDir, SqliteCatalog, Runtime)> = OnceLock::new();
+    CATALOG.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let catalog = SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap();
+        (directory, catalog, Runtime::new().unwrap())
+    })
+}
+
+fn search(words: &str) {
+    let (_, catalog, runtime) = catalog();
+    let query = SearchQuery { words, kind: Some(words), region: Some(words), since: None, limit: 5 };
+    runtime.block_on(catalog.search(query)).unwrap();
+    let query = SearchQuery { words, kind: None, region: None, since: None, limit: 5 };
+    runtime.block_on(catalog.search(query)).unwrap();
+}
+
+#[test]
+fn every_search_of_the_corpus_is_answered() {
+    for (_, bytes) in corpus("words") {
+        search(&String::from_utf8_lossy(&bytes));
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_words_can_be_looked_for(words in r#"("|\*|\^|:|-|\(|\)|AND|OR|NOT|NEAR/[0-9]|\{|\}|\+| |text|.|\x00){0,30}"#) {
+        search(&words);
+    }
+
+    #[test]
+    fn changed_words_can_be_looked_for(words in text_near("words")) {
+        search(&words);
+    }
+}

@@ -1,0 +1,26 @@
+//! Texts with variables.
+
+use std::collections::BTreeMap;
+
+use ingest::config::{Region, Template, Values};
+use ingest::quota::Timestamp;
+use proptest::prelude::*;
+
+use super::text_near;
+
+proptest! {
+    #[test]
+    fn a_changed_template_is_rendered_or_refused(text in text_near("template"), now in any::<i64>(), since in any::<i64>()) {
+        let region = Region { code: text.clone(), values: BTreeMap::from([("city".to_owned(), text.clone())]) };
+        let values = Values {
+            region: &region,
+            ids: std::slice::from_ref(&text),
+            cursor: Some(&text),
+            now: Timestamp::from_micros(now),
+            since: Some(Timestamp::from_micros(since)),
+        };
+        if let Ok(template) = Template::parse(&text) {
+            let _ = template.render(&values);
+        }
+    }
+}

@@ -93,6 +93,7 @@ async fn land(
         asked: &[],
         requests: 1,
         units: &units,
+        tag: None,
         now: at(walk),
     };
     let begun = Instant::now();
@@ -253,6 +254,7 @@ async fn open_eight_passes(catalog: &SqliteCatalog) {
             asked: &[],
             requests: 1,
             units: &units,
+            tag: None,
             now: at(3),
         };
         catalog.land(landing).await.unwrap();

@@ -95,51 +95,9 @@ end
 local function rejected()
   local old = open_archive()
 
-  -- The first charge with whose end at least `need` units have left the window.
-  local function leaves_last(limit, need)
-    local low, sum = text(limit.from), 0
-    local function search(high)
-      return old.walk(low, high, 16, function(entry, vector)
-        sum = sum + units_in(vector, limit.code)
-        return sum >= need and entry
-      end)
-    end
-    local mark = old.block_end(limit.from)
-    if not mark then
-      return search('+inf')
-    end
-    local found = search(mark)
-    while not found do
-      local marks = call('ZRANGEBYSCORE', MARKS, '(' .. mark, '+inf', 'LIMIT', 0, 32)
-      if #marks == 0 then
-        low = '(' .. mark
-        return search('+inf')
-      end
-      for place, vector in ipairs(call('HMGET', SUMS, unpack(marks))) do
-        local block = units_in(vector, limit.code)
-        if sum + block >= need then
-          low = '(' .. mark
-          return search(marks[place])
-        end
-        sum, mark = sum + block, marks[place]
-      end
-    end
-    return found
-  end
-
   -- The first instant at which the charge fits this limit, if nobody else charges: now where it fits.
   local function fits_at(limit)
-    local allowed, at = limit.enforced - limit.units - limit.leave, max(limit.closed, now)
-    if used(limit) > allowed and limit.sum > allowed then
-      local last = leaves_last(limit, limit.sum - allowed)
-      at = max(at, old.expiry(limit, last and tonumber(call('ZSCORE', LOG, last)) or now))
-    end
-    for _, floor in ipairs(floors) do
-      if floor.name == limit.name and floor.at >= limit.from and floor.used + floor.after > allowed then
-        at = max(at, old.expiry(limit, floor.at))
-      end
-    end
-    return at
+    return max(limit.closed, old.falls_to(limit, limit.enforced - limit.units - limit.leave))
   end
 
   local worst, latest = nil, now

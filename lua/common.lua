@@ -433,6 +433,53 @@ function open_archive()
     call('HSET', SUMS, text(at), vector_of(sums))
   end
 
+  -- The first charge with whose end at least `need` units of a limit have left the window.
+  local function leaves_last(limit, need)
+    local low, sum = text(limit.from), 0
+    local function search(high)
+      return archive.walk(low, high, 16, function(entry, vector)
+        sum = sum + units_in(vector, limit.code)
+        return sum >= need and entry
+      end)
+    end
+    local mark = archive.block_end(limit.from)
+    if not mark then
+      return search('+inf')
+    end
+    local found = search(mark)
+    while not found do
+      local marks = call('ZRANGEBYSCORE', MARKS, '(' .. mark, '+inf', 'LIMIT', 0, 32)
+      if #marks == 0 then
+        low = '(' .. mark
+        return search('+inf')
+      end
+      for place, vector in ipairs(call('HMGET', SUMS, unpack(marks))) do
+        local block = units_in(vector, limit.code)
+        if sum + block >= need then
+          low = '(' .. mark
+          return search(marks[place])
+        end
+        sum, mark = sum + block, marks[place]
+      end
+    end
+    return found
+  end
+
+  -- The first instant, now or later, at which no more than `most` units of a limit count, if nobody charges.
+  function archive.falls_to(limit, most)
+    local at = now
+    if used(limit) > most and limit.sum > most then
+      local last = leaves_last(limit, limit.sum - most)
+      at = max(at, archive.expiry(limit, last and tonumber(call('ZSCORE', LOG, last)) or now))
+    end
+    for _, floor in ipairs(floors) do
+      if floor.name == limit.name and floor.at >= limit.from and floor.used + floor.after > most then
+        at = max(at, archive.expiry(limit, floor.at))
+      end
+    end
+    return at
+  end
+
   -- Totals.
 
   -- Adds to a limit's total, if what was charged at `at` is in it.

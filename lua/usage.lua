@@ -5,7 +5,6 @@
 -- instant, units.
 -- Cost: O(log n + n / BLOCK) a limit and slice of the window.
 
-local SLICES = 24
 local old = open_archive()
 
 local function used_at(limit, at)
@@ -19,15 +18,26 @@ local function used_at(limit, at)
   return most
 end
 
--- The charges that count now, cut into slices of equal length by their time, each told when its end expires.
+-- Where what returns is cut into slices: up to the instant at which all is back, and at those about which people ask.
+local function slices(limit)
+  local hour = 60 * 60 * 1000000
+  local span, last = limit.slide or 24 * hour, old.expiry(limit, now)
+  local ends = { now + hour, now + 6 * hour, now + 24 * hour, last }
+  for slice = 1, 26 do
+    ends[#ends + 1] = now + math.floor(span * slice / 24)
+  end
+  table.sort(ends)
+  return ends, last
+end
+
+-- What counts now and no longer at the end of each slice, told when the last of it is back.
 local function returns(limit)
   local told_returns, left = {}, used(limit)
-  local length = now - limit.from
-  for slice = 1, SLICES do
-    local at = old.expiry(limit, limit.from + math.floor(length * slice / SLICES))
-    local still = used_at(limit, at)
+  local ends, last = slices(limit)
+  for _, at in ipairs(ends) do
+    local still = at <= last and left > 0 and used_at(limit, at) or left
     if still < left then
-      told_returns[#told_returns + 1] = text(at)
+      told_returns[#told_returns + 1] = text(old.falls_to(limit, still))
       told_returns[#told_returns + 1] = text(left - still)
     end
     left = still

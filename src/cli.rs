@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -213,7 +214,7 @@ pub struct SearchArgs {
     #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
     pub since: Option<Duration>,
     /// At most so many hits
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
 }
 
@@ -225,7 +226,7 @@ pub struct ChargeArgs {
     /// A call of its upstream, such as videos.list
     pub call: String,
     /// The id to charge under: repeating one is granted again and counted once
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub id: Option<String>,
     /// So many of them at once, all or none
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -236,8 +237,9 @@ pub struct ChargeArgs {
 #[derive(Debug, Clone, Args)]
 pub struct ReleaseArgs {
     /// The id that the charge was granted under
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub id: String,
-    /// The account that was charged; needed where the ledger cannot look an id up
+    /// The account that was charged; needed where a shared ledger was charged from another machine
     #[arg(long)]
     pub account: Option<String>,
 }
@@ -250,7 +252,7 @@ pub struct ExecArgs {
     /// A call of its upstream, such as videos.list
     pub call: String,
     /// The id to charge under: repeating one is granted again and counted once
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub id: Option<String>,
     /// So many of them at once, all or none
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::config::{Pointer, Records};
 use crate::quota::{Cost, Timestamp};
-use crate::record::Record;
+use crate::record::{Known, Record, Tag};
 
 pub use sqlite::SqliteCatalog;
 
@@ -97,6 +97,8 @@ pub struct Landing<'a> {
     pub requests: u64,
     /// Units charged for them.
     pub units: &'a Cost,
+    /// The upstream's name for the page, under which it can be asked for again.
+    pub tag: Option<&'a Tag>,
     /// Now.
     pub now: Timestamp,
 }
@@ -300,6 +302,16 @@ pub trait Catalog: Send + Sync {
 
     /// Remembers what a call is expected to cost from now on.
     async fn learn(&self, upstream: &str, call: &str, cost: &Cost) -> Result<(), CatalogError>;
+
+    /// The page that a request brought the last time, if it came under a tag and all of its records are still there.
+    /// Writes nothing.
+    async fn known(&self, upstream: &str, kind: &str, request: &str) -> Result<Option<Known>, CatalogError>;
+
+    /// The tags of all pages of an upstream. Writes nothing.
+    async fn tags(&self, upstream: &str) -> Result<Vec<Tag>, CatalogError>;
+
+    /// Forgets the tags of a call's pages: their cursors are no good any more.
+    async fn forget_tags(&self, upstream: &str, call: &str) -> Result<(), CatalogError>;
 
     /// Drops the records of an upstream that were not seen since, and says how many.
     async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError>;

@@ -18,7 +18,8 @@ use crate::quota::{ChargeId, Cost, LimitName, Outage, Rejection, Timestamp, Unit
 #[derive(Debug, Serialize)]
 pub(super) struct Charged {
     pub(super) decision: Word,
-    id: Option<ChargeId>,
+    /// Under which it was granted.
+    pub(super) id: Option<ChargeId>,
     units: Cost,
     remaining: BTreeMap<LimitName, Units>,
     retry_after_seconds: Option<f64>,
@@ -56,7 +57,7 @@ pub(super) struct Charging {
     call: Arc<Call>,
     cost: Cost,
     /// Under which it is safe to repeat.
-    pub(super) id: ChargeId,
+    id: ChargeId,
 }
 
 impl Charging {
@@ -87,13 +88,13 @@ impl Charging {
             purpose: &Purpose { job: None, region: None, call: self.call.name.clone() },
         };
         let verdict = environment.meter(Mode::ReadWrite)?.ask(ask).await?;
-        Ok(charged(&verdict, &self.cost, &self.id))
+        Ok(charged(&verdict, &self.cost))
     }
 
-    /// Gives it back.
-    pub(super) async fn release(&self, environment: &Environment) -> Result<(), Error> {
+    /// Gives back what was granted under an id.
+    pub(super) async fn release(&self, environment: &Environment, id: &ChargeId) -> Result<(), Error> {
         let meter = environment.meter(Mode::ReadWrite)?;
-        Ok(meter.settle(&self.credential.account, &self.id, &Cost::none()).await?)
+        Ok(meter.settle(&self.credential.account, id, &Cost::none()).await?)
     }
 }
 
@@ -125,10 +126,10 @@ fn find(environment: &Environment, credential: &str, call: &str) -> Result<(Arc<
     }
 }
 
-fn charged(verdict: &Verdict, units: &Cost, id: &ChargeId) -> Charged {
+fn charged(verdict: &Verdict, units: &Cost) -> Charged {
     let charged = Charged {
         decision: Word::Refused,
-        id: Some(id.clone()),
+        id: None,
         units: units.clone(),
         remaining: BTreeMap::new(),
         retry_after_seconds: None,
@@ -138,13 +139,13 @@ fn charged(verdict: &Verdict, units: &Cost, id: &ChargeId) -> Charged {
     match verdict {
         Verdict::Permitted(permit) => Charged {
             decision: if permit.metered { Word::Granted } else { Word::Unmetered },
+            id: Some(permit.id.clone()),
             remaining: permit.grant.remaining.clone(),
-            detail: permitted(permit.metered, units, &permit.grant.remaining, id),
+            detail: permitted(permit.metered, units, &permit.grant.remaining, &permit.id),
             ..charged
         },
         Verdict::Rejected(rejection) => Charged {
             decision: Word::Rejected,
-            id: None,
             remaining: BTreeMap::from([(rejection.limit.clone(), rejection.remaining)]),
             retry_after_seconds: Some(rejection.retry_after.as_secs_f64()),
             retry_at: Some(rejection.retry_at),
@@ -152,11 +153,10 @@ fn charged(verdict: &Verdict, units: &Cost, id: &ChargeId) -> Charged {
             ..charged
         },
         Verdict::Never { limit, most } => Charged {
-            id: None,
             detail: format!("Refused: it takes {}, and {limit} never holds more than {most}.", cost(units)),
             ..charged
         },
-        Verdict::Refused(why) => Charged { id: None, detail: format!("Refused: {why}"), ..charged },
+        Verdict::Refused(why) => Charged { detail: format!("Refused: {why}"), ..charged },
     }
 }
 

@@ -32,10 +32,11 @@ pub(super) async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error
     let [program, arguments @ ..] = args.command.as_slice() else {
         return Err(Error::Usage("there is no command after --".to_owned()));
     };
-    match Command::new(program).args(arguments).env(ID, charging.id.as_str()).spawn() {
+    let id = charged.id.as_ref().ok_or_else(|| Error::Refused("the charge has no id".to_owned()))?;
+    match Command::new(program).args(arguments).env(ID, id.as_str()).spawn() {
         Ok(child) => Ok(exit(wait(child).await?)),
         Err(error) => {
-            charging.release(&environment).await?;
+            charging.release(&environment, id).await?;
             let what = format!("cannot start {}; its charge was released", program.to_string_lossy());
             Err(Error::io(what)(error))
         }

@@ -64,8 +64,14 @@ async fn to_file(
     columns: BTreeMap<String, Vec<Pointer>>,
     path: &Path,
 ) -> Result<(), Error> {
-    let beside = beside(path);
+    // What a link stands for is replaced, not the link.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let what = format!("cannot write {}", path.display());
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        let why = "it is there, and is no file; without --to the records go to stdout";
+        return Err(Error::io(what)(io::Error::other(why)));
+    }
+    let beside = beside(path);
     let file = OpenOptions::new().write(true).create_new(true).open(&beside).map_err(Error::io(what.clone()))?;
     let written = write(catalog, query, Writer::new(shape, columns, file)).await;
     let finished = written

@@ -5,6 +5,7 @@ use std::time::Duration;
 use chrono::Local;
 
 use super::environment::Environment;
+use super::output::Screen;
 use super::table::{count, instant, span, table, text};
 use super::{Error, output};
 use crate::cli::{ForecastArgs, Format, Global};
@@ -15,8 +16,8 @@ use crate::run::{self, DaySpend, Forecast, JobFit, LimitForecast, Plan, Schedule
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How high the picture of a limit is, in lines.
 const HEIGHT: u64 = 6;
-/// How wide it is at most, in columns.
-const WIDTH: usize = 72;
+/// What stands to the left of it, in columns.
+const SCALE: usize = 11;
 
 /// Plays the schedule, and shows what came of it.
 pub(super) async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Error> {
@@ -33,16 +34,17 @@ pub(super) async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exi
     let forecast = Forecast { jobs, ..run::forecast(&*catalog, &meter, plan).await? };
     match global.format {
         Format::Json => output::json(&forecast)?,
-        Format::Text => output::text_line(&in_words(&forecast))?,
+        Format::Text => output::text_line(&in_words(&forecast, Screen::of_stdout()))?,
     }
     Ok(Exit::Success)
 }
 
 /// What people read of a forecast.
-pub(super) fn in_words(forecast: &Forecast) -> String {
-    let mut parts = vec![headline(forecast), days(&forecast.days)];
-    parts.extend(forecast.limits.iter().filter(|limit| !limit.used.is_empty()).map(picture));
-    parts.push(jobs(&forecast.jobs));
+#[must_use]
+pub fn in_words(forecast: &Forecast, screen: Screen) -> String {
+    let mut parts = vec![screen.wrapped(&headline(forecast)), days(&forecast.days, screen)];
+    parts.extend(forecast.limits.iter().filter(|limit| !limit.used.is_empty()).map(|limit| picture(limit, screen)));
+    parts.push(jobs(&forecast.jobs, screen));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
 }
@@ -71,11 +73,11 @@ fn headline(forecast: &Forecast) -> String {
     lines.join("\n")
 }
 
-fn days(days: &[DaySpend]) -> String {
+fn days(days: &[DaySpend], screen: Screen) -> String {
     if days.is_empty() {
         return String::new();
     }
-    let mut table = table(&["DAY", "ACCOUNT", "LIMIT", "JOB", "UNITS"], &[4]);
+    let mut table = table(screen, &["DAY", "ACCOUNT", "LIMIT", "JOB", "UNITS"], &[4]);
     for spend in days {
         let day = spend.day.to_string();
         table.add_row([day, spend.account.clone(), spend.limit.clone(), spend.job.clone(), count(spend.units.get())]);
@@ -84,8 +86,8 @@ fn days(days: &[DaySpend]) -> String {
 }
 
 /// Units in the window over time, against the limit.
-fn picture(limit: &LimitForecast) -> String {
-    let columns = gathered(&limit.used);
+fn picture(limit: &LimitForecast, screen: Screen) -> String {
+    let columns = gathered(&limit.used, screen);
     let top = limit.enforced.get().max(limit.most_used.get()).max(1);
     let head = format!(
         "{}/{}: at most {} of {} in a window",
@@ -109,8 +111,9 @@ fn picture(limit: &LimitForecast) -> String {
 }
 
 /// The highest of each few hours, so that it fits a line.
-fn gathered(used: &[Used]) -> Vec<u64> {
-    let few = used.len().div_ceil(WIDTH).max(1);
+fn gathered(used: &[Used], screen: Screen) -> Vec<u64> {
+    let width = screen.width.unwrap_or(80).saturating_sub(SCALE + 1).max(24);
+    let few = used.len().div_ceil(width).max(1);
     used.chunks(few).map(|hours| hours.iter().map(|used| used.units.get()).max().unwrap_or(0)).collect()
 }
 
@@ -122,8 +125,11 @@ fn block(units: u64, top: u64, row: u64) -> char {
     usize::try_from(here).ok().and_then(|part| PARTS.get(part).copied()).unwrap_or('█')
 }
 
-fn jobs(jobs: &[JobFit]) -> String {
-    let mut table = table(&["JOB", "EVERY", "SHORTEST THAT FITS", "REGIONS", "MOST THAT FIT"], &[3, 4]);
+fn jobs(jobs: &[JobFit], screen: Screen) -> String {
+    if jobs.is_empty() {
+        return String::new();
+    }
+    let mut table = table(screen, &["JOB", "EVERY", "SHORTEST THAT FITS", "REGIONS", "MOST THAT FIT"], &[3, 4]);
     let every = |seconds: Option<u64>, none: &str| {
         seconds.map_or_else(|| none.to_owned(), |seconds| span(Duration::from_secs(seconds)))
     };

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::environment::Environment;
+use super::output::Screen;
 use super::table::{count, table, text};
 use super::{Error, output};
 use crate::catalog::PassRecord;
 use crate::cli::{Format, Global, HistoryArgs};
 use crate::exit::Exit;
-use crate::ledger::{Mode, Spent};
+use crate::ledger::{Mode, Spent, Teller};
 use crate::quota::{LimitName, Timestamp};
 
 #[derive(Debug, Serialize)]
@@ -46,10 +47,12 @@ pub(super) async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit,
     let mut rows = BTreeMap::new();
     let mut told = BTreeSet::new();
     for account in environment.accounts() {
-        if let Some(spent) = meter.spent(&account, since).await? {
-            told.insert(account.name.clone());
-            spent.iter().for_each(|spent| add_spent(&mut rows, &account.name, spent));
-        }
+        let spending = meter.spent(&account, since).await?;
+        let whole = spending.told_by == Teller::Ledger;
+        told.extend(whole.then(|| account.name.clone()));
+        // A journal is kept for two windows, the passes for good: of it, only what no pass tells.
+        let charges = spending.charges.iter().filter(|spent| whole || spent.purpose.job.is_none());
+        charges.for_each(|spent| add_spent(&mut rows, &account.name, spent));
     }
     for pass in &passes {
         let job = environment.config.jobs.iter().find(|job| job.name == pass.job);
@@ -60,7 +63,7 @@ pub(super) async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit,
     match (args.csv, global.format) {
         (true, _) => output::text(&as_csv(&history.rows)?)?,
         (_, Format::Json) => output::json(&history)?,
-        (_, Format::Text) => output::text_line(&in_words(&history.rows))?,
+        (_, Format::Text) => output::text_line(&in_words(&history.rows, Screen::of_stdout()))?,
     }
     Ok(Exit::Success)
 }
@@ -98,27 +101,30 @@ fn add_pass(rows: &mut BTreeMap<Key, Row>, account: &str, pass: &PassRecord, led
     }
 }
 
-fn in_words(rows: &[Row]) -> String {
+fn in_words(rows: &[Row], screen: Screen) -> String {
     if rows.is_empty() {
         return "Nothing was fetched or charged in that time.".to_owned();
     }
-    let header = ["DAY", "JOB", "REGION", "PASSES", "COMPLETE", "PAGES", "RECORDS", "REQUESTS", "UNITS"];
-    let mut table = table(&header, &[3, 4, 5, 6, 7]);
+    let days = rows.chunk_by(|one, next| one.day == next.day);
+    days.map(|rows| day(rows, screen)).collect::<Vec<_>>().join("\n\n")
+}
+
+fn day(rows: &[Row], screen: Screen) -> String {
+    let mut table = table(screen, &["JOB", "REGION", "COMPLETE", "PAGES", "RECORDS", "REQUESTS", "UNITS"], &[3, 4, 5]);
     for row in rows {
         let units: Vec<String> = row.units.iter().map(|(limit, units)| format!("{} {limit}", count(*units))).collect();
         table.add_row([
-            row.day.clone(),
             row.job.clone().unwrap_or_else(|| "by hand".to_owned()),
             output::shown(row.region.as_deref().unwrap_or("-")),
-            count(row.passes),
-            count(row.complete),
+            if row.passes > 0 { format!("{} of {}", count(row.complete), count(row.passes)) } else { "-".to_owned() },
             count(row.pages),
             count(row.records),
             count(row.requests),
             units.join(", "),
         ]);
     }
-    text(&table)
+    let day = rows.first().map_or("", |row| &row.day);
+    format!("{day} (UTC)\n{}", text(&table))
 }
 
 fn as_csv(rows: &[Row]) -> Result<String, Error> {

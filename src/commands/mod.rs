@@ -33,6 +33,8 @@ use crate::cli::{Cli, Command, Format, Log};
 use crate::exit::Exit;
 
 pub use error::Error;
+pub use forecast::in_words as forecast_in_words;
+pub use output::{Screen, Style};
 
 /// Does what was typed. The runtime is started here and not in `main`, so that all of it is compiled once, with the library.
 #[must_use]

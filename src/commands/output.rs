@@ -2,7 +2,9 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use comfy_table::Table;
 use serde::Serialize;
+use textwrap::{Options, WordSplitter};
 
 use super::Error;
 
@@ -39,9 +41,38 @@ pub(super) fn shown_lines(text: &str) -> String {
     text.split('\n').map(shown).collect::<Vec<_>>().join("\n")
 }
 
+/// What results are shown on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Screen {
+    /// How wide a line may be, in columns; as long as it is where nobody says.
+    pub width: Option<usize>,
+    /// How text is set off there.
+    pub style: Style,
+}
+
+impl Screen {
+    /// Stdout: as wide as its terminal, or as `$COLUMNS` says where there is none.
+    pub(super) fn of_stdout() -> Self {
+        let told =
+            std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+        Self { width: Table::new().width().map(usize::from).or(told), style: Style::of_stdout() }
+    }
+
+    /// Sentences, each line of them no wider than it may be, and set in as it begins.
+    pub(super) fn wrapped(self, text: &str) -> String {
+        let Some(width) = self.width else { return text.to_owned() };
+        let lines = text.lines().map(|line| {
+            let indent = " ".repeat(line.len() - line.trim_start().len());
+            let options = Options::new(width).subsequent_indent(&indent).break_words(false);
+            textwrap::fill(line, options.word_splitter(WordSplitter::NoHyphenation))
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
 /// How text is set off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub enum Style {
     /// In colour, on a terminal.
     Coloured,
     /// By letters alone.
@@ -49,10 +80,13 @@ pub(super) enum Style {
 }
 
 impl Style {
-    /// What stdout is for: a terminal whose user does not mind colour, or anything else.
+    /// What stdout is for: a terminal whose user does not mind colour, or anything else. `$NO_COLOR` says no wherever it
+    /// is; `$CLICOLOR_FORCE` yes where there is no terminal.
     pub(super) fn of_stdout() -> Self {
+        let forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| !value.is_empty() && value != "0");
         let minds = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        if io::stdout().is_terminal() && !minds { Self::Coloured } else { Self::Plain }
+        let wanted = io::stdout().is_terminal() || forced;
+        if wanted && !minds { Self::Coloured } else { Self::Plain }
     }
 
     /// What stands around something that was found.

@@ -14,6 +14,8 @@ use crate::cli::{Format, Global, InitArgs};
 use crate::exit::Exit;
 
 static PRESETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/presets");
+/// Where a configuration is found without being named.
+const USUAL: &str = "quotas.toml";
 const SHIPPED: &str = include_str!("../../quotas.toml");
 
 /// A configuration to begin with.
@@ -65,9 +67,10 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
     if global.format == Format::Json {
         output::json(&serde_json::json!({ "file": args.file }))?;
     } else if !global.quiet {
+        let file = args.file.display();
+        let named = if args.file == Path::new(USUAL) { String::new() } else { format!(" --config {file}") };
         output::text_line(&format!(
-            "Wrote {}. Try it with `ingest --config {0} --region all --sandbox`; then set its secret, and `ingest check`.",
-            args.file.display()
+            "Wrote {file}. Try it with `ingest{named} --region all --sandbox`; then set its secret, and `ingest{named} check`."
         ))?;
     }
     Ok(Exit::Success)

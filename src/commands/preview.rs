@@ -1,9 +1,13 @@
 //! `ingest --region … --dry-run`: what a run would spend.
 
+use comfy_table::Cell;
+
 use super::environment::Environment;
-use super::table::{count, instant, span, table, text, units};
+use super::output::{Colour, Screen};
+use super::table::{coloured, count, instant, span, table, text, units};
 use super::{Error, output};
 use crate::cli::{Format, Global, RunArgs};
+use crate::config::Region;
 use crate::exit::Exit;
 use crate::ledger::Mode;
 use crate::run::{self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Range, StepPreview};
@@ -19,7 +23,7 @@ pub(super) async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Err
     let preview = run::preview(&*catalog, &meter, &selection, now, concurrency).await?;
     match global.format {
         Format::Json => output::json(&preview)?,
-        Format::Text => output::text_line(&in_words(&preview))?,
+        Format::Text => output::text_line(&in_words(&preview, Screen::of_stdout()))?,
     }
     Ok(Exit::Success)
 }
@@ -34,15 +38,15 @@ fn environment(global: &Global, _: &RunArgs) -> Result<Environment, Error> {
     Environment::load(global)
 }
 
-fn in_words(preview: &Preview) -> String {
+fn in_words(preview: &Preview, screen: Screen) -> String {
     let due = preview.steps.iter().filter(|step| step.due).count();
     let head = if due == 0 { "Nothing is due." } else { "This run would spend, and nothing was spent to say so:" };
     let mut parts = vec![head.to_owned()];
     if due > 0 {
-        parts.push(steps(&preview.steps));
+        parts.push(steps(&preview.steps, screen));
     }
-    parts.push(limits(&preview.limits));
-    parts.extend(stops(preview));
+    parts.push(limits(&preview.limits, screen));
+    parts.extend(stops(preview).map(|lines| screen.wrapped(&lines)));
     parts.join("\n\n")
 }
 
@@ -85,9 +89,9 @@ fn completed(passes: &[PassPreview]) -> String {
     jobs.iter().map(|(job, regions)| format!("{job} {}", regions.join(", "))).collect::<Vec<_>>().join("; ")
 }
 
-fn steps(steps: &[StepPreview]) -> String {
-    let mut table = table(&["JOB", "REGION", "CALL", "REQUESTS", "UNITS"], &[3]);
-    for step in steps.iter().filter(|step| step.due) {
+fn steps(steps: &[StepPreview], screen: Screen) -> String {
+    let mut table = table(screen, &["JOB", "REGION", "CALL", "REQUESTS", "UNITS"], &[3]);
+    for step in steps.iter().filter(|step| step.due && step.requests.max != Some(0)) {
         let units: Vec<String> = step.units.iter().map(|(limit, units)| format!("{} {limit}", range(*units))).collect();
         table.add_row([
             step.job.clone(),
@@ -97,31 +101,33 @@ fn steps(steps: &[StepPreview]) -> String {
             units.join(", "),
         ]);
     }
-    text(&table)
+    let shared = steps.iter().any(|step| step.due && step.region == Region::SHARED);
+    let note = "* are batches of ids, which serve several regions at once.";
+    if shared { format!("{}\n{}", text(&table), screen.wrapped(note)) } else { text(&table) }
 }
 
-fn limits(limits: &[LimitPreview]) -> String {
-    let mut table = table(&["ACCOUNT", "LIMIT", "LEFT", "AT LEAST", "EXPECTED", "AT MOST", ""], &[2, 3, 4, 5]);
+fn limits(limits: &[LimitPreview], screen: Screen) -> String {
+    let mut table = table(screen, &["ACCOUNT", "LIMIT", "LEFT", "AT LEAST", "EXPECTED", "AT MOST", ""], &[2, 3, 4, 5]);
     for limit in limits {
         table.add_row([
-            limit.account.clone(),
-            limit.limit.clone(),
-            units(limit.remaining),
-            count(limit.units.min),
-            count(limit.units.expected),
-            limit.units.max.map_or_else(|| "unbounded".to_owned(), count),
-            fits(limit.fits).to_owned(),
+            Cell::new(&limit.account),
+            Cell::new(&limit.limit),
+            Cell::new(units(limit.remaining)),
+            Cell::new(count(limit.units.min)),
+            Cell::new(count(limit.units.expected)),
+            Cell::new(limit.units.max.map_or_else(|| "unbounded".to_owned(), count)),
+            fits(limit.fits),
         ]);
     }
     text(&table)
 }
 
-const fn fits(fits: Fits) -> &'static str {
+fn fits(fits: Fits) -> Cell {
     match fits {
-        Fits::All => "all of it fits",
-        Fits::Part => "a part of it fits: the run would stop on its way",
-        Fits::None => "none of it fits now",
-        Fits::Unknown => "the ledger cannot be reached: unknown",
+        Fits::All => coloured("fits", Colour::Green),
+        Fits::Part => coloured("fits in part", Colour::Yellow),
+        Fits::None => coloured("does not fit now", Colour::Red),
+        Fits::Unknown => coloured("unknown: no ledger", Colour::Red),
     }
 }
 

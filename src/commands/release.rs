@@ -6,7 +6,7 @@ use super::environment::{Environment, unknown};
 use super::{Error, output};
 use crate::cli::{Format, Global, ReleaseArgs};
 use crate::exit::Exit;
-use crate::ledger::{Meter, Mode};
+use crate::ledger::{Found, Meter, Mode};
 use crate::quota::{Account, ChargeId, Cost};
 
 /// Gives it back, in the account that knows the id.
@@ -16,14 +16,13 @@ pub(super) async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit,
     let id = ChargeId::new(&args.id);
     environment.create_state_dir()?;
     let meter = environment.meter(Mode::ReadWrite)?;
-    let account = match &args.account {
-        Some(name) => named(&accounts, name)?,
-        None => match find(&meter, &accounts, &id).await? {
-            Some(account) => account,
-            None => return Err(Error::Refused(format!("no account knows a charge `{id}` that still counts"))),
-        },
+    let (account, charge) = match &args.account {
+        Some(name) => one_of(&meter, named(&accounts, name)?, &id).await?,
+        None => find(&meter, &accounts, &id).await?,
     };
-    meter.settle(&account, &id, &Cost::none()).await?;
+    if let Some(charge) = charge {
+        meter.settle(&account, &charge, &Cost::none()).await?;
+    }
     match global.format {
         Format::Json => output::json(&serde_json::json!({ "id": id, "account": account.name, "released": true }))?,
         Format::Text if global.quiet => {}
@@ -38,19 +37,47 @@ fn named(accounts: &[Arc<Account>], name: &str) -> Result<Arc<Account>, Error> {
     found.ok_or_else(|| Error::Usage(unknown("account", name, known)))
 }
 
-/// The account that knows the id. A ledger that cannot look one up is told only where there is no doubt.
-async fn find(meter: &Meter, accounts: &[Arc<Account>], id: &ChargeId) -> Result<Option<Arc<Account>>, Error> {
+/// The charge in an account that is named: what this machine does not know, another may have charged.
+async fn one_of(
+    meter: &Meter,
+    account: Arc<Account>,
+    id: &ChargeId,
+) -> Result<(Arc<Account>, Option<ChargeId>), Error> {
+    match meter.find(&account, id).await? {
+        Found::Counting(charge) => Ok((account, Some(charge))),
+        Found::TakenBack => Ok((account, None)),
+        Found::CannotTell => Ok((account, Some(id.clone()))),
+        Found::Unknown => Err(unknown_charge(&format!("account {}", account.name), id)),
+    }
+}
+
+/// The account that knows the id, and the charge, unless it was taken back. A ledger that cannot look one up, and did not
+/// charge it from here, is told only where there is no doubt.
+async fn find(
+    meter: &Meter,
+    accounts: &[Arc<Account>],
+    id: &ChargeId,
+) -> Result<(Arc<Account>, Option<ChargeId>), Error> {
+    let (mut taken_back, mut in_doubt) = (None, false);
     for account in accounts {
-        match meter.knows(account, id).await? {
-            Some(true) => return Ok(Some(Arc::clone(account))),
-            Some(false) => {}
-            None if accounts.len() == 1 => return Ok(Some(Arc::clone(account))),
-            None => {
-                return Err(Error::Usage(
-                    "this ledger cannot look an id up: say which --account was charged".to_owned(),
-                ));
-            }
+        match meter.find(account, id).await? {
+            Found::Counting(charge) => return Ok((Arc::clone(account), Some(charge))),
+            Found::TakenBack => taken_back = Some(Arc::clone(account)),
+            Found::CannotTell => in_doubt = true,
+            Found::Unknown => {}
         }
     }
-    Ok(None)
+    match (taken_back, in_doubt, accounts) {
+        (Some(account), _, _) => Ok((account, None)),
+        (None, true, [only]) => Ok((Arc::clone(only), Some(id.clone()))),
+        (None, true, _) => Err(Error::Usage(format!(
+            "`{id}` was not charged from this machine, and this ledger cannot look an id up: say which --account was charged"
+        ))),
+        (None, false, _) => Err(unknown_charge("no account", id)),
+    }
+}
+
+fn unknown_charge(who: &str, id: &ChargeId) -> Error {
+    let knows = if who.starts_with("no ") { "knows" } else { "does not know" };
+    Error::Refused(format!("{who} {knows} a charge `{id}` that still counts"))
 }

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use comfy_table::Cell;
+
 use super::environment::Environment;
 use super::metrics::{self, Figures};
 use super::notify::{Event, notify};
+use super::output::{Colour, Screen};
 use super::progress::watcher;
-use super::table::{cost, count, instant, span, table, text, units};
+use super::table::{coloured, cost, count, instant, span, table, text, units};
 use super::{Error, output, signals};
 use crate::catalog::Catalog;
 use crate::cli::{Format, Global, RunArgs};
@@ -104,17 +107,17 @@ fn show(report: &RunReport, global: &Global) -> Result<(), Error> {
     match global.format {
         Format::Json => output::json(report),
         Format::Text if global.quiet && report.outcome < RunOutcome::Failed => Ok(()),
-        Format::Text => output::text_line(&summary(report)),
+        Format::Text => output::text_line(&summary(report, Screen::of_stdout())),
     }
 }
 
 /// What a person understands at a glance.
-fn summary(report: &RunReport) -> String {
-    let mut parts = vec![headline(report)];
+fn summary(report: &RunReport, screen: Screen) -> String {
+    let mut parts = vec![screen.wrapped(&headline(report))];
     if report.passes.iter().any(|pass| pass.outcome != PassOutcome::NotDue) {
-        parts.push(passes(&report.passes));
+        parts.push(passes(&report.passes, screen));
     }
-    parts.push(limits(&report.limits));
+    parts.push(limits(&report.limits, screen));
     parts.join("\n\n")
 }
 
@@ -149,23 +152,27 @@ fn headline(report: &RunReport) -> String {
     [Some(head), waits, unmetered].into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
-fn passes(passes: &[PassReport]) -> String {
-    let mut table = table(&["JOB", "REGION", "OUTCOME", "PAGES", "RECORDS", "REQUESTS", "UNITS", ""], &[3, 4, 5]);
+fn passes(passes: &[PassReport], screen: Screen) -> String {
+    let mut table = table(screen, &["JOB", "REGION", "OUTCOME", "PAGES", "RECORDS", "REQUESTS", "UNITS"], &[3, 4, 5]);
+    let mut details = Vec::new();
     for alike in passes.chunk_by(untouched_alike) {
         let [pass, ..] = alike else { continue };
         let regions: Vec<String> = alike.iter().map(|pass| output::shown(&pass.region)).collect();
+        let regions = regions.join(" ");
+        let detail = pass.detail.as_deref().map(output::shown);
+        details.extend(detail.map(|detail| format!("{} {regions}: {detail}.", pass.job)));
         table.add_row([
-            pass.job.clone(),
-            regions.join(" "),
+            Cell::new(&pass.job),
+            Cell::new(regions),
             outcome(pass),
-            count(pass.pages),
-            count(pass.records),
-            count(pass.requests),
-            cost(&pass.units),
-            pass.detail.as_deref().map(output::shown).unwrap_or_default(),
+            Cell::new(count(pass.pages)),
+            Cell::new(count(pass.records)),
+            Cell::new(count(pass.requests)),
+            Cell::new(cost(&pass.units)),
         ]);
     }
-    text(&table)
+    let details = screen.wrapped(&details.join("\n"));
+    if details.is_empty() { text(&table) } else { format!("{}\n\n{details}", text(&table)) }
 }
 
 /// Whether two passes of a job were left alone for one reason: said once.
@@ -174,21 +181,22 @@ fn untouched_alike(a: &PassReport, b: &PassReport) -> bool {
     untouched(a) && untouched(b) && (&a.job, a.outcome, &a.detail) == (&b.job, b.outcome, &b.detail)
 }
 
-fn outcome(pass: &PassReport) -> String {
-    let word = match pass.outcome {
-        PassOutcome::NotDue => "not due",
-        PassOutcome::Busy => "busy",
-        PassOutcome::Complete => "complete",
-        PassOutcome::Stopped => "stopped",
-        PassOutcome::Refused => "refused",
-        PassOutcome::Failed => "failed",
-        PassOutcome::Interrupted => "interrupted",
+fn outcome(pass: &PassReport) -> Cell {
+    let (word, colour) = match pass.outcome {
+        PassOutcome::NotDue => ("not due", Colour::Grey),
+        PassOutcome::Busy => ("busy", Colour::Grey),
+        PassOutcome::Complete => ("complete", Colour::Green),
+        PassOutcome::Stopped => ("stopped", Colour::Yellow),
+        PassOutcome::Refused => ("refused", Colour::Red),
+        PassOutcome::Failed => ("failed", Colour::Red),
+        PassOutcome::Interrupted => ("interrupted", Colour::Yellow),
     };
-    if pass.resumed { format!("{word} (resumed)") } else { word.to_owned() }
+    let resumed = if pass.resumed { " (resumed)" } else { "" };
+    coloured(&format!("{word}{resumed}"), colour)
 }
 
-fn limits(limits: &[LimitReport]) -> String {
-    let mut table = table(&["ACCOUNT", "LIMIT", "USED", "OF", "LEFT", ""], &[2, 3, 4]);
+fn limits(limits: &[LimitReport], screen: Screen) -> String {
+    let mut table = table(screen, &["ACCOUNT", "LIMIT", "USED", "OF", "LEFT", ""], &[2, 3, 4]);
     for limit in limits {
         table.add_row([
             limit.account.clone(),

@@ -1,8 +1,11 @@
 //! `ingest search`: full-text search of what was ingested. Costs nothing.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
-use super::environment::Environment;
+use super::environment::{Environment, unknown};
+use super::output::Screen;
 use super::{Error, output};
 use crate::catalog::{Hit, SearchQuery};
 use crate::cli::{Format, Global, SearchArgs};
@@ -29,6 +32,7 @@ struct FoundHit<'a> {
 pub(super) async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let words = args.words.join(" ");
+    is_known(&environment, args.kind.as_deref())?;
     let query = SearchQuery {
         words: &words,
         kind: args.kind.as_deref(),
@@ -40,9 +44,19 @@ pub(super) async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, E
     match global.format {
         Format::Json => output::json(&Found { hits: hits.iter().map(found).collect() })?,
         Format::Text if hits.is_empty() => output::text_line("Nothing found.")?,
-        Format::Text => output::text_line(&in_words(&hits, output::Style::of_stdout()))?,
+        Format::Text => output::text_line(&in_words(&hits, Screen::of_stdout()))?,
     }
     Ok(Exit::Success)
+}
+
+/// A kind that no call brings is taken for a slip: nothing would ever be found.
+fn is_known(environment: &Environment, kind: Option<&str>) -> Result<(), Error> {
+    let calls = environment.config.upstreams.values().flat_map(|upstream| upstream.calls.values());
+    let known: BTreeSet<&str> = calls.filter_map(|call| Some(&*call.records.as_ref()?.kind)).collect();
+    match kind.filter(|kind| !known.contains(kind)) {
+        Some(kind) => Err(Error::Usage(unknown("kind of record", kind, known.into_iter()))),
+        None => Ok(()),
+    }
 }
 
 fn found(hit: &Hit) -> FoundHit<'_> {
@@ -57,11 +71,11 @@ fn found(hit: &Hit) -> FoundHit<'_> {
     }
 }
 
-fn in_words(hits: &[Hit], style: output::Style) -> String {
-    let (begin, end) = style.marks();
+fn in_words(hits: &[Hit], screen: Screen) -> String {
+    let (begin, end) = screen.style.marks();
     let lines = hits.iter().map(|hit| {
         let excerpt = output::shown(&hit.excerpt).replace('\u{e000}', begin).replace('\u{e001}', end);
-        format!("{}_{} {}  {excerpt}", hit.upstream, hit.kind, output::shown(&hit.id))
+        format!("{}_{} {}\n  {}", hit.upstream, hit.kind, output::shown(&hit.id), excerpt.trim())
     });
-    lines.collect::<Vec<_>>().join("\n")
+    screen.wrapped(&lines.collect::<Vec<_>>().join("\n"))
 }

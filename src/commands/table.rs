@@ -2,16 +2,28 @@
 
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, presets};
 
+use super::output::{Colour, Screen, Style};
 use crate::quota::{Cost, Timestamp, Units};
 
 /// A table without lines, its numbers to the right.
-pub(super) fn table(header: &[&str], right: &[usize]) -> Table {
+pub(super) fn table(screen: Screen, header: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    if let Some(width) = screen.width {
+        table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    }
+    match screen.style {
+        Style::Coloured => table.enforce_styling(),
+        Style::Plain => table.force_no_tty(),
+    };
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
+    }
+    // Only what stands last is broken over lines.
+    for column in table.column_iter_mut().take(header.len().saturating_sub(1)) {
+        column.set_constraint(ColumnConstraint::ContentWidth);
     }
     for index in right {
         if let Some(column) = table.column_mut(*index) {
@@ -19,6 +31,16 @@ pub(super) fn table(header: &[&str], right: &[usize]) -> Table {
         }
     }
     table
+}
+
+/// A word in a colour, where there is colour.
+pub(super) fn coloured(word: &str, colour: Colour) -> Cell {
+    Cell::new(word).fg(match colour {
+        Colour::Red => Color::Red,
+        Colour::Green => Color::Green,
+        Colour::Yellow => Color::Yellow,
+        Colour::Grey => Color::DarkGrey,
+    })
 }
 
 /// A table as text, without trailing spaces.

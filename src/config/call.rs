@@ -24,6 +24,8 @@ pub struct Call {
     pub paging: Paging,
     /// What is in its answers; `None` for a call that is only charged by hand.
     pub records: Option<Records>,
+    /// Whether to ask only for what changed.
+    pub etag: Etag,
     /// Where an answer tells what it truly cost, by the limit: `cost` is then an estimate.
     pub settle: BTreeMap<LimitName, Pointer>,
     /// A call that brings the same for less.
@@ -73,6 +75,16 @@ pub enum Method {
     Get,
     /// `POST`, with a JSON body.
     Post,
+}
+
+/// Whether a call is asked only for what changed since it was last landed. `etag = "…"`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Etag {
+    /// All of it, always: whether an unchanged answer costs is not known, or it does.
+    #[default]
+    Unused,
+    /// `free`: requests carry the `ETag` of what is there, and the answer "not modified" costs nothing.
+    Free,
 }
 
 /// How a call turns pages. `page = { kind = "…" }`

@@ -18,7 +18,7 @@ use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Lim
 
 pub use journal::{Journal, JournalError};
 pub use journaled::Policy;
-pub use meter::{Ask, Meter, MeterError, Permit, Verdict, fresh_id};
+pub use meter::{Ask, Found, Meter, MeterError, Permit, Spending, Teller, Verdict, fresh_id};
 pub use open::{Mode, OpenLedgerError, open};
 pub use shared::{Answer, Contact, Heard, News, SharedLedger, Standing};
 pub use sqlite::SqliteLedger;
@@ -73,6 +73,17 @@ pub struct Spent {
     pub units: Units,
     /// What for; empty where the ledger was not told.
     pub purpose: Purpose,
+}
+
+/// What became of a charge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// It counts.
+    Counts,
+    /// It was settled to nothing: its id names no charge any more, and a repeat would go through for nothing.
+    TakenBack,
+    /// There is none of that id, or it is so old that it is forgotten.
+    Unknown,
 }
 
 /// Why a ledger did not answer.
@@ -131,8 +142,8 @@ pub trait Ledger: Send + Sync {
         Ok(None)
     }
 
-    /// Whether a charge of this id was made at `from` or later; `None` from a ledger that cannot look one up.
-    async fn knows(&self, _account: &Account, _id: &ChargeId, _from: Timestamp) -> Result<Option<bool>, LedgerError> {
+    /// What became of the charge of this id; `None` from a ledger that cannot look one up. Writes nothing.
+    async fn look_up(&self, _account: &Account, _id: &ChargeId, _now: Timestamp) -> Result<Option<Known>, LedgerError> {
         Ok(None)
     }
 }

@@ -6,7 +6,7 @@ use super::SharedLedger;
 use super::journal::Journal;
 use super::meter::MeterError;
 use crate::clock::Clock;
-use crate::quota::{Account, LimitUsage, Units};
+use crate::quota::{Account, LimitUsage, Timestamp, Units};
 
 /// A shared ledger and this machine's journal, looked at only.
 pub(super) struct Watching {
@@ -18,6 +18,25 @@ pub(super) struct Watching {
 impl Watching {
     pub(super) fn new(ledger: Arc<dyn SharedLedger>, journal: Journal, clock: Arc<dyn Clock>) -> Self {
         Self { ledger, journal, clock }
+    }
+
+    /// This machine's own record.
+    pub(super) const fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// When a limit's use falls to `most`; `None` where the ledger has yet to be told what this machine knows.
+    pub(super) async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+    ) -> Result<Option<Timestamp>, MeterError> {
+        let now = self.clock.now();
+        let seen = self.journal.seen(account, now).await?;
+        let is_behind = self.ledger.standing(account, Some(&seen), now).await?.lost
+            || self.journal.untold(account).await?.of(limit) > Units::ZERO;
+        Ok(if is_behind { None } else { self.ledger.falls_to(account, limit, most, now).await? })
     }
 
     /// What the ledger says, and what the next run will tell it first: charges that it has not heard of, and after a

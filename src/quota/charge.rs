@@ -23,6 +23,12 @@ impl ChargeId {
         Self(uuid::Uuid::now_v7().simple().to_string())
     }
 
+    /// The name of the charge that is made under this id again, so many times after it was taken back.
+    #[must_use]
+    pub fn again(&self, times: u32) -> Self {
+        Self(format!("{self}~{times}"))
+    }
+
     /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

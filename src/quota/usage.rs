@@ -15,15 +15,15 @@ pub struct LimitUsage {
     pub closed_until: Option<Timestamp>,
     /// What was charged since the upstream's own day began, in units; `None` for a limit that only slides.
     pub since_reset: Option<Units>,
-    /// When units return, soonest first, at most a few dozen: gathered into equal slices of the window, each told at its
-    /// end, so that no unit is promised early.
+    /// When units return, soonest first, at most a few dozen: gathered by the slices of the window, each told at the
+    /// instant at which the last of it is back, so that no unit is promised early.
     pub returns: Vec<Return>,
 }
 
 /// Units that come back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Return {
-    /// By when they are back.
+    /// The first instant at which they are all back.
     pub at: Timestamp,
     /// How many.
     pub units: Units,

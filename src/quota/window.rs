@@ -7,6 +7,9 @@ use thiserror::Error;
 use super::Timestamp;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Within how long people ask for what returns: an hour, six, a day.
+const ASKED_FOR: [Duration; 3] = [HOUR, Duration::from_secs(6 * 60 * 60), DAY];
+const HOUR: Duration = Duration::from_secs(60 * 60);
 const SHORTEST_GRACE: Duration = Duration::from_millis(100);
 
 /// The span over which a limit holds: any `sliding` span, the upstream's own calendar day, or both.
@@ -91,6 +94,21 @@ impl Window {
             (Some(slid), Some(reset)) => slid.min(reset),
             (slid, reset) => slid.or(reset).unwrap_or(now),
         }
+    }
+
+    /// Where what returns from `now` on is cut into slices: a few dozen instants up to the one at which all is back,
+    /// among them those about which people ask.
+    #[must_use]
+    pub fn slices(&self, now: Timestamp) -> Vec<Timestamp> {
+        let (end, span) = (self.expiry(now), self.sliding.unwrap_or(DAY).as_micros());
+        let even = (1..=26).map(|slice| u64::try_from(span * slice / 24).unwrap_or(u64::MAX));
+        let even = even.map(|later| now.after(Duration::from_micros(later)));
+        let mut slices: Vec<Timestamp> = even.chain(ASKED_FOR.map(|span| now.after(span))).collect();
+        slices.retain(|at| *at < end);
+        slices.push(end);
+        slices.sort_unstable();
+        slices.dedup();
+        slices
     }
 
     /// When the upstream's own day that began last before `now` started; `None` for a window that only slides.

@@ -52,19 +52,9 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Brings what an answer tells to the ledger. The page is paid for: it is landed even if the ledger cannot be told.
-pub(super) async fn believe(
-    context: &Context,
-    asker: Asker<'_>,
-    call: &Call,
-    permit: &Permit,
-    page: &Page,
-    tally: &mut Tally,
-) {
-    if !page.cost.is_empty() {
-        settle(context, asker, call, permit, &truth(&call.cost, &page.cost), tally).await;
-    }
-    for told in &page.told {
+/// Brings to the ledger what an answer tells of its limits, be it a page or a refusal.
+pub(super) async fn believe(context: &Context, asker: Asker<'_>, call: &Call, permit: &Permit, told: &[Standing]) {
+    for told in told {
         let Some(limit) = asker.job.credential.account.limits.get(&told.limit) else { continue };
         let left = permit.grant.remaining.get(&told.limit);
         if left.is_some_and(|left| *left > told.remaining.less(limit.headroom())) {
@@ -73,8 +63,20 @@ pub(super) async fn believe(
     }
 }
 
-/// Corrects the charge, beyond the limit too, and learns from it.
-async fn settle(context: &Context, asker: Asker<'_>, call: &Call, permit: &Permit, truth: &Cost, tally: &mut Tally) {
+/// Corrects the charge to what a page truly cost, beyond the limit too, and learns from it. The page is paid for: it is
+/// landed even if the ledger cannot be told.
+pub(super) async fn settle(
+    context: &Context,
+    asker: Asker<'_>,
+    call: &Call,
+    permit: &Permit,
+    page: &Page,
+    tally: &mut Tally,
+) {
+    if page.cost.is_empty() {
+        return;
+    }
+    let truth = &truth(&call.cost, &page.cost);
     let upstream = &asker.job.credential.upstream.name;
     if *truth != call.cost {
         tally.settle(&call.cost, truth);

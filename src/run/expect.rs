@@ -34,6 +34,13 @@ impl Range {
         Self { min: self.min.min(expected), expected, max: self.max.map(|max| max.max(expected)) }
     }
 
+    /// The same without so many that are expected to cost nothing; at most, they all cost.
+    #[must_use]
+    pub fn sparing(self, unchanged: u64) -> Self {
+        let spared = |count: u64| count.saturating_sub(unchanged);
+        Self { min: spared(self.min), expected: spared(self.expected), max: self.max }
+    }
+
     /// Each bound changed alike.
     #[must_use]
     pub fn map(self, change: impl Fn(u64) -> u64) -> Self {

@@ -2,6 +2,7 @@
 //!
 //! `plan → charge → request → classify → land (records + next cursor, one transaction) → next`
 
+mod again;
 mod asked;
 mod batches;
 mod believe;
@@ -24,6 +25,7 @@ mod shared_pass;
 mod side_by_side;
 mod stop;
 mod tally;
+mod unchanged;
 mod walk;
 mod wave;
 

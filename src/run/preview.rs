@@ -12,12 +12,12 @@ use super::candidates;
 use super::due::{Candidate, fairest_first};
 use super::expect::{Expectation, Range, expect, requests};
 use super::outcome::{LimitReport, PassOutcome, PassReport, RunReport, seconds};
-use super::play::{Bounds, Play, Refused, Scene, openings};
+use super::play::{Asked, Bounds, Play, Refused, Scene, openings};
 use super::report::{accounts, limit_reports};
 use crate::catalog::{Catalog, CatalogError};
 use crate::config::{Job, Region, Step};
 use crate::ledger::Meter;
-use crate::quota::{Cost, LimitName, Timestamp, Units};
+use crate::quota::{Account, Cost, LimitName, Timestamp, Units};
 
 /// What a run would spend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -136,8 +136,12 @@ pub async fn preview(
     };
     let plays = Plays { asked, fitting };
     let steps = plays.steps(estimate(catalog, selection, now).await?);
-    let limits = limits.iter().map(|limit| plays.limit(limit, selection, &steps, now)).collect();
-    Ok(Preview { dry_run: true, passes: plays.passes(), steps, limits })
+    let mut previews = Vec::new();
+    for limit in &limits {
+        let first_unfit = plays.first_unfit(meter, &accounts, limit, now).await;
+        previews.push(LimitPreview { first_unfit, ..plays.limit(limit, selection, &steps) });
+    }
+    Ok(Preview { dry_run: true, passes: plays.passes(), steps, limits: previews })
 }
 
 /// A play that is over, and what became of it.
@@ -150,6 +154,12 @@ impl Played {
     async fn of(play: Play, now: Timestamp, concurrency: usize) -> Result<Self, CatalogError> {
         let report = play.run(now, concurrency).await?;
         Ok(Self { play, report })
+    }
+
+    /// The first charge that a limit refused.
+    fn first_refused(&self, limit: &LimitReport) -> Option<Refused> {
+        let of_limit = |refused: &Refused| refused.account == limit.account && refused.limit == limit.limit;
+        self.play.refused().into_iter().find(of_limit)
     }
 
     /// What was charged of a limit.
@@ -173,11 +183,10 @@ impl Plays {
         let fitting = self.fitting.as_ref().map(|played| played.play.asked());
         for Estimated { key, step, cost } in &mut steps {
             let expected = asked.get(key).copied().unwrap_or_default();
-            step.requests = step.requests.expecting(expected);
-            step.units = units(cost, step.requests);
-            step.fits = fitting
-                .as_ref()
-                .map_or(Fits::Unknown, |fitting| Fits::of(expected, fitting.get(key).copied().unwrap_or_default()));
+            let fits = |fitting: &Asked| Fits::of(expected.count, fitting.get(key).copied().unwrap_or_default().count);
+            step.requests = step.requests.expecting(expected.count);
+            step.units = units(cost, step.requests.sparing(expected.unchanged));
+            step.fits = fitting.as_ref().map_or(Fits::Unknown, fits);
         }
         steps.into_iter().map(|estimated| estimated.step).collect()
     }
@@ -195,12 +204,11 @@ impl Plays {
         due.map(|pass| PassPreview { job: pass.job.clone(), region: pass.region.clone(), fits: fits(pass) }).collect()
     }
 
-    fn limit(&self, limit: &LimitReport, selection: &Selection, steps: &[StepPreview], now: Timestamp) -> LimitPreview {
+    fn limit(&self, limit: &LimitReport, selection: &Selection, steps: &[StepPreview]) -> LimitPreview {
         let jobs = selection.iter().filter(|(job, _)| job.credential.account.name == limit.account);
         let jobs: Vec<&str> = jobs.map(|(job, _)| job.name.as_str()).collect();
         let of_account = steps.iter().filter(|step| jobs.contains(&&*step.job));
         let units = of_account.filter_map(|step| step.units.get(&limit.limit)).copied();
-        let first_unfit = self.first_unfit(limit, now);
         LimitPreview {
             account: limit.account.clone(),
             limit: limit.limit.clone(),
@@ -208,27 +216,42 @@ impl Plays {
             units: units.fold(Range::exactly(0), Range::plus),
             fits: match &self.fitting {
                 None => Fits::Unknown,
-                Some(_) if first_unfit.is_none() => Fits::All,
+                Some(fitting) if fitting.first_refused(limit).is_none() => Fits::All,
                 Some(fitting) => Fits::of(self.asked.charged(limit).get(), fitting.charged(limit).get()),
             },
-            first_unfit,
+            first_unfit: None,
         }
     }
 
-    fn first_unfit(&self, limit: &LimitReport, now: Timestamp) -> Option<FirstUnfit> {
+    async fn first_unfit(
+        &self,
+        meter: &Meter,
+        accounts: &[Arc<Account>],
+        limit: &LimitReport,
+        now: Timestamp,
+    ) -> Option<FirstUnfit> {
         let fitting = self.fitting.as_ref()?;
-        let refused = fitting.play.refused();
-        let of_limit = |refused: &&Refused| refused.account == limit.account && refused.limit == limit.limit;
-        let first = refused.iter().find(of_limit)?;
+        let first = fitting.first_refused(limit)?;
+        let retry_at = retry_at(meter, accounts, &first).await.max(now);
         let job = first.purpose.job.clone().unwrap_or_default();
         let region = first.purpose.region.clone().unwrap_or_default();
         Some(FirstUnfit {
             region: if region == Region::SHARED { waiting(&fitting.report, &job).unwrap_or(region) } else { region },
             job,
             call: first.purpose.call.clone(),
-            retry_after: first.retry_at.since(now),
-            retry_at: first.retry_at,
+            retry_after: retry_at.since(now),
+            retry_at,
         })
+    }
+}
+
+/// When a charge fits: as the ledger itself says, where it does not tell each charge that the play could have gone by.
+async fn retry_at(meter: &Meter, accounts: &[Arc<Account>], refused: &Refused) -> Timestamp {
+    let account = accounts.iter().find(|account| account.name == refused.account);
+    let (Some(account), Some(room)) = (account, refused.room) else { return refused.retry_at };
+    match meter.falls_to(account, &refused.limit, room).await {
+        Ok(Some(falls)) => refused.closed_until.map_or(falls, |until| until.max(falls)),
+        Ok(None) | Err(_) => refused.retry_at,
     }
 }
 

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use super::asked::Led;
-use super::believe::believe;
+use super::believe::{believe, settle};
 use super::context::Context;
 use super::halt::Halt;
 use super::outcome::StoppedBy;
 use super::tally::Tally;
+use super::unchanged;
 use crate::clock::Monotonic;
 use crate::config::{Call, Job, Region};
 use crate::ledger::{Ask, Permit, Purpose, Verdict};
 use crate::quota::{Closing, Cost, LimitName, Rejection, Timestamp, Units};
-use crate::upstream::{Failure, Page, PageRequest};
+use crate::upstream::{Answered, Failure, Page, PageRequest};
 
 /// A pause that an upstream asks for and that is longer than this ends the pass instead: the next run goes on.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -46,22 +47,30 @@ pub async fn fetch(
 ) -> Result<Page, Halt> {
     let upstream = context.upstream(&asker.job.credential)?;
     let attempts = asker.job.credential.upstream.attempts.max(1);
+    let known = unchanged::known(context, asker, request).await?;
     let mut attempt = 1;
     loop {
         let call = &*context.estimates.priced(asker.job, &request.step.call);
         let permit = permit(context, asker, call, tally).await?;
         let under_way = context.believing.send(&asker.job.credential.account.name, &call.cost);
-        let request = PageRequest { now: context.clock.now(), ..request };
+        let request = PageRequest { now: context.clock.now(), known: known.as_ref(), ..request };
         let sent = Monotonic::now();
-        let fetched = upstream.fetch(request).await;
+        let Answered { page: fetched, told } = upstream.fetch(request).await;
         count(context, asker, &request.step.call, &fetched, sent.elapsed());
         let next = match fetched {
             Ok(page) => {
                 reopen(context, asker, &permit).await;
-                believe(context, asker, call, &permit, &page, tally).await;
+                if page.unchanged {
+                    unchanged::give_back(context, asker, call, &permit, tally).await;
+                }
+                settle(context, asker, call, &permit, &page, tally).await;
+                believe(context, asker, call, &permit, &told).await;
                 return Ok(page);
             }
-            Err(failure) => after(context, asker, call, &permit, failure, tally).await,
+            Err(failure) => {
+                believe(context, asker, call, &permit, &told).await;
+                after(context, asker, call, &permit, failure, tally).await
+            }
         };
         drop(under_way);
         match next {
@@ -230,7 +239,10 @@ async fn after(
             Next::Halt(Halt::Denied(why))
         }
         Failure::Skip(why) => Next::Halt(Halt::Unserved(why)),
-        Failure::BadCursor(why) => Next::Halt(Halt::BadCursor(why)),
+        Failure::BadCursor(why) => {
+            unchanged::forget(context, asker, call).await;
+            Next::Halt(Halt::BadCursor(why))
+        }
         Failure::Transient { message, retry_after } => Next::Retry { pause: retry_after, why: message },
     }
 }

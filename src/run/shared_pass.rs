@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use futures_util::StreamExt;
 use tokio::sync::Mutex;
 
+use super::again::Before;
 use super::batches::Batches;
 use super::context::Context;
 use super::expect::question;
@@ -75,13 +76,14 @@ impl<'a> SharedPass<'a> {
     }
 
     async fn fetch_pages(&self, index: usize, step: &Step, ids: &[String], tally: &mut Tally) -> Result<(), Halt> {
-        let mut seen = HashSet::new();
+        let (mut seen, mut before) = (HashSet::new(), Before::default());
         let mut cursor: Option<String> = None;
         for page_number in 1_u64.. {
             let now = self.context.clock.now();
-            let request = PageRequest { step, region: &self.region, ids, cursor: cursor.as_deref(), now, since: None };
+            let (region, cursor_of) = (&self.region, cursor.as_deref());
+            let request = PageRequest { step, region, ids, cursor: cursor_of, now, since: None, known: None };
             let page = fetch(self.context, Asker { job: self.job, region: &self.region }, request, tally).await?;
-            let more = step.max_pages.is_none_or(|most| page_number < most);
+            let more = step.max_pages.is_none_or(|most| page_number < most) && !before.is(&page, &step.call.paging);
             let next = page.next.clone().filter(|next| more && seen.insert(next.clone()));
             let asked = if next.is_none() { ids } else { &[] };
             self.land(index, step, &page, asked, tally).await?;
@@ -114,6 +116,7 @@ impl<'a> SharedPass<'a> {
             asked,
             requests: tally.unlanded_requests,
             units: &tally.unlanded_units,
+            tag: page.tag.as_ref(),
             now: self.context.clock.now(),
         };
         let landed = self.context.catalog.land(landing).await?;

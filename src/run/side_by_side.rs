@@ -19,7 +19,7 @@ use super::report::Walked;
 use super::walk::walk;
 use super::wave::jobs;
 use crate::catalog::{PassEnd, PassId, PassRef};
-use crate::config::Job;
+use crate::config::{Job, Step};
 
 /// A pass whose steps that list were walked, and why they went no further.
 pub struct Listed {
@@ -47,7 +47,7 @@ pub async fn walk_wave(context: &Context, wave: Vec<Candidate>, walked: &mut Wal
     let several = wave.len() > 1 && context.concurrency > 1;
     let (listings, full): (Listings, Vec<_>) = jobs
         .iter()
-        .filter(|job| several && asks_for_ids(job))
+        .filter(|job| several && asks_for_ids(job) && !others_bring_them(job, &jobs))
         .map(|job| {
             let (tell, told) = unbounded_channel();
             let full = async { (job.name.clone(), fetch_full_batches(context, job, told).await) };
@@ -62,6 +62,17 @@ pub async fn walk_wave(context: &Context, wave: Vec<Candidate>, walked: &mut Wal
             complete(context, &job, listed, batches, walked).await;
         }
     }
+}
+
+/// Whether another step of these jobs brings records that this job asks for by id: then it waits until all lists are
+/// walked, or it would pay for what they bring.
+fn others_bring_them(job: &Job, jobs: &[Arc<Job>]) -> bool {
+    let kind = |step: &Step| step.call.records.as_ref().map(|records| records.kind.clone());
+    let asked_for: Vec<String> = job.steps.iter().filter(|step| step.ids.is_some()).filter_map(kind).collect();
+    let upstream = &job.credential.upstream.name;
+    let beside = jobs.iter().filter(|other| other.credential.upstream.name == *upstream);
+    let brought: Vec<String> = beside.flat_map(|other| other.steps.iter().filter_map(kind)).collect();
+    asked_for.iter().any(|kind| brought.iter().filter(|brought| *brought == kind).count() > 1)
 }
 
 /// Walks the listing steps of these regions, by job. Nobody is told of pages any more when it ends.

@@ -2,6 +2,7 @@
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::again::Before;
 use super::context::Context;
 use super::halt::Halt;
 use super::pass::{Pass, Position};
@@ -33,13 +34,18 @@ pub async fn walk(context: &Context, pass: &mut Pass, told: Told<'_>) -> Result<
 async fn walk_step(context: &Context, pass: &mut Pass, index: usize, told: Told<'_>) -> Result<(), Halt> {
     let job = pass.job.clone();
     let Some(step) = job.steps.get(index) else { return Ok(()) };
+    let mut before = Before::default();
     loop {
         let (cursor, pages) = match pass.position(index) {
             Position::Done => return Ok(()),
             Position::Start => (None, 0),
             Position::At { cursor, pages } => (Some(cursor), pages),
         };
-        let page = next_page(context, pass, step, cursor.as_deref()).await?;
+        let mut page = next_page(context, pass, step, cursor.as_deref()).await?;
+        if before.is(&page, &step.call.paging) {
+            page.next = None;
+            pass.notes.push(format!("{} gave the same page again: its list ends there", step.call.name));
+        }
         land(context, pass, index, step, pages + 1, page).await?;
         if let Some((told, id)) = told.zip(pass.id()) {
             // Nobody may be left to listen, and need not.
@@ -51,7 +57,15 @@ async fn walk_step(context: &Context, pass: &mut Pass, index: usize, told: Told<
 async fn next_page(context: &Context, pass: &mut Pass, step: &Step, cursor: Option<&str>) -> Result<Page, Halt> {
     let region = pass.region.clone();
     let job = pass.job.clone();
-    let request = PageRequest { step, region: &region, ids: &[], cursor, now: context.clock.now(), since: pass.since };
+    let request = PageRequest {
+        step,
+        region: &region,
+        ids: &[],
+        cursor,
+        now: context.clock.now(),
+        since: pass.since,
+        known: None,
+    };
     fetch(context, Asker { job: &job, region: &region }, request, &mut pass.tally).await
 }
 
@@ -76,6 +90,7 @@ async fn land(
         asked: &[],
         requests: pass.tally.unlanded_requests,
         units: &pass.tally.unlanded_units,
+        tag: page.tag.as_ref(),
         now: context.clock.now(),
     };
     let landed = context.catalog.land(landing).await?;

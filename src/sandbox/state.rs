@@ -18,7 +18,7 @@ use super::route::{self, Route};
 use super::stand_in::StandIn;
 use super::{Options, below};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Etag};
 use crate::quota::Timestamp;
 
 /// Everything that requests share.
@@ -46,8 +46,8 @@ struct Changing {
 struct Verdict {
     exhausted: Option<Exhausted>,
     hit: Option<Hit>,
-    attempt: u64,
-    total: Option<u64>,
+    /// What is answered if it fits.
+    good: Answer,
 }
 
 impl State {
@@ -95,8 +95,8 @@ impl State {
     }
 
     fn answer_to(&self, account: &str, asked: &Asked<'_>, known: Option<&str>, now: Timestamp) -> Answer {
-        let verdict = self.judge(account, asked, now);
-        let usual = || self.usual(asked, &verdict, known);
+        let verdict = self.judge(account, asked, known, now);
+        let usual = || self.usual(asked, &verdict);
         let answer = match &verdict.hit {
             Some(hit) => self.spoiled(account, asked, hit, usual()),
             None => usual(),
@@ -104,26 +104,32 @@ impl State {
         self.tell_what_is_left(account, asked, answer, now)
     }
 
-    /// Counts a request and finds out what is to become of it.
-    fn judge(&self, account: &str, asked: &Asked<'_>, now: Timestamp) -> Verdict {
+    /// Finds out what is to become of a request, and counts it: all but one that costs nothing, since nothing changed.
+    fn judge(&self, account: &str, asked: &Asked<'_>, known: Option<&str>, now: Timestamp) -> Verdict {
         let call = &asked.route.call;
+        let (hit, attempt, total) = self.note(asked);
+        let good = self.stand_in.answer(asked, attempt, total, known);
+        let free = call.etag == Etag::Free && good.status == 304 && hit.is_none();
+        let cost = self.stand_in.cost(asked);
+        let exhausted = if free { None } else { self.changing().counts.count(account, &cost, now) };
+        Verdict { exhausted, hit, good }
+    }
+
+    /// Notes that a page is asked for: what a test wants to become of that, how often it was, how much its list holds.
+    fn note(&self, asked: &Asked<'_>) -> (Option<Hit>, u64, Option<u64>) {
+        let call = &asked.route.call.name;
         let mut changing = self.changing();
-        let Changing { counts, faults, totals, attempts, .. } = &mut *changing;
+        let Changing { faults, totals, attempts, .. } = &mut *changing;
         let attempt = attempts.entry(asked.page()).or_default();
         *attempt = attempt.saturating_add(1);
-        Verdict {
-            exhausted: counts.count(account, &self.stand_in.cost(asked), now),
-            hit: fault::hit(faults, &call.name),
-            attempt: *attempt,
-            total: totals.get(&call.name).copied(),
-        }
+        (fault::hit(faults, call), *attempt, totals.get(call).copied())
     }
 
     /// What is answered unless a test wants something else.
-    fn usual(&self, asked: &Asked<'_>, verdict: &Verdict, known: Option<&str>) -> Answer {
+    fn usual(&self, asked: &Asked<'_>, verdict: &Verdict) -> Answer {
         match &verdict.exhausted {
             Some(exhausted) => self.stand_in.refuse(asked, &self.refusal(asked, exhausted)),
-            None => self.stand_in.answer(asked, verdict.attempt, verdict.total, known),
+            None => verdict.good.clone(),
         }
     }
 

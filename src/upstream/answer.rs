@@ -1,15 +1,16 @@
 use reqwest::StatusCode;
-use reqwest::header::HeaderMap;
+use reqwest::header::{ETAG, HeaderMap};
 use serde_json::Value;
 
 use super::paging;
-use super::records;
+use super::records::{self, Found};
 use super::refusal::{failure_of, said};
 use super::request::Asked;
 use super::text::{Redactor, html_text, is_html, one_line};
 use super::told;
 use super::{Failure, Page, transient};
-use crate::config::classify;
+use crate::config::{Etag, classify};
+use crate::record::{Known, Tag};
 
 /// More values than any page of records holds, and few enough that a hostile one fits into memory: a parsed value takes up
 /// to a hundred times the bytes that it is written in.
@@ -58,6 +59,9 @@ impl Answer {
 
     /// The page that this holds.
     pub(super) fn understand(&self, asked: &Asked<'_>) -> Result<Page, Failure> {
+        if let Some(known) = asked.request.known.filter(|_| self.status == StatusCode::NOT_MODIFIED) {
+            return Ok(unchanged(known));
+        }
         if !self.status.is_success() {
             return Err(failure_of(self, &asked.upstream.errors, asked.request.now));
         }
@@ -70,8 +74,16 @@ impl Answer {
         let found = records::take(&mut document, records).map_err(|wrong| transient(wrong.to_string()))?;
         let next = paging::next(asked, self, &document, found.listed)?;
         let cost = told::cost(&asked.request.step.call, &document);
-        let told = told::limits(asked, self);
-        Ok(Page { records: found.records, skipped: found.skipped, next, cost, told })
+        let tag = self.tag(asked, &found, next.as_deref());
+        Ok(Page { records: found.records, skipped: found.skipped, next, tag, unchanged: false, cost })
+    }
+
+    /// The name of a page that can be asked for again under it: all that the page says is in the body that it names.
+    fn tag(&self, asked: &Asked<'_>, found: &Found, next: Option<&str>) -> Option<Tag> {
+        let wanted = asked.request.step.call.etag == Etag::Free;
+        let name = self.header(ETAG.as_str()).filter(|name| wanted && !name.is_empty())?;
+        let whole = found.skipped == 0 && !paging::may_grow_unseen(asked, found.listed, next);
+        whole.then(|| Tag { request: asked.name(), name: name.to_owned(), next: next.map(str::to_owned) })
     }
 
     fn came_whole(&self, asked: &Asked<'_>) -> Result<(), Failure> {
@@ -129,6 +141,12 @@ impl Answer {
     pub(super) fn shown(&self, text: &str) -> String {
         one_line(&self.redactor.clean(text))
     }
+}
+
+/// The page that is there already.
+fn unchanged(known: &Known) -> Page {
+    let (records, next, tag) = (known.records.clone(), known.tag.next.clone(), Some(known.tag.clone()));
+    Page { records, next, tag, unchanged: true, ..Page::default() }
 }
 
 /// How many values a JSON text can hold at most: each but the first follows a comma or an opening bracket.

@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 use super::request::Asked;
 use super::secret::{Remedy, Secret, Shown};
 use super::text::Redactor;
-use super::{Failure, Page, PageRequest, Upstream, http, transient};
+use super::{Answered, Failure, Page, PageRequest, Standing, Upstream, http, told, transient};
 use crate::config::{self, Auth, CredentialLimit};
 use crate::quota::LimitName;
 
@@ -90,12 +90,21 @@ impl Upstream for Client {
         self.secret.ready().await.map_err(|error| Failure::NotSent(error.to_string()))
     }
 
-    async fn fetch(&self, request: PageRequest<'_>) -> Result<Page, Failure> {
+    async fn fetch(&self, request: PageRequest<'_>) -> Answered {
+        let mut told = Vec::new();
+        Answered { page: self.ask(request, &mut told).await, told }
+    }
+}
+
+impl Client {
+    /// Sends a request and understands the answer; what its headers tell of limits is `told`.
+    async fn ask(&self, request: PageRequest<'_>, told: &mut Vec<Standing>) -> Result<Page, Failure> {
         let shown = self.secret.show().await.map_err(|error| Failure::NotSent(error.to_string()))?;
         let asked = Asked::new(&self.upstream, &self.limits, request)?;
         let sent = asked.with_secret(shown.secret.as_ref())?;
         let redactor = Redactor::new(shown.secret.as_ref());
         let answer = http::exchange(self.http().await?, sent, self.upstream.max_body, redactor).await?;
+        told.extend(told::limits(&asked, &answer));
         match answer.understand(&asked) {
             Err(Failure::Denied(message)) if answer.status == StatusCode::UNAUTHORIZED => {
                 Err(self.renewed(&shown, message).await)

@@ -21,12 +21,13 @@ use thiserror::Error;
 
 use crate::config::{Region, Step};
 use crate::quota::{LimitName, Timestamp, Units};
-use crate::record::Record;
+use crate::record::{Known, Record, Tag};
 
 pub use answer::Answer;
 pub use client::{Client, ClientError};
 pub use link::next_link;
 pub use refusal::failure_of;
+pub use request::request_name;
 pub use retry_after::retry_after;
 pub use secret::Secret;
 
@@ -45,6 +46,23 @@ pub struct PageRequest<'a> {
     pub now: Timestamp,
     /// The start of the job's last complete pass over this region.
     pub since: Option<Timestamp>,
+    /// What is there already: the answer may be that it did not change.
+    pub known: Option<&'a Known>,
+}
+
+/// What came of one request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// The page, or why there is none.
+    pub page: Result<Page, Failure>,
+    /// How limits stand that the answer's headers tell of, a refusal's too.
+    pub told: Vec<Standing>,
+}
+
+impl From<Result<Page, Failure>> for Answered {
+    fn from(page: Result<Page, Failure>) -> Self {
+        Self { page, told: Vec::new() }
+    }
 }
 
 /// An answer that was understood.
@@ -56,10 +74,12 @@ pub struct Page {
     pub skipped: u64,
     /// Where the next page is; `None` at the end.
     pub next: Option<String>,
+    /// The upstream's name for it, where the call is asked only for what changed.
+    pub tag: Option<Tag>,
+    /// Whether this is what was there already, and cost nothing.
+    pub unchanged: bool,
     /// What the request truly cost, in units, of the limits whose cost the answer tells.
     pub cost: BTreeMap<LimitName, Units>,
-    /// How limits stand that the answer's headers tell of.
-    pub told: Vec<Standing>,
 }
 
 /// How a limit stands by the upstream's own count.
@@ -123,7 +143,7 @@ pub trait Upstream: Send + Sync {
     async fn ready(&self) -> Result<(), Failure>;
 
     /// Sends one request, once, and understands the answer. Charging, pausing and trying again are the caller's.
-    async fn fetch(&self, request: PageRequest<'_>) -> Result<Page, Failure>;
+    async fn fetch(&self, request: PageRequest<'_>) -> Answered;
 }
 
 fn transient(message: String) -> Failure {

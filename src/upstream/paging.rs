@@ -69,7 +69,8 @@ pub(super) fn next(
         Paging::NextUrl { next, .. } => token(next, document)?.map(|url| on_same_host(asked, &url)).transpose(),
         Paging::Link { .. } => {
             let values = answer.headers.get_all("link").iter().filter_map(|value| value.to_str().ok());
-            let next = next_link(values).map(|url| on_same_host(asked, url)).transpose()?;
+            let next =
+                next_link(values).filter(|url| !url.is_empty()).map(|url| on_same_host(asked, url)).transpose()?;
             Ok(next.map(|next| answer.redactor.clean(&next).into_owned()))
         }
         Paging::Offset { total, .. } => {
@@ -83,6 +84,12 @@ pub(super) fn next(
             Ok(is_full(asked, listed).then(|| next.to_string()))
         }
     }
+}
+
+/// Whether a list can go on behind a page although the page's own body stays as it is: a full last one, where a header
+/// leads on.
+pub(super) fn may_grow_unseen(asked: &Asked<'_>, listed: u64, next: Option<&str>) -> bool {
+    matches!(asked.request.step.call.paging, Paging::Link { .. }) && next.is_none() && is_full(asked, listed)
 }
 
 fn is_full(asked: &Asked<'_>, listed: u64) -> bool {

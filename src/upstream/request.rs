@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Method, Request};
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
@@ -43,10 +43,21 @@ impl<'a> Asked<'a> {
         Ok(Self { upstream, limits, request, url, page_size, headers, body })
     }
 
+    /// What tells this request from others, and what is read out of its answer. The secret is not in it.
+    pub(super) fn name(&self) -> String {
+        let call = &self.request.step.call;
+        let records = call.records.as_ref();
+        let read = records.map(|records| (records.at.as_str(), &records.kind, &records.id));
+        format!("{} {} {:?} {read:?}", method(call.method), self.url, self.headers)
+    }
+
     /// The request as it is sent.
     pub(super) fn with_secret(&self, secret: Option<&SecretString>) -> Result<Request, Failure> {
         let mut request = Request::new(method(self.request.step.call.method), self.url.clone());
         request.headers_mut().clone_from(&self.headers);
+        if let Some(tag) = self.request.known.and_then(|known| HeaderValue::try_from(&known.tag.name).ok()) {
+            request.headers_mut().insert(IF_NONE_MATCH, tag);
+        }
         if let Some(body) = &self.body {
             request.headers_mut().entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
             *request.body_mut() = Some(body.to_string().into());
@@ -56,6 +67,12 @@ impl<'a> Asked<'a> {
         }
         Ok(request)
     }
+}
+
+/// What tells a request from others of its upstream; `None` for one that cannot be made.
+#[must_use]
+pub fn request_name(upstream: &config::Upstream, request: PageRequest<'_>) -> Option<String> {
+    Asked::new(upstream, &BTreeMap::new(), request).ok().map(|asked| asked.name())
 }
 
 const fn method(method: config::Method) -> Method {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::page::{Page, Row, Text};
-use super::{Failure, moment, views};
+use super::{Failure, moment, tags, views};
 use crate::catalog::{Landed, PassId, PassRef};
 use crate::quota::Cost;
 
@@ -42,6 +42,7 @@ pub(super) fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure>
     store(tx, page)?;
     let listed = list(tx, pass, page)?;
     remember_absent(tx, page)?;
+    tags::remember(tx, page)?;
     let cursor_repeats = checkpoint(tx, pass, page)?;
     count(tx, pass, page, listed)?;
     Ok(Landed { pass, cursor_repeats })

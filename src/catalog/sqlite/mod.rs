@@ -13,6 +13,7 @@ mod recall;
 mod report;
 mod schema;
 mod search;
+mod tags;
 mod views;
 mod words;
 
@@ -30,6 +31,7 @@ use super::{
 };
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
+use crate::record::{Known, Tag};
 use crate::sqlite::{self, OpenError, Schema};
 
 /// More than there are statements, so that each is prepared once.
@@ -87,6 +89,7 @@ impl SqliteCatalog {
             prune::STATEMENTS,
             recall::STATEMENTS,
             search::STATEMENTS,
+            tags::STATEMENTS,
         ];
         of_all.concat()
     }
@@ -200,6 +203,22 @@ impl Catalog for SqliteCatalog {
     async fn learn(&self, upstream: &str, call: &str, cost: &Cost) -> Result<(), CatalogError> {
         let estimate = Estimate { upstream: upstream.to_owned(), call: call.to_owned(), cost: cost.clone() };
         self.write(move |tx| Ok(estimates::learn(tx, &estimate)?)).await
+    }
+
+    async fn known(&self, upstream: &str, kind: &str, request: &str) -> Result<Option<Known>, CatalogError> {
+        let [upstream, kind, request] = [upstream, kind, request].map(str::to_owned);
+        let known = self.read(move |connection| tags::known(connection, &upstream, &kind, request)).await?;
+        Ok(known.flatten())
+    }
+
+    async fn tags(&self, upstream: &str) -> Result<Vec<Tag>, CatalogError> {
+        let upstream = upstream.to_owned();
+        self.read(move |connection| tags::tags(connection, &upstream)).await.map(Option::unwrap_or_default)
+    }
+
+    async fn forget_tags(&self, upstream: &str, call: &str) -> Result<(), CatalogError> {
+        let (upstream, call) = (upstream.to_owned(), call.to_owned());
+        self.write(move |tx| Ok(tags::forget(tx, &upstream, &call)?)).await
     }
 
     async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {

@@ -2,11 +2,11 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::views::Shape;
-use super::{moment, words};
+use super::{moment, tags, words};
 use crate::catalog::{Landing, PassRef};
 use crate::config::Pointer;
 use crate::quota::Cost;
-use crate::record::Record;
+use crate::record::{Record, Tag};
 
 /// A page as it goes to the thread that writes it, its records in the form in which they are stored.
 pub(super) struct Page {
@@ -21,7 +21,10 @@ pub(super) struct Page {
     pub(super) asked: Vec<String>,
     pub(super) requests: i64,
     pub(super) units: Cost,
+    pub(super) tag: Option<Tag>,
     pub(super) now: String,
+    /// Tags from before then are forgotten.
+    pub(super) tags_since: String,
 }
 
 /// A record as it is stored.
@@ -53,7 +56,9 @@ impl Page {
             asked: landing.asked.to_vec(),
             requests: super::integer(landing.requests),
             units: landing.units.clone(),
+            tag: landing.tag.cloned(),
             now: moment::write(landing.now),
+            tags_since: moment::write(landing.now.before(tags::KEPT)),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
+use super::tags;
+
 /// So many records in one transaction: other processes land their pages in between.
 const AT_ONCE: i64 = 1_000;
 
@@ -28,6 +30,7 @@ fn drop_some(connection: &mut Connection, upstream: &str, since: &str) -> rusqli
     tx.prepare_cached(UNINDEX)?.execute((upstream, since, AT_ONCE))?;
     let dropped = tx.prepare_cached(DROP)?.execute((upstream, since, AT_ONCE))?;
     tx.prepare_cached(FORGET)?.execute((upstream, since))?;
+    tags::forget_old(&tx, upstream, since)?;
     tx.commit()?;
     Ok(dropped as u64)
 }

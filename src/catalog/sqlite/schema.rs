@@ -14,6 +14,7 @@ use crate::sqlite::Schema;
 /// | `absent` | an id that was asked for and did not come, and when |
 /// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
 /// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
+/// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
 /// | `record_text` | full-text index: `rowid` is `record.number`; it holds words, not texts |
 ///
 /// `pass.pages` and `pass.records` count what stands in `checkpoint` and `listing`; `pass.requests` and `pass.units` what
@@ -21,7 +22,22 @@ use crate::sqlite::Schema;
 ///
 /// Scripts without spaces are in the index a character a word, so that any part of a title is found: to ask for `天気` by
 /// hand is to ask for the phrase `"天 気"`.
-pub(super) const SCHEMA: Schema = Schema { name: "catalog", migrations: &[VERSION_1, VERSION_2] };
+pub(super) const SCHEMA: Schema = Schema { name: "catalog", migrations: &[VERSION_1, VERSION_2, VERSION_3] };
+
+const VERSION_3: &str = "
+create table tag (
+    upstream text not null,
+    request  text not null,
+    call     text not null,
+    name     text not null,
+    kind     text not null,
+    ids      text not null,
+    next     text,
+    at       text not null,
+    primary key (upstream, request)
+) strict, without rowid;
+create index tag_by_age on tag (upstream, at);
+";
 
 const VERSION_2: &str = "
 create table estimate (

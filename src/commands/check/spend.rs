@@ -90,6 +90,6 @@ impl Trial<'_> {
         let upstream = environment.upstream(self.credential).map_err(Failure::NotSent)?;
         let now = environment.clock.now();
         let (step, region) = (self.step, self.region);
-        upstream.fetch(PageRequest { step, region, ids: &[], cursor: None, now, since: None }).await
+        upstream.fetch(PageRequest { step, region, ids: &[], cursor: None, now, since: None, known: None }).await.page
     }
 }

@@ -1,19 +1,10 @@
 //! Bars for people.
 
-use comfy_table::Table;
-
 use super::super::output::{Colour, Style};
 use crate::quota::Units;
 
-/// How wide a line is: of the terminal, of `$COLUMNS` where there is none, else 80.
-pub(super) fn width() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    Table::new().width().map(usize::from).or(told).unwrap_or(80)
-}
-
 /// What is used of a quota, what is free, and the headroom at its end.
 pub(super) fn bar(used: Units, enforced: Units, quota: Units, width: usize, style: Style) -> String {
-    let width = width.max(10);
     let cells = |units: Units| share(units, quota, width);
     let headroom = if enforced < quota { cells(quota.less(enforced)).max(1) } else { 0 };
     let free_for_use = width - headroom.min(width);

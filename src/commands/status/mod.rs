@@ -1,6 +1,7 @@
 //! `ingest status`: how the limits stand, and how fresh each region is. Reads only.
 
 mod bars;
+mod words;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,12 +9,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::environment::Environment;
-use super::output::{Colour, Style};
-use super::table::{cost, count, instant, span, table, text};
+use super::output::Screen;
 use super::{Error, output};
 use crate::cli::{Format, Global};
 use crate::exit::Exit;
-use crate::ledger::{Meter, Mode, Spent};
+use crate::ledger::{Meter, Mode, Spent, Teller};
 use crate::quota::{Account, Cost, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
 use crate::run::{self, Candidate, LimitReport};
 
@@ -25,7 +25,7 @@ const SOON: [Duration; 3] = [HOUR, Duration::from_secs(6 * 60 * 60), Duration::f
 #[derive(Debug, Serialize)]
 struct Status {
     limits: Vec<LimitStatus>,
-    /// What counts, by who asked for it; empty where the ledger does not keep that.
+    /// What counts, by who asked for it: from the ledger, or what this machine's journal knows of it.
     spend: Vec<Spend>,
     regions: Vec<RegionStatus>,
 }
@@ -39,6 +39,8 @@ struct LimitStatus {
     returns: Vec<Return>,
     /// What returns within an hour, six hours and a day, in units.
     returns_within: ReturnsWithin,
+    /// What went ahead without the ledger on this machine and is not repaid to it yet, in units.
+    unrepaid: Units,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -55,6 +57,7 @@ struct ReturnsWithin {
 #[derive(Debug, Serialize)]
 struct Spend {
     account: String,
+    told_by: Teller,
     job: Option<String>,
     region: Option<String>,
     call: String,
@@ -93,7 +96,7 @@ pub(super) async fn status(global: &Global) -> Result<Exit, Error> {
     }
     match global.format {
         Format::Json => output::json(&status)?,
-        Format::Text => output::text_line(&in_words(&status, now, Style::of_stdout()))?,
+        Format::Text => output::text_line(&in_words(&status, now, Screen::of_stdout()))?,
     }
     Ok(Exit::Success)
 }
@@ -106,6 +109,7 @@ async fn limit_statuses(meter: &Meter, account: &Account, now: Timestamp) -> Vec
             Vec::new()
         }
     };
+    let unrepaid = meter.unrepaid(account).await.unwrap_or_default();
     let find = |limit: &str| usages.iter().find(|usage| usage.limit == limit);
     let status = |(name, limit): (&String, &Limit)| {
         let usage: Option<&LimitUsage> = find(name);
@@ -116,6 +120,7 @@ async fn limit_statuses(meter: &Meter, account: &Account, now: Timestamp) -> Vec
             since_reset: usage.and_then(|usage| usage.since_reset),
             returns_within: ReturnsWithin::of(&returns, now),
             returns,
+            unrepaid: unrepaid.of(name),
         }
     };
     account.limits.iter().map(status).collect()
@@ -137,36 +142,35 @@ async fn spend(meter: &Meter, account: &Account, now: Timestamp) -> Vec<Spend> {
     let Some(first) = account.limits.values().map(from).min() else { return Vec::new() };
     let counts: BTreeMap<&LimitName, Timestamp> =
         account.limits.iter().map(|(name, limit)| (name, from(limit))).collect();
-    let spent = meter.spent(account, first).await.ok().flatten().unwrap_or_default();
-    let counted = spent.into_iter().filter(|spent| counts.get(&spent.limit).is_some_and(|from| spent.at >= *from));
-    gathered(account, counted)
+    let Ok(spending) = meter.spent(account, first).await else { return Vec::new() };
+    let counts = |spent: &Spent| counts.get(&spent.limit).is_some_and(|from| spent.at >= *from);
+    gathered(account, spending.told_by, spending.charges.into_iter().filter(counts))
 }
 
 /// Job, region and call.
 type SpentOn = (Option<String>, Option<String>, String);
-/// Charges, the last of them, and units by limit.
-type Sum = (u64, Timestamp, BTreeMap<LimitName, Units>);
+/// Charges and units by limit.
+type Sums = BTreeMap<LimitName, (u64, Units)>;
 
-fn gathered(account: &Account, spent: impl Iterator<Item = Spent>) -> Vec<Spend> {
-    let mut sums: BTreeMap<SpentOn, Sum> = BTreeMap::new();
-    for Spent { at, limit, units, purpose } in spent {
-        let key = (purpose.job, purpose.region, purpose.call);
-        let (charges, last, by_limit) =
-            sums.entry(key).or_insert((0, Timestamp::from_micros(i64::MIN), BTreeMap::new()));
-        // The limits of one charge follow one another.
-        *charges += u64::from(*last != at);
-        *last = at;
-        *by_limit.entry(limit).or_default() += units;
+fn gathered(account: &Account, told_by: Teller, spent: impl Iterator<Item = Spent>) -> Vec<Spend> {
+    let mut all: BTreeMap<SpentOn, Sums> = BTreeMap::new();
+    for Spent { limit, units, purpose, .. } in spent {
+        let sums = all.entry((purpose.job, purpose.region, purpose.call)).or_default();
+        let (charges, sum) = sums.entry(limit).or_default();
+        *charges += 1;
+        *sum += units;
     }
-    let spend = |((job, region, call), (charges, _, units)): (_, (_, _, BTreeMap<_, _>))| Spend {
+    let spend = |((job, region, call), sums): (_, Sums)| Spend {
         account: account.name.clone(),
+        told_by,
         job,
         region,
         call,
-        charges,
-        units: units.into_iter().collect(),
+        // A charge takes of a limit once.
+        charges: sums.values().map(|(charges, _)| *charges).max().unwrap_or_default(),
+        units: sums.into_iter().map(|(limit, (_, units))| (limit, units)).collect(),
     };
-    sums.into_iter().map(spend).collect()
+    all.into_iter().map(spend).collect()
 }
 
 async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<RegionStatus>, Error> {
@@ -192,87 +196,11 @@ fn stopped_at(candidate: &Candidate, now: Timestamp) -> Option<StoppedAt> {
     Some(StoppedAt { call, pages: step.pages, since: pass.started_at })
 }
 
-fn in_words(status: &Status, now: Timestamp, style: Style) -> String {
-    let width = bars::width();
-    let mut parts: Vec<String> = status.limits.iter().map(|limit| limit_in_words(limit, now, width, style)).collect();
-    parts.push(spend_in_words(&status.spend));
-    parts.push(regions_in_words(&status.regions, now));
+fn in_words(status: &Status, now: Timestamp, screen: Screen) -> String {
+    let name = status.limits.iter().map(|limit| words::name(limit).len()).max().unwrap_or_default();
+    let mut parts: Vec<String> = status.limits.iter().map(|limit| words::limit(limit, name, now, screen)).collect();
+    parts.push(words::spend(&status.spend, screen));
+    parts.push(words::regions(&status.regions, now, screen));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
-}
-
-/// ```text
-/// youtube/daily  [██████████████░░░░░░░░░░░░░░░░░▒▒]  4,120 used, 5,380 left of 9,500 (headroom 500)
-///                since the reset 3,990; back within 1h 120, 6h 800, 24h 4,120
-/// ```
-fn limit_in_words(limit: &LimitStatus, now: Timestamp, width: usize, style: Style) -> String {
-    let LimitStatus { report, headroom, since_reset, returns_within: within, .. } = limit;
-    let name = format!("{}/{}", report.account, report.limit);
-    let (Some(used), Some(left)) = (report.used, report.remaining) else {
-        let silent = style.paint("the ledger cannot be reached", Colour::Red);
-        return format!("{name}  {} of {}: {silent}", "?", count(report.enforced.get()));
-    };
-    let bar = bars::bar(used, report.enforced, report.quota, width.saturating_sub(name.len() + 4).min(40), style);
-    let mut lines = vec![
-        format!("{name}  {bar}"),
-        format!(
-            "  {} used, {} left of {} (quota {}, headroom {})",
-            count(used.get()),
-            count(left.get()),
-            count(report.enforced.get()),
-            count(report.quota.get()),
-            count(headroom.get())
-        ),
-    ];
-    let reset = since_reset.map(|units| format!("{} since the upstream's reset; ", count(units.get())));
-    lines.push(format!(
-        "  {}returns within 1h {}, 6h {}, 24h {}",
-        reset.unwrap_or_default(),
-        count(within.hour.get()),
-        count(within.six_hours.get()),
-        count(within.day.get())
-    ));
-    lines.extend(report.closed_until.map(|until| {
-        let closed = format!("closed until {}, in {}", instant(until), span(until.since(now)));
-        format!("  {}", style.paint(&closed, Colour::Red))
-    }));
-    lines.join("\n")
-}
-
-fn spend_in_words(spend: &[Spend]) -> String {
-    if spend.is_empty() {
-        return String::new();
-    }
-    let mut table = table(&["ACCOUNT", "JOB", "REGION", "CALL", "CHARGES", "UNITS IN THE WINDOW"], &[4]);
-    for one in spend {
-        table.add_row([
-            one.account.clone(),
-            one.job.clone().unwrap_or_else(|| "by hand".to_owned()),
-            output::shown(one.region.as_deref().unwrap_or("-")),
-            one.call.clone(),
-            count(one.charges),
-            cost(&one.units),
-        ]);
-    }
-    text(&table)
-}
-
-fn regions_in_words(regions: &[RegionStatus], now: Timestamp) -> String {
-    let mut table = table(&["JOB", "REGION", "LAST COMPLETE", "AGE", "DUE", ""], &[3]);
-    for region in regions {
-        let due = region.due_at.filter(|due| *due > now);
-        let due = due.map_or_else(|| "now".to_owned(), |due| format!("in {}", span(due.since(now))));
-        let stopped = region.stopped_at.as_ref().map(|at| {
-            format!("stopped after {} pages of {}, begun {} ago", count(at.pages), at.call, span(now.since(at.since)))
-        });
-        table.add_row([
-            region.job.clone(),
-            output::shown(&region.region),
-            region.last_complete.map_or_else(|| "never".to_owned(), instant),
-            region.last_complete.map_or_else(|| "-".to_owned(), |began| span(now.since(began))),
-            due,
-            stopped.unwrap_or_else(|| if region.unfinished { "unfinished".to_owned() } else { String::new() }),
-        ]);
-    }
-    text(&table)
 }

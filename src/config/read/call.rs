@@ -10,16 +10,17 @@ use super::upstream::headers;
 use crate::config::item::{self, Item};
 use crate::config::section::Section;
 use crate::config::tree::Kind;
-use crate::config::{Call, Cheaper, Method, Pointer, Records, Template};
+use crate::config::{Call, Cheaper, Etag, Method, Pointer, Records, Template};
 use crate::quota::{LimitName, Outage};
 
-pub(in crate::config) const KEYS: [&str; 11] =
-    ["path", "cost", "outage", "method", "headers", "params", "body", "page", "records", "settle", "cheaper"];
+pub(in crate::config) const KEYS: [&str; 12] =
+    ["path", "cost", "outage", "method", "headers", "params", "body", "page", "records", "etag", "settle", "cheaper"];
 
 pub(in crate::config) const CHEAPER_KEYS: [&str; 3] = ["call", "with", "how"];
 pub(in crate::config) const RECORDS_KEYS: [&str; 5] = ["at", "kind", "id", "text", "columns"];
 pub(in crate::config) const OUTAGES: [(&str, Outage); 2] = [("allow", Outage::Allow), ("refuse", Outage::Refuse)];
 pub(in crate::config) const METHODS: [(&str, Method); 2] = [("GET", Method::Get), ("POST", Method::Post)];
+pub(in crate::config) const ETAGS: [(&str, Etag); 1] = [("free", Etag::Free)];
 
 pub(super) fn call(item: Item<'_>) -> Option<Call> {
     let name = item.name().to_owned();
@@ -46,8 +47,17 @@ pub(super) fn call(item: Item<'_>) -> Option<Call> {
         body: body_of(&section, method)?,
         paging: paging?,
         records: records?,
+        etag: etag_of(&section, method)?,
         settle: settle?,
         cheaper: cheaper?,
+    })
+}
+
+/// What is posted has no earlier answer to compare with.
+fn etag_of(section: &Section<'_>, method: Method) -> Option<Etag> {
+    section.or("etag", Etag::Unused, |item| match method {
+        Method::Get => word(&item, &ETAGS),
+        Method::Post => item.refuse("only a GET can be asked whether it changed", "leave etag out"),
     })
 }
 

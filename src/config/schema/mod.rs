@@ -121,6 +121,7 @@ fn of_call() -> Value {
         "body" => described("The JSON of a POST: every text in it is a template", json!({ "type": "object" })),
         "page" => described("How it turns pages", of_paging()),
         "records" => described("What is in its answers", of_records()),
+        "etag" => described("An unchanged answer costs nothing, so it is asked whether it changed", word(&call::ETAGS)),
         "settle" => described("Where an answer tells what it truly cost, by limit", pointers_by_name()),
         "cheaper" => described("A call that brings the same for less", of_cheaper()),
         _ => json!(true),

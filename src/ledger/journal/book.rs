@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{Journal, JournalError};
-use crate::ledger::{Contact, Seen};
+use crate::ledger::{Contact, Purpose, Seen};
 use crate::quota::{Account, ChargeId, Cost, LimitName, Timestamp, Units};
 
 /// A charge that may be put to the ledger now.
@@ -50,19 +50,30 @@ impl Journal {
         &self,
         account: &Account,
         id: &ChargeId,
-        cost: &Cost,
+        (cost, purpose): (&Cost, &Purpose),
         now: Timestamp,
     ) -> Result<Begun, JournalError> {
         let (name, id, cost, window) = (account.name.clone(), id.clone(), json(cost), account.longest_window());
+        let Purpose { job, region, call } = purpose.clone();
         self.with(move |connection| {
             let tx = write(connection)?;
             let id = valid_id(&tx, &name, &id)?;
             let doubtful = is_asked(&tx, &name, &id)?;
             tx.prepare_cached(
-                "insert into charge (account, id, at, cost, state, asked_at, owner) values (?, ?, ?, ?, 'asked', ?, ?)
+                "insert into charge (account, id, at, cost, state, asked_at, owner, job, region, call)
+                 values (?1, ?2, ?3, ?4, 'asked', ?3, ?5, ?6, ?7, ?8)
                  on conflict do update set owner = excluded.owner, asked_at = excluded.asked_at where state = 'asked'",
             )?
-            .execute(params![name, id.as_str(), now.micros(), cost, now.micros(), std::process::id()])?;
+            .execute(params![
+                name,
+                id.as_str(),
+                now.micros(),
+                cost,
+                std::process::id(),
+                job,
+                region,
+                call
+            ])?;
             let begun = begun(&tx, &name, id, now, window)?;
             tx.commit()?;
             Ok(Begun { doubtful, ..begun })
@@ -144,18 +155,18 @@ pub(super) fn units(number: i64) -> Units {
     Units::new(u64::try_from(number).unwrap_or(0))
 }
 
-/// The id under which a charge can be made: one that was voided stays settled in the ledger and would cost nothing, so
-/// that its next use takes the next of its kind.
+/// The id under which a charge can be made: one that was voided or taken back stays settled in the ledger and would cost
+/// nothing, so that its next use takes the next of its kind.
 pub(super) fn valid_id(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<ChargeId> {
-    let mut statement = connection.prepare_cached("select state from charge where account = ? and id = ?")?;
+    let mut statement = connection.prepare_cached(
+        "select 1 from charge where account = ? and id = ? and (state = 'void' or (settled and cost = '{}'))",
+    )?;
     let mut candidate = id.clone();
-    for attempt in 1_u32.. {
-        let state: Option<String> =
-            statement.query_row(params![account, candidate.as_str()], |row| row.get(0)).optional()?;
-        if state.as_deref() != Some("void") {
+    for attempt in 1.. {
+        if !statement.exists(params![account, candidate.as_str()])? {
             break;
         }
-        candidate = ChargeId::new(format!("{id}~{attempt}"));
+        candidate = id.again(attempt);
     }
     Ok(candidate)
 }

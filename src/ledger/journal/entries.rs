@@ -7,6 +7,7 @@ use rustix::process::{Pid, test_kill_process};
 
 use super::book::{contact, cost, json, units, valid_id, write};
 use super::{Journal, JournalError, closings};
+use crate::ledger::Purpose;
 use crate::quota::{Account, ChargeId, Cost, Entry, LimitName, Timestamp, Units};
 
 /// A charge that is asked for longer than this is abandoned, whatever its process does.
@@ -50,14 +51,14 @@ impl Journal {
         &self,
         account: &Account,
         id: &ChargeId,
-        cost: &Cost,
+        (cost, purpose): (&Cost, &Purpose),
         allowance: Allowance,
         now: Timestamp,
     ) -> Result<Unmetered, JournalError> {
-        let (account, id, cost) = (account.clone(), id.clone(), cost.clone());
+        let (account, id, cost, purpose) = (account.clone(), id.clone(), cost.clone(), purpose.clone());
         self.with(move |connection| {
             connection.pragma_update(None, "synchronous", "full")?;
-            let unmetered = unmetered(connection, &account, &id, &cost, allowance, now);
+            let unmetered = unmetered(connection, &account, &id, (&cost, &purpose), allowance, now);
             connection.pragma_update(None, "synchronous", "normal")?;
             unmetered
         })
@@ -142,7 +143,7 @@ fn unmetered(
     connection: &mut Connection,
     account: &Account,
     id: &ChargeId,
-    cost: &Cost,
+    (cost, purpose): (&Cost, &Purpose),
     allowance: Allowance,
     now: Timestamp,
 ) -> rusqlite::Result<Unmetered> {
@@ -159,7 +160,7 @@ fn unmetered(
         return Ok(Unmetered::Spent);
     }
     let ahead = contact(&tx, &account.name, now, account.longest_window())?.ahead;
-    record(&tx, &account.name, &id, cost, now.after(ahead))?;
+    record(&tx, &account.name, &id, (cost, purpose), now.after(ahead))?;
     tx.commit()?;
     Ok(Unmetered::Allowed(id))
 }
@@ -177,14 +178,21 @@ fn spent(tx: &Transaction<'_>, account: &str, from: Timestamp) -> rusqlite::Resu
 }
 
 /// A time by the ledger's clock, where that was ahead of ours: so that no unit is forgotten too early.
-fn record(tx: &Transaction<'_>, account: &str, id: &ChargeId, cost: &Cost, at: Timestamp) -> rusqlite::Result<()> {
+fn record(
+    tx: &Transaction<'_>,
+    account: &str,
+    id: &ChargeId,
+    (cost, purpose): (&Cost, &Purpose),
+    at: Timestamp,
+) -> rusqlite::Result<()> {
+    let Purpose { job, region, call } = purpose;
     tx.prepare_cached(
-        "insert into charge (account, id, at, cost, state, unmetered, told, asked_at, owner)
-         values (?1, ?2, ?3, ?4, 'sent', 1, 0, ?3, ?5)
+        "insert into charge (account, id, at, cost, state, unmetered, told, asked_at, owner, job, region, call)
+         values (?1, ?2, ?3, ?4, 'sent', 1, 0, ?3, ?5, ?6, ?7, ?8)
          on conflict do update set at = excluded.at, cost = excluded.cost, state = 'sent', unmetered = 1, told = 0,
              version = version + 1",
     )?
-    .execute(params![account, id.as_str(), at.micros(), json(cost), std::process::id()])
+    .execute(params![account, id.as_str(), at.micros(), json(cost), std::process::id(), job, region, call])
     .map(drop)
 }
 

@@ -5,6 +5,7 @@ mod book;
 mod closings;
 mod entries;
 mod loss;
+mod report;
 mod schema;
 
 use std::path::Path;

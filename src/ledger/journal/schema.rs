@@ -4,7 +4,7 @@ use crate::sqlite::Schema;
 
 /// `charge` holds this machine's charges of two windows, `contact` what it has seen of the ledger, `said` what the ledger
 /// had said last of each limit, `closing` what the upstream said. Times are microseconds since the Unix epoch.
-pub(super) const SCHEMA: Schema = Schema { name: "journal", migrations: &[FIRST] };
+pub(super) const SCHEMA: Schema = Schema { name: "journal", migrations: &[FIRST, PURPOSES] };
 
 const FIRST: &str = "
     create table charge (
@@ -63,4 +63,11 @@ const FIRST: &str = "
         version integer not null default 0,
         primary key (account, limit_name)
     ) without rowid;
+";
+
+/// What a charge is for; nothing where nobody said.
+const PURPOSES: &str = "
+    alter table charge add column job text;
+    alter table charge add column region text;
+    alter table charge add column call text;
 ";

@@ -93,7 +93,7 @@ impl Journaled {
             return self.without_ledger(attempt, why).await;
         }
         let (account, now) = (attempt.ask.account, self.clock.now());
-        let begun = self.journal.begin(account, &attempt.id, attempt.ask.cost, now).await?;
+        let begun = self.journal.begin(account, &attempt.id, (attempt.ask.cost, attempt.ask.purpose), now).await?;
         attempt.id = begun.id.clone();
         attempt.doubtful = begun.doubtful;
         match self.put(&mut attempt, begun).await {
@@ -195,9 +195,9 @@ impl Journaled {
             let remedy = "a call of more than `ledger.cheap_max` units, or with `outage = \"refuse\"`, does not go ahead without it";
             return Ok(refused(format!("{why}; {remedy}")));
         }
-        let Ask { account, cost, .. } = *attempt.ask;
+        let Ask { account, cost, purpose, .. } = *attempt.ask;
         let allowance = Allowance { units: self.policy.unmetered_max };
-        match self.journal.unmetered(account, &attempt.id, cost, allowance, self.clock.now()).await? {
+        match self.journal.unmetered(account, &attempt.id, (cost, purpose), allowance, self.clock.now()).await? {
             Unmetered::Allowed(id) => {
                 self.unmetered.fetch_add(cost.largest().get(), Ordering::Relaxed);
                 Ok(permitted(Attempt { id, ..attempt }, Grant::default(), false))
@@ -254,6 +254,11 @@ impl Journaled {
         }
         self.recover(account).await?;
         Ok(self.ledger.standing(account, None, self.clock.now()).await?.limits)
+    }
+
+    /// This machine's own record.
+    pub(super) const fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// Units that went ahead without the ledger, as this value has seen it.

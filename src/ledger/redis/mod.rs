@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::{Answer, Charge, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing};
 use crate::clock::Clock;
 use crate::config::RedisUrl;
-use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp};
+use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp, Units};
 
 pub use inspect::{Finding, inspect};
 use link::{Link, Sent};
@@ -98,7 +98,10 @@ impl RedisLedger {
             ServerTime::Callers => Some(now),
             ServerTime::Told(clock) => Some(clock.now()),
         };
-        let shown = if script == Script::Usage { account.longest_window() } else { Duration::ZERO };
+        let shown = match script {
+            Script::Usage | Script::Falls => account.longest_window(),
+            _ => Duration::ZERO,
+        };
         let ahead = shown.saturating_add(3 * DAY);
         let fresh_epoch = Uuid::now_v7().simple().to_string();
         let terms = Terms { account, now, max_skew: self.max_skew, told, seen, fresh_epoch, ahead };
@@ -170,6 +173,18 @@ impl SharedLedger for RedisLedger {
     ) -> Result<Heard, LedgerError> {
         let (script, more) = told(account, news);
         reply::heard(self.run(script, account, seen, now, more).await?)
+    }
+
+    async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        let Some(place) = account.limits.keys().position(|name| name == limit) else { return Ok(None) };
+        let more = [(place + 1).to_string(), terms::units(most)];
+        reply::falls(self.run(Script::Falls, account, None, now, more).await?).map(Some)
     }
 
     async fn standing(&self, account: &Account, seen: Option<&Seen>, now: Timestamp) -> Result<Standing, LedgerError> {

@@ -147,6 +147,15 @@ fn returns(reply: &mut Reply) -> Result<Vec<Return>, LedgerError> {
     (0..count).map(|_| Ok(Return { at: reply.time()?, units: Units::new(reply.number()?) })).collect()
 }
 
+/// When a limit's use has fallen.
+pub(super) fn falls(Sent { value, .. }: Sent) -> Result<Timestamp, LedgerError> {
+    let (word, mut reply) = Reply::new(value)?;
+    match word.as_str() {
+        "falls" => reply.time(),
+        other => Err(unexpected(other)),
+    }
+}
+
 /// What was mended, in words.
 pub(super) fn mended(Sent { value, .. }: Sent) -> Result<Vec<String>, LedgerError> {
     let (word, reply) = Reply::new(value)?;

@@ -10,6 +10,7 @@ pub(super) enum Script {
     Absorb,
     Close,
     Usage,
+    Falls,
     Check,
     Probe,
 }
@@ -36,6 +37,7 @@ static SETTLE: LazyLock<Source> = source!("settle");
 static ABSORB: LazyLock<Source> = source!("absorb");
 static CLOSE: LazyLock<Source> = source!("close");
 static USAGE: LazyLock<Source> = source!("usage");
+static FALLS: LazyLock<Source> = source!("falls");
 static CHECK: LazyLock<Source> = source!("check");
 static PROBE: LazyLock<Source> = LazyLock::new(|| Source::new(include_str!("../../../lua/probe.lua")));
 
@@ -53,6 +55,7 @@ impl Script {
             Self::Absorb => &ABSORB,
             Self::Close => &CLOSE,
             Self::Usage => &USAGE,
+            Self::Falls => &FALLS,
             Self::Check => &CHECK,
             Self::Probe => &PROBE,
         }

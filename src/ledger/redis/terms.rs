@@ -102,7 +102,7 @@ pub(super) fn floors(floors: &[Floor]) -> Vec<String> {
     arguments
 }
 
-fn units(units: Units) -> String {
+pub(super) fn units(units: Units) -> String {
     units.get().min(LARGEST).to_string()
 }
 

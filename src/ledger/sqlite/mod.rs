@@ -21,8 +21,8 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use self::rows::Rows;
 use self::schema::SCHEMA;
-use super::{Charge, Ledger, LedgerError, Spent};
-use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
+use super::{Charge, Known, Ledger, LedgerError, Spent};
+use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp, Units};
 use crate::sqlite::{self, OpenError};
 
 /// How many different statements stay prepared: all of them.
@@ -193,9 +193,19 @@ impl Ledger for SqliteLedger {
         self.transact(TransactionBehavior::Deferred, reading).await.map(Some)
     }
 
-    async fn knows(&self, account: &Account, id: &ChargeId, from: Timestamp) -> Result<Option<bool>, LedgerError> {
-        let (account, id) = (account.name.clone(), id.clone());
-        let reading = move |connection: &Connection| Rows::new(connection, &account).known(&id, from);
-        Ok(Some(self.transact(TransactionBehavior::Deferred, reading).await?.is_some()))
+    async fn look_up(&self, account: &Account, id: &ChargeId, now: Timestamp) -> Result<Option<Known>, LedgerError> {
+        let (account, id) = (account.clone(), id.clone());
+        let reading = move |connection: &Connection| {
+            let rows = Rows::new(connection, &account.name);
+            let from = remembered_from(&account, Moment::read(rows, now)?.now);
+            let Some(place) = rows.known(&id, from)? else { return Ok(Known::Unknown) };
+            for limit in account.limits.keys() {
+                if rows.taken(limit, place)?.is_some_and(|units| units > Units::ZERO) {
+                    return Ok(Known::Counts);
+                }
+            }
+            Ok(Known::TakenBack)
+        };
+        self.transact(TransactionBehavior::Deferred, reading).await.map(Some)
     }
 }

@@ -46,16 +46,21 @@ impl<'a> Standing<'a> {
     /// The first instant, now or later, at which `units` fit beside what must be left, if nobody else charges. They must
     /// not be more than the limit can hold.
     pub(super) fn fits_from(&self, rows: Rows<'_>, units: Units, leave: Units) -> Result<Timestamp> {
+        let falls = self.falls_to(rows, self.limit.enforced().less(units + leave))?;
+        Ok(self.closed_until().map_or(falls, |until| until.max(falls)))
+    }
+
+    /// The first instant, now or later, at which no more than `most` units count, if nobody charges.
+    pub(super) fn falls_to(&self, rows: Rows<'_>, most: Units) -> Result<Timestamp> {
         let window = self.limit.window();
-        let blocking = self.floors.iter().filter(|floor| !self.limit.fits(self.used_over(floor), units, leave));
-        let floors_gone = blocking.map(|floor| window.expiry(floor.at));
-        let known = self.closed_until().into_iter().chain(floors_gone).fold(self.now, Timestamp::max);
-        if self.limit.fits(self.counted(), units, leave) {
-            return Ok(known);
+        let above = self.floors.iter().filter(|floor| self.used_over(floor) > most);
+        let floors_gone = above.map(|floor| window.expiry(floor.at)).fold(self.now, Timestamp::max);
+        if self.counted() <= most {
+            return Ok(floors_gone);
         }
-        let excess = (self.counted() + units + leave).less(self.limit.enforced());
-        let last_to_go = rows.reached(self.name, self.expired.saturating_add(signed(excess)?))?;
-        Ok(known.max(window.expiry(last_to_go)))
+        let excess = signed(self.counted().less(most))?;
+        let last_to_go = rows.reached(self.name, self.expired.saturating_add(excess))?;
+        Ok(floors_gone.max(window.expiry(last_to_go)))
     }
 
     /// What will count at a later instant, if nobody charges.

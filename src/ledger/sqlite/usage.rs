@@ -2,10 +2,7 @@ use rusqlite::Result;
 
 use super::rows::Rows;
 use super::standing::{Standing, difference};
-use crate::quota::{Account, Limit, LimitName, LimitUsage, Return, Timestamp, Units, Window};
-
-/// Into how many slices the window is cut to tell when units return.
-const SLICES: i64 = 24;
+use crate::quota::{Account, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
 
 /// How the limits of an account stand.
 pub(super) fn usage(rows: Rows<'_>, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>> {
@@ -33,21 +30,12 @@ fn since_reset(rows: Rows<'_>, name: &str, limit: &Limit, now: Timestamp) -> Res
 fn returns(rows: Rows<'_>, standing: &Standing<'_>, now: Timestamp) -> Result<Vec<Return>> {
     let mut left = standing.used();
     let mut returns = Vec::new();
-    for at in slice_ends(standing.limit.window(), now) {
-        let still = standing.used_at(rows, at)?;
+    for end in standing.limit.window().slices(now) {
+        let still = standing.used_at(rows, end)?;
         if still < left {
-            returns.push(Return { at, units: left.less(still) });
+            returns.push(Return { at: standing.falls_to(rows, still)?, units: left.less(still) });
         }
         left = still;
     }
     Ok(returns)
-}
-
-/// When the charges of each slice are all gone: the charges that count now are cut into slices of equal length by
-/// their time, and the end of each slice expires last.
-fn slice_ends(window: &Window, now: Timestamp) -> impl Iterator<Item = Timestamp> {
-    let from = window.counted_from(now);
-    let length = now.micros().saturating_sub(from.micros());
-    let ends = (1..=SLICES).map(move |slice| from.micros().saturating_add(length.saturating_mul(slice) / SLICES));
-    ends.map(|end| window.expiry(Timestamp::from_micros(end)))
 }

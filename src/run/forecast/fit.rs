@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::super::Selection;
-use super::super::play::{Opening, Scene};
-use super::{Plan, played};
+use super::super::play::{Bounds, Opening, Scene};
+use super::Plan;
 use crate::catalog::CatalogError;
 use crate::config::Job;
 
@@ -52,6 +52,7 @@ pub(super) async fn fits(
     openings: &HashMap<String, Opening>,
     plan: Plan<'_>,
 ) -> Result<Vec<JobFit>, CatalogError> {
+    let all_fits = refuses_nothing(scene, openings, plan).await?;
     let mut fits = Vec::new();
     for (job, regions) in plan.selection {
         let with_every = |index: usize| {
@@ -60,8 +61,12 @@ pub(super) async fn fits(
         };
         let with_regions =
             |fewer: usize| changed(plan.selection, job, |_, regions| regions.truncate(regions.len() - fewer));
-        let every = first_that_fits(SPANS.len(), with_every, scene, openings, plan).await?;
-        let fewer = first_that_fits(regions.len() + 1, with_regions, scene, openings, plan).await?;
+        let spans = if all_fits { spans_up_to(job) } else { SPANS.len() };
+        let every = first_that_fits(spans, with_every, scene, openings, plan).await?;
+        let fewer = match all_fits {
+            true => Some(0),
+            false => first_that_fits(regions.len() + 1, with_regions, scene, openings, plan).await?,
+        };
         fits.push(JobFit {
             job: job.name.clone(),
             every_seconds: job.every.map(|every| every.as_secs()),
@@ -71,6 +76,12 @@ pub(super) async fn fits(
         });
     }
     Ok(fits)
+}
+
+/// How many of the spans are to be tried where a job fits as it is: up to the first that is as long as its own.
+fn spans_up_to(job: &Job) -> usize {
+    let own = job.every.map_or(0, |every| every.as_secs());
+    SPANS.iter().position(|span| *span >= own).map_or(SPANS.len(), |index| index + 1)
 }
 
 /// The selection with one job changed.
@@ -100,8 +111,24 @@ async fn first_that_fits(
     while from < to {
         let middle = from + (to - from) / 2;
         let selection = guess(middle);
-        let played = played(scene, openings, Plan { selection: &selection, ..plan }).await?;
-        if played.play.refused().is_empty() { to = middle } else { from = middle + 1 }
+        let fits = refuses_nothing(scene, openings, Plan { selection: &selection, ..plan }).await?;
+        if fits { to = middle } else { from = middle + 1 }
     }
     Ok((from < guesses).then_some(from))
+}
+
+/// Plays the schedule up to the first charge that is refused.
+async fn refuses_nothing(
+    scene: &Scene,
+    openings: &HashMap<String, Opening>,
+    plan: Plan<'_>,
+) -> Result<bool, CatalogError> {
+    let play = scene.play(plan.selection, openings, Bounds::Enforced, plan.from);
+    for start in plan.starts {
+        play.run(*start, plan.concurrency).await?;
+        if !play.refused().is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

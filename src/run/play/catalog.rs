@@ -13,6 +13,7 @@ use crate::catalog::{
 };
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
+use crate::record::{Known, Tag};
 
 /// The catalog of a play.
 #[derive(Debug)]
@@ -197,7 +198,7 @@ impl State {
             let listings = pass.listings.iter().filter(|one| one.call == question.from.0 && one.kind == place.0);
             for record in listings.flat_map(|one| &one.ids) {
                 for named in names.of(record).iter() {
-                    if seen.insert(Arc::clone(named)) && !is_fresh(named) {
+                    if !is_fresh(named) && seen.insert(Arc::clone(named)) {
                         pending.push(Pending { id: named.to_string(), pass: id });
                     }
                 }
@@ -293,6 +294,18 @@ impl Catalog for PlayCatalog {
     }
 
     async fn learn(&self, _: &str, _: &str, _: &Cost) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    async fn known(&self, _: &str, _: &str, _: &str) -> Result<Option<Known>, CatalogError> {
+        Ok(None)
+    }
+
+    async fn tags(&self, _: &str) -> Result<Vec<Tag>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn forget_tags(&self, _: &str, _: &str) -> Result<(), CatalogError> {
         Ok(())
     }
 

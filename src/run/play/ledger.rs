@@ -47,6 +47,10 @@ pub struct Refused {
     pub purpose: Purpose,
     /// When it would fit.
     pub retry_at: Timestamp,
+    /// Until when the limit is closed, if it is.
+    pub closed_until: Option<Timestamp>,
+    /// How much may count of what the play began with for it to fit; `None` where what the play granted is in the way.
+    pub room: Option<Units>,
 }
 
 /// Whether the limits hold in a play.
@@ -77,6 +81,8 @@ struct State {
 #[derive(Debug, Clone, Default)]
 struct Shelf {
     taken: Vec<(Timestamp, Units)>,
+    /// The total with which the play began.
+    opening: Units,
     closed_until: Option<Timestamp>,
 }
 
@@ -87,6 +93,7 @@ impl PlayLedger {
             for (limit, spent) in &opening.spent {
                 let shelf = state.shelf(account, limit);
                 spent.iter().for_each(|(at, units)| shelf.take(*at, *units));
+                shelf.opening = shelf.total();
             }
             for (limit, until) in &opening.closed {
                 state.shelf(account, limit).closed_until = Some(*until);
@@ -171,6 +178,11 @@ impl Shelf {
         }
     }
 
+    /// What the play granted, in units.
+    fn granted(&self) -> Units {
+        self.total().less(self.opening)
+    }
+
     fn total(&self) -> Units {
         self.taken.last().map_or(Units::ZERO, |(_, total)| *total)
     }
@@ -218,14 +230,17 @@ impl Ledger for PlayLedger {
         let rule = charge.account.limits.get(&limit);
         let shelf = state.shelf(&charge.account.name, &limit);
         let used = rule.map_or(Units::ZERO, |rule| shelf.used(rule, now));
-        let open = shelf.closed(now).is_none();
-        let remaining = rule.filter(|_| open).map_or(Units::ZERO, |rule| rule.enforced().less(used));
+        let closed_until = shelf.closed(now);
+        let remaining = rule.filter(|_| closed_until.is_none()).map_or(Units::ZERO, |rule| rule.enforced().less(used));
+        let claim = charge.cost.of(&limit) + charge.leave.of(&limit) + shelf.granted();
         state.refused.push(Refused {
             at: now,
             account: charge.account.name.clone(),
             limit: limit.clone(),
             purpose: charge.purpose.clone(),
             retry_at,
+            closed_until,
+            room: rule.map(Limit::enforced).filter(|enforced| *enforced >= claim).map(|enforced| enforced.less(claim)),
         });
         Ok(Decision::Rejected(Rejection { limit, used, remaining, retry_after: retry_at.since(now), retry_at }))
     }

@@ -21,7 +21,7 @@ pub async fn openings(meter: &Meter, accounts: &[Arc<Account>], now: Timestamp) 
 
 async fn opening(meter: &Meter, account: &Account, now: Timestamp) -> Result<Opening, MeterError> {
     let usages = meter.usage(account).await?;
-    let spent = meter.spent(account, now.before(account.longest_window())).await?.unwrap_or_default();
+    let spent = meter.spent(account, now.before(account.longest_window())).await?.charges;
     let mut opening = Opening::default();
     for usage in &usages {
         let Some(limit) = account.limits.get(&usage.limit) else { continue };

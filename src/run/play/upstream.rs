@@ -1,5 +1,5 @@
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -7,10 +7,22 @@ use serde_json::Value;
 use super::world::World;
 use crate::config::{Job, Step};
 use crate::record::Record;
-use crate::upstream::{Failure, Page, PageRequest, Upstream};
+use crate::upstream::{Answered, Failure, Page, PageRequest, Upstream, request_name};
+
+/// A step of a job over a region: their names, and the step's index.
+pub type Place = (String, String, usize);
 
 /// Requests by job, region and the step's index.
-pub type Asked = BTreeMap<(String, String, usize), u64>;
+pub type Asked = BTreeMap<Place, Requests>;
+
+/// How often something was asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// In all.
+    pub count: u64,
+    /// What did not change, and cost nothing.
+    pub unchanged: u64,
+}
 
 /// An upstream that answers what it answered the last time.
 #[derive(Debug)]
@@ -18,15 +30,19 @@ pub(super) struct PlayUpstream {
     world: Arc<World>,
     jobs: Vec<Arc<Job>>,
     asked: Mutex<Asked>,
+    /// The real cursors of the pages to come, as far as they are known: the page's number, and its cursor.
+    cursors: Mutex<HashMap<Place, (usize, Option<String>)>>,
 }
 
 impl PlayUpstream {
     pub(super) fn new(world: Arc<World>, jobs: Vec<Arc<Job>>) -> Self {
-        Self { world, jobs, asked: Mutex::default() }
+        let known = world.cursors.iter();
+        let cursors = known.map(|(place, (number, cursor))| (place.clone(), (*number, Some(cursor.clone())))).collect();
+        Self { world, jobs, asked: Mutex::default(), cursors: Mutex::new(cursors) }
     }
 
     pub(super) fn asked(&self) -> Asked {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.asked).clone()
     }
 
     /// Whose step this is, and its index.
@@ -34,6 +50,32 @@ impl PlayUpstream {
         let index = |job: &Job| job.steps.iter().position(|one| std::ptr::eq(one, step));
         self.jobs.iter().find_map(|job| Some((&**job, index(job)?)))
     }
+
+    /// Whether a page is there already and asked only whether it changed: by its real request, which the one of the page
+    /// before led to.
+    fn is_unchanged(&self, job: &Job, place: &Place, number: usize, request: PageRequest<'_>) -> bool {
+        let Some(tags) = self.world.tags.get(&job.credential.upstream.name) else { return false };
+        let mut cursors = locked(&self.cursors);
+        let known = cursors.remove(place).filter(|(page, _)| *page == number);
+        let Some((_, cursor)) = known.or((number == 0).then_some((0, None))) else { return false };
+        let name = request_name(&job.credential.upstream, PageRequest { cursor: cursor.as_deref(), ..request });
+        let Some(next) = name.and_then(|name| tags.get(&name)) else { return false };
+        if next.is_some() {
+            cursors.insert(place.clone(), (number.saturating_add(1), next.clone()));
+        }
+        true
+    }
+
+    fn count(&self, place: Place, unchanged: bool) {
+        let mut asked = locked(&self.asked);
+        let requests = asked.entry(place).or_default();
+        requests.count = requests.count.saturating_add(1);
+        requests.unchanged = requests.unchanged.saturating_add(u64::from(unchanged));
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
@@ -42,23 +84,30 @@ impl Upstream for PlayUpstream {
         Ok(())
     }
 
-    async fn fetch(&self, request: PageRequest<'_>) -> Result<Page, Failure> {
-        let Some((job, step)) = self.find(request.step) else {
-            return Err(Failure::Skip("no job of this play has such a step".to_owned()));
-        };
-        let key = (job.name.clone(), request.region.code.clone(), step);
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
-        if request.step.ids.is_some() {
-            return Ok(page(request.ids.iter().map(String::as_str), None));
-        }
-        let pages = self.world.pages(&job.name, &request.region.code, step);
-        let number: usize = request.cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
-        let ids = pages.get(number).into_iter().flatten().map(|id| &**id);
-        Ok(page(ids, (number + 1 < pages.len()).then(|| (number + 1).to_string())))
+    async fn fetch(&self, request: PageRequest<'_>) -> Answered {
+        self.page(request).into()
     }
 }
 
-fn page<'a>(ids: impl Iterator<Item = &'a str>, next: Option<String>) -> Page {
+impl PlayUpstream {
+    fn page(&self, request: PageRequest<'_>) -> Result<Page, Failure> {
+        let Some((job, step)) = self.find(request.step) else {
+            return Err(Failure::Skip("no job of this play has such a step".to_owned()));
+        };
+        let place = (job.name.clone(), request.region.code.clone(), step);
+        let number: usize = request.cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
+        let unchanged = self.is_unchanged(job, &place, number, request);
+        self.count(place, unchanged);
+        if request.step.ids.is_some() {
+            return Ok(page(request.ids.iter().map(String::as_str), None, unchanged));
+        }
+        let pages = self.world.pages(&job.name, &request.region.code, step);
+        let ids = pages.get(number).into_iter().flatten().map(|id| &**id);
+        Ok(page(ids, (number + 1 < pages.len()).then(|| (number + 1).to_string()), unchanged))
+    }
+}
+
+fn page<'a>(ids: impl Iterator<Item = &'a str>, next: Option<String>, unchanged: bool) -> Page {
     let records = ids.map(|id| Record { id: id.to_owned(), body: Value::Null }).collect();
-    Page { records, next, ..Page::default() }
+    Page { records, next, unchanged, ..Page::default() }
 }

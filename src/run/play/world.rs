@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::due::Candidate;
 use super::super::pass::listing_steps;
 use crate::catalog::{Catalog, CatalogError, Listed, PassId};
-use crate::config::{Job, Paging, Region, Step};
+use crate::config::{Etag, Job, Paging, Region, Step};
 use crate::quota::Timestamp;
 
 /// Records of one kind of one upstream.
@@ -45,6 +45,10 @@ pub(super) struct World {
     names: HashMap<(Kind, String), Named>,
     /// When ids were fetched before the play, by kind.
     pub(super) fetched: HashMap<Kind, HashMap<Arc<str>, Timestamp>>,
+    /// Requests that bring what is there already, if nothing changes, with the cursor that leads on; by upstream.
+    pub(super) tags: HashMap<String, HashMap<String, Option<String>>>,
+    /// Where unfinished steps go on, with the pages before: by job, region and the step's index.
+    pub(super) cursors: HashMap<(String, String, usize), (usize, String)>,
     /// What passes listed that are in the catalog.
     pub(super) listings: HashMap<PassId, Vec<Listed>>,
 }
@@ -72,6 +76,7 @@ impl World {
                 }
             }
             world.learn_names(catalog, job).await?;
+            world.learn_tags(catalog, job).await?;
         }
         Ok(world)
     }
@@ -86,6 +91,16 @@ impl World {
         Names { known: self.names.get(place), place: &place.1 }
     }
 
+    /// What is asked only for what changed is taken not to have changed.
+    async fn learn_tags(&mut self, catalog: &dyn Catalog, job: &Job) -> Result<(), CatalogError> {
+        let upstream = &job.credential.upstream.name;
+        if job.steps.iter().any(|step| step.call.etag == Etag::Free) && !self.tags.contains_key(upstream) {
+            let tags = catalog.tags(upstream).await?.into_iter().map(|tag| (tag.request, tag.next));
+            self.tags.insert(upstream.clone(), tags.collect());
+        }
+        Ok(())
+    }
+
     fn foresee(&mut self, candidate: &Candidate) {
         let (job, region) = (&candidate.job, &candidate.region.code);
         for (index, step) in listing_steps(job) {
@@ -93,7 +108,13 @@ impl World {
                 Some(ids) => dealt(ids, pages_of(candidate, index, step)),
                 None => invented(job, region, index, pages_of(candidate, index, step), step),
             };
-            self.pages.insert((job.name.clone(), region.clone(), index), pages);
+            let key = (job.name.clone(), region.clone(), index);
+            let unfinished = candidate.standing.unfinished.iter().flat_map(|pass| &pass.steps);
+            for at in unfinished.filter(|at| at.step == index) {
+                let landed = usize::try_from(at.pages).unwrap_or(usize::MAX);
+                self.cursors.extend(at.cursor.clone().map(|cursor| (key.clone(), (landed, cursor))));
+            }
+            self.pages.insert(key, pages);
         }
     }
 

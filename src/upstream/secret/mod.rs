@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
 
 pub use error::{SecretError, SecretProblem};
-pub use read::read;
+pub use read::{PATIENCE, read};
 
 use crate::config::SecretSource;
 
@@ -134,7 +134,7 @@ impl Secret {
 
     async fn read(&self) -> Result<SecretString, SecretError> {
         match &self.source {
-            Source::From(source) => read(&self.credential, source, &*self.environment).await,
+            Source::From(source) => read(&self.credential, source, &*self.environment, PATIENCE).await,
             Source::Given(secret) => Ok(secret.clone()),
             Source::Nowhere => Ok(SecretString::default()),
         }

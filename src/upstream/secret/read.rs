@@ -16,9 +16,10 @@ use crate::upstream::text::one_line;
 /// No secret is longer; a file that is was named by mistake.
 const LONGEST_BYTES: u64 = 64 * 1024;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a command is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Reads the secret of `credential` now.
+/// Reads the secret of `credential` now; a command that takes longer than `patience` is given up.
 ///
 /// # Errors
 /// Where it is missing or unfit, with what to do about it.
@@ -26,6 +27,7 @@ pub async fn read(
     credential: &str,
     source: &SecretSource,
     environment: &Environment,
+    patience: Duration,
 ) -> Result<SecretString, SecretError> {
     let pointed = file_of(source, environment);
     let source = pointed.as_ref().unwrap_or(source);
@@ -33,7 +35,7 @@ pub async fn read(
         SecretSource::Env(name) => from_environment(name, environment),
         SecretSource::File(path) => from_file(path),
         SecretSource::Credential(name) => from_directory(name, environment),
-        SecretSource::Command(words) => from_command(words).await,
+        SecretSource::Command(words) => from_command(words, patience).await,
     };
     let checked = read.and_then(|secret| fit(secret, place(source)));
     checked.map_err(|problem| SecretError { credential: credential.to_owned(), problem })
@@ -72,13 +74,13 @@ fn from_directory(name: &str, environment: &Environment) -> Result<SecretString,
     from_file(&Path::new(&directory).join(name))
 }
 
-async fn from_command(words: &[String]) -> Result<SecretString, SecretProblem> {
+async fn from_command(words: &[String], patience: Duration) -> Result<SecretString, SecretProblem> {
     let (program, arguments) =
         words.split_first().ok_or_else(|| SecretProblem::Empty("`secret.command`".to_owned()))?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-    match tokio::time::timeout(PATIENCE, command.output()).await {
-        Err(_) => Err(SecretProblem::Hung { program: program.clone(), seconds: PATIENCE.as_secs() }),
+    match tokio::time::timeout(patience, command.output()).await {
+        Err(_) => Err(SecretProblem::Hung { program: program.clone(), seconds: patience.as_secs() }),
         Ok(Err(error)) => Err(SecretProblem::NotStarted { program: program.clone(), error }),
         Ok(Ok(output)) => printed(program, output),
     }

@@ -9,7 +9,7 @@ use ingest::catalog::{
 };
 use ingest::config::{Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
-use ingest::record::Record;
+use ingest::record::{Record, Tag};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -100,6 +100,7 @@ pub(super) struct Page {
     pub(super) asked: Vec<String>,
     pub(super) requests: u64,
     pub(super) units: Cost,
+    pub(super) tag: Option<Tag>,
     pub(super) now: Timestamp,
 }
 
@@ -116,6 +117,7 @@ impl Page {
             asked: Vec::new(),
             requests: 1,
             units: daily(1),
+            tag: None,
             now: at(0),
         }
     }
@@ -169,6 +171,7 @@ impl Page {
             asked: &self.asked,
             requests: self.requests,
             units: &self.units,
+            tag: self.tag.as_ref(),
             now: self.now,
         };
         catalog.land(landing).await

@@ -7,4 +7,5 @@ mod pending;
 mod properties;
 mod prune;
 mod search;
+mod tags;
 mod views;

@@ -123,7 +123,7 @@ const CALL: &[Case] = &[
         "path = \"owners/{cty}\"",
         18,
         "upstreams.things.calls.\"owners.list\".path",
-        &["{cty} names nothing known"],
+        &["{cty} names nothing known", "one of region, ids, cursor, now, since, date"],
     ),
     (
         "path = \"owners\"",

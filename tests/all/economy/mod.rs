@@ -1,7 +1,10 @@
 //! Nothing wasted and nothing overspent, whatever an upstream's quota and pages are like: through the binary.
 
+mod batches;
+mod etag;
 mod paging;
 mod settle;
+mod spent;
 mod token;
 mod told;
 mod windows;

@@ -100,7 +100,7 @@ fn a_cursor_that_repeats_ends_the_list() {
 #[test]
 fn a_cursor_that_expired_between_two_runs_starts_the_list_over_once() {
     let mut world = world();
-    for (count, job) in ["token", "token_in_body", "link", "next_url"].into_iter().enumerate() {
+    for (count, (job, ..)) in KINDS.into_iter().filter(|(name, ..)| *name != "none").enumerate() {
         // Two of four pages fit.
         let used = world.charged("daily");
         world.set(&format!("credentials.paged.limits.daily.quota={}", used + 2));
@@ -143,10 +143,94 @@ fn a_cursor_that_is_a_number_is_sent_as_it_is() {
 
 #[test]
 fn a_record_without_an_id_is_left_out_and_one_that_is_there_twice_is_stored_once() {
-    let (world, pass) =
-        answered(&json!({ "items": [{ "id": "a" }, { "name": "nobody" }, { "id": "a" }, { "id": 7 }] }));
-    assert_eq!(pass["outcome"], "complete", "{pass}");
-    assert!(pass["detail"].as_str().unwrap().contains("1 "), "it is said: {pass}");
-    assert_eq!(world.count("select count(*) from record"), 2);
-    assert_eq!(world.count("select count(*) from listing"), 2);
+    let world = world();
+    let items = json!({ "items": [{ "id": "a" }, { "name": "nobody" }, { "id": "a" }, { "id": 7 }] });
+    for (name, ..) in KINDS {
+        world.totals(&json!({ name: 4 }));
+        world.faults(&json!({ "call": name, "times": 1, "status": 200, "body": items }));
+        let pass = run(&world, name);
+        assert_eq!((pass["outcome"].as_str(), pass["requests"].as_u64()), (Some("complete"), Some(1)), "{pass}");
+        assert!(pass["detail"].as_str().unwrap().contains("1 "), "it is said: {pass}");
+        for table in ["record", "listing"] {
+            assert_eq!(world.count(&format!("select count(*) from {table} where kind = '{name}'")), 2, "{name}");
+        }
+    }
+}
+
+#[test]
+fn no_more_pages_are_turned_than_configured() {
+    let mut world = world();
+    for (name, ..) in KINDS.into_iter().filter(|(name, ..)| *name != "none") {
+        world.set(&format!("jobs.{name}.steps=[{{ call = \"{name}\", max_pages = 2 }}]"));
+        world.totals(&json!({ name: 47 }));
+        for _ in 0..2 {
+            let pass = run(&world, name);
+            assert_eq!(
+                (pass["outcome"].as_str(), pass["resumed"].as_bool()),
+                (Some("complete"), Some(false)),
+                "{pass}"
+            );
+            assert_eq!((pass["requests"].as_u64(), pass["records"].as_u64()), (Some(2), Some(20)), "{pass}");
+        }
+    }
+}
+
+#[test]
+fn an_upstream_that_gives_the_same_page_for_every_number_is_not_asked_for_ever() {
+    let world = world();
+    let items: Vec<Value> = (0..10).map(|id| json!({ "id": id })).collect();
+    for name in ["offset", "offset_in_body", "number"] {
+        world.faults(&json!({ "call": name, "times": 50, "status": 200, "body": { "items": items, "total": 500 } }));
+        let pass = run(&world, name);
+        assert_eq!((pass["outcome"].as_str(), pass["requests"].as_u64()), (Some("complete"), Some(2)), "{pass}");
+        assert!(pass["detail"].as_str().unwrap().contains("the same page again"), "{pass}");
+    }
+}
+
+/// What becomes of a first page with this `Link`, which leads to a second and last one.
+fn linked(link: &str) -> (World, Value) {
+    let world = world();
+    world.totals(&json!({ "link": 5 }));
+    let first = json!({ "call": "link", "times": 1, "status": 200, "body": { "items": [{ "id": "a" }] }, "headers": { "link": link } });
+    let last = json!({ "call": "link", "times": 1, "status": 200, "body": { "items": [{ "id": "b" }] } });
+    world.faults(&json!([first, last]));
+    let pass = run(&world, "link");
+    (world, pass)
+}
+
+#[test]
+fn of_several_links_the_next_one_is_followed_wherever_it_stands() {
+    for link in [
+        "<?after=x>; rel=\"next\"",
+        "</paged/link/US?after=x>; rel=next",
+        "<?after=p>; rel=\"prev\", <?after=x>; title=\"a, b; rel=prev\"; rel=\"last next\", <?after=9>; rel=\"last\"",
+        "<?after=p>; rel=\"prev\",<?after=x>;REL=NEXT",
+    ] {
+        let (world, pass) = linked(link);
+        assert_eq!((pass["outcome"].as_str(), pass["records"].as_u64()), (Some("complete"), Some(2)), "{link}: {pass}");
+        assert_eq!(world.sandbox_says("requests")[1]["cursor"], "x", "{link}");
+    }
+}
+
+#[test]
+fn links_that_lead_nowhere_end_the_list() {
+    for link in ["<>; rel=\"next\"", "<?after=x>; rel=\"last\"", "nonsense", "<?after=x", "", ", ,"] {
+        let (world, pass) = linked(link);
+        assert_eq!((pass["outcome"].as_str(), world.requests()), (Some("complete"), 1), "{link}: {pass}");
+    }
+}
+
+#[test]
+fn a_next_page_on_another_host_is_refused_and_never_asked() {
+    for (name, body, link) in [
+        ("link", json!({ "items": [{ "id": "a" }] }), "<https://elsewhere.example/link/US?after=x>; rel=\"next\""),
+        ("next_url", json!({ "items": [{ "id": "a" }], "next": "https://elsewhere.example/next_url/US" }), ""),
+    ] {
+        let world = world();
+        world.totals(&json!({ name: 5 }));
+        world.faults(&json!({ "call": name, "times": 1, "status": 200, "body": body, "headers": { "link": link } }));
+        let pass = run(&world, name);
+        assert_eq!((pass["outcome"].as_str(), world.requests()), (Some("refused"), 1), "{pass}");
+        assert!(pass["detail"].as_str().unwrap().contains("on another host (elsewhere.example)"), "{pass}");
+    }
 }

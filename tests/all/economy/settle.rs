@@ -1,6 +1,7 @@
 //! Costs that the answer tells.
 
 use super::limit;
+use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
 
 const METER: &str = r#"
@@ -24,7 +25,14 @@ const SERIAL: [&str; 3] = ["--region", "all", "--concurrency=1"];
 
 #[test]
 fn a_true_cost_above_the_estimate_is_charged_in_full_and_the_next_request_is_refused() {
+    let server = RedisServer::start();
+    beyond_the_limit("ledger.url=sqlite");
+    beyond_the_limit(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port()));
+}
+
+fn beyond_the_limit(ledger: &str) {
     let mut world = World::written(METER, &[]);
+    world.set(ledger).set("ledger.timeout=2s");
     world.set("upstreams.meter.calls.report.cost.tokens=2").set("credentials.meter.limits.tokens.quota=100");
     let run = world.json(&SERIAL);
     assert_eq!((run["outcome"].as_str(), world.requests()), (Some("stopped"), 1), "{run}");
@@ -42,7 +50,14 @@ fn a_true_cost_above_the_estimate_is_charged_in_full_and_the_next_request_is_ref
 
 #[test]
 fn a_true_cost_below_the_estimate_gives_the_rest_back() {
+    let server = RedisServer::start();
+    gives_back("ledger.url=sqlite");
+    gives_back(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port()));
+}
+
+fn gives_back(ledger: &str) {
     let mut world = World::written(METER, &[]);
+    world.set(ledger).set("ledger.timeout=2s");
     world.set("upstreams.meter.calls.report.cost.tokens=20000");
     let run = world.json(&SERIAL);
     assert_eq!(run["outcome"], "complete", "{run}");

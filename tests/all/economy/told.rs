@@ -1,7 +1,8 @@
 //! Limits that an answer's headers tell: the ledger believes the lower of the two.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
 
 /// 35 records a region, ten a page: twelve requests.
@@ -30,11 +31,16 @@ fn all_answered_well(world: &World) -> bool {
     world.sandbox_says("requests").as_array().unwrap().iter().all(|request| request["status"] == 200)
 }
 
-fn after_somebody_else(sets: &[&str]) -> (World, Value) {
-    let world = World::written(FORGE, sets);
+/// Of twenty, thirteen are gone.
+fn somebody_else(world: &World) {
     for _ in 0..13 {
         assert_eq!(world.somebody_else_asks("forge", "things/US"), 200);
     }
+}
+
+fn after_somebody_else(sets: &[&str]) -> (World, Value) {
+    let world = World::written(FORGE, sets);
+    somebody_else(&world);
     let run = world.json(&["--region", "all", "--concurrency", "1"]);
     (world, run)
 }
@@ -47,6 +53,59 @@ fn what_somebody_else_spent_is_believed_and_the_headroom_stays_free() {
     assert_eq!(world.charged("core"), 18);
     assert_eq!(world.counted("core"), 18);
     assert!(all_answered_well(&world), "nothing was refused upstream");
+}
+
+/// What refuses a request, and leaves the others alone.
+fn refusals() -> [Value; 3] {
+    [404, 429, 503].map(|status| json!({ "call": "list", "times": 1, "status": status, "body": { "message": "no" } }))
+}
+
+#[test]
+fn a_refusal_tells_what_is_left_as_well_as_a_page_does() {
+    for refusal in refusals() {
+        let mut world = World::written(FORGE, &["upstreams.forge.attempts=1"]);
+        somebody_else(&world);
+        world.faults(&refusal);
+        let run = world.json(&["--region", "US", "--concurrency", "1"]);
+        assert_eq!((run["outcome"].as_str(), world.requests()), (Some("failed"), 14), "{run}");
+        assert_eq!(world.charged("core"), 14, "{refusal}");
+        world.set("jobs.things.every=1us");
+        let run = world.json(&["--region", "all", "--concurrency", "1"]);
+        assert_eq!((run["outcome"].as_str(), run["requests"].as_u64()), (Some("stopped"), Some(4)), "{run}");
+    }
+}
+
+#[test]
+fn a_limit_that_a_refusal_calls_spent_is_full_until_the_reset_that_it_told() {
+    let world = World::written(FORGE, &["upstreams.forge.errors=[]", "upstreams.forge.attempts=4"]);
+    let reset = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 600;
+    let headers =
+        json!({ "x-ratelimit-remaining": "0", "x-ratelimit-reset": reset.to_string(), "x-ratelimit-resource": "core" });
+    world.faults(&json!({ "call": "list", "times": 1, "status": 429, "body": {}, "headers": headers }));
+    let run = world.json(&["--region", "all", "--concurrency", "1"]);
+    assert_eq!(
+        (run["outcome"].as_str(), world.requests()),
+        (Some("stopped"), 1),
+        "no rule says that it is spent: {run}"
+    );
+    let wait = run["stopped_by"]["retry_after_seconds"].as_f64().unwrap();
+    assert!((590.0..610.0).contains(&wait), "{run}");
+    let again = world.json(&["--region", "all"]);
+    assert_eq!((again["outcome"].as_str(), world.requests()), (Some("stopped"), 1), "{again}");
+}
+
+#[test]
+fn over_redis_what_is_told_is_believed_and_survives_too() {
+    let server = RedisServer::start();
+    let mut world = World::written(FORGE, &[]);
+    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port())).set("ledger.timeout=2s");
+    somebody_else(&world);
+    for (outcome, requests) in [("stopped", 18), ("stopped", 18)] {
+        let run = world.json(&["--region", "all", "--concurrency", "1"]);
+        assert_eq!((run["outcome"].as_str(), world.requests()), (Some(outcome), requests), "{run}");
+        assert_eq!((world.charged("core"), world.counted("core")), (18, 18));
+    }
+    assert!(all_answered_well(&world));
 }
 
 #[test]
@@ -64,9 +123,7 @@ fn what_was_believed_survives_a_restart() {
 #[test]
 fn several_regions_at_once_take_no_more_than_was_told_either() {
     let world = World::written(FORGE, &[]);
-    for _ in 0..13 {
-        world.somebody_else_asks("forge", "things/US");
-    }
+    somebody_else(&world);
     let run = world.json(&["--region", "all", "--concurrency", "3"]);
     assert_eq!(run["outcome"], "stopped", "{run}");
     assert!(all_answered_well(&world));

@@ -4,7 +4,7 @@ use chrono::Utc;
 use ingest::quota::Timestamp;
 use ingest::run::Schedule;
 
-use super::stage::{HOUR, NOON, Stage, spent};
+use super::stage::{HOUR, LEAN, NOON, Stage, spent};
 
 fn starts(schedule: &str, days: u32) -> (Vec<Timestamp>, Timestamp) {
     let from = Timestamp::from_micros(NOON).after(HOUR);
@@ -13,12 +13,13 @@ fn starts(schedule: &str, days: u32) -> (Vec<Timestamp>, Timestamp) {
 }
 
 async fn assert_played(sets: &[&str], schedule: &str, days: u32) {
-    let stage = Stage::shipped(sets).await;
+    let stage = Stage::shipped(&[&LEAN[..], sets].concat()).await;
     stage.run(&[]).await;
     let (starts, until) = starts(schedule, days);
     stage.clock.reach(Timestamp::from_micros(NOON).after(HOUR));
     let forecast = stage.forecast(&[], &starts, until).await;
     let (mut daily, mut search, mut stopped) = (0, 0, 0);
+    let asked_before = stage.requests();
     for start in &starts {
         stage.clock.reach(*start);
         let report = stage.run(&[]).await;
@@ -28,6 +29,8 @@ async fn assert_played(sets: &[&str], schedule: &str, days: u32) {
     }
     let units = |name: &str| forecast.limits.iter().find(|limit| limit.limit == name).unwrap().units.get();
     assert_eq!((units("daily"), units("search")), (daily, search), "{schedule} {sets:?}");
+    // The sandbox's own count: a search takes 100 units and every other request one.
+    assert_eq!(stage.requests() - asked_before, units("daily") - 99 * units("search"), "{schedule} {sets:?}");
     assert_eq!(forecast.stopped_runs, stopped);
     let by_day: u64 = forecast.days.iter().map(|day| day.units.get()).sum();
     assert_eq!(by_day, daily + search);

@@ -3,6 +3,14 @@
 mod by_hand;
 mod fairness;
 mod forecast;
+mod passed_on;
+mod pictured;
 mod preview;
+mod printed;
+mod promises;
 mod reports;
+mod retry;
+mod shared;
 mod stage;
+mod strange;
+mod untouched;

@@ -8,7 +8,7 @@ use ingest::ledger::Ask;
 use ingest::quota::{Cost, Outage};
 use ingest::run::{Fits, LimitPreview, Preview, RunReport};
 
-use super::stage::{HOUR, Stage, completed, spent};
+use super::stage::{HOUR, LEAN, Stage, completed, spent};
 
 fn limit<'p>(preview: &'p Preview, name: &str) -> &'p LimitPreview {
     preview.limits.iter().find(|limit| limit.limit == name).unwrap()
@@ -34,7 +34,7 @@ fn assert_within(preview: &Preview, report: &RunReport, limits: &[&str]) {
 
 #[tokio::test]
 async fn a_run_spends_within_its_preview_and_a_second_one_exactly_what_is_expected() {
-    let stage = Stage::shipped(&[]).await;
+    let stage = Stage::shipped(&LEAN).await;
     let first = stage.preview(&[]).await;
     assert_within(&first, &stage.run(&[]).await, &["daily", "search"]);
     // Some lists are due, then all of them, and what was fresh grows stale.
@@ -51,7 +51,7 @@ async fn the_regions_that_a_preview_names_are_those_that_the_run_completes() {
     for quota in [21, 23, 24, 100] {
         let limit_of =
             format!("credentials.youtube.limits.daily={{ quota = {quota}, window = \"24h\", wait = \"0s\" }}");
-        let sets = [&*limit_of, LISTING_ONLY, "jobs.trending.leave={}", "jobs.discover.leave={}", NO_DISCOVER];
+        let sets = [&*limit_of, LISTING_ONLY, "jobs.trending.leave={}", "jobs.discover.leave={}", NO_DISCOVER, LEAN[0]];
         let stage = Stage::shipped(&sets).await;
         let preview = stage.preview(&["trending"]).await;
         let report = stage.run(&["trending"]).await;
@@ -69,7 +69,7 @@ const NO_DISCOVER: &str = "jobs.discover.steps=[{ call = \"videos.list\", params
 #[tokio::test]
 async fn a_budget_of_five_regions_names_the_first_that_does_not_fit_and_when_it_does() {
     let quota = "credentials.youtube.limits.daily={ quota = 22, window = \"24h\", wait = \"0s\" }";
-    let sets = [quota, LISTING_ONLY, "jobs.trending.leave={}", "jobs.discover.leave={}", NO_DISCOVER];
+    let sets = [quota, LISTING_ONLY, "jobs.trending.leave={}", "jobs.discover.leave={}", NO_DISCOVER, LEAN[0]];
     let stage = Stage::shipped(&sets).await;
     let preview = stage.preview(&["trending"]).await;
     assert_eq!(fitting(&preview), ["US", "GB", "DE", "FR", "IN"]);
@@ -101,7 +101,7 @@ async fn try_one(stage: &Stage) -> bool {
 #[tokio::test]
 async fn an_unfinished_pass_counts_only_what_is_left_of_it() {
     let quota = "credentials.youtube.limits.daily={ quota = 22, window = \"2h\", wait = \"0s\" }";
-    let sets = [quota, LISTING_ONLY, "jobs.trending.leave={}", "jobs.discover.leave={}", NO_DISCOVER];
+    let sets = [quota, LISTING_ONLY, "jobs.trending.leave={}", "jobs.discover.leave={}", NO_DISCOVER, LEAN[0]];
     let stage = Stage::shipped(&sets).await;
     stage.run(&["trending"]).await;
     stage.clock.advance(3 * HOUR);
@@ -115,12 +115,12 @@ async fn an_unfinished_pass_counts_only_what_is_left_of_it() {
 /// Videos name channels, channels name playlists: the third step draws on what the second fetches.
 const CHAIN: &str = "jobs.trending.steps=[
     { call = \"videos.list\", params = { chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 2 },
-    { call = \"channels.list\", params = { id = \"{ids}\" }, ids = { from = \"videos.list\", at = \"/snippet/channelId\", batch = 50, fresh_for = \"1d\" } },
+    { call = \"channels.list\", params = { id = \"{ids}\" }, ids = { from = \"videos.list\", at = \"/snippet/channelId\", batch = 10, fresh_for = \"1d\" } },
     { call = \"playlists.list\", params = { id = \"{ids}\" }, ids = { from = \"channels.list\", at = \"/id\", batch = 10, fresh_for = \"3d\" } }]";
 
 #[tokio::test]
 async fn a_chain_of_steps_is_expected_to_the_unit() {
-    let stage = Stage::shipped(&[&CHAIN.replace('\n', " "), "jobs.trending.leave={}"]).await;
+    let stage = Stage::shipped(&[&CHAIN.replace('\n', " "), "jobs.trending.leave={}", LEAN[0]]).await;
     let first = stage.preview(&["trending"]).await;
     assert_within(&first, &stage.run(&["trending"]).await, &["daily"]);
     for wait in [2 * HOUR, 26 * HOUR, 4 * 24 * HOUR] {
@@ -132,7 +132,7 @@ async fn a_chain_of_steps_is_expected_to_the_unit() {
 
 #[tokio::test]
 async fn a_preview_writes_nothing() {
-    let stage = Stage::shipped(&[]).await;
+    let stage = Stage::shipped(&LEAN).await;
     stage.run(&["trending"]).await;
     stage.clock.advance(2 * HOUR);
     let before = bytes(stage.directory.path());

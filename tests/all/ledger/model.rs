@@ -27,7 +27,6 @@ use super::Store;
 const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);
 const MICROSECOND: Duration = Duration::from_micros(1);
-const SLICES: i64 = 24;
 
 #[derive(Clone, Default)]
 pub(crate) struct Model(Arc<Mutex<BTreeMap<String, Pages>>>);
@@ -247,20 +246,24 @@ impl Pages {
         }
     }
 
-    /// The charges that count now, cut into slices of equal length by their time. A slice is told when its end expires.
+    /// What counts now and no longer at the end of each slice, told at the first instant at which that is so.
     fn returns(&self, name: &str, limit: &Limit, now: Timestamp) -> Vec<Return> {
-        let from = limit.window().counted_from(now);
-        let length = now.micros() - from.micros();
-        let ends = (1..=SLICES).map(|slice| Timestamp::from_micros(from.micros() + length * slice / SLICES));
         let mut left = self.used(name, limit, now);
         let mut returns = Vec::new();
-        for at in ends.map(|end| limit.window().expiry(end)) {
-            let still = self.used(name, limit, at);
+        for end in limit.window().slices(now) {
+            let still = self.used(name, limit, end);
             if still < left {
-                returns.push(Return { at, units: left.less(still) });
+                returns.push(Return { at: self.falls_to(name, limit, still, now), units: left.less(still) });
             }
             left = still;
         }
         returns
+    }
+
+    fn falls_to(&self, name: &str, limit: &Limit, most: Units, now: Timestamp) -> Timestamp {
+        let ended = |at: Timestamp| limit.window().expiry(at);
+        let entries = self.entries.iter().map(|entry| ended(entry.at));
+        let instants = entries.chain(self.floors.iter().map(|floor| ended(floor.at))).filter(|at| *at >= now);
+        instants.filter(|at| self.used(name, limit, *at) <= most).min().unwrap()
     }
 }

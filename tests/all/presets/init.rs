@@ -17,6 +17,47 @@ fn init_writes_every_preset_that_presets_lists_and_it_is_right() {
     }
 }
 
+/// What lets a test be short; a person waits a few seconds.
+fn short(preset: &str) -> &'static [&'static str] {
+    match preset {
+        "gnews" => &["credentials.gnews.limits.pace={ quota = 9, window = \"50ms\", wait = \"5s\" }"],
+        "wikimedia" => &["credentials.wikimedia.limits.pace={ quota = 9, window = \"1h\" }"],
+        "google-analytics" => &["upstreams.google-analytics.calls.runReport.page.size=10"],
+        _ => &[],
+    }
+}
+
+#[test]
+fn what_init_wrote_runs_at_once_in_an_empty_directory() {
+    let runs = |name: String| {
+        let directory = tempfile::tempdir().unwrap();
+        let ingest = |arguments: &[&str]| {
+            let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("ingest"));
+            let home = ("HOME", directory.path());
+            command.current_dir(directory.path()).env_clear().envs([home]).args(arguments).output().unwrap()
+        };
+        let written = ingest(&["init", "--preset", &name]);
+        let said = String::from_utf8(written.stdout).unwrap();
+        assert!(said.starts_with("Wrote quotas.toml. Try it with `ingest --region all --sandbox`;"), "{said}");
+        let sets: Vec<&str> = short(&name).iter().flat_map(|set| ["--set", set]).collect();
+        let ran = ingest(&[&["--region", "all", "--sandbox", "--format", "json"], &*sets].concat());
+        let run: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{name}: {ran:?}"));
+        assert_eq!((ran.status.code(), run["outcome"].as_str()), (Some(0), Some("complete")), "{name}: {run}");
+        assert!(run["passes"].as_array().unwrap().iter().all(|pass| pass["records"] != 0), "{name}: {run}");
+    };
+    let all: Vec<_> = names().into_iter().map(|name| std::thread::spawn(move || runs(name))).collect();
+    all.into_iter().for_each(|one| one.join().unwrap());
+}
+
+#[test]
+fn check_finds_nothing_to_complain_of_in_any_preset() {
+    for name in names() {
+        let check = World::preset(&name, &[]).json(&["check"]);
+        let findings = check["findings"].as_array().unwrap();
+        assert!(findings.iter().all(|finding| finding["verdict"] == "good"), "{name}: {check}");
+    }
+}
+
 #[test]
 fn init_never_overwrites_and_names_what_there_is() {
     let world = World::new();

@@ -123,6 +123,62 @@ fn the_repositories_preset_turns_pages_by_link_headers_and_two_limits() {
     });
 }
 
+/// What the steps of a preview expect of a limit, and what the passes of a run took of it.
+fn expected_and_spent(preview: &Value, run: &Value, limit: &str) -> (u64, u64) {
+    let sum = |all: &Value, of: &dyn Fn(&Value) -> Option<u64>| all.as_array().unwrap().iter().filter_map(of).sum();
+    let expected = |step: &Value| step["units"][limit]["expected"].as_u64();
+    (sum(&preview["steps"], &expected), sum(&run["passes"], &|pass: &Value| pass["units"][limit].as_u64()))
+}
+
+/// Limits and pages that let a test be short.
+const WIDE: [&str; 5] = [
+    "credentials.github.limits.search={ quota = 900, window = \"1m\", upstream_name = \"search\" }",
+    "upstreams.google-analytics.calls.runReport.page.size=10",
+    "credentials.gnews.limits.pace={ quota = 900, window = \"1s\" }",
+    "credentials.wikimedia.limits.pace={ quota = 900, window = \"1s\" }",
+    "credentials.youtube.limits.search={ quota = 900, window = \"24h\" }",
+];
+
+#[test]
+fn the_second_run_of_every_preset_spends_exactly_what_its_preview_expects() {
+    let all: Vec<_> = super::names().into_iter().map(|name| std::thread::spawn(move || second_run(&name))).collect();
+    all.into_iter().for_each(|one| one.join().unwrap());
+}
+
+fn second_run(name: &str) {
+    let config = super::preset(name);
+    let names = || config.upstreams.keys().chain(config.credentials.keys());
+    let ours = |set: &&str| names().any(|one| set.contains(&format!(".{one}.")));
+    let mut sets: Vec<String> = WIDE.iter().copied().filter(ours).map(str::to_owned).collect();
+    sets.extend(config.jobs.iter().map(|job| format!("jobs.{}.every=1us", job.name)));
+    let world = World::preset(name, &sets.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(world.json(&["--region", "all"])["outcome"], "complete", "{name}");
+    let preview = world.json(&["--region", "all", "--dry-run"]);
+    let run = world.json(&["--region", "all"]);
+    assert_eq!(run["outcome"], "complete", "{name}: {run}");
+    let steps = preview["steps"].as_array().unwrap().iter();
+    let requests: u64 = steps.map(|step| step["requests"]["expected"].as_u64().unwrap()).sum();
+    assert_eq!(run["requests"], requests, "{name}: {preview}");
+    let calls = || config.upstreams.values().flat_map(|one| one.calls.values());
+    let limits = config.credentials.values().flat_map(|one| one.account.limits.keys());
+    // What a report truly costs nobody knows before.
+    for limit in limits.filter(|limit| calls().all(|call| !call.settle.contains_key(*limit))) {
+        let (expected, spent) = expected_and_spent(&preview, &run, limit);
+        assert_eq!(expected, spent, "{name} {limit}: {preview} {run}");
+    }
+}
+
+#[test]
+fn repositories_of_an_organisation_that_did_not_change_cost_nothing_the_second_time() {
+    let world = World::preset("github", &["jobs.organisations.every=1us"]);
+    let organisations = ["--region", "all", "--job", "organisations"];
+    assert_eq!(world.json(&organisations)["outcome"], "complete");
+    let core = world.charged("core");
+    let again = world.json(&organisations);
+    assert_eq!((again["outcome"].as_str(), again["requests"].as_u64()), (Some("complete"), Some(core)), "{again}");
+    assert_eq!((world.charged("core"), world.counted("core")), (core, core));
+}
+
 #[test]
 fn the_reports_preset_is_settled_by_its_answers() {
     runs(&Case {

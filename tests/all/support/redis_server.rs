@@ -117,6 +117,36 @@ impl RedisServer {
         self.ask::<redis::Value>(command);
     }
 
+    /// Every key with what it holds, as Redis writes it down.
+    pub(crate) fn dump_all(&self) -> std::collections::BTreeMap<String, Vec<u8>> {
+        let mut connection = self.connect();
+        let keys: Vec<String> = cmd("KEYS").arg("*").query(&mut connection).unwrap();
+        let mut dump = |key: String| {
+            let held = cmd("DUMP").arg(&key).query(&mut connection).unwrap();
+            (key, held)
+        };
+        keys.into_iter().map(&mut dump).collect()
+    }
+
+    /// Makes it hold what it held.
+    pub(crate) fn restore_all(&self, dumped: &std::collections::BTreeMap<String, Vec<u8>>) {
+        let mut connection = self.connect();
+        cmd("FLUSHALL").query::<()>(&mut connection).unwrap();
+        for (key, held) in dumped {
+            cmd("RESTORE").arg(key).arg(0).arg(held).query::<()>(&mut connection).unwrap();
+        }
+    }
+
+    /// How often each command was called so far.
+    pub(crate) fn calls(&self) -> std::collections::BTreeMap<String, u64> {
+        let stats: String = self.ask("INFO commandstats");
+        let of_line = |line: &str| {
+            let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            Some((command.to_owned(), rest.split(',').next()?.parse().ok()?))
+        };
+        stats.lines().filter_map(of_line).collect()
+    }
+
     /// Ends it as a power cut does.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();

@@ -105,6 +105,11 @@ impl World {
         Self { directory: tempfile::tempdir().unwrap(), sets, config: path, sandbox, runtime }
     }
 
+    /// The configuration as every run has it.
+    pub fn config(&self) -> Config {
+        Config::load(&Sources { path: Some(self.config.clone()), sets: self.sets.clone() }).unwrap()
+    }
+
     /// Changes the configuration of every later run.
     pub fn set(&mut self, set: &str) -> &mut Self {
         self.sets.push(set.to_owned());

@@ -81,6 +81,7 @@ fn call() -> Call {
         paging: Paging::None,
         headers: BTreeMap::new(),
         records: Some(records("/items", &["/id"])),
+        etag: config::Etag::Unused,
         settle: BTreeMap::new(),
         cheaper: None,
     }
@@ -164,7 +165,10 @@ impl Asking {
     pub(crate) async fn fetch_by(&self, client: &Client) -> Result<Page, Failure> {
         let step = Step { call: Arc::new(self.call.clone()), params: self.params.clone(), max_pages: None, ids: None };
         let (region, ids, cursor) = (&self.region, &*self.ids, self.cursor.as_deref());
-        client.fetch(PageRequest { step: &step, region, ids, cursor, now: NOW, since: self.since }).await
+        client
+            .fetch(PageRequest { step: &step, region, ids, cursor, now: NOW, since: self.since, known: None })
+            .await
+            .page
     }
 }
 

@@ -145,11 +145,12 @@ async fn the_shipped_configuration_asks_for_what_its_upstream_understands() {
         cursor: None,
         now: NOW,
         since: None,
+        known: None,
     };
-    assert_eq!(client.fetch(first).await.unwrap().next.as_deref(), Some("CDIQAA"));
+    assert_eq!(client.fetch(first).await.page.unwrap().next.as_deref(), Some("CDIQAA"));
     let ids = ["c1".to_owned(), "c2".to_owned()];
     let second = PageRequest { step: &trending.steps[1], ids: &ids, ..first };
-    assert!(matches!(client.fetch(second).await, Err(Failure::Spent { .. })));
+    assert!(matches!(client.fetch(second).await.page, Err(Failure::Spent { .. })));
 
     let requests = stub.requests();
     let listed = ["chart", "regionCode", "maxResults", "pageToken"].map(|name| requests[0].param(name));

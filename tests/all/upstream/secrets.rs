@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use ingest::config::{Auth, Paging, SecretSource};
 use ingest::upstream::Upstream as _;
-use ingest::upstream::secret::{Secret, SecretError, read};
+use ingest::upstream::secret::{PATIENCE, Secret, SecretError, read};
 use ingest::upstream::{Client, Failure};
 use secrecy::ExposeSecret;
 use serde_json::json;
@@ -25,7 +26,7 @@ async fn read_from(source: SecretSource, variables: &[(&'static str, &[u8])]) ->
         let found = variables.iter().find(|(name, _)| *name == wanted);
         found.map(|(_, value)| OsString::from_vec(value.clone()))
     };
-    read("main", &source, &environment).await.map(|secret| secret.expose_secret().to_owned())
+    read("main", &source, &environment, PATIENCE).await.map(|secret| secret.expose_secret().to_owned())
 }
 
 fn file(directory: &Path, content: &[u8], mode: u32) -> std::path::PathBuf {
@@ -76,7 +77,7 @@ async fn a_secret_that_cannot_be_had_is_told_with_what_to_do() {
     let empty = file(directory.path(), b" \n", 0o600);
     let env = || SecretSource::Env("MY_KEY".to_owned());
     type Case = (SecretSource, &'static [(&'static str, &'static [u8])], &'static str);
-    let cases: [Case; 11] = [
+    let cases: [Case; 12] = [
         (
             env(),
             &[],
@@ -100,11 +101,19 @@ async fn a_secret_that_cannot_be_had_is_told_with_what_to_do() {
             "`sh` gave no secret, exit status: 3: log in first;",
         ),
         (command(&["true"]), &[], "the secret is empty: put it into `true`"),
+        (command(&["printf", "one\\ntwo\\n"]), &[], "the secret from `printf` holds a line break"),
     ];
     for (source, variables, expected) in cases {
         let error = read_from(source.clone(), variables).await.unwrap_err().to_string();
         assert!(error.starts_with(&format!("credential `main`: {expected}")), "{source:?}: {error}");
     }
+}
+
+#[tokio::test]
+async fn a_command_that_hangs_is_given_up() {
+    let hanging = command(&["sleep", "1000"]);
+    let error = read("main", &hanging, &|_| None, Duration::from_millis(50)).await.unwrap_err().to_string();
+    assert!(error.contains("`sleep` gave no secret within 0 s"), "{error}");
 }
 
 #[tokio::test]

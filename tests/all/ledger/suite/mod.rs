@@ -80,8 +80,9 @@ macro_rules! suite {
             an_unknown_account_has_used_nothing
             limits_are_told_in_the_order_of_their_names
             returns_add_up_to_what_is_used
-            no_unit_is_promised_early
+            units_return_at_the_very_instant_that_was_told
             a_calendar_limit_returns_everything_in_one
+            what_returns_in_an_hour_in_six_and_in_a_day_is_told_apart
             since_reset_counts_the_calendar_day_alone
             returns_of_many_charges_are_few
             a_closed_limit_has_nothing_remaining

@@ -43,13 +43,15 @@ pub(crate) async fn returns_add_up_to_what_is_used(store: &impl Store) {
     }
 }
 
-pub(crate) async fn no_unit_is_promised_early(store: &impl Store) {
+pub(crate) async fn units_return_at_the_very_instant_that_was_told(store: &impl Store) {
     let books = busy(store).await;
     let usage = books.standing("daily", at(50.0)).await;
     let mut back = 0;
     for promised in usage.returns {
         back += promised.units.get();
-        assert_eq!(books.used("daily", promised.at).await, usage.used.get() - back, "by {}", promised.at);
+        let left = usage.used.get() - back;
+        assert_eq!(books.used("daily", promised.at).await, left, "by {}", promised.at);
+        assert!(books.used("daily", promised.at.before(MICROSECOND)).await > left, "before {}", promised.at);
     }
 }
 
@@ -86,6 +88,23 @@ pub(crate) async fn returns_of_many_charges_are_few(store: &impl Store) {
     let usage = books.standing("daily", now).await;
     assert_eq!(total(&usage.returns), 500);
     assert!((10..=48).contains(&usage.returns.len()), "{} returns", usage.returns.len());
+}
+
+pub(crate) async fn what_returns_in_an_hour_in_six_and_in_a_day_is_told_apart(store: &impl Store) {
+    let books = Books::new(store.ledger(), account([("daily", sliding(1000, secs(7 * 24 * 3600)))]));
+    let grace = books.account.limits["daily"].grace();
+    let now = at(0.0).after(secs(7 * 24 * 3600)).after(grace);
+    for (hours, units) in [(1, 1), (6, 2), (24, 4), (100, 8)] {
+        let expires_just_in_time = now.after(secs(hours * 3600)).before(secs(7 * 24 * 3600)).before(grace);
+        books.take(&cost([("daily", units)]), expires_just_in_time).await;
+        books.take(&cost([("daily", 16)]), expires_just_in_time.after(MICROSECOND)).await;
+    }
+    let returns = books.standing("daily", now).await.returns;
+    let within = |hours: u64| -> u64 {
+        let back = returns.iter().filter(|back| back.at <= now.after(secs(hours * 3600)));
+        back.map(|back| back.units.get()).sum()
+    };
+    assert_eq!([within(1), within(6), within(24)], [1, 1 + 16 + 2, 1 + 16 + 2 + 16 + 4]);
 }
 
 pub(crate) async fn a_closed_limit_has_nothing_remaining(store: &impl Store) {

@@ -1,0 +1,164 @@
+//! A large installation, for benchmarks of the real program.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ingest::catalog::{Catalog, Landing, PassEnd, PassRef, SqliteCatalog};
+use ingest::clock::SystemClock;
+use ingest::config::{Config, Sources};
+use ingest::ledger::SqliteLedger;
+use ingest::quota::{Cost, Timestamp, Units};
+use ingest::record::Record;
+use ingest::sandbox::{Options, Sandbox};
+use rusqlite::Connection;
+use serde_json::json;
+
+const PAGE: usize = 50;
+const PAGES_A_PASS: usize = 4;
+
+/// How much there is.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    /// Regions that the jobs walk.
+    pub regions: usize,
+    /// Records in the catalog, each listed once.
+    pub records: usize,
+    /// Charges in the window.
+    pub charges: i64,
+}
+
+/// A state directory that is as full as that, and the stand-in that its upstreams are.
+pub struct Place {
+    directory: tempfile::TempDir,
+    sets: Vec<String>,
+    _sandbox: Sandbox,
+}
+
+/// What one command took.
+#[derive(Debug)]
+pub struct Measured {
+    pub took: Duration,
+    pub megabytes: f64,
+    pub exit: String,
+}
+
+impl Place {
+    pub async fn filled(size: Size) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let codes: Vec<String> = (0..size.regions).map(|number| format!("{:?}", code(number))).collect();
+        let quota = "{ quota = 100000000, headroom = 500, window = \"24h\", resets = \"America/Los_Angeles\" }";
+        let mut sets = vec![
+            format!("regions=[{}]", codes.join(",")),
+            format!("credentials.youtube.limits.daily={quota}"),
+            "upstreams.youtube.calls.\"search.list\".cost=1".to_owned(),
+        ];
+        let sources = Sources { path: Some(shipped()), sets: sets.clone() };
+        let config = Config::load(&sources).unwrap();
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let options = Options { listen, latency: Duration::ZERO, failure_rate: 0.0, quota: None, seed: 1 };
+        let sandbox = Sandbox::start(&config, options, Arc::new(SystemClock)).await.unwrap();
+        sets.push(format!("upstreams.youtube.base_url=\"{}\"", sandbox.base_url("youtube")));
+        fill_catalog(directory.path(), &config, size).await;
+        fill_ledger(directory.path(), size.charges);
+        Self { directory, sets, _sandbox: sandbox }
+    }
+
+    /// Runs the program to its end.
+    pub fn measure(&self, arguments: &[&str]) -> Measured {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ingest"));
+        command.arg("--config").arg(shipped()).arg("--state-dir").arg(self.directory.path());
+        for set in &self.sets {
+            command.args(["--set", set]);
+        }
+        command.args(arguments).env("YOUTUBE_API_KEY", "k").stdout(Stdio::null()).stderr(Stdio::null());
+        let began = Instant::now();
+        let mut child = command.spawn().unwrap();
+        let status_file = format!("/proc/{}/status", child.id());
+        let mut megabytes = 0.0;
+        loop {
+            if let Ok(status) = std::fs::read_to_string(&status_file)
+                && let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))
+            {
+                let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+                megabytes = kilobytes / 1024.0;
+            }
+            if let Some(ended) = child.try_wait().unwrap() {
+                let exit = ended.code().unwrap_or(-1).to_string();
+                return Measured { took: began.elapsed(), megabytes, exit };
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Passes of the job over all regions, again and again, an hour apart, the last one an hour and more ago.
+async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
+    let catalog = SqliteCatalog::open(&directory.join("catalog.db")).unwrap();
+    let job = config.jobs.iter().find(|job| job.name == "trending").unwrap();
+    let kind = job.steps[0].call.records.as_ref().unwrap();
+    let units = Cost::from_iter([("daily".to_owned(), Units::new(1))]);
+    let passes = size.records.div_ceil(PAGE * PAGES_A_PASS);
+    let now = Timestamp::from(chrono::Utc::now());
+    for number in 0..passes {
+        let ago = Duration::from_secs(3600 * (1 + (passes - 1 - number) / size.regions) as u64 + 1800);
+        let (region, at) = (code(number % size.regions), now.before(ago));
+        let mut reference = PassRef::New { job: job.name.clone(), region, started_at: at };
+        for page in 0..PAGES_A_PASS {
+            let first = (number * PAGES_A_PASS + page) * PAGE;
+            let records: Vec<Record> = (first..first + PAGE).map(record).collect();
+            let next = (page + 1 < PAGES_A_PASS).then(|| page.to_string());
+            let landing = Landing {
+                pass: &reference,
+                step: 0,
+                upstream: "youtube",
+                call: "videos.list",
+                kind,
+                records: &records,
+                next: next.as_deref(),
+                asked: &[],
+                requests: 1,
+                units: &units,
+                tag: None,
+                now: at,
+            };
+            reference = PassRef::Open(catalog.land(landing).await.unwrap().pass);
+        }
+        catalog.finish(&reference, PassEnd::Complete, at).await.unwrap();
+    }
+}
+
+/// A region's code, as upstreams know them.
+fn code(number: usize) -> String {
+    [number / 26, number % 26].map(|letter| char::from(b'A' + letter as u8)).iter().collect()
+}
+
+fn record(number: usize) -> Record {
+    let title = format!("common word{} rare{number} about a thing", number % 1000);
+    let body = json!({ "id": format!("v{number}"), "snippet": { "title": title, "channelId": format!("c{}", number % 20_000), "description": "x".repeat(200) } });
+    Record { id: format!("v{number}"), body }
+}
+
+/// Charges of one unit, evenly over the last 23 hours.
+fn fill_ledger(directory: &Path, charges: i64) {
+    let path = directory.join("ledger.db");
+    drop(SqliteLedger::open(&path).unwrap());
+    let connection = Connection::open(path).unwrap();
+    let now = Timestamp::from(chrono::Utc::now()).micros();
+    let step = 23 * 3600 * 1_000_000 / charges;
+    let fill = format!(
+        "begin;
+         with recursive n(i) as (select 1 union all select i + 1 from n where i < {charges})
+         insert into charge (account, at, n, id, job, region, call)
+         select 'youtube', {now} - ({charges} - i + 1) * {step}, 0, 'filled-' || i, 'trending', 'AB', 'videos.list' from n;
+         insert into taken (account, limit_name, at, n, units, total)
+         select account, 'daily', at, n, 1, row_number() over (order by at) from charge;
+         commit;"
+    );
+    connection.execute_batch(&fill).unwrap();
+}
+
+fn shipped() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml")
+}

@@ -1,0 +1,47 @@
+//! What it takes to look: `status`, `--dry-run` and `search` by the real program, where there are 10,000 charges in the
+//! window and 1,000,000 records. Each is to answer within 50 ms.
+//!
+//! `cargo bench --bench reading [-- RECORDS]`
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod place;
+
+use std::time::Duration;
+
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{CellAlignment, Table};
+use place::{Place, Size};
+
+const RUNS: usize = 21;
+const WANTED: Duration = Duration::from_millis(50);
+
+const COMMANDS: &[(&str, &[&str])] = &[
+    ("status", &["status"]),
+    ("--dry-run, all due", &["--region", "all", "--dry-run"]),
+    ("search, one hit", &["search", "rare123"]),
+    ("search, a thousand hits", &["search", "word17"]),
+    ("search, every record", &["search", "common"]),
+    ("search, in a region, every record", &["search", "common", "--region", "R1"]),
+];
+
+fn main() {
+    let records = std::env::args().skip(1).find_map(|records| records.parse().ok()).unwrap_or(1_000_000);
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let place = runtime.block_on(Place::filled(Size { regions: 8, records, charges: 10_000 }));
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN).set_header(["10,000 charges, records:", "best ms", "median ms", "within 50 ms"]);
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    for (name, arguments) in COMMANDS {
+        let mut times: Vec<Duration> = (0..RUNS).map(|_| place.measure(arguments).took).collect();
+        times.sort();
+        let (best, median) = (times[0], times[RUNS / 2]);
+        let kept = if median < WANTED { "yes" } else { "no" };
+        table.add_row([format!("{name}, {records}"), millis(best), millis(median), kept.to_owned()]);
+    }
+    println!("{table}");
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1}", time.as_secs_f64() * 1e3)
+}

@@ -1,0 +1,86 @@
+//! What the record tells those who look: what was charged here and for what, and what became of a charge.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::book::{cost, valid_id};
+use super::{Journal, JournalError};
+use crate::ledger::{Purpose, Spent};
+use crate::quota::{Account, ChargeId, Cost, Timestamp};
+
+impl Journal {
+    /// What this machine charged to an account at `from` or later, oldest first; some two windows are kept.
+    pub(in crate::ledger) async fn spent(
+        &self,
+        account: &Account,
+        from: Timestamp,
+    ) -> Result<Vec<Spent>, JournalError> {
+        let account = account.name.clone();
+        let spent = self.look(move |connection| spent(connection, &account, from)).await?;
+        Ok(spent.unwrap_or_default())
+    }
+
+    /// What went unmetered and the ledger has not heard of.
+    pub(in crate::ledger) async fn unrepaid(&self, account: &Account) -> Result<Cost, JournalError> {
+        let account = account.name.clone();
+        let sum = self.look(move |connection| unrepaid(connection, &account)).await?;
+        Ok(sum.unwrap_or_else(Cost::none))
+    }
+
+    /// The id under which a charge counts that was made here under this one or under one made from it.
+    pub(in crate::ledger) async fn counting(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+    ) -> Result<Option<ChargeId>, JournalError> {
+        let (account, id) = (account.name.clone(), id.clone());
+        Ok(self.look(move |connection| counting(connection, &account, &id)).await?.flatten())
+    }
+
+    /// Whether a charge of this id was made here, whatever became of it.
+    pub(in crate::ledger) async fn remembers(&self, account: &Account, id: &ChargeId) -> Result<bool, JournalError> {
+        let (account, id) = (account.name.clone(), id.clone());
+        let remembers = self.look(move |connection| {
+            connection
+                .prepare_cached("select 1 from charge where account = ? and id = ?")?
+                .exists(params![account, id.as_str()])
+        });
+        Ok(remembers.await?.unwrap_or(false))
+    }
+}
+
+fn spent(connection: &Connection, account: &str, from: Timestamp) -> rusqlite::Result<Vec<Spent>> {
+    let mut statement = connection.prepare_cached(
+        "select at, cost, job, region, call from charge where account = ? and at >= ? and state = 'sent' order by at, id",
+    )?;
+    let charges = statement.query_map(params![account, from.micros()], charge)?;
+    let charges = charges.collect::<rusqlite::Result<Vec<(Timestamp, Cost, Purpose)>>>()?;
+    let parts = charges.iter().flat_map(|(at, cost, purpose)| {
+        cost.iter().map(|(limit, units)| Spent { at: *at, limit: limit.clone(), units, purpose: purpose.clone() })
+    });
+    Ok(parts.collect())
+}
+
+fn charge(row: &Row<'_>) -> rusqlite::Result<(Timestamp, Cost, Purpose)> {
+    let call = row.get::<_, Option<String>>(4)?.unwrap_or_default();
+    let purpose = Purpose { job: row.get(2)?, region: row.get(3)?, call };
+    Ok((Timestamp::from_micros(row.get(0)?), cost(&row.get::<_, String>(1)?), purpose))
+}
+
+fn unrepaid(connection: &Connection, account: &str) -> rusqlite::Result<Cost> {
+    let mut statement = connection.prepare_cached(
+        "select cost from charge where account = ? and told = 0 and unmetered = 1 and state = 'sent' and not known",
+    )?;
+    let costs = statement.query_map([account], |row| row.get::<_, String>(0))?;
+    let mut sum = Cost::none();
+    for json in costs {
+        sum.add(&cost(&json?));
+    }
+    Ok(sum)
+}
+
+fn counting(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<Option<ChargeId>> {
+    let id = valid_id(connection, account, id)?;
+    let mut statement = connection.prepare_cached("select 1 from charge where account = ? and id = ?")?;
+    let found = statement.query_row(params![account, id.as_str()], |_| Ok(())).optional()?;
+    Ok(found.map(|()| id))
+}

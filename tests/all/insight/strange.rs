@@ -1,0 +1,204 @@
+//! What nobody should type or publish, and somebody does.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use crate::support::world::World;
+
+/// Titles that break what is written carelessly.
+const TITLES: [&str; 8] = [
+    "a comma, a \"quote\" and a ; semicolon",
+    "two\nlines\r\nor three",
+    "=HYPERLINK(\"http://example.org\")",
+    "+1-2@x",
+    "ünï 日本語 🐶 \u{202e}siht",
+    "\u{1b}[31mred\u{1b}[0m \u{7} bell",
+    "' or 1=1 --",
+    "   ",
+];
+
+fn landed() -> World {
+    let world = World::configured(&super::promises::LISTING_ONLY, |_| {});
+    world.json(&["--region", "US", "--job", "trending"]);
+    let catalog = world.catalog();
+    for (number, title) in (0_u32..).zip(TITLES) {
+        let update = "update record set body = json_set(body, '$.snippet.title', ?1)
+             where id = (select id from record where kind = 'video' order by id limit 1 offset ?2)";
+        assert_eq!(catalog.execute(update, (title, number)).unwrap(), 1);
+    }
+    world
+}
+
+fn titles(csv: &[u8]) -> Vec<String> {
+    let mut lines = csv::Reader::from_reader(csv);
+    let column = lines.headers().unwrap().iter().position(|name| name == "title").unwrap();
+    lines.records().map(|record| record.unwrap()[column].to_owned()).collect()
+}
+
+#[test]
+fn titles_of_any_kind_come_through_an_export_as_they_are() {
+    let world = landed();
+    let csv = world.ingest(&["export", "--kind", "video", "--as", "csv"]).stdout;
+    let titles = titles(csv.as_bytes());
+    assert_eq!(titles.len(), 20);
+    let ndjson = world.ingest(&["export", "--kind", "video"]).stdout;
+    let of_line = |line: &str| {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        record["body"]["snippet"]["title"].as_str().unwrap().to_owned()
+    };
+    let same: Vec<String> = ndjson.lines().map(of_line).collect();
+    assert_eq!(titles, same);
+    assert!(TITLES.iter().all(|title| titles.iter().any(|found| found == title)), "{titles:?}");
+}
+
+fn export_to(world: &World, to: &Path) -> crate::support::world::Ran {
+    world.ingest(&["export", "--kind", "video", "--to", to.to_str().unwrap()])
+}
+
+fn nothing_beside(directory: &Path) {
+    let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let parts: Vec<String> = names.filter(|name| name.ends_with(".part")).collect();
+    assert_eq!(parts, Vec::<String>::new());
+}
+
+#[test]
+fn an_export_replaces_files_alone() {
+    let world = landed();
+    let directory = world.directory.path();
+    let (folder, socket) = (directory.join("folder"), directory.join("socket"));
+    fs::create_dir(&folder).unwrap();
+    let _listener = UnixListener::bind(&socket).unwrap();
+    for to in [&folder, &socket, Path::new("/dev/null"), &directory.join("none/at/all"), Path::new("/proc/nothing")] {
+        let failed = export_to(&world, to);
+        assert_eq!((failed.code, failed.stdout.as_str()), (1, ""), "{to:?}: {failed:?}");
+        assert!(failed.stderr.contains("cannot write"), "{to:?}: {failed:?}");
+    }
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    nothing_beside(directory);
+}
+
+#[test]
+fn an_export_through_a_link_replaces_what_it_stands_for() {
+    let world = landed();
+    let (file, link) = (world.directory.path().join("file"), world.directory.path().join("link"));
+    fs::write(&file, "old").unwrap();
+    symlink(&file, &link).unwrap();
+    assert_eq!(export_to(&world, &link).code, 0);
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 20);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    nothing_beside(world.directory.path());
+}
+
+#[test]
+fn an_export_to_a_directory_that_may_not_be_written_leaves_it_as_it_was() {
+    let world = landed();
+    let closed = world.directory.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+    let may_write_anywhere = fs::write(closed.join("probe"), "").is_ok();
+    let failed = export_to(&world, &closed.join("videos"));
+    assert!(may_write_anywhere || failed.code == 1, "{failed:?}");
+    nothing_beside(&closed);
+}
+
+#[test]
+fn a_full_disk_under_an_export_is_told() {
+    let Ok(full) = fs::File::options().write(true).open("/dev/full") else { return };
+    let world = landed();
+    for shape in ["ndjson", "csv"] {
+        let mut command = world.command(&["export", "--kind", "video", "--as", shape]);
+        let ran = command.stdout(full.try_clone().unwrap()).output().unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{shape}: {ran:?}");
+        assert!(String::from_utf8_lossy(&ran.stderr).contains("cannot write the records"), "{shape}: {ran:?}");
+    }
+}
+
+#[test]
+fn whatever_is_searched_for_is_words_and_never_syntax() {
+    let world = landed();
+    for words in [
+        "\"unbalanced",
+        "a*",
+        "NEAR(a b)",
+        "title:x",
+        "^a",
+        "a AND",
+        "OR",
+        "NOT a",
+        "(",
+        ")",
+        "{a}",
+        "-a",
+        "a + b",
+        "'",
+        "\\",
+        "%",
+        "\u{1b}[31m",
+        "日本語",
+        "🐶",
+        "",
+        " ",
+        "..",
+        "select * from record; drop table record",
+    ] {
+        let found = world.ingest(&["search", "--", words]);
+        assert_eq!((found.code, found.stderr.as_str()), (0, ""), "{words:?}: {found:?}");
+        let json = world.ingest(&["search", "--format", "json", "--", words]);
+        assert!(json.json()["hits"].is_array(), "{words:?}: {json:?}");
+    }
+    assert_eq!(world.count("select count(*) from record where kind = 'video'"), 20);
+}
+
+#[test]
+fn a_title_commands_no_terminal() {
+    let world = landed();
+    world.ingest(&["repair"]);
+    for arguments in [&["search", "red"][..], &["search", "siht"]] {
+        let found = world.ingest(arguments);
+        assert_eq!(found.code, 0, "{found:?}");
+        assert!(!found.stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{found:?}");
+    }
+    let json = world.ingest(&["search", "red", "--format", "json"]).stdout;
+    assert!(!json.contains('\u{1b}'), "{json}");
+}
+
+#[test]
+fn spans_that_make_no_sense_are_refused_and_long_ones_reach_back_to_the_beginning() {
+    let world = landed();
+    let commands = [&["history"][..], &["export", "--kind", "video"], &["search", "a"]];
+    for span in ["", "x", "-1d", "7", "1e9d", "7d7", "∞"] {
+        for command in commands {
+            let refused = world.ingest(&[command, &[&format!("--since={span}")]].concat());
+            assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{span}: {refused:?}");
+        }
+    }
+    for span in ["0s", "1ns", "1000years", "300000years", "18446744073709551615s"] {
+        for command in commands {
+            let ran = world.ingest(&[command, &[&format!("--since={span}")]].concat());
+            assert_eq!(ran.code, 0, "{span}: {ran:?}");
+        }
+    }
+    let all = world.ingest(&["export", "--kind", "video", "--since", "300000years"]).stdout;
+    assert_eq!(all.lines().count(), 20);
+    assert_eq!(world.ingest(&["export", "--kind", "video", "--since", "0s"]).stdout, "");
+}
+
+#[test]
+fn slips_are_named_with_what_was_meant() {
+    let world = landed();
+    for (arguments, hint) in [
+        (&["search", "a", "--kind", "vidoe"][..], "did you mean `video`?"),
+        (&["search", "a", "--limit", "0"], "--limit"),
+        (&["history", "--format", "csv"], "possible values: text, json"),
+        (&["export", "--kind", "video", "--as", "xml"], "possible values: ndjson, csv"),
+        (&["forecast", "--schedule", "sometimes"], "'*/15 * * * *'"),
+        (&["forecast", "--schedule", "daily", "--days", "0"], "--days"),
+        (&["exec", "youtube", "videos.list"], "COMMAND"),
+    ] {
+        let refused = world.ingest(arguments);
+        assert_eq!(refused.code, 2, "{arguments:?}: {refused:?}");
+        assert!(refused.stderr.contains(hint), "{arguments:?}: {refused:?}");
+    }
+}

@@ -21,7 +21,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("search, one hit", &["search", "rare123"]),
     ("search, a thousand hits", &["search", "word17"]),
     ("search, every record", &["search", "common"]),
-    ("search, in a region, every record", &["search", "common", "--region", "R1"]),
+    ("search, in a region, every record", &["search", "common", "--region", "AB"]),
 ];
 
 fn main() {

@@ -47,7 +47,7 @@ pub struct Measured {
 impl Place {
     pub async fn filled(size: Size) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let codes: Vec<String> = (0..size.regions).map(|number| format!("\"R{number}\"")).collect();
+        let codes: Vec<String> = (0..size.regions).map(|number| format!("{:?}", code(number))).collect();
         let quota = "{ quota = 100000000, headroom = 500, window = \"24h\", resets = \"America/Los_Angeles\" }";
         let mut sets = vec![
             format!("regions=[{}]", codes.join(",")),
@@ -103,7 +103,7 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
     let now = Timestamp::from(chrono::Utc::now());
     for number in 0..passes {
         let ago = Duration::from_secs(3600 * (1 + (passes - 1 - number) / size.regions) as u64 + 1800);
-        let (region, at) = (format!("R{}", number % size.regions), now.before(ago));
+        let (region, at) = (code(number % size.regions), now.before(ago));
         let mut reference = PassRef::New { job: job.name.clone(), region, started_at: at };
         for page in 0..PAGES_A_PASS {
             let first = (number * PAGES_A_PASS + page) * PAGE;
@@ -129,6 +129,11 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
     }
 }
 
+/// A region's code, as upstreams know them.
+fn code(number: usize) -> String {
+    [number / 26, number % 26].map(|letter| char::from(b'A' + letter as u8)).iter().collect()
+}
+
 fn record(number: usize) -> Record {
     let title = format!("common word{} rare{number} about a thing", number % 1000);
     let body = json!({ "id": format!("v{number}"), "snippet": { "title": title, "channelId": format!("c{}", number % 20_000), "description": "x".repeat(200) } });
@@ -146,7 +151,7 @@ fn fill_ledger(directory: &Path, charges: i64) {
         "begin;
          with recursive n(i) as (select 1 union all select i + 1 from n where i < {charges})
          insert into charge (account, at, n, id, job, region, call)
-         select 'youtube', {now} - ({charges} - i + 1) * {step}, 0, 'filled-' || i, 'trending', 'R1', 'videos.list' from n;
+         select 'youtube', {now} - ({charges} - i + 1) * {step}, 0, 'filled-' || i, 'trending', 'AB', 'videos.list' from n;
          insert into taken (account, limit_name, at, n, units, total)
          select account, 'daily', at, n, 1, row_number() over (order by at) from charge;
          commit;"

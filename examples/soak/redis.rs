@@ -1,5 +1,5 @@
 use std::collections::HashMap;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -139,6 +139,12 @@ impl Drop for Redis {
     }
 }
 
+/// Whether it has read what it wrote down, and answers.
+fn answers(port: u16) -> bool {
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
+    client.get_connection().is_ok_and(|mut connection| redis::cmd("PING").query::<String>(&mut connection).is_ok())
+}
+
 /// Where the last script ends that is whole within so many bytes of an append-only file. One that is cut in its middle
 /// is another matter: Redis 7.0 leaves its beginning there, and runs that half at the start after the next.
 fn last_whole(file: &[u8], within: u64) -> u64 {
@@ -155,7 +161,7 @@ fn spawn(port: u16, directory: &TempDir) -> Option<Child> {
         .stdout(Stdio::null())
         .spawn()
         .ok()?;
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+    while !answers(port) {
         assert!(child.try_wait().unwrap().is_none(), "redis-server does not start");
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -19,11 +19,18 @@ use crate::quota::{Cost, LimitName, Units};
 pub async fn next_wave(context: &Context, queue: &mut Vec<Candidate>) -> Result<Vec<Candidate>, Halt> {
     let expectations = expectations(context, queue).await?;
     let room = Room::of(context, queue).await;
-    let mut count = 1;
-    while count < queue.len() && room.holds(&costs(queue, &expectations, count + 1)) {
-        count += 1;
-    }
+    let count = most_that_fit(queue.len(), |count| room.holds(&costs(queue, &expectations, count)));
     Ok(queue.drain(..count.min(queue.len())).collect())
+}
+
+/// How many regions fit, and at least one: found by halving, since more regions never cost less.
+fn most_that_fit(regions: usize, fit: impl Fn(usize) -> bool) -> usize {
+    let (mut fits, mut too_many) = (1, regions + 1);
+    while too_many - fits > 1 {
+        let middle = fits.midpoint(too_many);
+        if fit(middle) { fits = middle } else { too_many = middle }
+    }
+    fits
 }
 
 /// What each candidate is expected to take, in their order.

@@ -69,7 +69,9 @@ pub async fn fetch_full_batches(context: &Context, job: &Job, mut listings: Unbo
     while let Some(pass) = listings.recv().await {
         naming.insert(pass);
         naming.extend(std::iter::from_fn(|| listings.try_recv().ok()));
-        if batches.halt.is_none()
+        // When all have walked, the rest goes together.
+        if !listings.is_closed()
+            && batches.halt.is_none()
             && let Err(halt) = fetch_full(context, job, &mut naming, &mut batches).await
         {
             batches.halt_by(halt);

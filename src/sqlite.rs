@@ -1,7 +1,9 @@
 //! How this program opens SQLite files, whatever is in them.
 
+mod apart;
 mod integrity;
 
+use std::cell::Cell;
 use std::fs::{DirBuilder, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -12,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use thiserror::Error;
 
+pub use apart::{CutOff, apart};
 pub use integrity::{Integrity, mend};
 
 /// How long a writer waits for another process to finish its transaction. Transactions take well under a millisecond
@@ -208,10 +211,32 @@ fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
+thread_local! {
+    /// Whether this thread waits for a file that another process holds.
+    static WAITS: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Begins a transaction that writes, if nobody has to be waited for; else `None`.
+///
+/// # Errors
+/// When SQLite cannot begin it for another reason.
+pub fn begin_at_once(connection: &Connection) -> rusqlite::Result<Option<Transaction<'_>>> {
+    WAITS.set(false);
+    let begun = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
+    WAITS.set(true);
+    match begun {
+        Err(error) if is_busy(&error) => Ok(None),
+        begun => begun.map(Some),
+    }
+}
+
 /// SQLite's own waiting soon asks only every tenth of a second, which starves some of many processes.
 fn wait_while_busy(connection: &mut Connection) -> rusqlite::Result<()> {
     let mut began = Instant::now();
     connection.busy_handler(Some(move |asked: i32| {
+        if !WAITS.get() {
+            return false;
+        }
         if asked == 0 {
             began = Instant::now();
         }

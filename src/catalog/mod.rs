@@ -3,6 +3,7 @@
 mod sqlite;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use thiserror::Error;
@@ -161,7 +162,7 @@ pub struct Pending {
     pub pass: PassId,
 }
 
-/// A record's place in what a pass returned.
+/// What a step of a pass returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// The step's index in its job.
@@ -170,8 +171,8 @@ pub struct Listed {
     pub call: String,
     /// The kind of record.
     pub kind: String,
-    /// Its id.
-    pub id: String,
+    /// Their ids, in order.
+    pub ids: Vec<Arc<str>>,
 }
 
 /// A pass as it is remembered.
@@ -325,9 +326,9 @@ pub trait Catalog: Send + Sync {
         &self,
         upstream: &str,
         kind: &str,
-        ids: &[String],
+        ids: &[Arc<str>],
         at: &Pointer,
-    ) -> Result<Vec<(String, Vec<String>)>, CatalogError>;
+    ) -> Result<Vec<(Arc<str>, Vec<Arc<str>>)>, CatalogError>;
 
     /// When these ids were last fetched, or asked for and found absent; those that never were are left out. Writes
     /// nothing.
@@ -335,8 +336,8 @@ pub trait Catalog: Send + Sync {
         &self,
         upstream: &str,
         kind: &str,
-        ids: &[String],
-    ) -> Result<Vec<(String, Timestamp)>, CatalogError>;
+        ids: &[Arc<str>],
+    ) -> Result<Vec<(Arc<str>, Timestamp)>, CatalogError>;
 
     /// The passes that began at `since` or later, in their order. Writes nothing.
     async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError>;

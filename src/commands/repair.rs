@@ -52,9 +52,9 @@ pub(super) async fn repair(global: &Global) -> Result<Exit, Error> {
 async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
     let looked = {
         let path = path.clone();
-        tokio::task::spawn_blocking(move || sqlite::mend(&path)).await
+        sqlite::apart(move || sqlite::mend(&path)).await
     };
-    let looked = looked.map_err(|error| Error::io("the repair was cut off")(error.into()))?;
+    let looked = looked.map_err(|error| Error::io("cannot repair")(std::io::Error::other(error)))?;
     let file = path.display().to_string();
     let (outcome, mut detail) = match looked {
         Ok(Integrity::Whole) => (Outcome::Whole, "is whole".to_owned()),

@@ -9,6 +9,7 @@ mod shared;
 mod sqlite;
 mod watching;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -41,7 +42,7 @@ pub struct Charge<'a> {
 }
 
 /// What a charge is for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Purpose {
     /// The job, if a job asked.
     pub job: Option<String>,
@@ -72,7 +73,7 @@ pub struct Spent {
     /// How much, in units; never zero.
     pub units: Units,
     /// What for; empty where the ledger was not told.
-    pub purpose: Purpose,
+    pub purpose: Arc<Purpose>,
 }
 
 /// What became of a charge.

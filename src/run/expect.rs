@@ -1,6 +1,7 @@
 //! What a pass is expected to take: one estimate for runs and previews.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -217,17 +218,17 @@ async fn named_by(
 ) -> Result<BTreeSet<String>, CatalogError> {
     let Some(records) = &step.call.records else { return Ok(BTreeSet::new()) };
     let upstream = &job.credential.upstream.name;
-    let coming: Vec<String> = source.pending.union(&source.likely).cloned().collect();
+    let coming: Vec<Arc<str>> = source.pending.union(&source.likely).map(|id| id.as_str().into()).collect();
     let named = catalog.named(upstream, &ids.from_kind, &coming, &ids.at).await?;
-    let mut named: BTreeSet<String> = named.into_iter().flat_map(|(_, named)| named).collect();
-    let all: Vec<String> = named.iter().cloned().collect();
+    let mut named: BTreeSet<Arc<str>> = named.into_iter().flat_map(|(_, named)| named).collect();
+    let all: Vec<Arc<str>> = named.iter().cloned().collect();
     let fresh_since = ids.fresh_for.map_or(now, |span| now.before(span));
     for (id, at) in catalog.fetched(upstream, &records.kind, &all).await? {
         if at >= fresh_since {
             named.remove(&id);
         }
     }
-    Ok(named)
+    Ok(named.iter().map(ToString::to_string).collect())
 }
 
 type Named = HashMap<PassId, BTreeSet<String>>;

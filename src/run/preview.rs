@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
 use serde::Serialize;
 
 use super::Selection;
@@ -126,16 +127,15 @@ pub async fn preview(
     for account in &accounts {
         limits.extend(limit_reports(meter, account).await);
     }
-    let scene = Scene::of(catalog, selection).await?;
-    let openings = openings(meter, &accounts, now).await;
-    let asked = Played::of(scene.play(selection, &openings, Bounds::Lifted, now), now, concurrency).await?;
-    let fitting = if openings.len() == accounts.len() {
-        Some(Played::of(scene.play(selection, &openings, Bounds::Enforced, now), now, concurrency).await?)
-    } else {
-        None
+    let (scene, openings) = join(Scene::of(catalog, selection), openings(meter, &accounts, now)).await;
+    let scene = scene?;
+    let play = async |bounds| Played::of(scene.play(selection, &openings, bounds, now), now, concurrency).await;
+    let fitting = if openings.len() == accounts.len() { Some(play(Bounds::Enforced).await?) } else { None };
+    let plays = match fitting {
+        Some(fitting) if fitting.play.refused().is_empty() => Plays { asked: None, fitting: Some(fitting) },
+        fitting => Plays { asked: Some(play(Bounds::Lifted).await?), fitting },
     };
-    let plays = Plays { asked, fitting };
-    let steps = plays.steps(estimate(catalog, selection, now).await?);
+    let steps = plays.steps(estimate(&scene.catalog(), selection, now).await?);
     let mut previews = Vec::new();
     for limit in &limits {
         let first_unfit = plays.first_unfit(meter, &accounts, limit, now).await;
@@ -170,16 +170,21 @@ impl Played {
     }
 }
 
-/// The run as it would be without limits, and as it would be with them where the ledger can be reached.
+/// The run as it would be without limits, where they are in its way, and as it would be with them, where the ledger can be
+/// reached.
 struct Plays {
-    asked: Played,
+    asked: Option<Played>,
     fitting: Option<Played>,
 }
 
 impl Plays {
+    fn asked(&self) -> Option<&Played> {
+        self.asked.as_ref().or(self.fitting.as_ref())
+    }
+
     /// The steps with what is really expected of them, and how much of that fits.
     fn steps(&self, mut steps: Vec<Estimated>) -> Vec<StepPreview> {
-        let asked = self.asked.play.asked();
+        let asked = self.asked().map(|played| played.play.asked()).unwrap_or_default();
         let fitting = self.fitting.as_ref().map(|played| played.play.asked());
         for Estimated { key, step, cost } in &mut steps {
             let expected = asked.get(key).copied().unwrap_or_default();
@@ -192,7 +197,7 @@ impl Plays {
     }
 
     fn passes(&self) -> Vec<PassPreview> {
-        let played = self.fitting.as_ref().unwrap_or(&self.asked);
+        let Some(played) = self.fitting.as_ref().or(self.asked.as_ref()) else { return Vec::new() };
         let fits = |pass: &PassReport| match (&self.fitting, pass.outcome, pass.requests) {
             (None, ..) => Fits::Unknown,
             (_, PassOutcome::Complete, _) => Fits::All,
@@ -217,7 +222,10 @@ impl Plays {
             fits: match &self.fitting {
                 None => Fits::Unknown,
                 Some(fitting) if fitting.first_refused(limit).is_none() => Fits::All,
-                Some(fitting) => Fits::of(self.asked.charged(limit).get(), fitting.charged(limit).get()),
+                Some(fitting) => {
+                    let asked = self.asked().map(|played| played.charged(limit)).unwrap_or_default();
+                    Fits::of(asked.get(), fitting.charged(limit).get())
+                }
             },
             first_unfit: None,
         }

@@ -53,8 +53,8 @@ enum Failure {
     NoSuchPass(PassId),
     #[error("it is open for reading alone")]
     ReadOnly,
-    #[error("its work was cut off: {0}")]
-    CutOff(#[from] tokio::task::JoinError),
+    #[error(transparent)]
+    CutOff(#[from] sqlite::CutOff),
 }
 
 impl SqliteCatalog {
@@ -154,7 +154,7 @@ impl SqliteCatalog {
         F: FnOnce(&mut Connection) -> Result<T, Failure> + Send + 'static,
     {
         let working = move || work(&mut connection.lock().unwrap_or_else(PoisonError::into_inner));
-        let worked = tokio::task::spawn_blocking(working).await;
+        let worked = sqlite::apart(working).await;
         worked.map_err(Failure::from).and_then(|result| result).map_err(|failure| self.error(&failure))
     }
 
@@ -234,9 +234,9 @@ impl Catalog for SqliteCatalog {
         &self,
         upstream: &str,
         kind: &str,
-        ids: &[String],
+        ids: &[Arc<str>],
         at: &Pointer,
-    ) -> Result<Vec<(String, Vec<String>)>, CatalogError> {
+    ) -> Result<Vec<(Arc<str>, Vec<Arc<str>>)>, CatalogError> {
         let records = recall::Records::of(upstream, kind, ids);
         let at = at.clone();
         self.read(move |connection| recall::named(connection, &records, &at)).await.map(Option::unwrap_or_default)
@@ -246,8 +246,8 @@ impl Catalog for SqliteCatalog {
         &self,
         upstream: &str,
         kind: &str,
-        ids: &[String],
-    ) -> Result<Vec<(String, Timestamp)>, CatalogError> {
+        ids: &[Arc<str>],
+    ) -> Result<Vec<(Arc<str>, Timestamp)>, CatalogError> {
         let records = recall::Records::of(upstream, kind, ids);
         self.read(move |connection| recall::fetched(connection, &records)).await.map(Option::unwrap_or_default)
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use rusqlite::{Connection, ToSql};
+use rusqlite::{CachedStatement, Connection, ToSql};
 
 use super::{moment, path};
 use crate::catalog::{IdsQuestion, Naming, PassId, Pending};
@@ -78,7 +78,7 @@ struct Listed {
 
 /// Ids to fetch, in the order of the passes and their listings.
 pub(super) fn pending_ids(connection: &Connection, question: &Question) -> rusqlite::Result<Vec<Pending>> {
-    let mut answers = Answers { connection, question, named: HashMap::new(), fetched: HashMap::new() };
+    let mut answers = Answers::of(connection, question)?;
     let mut seen = HashSet::new();
     let mut pending = Vec::new();
     for naming in namings(connection, question)? {
@@ -118,19 +118,29 @@ fn listed(
 
 /// What the catalog said so far: eight regions list mostly the same records, and name the same ids.
 struct Answers<'a> {
-    connection: &'a Connection,
     question: &'a Question,
+    part: CachedStatement<'a>,
+    last_fetched: CachedStatement<'a>,
     named: HashMap<i64, Rc<[Rc<str>]>>,
     fetched: HashMap<Rc<str>, String>,
 }
 
-impl Answers<'_> {
+impl<'a> Answers<'a> {
+    fn of(connection: &'a Connection, question: &'a Question) -> rusqlite::Result<Self> {
+        Ok(Self {
+            question,
+            part: connection.prepare_cached(PART)?,
+            last_fetched: connection.prepare_cached(FETCHED)?,
+            named: HashMap::new(),
+            fetched: HashMap::new(),
+        })
+    }
+
     fn named_by(&mut self, record: i64) -> rusqlite::Result<Rc<[Rc<str>]>> {
         if let Some(named) = self.named.get(&record) {
             return Ok(Rc::clone(named));
         }
-        let mut statement = self.connection.prepare_cached(PART)?;
-        let part: Option<String> = statement.query_row((record, &self.question.path), |row| row.get(0))?;
+        let part: Option<String> = self.part.query_row((record, &self.question.path), |row| row.get(0))?;
         let named: Rc<[Rc<str>]> = part.map(|part| self.ids_in(&part)).unwrap_or_default().into();
         self.named.insert(record, Rc::clone(&named));
         Ok(named)
@@ -145,9 +155,8 @@ impl Answers<'_> {
     /// Whether it was fetched lately, or after the unfinished pass that names it began.
     fn is_fresh(&mut self, id: &Rc<str>, naming: &Listed) -> rusqlite::Result<bool> {
         if !self.fetched.contains_key(id) {
-            let mut statement = self.connection.prepare_cached(FETCHED)?;
             let asked = (&self.question.upstream, &self.question.kind, &**id);
-            self.fetched.insert(Rc::clone(id), statement.query_row(asked, |row| row.get(0))?);
+            self.fetched.insert(Rc::clone(id), self.last_fetched.query_row(asked, |row| row.get(0))?);
         }
         let fetched = self.fetched.get(id).map_or("", String::as_str);
         let in_this_pass = naming.unfinished && fetched >= naming.started_at.as_str();

@@ -1,6 +1,8 @@
 //! What is remembered of earlier passes: what they listed, what that names, and when it was fetched.
 
-use rusqlite::{Connection, OptionalExtension};
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::{path, pending};
 use crate::catalog::{Listed, PassId};
@@ -15,28 +17,39 @@ pub(super) const STATEMENTS: &[&str] = &[LISTING, PART];
 pub(super) struct Records {
     upstream: String,
     kind: String,
-    ids: Vec<String>,
+    ids: Vec<Arc<str>>,
 }
 
 impl Records {
-    pub(super) fn of(upstream: &str, kind: &str, ids: &[String]) -> Self {
+    pub(super) fn of(upstream: &str, kind: &str, ids: &[Arc<str>]) -> Self {
         Self { upstream: upstream.to_owned(), kind: kind.to_owned(), ids: ids.to_vec() }
     }
 }
 
 pub(super) fn listing(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<Listed>> {
     let mut statement = connection.prepare_cached(LISTING)?;
-    let listed = statement.query_map([pass.0], |row| {
-        Ok(Listed { step: row.get::<_, u32>(0)? as usize, call: row.get(1)?, kind: row.get(2)?, id: row.get(3)? })
-    })?;
-    listed.collect()
+    let mut rows = statement.query([pass.0])?;
+    let mut all: Vec<Listed> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (step, call, kind) = (row.get::<_, u32>(0)? as usize, text(row, 1)?, text(row, 2)?);
+        let id = Arc::from(text(row, 3)?);
+        match all.last_mut().filter(|last| (last.step, &*last.call, &*last.kind) == (step, call, kind)) {
+            Some(last) => last.ids.push(id),
+            None => all.push(Listed { step, call: call.to_owned(), kind: kind.to_owned(), ids: vec![id] }),
+        }
+    }
+    Ok(all)
+}
+
+fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r str> {
+    Ok(row.get_ref(column)?.as_str()?)
 }
 
 pub(super) fn named(
     connection: &Connection,
     records: &Records,
     at: &Pointer,
-) -> rusqlite::Result<Vec<(String, Vec<String>)>> {
+) -> rusqlite::Result<Vec<(Arc<str>, Vec<Arc<str>>)>> {
     let (path, rest) = path::split(at);
     let mut statement = connection.prepare_cached(PART)?;
     let mut named = Vec::new();
@@ -45,17 +58,17 @@ pub(super) fn named(
         let Some(part): Option<Option<String>> = part else { continue };
         let part = part.and_then(|part| serde_json::from_str(&part).ok()).unwrap_or_default();
         let ids = rest.iter().flat_map(|rest| rest.texts_in(&part)).filter(|id| !id.is_empty());
-        named.push((id.clone(), ids.collect()));
+        named.push((Arc::clone(id), ids.map(Arc::from).collect()));
     }
     Ok(named)
 }
 
-pub(super) fn fetched(connection: &Connection, records: &Records) -> rusqlite::Result<Vec<(String, Timestamp)>> {
+pub(super) fn fetched(connection: &Connection, records: &Records) -> rusqlite::Result<Vec<(Arc<str>, Timestamp)>> {
     let mut statement = connection.prepare_cached(pending::FETCHED)?;
     let mut fetched = Vec::new();
     for id in &records.ids {
         let at: String = statement.query_row((&records.upstream, &records.kind, id), |row| row.get(0))?;
-        fetched.extend(Timestamp::parse(&at).map(|at| (id.clone(), at)));
+        fetched.extend(Timestamp::parse(&at).map(|at| (Arc::clone(id), at)));
     }
     Ok(fetched)
 }

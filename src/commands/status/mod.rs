@@ -4,6 +4,7 @@ mod bars;
 mod words;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -13,7 +14,7 @@ use super::output::Screen;
 use super::{Error, output};
 use crate::cli::{Format, Global};
 use crate::exit::Exit;
-use crate::ledger::{Meter, Mode, Spent, Teller};
+use crate::ledger::{Meter, Mode, Purpose, Spent, Teller};
 use crate::quota::{Account, Cost, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
 use crate::run::{self, Candidate, LimitReport};
 
@@ -147,25 +148,23 @@ async fn spend(meter: &Meter, account: &Account, now: Timestamp) -> Vec<Spend> {
     gathered(account, spending.told_by, spending.charges.into_iter().filter(counts))
 }
 
-/// Job, region and call.
-type SpentOn = (Option<String>, Option<String>, String);
 /// Charges and units by limit.
 type Sums = BTreeMap<LimitName, (u64, Units)>;
 
 fn gathered(account: &Account, told_by: Teller, spent: impl Iterator<Item = Spent>) -> Vec<Spend> {
-    let mut all: BTreeMap<SpentOn, Sums> = BTreeMap::new();
+    let mut all: BTreeMap<Arc<Purpose>, Sums> = BTreeMap::new();
     for Spent { limit, units, purpose, .. } in spent {
-        let sums = all.entry((purpose.job, purpose.region, purpose.call)).or_default();
+        let sums = all.entry(purpose).or_default();
         let (charges, sum) = sums.entry(limit).or_default();
         *charges += 1;
         *sum += units;
     }
-    let spend = |((job, region, call), sums): (_, Sums)| Spend {
+    let spend = |(purpose, sums): (Arc<Purpose>, Sums)| Spend {
         account: account.name.clone(),
         told_by,
-        job,
-        region,
-        call,
+        job: purpose.job.clone(),
+        region: purpose.region.clone(),
+        call: purpose.call.clone(),
         // A charge takes of a limit once.
         charges: sums.values().map(|(charges, _)| *charges).max().unwrap_or_default(),
         units: sums.into_iter().map(|(limit, (_, units))| (limit, units)).collect(),

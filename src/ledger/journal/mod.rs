@@ -80,7 +80,7 @@ impl Journal {
         act: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<Option<T>, JournalError> {
         let connection = Arc::clone(&self.connection);
-        let done = tokio::task::spawn_blocking(move || {
+        let done = sqlite::apart(move || {
             connection.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(act).transpose()
         });
         Ok(done.await.map_err(|error| JournalError(error.to_string()))??)

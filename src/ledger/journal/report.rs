@@ -1,5 +1,7 @@
 //! What the record tells those who look: what was charged here and for what, and what became of a charge.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::book::{cost, valid_id};
@@ -53,17 +55,17 @@ fn spent(connection: &Connection, account: &str, from: Timestamp) -> rusqlite::R
         "select at, cost, job, region, call from charge where account = ? and at >= ? and state = 'sent' order by at, id",
     )?;
     let charges = statement.query_map(params![account, from.micros()], charge)?;
-    let charges = charges.collect::<rusqlite::Result<Vec<(Timestamp, Cost, Purpose)>>>()?;
+    let charges = charges.collect::<rusqlite::Result<Vec<(Timestamp, Cost, Arc<Purpose>)>>>()?;
     let parts = charges.iter().flat_map(|(at, cost, purpose)| {
-        cost.iter().map(|(limit, units)| Spent { at: *at, limit: limit.clone(), units, purpose: purpose.clone() })
+        cost.iter().map(|(limit, units)| Spent { at: *at, limit: limit.clone(), units, purpose: Arc::clone(purpose) })
     });
     Ok(parts.collect())
 }
 
-fn charge(row: &Row<'_>) -> rusqlite::Result<(Timestamp, Cost, Purpose)> {
+fn charge(row: &Row<'_>) -> rusqlite::Result<(Timestamp, Cost, Arc<Purpose>)> {
     let call = row.get::<_, Option<String>>(4)?.unwrap_or_default();
     let purpose = Purpose { job: row.get(2)?, region: row.get(3)?, call };
-    Ok((Timestamp::from_micros(row.get(0)?), cost(&row.get::<_, String>(1)?), purpose))
+    Ok((Timestamp::from_micros(row.get(0)?), cost(&row.get::<_, String>(1)?), purpose.into()))
 }
 
 fn unrepaid(connection: &Connection, account: &str) -> rusqlite::Result<Cost> {

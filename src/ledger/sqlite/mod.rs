@@ -9,6 +9,7 @@ mod afterwards;
 mod charge;
 mod rows;
 mod schema;
+mod spent;
 mod standing;
 mod usage;
 
@@ -61,32 +62,52 @@ impl SqliteLedger {
         Self { connection: Arc::new(Mutex::new(connection)) }
     }
 
-    /// Does something in one transaction, away from the threads that drive everything else: it may have to wait for
-    /// other processes.
-    async fn transact<T: Send + 'static>(
+    /// Reads from one state of the ledger.
+    async fn read<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        self.apart(TransactionBehavior::Deferred, act).await
+    }
+
+    /// Writes all or nothing: where nobody is in its way that is done sooner than another thread would wake.
+    async fn write<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        if let Ok(connection) = self.connection.try_lock()
+            && let Some(transaction) = sqlite::begin_at_once(&connection).map_err(|error| broken(&error))?
+        {
+            return done(transaction, act).map_err(|error| broken(&error));
+        }
+        self.apart(TransactionBehavior::Immediate, act).await
+    }
+
+    /// Waits for others on a thread of its own.
+    async fn apart<T: Send + 'static>(
         &self,
         behavior: TransactionBehavior,
         act: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
         let connection = Arc::clone(&self.connection);
         let work = move || {
-            let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-            let transaction = Transaction::new_unchecked(&connection, behavior)?;
-            let answer = act(&transaction)?;
-            transaction.commit().map(|()| answer)
+            let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+            done(connection.transaction_with_behavior(behavior)?, act)
         };
-        match tokio::task::spawn_blocking(work).await {
+        match sqlite::apart(work).await {
             Ok(done) => done.map_err(|error| broken(&error)),
             Err(error) => Err(LedgerError::Broken(format!("the ledger stopped in the middle: {error}"))),
         }
     }
+}
 
-    async fn write<T: Send + 'static>(
-        &self,
-        act: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, LedgerError> {
-        self.transact(TransactionBehavior::Immediate, act).await
-    }
+/// Acts, and commits.
+fn done<T>(
+    transaction: Transaction<'_>,
+    act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let answer = act(&transaction)?;
+    transaction.commit().map(|()| answer)
 }
 
 fn broken(error: &rusqlite::Error) -> LedgerError {
@@ -174,7 +195,7 @@ impl Ledger for SqliteLedger {
 
     async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError> {
         let account = account.clone();
-        self.transact(TransactionBehavior::Deferred, move |connection| {
+        self.read(move |connection| {
             let rows = Rows::new(connection, &account.name);
             usage::usage(rows, &account, Moment::read(rows, now)?.now)
         })
@@ -183,14 +204,7 @@ impl Ledger for SqliteLedger {
 
     async fn spent(&self, account: &Account, from: Timestamp) -> Result<Option<Vec<Spent>>, LedgerError> {
         let account = account.clone();
-        let reading = move |connection: &Connection| {
-            let rows = Rows::new(connection, &account.name);
-            let limits = account.limits.keys().map(|limit| rows.spent(limit, from));
-            let mut spent = limits.collect::<rusqlite::Result<Vec<_>>>()?.concat();
-            spent.sort_by_key(|spent| spent.at);
-            Ok(spent)
-        };
-        self.transact(TransactionBehavior::Deferred, reading).await.map(Some)
+        self.read(move |connection| spent::spent(Rows::new(connection, &account.name), &account, from)).await.map(Some)
     }
 
     async fn look_up(&self, account: &Account, id: &ChargeId, now: Timestamp) -> Result<Option<Known>, LedgerError> {
@@ -206,6 +220,6 @@ impl Ledger for SqliteLedger {
             }
             Ok(Known::TakenBack)
         };
-        self.transact(TransactionBehavior::Deferred, reading).await.map(Some)
+        self.read(reading).await.map(Some)
     }
 }

@@ -1,10 +1,10 @@
 use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row};
 
-use super::super::{Purpose, Spent};
+use super::super::Purpose;
 use crate::quota::{ChargeId, Floor, Timestamp, Units};
 
 /// Where a charge stands in the order of its account.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) at: Timestamp,
     pub(super) n: i64,
@@ -145,19 +145,26 @@ impl<'c> Rows<'c> {
         self.execute(sql, (self.account, &floor.limit, floor.at.micros(), signed(floor.used)?))
     }
 
-    /// What was charged of a limit at `from` or later, oldest first.
-    pub(super) fn spent(&self, limit: &str, from: Timestamp) -> Result<Vec<Spent>> {
-        let sql = "SELECT taken.at, units, job, region, call FROM taken
-                   LEFT JOIN charge ON charge.account = taken.account AND charge.at = taken.at AND charge.n = taken.n
-                   WHERE taken.account = ?1 AND limit_name = ?2 AND taken.at >= ?3 AND units > 0
-                   ORDER BY taken.at, taken.n";
+    /// What each charge took of a limit at `from` or later, in their order; those that took nothing are left out.
+    pub(super) fn taken_from(&self, limit: &str, from: Timestamp) -> Result<Vec<(Place, Units)>> {
+        let sql = "SELECT at, n, units FROM taken
+                   WHERE account = ?1 AND limit_name = ?2 AND at >= ?3 AND units > 0 ORDER BY at, n";
         let mut statement = self.connection.prepare_cached(sql)?;
-        let rows = statement.query_map((self.account, limit, from.micros()), |row| {
-            let call = row.get::<_, Option<String>>(4)?.unwrap_or_default();
-            let purpose = Purpose { job: row.get(2)?, region: row.get(3)?, call };
-            Ok(Spent { at: instant(row, 0)?, limit: limit.to_owned(), units: units(row, 1)?, purpose })
-        })?;
-        rows.collect()
+        let taken = statement.query_map((self.account, limit, from.micros()), |row| Ok((place(row)?, units(row, 2)?)))?;
+        taken.collect()
+    }
+
+    /// The charges at `from` or later, in their order, and what `read` makes of job, region and call, which are the columns
+    /// 2, 3 and 4.
+    pub(super) fn charged<T>(
+        &self,
+        from: Timestamp,
+        mut read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<(Place, T)>> {
+        let sql = "SELECT at, n, job, region, call FROM charge WHERE account = ?1 AND at >= ?2 ORDER BY at, n";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let charged = statement.query_map((self.account, from.micros()), |row| Ok((place(row)?, read(row)?)))?;
+        charged.collect()
     }
 
     fn find<T>(&self, sql: &str, params: impl Params, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<Option<T>> {

@@ -17,7 +17,7 @@ use crate::record::{Known, Tag};
 
 /// The catalog of a play.
 #[derive(Debug)]
-pub(super) struct PlayCatalog {
+pub struct PlayCatalog {
     world: Arc<World>,
     state: Mutex<State>,
 }
@@ -255,8 +255,8 @@ fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
         positions: Vec::new(),
         listings: Vec::new(),
     };
-    for Listed { call, kind, id, .. } in world.listings.get(&pass).into_iter().flatten() {
-        blank.list(call, (upstream.to_owned(), kind.clone()), vec![id.as_str().into()]);
+    for Listed { call, kind, ids, .. } in world.listings.get(&pass).into_iter().flatten() {
+        blank.list(call, (upstream.to_owned(), kind.clone()), ids.clone());
     }
     blank.listings
 }
@@ -321,24 +321,23 @@ impl Catalog for PlayCatalog {
         &self,
         upstream: &str,
         kind: &str,
-        ids: &[String],
+        ids: &[Arc<str>],
         at: &Pointer,
-    ) -> Result<Vec<(String, Vec<String>)>, CatalogError> {
+    ) -> Result<Vec<(Arc<str>, Vec<Arc<str>>)>, CatalogError> {
         let place = ((upstream.to_owned(), kind.to_owned()), at.as_str().to_owned());
         let names = self.world.names(&place);
-        let named = |id: &String| names.of(id).iter().map(ToString::to_string).collect();
-        Ok(ids.iter().map(|id| (id.clone(), named(id))).collect())
+        Ok(ids.iter().map(|id| (Arc::clone(id), names.of(id).into_owned())).collect())
     }
 
     async fn fetched(
         &self,
         upstream: &str,
         kind: &str,
-        ids: &[String],
-    ) -> Result<Vec<(String, Timestamp)>, CatalogError> {
+        ids: &[Arc<str>],
+    ) -> Result<Vec<(Arc<str>, Timestamp)>, CatalogError> {
         let state = self.state();
         let fetched = state.fetched.get(&(upstream.to_owned(), kind.to_owned()));
-        Ok(ids.iter().filter_map(|id| Some((id.clone(), *fetched?.get(&**id)?))).collect())
+        Ok(ids.iter().filter_map(|id| Some((Arc::clone(id), *fetched?.get(id)?))).collect())
     }
 
     async fn history(&self, _: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 
-use self::catalog::PlayCatalog;
 use self::clock::PlayClock;
 use self::ledger::PlayLedger;
 use self::upstream::PlayUpstream;
@@ -33,6 +32,7 @@ use crate::ledger::Meter;
 use crate::quota::{Account, LimitName, Timestamp, Units};
 use crate::upstream::Upstream;
 
+pub use catalog::PlayCatalog;
 pub use ledger::{Bounds, Granted, Opening, Refused};
 pub use opening::openings;
 pub use upstream::Asked;
@@ -61,6 +61,12 @@ impl Scene {
         Ok(Self { world, candidates, shared })
     }
 
+    /// The catalog as it stands, in memory.
+    #[must_use]
+    pub fn catalog(&self) -> PlayCatalog {
+        PlayCatalog::new(Arc::clone(&self.world), &self.candidates, &self.shared)
+    }
+
     /// A play of this selection from `now` on.
     #[must_use]
     pub fn play(
@@ -74,7 +80,7 @@ impl Scene {
         Play {
             selection: selection.clone(),
             clock: Arc::new(PlayClock::at(now)),
-            catalog: Arc::new(PlayCatalog::new(Arc::clone(&self.world), &self.candidates, &self.shared)),
+            catalog: Arc::new(self.catalog()),
             ledger: Arc::new(PlayLedger::new(openings, bounds)),
             upstream: Arc::new(PlayUpstream::new(Arc::clone(&self.world), jobs)),
         }

@@ -121,7 +121,7 @@ impl World {
     /// What the step listed in the last complete pass.
     fn last(&self, candidate: &Candidate, step: usize) -> Option<Vec<Arc<str>>> {
         let listed = self.listings.get(&candidate.standing.last_complete_pass?)?;
-        Some(listed.iter().filter(|one| one.step == step).map(|one| one.id.as_str().into()).collect())
+        Some(listed.iter().filter(|one| one.step == step).flat_map(|one| one.ids.iter().cloned()).collect())
     }
 
     /// What the records of each step that is drawn from name, and when that was fetched.
@@ -130,27 +130,25 @@ impl World {
         let mut sources: HashMap<&str, BTreeSet<Arc<str>>> = HashMap::new();
         for listed in self.listings.values().flatten() {
             if let Some(step) = job.steps.iter().find(|step| step.call.name == listed.call) {
-                sources.entry(&step.call.name).or_default().insert(listed.id.as_str().into());
+                sources.entry(&step.call.name).or_default().extend(listed.ids.iter().cloned());
             }
         }
         for step in &job.steps {
             let (Some(ids), Some(records)) = (&step.ids, &step.call.records) else { continue };
-            let from: Vec<String> = sources.get(&*ids.from).into_iter().flatten().map(ToString::to_string).collect();
+            let from: Vec<Arc<str>> = sources.get(&*ids.from).into_iter().flatten().cloned().collect();
             let named = catalog.named(upstream, &ids.from_kind, &from, &ids.at).await?;
-            let all: BTreeSet<String> = named.iter().flat_map(|(_, named)| named.iter().cloned()).collect();
+            let all: BTreeSet<Arc<str>> = named.iter().flat_map(|(_, named)| named.iter().cloned()).collect();
             let kind = (upstream.clone(), records.kind.clone());
             let fetched = catalog.fetched(upstream, &records.kind, &Vec::from_iter(all.iter().cloned())).await?;
-            let fetched = fetched.into_iter().map(|(id, at)| (id.into(), at));
             self.fetched.entry(kind).or_default().extend(fetched);
-            sources.entry(&step.call.name).or_default().extend(all.into_iter().map(Arc::from));
+            sources.entry(&step.call.name).or_default().extend(all);
             let place = ((upstream.clone(), ids.from_kind.clone()), ids.at.as_str().to_owned());
-            let named = named.into_iter().map(|(id, named)| (id.into(), named.into_iter().map(Arc::from).collect()));
             let names = self.names.entry(place).or_default();
             names.extend(named);
             // What was asked for and did not come names nothing, and will not come now.
             let known = self.fetched.get(&(upstream.clone(), ids.from_kind.clone()));
-            for id in from.iter().filter(|id| known.is_some_and(|known| known.contains_key(id.as_str()))) {
-                names.entry(id.as_str().into()).or_default();
+            for id in from.into_iter().filter(|id| known.is_some_and(|known| known.contains_key(id))) {
+                names.entry(id).or_default();
             }
         }
         Ok(())

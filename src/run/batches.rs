@@ -121,7 +121,8 @@ pub async fn fetch_batches(context: &Context, job: &Job, passes: &[PassId], batc
             shared.fetch_all(index, step, filled_batches(&pending, &own, batch_size(ids)), batches).await;
         }
     }
-    batches.waiting = shared.waiting().await?;
+    // What was got is fetched: only what was not need be asked for again.
+    batches.waiting = if batches.given_up.is_empty() { HashSet::new() } else { shared.waiting().await? };
     shared.finish(batches).await
 }
 

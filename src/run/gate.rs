@@ -17,6 +17,7 @@ pub struct Gate {
 struct State {
     stops: Vec<Refusal>,
     denied: HashMap<String, String>,
+    unreachable: HashMap<String, String>,
     slowed: HashMap<String, Timestamp>,
 }
 
@@ -64,6 +65,18 @@ impl Gate {
     /// Remembers that the upstream does not take a credential.
     pub fn deny(&self, credential: &str, why: &str) {
         self.state().denied.insert(credential.to_owned(), why.to_owned());
+    }
+
+    /// Why an upstream cannot be reached, once all attempts of a request said so: to wait out as many for each region would
+    /// keep a machine without a network busy for minutes.
+    #[must_use]
+    pub fn out_of_reach(&self, upstream: &str) -> Option<String> {
+        self.state().unreachable.get(upstream).cloned()
+    }
+
+    /// Remembers that no connection to an upstream can be made.
+    pub fn unreachable(&self, upstream: &str, why: &str) {
+        self.state().unreachable.insert(upstream.to_owned(), why.to_owned());
     }
 
     /// How long every request of an account has to pause still, since the upstream said to slow down.

@@ -68,6 +68,9 @@ pub async fn fetch(
                 return Ok(page);
             }
             Err(failure) => {
+                if attempt >= attempts && matches!(failure, Failure::Unreachable(_)) {
+                    context.gate.unreachable(&asker.job.credential.upstream.name, &failure.to_string());
+                }
                 believe(context, asker, call, &permit, &told).await;
                 after(context, asker, call, &permit, failure, tally).await
             }
@@ -167,6 +170,9 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
     if let Some(why) = context.gate.denial(&credential.name) {
         return Err(Halt::Denied(why));
     }
+    if let Some(why) = context.gate.out_of_reach(&credential.upstream.name) {
+        return Err(Halt::Failed(why));
+    }
     context.ready(credential).await?;
     match context.gate.refusal(&credential.account, &call.cost, &asker.job.leave) {
         Some(stopped_by) => Err(Halt::Stopped(StoppedBy { call: call.name.clone(), ..stopped_by }.into())),
@@ -218,7 +224,7 @@ async fn after(
     tally: &mut Tally,
 ) -> Next {
     match failure {
-        Failure::NotSent(why) => match context.meter.release(&asker.job.credential.account, permit).await {
+        Failure::Unreachable(why) | Failure::NotSent(why) => match context.meter.release(&asker.job.credential.account, permit).await {
             Ok(()) => {
                 tally.release(&call.cost, permit.metered);
                 Next::Retry { pause: None, why }

@@ -103,7 +103,7 @@ fn unanswered(error: reqwest::Error, host: &str, redactor: &Redactor) -> Failure
     let error = error.without_url();
     let cause = cause(&error, redactor);
     if error.is_connect() {
-        Failure::NotSent(format!("no connection to {host}: {cause}"))
+        Failure::Unreachable(format!("no connection to {host}: {cause}"))
     } else if error.is_builder() {
         Failure::NotSent(format!("no request to {host} can be made of this: {cause}"))
     } else if error.is_timeout() {

@@ -96,7 +96,10 @@ pub struct Standing {
 /// Why there is no page. None of these texts ever holds the secret or a URL with it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// The request provably never left: no connection was made. It costs nothing.
+    /// No connection was made: the request provably never left, and costs nothing.
+    #[error("{0}")]
+    Unreachable(String),
+    /// No request can be made of this. It costs nothing.
     #[error("{0}")]
     NotSent(String),
     /// The limit is exhausted upstream.

@@ -18,4 +18,5 @@ mod spent;
 mod stand_in;
 mod suspended;
 mod troubled_redis;
+mod unreachable;
 mod wrong_config;

@@ -188,7 +188,7 @@ pub(super) fn ids(page: &Page) -> Vec<&str> {
 /// What a failure says, and which it is.
 pub(super) fn told(failure: &Failure) -> String {
     let kind = match failure {
-        Failure::NotSent(_) => "not sent",
+        Failure::Unreachable(_) | Failure::NotSent(_) => "not sent",
         Failure::Spent { .. } => "spent",
         Failure::SlowDown { .. } => "slow down",
         Failure::Denied(_) => "denied",

@@ -1,9 +1,9 @@
 -- What every script of the ledger shares. Put before each of them when it is loaded.
 --
 -- KEYS, the same five for every script, all of one account and so of one slot:
---   1 meta   hash: state: a line of epoch, server, sequence, newest time, how long charges are kept, when the keys' lives
---            are due, whether there are floors; then for each limit lines of its name, its rule, and total, head, closed
---            until, whether one may try then; floors: lines of a limit's name, and time, used, charged since; checked
+--   1 meta   hash: state: in MessagePack the epoch, server, sequence, newest time, how long charges are kept, when the keys'
+--            lives are due, whether there are floors; then for each limit its name, its rule, total, head, closed until,
+--            whether one may try then; floors: lines of a limit's name, and time, used, charged since; checked
 --   2 log    sorted set: one member a charge, its id, by the microsecond at which it was made
 --   3 units  hash: id -> units of each limit, in their order in the state: "100" or "0,1"; a charge of nothing has none
 --   4 marks  sorted set: instants that part the log into blocks of about BLOCK charges; the newest block is open
@@ -31,10 +31,10 @@ local META, LOG, UNITS, MARKS, SUMS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5
 local BLOCK = 64
 local LONGEST_BLOCK = 2 * BLOCK
 
-local call, tonumber, match, max, format = redis.call, tonumber, string.match, math.max, string.format
+local call, tonumber, match, max = redis.call, tonumber, string.match, math.max
 
 local function text(number)
-  return format('%d', number)
+  return string.format('%d', number)
 end
 
 -- The caller's terms -------------------------------------------------------------------------------------------------
@@ -87,19 +87,18 @@ local epoch, served_by
 local sequence, newest_at, renew_at = 0, 0, 0
 
 if stored then
-  local kept, has_floors, rest
-  epoch, served_by, sequence, newest_at, kept, renew_at, has_floors, rest =
-    match(stored, '^(%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d)\n()')
-  sequence, newest_at, renew_at = tonumber(sequence), tonumber(newest_at), tonumber(renew_at)
-  keep = max(keep, tonumber(kept))
-  local lines = string.gmatch(string.sub(stored, rest), '([^\n]+)\n([^\n]*)\n(%d+) (%d+) (%d+) (%d)\n')
-  for name, rule, total, head, closed, probing in lines do
-    local book = by_name[name] or { name = name, rule = rule }
+  local kept = { cmsgpack.unpack(stored) }
+  epoch, served_by, sequence, newest_at, renew_at = kept[1], kept[2], kept[3], kept[4], kept[6]
+  keep = max(keep, kept[5])
+  for place = 8, #kept, 6 do
+    local name = kept[place]
+    local book = by_name[name] or { name = name, rule = kept[place + 1] }
     books[#books + 1] = book
-    book.code, book.other_rule, book.probing = #books, rule, probing == '1'
-    book.total, book.head, book.closed = tonumber(total), tonumber(head), tonumber(closed)
+    book.code, book.other_rule = #books, kept[place + 1]
+    book.total, book.head, book.closed, book.probing =
+      kept[place + 2], kept[place + 3], kept[place + 4], kept[place + 5]
   end
-  if has_floors == '1' then
+  if kept[7] then
     local written = call('HGET', META, 'floors') or ''
     for name, at, units, after in string.gmatch(written, '([^\n]+)\n(%d+) (%d+) (%d+)\n') do
       floors[#floors + 1] = { name = name, at = tonumber(at), used = tonumber(units), after = tonumber(after) }
@@ -280,15 +279,14 @@ local function commit(renew)
   if renew then
     renew_at = now + math.floor(keep / 16)
   end
-  local has_floors = #floors > 0 and open_archive().write_floors() and 1 or 0
-  local head = '%s %s %d %d %d %d %d\n'
-  local lines = { format(head, epoch, served_by, sequence, newest_at, keep, renew_at, has_floors) }
+  local has_floors = #floors > 0 and open_archive().write_floors()
+  local kept = { epoch, served_by, sequence, newest_at, keep, renew_at, has_floors }
   for _, book in ipairs(books) do
-    local line = '%s\n%s\n%d %d %d %d\n'
-    lines[#lines + 1] =
-      format(line, book.name, book.rule, book.total, book.head, book.closed, book.probing and 1 or 0)
+    local last = #kept
+    kept[last + 1], kept[last + 2], kept[last + 3] = book.name, book.rule, book.total
+    kept[last + 4], kept[last + 5], kept[last + 6] = book.head, book.closed, book.probing or false
   end
-  call('HSET', META, 'state', table.concat(lines))
+  call('HSET', META, 'state', cmsgpack.pack(unpack(kept)))
   if renew then
     open_archive().keep_alive()
   end

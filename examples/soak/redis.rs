@@ -83,10 +83,16 @@ impl Redis {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         let mut connection = client.get_connection().unwrap();
         let key = |part: &str| format!("ingest:{{youtube}}:{part}");
-        let state: Option<String> = redis::cmd("HGET").arg(key("meta")).arg("state").query(&mut connection).unwrap();
-        let Some(state) = state else { return };
-        let Some(sums) = state.lines().nth(3) else { return };
-        let sums: Vec<u64> = sums.split(' ').map(|number| number.parse().unwrap()).collect();
+        let script = redis::Script::new(
+            "local state = redis.call('HGET', KEYS[1], 'state')
+             if not state then return {} end
+             local kept = { cmsgpack.unpack(state) }
+             return { kept[10], kept[11] }",
+        );
+        let sums: Vec<u64> = script.key(key("meta")).invoke(&mut connection).unwrap();
+        if sums.is_empty() {
+            return;
+        }
         let ids: Vec<String> =
             redis::cmd("ZRANGEBYSCORE").arg(key("log")).arg(sums[1]).arg("+inf").query(&mut connection).unwrap();
         let units: HashMap<String, u64> = redis::cmd("HGETALL").arg(key("units")).query(&mut connection).unwrap();

@@ -224,13 +224,15 @@ async fn after(
     tally: &mut Tally,
 ) -> Next {
     match failure {
-        Failure::Unreachable(why) | Failure::NotSent(why) => match context.meter.release(&asker.job.credential.account, permit).await {
-            Ok(()) => {
-                tally.release(&call.cost, permit.metered);
-                Next::Retry { pause: None, why }
+        Failure::Unreachable(why) | Failure::NotSent(why) => {
+            match context.meter.release(&asker.job.credential.account, permit).await {
+                Ok(()) => {
+                    tally.release(&call.cost, permit.metered);
+                    Next::Retry { pause: None, why }
+                }
+                Err(error) => Next::Halt(error.into()),
             }
-            Err(error) => Next::Halt(error.into()),
-        },
+        }
         Failure::Spent { message, limit, until } => {
             Next::Halt(close(context, asker, call, message, limit.as_deref(), until).await)
         }

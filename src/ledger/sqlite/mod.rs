@@ -102,10 +102,7 @@ impl SqliteLedger {
 }
 
 /// Acts, and commits.
-fn done<T>(
-    transaction: Transaction<'_>,
-    act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-) -> rusqlite::Result<T> {
+fn done<T>(transaction: Transaction<'_>, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     let answer = act(&transaction)?;
     transaction.commit().map(|()| answer)
 }

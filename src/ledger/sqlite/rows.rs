@@ -150,7 +150,8 @@ impl<'c> Rows<'c> {
         let sql = "SELECT at, n, units FROM taken
                    WHERE account = ?1 AND limit_name = ?2 AND at >= ?3 AND units > 0 ORDER BY at, n";
         let mut statement = self.connection.prepare_cached(sql)?;
-        let taken = statement.query_map((self.account, limit, from.micros()), |row| Ok((place(row)?, units(row, 2)?)))?;
+        let taken =
+            statement.query_map((self.account, limit, from.micros()), |row| Ok((place(row)?, units(row, 2)?)))?;
         taken.collect()
     }
 

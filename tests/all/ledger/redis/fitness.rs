@@ -104,12 +104,16 @@ fn changes(server: &RedisServer) -> i64 {
 
 /// Writes another total than the right one.
 fn misplace(server: &RedisServer, account: &Account, right: u64, wrong: u64) {
-    let field = format!("ingest:{{{}}}:meta state", account.name);
-    let state: String = server.ask(&format!("HGET {field}"));
-    let (right, wrong) = (format!("\n{right} "), format!("\n{wrong} "));
-    assert!(state.contains(&right), "{state}");
-    let state = state.replacen(&right, &wrong, 1).replace(' ', "\u{a0}");
-    server.tell(&format!("HSET {field} {state}"));
+    let script = redis::Script::new(
+        "local kept = { cmsgpack.unpack(redis.call('HGET', KEYS[1], 'state')) }
+         if kept[10] ~= tonumber(ARGV[1]) then return kept[10] end
+         kept[10] = tonumber(ARGV[2])
+         redis.call('HSET', KEYS[1], 'state', cmsgpack.pack(unpack(kept)))
+         return kept[10]",
+    );
+    let key = format!("ingest:{{{}}}:meta", account.name);
+    let written: u64 = script.key(key).arg(right).arg(wrong).invoke(&mut server.connect()).unwrap();
+    assert_eq!(written, wrong);
 }
 
 #[tokio::test]

@@ -38,7 +38,8 @@ pub async fn serve(catalog: &Path, pause: Duration) -> SocketAddr {
 impl Recorded {
     fn read(catalog: &Path, pause: Duration) -> Self {
         let catalog = Connection::open(catalog).unwrap();
-        let sql = "select region, body from pass join listing on listing.pass = pass.id join record using (kind, id)
+        let sql = "select region, body from pass join listing on listing.pass = pass.id
+                join record on record.kind = listing.kind and record.id = listing.id
             where region <> '*' order by region, position";
         let mut lists: HashMap<String, Vec<String>> = HashMap::new();
         let mut statement = catalog.prepare(sql).unwrap();

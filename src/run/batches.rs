@@ -1,9 +1,7 @@
 //! The steps that ask for ids: full batches over all regions, nothing fresh, nothing twice.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
-
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::context::Context;
 use super::halt::Halt;
@@ -61,51 +59,6 @@ impl Batches {
     }
 }
 
-/// Fetches batches as soon as the listings of a job fill them, while its regions still walk; `listings` tells of each page
-/// that landed. What fills no batch stays for [`fetch_batches`].
-pub async fn fetch_full_batches(context: &Context, job: &Job, mut listings: UnboundedReceiver<PassId>) -> Batches {
-    let mut batches = Batches::default();
-    let mut naming = BTreeSet::new();
-    while let Some(pass) = listings.recv().await {
-        naming.insert(pass);
-        naming.extend(std::iter::from_fn(|| listings.try_recv().ok()));
-        // When all have walked, the rest goes together.
-        if !listings.is_closed()
-            && batches.halt.is_none()
-            && let Err(halt) = fetch_full(context, job, &mut naming, &mut batches).await
-        {
-            batches.halt_by(halt);
-        }
-    }
-    batches
-}
-
-/// The full batches of what these passes name; the passes that name more are left. Another run's batches come first.
-async fn fetch_full(
-    context: &Context,
-    job: &Job,
-    naming: &mut BTreeSet<PassId>,
-    batches: &mut Batches,
-) -> Result<(), Halt> {
-    let Some(_held) = try_lock(context, job)? else { return Ok(()) };
-    let passes: Vec<PassId> = std::mem::take(naming).into_iter().collect();
-    let mut shared = None;
-    for (index, step) in job.steps.iter().enumerate() {
-        let Some(ids) = &step.ids else { continue };
-        let pending = pending(context, job, step, ids, Naming::Passes(&passes)).await?;
-        let (full, rest) = full_batches(&pending, batch_size(ids));
-        naming.extend(rest);
-        if !full.is_empty() {
-            let shared = match &shared {
-                Some(shared) => shared,
-                None => shared.insert(SharedPass::open(context, job, batches).await?),
-            };
-            shared.fetch_all(index, step, full, batches).await;
-        }
-    }
-    Ok(())
-}
-
 /// Fetches what the listings of these passes name, and fills the last batch with what other passes wait for.
 ///
 /// # Errors
@@ -137,7 +90,8 @@ async fn lock(context: &Context, job: &Job) -> Result<Held, Halt> {
     }
 }
 
-fn try_lock(context: &Context, job: &Job) -> Result<Option<Held>, Halt> {
+/// Nothing where another run holds it.
+pub fn try_lock(context: &Context, job: &Job) -> Result<Option<Held>, Halt> {
     let held = context.locks.take(&job.name, Region::SHARED);
     held.map_err(|error| Halt::Failed(format!("cannot lock job {}: {error}", job.name)))
 }
@@ -147,17 +101,9 @@ pub fn asks_for_ids(job: &Job) -> bool {
     job.steps.iter().any(|step| step.ids.is_some())
 }
 
-fn batch_size(ids: &Ids) -> usize {
+/// How many ids a request holds.
+pub fn batch_size(ids: &Ids) -> usize {
     usize::try_from(ids.batch).unwrap_or(usize::MAX).max(1)
-}
-
-/// The distinct ids, as far as they fill batches; and the passes that name the others.
-fn full_batches(pending: &[Pending], size: usize) -> (Vec<Vec<String>>, Vec<PassId>) {
-    let mut seen = HashSet::new();
-    let distinct: Vec<&Pending> = pending.iter().filter(|one| seen.insert(&one.id)).collect();
-    let full = distinct.chunks_exact(size);
-    let rest = full.remainder().iter().map(|one| one.pass).collect();
-    (full.map(|batch| batch.iter().map(|one| one.id.clone()).collect()).collect(), rest)
 }
 
 /// Batches of the distinct ids that these passes name, in their order; the last one is filled with others'.

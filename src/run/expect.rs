@@ -117,6 +117,42 @@ pub async fn expect(
     Ok(expectations)
 }
 
+/// What new passes of these candidates, all of one job, charge at most; `None` where nothing bounds it, or where something
+/// unfinished names ids that the catalog would have to be asked for.
+///
+/// # Errors
+/// When the catalog cannot be asked.
+pub async fn most(
+    catalog: &dyn Catalog,
+    job: &Job,
+    candidates: &[&Candidate],
+    now: Timestamp,
+) -> Result<Option<Cost>, CatalogError> {
+    let names_ids = job.steps.iter().any(|step| step.ids.is_some());
+    let resumes = candidates.iter().any(|candidate| candidate.resumable(now).is_some());
+    if names_ids && (resumes || !shared_passes(catalog, job).await?.is_empty()) {
+        return Ok(None);
+    }
+    let (open, last) = (Named::new(), Named::new());
+    let mut passes = Vec::new();
+    for candidate in candidates {
+        let mut pass = Expectation { pages: pages(candidate, now), ids: BTreeMap::new() };
+        for (index, step) in job.steps.iter().enumerate() {
+            if let Some(ids) = &step.ids {
+                let expected = expected_ids(job, candidate, &pass, ids, &open, &last, now);
+                pass.ids.insert(index, expected);
+            }
+        }
+        passes.push(pass);
+    }
+    let mut cost = Cost::none();
+    for (index, range) in requests(job, &passes.iter().collect::<Vec<_>>()) {
+        let (Some(most), Some(step)) = (range.max, job.steps.get(index)) else { return Ok(None) };
+        cost.add(&step.call.cost.times(most));
+    }
+    Ok(Some(cost))
+}
+
 /// The requests of each step, by its index, when these passes of a job run together: their batches fill together.
 #[must_use]
 pub fn requests(job: &Job, expectations: &[&Expectation]) -> BTreeMap<usize, Range> {

@@ -8,6 +8,7 @@ mod batches;
 mod believe;
 mod context;
 mod due;
+mod early;
 mod estimate;
 mod expect;
 mod forecast;

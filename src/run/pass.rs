@@ -20,6 +20,8 @@ pub struct Pass {
     pub reference: PassRef,
     /// Whether an earlier run began it.
     pub resumed: bool,
+    /// When it began.
+    pub began: Timestamp,
     /// The start of the region's last complete pass.
     pub since: Option<Timestamp>,
     /// Where its steps stand.
@@ -39,6 +41,7 @@ impl Pass {
         Self {
             reference: reference(&candidate.job, &candidate.region, open, now),
             resumed: open.is_some(),
+            began: open.map_or(now, |pass| pass.started_at),
             positions: open.map(|pass| pass.steps.clone()).unwrap_or_default(),
             since: candidate.standing.last_complete,
             job: Arc::clone(&candidate.job),

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 
-use super::batches::{Batches, asks_for_ids, fetch_batches, fetch_full_batches};
+use super::batches::{Batches, asks_for_ids, fetch_batches};
 use super::candidates;
 use super::context::Context;
 use super::due::Candidate;
+use super::early::{Told, fetch_full_batches};
 use super::halt::Halt;
 use super::outcome::PassOutcome;
 use super::pass::Pass;
@@ -37,8 +38,8 @@ enum Turn {
     Left(Box<Candidate>, PassOutcome, Option<Halt>),
 }
 
-/// Whom to tell of each page that a job landed: whoever fetches the ids that it names.
-type Listings = HashMap<String, UnboundedSender<PassId>>;
+/// Whom to tell of the pages of a job: whoever fetches the ids that it names.
+type Listings = HashMap<String, Told>;
 
 /// Walks these regions to their ends, or as far as they get.
 pub async fn walk_wave(context: &Context, wave: Vec<Candidate>, walked: &mut Walked) {

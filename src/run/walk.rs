@@ -1,24 +1,20 @@
 //! The steps of one pass that list, page after page.
 
-use tokio::sync::mpsc::UnboundedSender;
-
 use super::again::Before;
 use super::context::Context;
+use super::early::{Named, Told};
 use super::halt::Halt;
 use super::pass::{Pass, Position};
 use super::request::{Asker, fetch};
-use crate::catalog::{Landing, PassId, PassRef};
+use crate::catalog::{Landing, PassRef};
 use crate::config::Step;
 use crate::upstream::{Page, PageRequest};
 
-/// Who is told of each page that landed.
-pub type Told<'a> = Option<&'a UnboundedSender<PassId>>;
-
-/// Walks all listing steps of a pass to their ends.
+/// Walks all listing steps of a pass to their ends; `told` learns what each page names that landed.
 ///
 /// # Errors
 /// Why it went no further; the pass knows how far it came.
-pub async fn walk(context: &Context, pass: &mut Pass, told: Told<'_>) -> Result<(), Halt> {
+pub async fn walk(context: &Context, pass: &mut Pass, told: Option<&Told>) -> Result<(), Halt> {
     for step in pass.listing_steps() {
         match walk_step(context, pass, step, told).await {
             Err(Halt::BadCursor(why)) => {
@@ -31,7 +27,7 @@ pub async fn walk(context: &Context, pass: &mut Pass, told: Told<'_>) -> Result<
     Ok(())
 }
 
-async fn walk_step(context: &Context, pass: &mut Pass, index: usize, told: Told<'_>) -> Result<(), Halt> {
+async fn walk_step(context: &Context, pass: &mut Pass, index: usize, told: Option<&Told>) -> Result<(), Halt> {
     let job = pass.job.clone();
     let Some(step) = job.steps.get(index) else { return Ok(()) };
     let mut before = Before::default();
@@ -46,10 +42,11 @@ async fn walk_step(context: &Context, pass: &mut Pass, index: usize, told: Told<
             page.next = None;
             pass.notes.push(format!("{} gave the same page again: its list ends there", step.call.name));
         }
+        let named = told.map(|told| (told, Named::by(&job, &step.call.name, &page.records, pass.began)));
         land(context, pass, index, step, pages + 1, page).await?;
-        if let Some((told, id)) = told.zip(pass.id()) {
+        if let Some((told, named)) = named {
             // Nobody may be left to listen, and need not.
-            let _ = told.send(id);
+            let _ = told.send(named);
         }
     }
 }

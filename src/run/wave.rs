@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::due::Candidate;
-use super::expect::{Expectation, expect, expected_cost};
+use super::expect::{self, Expectation, expect, expected_cost};
 use super::halt::Halt;
 use crate::config::Job;
 use crate::quota::{Cost, LimitName, Units};
@@ -17,10 +17,26 @@ use crate::quota::{Cost, LimitName, Units};
 /// # Errors
 /// When the catalog cannot be asked.
 pub async fn next_wave(context: &Context, queue: &mut Vec<Candidate>) -> Result<Vec<Candidate>, Halt> {
-    let expectations = expectations(context, queue).await?;
     let room = Room::of(context, queue).await;
+    if most(context, queue).await?.is_some_and(|most| room.holds(&most)) {
+        return Ok(std::mem::take(queue));
+    }
+    let expectations = expectations(context, queue).await?;
     let count = most_that_fit(queue.len(), |count| room.holds(&costs(queue, &expectations, count)));
     Ok(queue.drain(..count.min(queue.len())).collect())
+}
+
+/// What all of them charge at most, by job, where that is bounded: whatever is expected, it is no more.
+async fn most(context: &Context, queue: &[Candidate]) -> Result<Option<Vec<(Arc<Job>, Cost)>>, Halt> {
+    let mut costs = Vec::new();
+    for job in jobs(queue) {
+        let of_job: Vec<&Candidate> = queue.iter().filter(|one| one.job.name == job.name).collect();
+        match expect::most(&*context.catalog, &job, &of_job, context.clock.now()).await? {
+            Some(cost) => costs.push((job, cost)),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(costs))
 }
 
 /// How many regions fit, and at least one: found by halving, since more regions never cost less.

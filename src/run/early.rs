@@ -1,0 +1,132 @@
+//! Batches that are full while regions still list: asked for at once, so that few are left when the last page has come.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+use super::batches::{Batches, batch_size, try_lock};
+use super::context::Context;
+use super::halt::Halt;
+use super::shared_pass::SharedPass;
+use crate::config::{Ids, Job, Records, Step};
+use crate::quota::Timestamp;
+use crate::record::Record;
+
+/// The ids that a landed page names for each step that asks for some, by the step's index.
+pub struct Named {
+    by_step: Vec<(usize, Vec<Arc<str>>)>,
+    /// When the pass of the page began: what was fetched since is there.
+    began: Timestamp,
+}
+
+/// Who is told what landed pages name.
+pub type Told = UnboundedSender<Named>;
+
+impl Named {
+    /// What these records of a call name.
+    #[must_use]
+    pub fn by(job: &Job, call: &str, records: &[Record], began: Timestamp) -> Self {
+        let named = |ids: &Ids| -> Vec<Arc<str>> {
+            let texts = records.iter().flat_map(|record| ids.at.texts_in(&record.body));
+            texts.filter(|id| !id.is_empty()).map(Arc::from).collect()
+        };
+        let steps = steps_with_ids(job).filter(|(_, _, ids, _)| ids.from == call);
+        Self { by_step: steps.map(|(index, _, ids, _)| (index, named(ids))).collect(), began }
+    }
+}
+
+/// Fetches batches as soon as the listings of a job fill them, while its regions still walk. What fills no batch stays for
+/// [`super::batches::fetch_batches`], which asks the catalog what is missing.
+pub async fn fetch_full_batches(context: &Context, job: &Job, mut listings: UnboundedReceiver<Named>) -> Batches {
+    let mut batches = Batches::default();
+    let mut queues: Vec<Queue<'_>> = steps_with_ids(job).map(Queue::of).collect();
+    while let Some(named) = listings.recv().await {
+        let more = std::iter::from_fn(|| listings.try_recv().ok());
+        for named in std::iter::once(named).chain(more) {
+            queues.iter_mut().for_each(|queue| queue.add(&named));
+        }
+        // When all have walked, the rest goes together.
+        if !listings.is_closed()
+            && batches.halt.is_none()
+            && queues.iter().any(Queue::fills_a_batch)
+            && let Err(halt) = fetch_full(context, job, &mut queues, &mut batches).await
+        {
+            batches.halt_by(halt);
+        }
+    }
+    batches
+}
+
+/// What fills batches and is not fresh, now that nobody else fetches. Another run's batches come first.
+async fn fetch_full(context: &Context, job: &Job, queues: &mut [Queue<'_>], batches: &mut Batches) -> Result<(), Halt> {
+    let Some(_held) = try_lock(context, job)? else { return Ok(()) };
+    let mut shared = None;
+    for queue in queues {
+        queue.drop_fresh(context, job).await?;
+        let full = queue.take_full();
+        if !full.is_empty() {
+            let shared = match &shared {
+                Some(shared) => shared,
+                None => shared.insert(SharedPass::open(context, job, batches).await?),
+            };
+            shared.fetch_all(queue.index, queue.step, full, batches).await;
+        }
+    }
+    Ok(())
+}
+
+fn steps_with_ids(job: &Job) -> impl Iterator<Item = (usize, &Step, &Ids, &Records)> {
+    let asking = |(index, step)| {
+        let Step { ids, call, .. }: &Step = step;
+        Some((index, step, ids.as_ref()?, call.records.as_ref()?))
+    };
+    job.steps.iter().enumerate().filter_map(asking)
+}
+
+/// The ids that wait for their batch of one step, each once, in the order in which they were named.
+struct Queue<'j> {
+    index: usize,
+    step: &'j Step,
+    ids: &'j Ids,
+    kind: &'j str,
+    waiting: Vec<(Arc<str>, Timestamp)>,
+    seen: HashSet<Arc<str>>,
+}
+
+impl<'j> Queue<'j> {
+    fn of((index, step, ids, records): (usize, &'j Step, &'j Ids, &'j Records)) -> Self {
+        Self { index, step, ids, kind: &records.kind, waiting: Vec::new(), seen: HashSet::new() }
+    }
+
+    fn add(&mut self, named: &Named) {
+        let of_step = named.by_step.iter().filter(|(index, _)| *index == self.index);
+        for id in of_step.flat_map(|(_, ids)| ids) {
+            if self.seen.insert(Arc::clone(id)) {
+                self.waiting.push((Arc::clone(id), named.began));
+            }
+        }
+    }
+
+    fn fills_a_batch(&self) -> bool {
+        self.waiting.len() >= batch_size(self.ids)
+    }
+
+    /// Forgets what was fetched lately, or after the pass that names it began.
+    async fn drop_fresh(&mut self, context: &Context, job: &Job) -> Result<(), Halt> {
+        let now = context.clock.now();
+        let fresh_since = self.ids.fresh_for.map_or(now, |span| now.before(span));
+        let all: Vec<Arc<str>> = self.waiting.iter().map(|(id, _)| Arc::clone(id)).collect();
+        let fetched = context.catalog.fetched(&job.credential.upstream.name, self.kind, &all).await?;
+        let fetched: HashMap<Arc<str>, Timestamp> = fetched.into_iter().collect();
+        self.waiting.retain(|(id, began)| fetched.get(id).is_none_or(|at| *at < fresh_since.min(*began)));
+        Ok(())
+    }
+
+    fn take_full(&mut self) -> Vec<Vec<String>> {
+        let size = batch_size(self.ids);
+        let full = self.waiting.len() / size * size;
+        let full: Vec<String> = self.waiting.drain(..full).map(|(id, _)| id.to_string()).collect();
+        full.chunks(size).map(<[String]>::to_vec).collect()
+    }
+}

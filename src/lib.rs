@@ -1,5 +1,6 @@
 //! A worker that pulls from metered upstream APIs and never overspends their quota. ARCHITECTURE.md shows the rooms.
 
+pub mod apart;
 pub mod catalog;
 pub mod cli;
 pub mod clock;

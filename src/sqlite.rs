@@ -1,6 +1,5 @@
 //! How this program opens SQLite files, whatever is in them.
 
-mod apart;
 mod integrity;
 
 use std::cell::Cell;
@@ -17,7 +16,6 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use thiserror::Error;
 
-pub use apart::{CutOff, apart};
 pub use integrity::{Integrity, mend};
 
 /// How long a writer waits for another process to finish its transaction. Transactions take well under a millisecond

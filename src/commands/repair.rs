@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::environment::{CATALOG_FILE, Environment};
 use super::table::count;
 use super::{Error, output};
+use crate::apart::apart;
 use crate::catalog::SqliteCatalog;
 use crate::cli::{Format, Global};
 use crate::exit::Exit;
@@ -52,7 +53,7 @@ pub(super) async fn repair(global: &Global) -> Result<Exit, Error> {
 async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
     let looked = {
         let path = path.clone();
-        sqlite::apart(move || sqlite::mend(&path)).await
+        apart(move || sqlite::mend(&path)).await
     };
     let looked = looked.map_err(|error| Error::io("cannot repair")(std::io::Error::other(error)))?;
     let file = path.display().to_string();

@@ -9,12 +9,16 @@ use super::request::Asked;
 use super::text::{Redactor, html_text, is_html, one_line};
 use super::told;
 use super::{Failure, Page, transient};
+use crate::apart::apart;
 use crate::config::{Etag, classify};
 use crate::record::{Known, Tag};
 
 /// More values than any page of records holds, and few enough that a hostile one fits into memory: a parsed value takes up
 /// to a hundred times the bytes that it is written in.
 const MOST_VALUES: usize = 500_000;
+
+/// From how many bytes on a body is parsed on a thread of its own.
+const LONG_BODY: usize = 16 * 1024;
 
 /// What an upstream answered.
 pub struct Answer {
@@ -58,15 +62,31 @@ impl Answer {
     }
 
     /// The page that this holds.
-    pub(super) fn understand(&self, asked: &Asked<'_>) -> Result<Page, Failure> {
+    pub(super) async fn understand(self, asked: &Asked<'_>) -> Result<Page, Failure> {
         if let Some(known) = asked.request.known.filter(|_| self.status == StatusCode::NOT_MODIFIED) {
             return Ok(unchanged(known));
         }
         if !self.status.is_success() {
-            return Err(failure_of(self, &asked.upstream.errors, asked.request.now));
+            return Err(failure_of(&self, &asked.upstream.errors, asked.request.now));
         }
         self.came_whole(asked)?;
-        let mut document = self.document()?;
+        let (answer, document) = self.parsed().await?;
+        answer.page(document?, asked)
+    }
+
+    /// The document that this holds, or why there is none. To parse a long one takes as long as many requests are apart.
+    async fn parsed(self) -> Result<(Self, Result<Value, Failure>), Failure> {
+        let parse = |answer: Self| {
+            let document = answer.document();
+            (answer, document)
+        };
+        if self.body.len() < LONG_BODY {
+            return Ok(parse(self));
+        }
+        apart(move || parse(self)).await.map_err(|error| transient(error.to_string()))
+    }
+
+    fn page(&self, mut document: Value, asked: &Asked<'_>) -> Result<Page, Failure> {
         self.no_refusal(&document, asked)?;
         let records = asked.request.step.call.records.as_ref();
         let records =

@@ -105,8 +105,9 @@ impl Client {
         let redactor = Redactor::new(shown.secret.as_ref());
         let answer = http::exchange(self.http().await?, sent, self.upstream.max_body, redactor).await?;
         told.extend(told::limits(&asked, &answer));
-        match answer.understand(&asked) {
-            Err(Failure::Denied(message)) if answer.status == StatusCode::UNAUTHORIZED => {
+        let status = answer.status;
+        match answer.understand(&asked).await {
+            Err(Failure::Denied(message)) if status == StatusCode::UNAUTHORIZED => {
                 Err(self.renewed(&shown, message).await)
             }
             understood => {

@@ -29,6 +29,7 @@ use super::{
     Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, OpenPass, PassEnd, PassId,
     PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing,
 };
+use crate::apart::{CutOff, apart};
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
 use crate::record::{Known, Tag};
@@ -54,7 +55,7 @@ enum Failure {
     #[error("it is open for reading alone")]
     ReadOnly,
     #[error(transparent)]
-    CutOff(#[from] sqlite::CutOff),
+    CutOff(#[from] CutOff),
 }
 
 impl SqliteCatalog {
@@ -154,7 +155,7 @@ impl SqliteCatalog {
         F: FnOnce(&mut Connection) -> Result<T, Failure> + Send + 'static,
     {
         let working = move || work(&mut connection.lock().unwrap_or_else(PoisonError::into_inner));
-        let worked = sqlite::apart(working).await;
+        let worked = apart(working).await;
         worked.map_err(Failure::from).and_then(|result| result).map_err(|failure| self.error(&failure))
     }
 

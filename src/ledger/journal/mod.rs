@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 use thiserror::Error;
 
+use crate::apart::apart;
 use crate::sqlite;
 
 pub(super) use book::{Begun, Granted, Marked};
@@ -80,9 +81,8 @@ impl Journal {
         act: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<Option<T>, JournalError> {
         let connection = Arc::clone(&self.connection);
-        let done = sqlite::apart(move || {
-            connection.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(act).transpose()
-        });
+        let done =
+            apart(move || connection.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(act).transpose());
         Ok(done.await.map_err(|error| JournalError(error.to_string()))??)
     }
 }

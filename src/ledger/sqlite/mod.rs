@@ -23,6 +23,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use self::rows::Rows;
 use self::schema::SCHEMA;
 use super::{Charge, Known, Ledger, LedgerError, Spent};
+use crate::apart::apart;
 use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp, Units};
 use crate::sqlite::{self, OpenError};
 
@@ -94,7 +95,7 @@ impl SqliteLedger {
             let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
             done(connection.transaction_with_behavior(behavior)?, act)
         };
-        match sqlite::apart(work).await {
+        match apart(work).await {
             Ok(done) => done.map_err(|error| broken(&error)),
             Err(error) => Err(LedgerError::Broken(format!("the ledger stopped in the middle: {error}"))),
         }

@@ -1,3 +1,5 @@
+//! Work that would keep requests in flight waiting, on threads of its own.
+
 use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
@@ -7,7 +9,7 @@ use tokio::task::spawn_blocking;
 #[error("its work was cut off")]
 pub struct CutOff;
 
-/// Does what may wait for disks and for other processes away from the threads that have requests in flight.
+/// Does what takes long, or waits for disks and for other processes, away from the threads that have requests in flight.
 ///
 /// # Errors
 /// When the work does not come to its end.

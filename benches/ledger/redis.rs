@@ -37,6 +37,17 @@ const MEMBER_A_UNIT: &str = "
     redis.call('PEXPIRE', KEYS[1], window / 1000)
     return 1";
 
+/// The same as it is mostly written: a call for each unit.
+const MEMBER_A_UNIT_IN_A_LOOP: &str = "
+    local now, window, quota, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+    redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - window)
+    if redis.call('ZCARD', KEYS[1]) + cost > quota then return 0 end
+    for unit = 1, cost do
+        redis.call('ZADD', KEYS[1], ARGV[1], ARGV[5] .. ':' .. unit)
+    end
+    redis.call('PEXPIRE', KEYS[1], window / 1000)
+    return 1";
+
 /// A sorted set with a member for every charge, summed at each.
 const SCAN_AND_SUM: &str = "
     local now, window, quota, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -78,6 +89,7 @@ pub(crate) async fn charges() -> Table {
             rows.push(bench.ours("ours, granted", fill, cost, Room::Free).await);
             rows.push(bench.ours("ours, rejected", fill, cost, Room::None).await);
             rows.push(bench.others("a member a unit", MEMBER_A_UNIT, fill, cost).await);
+            rows.push(bench.others("a member a unit, in a loop", MEMBER_A_UNIT_IN_A_LOOP, fill, cost).await);
             rows.push(bench.others("scan and sum", SCAN_AND_SUM, fill / cost, cost).await);
         }
     }

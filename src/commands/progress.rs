@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::output::shown;
+use super::table::counted;
 use crate::cli::{Global, Log};
 use crate::run::{Progress, Silent};
 
@@ -45,7 +46,7 @@ impl Progress for Bars {
         if bar.length().is_none_or(|length| length < bar.position()) {
             bar.set_length(bar.position());
         }
-        bar.set_message(format!("{records} records"));
+        bar.set_message(counted(records, "record"));
     }
 
     fn ended(&self, job: &str, region: &str, how: &str) {

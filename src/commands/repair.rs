@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::environment::{CATALOG_FILE, Environment};
-use super::table::count;
+use super::table::counted;
 use super::{Error, output};
 use crate::apart::apart;
 use crate::catalog::SqliteCatalog;
@@ -78,7 +78,7 @@ fn damaged(complaints: &str) -> String {
 
 async fn rebuilt(path: &Path) -> Result<String, Error> {
     let indexed = SqliteCatalog::open(path)?.rebuild_text().await?;
-    Ok(format!("its full-text index was made anew from {} records", count(indexed)))
+    Ok(format!("its full-text index was made anew from {}", counted(indexed, "record")))
 }
 
 fn in_words(repaired: &[Repaired], state_dir: &Path) -> String {

@@ -9,11 +9,12 @@ use super::metrics::{self, Figures};
 use super::notify::{Event, notify};
 use super::output::{Colour, Screen};
 use super::progress::watcher;
-use super::table::{coloured, cost, count, instant, span, table, text, units};
+use super::table::{coloured, cost, count, counted, instant, span, table, text, units};
 use super::{Error, output, signals};
 use crate::catalog::Catalog;
 use crate::cli::{Format, Global, RunArgs};
 use crate::clock::Monotonic;
+use crate::config::Region;
 use crate::exit::Exit;
 use crate::ledger::Mode;
 use crate::quota::Units;
@@ -122,17 +123,19 @@ fn summary(report: &RunReport, screen: Screen) -> String {
 }
 
 fn headline(report: &RunReport) -> String {
-    let ended = |outcome| report.passes.iter().filter(|pass| pass.region != "*" && pass.outcome == outcome).count();
-    let requests = count(report.requests);
+    let ended = |outcome| {
+        report.passes.iter().filter(|pass| pass.region != Region::SHARED && pass.outcome == outcome).count() as u64
+    };
+    let requests = counted(report.requests, "request");
     let head = match report.outcome {
         RunOutcome::NothingDue if ended(PassOutcome::Busy) > 0 => {
             "Nothing to do here: another run is at it.".to_owned()
         }
         RunOutcome::NothingDue => "Nothing was due.".to_owned(),
-        RunOutcome::Complete => format!("Complete: {} regions, {requests} requests.", ended(PassOutcome::Complete)),
-        RunOutcome::Stopped => format!("Stopped at a limit after {requests} requests; the next run goes on from here."),
-        RunOutcome::Failed => format!("Failed or refused in part, after {requests} requests; see below."),
-        RunOutcome::Interrupted => format!("Interrupted after {requests} requests; the next run goes on from here."),
+        RunOutcome::Complete => format!("Complete: {}, {requests}.", counted(ended(PassOutcome::Complete), "region")),
+        RunOutcome::Stopped => format!("Stopped at a limit after {requests}; the next run goes on from here."),
+        RunOutcome::Failed => format!("Failed or refused in part, after {requests}; see below."),
+        RunOutcome::Interrupted => format!("Interrupted after {requests}; the next run goes on from here."),
     };
     let waits = report.stopped_by.as_ref().map(|stop| {
         format!(
@@ -147,7 +150,8 @@ fn headline(report: &RunReport) -> String {
         )
     });
     let unmetered = (report.unmetered_units > Units::ZERO).then(|| {
-        format!("{} units went unmetered while the ledger was out of reach; they are written down here and will be repaid to it.", count(report.unmetered_units.get()))
+        let units = counted(report.unmetered_units.get(), "unit");
+        format!("{units} went unmetered while the ledger was out of reach, written down here and to be repaid to it.")
     });
     [Some(head), waits, unmetered].into_iter().flatten().collect::<Vec<_>>().join("\n")
 }

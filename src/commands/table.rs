@@ -57,6 +57,11 @@ pub(super) fn count(number: u64) -> String {
     grouped.join(",")
 }
 
+/// `1 region`, `9,500 regions`
+pub(super) fn counted(number: u64, what: &str) -> String {
+    format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
 /// `5 daily, 1 search`
 pub(super) fn cost(cost: &Cost) -> String {
     let parts: Vec<String> = cost.iter().map(|(limit, units)| format!("{} {limit}", count(units.get()))).collect();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use self::finding::{Finding, Verdict, bad, good, in_words};
 use super::advice::advice;
 use super::environment::Environment;
+use super::table::counted;
 use super::{Error, output};
 use crate::cli::{CheckArgs, Format, Global};
 use crate::config::{Auth, Credential, LedgerStore};
@@ -47,13 +48,13 @@ fn show(findings: &[Finding], global: &Global) -> Result<Exit, Error> {
 
 fn configuration(environment: &Environment) -> Finding {
     let config = &environment.config;
-    let counted = format!(
-        "{} regions, {} upstreams, {} credentials, {} jobs",
-        config.regions.len(),
-        config.upstreams.len(),
-        config.credentials.len(),
-        config.jobs.len()
-    );
+    let parts = [
+        (config.regions.len(), "region"),
+        (config.upstreams.len(), "upstream"),
+        (config.credentials.len(), "credential"),
+        (config.jobs.len(), "job"),
+    ];
+    let counted = parts.map(|(number, what)| counted(number as u64, what)).join(", ");
     good(config.path.display().to_string(), counted)
 }
 

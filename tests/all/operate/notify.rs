@@ -29,7 +29,7 @@ fn a_run_pings_as_it_begins_and_as_it_ends() {
     assert_eq!(world.ingest(&US).code, 0);
     assert_eq!(pinged(&stub), ["start", "success"]);
     let body = String::from_utf8(stub.requests()[1].body.clone()).unwrap();
-    assert!(body.starts_with("Complete: 1 regions"), "{body}");
+    assert!(body.starts_with("Complete: 1 region,"), "{body}");
     world.ingest(&US);
     assert_eq!(pinged(&stub), ["start", "success", "start", "success"], "nothing due is well");
 }

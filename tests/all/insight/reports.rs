@@ -54,7 +54,7 @@ fn status_tells_spend_by_job_region_and_call() {
 fn status_tells_what_returns_within_an_hour_six_hours_and_a_day() {
     for (window, expected) in [("30m", [3, 3, 3]), ("90m", [0, 3, 3]), ("7h", [0, 0, 3]), ("25h", [0, 0, 0])] {
         let mut world = World::new();
-        world.set(&format!("credentials.youtube.limits.daily={{ quota = 100, window = \"{window}\" }}"));
+        world.set(&format!("credentials.youtube.limits.daily={{ quota = 10000, window = \"{window}\" }}"));
         world.json(&["charge", "youtube", "videos.list", "--times", "3"]);
         let status = world.json(&["status"]);
         let limits = status["limits"].as_array().unwrap();

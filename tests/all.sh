@@ -43,6 +43,7 @@ need cargo cargo cargo cargo rust
 need cc gcc gcc build-base gcc
 need redis-server redis-server redis redis redis
 want systemd-analyze systemd systemd systemd systemd
+want crontab cron cronie cronie cronie
 cargo fmt --version >/dev/null 2>&1 || { echo "the tests need rustfmt: rustup component add rustfmt" >&2; exit 1; }
 cargo clippy --version >/dev/null 2>&1 || { echo "the tests need clippy: rustup component add clippy" >&2; exit 1; }
 

@@ -1,7 +1,7 @@
 //! What a large installation costs: 249 regions, and a catalog and a ledger at a tenth, at one and at ten times 1,000,000
 //! records and 100,000 charges in the window. Time and memory of the real program.
 //!
-//! `cargo bench --bench large [-- TIMES…]`; without sizes a tenth and one: ten times wants 15 GB of disk and half an hour.
+//! `cargo bench --bench large [-- TIMES…]`; without sizes a tenth and one: ten times wants 7 GB of disk and a quarter of an hour.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod place;

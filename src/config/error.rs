@@ -9,7 +9,7 @@ pub enum ConfigError {
     /// No file anywhere.
     #[error(
         "there is no quotas.toml: looked at {}\n  name one with --config FILE or $INGEST_CONFIG, or put one at the first \
-         of these places",
+         of these places: `ingest init` writes one to begin with",
         listed(.looked)
     )]
     NotFound {

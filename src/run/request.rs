@@ -57,6 +57,7 @@ pub async fn fetch(
         let sent = Monotonic::now();
         let Answered { page: fetched, told } = upstream.fetch(request).await;
         count(context, asker, &request.step.call, &fetched, sent.elapsed());
+        let mut unreachable = false;
         let next = match fetched {
             Ok(page) => {
                 reopen(context, asker, &permit).await;
@@ -68,9 +69,7 @@ pub async fn fetch(
                 return Ok(page);
             }
             Err(failure) => {
-                if attempt >= attempts && matches!(failure, Failure::Unreachable(_)) {
-                    context.gate.unreachable(&asker.job.credential.upstream.name, &failure.to_string());
-                }
+                unreachable = matches!(failure, Failure::Unreachable(_));
                 believe(context, asker, call, &permit, &told).await;
                 after(context, asker, call, &permit, failure, tally).await
             }
@@ -78,7 +77,13 @@ pub async fn fetch(
         drop(under_way);
         match next {
             Next::Halt(halt) => return Err(halt),
-            Next::Retry { why, .. } if attempt >= attempts => return Err(Halt::Failed(gave_up(attempts, &why))),
+            Next::Retry { why, .. } if attempt >= attempts => {
+                let why = gave_up(attempts, &why);
+                if unreachable {
+                    context.gate.unreachable(&asker.job.credential.upstream.name, &why);
+                }
+                return Err(Halt::Failed(why));
+            }
             Next::Retry { pause: Some(pause), why } if pause > LONGEST_PAUSE => {
                 return Err(Halt::Failed(format!("{why}; it asks to wait {}", humantime::format_duration(pause))));
             }

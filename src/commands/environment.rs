@@ -50,7 +50,7 @@ impl Environment {
         sets.push("ledger.url=sqlite".to_owned());
         let global = Global { sets: global.sets.iter().cloned().chain(sets).collect(), ..global.clone() };
         let environment = Self::load(&global)?;
-        Ok(Self { state_dir: environment.state_dir.join("sandbox"), practising: true, ..environment })
+        Ok(Self { state_dir: environment.state_dir.join(PRACTICE), practising: true, ..environment })
     }
 
     /// Makes the state directory, if it is not there.
@@ -152,6 +152,8 @@ impl Environment {
 
 const ALL: &str = "all";
 pub(super) const CATALOG_FILE: &str = "catalog.db";
+/// Where `--sandbox` has its files, in the state directory.
+pub(super) const PRACTICE: &str = "sandbox";
 
 /// A message about a name that is not known.
 pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {

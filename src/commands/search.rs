@@ -1,10 +1,11 @@
 //! `ingest search`: full-text search of what was ingested. Costs nothing.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde::Serialize;
 
-use super::environment::{Environment, unknown};
+use super::environment::{CATALOG_FILE, Environment, PRACTICE, unknown};
 use super::output::Screen;
 use super::{Error, output};
 use crate::catalog::{Hit, SearchQuery};
@@ -43,10 +44,20 @@ pub(super) async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, E
     let hits = environment.catalog_to_read()?.search(query).await?;
     match global.format {
         Format::Json => output::json(&Found { hits: hits.iter().map(found).collect() })?,
-        Format::Text if hits.is_empty() => output::text_line("Nothing found.")?,
+        Format::Text if hits.is_empty() => output::text_line(&nothing_in(&environment.state_dir))?,
         Format::Text => output::text_line(&in_words(&hits, Screen::of_stdout()))?,
     }
     Ok(Exit::Success)
+}
+
+/// Whoever has only practised so far looks in the wrong place.
+fn nothing_in(state_dir: &Path) -> String {
+    let practice = state_dir.join(PRACTICE);
+    if state_dir.join(CATALOG_FILE).exists() || !practice.join(CATALOG_FILE).exists() {
+        return "Nothing found.".to_owned();
+    }
+    let practice = practice.display();
+    format!("Nothing found: nothing was landed here yet. What --sandbox landed is found with --state-dir {practice}")
 }
 
 /// A kind that no call brings is taken for a slip: nothing would ever be found.

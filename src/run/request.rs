@@ -57,7 +57,7 @@ pub async fn fetch(
         let sent = Monotonic::now();
         let Answered { page: fetched, told } = upstream.fetch(request).await;
         count(context, asker, &request.step.call, &fetched, sent.elapsed());
-        let mut unreachable = false;
+        let unreachable = matches!(fetched, Err(Failure::Unreachable(_)));
         let next = match fetched {
             Ok(page) => {
                 reopen(context, asker, &permit).await;
@@ -69,7 +69,6 @@ pub async fn fetch(
                 return Ok(page);
             }
             Err(failure) => {
-                unreachable = matches!(failure, Failure::Unreachable(_));
                 believe(context, asker, call, &permit, &told).await;
                 after(context, asker, call, &permit, failure, tally).await
             }

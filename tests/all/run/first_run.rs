@@ -78,3 +78,15 @@ fn an_unknown_region_or_job_is_wrong_usage_and_requests_nothing() {
     assert!(world.ingest(&["--region", "all", "--job", "trendign"]).stderr.contains("did you mean `trending`?"));
     assert_eq!(world.requests(), 0);
 }
+
+#[test]
+fn whoever_has_only_practised_is_told_where_that_is_found() {
+    let world = World::new();
+    assert_eq!(world.ingest(&["search", "a"]).stdout, "Nothing found.\n");
+    assert_eq!(world.ingest(&["--region", "US", "--job", "trending", "--sandbox", "-q"]).code, 0);
+    let practice = world.state_dir().join("sandbox");
+    let said = world.ingest(&["search", "a"]).stdout;
+    assert!(said.contains(&format!("--state-dir {}", practice.display())), "{said}");
+    assert_eq!(world.ingest(&["--region", "US", "--job", "trending", "-q"]).code, 0);
+    assert_eq!(world.ingest(&["search", "nobodywrotethis"]).stdout, "Nothing found.\n");
+}

@@ -175,6 +175,9 @@ pub struct Listed {
     pub ids: Vec<Arc<str>>,
 }
 
+/// A record's id, and the ids that it names.
+pub type NamedIds = (Arc<str>, Vec<Arc<str>>);
+
 /// A pass as it is remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassRecord {
@@ -328,7 +331,7 @@ pub trait Catalog: Send + Sync {
         kind: &str,
         ids: &[Arc<str>],
         at: &Pointer,
-    ) -> Result<Vec<(Arc<str>, Vec<Arc<str>>)>, CatalogError>;
+    ) -> Result<Vec<NamedIds>, CatalogError>;
 
     /// When these ids were last fetched, or asked for and found absent; those that never were are left out. Writes
     /// nothing.

@@ -26,8 +26,8 @@ use thiserror::Error;
 
 use self::page::Page;
 use super::{
-    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, OpenPass, PassEnd, PassId,
-    PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing,
+    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, NamedIds, OpenPass,
+    PassEnd, PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing,
 };
 use crate::apart::{CutOff, apart};
 use crate::config::Pointer;
@@ -242,7 +242,7 @@ impl Catalog for SqliteCatalog {
         kind: &str,
         ids: &[Arc<str>],
         at: &Pointer,
-    ) -> Result<Vec<(Arc<str>, Vec<Arc<str>>)>, CatalogError> {
+    ) -> Result<Vec<NamedIds>, CatalogError> {
         let records = recall::Records::of(upstream, kind, ids);
         let at = at.clone();
         self.read(move |connection| recall::named(connection, &records, &at)).await.map(Option::unwrap_or_default)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::{path, pending};
-use crate::catalog::{Listed, PassId};
+use crate::catalog::{Listed, NamedIds, PassId};
 use crate::config::Pointer;
 use crate::quota::Timestamp;
 
@@ -45,11 +45,7 @@ fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r str> {
     Ok(row.get_ref(column)?.as_str()?)
 }
 
-pub(super) fn named(
-    connection: &Connection,
-    records: &Records,
-    at: &Pointer,
-) -> rusqlite::Result<Vec<(Arc<str>, Vec<Arc<str>>)>> {
+pub(super) fn named(connection: &Connection, records: &Records, at: &Pointer) -> rusqlite::Result<Vec<NamedIds>> {
     let (path, rest) = path::split(at);
     let mut statement = connection.prepare_cached(PART)?;
     let mut named = Vec::new();

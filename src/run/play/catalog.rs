@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use super::super::due::Candidate;
 use super::world::{Kind, World};
 use crate::catalog::{
-    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, Naming, OpenPass, PassEnd,
-    PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing, StepPosition,
+    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, NamedIds, Naming, OpenPass,
+    PassEnd, PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing, StepPosition,
 };
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
@@ -323,7 +323,7 @@ impl Catalog for PlayCatalog {
         kind: &str,
         ids: &[Arc<str>],
         at: &Pointer,
-    ) -> Result<Vec<(Arc<str>, Vec<Arc<str>>)>, CatalogError> {
+    ) -> Result<Vec<NamedIds>, CatalogError> {
         let place = ((upstream.to_owned(), kind.to_owned()), at.as_str().to_owned());
         let names = self.world.names(&place);
         Ok(ids.iter().map(|id| (Arc::clone(id), names.of(id).into_owned())).collect())

@@ -46,7 +46,7 @@ end
 
 local function absorb(charge)
   local at = math.min(charge.at, now)
-  if charge.at < kept_from or knows(charge.id) then
+  if old.is_forgotten(charge.at) or old.knows(charge.id) then
     return
   end
   old.remove_forgotten(charge.id)
@@ -54,9 +54,12 @@ local function absorb(charge)
   for index, limit in ipairs(limits) do
     local units = charge.units[index]
     if units > 0 then
-      sums[code_of(limit)] = units
-      old.add_to_total(limit, at, units)
-      add_to_floors(limit.name, at, units)
+      sums[limit.code] = units
+      if at < state[limit.place + HEAD] and at >= limit.from then
+        old.move_head(limit, at)
+      end
+      old.add_to_total(limit.code, at, units)
+      old.add_to_floors(limit.name, at, units)
     end
   end
   old.add_to_block(at, sums)
@@ -77,14 +80,15 @@ local function set_floor(floor)
   if is_known_floor(floor) then
     return
   end
-  floor.after = old.between(by_name[floor.name] and by_name[floor.name].code, floor.at + 1, nil)
+  local limit = old.limit_named(floor.name)
+  floor.after = limit and old.between(limit.code, floor.at + 1, nil) or 0
   floors[#floors + 1] = floor
 end
 
 -- Floors are compared with the ledger's time, which passes them only when all of them are set.
 local function pass_floors()
   for _, floor in ipairs(floors) do
-    newest_at = max(newest_at, floor.at + 1)
+    state[NEWEST] = max(state[NEWEST], floor.at + 1)
   end
 end
 
@@ -92,10 +96,10 @@ local charges, new_floors = read_charges(), read_floors()
 if skew or (loss and mode ~= 'recover') then
   return objection
 end
-local intact = mode == 'recover' and loss ~= 'behind' and seen_newest ~= '' and knows(seen_newest)
-  and (epoch ~= seen_epoch or sequence >= seen_sequence)
-if not epoch or served_by ~= server or loss == 'behind' then
-  begin_epoch()
+local intact = mode == 'recover' and loss ~= 'behind' and seen_newest ~= '' and old.knows(seen_newest)
+  and (state[EPOCH] ~= seen_epoch or state[SEQUENCE] >= seen_sequence)
+if loss == 'behind' then
+  state[EPOCH] = false
 end
 for _, charge in ipairs(charges) do
   absorb(charge)
@@ -107,4 +111,4 @@ if not intact then
   pass_floors()
 end
 commit(true)
-return { 'absorbed', epoch, text(sequence), text(now), intact and '1' or '0' }
+return { 'absorbed', state[EPOCH], state[SEQUENCE], now, intact and '1' or '0' }

@@ -2,65 +2,89 @@
 --
 -- ARGV after the common ones: the id; for each limit: units, and what must be left free.
 -- Reply, the word first:
---   granted   epoch, sequence, the time of the charge; for each limit that is charged: used, '1' where this charge tries
---             a closed limit, and the rule of somebody who disagrees about the limit, or ''.
+--   granted   epoch, sequence, the time of the charge; for each limit that is charged: used; then, where there is such a
+--             thing to say: 'tries' and the number of a closed limit that this charge tries; 'differs', the number of a
+--             limit and the rule by which somebody else charged it.
 --   repeated  the same for a known id. Nothing was written.
---   rejected  the time by its own clock, the number of the limit that fits last, used, remaining, the instant at which this charge fits, until
---             when the limit is closed or ''. Nothing was written.
+--   rejected  the time by its own clock, the number of the limit that fits last, used, remaining, the instant at which
+--             this charge fits, until when the limit is closed or ''. Nothing was written.
 --   never     the number of the limit, the most that one charge can take. Nothing was written.
 -- Cost: O(log n) for n charges in the log, whatever they took; a rejection adds the blocks that must leave first.
 
 local id = word()
 for _, limit in ipairs(limits) do
-  limit.units, limit.leave = number(), number()
+  limit.units = number()
+  limit.most = limit.enforced - number()
 end
 
 if objection then
   return objection
 end
 
-local function granted(said, at)
-  local reply = { said, epoch, text(sequence), text(at) }
-  for _, limit in ipairs(limits) do
-    if limit.units > 0 then
-      reply[#reply + 1] = text(used(limit))
-      reply[#reply + 1] = limit.tried and '1' or '0'
-      reply[#reply + 1] = limit.disagrees or ''
+-- Whether it fits ------------------------------------------------------------------------------------------------------
+
+local function rejected()
+  for index, limit in ipairs(limits) do
+    if limit.units > 0 and limit.units > limit.most then
+      return { 'never', index, max(limit.most, 0) }
     end
   end
-  return reply
+  local old, worst, latest = open_archive(), nil, now
+  for index, limit in ipairs(limits) do
+    local at = limit.units > 0 and max(old.closed(limit) or 0, old.falls_to(limit, limit.most - limit.units)) or 0
+    if at > latest then
+      worst, latest = index, at
+    end
+  end
+  local limit = limits[worst]
+  return { 'rejected', clock, worst, limit.used, old.remaining(limit), latest, old.closed(limit) or '' }
 end
 
--- A limit whose closing has run out without a known reset lets one charge try, and closes again for a minute.
+local fits = true
+for _, limit in ipairs(limits) do
+  if limit.units > 0 and (state[limit.place + CLOSED] > now or limit.used + limit.units > limit.most) then
+    fits = false
+  end
+end
+
+local known
+if not fits then
+  known = open_archive().knows(id)
+  if not known then
+    return rejected()
+  end
+elseif call('ZADD', LOG, 'NX', text(now), id) == 0 then
+  known = open_archive().knows(id)
+  if not known then
+    -- A forgotten one leaves nothing behind.
+    open_archive().remove_forgotten(id)
+    call('ZADD', LOG, text(now), id)
+  end
+end
+
+-- Recording ------------------------------------------------------------------------------------------------------------
+
+-- Takes a charge that is in the log already. A limit whose closing has run out without a known reset lets one charge
+-- try, and closes again for a minute.
 local function take(limit)
-  limit.total, limit.head = limit.sum + limit.units, max(limit.head, limit.from)
+  local place = limit.place
+  if limit.moves_head then
+    local oldest = call('ZRANGEBYSCORE', LOG, text(limit.from), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    state[place + HEAD] = tonumber(oldest[2])
+  end
+  state[place + RULE], state[place + TOTAL] = limit.rule, limit.sum + limit.units
+  state[place + CLOSED] = state[place + PROBING] and now + 60 * 1000000 or 0
   limit.used = limit.used + limit.units
   if #floors > 0 then
-    add_to_floors(limit.name, now, limit.units)
+    open_archive().add_to_floors(limit.name, now, limit.units)
   end
-  limit.tried = limit.probing
-  limit.closed = limit.probing and now + 60 * 1000000 or 0
-  limit.disagrees = limit.other_rule ~= limit.rule and limit.other_rule or nil
 end
 
--- What would slow down every charge is done at each BLOCKth.
-local function end_block()
-  local old = open_archive()
-  local last = call('ZREVRANGEBYSCORE', LOG, '(' .. text(now), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  if last then
-    old.mark(tonumber(last))
-  end
-  old.evict(4 * BLOCK)
-end
-
-local function record()
+if not known then
   local sums = {}
-  if not epoch or served_by ~= server then
-    begin_epoch()
-  end
   for _, limit in ipairs(limits) do
     if limit.units > 0 then
-      sums[code_of(limit)] = limit.units
+      sums[limit.code] = limit.units
       take(limit)
     end
   end
@@ -68,72 +92,30 @@ local function record()
   if vector ~= '' then
     call('HSET', UNITS, id, vector)
   end
-  newest_at, sequence, drops_floors = now, sequence + 1, true
-  local ends_block = sequence % BLOCK == 0
+  state[NEWEST], state[SEQUENCE], drops_floors = now, state[SEQUENCE] + 1, true
+  -- What would slow down every charge is done at each BLOCKth.
+  local ends_block = state[SEQUENCE] % BLOCK == 0
   if ends_block then
-    end_block()
+    open_archive().end_block()
   end
   commit(ends_block)
 end
 
--- Why not --------------------------------------------------------------------------------------------------------------
-
--- The limit that can never hold the charge, by its number.
-local function never()
-  for _, limit in ipairs(limits) do
-    if limit.units > 0 and limit.units + limit.leave > limit.enforced then
-      return { 'never', limit.index, text(max(limit.enforced - limit.leave, 0)) }
-    end
-  end
-end
-
-local function fits(limit)
-  return limit.units == 0
-    or (limit.closed <= now and used(limit) + limit.units + limit.leave <= limit.enforced)
-end
-
-local function rejected()
-  local old = open_archive()
-
-  -- The first instant at which the charge fits this limit, if nobody else charges: now where it fits.
-  local function fits_at(limit)
-    return max(limit.closed, old.falls_to(limit, limit.enforced - limit.units - limit.leave))
-  end
-
-  local worst, latest = nil, now
-  for _, limit in ipairs(limits) do
-    local at = limit.units > 0 and fits_at(limit) or now
-    if at > latest then
-      worst, latest = limit, at
-    end
-  end
-  local closed = worst.closed > now and text(worst.closed) or ''
-  return { 'rejected', text(clock), worst.index, text(used(worst)), text(remaining(worst)), text(latest), closed }
-end
-
--- When the id was charged, if it is known. A forgotten one leaves nothing behind.
-local function recall()
-  local at = knows(id)
-  if not at then
-    open_archive().remove_forgotten(id)
-  end
-  return at
-end
-
-local fit = true
+local reply = { known and 'repeated' or 'granted', state[EPOCH], state[SEQUENCE], known or now }
 for _, limit in ipairs(limits) do
-  fit = fits(limit) and fit
-end
-if not fit then
-  local known = knows(id)
-  return known and granted('repeated', known) or never() or rejected()
-end
-if call('ZADD', LOG, 'NX', text(now), id) == 0 then
-  local known = recall()
-  if known then
-    return granted('repeated', known)
+  if limit.units > 0 then
+    reply[#reply + 1] = limit.used
   end
-  call('ZADD', LOG, text(now), id)
 end
-record()
-return granted('granted', now)
+
+for index, limit in ipairs(limits) do
+  if limit.units > 0 and not known then
+    if state[limit.place + PROBING] then
+      reply[#reply + 1], reply[#reply + 2] = 'tries', index
+    end
+    if limit.other_rule and limit.other_rule ~= limit.rule then
+      reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'differs', index, limit.other_rule
+    end
+  end
+end
+return reply

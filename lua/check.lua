@@ -34,17 +34,18 @@ local function check_blocks()
 end
 
 local function check_total(limit)
-  local truth = old.between(limit.code, limit.head, nil)
-  if limit.code and truth ~= limit.total then
-    mended(limit.name .. ' stood at ' .. text(limit.total) .. ', its charges sum to ' .. text(truth))
-    limit.total = truth
+  local total = state[limit.place + TOTAL]
+  local truth = old.between(limit.code, state[limit.place + HEAD], nil)
+  if truth ~= total then
+    mended(limit.name .. ' stood at ' .. text(total) .. ', its charges sum to ' .. text(truth))
+    state[limit.place + TOTAL] = truth
   end
 end
 
 if objection then
   return objection
 end
-if epoch then
+if state[EPOCH] then
   check_blocks()
   for _, limit in ipairs(limits) do
     check_total(limit)

@@ -8,22 +8,19 @@
 local HOUR = 60 * 60 * 1000000
 
 local name, how, instant = word(), word(), number()
-local limit = by_name[name]
+local limit = open_archive().limit_named(name)
 
 if objection then
   return objection
 end
-if not epoch or served_by ~= server then
-  begin_epoch()
-end
 if limit then
-  local closed = how == 'probing' and now + HOUR or instant
-  code_of(limit)
+  local closed, probing = limit.place + CLOSED, limit.place + PROBING
+  local till = how == 'probing' and now + HOUR or instant
   if how == 'reopen' then
-    limit.closed, limit.probing = 0, false
-  elseif closed > limit.closed then
-    limit.closed, limit.probing = closed, how == 'probing'
+    state[closed], state[probing] = 0, false
+  elseif till > state[closed] then
+    state[closed], state[probing] = till, how == 'probing'
   end
 end
 commit(true)
-return { 'closed', epoch, text(sequence), text(now) }
+return { 'closed', state[EPOCH], state[SEQUENCE], now }

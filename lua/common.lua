@@ -9,29 +9,37 @@
 --   4 marks  sorted set: instants that part the log into blocks of about BLOCK charges; the newest block is open
 --   5 sums   hash: mark -> units in the block that ends with it, its instant included
 --
--- ARGV begins, for every script, with:
---   the caller's clock; how far ours may be from it, or ''; a time to use instead of TIME, or '';
---   what the caller has seen: epoch ('-': do not compare, '': nothing yet), sequence, newest id or '';
---   an epoch to begin where one must begin; how long charges are kept;
---   the number of limits, and for each: name, enforced units, sliding span or '', grace, its rule in words,
---   the number of days, and the instant at which each begins.
+-- ARGV begins, for every script, with values in MessagePack, one after another in each argument:
+--   1 the caller's clock; how far ours may be from it, or false; a time to use instead of TIME, or false;
+--     what the caller has seen: epoch ('-': do not compare, '': nothing yet), sequence, newest id or '';
+--     an epoch to begin where one must begin; how long charges are kept; the number of limits
+--   and one for each limit: name, enforced units, sliding span or false, grace, its rule in words, an array of the
+--     instants at which days begin.
+-- What follows is text.
 --
 -- Every time and span is in microseconds. Instants stay below 2^53, where a double is exact; they are written as text
 -- by `text`, because Lua would join them with 14 digits.
 --
 -- A limit's total is what was charged from its head on. What lies between the head and the window's beginning has
--- expired and is subtracted by `used`; a charge that is granted moves the head. Removing it from the log can so wait.
+-- expired and is subtracted at each call; a charge that is granted moves the head to the oldest charge that counts. Removing
+-- what is before it from the log can so wait.
 --
 -- Every reply begins with a word: 'skewed' and how far; 'lost' and why; or what the script says.
 --
--- A script is built anew at every call, function by function. What most charges do without is therefore inside
+-- A script is built anew at every call: each function and each variable that functions share is a piece of memory. So
+-- functions are few, the state stays the array that it is stored as, and what most charges do without is inside
 -- `open_archive`, which builds it when it is asked for.
 
 local META, LOG, UNITS, MARKS, SUMS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local BLOCK = 64
-local LONGEST_BLOCK = 2 * BLOCK
+local LONGEST_BLOCK = 128
 
-local call, tonumber, match, max = redis.call, tonumber, string.match, math.max
+-- Where what is where in the state; and in the part of a limit, from its place on.
+local EPOCH, SERVER, SEQUENCE, NEWEST, KEEP, RENEWAL, FLOORS = 1, 2, 3, 4, 5, 6, 7
+local FIRST_PLACE, NEXT_PLACE = 8, 6
+local RULE, TOTAL, HEAD, CLOSED, PROBING = 1, 2, 3, 4, 5
+
+local call, max = redis.call, math.max
 
 local function text(number)
   return string.format('%d', number)
@@ -39,33 +47,33 @@ end
 
 -- The caller's terms -------------------------------------------------------------------------------------------------
 
-local caller, max_skew, told = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local seen_epoch, seen_sequence, seen_newest, fresh_epoch = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
-local keep = tonumber(ARGV[8])
-local limits, by_name = {}, {}
-local position = 9
+local caller, max_skew, told, seen_epoch, seen_sequence, seen_newest, fresh_epoch, keep, count =
+  cmsgpack.unpack(ARGV[1])
+local limits = {}
 
-for index = 1, tonumber(ARGV[9]) do
-  local limit = {
-    index = index,
-    name = ARGV[position + 1],
-    enforced = tonumber(ARGV[position + 2]),
-    slide = tonumber(ARGV[position + 3]),
-    grace = tonumber(ARGV[position + 4]),
-    rule = ARGV[position + 5],
-    days = {},
-    total = 0,
-    head = 0,
-    closed = 0,
+for index = 1, count do
+  local name, enforced, slide, grace, rule, days = cmsgpack.unpack(ARGV[1 + index])
+  -- Every field that a limit will have is named, or the table would grow.
+  limits[index] = {
+    name = name,
+    enforced = enforced,
+    slide = slide,
+    grace = grace,
+    rule = rule,
+    days = days,
+    other_rule = nil,
+    from = nil,
+    place = nil,
+    code = nil,
+    sum = nil,
+    moves_head = false,
+    used = nil,
+    units = nil,
+    most = nil,
   }
-  local days = tonumber(ARGV[position + 6])
-  position = position + 6
-  for day = 1, days do
-    limit.days[day] = tonumber(ARGV[position + day])
-  end
-  position = position + days
-  limits[index], by_name[limit.name] = limit, limit
 end
+
+local position = 1 + count
 
 local function word()
   position = position + 1
@@ -79,33 +87,6 @@ end
 
 -- What is stored -----------------------------------------------------------------------------------------------------
 
-local stored = call('HGET', META, 'state')
--- Every limit that was ever charged, the caller's or not, by its place in a vector of units.
-local books = {}
-local floors = {}
-local epoch, served_by
-local sequence, newest_at, renew_at = 0, 0, 0
-
-if stored then
-  local kept = { cmsgpack.unpack(stored) }
-  epoch, served_by, sequence, newest_at, renew_at = kept[1], kept[2], kept[3], kept[4], kept[6]
-  keep = max(keep, kept[5])
-  for place = 8, #kept, 6 do
-    local name = kept[place]
-    local book = by_name[name] or { name = name, rule = kept[place + 1] }
-    books[#books + 1] = book
-    book.code, book.other_rule = #books, kept[place + 1]
-    book.total, book.head, book.closed, book.probing =
-      kept[place + 2], kept[place + 3], kept[place + 4], kept[place + 5]
-  end
-  if kept[7] then
-    local written = call('HGET', META, 'floors') or ''
-    for name, at, units, after in string.gmatch(written, '([^\n]+)\n(%d+) (%d+) (%d+)\n') do
-      floors[#floors + 1] = { name = name, at = tonumber(at), used = tonumber(units), after = tonumber(after) }
-    end
-  end
-end
-
 local info = call('INFO', 'replication')
 local replid = string.find(info, 'master_replid:', 1, true) + 14
 local server = string.sub(info, replid, replid + 39)
@@ -115,93 +96,36 @@ if not clock then
   local time = call('TIME')
   clock = time[1] * 1000000 + time[2]
 end
+
+local stored = call('HGET', META, 'state')
+local state = stored and { cmsgpack.unpack(stored) } or { false, server, 0, 0, keep, 0, false }
+keep = max(keep, state[KEEP])
+state[KEEP] = keep
 -- The ledger's time never runs backwards: it is never before the newest charge, and after every floor.
-local now = max(clock, newest_at)
--- What was charged before this is forgotten: its id too.
-local kept_from = now - keep + 1
-
--- Windows: as src/quota/window.rs has them ---------------------------------------------------------------------------
-
--- The earliest charge that still counts at `at`.
-local function counted_from(limit, at)
-  local slid, last = limit.slide and at - limit.slide - limit.grace + 1, nil
-  if #limit.days == 0 then
-    return slid
-  end
-  for _, day in ipairs(limit.days) do
-    if day > at - limit.grace then
-      break
-    end
-    last = day
-  end
-  local reset = last and last - limit.grace
-  return math.min(slid or reset or at, reset or slid or at)
-end
+local now = max(clock, state[NEWEST])
 
 for _, limit in ipairs(limits) do
-  limit.from = counted_from(limit, now)
-end
-
--- What is used -------------------------------------------------------------------------------------------------------
-
-local open_archive
-
--- What was charged of a limit, out of what was charged of all.
-local function units_in(vector, code)
-  if not vector then
-    return 0
-  end
-  if code == 1 then
-    return tonumber(match(vector, '^%d+') or 0)
-  end
-  return tonumber(match(vector, '^' .. string.rep('%d+,', code - 1) .. '(%d+)') or 0)
-end
-
--- Units that a limit's total still holds and its window does not.
-local function expired(limit)
-  if not limit.code or limit.head >= limit.from then
-    return 0
-  end
-  local low, high = text(limit.head), '(' .. text(limit.from)
-  local ids = call('ZRANGEBYSCORE', LOG, low, high, 'LIMIT', 0, LONGEST_BLOCK)
-  if #ids == 0 then
-    return 0
-  end
-  if #ids == LONGEST_BLOCK then
-    return open_archive().between(limit.code, limit.head, limit.from)
-  end
-  local sum = 0
-  for _, vector in ipairs(call('HMGET', UNITS, unpack(ids))) do
-    sum = sum + units_in(vector, limit.code)
-  end
-  return sum
-end
-
--- Whatever was charged, or more: a floor is what a ledger that was lost had said, and what was charged after that.
-local function used(limit)
-  if not limit.sum then
-    limit.sum = limit.total - expired(limit)
-    limit.used = limit.sum
-    for _, floor in ipairs(floors) do
-      if floor.name == limit.name and floor.at >= limit.from then
-        limit.used = max(limit.used, floor.used + floor.after)
-      end
+  for place = FIRST_PLACE, #state, NEXT_PLACE do
+    if state[place] == limit.name then
+      limit.place, limit.other_rule = place, state[place + RULE]
     end
   end
-  return limit.used
-end
-
-local function remaining(limit)
-  if limit.closed > now then
-    return 0
+  if not limit.place then
+    limit.place = #state + 1
+    for _, value in ipairs({ limit.name, limit.rule, 0, state[NEWEST], 0, false }) do
+      state[#state + 1] = value
+    end
   end
-  return max(limit.enforced - used(limit), 0)
+  -- Its number in a vector of units.
+  limit.code = (limit.place - FIRST_PLACE) / NEXT_PLACE + 1
 end
 
--- When the id was charged; nil where it is not known, or forgotten.
-local function knows(id)
-  local at = tonumber(call('ZSCORE', LOG, id) or nil)
-  return at and at >= kept_from and at
+local floors = {}
+if state[FLOORS] then
+  local written = call('HGET', META, 'floors') or ''
+  for name, at, units, after in string.gmatch(written, '([^\n]+)\n(%d+) (%d+) (%d+)\n') do
+    floors[#floors + 1] = { name = name, at = tonumber(at), used = tonumber(units), after = tonumber(after) }
+  end
 end
 
 -- What was seen ------------------------------------------------------------------------------------------------------
@@ -212,95 +136,78 @@ end
 local loss
 if seen_epoch == '-' then
   loss = nil
-elseif not epoch then
+elseif not state[EPOCH] then
   loss = seen_epoch ~= '' and 'empty' or nil
 elseif seen_epoch == '' then
   loss = nil
-elseif served_by ~= server then
+elseif state[SERVER] ~= server then
   loss = 'server'
-elseif epoch ~= seen_epoch then
+elseif state[EPOCH] ~= seen_epoch then
   loss = 'epoch'
-elseif sequence < seen_sequence or (seen_newest ~= '' and not call('ZSCORE', LOG, seen_newest)) then
+elseif state[SEQUENCE] < seen_sequence or (seen_newest ~= '' and not call('ZSCORE', LOG, seen_newest)) then
   loss = 'behind'
 end
 
 -- A clock that jumped forward would hand units out twice; one that jumped back would tell a wrong retry. The ledger's own
 -- time may be ahead of a clock that was set back.
 local skew
-if max_skew and max(math.abs(clock - caller), math.abs(now - caller)) > max_skew then
-  skew = { 'skewed', text(max(math.abs(clock - caller), math.abs(now - caller))) }
+if max_skew then
+  local apart = max(math.abs(clock - caller), math.abs(now - caller))
+  skew = apart > max_skew and { 'skewed', apart } or nil
 end
 
 -- What to answer instead of doing anything; nil where all is well. The clock comes first, and nothing was written yet.
 local objection = skew or loss and { 'lost', loss }
 
--- Writing ------------------------------------------------------------------------------------------------------------
+-- Units --------------------------------------------------------------------------------------------------------------
 
--- Whether floors may be dropped that nobody asks for any more: only a charge moves the ledger's time.
-local drops_floors = false
-
-local function begin_epoch()
-  epoch, served_by = fresh_epoch, server
-end
-
-local function code_of(limit)
-  if not limit.code then
-    books[#books + 1] = limit
-    limit.code = #books
+-- What was charged of a limit, out of what was charged of all.
+local function units_in(vector, code)
+  if not vector then
+    return 0
   end
-  return limit.code
+  if code == 1 then
+    return tonumber(string.match(vector, '^%d+') or 0)
+  end
+  return tonumber(string.match(vector, '^' .. string.rep('%d+,', code - 1) .. '(%d+)') or 0)
 end
 
+-- What was charged of all limits as it is written.
 local function vector_of(sums)
-  if #books == 1 then
-    return (sums[1] or 0) ~= 0 and text(sums[1]) or ''
-  end
-  local words, last = {}, 0
-  for place = 1, #books do
-    words[place] = text(sums[place] or 0)
-    if (sums[place] or 0) ~= 0 then
-      last = place
+  local vector, last = nil, 0
+  for code = 1, (#state - FIRST_PLACE + 1) / NEXT_PLACE do
+    local units = sums[code] or 0
+    if units ~= 0 then
+      vector = (vector and vector .. ',' or '') .. string.rep('0,', code - 1 - last) .. text(units)
+      last = code
     end
   end
-  return table.concat(words, ',', 1, last)
-end
-
-local function add_to_floors(name, at, units)
-  for _, floor in ipairs(floors) do
-    if floor.name == name and at > floor.at then
-      floor.after = max(floor.after + units, 0)
-    end
-  end
-end
-
--- Writes the state. `renew` where keys may be new.
-local function commit(renew)
-  renew = renew or now >= renew_at
-  if renew then
-    renew_at = now + math.floor(keep / 16)
-  end
-  local has_floors = #floors > 0 and open_archive().write_floors()
-  local kept = { epoch, served_by, sequence, newest_at, keep, renew_at, has_floors }
-  for _, book in ipairs(books) do
-    local last = #kept
-    kept[last + 1], kept[last + 2], kept[last + 3] = book.name, book.rule, book.total
-    kept[last + 4], kept[last + 5], kept[last + 6] = book.head, book.closed, book.probing or false
-  end
-  call('HSET', META, 'state', cmsgpack.pack(unpack(kept)))
-  if renew then
-    open_archive().keep_alive()
-  end
+  return vector or ''
 end
 
 -- What most charges do without ---------------------------------------------------------------------------------------
 
 local archive
+-- Whether floors may be dropped that nobody asks for any more: only a charge moves the ledger's time.
+local drops_floors = false
 
-function open_archive()
+local function open_archive()
   if archive then
     return archive
   end
   archive = {}
+  local call, max = redis.call, math.max
+  local META, LOG, UNITS, MARKS, SUMS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+  -- What was charged before this is forgotten: its id too.
+  local kept_from = now - keep + 1
+
+  function archive.limit_named(name)
+    for _, limit in ipairs(limits) do
+      if limit.name == name then
+        return limit
+      end
+    end
+  end
 
   -- Windows.
 
@@ -314,6 +221,19 @@ function open_archive()
       end
     end
     return max(slid or reset or at, reset or slid or at)
+  end
+
+  -- Ids.
+
+  -- Whether the ids of an instant are forgotten.
+  function archive.is_forgotten(at)
+    return at < kept_from
+  end
+
+  -- When the id was charged; nil where it is not known, or forgotten.
+  function archive.knows(id)
+    local at = tonumber(call('ZSCORE', LOG, id) or nil)
+    return at and not archive.is_forgotten(at) and at or nil
   end
 
   -- Sums over the log.
@@ -382,7 +302,7 @@ function open_archive()
 
   -- What was charged of a limit from `from` on and before `before`; on to the end where that is nil.
   function archive.between(code, from, before)
-    if not code or (before and from >= before) then
+    if before and from >= before then
       return 0
     end
     local low, high = text(from), before and '(' .. text(before) or '+inf'
@@ -418,7 +338,7 @@ function open_archive()
   -- Ends a block at `at`, which must be before the newest charge: what is charged later must be later than every mark.
   function archive.mark(at)
     local first = archive.block_start(at)
-    if at >= newest_at or archive.block_end(at) == text(at) then
+    if at >= state[NEWEST] or archive.block_end(at) == text(at) then
       return
     end
     local sums = archive.scan_vector(first and '(' .. first or '-inf', text(at))
@@ -429,6 +349,15 @@ function open_archive()
     archive.add_to_block(at, less)
     call('ZADD', MARKS, text(at), text(at))
     call('HSET', SUMS, text(at), vector_of(sums))
+  end
+
+  -- What would slow down every charge, done at each BLOCKth, after it: the charges before it become a block.
+  function archive.end_block()
+    local last = call('ZREVRANGEBYSCORE', LOG, '(' .. text(now), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    if last then
+      archive.mark(tonumber(last))
+    end
+    archive.evict(4 * BLOCK)
   end
 
   -- The first charge with whose end at least `need` units of a limit have left the window.
@@ -463,10 +392,20 @@ function open_archive()
     return found
   end
 
+  -- Until when a limit is closed; nil where it is open.
+  function archive.closed(limit)
+    local closed = state[limit.place + CLOSED]
+    return closed > now and closed or nil
+  end
+
+  function archive.remaining(limit)
+    return archive.closed(limit) and 0 or max(limit.enforced - limit.used, 0)
+  end
+
   -- The first instant, now or later, at which no more than `most` units of a limit count, if nobody charges.
   function archive.falls_to(limit, most)
     local at = now
-    if used(limit) > most and limit.sum > most then
+    if limit.sum > most then
       local last = leaves_last(limit, limit.sum - most)
       at = max(at, archive.expiry(limit, last and tonumber(call('ZSCORE', LOG, last)) or now))
     end
@@ -480,10 +419,16 @@ function open_archive()
 
   -- Totals.
 
+  -- Lets the total begin at an earlier instant.
+  function archive.move_head(limit, at)
+    state[limit.place + TOTAL], state[limit.place + HEAD] = archive.between(limit.code, at, nil), at
+  end
+
   -- Adds to a limit's total, if what was charged at `at` is in it.
-  function archive.add_to_total(book, at, units)
-    if at >= book.head then
-      book.total = book.total + units
+  function archive.add_to_total(code, at, units)
+    local place = FIRST_PLACE + (code - 1) * NEXT_PLACE
+    if at >= state[place + HEAD] then
+      state[place + TOTAL] = state[place + TOTAL] + units
     end
   end
 
@@ -496,7 +441,7 @@ function open_archive()
     else
       call('HSET', UNITS, id, vector)
     end
-    newest_at = max(newest_at, at)
+    state[NEWEST] = max(state[NEWEST], at)
   end
 
   -- Takes out what a forgotten id has left behind, before the id names a new charge.
@@ -507,7 +452,7 @@ function open_archive()
     end
     local sums = add_vector({}, call('HGET', UNITS, id), -1)
     for code, units in pairs(sums) do
-      archive.add_to_total(books[code], at, units)
+      archive.add_to_total(code, at, units)
     end
     archive.add_to_block(at, sums)
     call('ZREM', LOG, id)
@@ -527,7 +472,7 @@ function open_archive()
     for place, vector in ipairs(call('HMGET', UNITS, unpack(ids))) do
       for code, units in pairs(add_vector({}, vector, -1)) do
         if units ~= 0 then
-          archive.add_to_total(books[code], tonumber(entries[2 * place]), units)
+          archive.add_to_total(code, tonumber(entries[2 * place]), units)
         end
       end
     end
@@ -547,8 +492,16 @@ function open_archive()
 
   -- Floors, and the lives of keys.
 
+  function archive.add_to_floors(name, at, units)
+    for _, floor in ipairs(floors) do
+      if floor.name == name and at > floor.at then
+        floor.after = max(floor.after + units, 0)
+      end
+    end
+  end
+
   local function holds(floor)
-    local limit = by_name[floor.name]
+    local limit = archive.limit_named(floor.name)
     return not drops_floors or floor.at >= (limit and limit.from or kept_from)
   end
 
@@ -570,8 +523,8 @@ function open_archive()
   function archive.keep_alive()
     local shortest = 26 * 60 * 60 * 1000000
     local life = max(keep * 9 / 8, shortest)
-    for _, limit in ipairs(books) do
-      life = max(life, limit.closed - now + shortest)
+    for place = FIRST_PLACE, #state, NEXT_PLACE do
+      life = max(life, state[place + CLOSED] - now + shortest)
     end
     for _, key in ipairs(KEYS) do
       call('PEXPIRE', key, text(math.ceil(life / 1000)))
@@ -579,4 +532,76 @@ function open_archive()
   end
 
   return archive
+end
+
+-- Writing ------------------------------------------------------------------------------------------------------------
+
+-- Writes the state. An epoch begins where there is none, or on a server that did not begin it; `renew` where keys may be
+-- new.
+local function commit(renew)
+  if not state[EPOCH] or state[SERVER] ~= server then
+    state[EPOCH], state[SERVER] = fresh_epoch, server
+  end
+  renew = renew or now >= state[RENEWAL]
+  if renew then
+    state[RENEWAL] = now + math.floor(keep / 16)
+  end
+  state[FLOORS] = #floors > 0 and open_archive().write_floors()
+  call('HSET', META, 'state', cmsgpack.pack(unpack(state)))
+  if renew then
+    open_archive().keep_alive()
+  end
+end
+
+-- What is used: windows are as src/quota/window.rs has them ----------------------------------------------------------
+
+-- The earliest charge that still counts at `at`.
+local function counted_from(limit, at)
+  local slid, last = limit.slide and at - limit.slide - limit.grace + 1, nil
+  if #limit.days == 0 then
+    return slid
+  end
+  for _, day in ipairs(limit.days) do
+    if day > at - limit.grace then
+      break
+    end
+    last = day
+  end
+  local reset = last and last - limit.grace
+  return math.min(slid or reset or at, reset or slid or at)
+end
+
+-- Units that a limit's total still holds and its window does not.
+local function expired(limit)
+  local head = state[limit.place + HEAD]
+  local ids = call('ZRANGEBYSCORE', LOG, text(head), '(' .. text(limit.from), 'LIMIT', 0, LONGEST_BLOCK)
+  if #ids == 0 then
+    return 0
+  end
+  if #ids == LONGEST_BLOCK then
+    return open_archive().between(limit.code, head, limit.from)
+  end
+  local sum = 0
+  for _, vector in ipairs(call('HMGET', UNITS, unpack(ids))) do
+    sum = sum + units_in(vector, limit.code)
+  end
+  return sum
+end
+
+for _, limit in ipairs(limits) do
+  limit.from = counted_from(limit, now)
+  limit.sum = state[limit.place + TOTAL]
+  if limit.other_rule and limit.other_rule ~= limit.rule then
+    -- By that rule the head may have passed what counts by this one.
+    limit.sum, limit.moves_head = open_archive().between(limit.code, limit.from, nil), true
+  elseif state[limit.place + HEAD] < limit.from then
+    limit.sum, limit.moves_head = limit.sum - expired(limit), true
+  end
+  limit.used = limit.sum
+  -- Or more: a floor is what a ledger that was lost had said, and what was charged after that.
+  for _, floor in ipairs(floors) do
+    if floor.name == limit.name and floor.at >= limit.from then
+      limit.used = max(limit.used, floor.used + floor.after)
+    end
+  end
 end

@@ -8,4 +8,4 @@ if skew then
   return skew
 end
 local limit = limits[number()]
-return { 'falls', text(open_archive().falls_to(limit, number())) }
+return { 'falls', open_archive().falls_to(limit, number()) }

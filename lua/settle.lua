@@ -15,12 +15,12 @@ end
 local function settle(at)
   local sums, delta = old.units_of(id), {}
   for index, limit in ipairs(limits) do
-    local code = code_of(limit)
+    local code = limit.code
     local change = truth[index] - (sums[code] or 0)
     sums[code], delta[code] = truth[index], change
     if change ~= 0 then
-      old.add_to_total(limit, at, change)
-      add_to_floors(limit.name, at, change)
+      old.add_to_total(code, at, change)
+      old.add_to_floors(limit.name, at, change)
     end
   end
   old.add_to_block(at, delta)
@@ -30,13 +30,10 @@ end
 if objection then
   return objection
 end
-if not epoch or served_by ~= server then
-  begin_epoch()
-end
-local at = knows(id)
+local at = old.knows(id)
 if not at then
   old.remove_forgotten(id)
 end
 settle(at or now)
 commit(true)
-return { 'settled', epoch, text(sequence), text(now) }
+return { 'settled', state[EPOCH], state[SEQUENCE], now }

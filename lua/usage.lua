@@ -9,10 +9,10 @@ local old = open_archive()
 
 local function used_at(limit, at)
   local from = counted_from(limit, at)
-  local most = old.between(limit.code, math.max(from, limit.head), nil)
+  local most = old.between(limit.code, from, nil)
   for _, floor in ipairs(floors) do
     if floor.name == limit.name and floor.at >= from then
-      most = math.max(most, floor.used + floor.after)
+      most = max(most, floor.used + floor.after)
     end
   end
   return most
@@ -32,13 +32,13 @@ end
 
 -- What counts now and no longer at the end of each slice, told when the last of it is back.
 local function returns(limit)
-  local told_returns, left = {}, used(limit)
+  local told_returns, left = {}, limit.used
   local ends, last = slices(limit)
   for _, at in ipairs(ends) do
     local still = at <= last and left > 0 and used_at(limit, at) or left
     if still < left then
-      told_returns[#told_returns + 1] = text(old.falls_to(limit, still))
-      told_returns[#told_returns + 1] = text(left - still)
+      told_returns[#told_returns + 1] = old.falls_to(limit, still)
+      told_returns[#told_returns + 1] = left - still
     end
     left = still
   end
@@ -50,21 +50,21 @@ local function since_reset(limit)
   for _, start in ipairs(limit.days) do
     day = start <= now and start or day
   end
-  return day and text(old.between(limit.code, day, nil)) or ''
+  return day and old.between(limit.code, day, nil) or ''
 end
 
 if skew then
   return skew
 end
-local reply = { 'usage', epoch or '', loss or '' }
+local reply = { 'usage', state[EPOCH] or '', loss or '' }
 for _, limit in ipairs(limits) do
   local back = returns(limit)
   for _, value in ipairs({
-    text(used(limit)),
-    text(remaining(limit)),
-    limit.closed > now and text(limit.closed) or '',
+    limit.used,
+    old.remaining(limit),
+    old.closed(limit) or '',
     since_reset(limit),
-    text(#back / 2),
+    #back / 2,
     unpack(back),
   }) do
     reply[#reply + 1] = value

@@ -53,7 +53,7 @@ impl Link {
         &self,
         script: Script,
         keys: &[String; 5],
-        arguments: &[String],
+        arguments: &[Vec<u8>],
     ) -> Result<Sent, LedgerError> {
         let reply = timeout(self.deadline, self.run_patiently(script, keys, arguments)).await;
         let reply = reply.unwrap_or(Err(Failure::Silent));
@@ -63,7 +63,7 @@ impl Link {
         reply.map_err(|failure| self.explain(failure))
     }
 
-    async fn run_patiently(&self, script: Script, keys: &[String; 5], arguments: &[String]) -> Result<Sent, Failure> {
+    async fn run_patiently(&self, script: Script, keys: &[String; 5], arguments: &[Vec<u8>]) -> Result<Sent, Failure> {
         let source = script.source();
         match self.send_twice(&evaluation("EVALSHA", &source.sha, keys, arguments)).await {
             Err(Failure::Redis(error)) if errors::is_unknown_script(&error) => {
@@ -128,7 +128,7 @@ enum Failure {
     Redis(RedisError),
 }
 
-fn evaluation(how: &str, script: &str, keys: &[String; 5], arguments: &[String]) -> Cmd {
+fn evaluation(how: &str, script: &str, keys: &[String; 5], arguments: &[Vec<u8>]) -> Cmd {
     let mut command = redis::cmd(how);
     command.arg(script).arg(keys.len()).arg(keys.as_slice()).arg(arguments);
     command

@@ -92,7 +92,7 @@ impl RedisLedger {
         seen: Option<&Seen>,
         now: Timestamp,
         more: impl IntoIterator<Item = String>,
-    ) -> Vec<String> {
+    ) -> Vec<Vec<u8>> {
         let told = match &self.time {
             ServerTime::Own => None,
             ServerTime::Callers => Some(now),
@@ -106,7 +106,7 @@ impl RedisLedger {
         let fresh_epoch = Uuid::now_v7().simple().to_string();
         let terms = Terms { account, now, max_skew: self.max_skew, told, seen, fresh_epoch, ahead };
         let mut arguments = terms.arguments();
-        arguments.extend(more);
+        arguments.extend(more.into_iter().map(String::into_bytes));
         arguments
     }
 

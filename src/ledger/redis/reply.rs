@@ -88,12 +88,13 @@ fn granted(
         let units = Units::new(reply.number()?);
         used.insert(name.clone(), units);
         grant.remaining.insert(name.clone(), limit.enforced().less(units));
-        if reply.word()? == "1" {
-            grant.probing.push(name.clone());
-        }
-        let theirs = reply.word()?;
-        if !theirs.is_empty() {
-            disagreements.push(Disagreement { limit: name.clone(), theirs });
+    }
+    while let Some(word) = reply.0.next() {
+        let (limit, _) = nth(account, reply.number()?)?;
+        match word.as_str() {
+            "tries" => grant.probing.push(limit),
+            "differs" => disagreements.push(Disagreement { limit, theirs: reply.word()? }),
+            other => return Err(broken(&format!("`{other}` is no remark"))),
         }
     }
     Ok((Answer::Granted { grant, used, contact, fresh }, disagreements))

@@ -91,6 +91,7 @@ macro_rules! suite {
             what_one_handle_charges_another_sees
             many_at_once_spend_exactly_what_is_left
             many_repeating_one_id_are_counted_once
+            a_charge_counts_by_a_longer_window_though_a_shorter_one_let_it_go
         }
     };
 }

@@ -73,6 +73,15 @@ pub enum Verdict {
     Refused(String),
 }
 
+/// What an account has left.
+#[derive(Debug, Clone)]
+pub enum Left {
+    /// Of each limit, as the ledger says.
+    Metered(Vec<LimitUsage>),
+    /// The ledger is silent: of the units that may go ahead without it on this machine.
+    Unmetered(Units),
+}
+
 /// Why no verdict could be had: nothing was sent.
 #[derive(Debug, Clone, Error)]
 pub enum MeterError {
@@ -205,6 +214,17 @@ impl Meter {
             Way::Local(Local { ledger, clock }) => Ok(ledger.reopen(account, limit, clock.now()).await?),
             Way::Journaled(journaled) => journaled.reopen(account, limit).await,
             Way::Watching(_) => Err(MeterError::ReadOnly),
+        }
+    }
+
+    /// What an account has left, with the ledger or without it.
+    ///
+    /// # Errors
+    /// When the ledger fails in a way that no outage policy covers, or the journal cannot be read.
+    pub async fn left(&self, account: &Account) -> Result<Left, MeterError> {
+        match &self.0 {
+            Way::Journaled(journaled) => journaled.left(account).await,
+            Way::Local(_) | Way::Watching(_) => self.usage(account).await.map(Left::Metered),
         }
     }
 

@@ -10,7 +10,8 @@ use super::due::Candidate;
 use super::expect::{self, Expectation, expect, expected_cost};
 use super::halt::Halt;
 use crate::config::Job;
-use crate::quota::{Cost, LimitName, Units};
+use crate::ledger::Left;
+use crate::quota::Cost;
 
 /// Takes the regions that walk next from the front of the queue: at least one.
 ///
@@ -93,34 +94,38 @@ fn costs(queue: &[Candidate], expectations: &[Expectation], count: usize) -> Vec
     jobs(front).into_iter().map(cost).collect()
 }
 
-/// What is left of each limit; unknown where the ledger cannot be asked.
+/// What is left to each account; unknown where nobody can tell.
 struct Room {
-    remaining: HashMap<(String, LimitName), Units>,
+    left: HashMap<String, Left>,
 }
 
 impl Room {
     async fn of(context: &Context, queue: &[Candidate]) -> Self {
-        let mut remaining = HashMap::new();
+        let mut left = HashMap::new();
         for job in jobs(queue) {
             let account = &job.credential.account;
-            for usage in context.meter.usage(account).await.unwrap_or_default() {
-                remaining.insert((account.name.clone(), usage.limit), usage.remaining);
+            if let Ok(of_account) = context.meter.left(account).await {
+                left.insert(account.name.clone(), of_account);
             }
         }
-        Self { remaining }
+        Self { left }
     }
 
     /// Whether all of this fits, job after job, each leaving what it must. What is unknown does not fit.
     fn holds(&self, costs: &[(Arc<Job>, Cost)]) -> bool {
-        let mut spent: HashMap<(String, LimitName), Units> = HashMap::new();
+        let mut spent: HashMap<&str, Cost> = HashMap::new();
         costs.iter().all(|(job, cost)| {
-            cost.iter().all(|(limit, units)| {
-                let key = (job.credential.account.name.clone(), limit.clone());
-                let remaining = self.remaining.get(&key).copied().unwrap_or_default();
-                let total = spent.entry(key).or_default();
-                *total += units;
-                *total + job.leave.of(limit) <= remaining
-            })
+            let account = job.credential.account.name.as_str();
+            let total = spent.entry(account).or_default();
+            total.add(cost);
+            match self.left.get(account) {
+                Some(Left::Metered(usages)) => cost.iter().all(|(limit, _)| {
+                    let usage = usages.iter().find(|usage| usage.limit == *limit);
+                    total.of(limit) + job.leave.of(limit) <= usage.map(|usage| usage.remaining).unwrap_or_default()
+                }),
+                Some(Left::Unmetered(units)) => total.largest() <= *units,
+                None => false,
+            }
         })
     }
 }

@@ -65,6 +65,16 @@ impl Journal {
         .await
     }
 
+    /// Units that went unmetered since `from`, over all processes.
+    pub(in crate::ledger) async fn unmetered_since(
+        &self,
+        account: &Account,
+        from: Timestamp,
+    ) -> Result<Units, JournalError> {
+        let account = account.name.clone();
+        self.with(move |connection| spent(connection, &account, from)).await
+    }
+
     /// Writes down what a charge truly cost.
     pub(in crate::ledger) async fn settle(
         &self,
@@ -171,8 +181,9 @@ fn is_sent(tx: &Transaction<'_>, account: &str, id: &ChargeId) -> rusqlite::Resu
 }
 
 /// What went unmetered since `from`: of a charge of several limits, its largest component.
-fn spent(tx: &Transaction<'_>, account: &str, from: Timestamp) -> rusqlite::Result<Units> {
-    let mut statement = tx.prepare_cached("select cost from charge where account = ? and unmetered = 1 and at > ?")?;
+fn spent(connection: &Connection, account: &str, from: Timestamp) -> rusqlite::Result<Units> {
+    let mut statement =
+        connection.prepare_cached("select cost from charge where account = ? and unmetered = 1 and at > ?")?;
     let costs = statement.query_map(params![account, from.micros()], |row| row.get::<_, String>(0))?;
     costs.map(|json| Ok(cost(&json?).largest())).sum()
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::journal::{Allowance, Begun, Granted, Journal, Marked, Unmetered};
-use super::meter::{Ask, MeterError, Permit, Verdict, fresh_id};
+use super::meter::{Ask, Left, MeterError, Permit, Verdict, fresh_id};
 use super::{Answer, Charge, LedgerError, SharedLedger};
 use crate::clock::{Clock, Monotonic};
 use crate::config::{AfterLoss, LedgerConfig};
@@ -243,6 +243,18 @@ impl Journaled {
         let usage = self.usage_now(account).await;
         self.note(&usage);
         usage
+    }
+
+    /// What an account has left by the ledger; where that is silent, what may go ahead without it.
+    pub(super) async fn left(&self, account: &Account) -> Result<Left, MeterError> {
+        match self.usage(account).await {
+            Err(MeterError::Ledger(LedgerError::Unreachable(_) | LedgerError::Skewed { .. })) => {
+                let from = self.clock.now().before(account.longest_window());
+                let spent = self.journal.unmetered_since(account, from).await?;
+                Ok(Left::Unmetered(self.policy.unmetered_max.less(spent)))
+            }
+            usage => usage.map(Left::Metered),
+        }
     }
 
     async fn usage_now(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {

@@ -70,6 +70,21 @@ fn a_run_without_its_redis_goes_on_with_cheap_calls_within_the_allowance_and_rep
     assert_eq!(world.charged("daily"), world.counted("daily"));
 }
 
+/// Regions that walk one after another fill each its own batches, and take as long as all of them.
+#[test]
+fn without_its_redis_a_run_takes_the_requests_that_it_takes_with_it() {
+    let mut server = RedisServer::start();
+    let with_ledger = World::configured(&[], |_| {}).json(RUN);
+    let mut world = World::configured(&[], |_| {});
+    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port()));
+    world.set("ledger.unmetered_max=500").set("ledger.timeout=250ms");
+    server.kill();
+    let without = world.json(RUN);
+    assert_eq!(without["outcome"], "complete", "{without}");
+    assert_eq!(without["requests"], with_ledger["requests"]);
+    assert_eq!(without["unmetered_units"], world.counted("daily"));
+}
+
 #[test]
 fn a_redis_that_wants_a_password_is_an_outage_that_names_it_and_never_a_rejection() {
     let server = RedisServer::start();

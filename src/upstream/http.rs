@@ -23,10 +23,11 @@ const IDLE: Duration = Duration::from_secs(20);
 
 /// Builds the client of one upstream: slow, since it reads the system's certificates.
 ///
+/// It speaks HTTP/1.1: a handful of requests at once need no streams, and a build no second protocol.
+///
 /// Nothing is ever sent twice behind the ledger's back. `retry::never` switches off what reqwest would send again by
-/// itself (an HTTP/2 stream that the server refused). What hyper-util does again cannot be switched off through reqwest,
-/// and need not be: it moves a request to another connection only where hyper hands the whole request back, not a byte
-/// of it written.
+/// itself. What hyper-util does again cannot be switched off through reqwest, and need not be: it moves a request to
+/// another connection only where hyper hands the whole request back, not a byte of it written.
 pub(super) fn client(upstream: &config::Upstream) -> reqwest::Result<reqwest::Client> {
     // Whoever was first, it is the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -12,12 +12,15 @@ use redis::{Client, Script, cmd};
 
 use crate::books::{Books, Room};
 use crate::redis_server::RedisServer;
-use crate::table::{Times, micros, table};
+use crate::table::{Times, micros, ratio, table};
 
 const FILLS: [u32; 4] = [0, 1_000, 9_000, 100_000];
 const COSTS: [u32; 2] = [1, 100];
-const WARM_UP: usize = 300;
-const SAMPLES: usize = 3_000;
+/// The ways take turns, so that whatever else the machine does slows all of them alike. The first turn warms up.
+const TURNS: usize = 21;
+const BURST: usize = 150;
+/// Of a charge that takes milliseconds.
+const SHORT_BURST: usize = 5;
 const TIMEOUT: Duration = Duration::from_secs(60);
 const DAY_IN_MICROS: u64 = 24 * 3600 * 1_000_000;
 
@@ -61,15 +64,39 @@ const SCAN_AND_SUM: &str = "
     redis.call('PEXPIRE', KEYS[1], window / 1000)
     return 1";
 
-struct Row {
+/// How a charge is made.
+enum Way {
+    Ours(Box<Books>),
+    /// A script over a set of its own, and how many charges it made.
+    Theirs {
+        script: Script,
+        set: String,
+        charges: u64,
+        empties: bool,
+    },
+}
+
+/// One way of charging a cost, with so many units in the window.
+struct Scenario {
     what: &'static str,
     cost: u32,
     fill: u32,
-    server: f64,
+    way: Way,
+    bytes: u64,
+    burst: usize,
+    /// Mean microseconds of a call in the server, by turn.
+    server: Vec<f64>,
     client: Times,
     /// The round trip of a script that returns 1, taken in turns.
     nothing: Times,
-    bytes: u64,
+}
+
+impl Scenario {
+    fn server(&self) -> f64 {
+        let mut means = self.server.clone();
+        means.sort_by(f64::total_cmp);
+        means.get(means.len() / 2).copied().unwrap_or_default()
+    }
 }
 
 struct Bench {
@@ -83,73 +110,90 @@ pub(crate) async fn charges() -> Table {
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let connection = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
     let mut bench = Bench { server, connection };
-    let mut rows = Vec::new();
+    let mut all = Vec::new();
     for cost in COSTS {
         for fill in FILLS {
-            rows.push(bench.ours("ours, granted", fill, cost, Room::Free).await);
-            rows.push(bench.ours("ours, rejected", fill, cost, Room::None).await);
-            rows.push(bench.others("a member a unit", MEMBER_A_UNIT, fill, cost).await);
-            rows.push(bench.others("a member a unit, in a loop", MEMBER_A_UNIT_IN_A_LOOP, fill, cost).await);
-            rows.push(bench.others("scan and sum", SCAN_AND_SUM, fill / cost, cost).await);
+            all.extend(bench.side_by_side(cost, fill).await);
         }
     }
-    rows.sort_by_key(|row| row.what);
-    written(&rows)
+    all.sort_by_key(|scenario| scenario.what);
+    written(&all)
 }
 
 impl Bench {
-    async fn ours(&mut self, what: &'static str, fill: u32, cost: u32, room: Room) -> Row {
-        self.flush().await;
+    async fn side_by_side(&mut self, cost: u32, fill: u32) -> Vec<Scenario> {
+        self.send(&mut cmd("FLUSHALL")).await;
+        let mut scenarios = [
+            self.ours("ours, granted", cost, fill, Room::Free).await,
+            self.ours("ours, rejected", cost, fill, Room::None).await,
+            self.theirs("a member a unit", MEMBER_A_UNIT, cost, fill, fill).await,
+            self.theirs("a member a unit, in a loop", MEMBER_A_UNIT_IN_A_LOOP, cost, fill, fill).await,
+        ];
+        // By itself: it leaves the others nothing of the processor's caches.
+        let mut scan = [self.theirs("scan and sum", SCAN_AND_SUM, cost, fill, fill / cost).await];
+        self.take_turns(&mut scenarios).await;
+        self.take_turns(&mut scan).await;
+        scenarios.into_iter().chain(scan).collect()
+    }
+
+    async fn take_turns(&mut self, scenarios: &mut [Scenario]) {
+        for turn in 0..TURNS {
+            for scenario in &mut *scenarios {
+                self.take_turn(scenario, turn == 0).await;
+            }
+        }
+    }
+
+    async fn take_turn(&mut self, scenario: &mut Scenario, warms_up: bool) {
+        self.send(cmd("CONFIG").arg("RESETSTAT")).await;
+        for _ in 0..scenario.burst {
+            let charged = self.charge(&mut scenario.way, scenario.cost).await;
+            let returned = self.nothing().await;
+            if !warms_up {
+                scenario.client.add(charged);
+                scenario.nothing.add(returned);
+            }
+        }
+        if !warms_up {
+            scenario.server.push(self.server_time().await);
+        }
+    }
+
+    async fn ours(&mut self, what: &'static str, cost: u32, fill: u32, room: Room) -> Scenario {
         let ledger = RedisLedger::new(&self.server.url(), TIMEOUT, Duration::ZERO).unwrap();
         let ledger = Arc::new(ledger.with_time(ServerTime::Callers));
         let charges = if room == Room::None { (fill / cost).max(1) } else { fill / cost };
-        let mut books = Books::filled(ledger, charges, u64::from(cost), room).await;
-        let bytes = self.bytes().await;
-        let (mut client, mut nothing) = (Times::default(), Times::default());
-        for turn in 0..WARM_UP + SAMPLES {
-            if turn == WARM_UP {
-                self.reset_times().await;
-            }
-            let (charged, returned) = (books.charge().await, self.nothing().await);
-            if turn >= WARM_UP {
-                client.add(charged);
-                nothing.add(returned);
-            }
-        }
-        Row { what, cost, fill, server: self.server_time().await, client, nothing, bytes }
+        let before = self.bytes().await;
+        let books = Books::filled(ledger, charges, u64::from(cost), room).await;
+        let bytes = self.bytes().await - before;
+        Scenario::new(what, cost, fill, Way::Ours(books.into()), bytes)
     }
 
     /// A charge as others make it, in a set of `members` members.
-    async fn others(&mut self, what: &'static str, code: &'static str, members: u32, cost: u32) -> Row {
-        self.flush().await;
-        let script = Script::new(code);
+    async fn theirs(&mut self, what: &'static str, code: &'static str, cost: u32, fill: u32, members: u32) -> Scenario {
+        let set = what.to_owned();
+        let units = if what == "scan and sum" { cost } else { 1 };
+        let before = self.bytes().await;
         for member in 0..members {
-            let name = if what == "scan and sum" { format!("{member:032}:{cost}") } else { format!("{member:032}:1") };
-            self.send(cmd("ZADD").arg("set").arg(DAY_IN_MICROS + u64::from(member)).arg(name)).await;
+            let name = format!("{member:032}:{units}");
+            self.send(cmd("ZADD").arg(&set).arg(DAY_IN_MICROS + u64::from(member)).arg(name)).await;
         }
-        let bytes = self.bytes().await;
-        let samples = if members > 5_000 && what == "scan and sum" { 100 } else { SAMPLES };
-        let (mut client, mut nothing) = (Times::default(), Times::default());
-        for turn in 0..WARM_UP.min(samples) + samples {
-            if turn == WARM_UP.min(samples) {
-                self.reset_times().await;
-            }
-            let charged = self.charge(&script, turn, cost, members == 0).await;
-            let returned = self.nothing().await;
-            if turn >= WARM_UP.min(samples) {
-                client.add(charged);
-                nothing.add(returned);
-            }
-        }
-        let fill = if what == "scan and sum" { members * cost } else { members };
-        Row { what, cost, fill, server: self.server_time().await, client, nothing, bytes }
+        let bytes = self.bytes().await - before;
+        let way = Way::Theirs { script: Script::new(code), set, charges: 0, empties: members == 0 };
+        let slow = what == "scan and sum" && members > 500;
+        Scenario { burst: if slow { SHORT_BURST } else { BURST }, ..Scenario::new(what, cost, fill, way, bytes) }
     }
 
-    async fn charge(&mut self, script: &Script, turn: usize, cost: u32, empties: bool) -> Duration {
+    async fn charge(&mut self, way: &mut Way, cost: u32) -> Duration {
+        let (script, set, charges, empties) = match way {
+            Way::Ours(books) => return books.charge().await,
+            Way::Theirs { script, set, charges, empties } => (script, set, charges, empties),
+        };
         // A window that is to stay empty is left behind after each charge.
-        let now = DAY_IN_MICROS * if empties { 2 + 2 * turn as u64 } else { 2 } - 1;
-        let mut call = script.key("set");
-        call.arg(now).arg(DAY_IN_MICROS).arg(u64::from(u32::MAX)).arg(cost).arg(format!("{turn:032}x"));
+        let now = DAY_IN_MICROS * if *empties { 2 + 2 * *charges } else { 2 } - 1;
+        let mut call = script.key(&*set);
+        call.arg(now).arg(DAY_IN_MICROS).arg(u64::from(u32::MAX)).arg(cost).arg(format!("{charges:032}x"));
+        *charges += 1;
         let began = Instant::now();
         let granted: i64 = call.invoke_async(&mut self.connection).await.unwrap();
         assert_eq!(granted, 1);
@@ -165,14 +209,6 @@ impl Bench {
 
     async fn send(&mut self, command: &mut redis::Cmd) {
         let _: redis::Value = command.query_async(&mut self.connection).await.unwrap();
-    }
-
-    async fn flush(&mut self) {
-        self.send(&mut cmd("FLUSHALL")).await;
-    }
-
-    async fn reset_times(&mut self) {
-        self.send(cmd("CONFIG").arg("RESETSTAT")).await;
     }
 
     /// Mean microseconds in the server of one call.
@@ -195,25 +231,37 @@ impl Bench {
     }
 }
 
-fn written(rows: &[Row]) -> Table {
+impl Scenario {
+    fn new(what: &'static str, cost: u32, fill: u32, way: Way, bytes: u64) -> Self {
+        let (server, client, nothing) = (Vec::new(), Times::default(), Times::default());
+        Self { what, cost, fill, way, bytes, burst: BURST, server, client, nothing }
+    }
+}
+
+fn written(scenarios: &[Scenario]) -> Table {
     let mut table = table([
         "One Redis charge",
         "cost",
         "units in the window",
         "server µs",
+        "times ours",
         "client median µs",
-        "a script that returns 1",
+        "times a script that returns 1",
         "bytes in Redis",
     ]);
-    for row in rows {
+    for one in scenarios {
+        let ours = scenarios
+            .iter()
+            .find(|other| other.what == "ours, granted" && (other.cost, other.fill) == (one.cost, one.fill));
         table.add_row([
-            row.what.to_owned(),
-            row.cost.to_string(),
-            row.fill.to_string(),
-            format!("{:.1}", row.server),
-            micros(row.client.median()),
-            micros(row.nothing.median()),
-            row.bytes.to_string(),
+            one.what.to_owned(),
+            one.cost.to_string(),
+            one.fill.to_string(),
+            format!("{:.1}", one.server()),
+            format!("{:.2}", one.server() / ours.map_or(f64::NAN, Scenario::server)),
+            micros(one.client.median()),
+            ratio(one.client.median(), one.nothing.median()),
+            one.bytes.to_string(),
         ]);
     }
     table

@@ -96,6 +96,13 @@ pub enum MeterError {
     ReadOnly,
 }
 
+impl MeterError {
+    /// Whether the ledger is silent: then the outage policy decides.
+    pub(super) const fn is_outage(&self) -> bool {
+        matches!(self, Self::Ledger(LedgerError::Unreachable(_) | LedgerError::Skewed { .. }))
+    }
+}
+
 /// The way to the ledger, with this machine's policy for when there is none.
 pub struct Meter(Way);
 

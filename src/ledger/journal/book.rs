@@ -209,7 +209,15 @@ impl Default for StoredContact {
     }
 }
 
-/// What was granted more than a window ago counts nowhere: a ledger that has forgotten it has lost nothing.
+/// How long after a grant the ledger is there still, for certain: its keys live for 26 hours or for nine eighths of the
+/// window, whichever is longer, and their lives are renewed when a sixteenth of the window has gone by
+/// (`lua/common.lua`).
+fn surely_kept(window: Duration) -> Duration {
+    (window * 9 / 8).max(Duration::from_secs(26 * 60 * 60)).saturating_sub(window / 16)
+}
+
+/// A charge of more than a window ago counts nowhere: a ledger that has forgotten it has lost nothing. One that has
+/// forgotten everything has, while its keys should live.
 pub(super) fn contact(
     connection: &Connection,
     account: &str,
@@ -237,7 +245,7 @@ pub(super) fn contact(
         Ok((at, stored))
     });
     Ok(match found.optional()? {
-        Some((at, stored)) if at.after(window) > now => stored,
+        Some((at, stored)) if at.after(surely_kept(window)) > now => stored,
         _ => StoredContact::default(),
     })
 }

@@ -99,7 +99,7 @@ impl Journaled {
         match self.put(&mut attempt, begun).await {
             Ok(Put::Answered(answer)) => self.take(attempt, answer).await,
             Ok(Put::Waits(until)) => self.waits_after_loss(attempt, until).await,
-            Err(MeterError::Ledger(error @ (LedgerError::Unreachable(_) | LedgerError::Skewed { .. }))) => {
+            Err(error) if error.is_outage() => {
                 let why = error.to_string();
                 self.gate.failed(&why);
                 self.without_ledger(attempt, why).await
@@ -120,7 +120,7 @@ impl Journaled {
                 begun = self.journal.look_again(account, &attempt.id, self.clock.now()).await?;
             }
             if begun.wait_until > self.clock.now() {
-                return Ok(Put::Waits(begun.wait_until));
+                return self.wait(account, attempt).await;
             }
             attempt.reached = true;
             match self.ledger.ask(charge(attempt, &begun), self.clock.now()).await? {
@@ -135,6 +135,16 @@ impl Journaled {
             }
         }
         Err(LedgerError::Unreachable("it loses its data again and again".to_owned()).into())
+    }
+
+    /// Charges nothing, but looks whether the ledger has lost its data once more: others do not wait.
+    async fn wait(&self, account: &Account, attempt: &Attempt<'_>) -> Result<Put, MeterError> {
+        match self.usage_now(account).await {
+            Err(error) if !error.is_outage() => return Err(error),
+            _ => (),
+        }
+        let begun = self.journal.look_again(account, &attempt.id, self.clock.now()).await?;
+        Ok(Put::Waits(begun.wait_until))
     }
 
     /// Writes down what the ledger answered.
@@ -248,7 +258,7 @@ impl Journaled {
     /// What an account has left by the ledger; where that is silent, what may go ahead without it.
     pub(super) async fn left(&self, account: &Account) -> Result<Left, MeterError> {
         match self.usage(account).await {
-            Err(MeterError::Ledger(LedgerError::Unreachable(_) | LedgerError::Skewed { .. })) => {
+            Err(error) if error.is_outage() => {
                 let from = self.clock.now().before(account.longest_window());
                 let spent = self.journal.unmetered_since(account, from).await?;
                 Ok(Left::Unmetered(self.policy.unmetered_max.less(spent)))
@@ -281,9 +291,7 @@ impl Journaled {
     /// Closes the gate where the ledger did not answer, and opens it where it did.
     fn note<T>(&self, result: &Result<T, MeterError>) {
         match result {
-            Err(MeterError::Ledger(error @ (LedgerError::Unreachable(_) | LedgerError::Skewed { .. }))) => {
-                self.gate.failed(&error.to_string());
-            }
+            Err(error) if error.is_outage() => self.gate.failed(&error.to_string()),
             _ => self.gate.answered(),
         }
     }

@@ -29,7 +29,7 @@ impl Journaled {
         let told = self.catch_up(account).await;
         self.note(&told);
         match told {
-            Err(MeterError::Ledger(LedgerError::Unreachable(_) | LedgerError::Skewed { .. })) => Ok(()),
+            Err(error) if error.is_outage() => Ok(()),
             told => told,
         }
     }

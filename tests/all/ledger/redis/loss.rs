@@ -3,7 +3,7 @@
 use ingest::config::AfterLoss;
 use ingest::quota::Closing;
 
-use super::machine::{Machine, account, refusal, rejection};
+use super::machine::{Machine, WINDOW, account, refusal, rejection};
 use crate::support::redis_server::{RedisServer, wait_until};
 
 #[tokio::test]
@@ -167,6 +167,42 @@ async fn a_machine_that_waits_after_a_loss_refuses_for_a_window() {
     for process in [process, machine.process()] {
         let why = refusal(process.ask_cheaply(&account, 1).await);
         assert!(why.contains("after_loss"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_was_quiet_for_a_window_finds_a_loss_while_the_ledgers_keys_should_live() {
+    let server = RedisServer::start();
+    let (mut machine, account) = (Machine::new(server.url()), account(10));
+    machine.policy.after_loss = AfterLoss::Wait;
+    machine.process().take(&account, 1).await;
+    server.tell("FLUSHALL");
+    let why = refusal(machine.process_later(2 * WINDOW).ask(&account, 1).await);
+    assert!(why.contains("after_loss"), "{why}");
+}
+
+#[tokio::test]
+async fn a_machine_that_was_quiet_for_longer_than_the_ledgers_keys_live_is_a_newcomer() {
+    let server = RedisServer::start();
+    let (mut machine, account) = (Machine::new(server.url()), account(10));
+    machine.policy.after_loss = AfterLoss::Wait;
+    machine.process().take(&account, 1).await;
+    server.tell("FLUSHALL");
+    machine.process_later(26 * WINDOW).take(&account, 10).await;
+}
+
+#[tokio::test]
+async fn a_machine_that_waits_tells_a_ledger_that_lost_its_data_again() {
+    let server = RedisServer::start();
+    let (mut machine, account) = (Machine::new(server.url()), account(10));
+    machine.policy.after_loss = AfterLoss::Wait;
+    let waiting = machine.process();
+    waiting.take(&account, 4).await;
+    for _ in 0..2 {
+        server.tell("FLUSHALL");
+        refusal(waiting.ask(&account, 1).await);
+        let other = Machine::new(server.url()).process();
+        assert_eq!(other.used(&account).await, 4);
     }
 }
 

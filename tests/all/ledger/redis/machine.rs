@@ -4,18 +4,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::clock::SystemClock;
+use async_trait::async_trait;
+use ingest::clock::{Clock, SystemClock};
 use ingest::config::{AfterLoss, RedisUrl};
-use ingest::ledger::redis::RedisLedger;
+use ingest::ledger::redis::{RedisLedger, ServerTime};
 use ingest::ledger::{Ask, Journal, Meter, MeterError, Permit, Policy, Purpose, SharedLedger, Verdict};
-use ingest::quota::{Account, ChargeId, Cost, Outage, Rejection, Units};
+use ingest::quota::{Account, ChargeId, Cost, Outage, Rejection, Timestamp, Units};
 use tempfile::TempDir;
 
 use super::{MAX_SKEW, TIMEOUT};
 use crate::ledger::books::{cost, limit, secs};
 
 /// Long enough that nothing leaves it while a test runs.
-const WINDOW: Duration = secs(3600);
+pub(crate) const WINDOW: Duration = secs(3600);
 
 pub(crate) struct Machine {
     state: TempDir,
@@ -41,8 +42,19 @@ impl Machine {
     }
 
     pub(crate) fn process_over(&self, ledger: Arc<dyn SharedLedger>) -> Process {
+        self.process_by(ledger, Arc::new(SystemClock))
+    }
+
+    /// One more process, so much later for everybody.
+    pub(crate) fn process_later(&self, span: Duration) -> Process {
+        let ledger = RedisLedger::new(&self.url, self.timeout, MAX_SKEW).unwrap();
+        let clock = Arc::new(Later(span));
+        self.process_by(Arc::new(ledger.with_time(ServerTime::Told(Arc::<Later>::clone(&clock)))), clock)
+    }
+
+    fn process_by(&self, ledger: Arc<dyn SharedLedger>, clock: Arc<dyn Clock>) -> Process {
         let journal = Journal::open(&self.journal()).unwrap();
-        Process(Meter::with_journal(ledger, journal, self.policy, Arc::new(SystemClock)))
+        Process(Meter::with_journal(ledger, journal, self.policy, clock))
     }
 
     /// A process that only looks.
@@ -50,6 +62,20 @@ impl Machine {
         let ledger = Arc::new(RedisLedger::new(&self.url, self.timeout, MAX_SKEW).unwrap());
         let journal = Journal::open_read_only(&self.journal()).unwrap();
         Process(Meter::watching(ledger, journal, Arc::new(SystemClock)))
+    }
+}
+
+/// The system's clock, set forward.
+struct Later(Duration);
+
+#[async_trait]
+impl Clock for Later {
+    fn now(&self) -> Timestamp {
+        SystemClock.now().after(self.0)
+    }
+
+    async fn sleep(&self, span: Duration) {
+        SystemClock.sleep(span).await;
     }
 }
 

@@ -44,10 +44,11 @@ fn an_upstream_that_no_attempt_reaches_is_given_up_for_the_whole_run_and_costs_n
 }
 
 #[test]
-fn without_ledger_and_upstream_one_page_has_its_attempts_and_no_other() {
+fn without_ledger_and_upstream_only_the_pages_under_way_have_their_attempts() {
     let mut world = world();
     world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", closed_port()));
-    let (code, report) = run(&world, &["--job", "trending"]);
+    let (code, report) = run(&world, &["--job", "trending", "--concurrency", "2"]);
     assert_eq!(code, 1, "{report}");
-    assert_eq!(not_sent(&world, "videos.list"), 4, "{report}");
+    let attempts = not_sent(&world, "videos.list");
+    assert!((4..=2 * 4).contains(&attempts), "{attempts}: {report}");
 }

@@ -319,6 +319,8 @@ impl ReadOnly {
         let mut connection = Connection::open_with_flags(self.uri(path), flags)?;
         wait_while_busy(&mut connection)?;
         keep_plans(&connection)?;
+        // SQLite deletes an empty log when it closes: a log without its index can be that of a writer who just begins.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         if matches!(self, Self::Orphaned) {
             connection.pragma_update(None, "locking_mode", "exclusive")?;
         }

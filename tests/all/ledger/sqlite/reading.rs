@@ -64,6 +64,15 @@ async fn reading_a_closed_file_leaves_no_trace() {
     assert_eq!(used_without_a_trace(&file.path()).await, 7);
 }
 
+/// Its log is there and empty, and has no index yet. SQLite would delete it under the writer's hands.
+#[tokio::test]
+async fn reading_a_file_whose_writer_just_begins_leaves_the_writer_its_log() {
+    let file = File::new();
+    Books::new(file.ledger(), processes::account()).take(&cost([("daily", 7)]), at(0.0)).await;
+    std::fs::write(format!("{}-wal", file.path().display()), "").unwrap();
+    assert_eq!(used_without_a_trace(&file.path()).await, 7);
+}
+
 #[tokio::test]
 async fn reading_beside_a_writer_leaves_no_trace_and_sees_its_charges() {
     let file = File::new();

@@ -55,7 +55,8 @@ local function absorb(charge)
     local units = charge.units[index]
     if units > 0 then
       sums[limit.code] = units
-      if at < state[limit.place + HEAD] and at >= limit.from then
+      -- Whether it counts or not: time may be set back to where it does.
+      if at < state[limit.place + HEAD] then
         old.move_head(limit, at)
       end
       old.add_to_total(limit.code, at, units)

@@ -69,8 +69,7 @@ end
 local function take(limit)
   local place = limit.place
   if limit.moves_head then
-    local oldest = call('ZRANGEBYSCORE', LOG, text(limit.from), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    state[place + HEAD] = tonumber(oldest[2])
+    state[place + HEAD] = limit.from
   end
   state[place + RULE], state[place + TOTAL] = limit.rule, limit.sum + limit.units
   state[place + CLOSED] = state[place + PROBING] and now + 60 * 1000000 or 0

@@ -21,8 +21,8 @@
 -- by `text`, because Lua would join them with 14 digits.
 --
 -- A limit's total is what was charged from its head on. What lies between the head and the window's beginning has
--- expired and is subtracted at each call; a charge that is granted moves the head to the oldest charge that counts. Removing
--- what is before it from the log can so wait.
+-- expired and is subtracted at each call; a charge that is granted moves the head there. Removing what is
+-- before it from the log can so wait.
 --
 -- Every reply begins with a word: 'skewed' and how far; 'lost' and why; or what the script says.
 --

@@ -55,10 +55,6 @@ local function absorb(charge)
     local units = charge.units[index]
     if units > 0 then
       sums[limit.code] = units
-      -- Whether it counts or not: time may be set back to where it does.
-      if at < state[limit.place + HEAD] then
-        old.move_head(limit, at)
-      end
       old.add_to_total(limit.code, at, units)
       old.add_to_floors(limit.name, at, units)
     end

@@ -42,8 +42,9 @@ end
 
 local fits = true
 for _, limit in ipairs(limits) do
-  if limit.units > 0 and (state[limit.place + CLOSED] > now or limit.used + limit.units > limit.most) then
-    fits = false
+  if limit.units > 0 then
+    add_up(limit)
+    fits = fits and state[limit.place + CLOSED] <= now and limit.used + limit.units <= limit.most
   end
 end
 
@@ -68,10 +69,7 @@ end
 -- try, and closes again for a minute.
 local function take(limit)
   local place = limit.place
-  if limit.moves_head then
-    state[place + HEAD] = limit.from
-  end
-  state[place + RULE], state[place + TOTAL] = limit.rule, limit.sum + limit.units
+  state[place + RULE], state[place + TOTAL], state[place + HEAD] = limit.rule, limit.sum + limit.units, limit.head
   state[place + CLOSED] = state[place + PROBING] and now + 60 * 1000000 or 0
   limit.used = limit.used + limit.units
   if #floors > 0 then

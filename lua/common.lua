@@ -66,7 +66,7 @@ for index = 1, count do
     place = nil,
     code = nil,
     sum = nil,
-    moves_head = false,
+    head = nil,
     used = nil,
     units = nil,
     most = nil,
@@ -104,7 +104,28 @@ state[KEEP] = keep
 -- The ledger's time never runs backwards: it is never before the newest charge, and after every floor.
 local now = max(clock, state[NEWEST])
 
+-- Windows: as src/quota/window.rs has them ---------------------------------------------------------------------------
+
+-- The earliest charge that still counts at `at`.
+local function counted_from(limit, at)
+  local slid, last = limit.slide and at - limit.slide - limit.grace + 1, nil
+  if #limit.days == 0 then
+    return slid
+  end
+  for _, day in ipairs(limit.days) do
+    if day > at - limit.grace then
+      break
+    end
+    last = day
+  end
+  local reset = last and last - limit.grace
+  return math.min(slid or reset or at, reset or slid or at)
+end
+
+-- Limits and floors --------------------------------------------------------------------------------------------------
+
 for _, limit in ipairs(limits) do
+  limit.from = counted_from(limit, now)
   for place = FIRST_PLACE, #state, NEXT_PLACE do
     if state[place] == limit.name then
       limit.place, limit.other_rule = place, state[place + RULE]
@@ -112,7 +133,7 @@ for _, limit in ipairs(limits) do
   end
   if not limit.place then
     limit.place = #state + 1
-    for _, value in ipairs({ limit.name, limit.rule, 0, state[NEWEST], 0, false }) do
+    for _, value in ipairs({ limit.name, limit.rule, 0, 0, 0, false }) do
       state[#state + 1] = value
     end
   end
@@ -419,11 +440,6 @@ local function open_archive()
 
   -- Totals.
 
-  -- Lets the total begin at an earlier instant.
-  function archive.move_head(limit, at)
-    state[limit.place + TOTAL], state[limit.place + HEAD] = archive.between(limit.code, at, nil), at
-  end
-
   -- Adds to a limit's total, if what was charged at `at` is in it.
   function archive.add_to_total(code, at, units)
     local place = FIRST_PLACE + (code - 1) * NEXT_PLACE
@@ -553,33 +569,16 @@ local function commit(renew)
   end
 end
 
--- What is used: windows are as src/quota/window.rs has them ----------------------------------------------------------
-
--- The earliest charge that still counts at `at`.
-local function counted_from(limit, at)
-  local slid, last = limit.slide and at - limit.slide - limit.grace + 1, nil
-  if #limit.days == 0 then
-    return slid
-  end
-  for _, day in ipairs(limit.days) do
-    if day > at - limit.grace then
-      break
-    end
-    last = day
-  end
-  local reset = last and last - limit.grace
-  return math.min(slid or reset or at, reset or slid or at)
-end
+-- What is used -------------------------------------------------------------------------------------------------------
 
 -- Units that a limit's total still holds and its window does not.
 local function expired(limit)
-  local head = state[limit.place + HEAD]
-  local ids = call('ZRANGEBYSCORE', LOG, text(head), '(' .. text(limit.from), 'LIMIT', 0, LONGEST_BLOCK)
+  local ids = call('ZRANGEBYSCORE', LOG, text(limit.head), '(' .. text(limit.from), 'LIMIT', 0, LONGEST_BLOCK)
   if #ids == 0 then
     return 0
   end
   if #ids == LONGEST_BLOCK then
-    return open_archive().between(limit.code, head, limit.from)
+    return open_archive().between(limit.code, limit.head, limit.from)
   end
   local sum = 0
   for _, vector in ipairs(call('HMGET', UNITS, unpack(ids))) do
@@ -588,17 +587,18 @@ local function expired(limit)
   return sum
 end
 
-for _, limit in ipairs(limits) do
-  limit.from = counted_from(limit, now)
-  limit.sum = state[limit.place + TOTAL]
+-- Sums up what is used of a limit: `sum`, what was charged from `head` on; `used`, that or more. Only of limits that
+-- somebody asks about: one that was not charged for long has much that has expired.
+local function add_up(limit)
+  limit.sum, limit.head = state[limit.place + TOTAL], state[limit.place + HEAD]
   if limit.other_rule and limit.other_rule ~= limit.rule then
     -- By that rule the head may have passed what counts by this one.
-    limit.sum, limit.moves_head = open_archive().between(limit.code, limit.from, nil), true
-  elseif state[limit.place + HEAD] < limit.from then
-    limit.sum, limit.moves_head = limit.sum - expired(limit), true
+    limit.sum, limit.head = open_archive().between(limit.code, limit.from, nil), limit.from
+  elseif limit.head < limit.from then
+    limit.sum, limit.head = limit.sum - expired(limit), limit.from
   end
   limit.used = limit.sum
-  -- Or more: a floor is what a ledger that was lost had said, and what was charged after that.
+  -- A floor is what a ledger that was lost had said, and what was charged after that.
   for _, floor in ipairs(floors) do
     if floor.name == limit.name and floor.at >= limit.from then
       limit.used = max(limit.used, floor.used + floor.after)

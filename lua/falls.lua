@@ -8,4 +8,5 @@ if skew then
   return skew
 end
 local limit = limits[number()]
+add_up(limit)
 return { 'falls', open_archive().falls_to(limit, number()) }

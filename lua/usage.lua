@@ -58,6 +58,7 @@ if skew then
 end
 local reply = { 'usage', state[EPOCH] or '', loss or '' }
 for _, limit in ipairs(limits) do
+  add_up(limit)
   local back = returns(limit)
   for _, value in ipairs({
     limit.used,

@@ -169,8 +169,7 @@ impl Pages {
         instants.extend(self.entries.iter().map(|entry| window.expiry(entry.at)));
         instants.extend(self.floors.iter().map(|floor| window.expiry(floor.at)));
         instants.extend(self.closings.get(asked.name).map(|closed| closed.until));
-        instants.sort();
-        instants.into_iter().find(|instant| *instant >= now && self.fits(asked, *instant)).unwrap()
+        first(instants, now, |instant| self.fits(asked, instant))
     }
 
     fn fits(&self, asked: &Asked<'_>, now: Timestamp) -> bool {
@@ -263,7 +262,14 @@ impl Pages {
     fn falls_to(&self, name: &str, limit: &Limit, most: Units, now: Timestamp) -> Timestamp {
         let ended = |at: Timestamp| limit.window().expiry(at);
         let entries = self.entries.iter().map(|entry| ended(entry.at));
-        let instants = entries.chain(self.floors.iter().map(|floor| ended(floor.at))).filter(|at| *at >= now);
-        instants.filter(|at| self.used(name, limit, *at) <= most).min().unwrap()
+        let instants = entries.chain(self.floors.iter().map(|floor| ended(floor.at))).collect();
+        first(instants, now, |instant| self.used(name, limit, instant) <= most)
     }
+}
+
+/// The first instant from `now` on at which something holds that goes on holding while nobody charges.
+fn first(mut instants: Vec<Timestamp>, now: Timestamp, holds: impl Fn(Timestamp) -> bool) -> Timestamp {
+    instants.retain(|instant| *instant >= now);
+    instants.sort();
+    instants[instants.partition_point(|instant| !holds(*instant))]
 }

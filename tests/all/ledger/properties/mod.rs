@@ -57,7 +57,7 @@ pub(crate) fn check<S: Store, C: Debug>(
     let store = runtime.block_on(open());
     let ledger = store.ledger();
     let asked = std::env::var("PROPTEST_CASES").is_ok();
-    let cases_of_one_run = if asked { Config::default().cases } else { 48 };
+    let cases_of_one_run = if asked { Config::default().cases } else { 128 };
     let config = Config { failure_persistence: None, cases: cases_of_one_run, ..Config::default() };
     let outcome = TestRunner::new(config).run(&cases, |case| {
         runtime.block_on(property(&ledger, case));

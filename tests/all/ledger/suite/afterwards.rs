@@ -51,6 +51,20 @@ pub(crate) async fn a_settled_cost_may_name_another_limit(store: &impl Store) {
     assert_eq!(books.used("search", at(60.0).after(GRACE)).await, 2);
 }
 
+pub(crate) async fn a_settled_cost_may_name_a_limit_that_was_added_later(store: &impl Store) {
+    let both = account([("daily", sliding(10, secs(60))), ("search", sliding(10, secs(60)))]);
+    let mut one = both.clone();
+    one.limits.remove("search");
+    let before = Books::new(store.ledger(), one);
+    before.take_as(&id("a"), &units(2), at(0.0)).await;
+    before.take(&units(1), at(5.0)).await;
+    let books = Books::new(store.ledger(), both);
+    books.take(&units(1), at(10.0)).await;
+    books.settle(&id("a"), &cost([("daily", 2), ("search", 3)]), at(20.0)).await;
+    assert_eq!((books.used("daily", at(20.0)).await, books.used("search", at(20.0)).await), (4, 3));
+    assert_eq!(books.used("search", at(60.0).after(GRACE)).await, 0);
+}
+
 pub(crate) async fn the_later_of_two_settlings_holds(store: &impl Store) {
     let books = open(store);
     books.take_as(&id("a"), &units(5), at(0.0)).await;

@@ -47,6 +47,7 @@ macro_rules! suite {
             a_settled_cost_counts_at_the_time_of_its_charge
             a_settled_cost_may_go_beyond_the_limit
             a_settled_cost_may_name_another_limit
+            a_settled_cost_may_name_a_limit_that_was_added_later
             the_later_of_two_settlings_holds
             a_release_before_its_charge_wins
             an_unknown_id_is_settled_at_now

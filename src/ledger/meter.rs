@@ -1,21 +1,22 @@
 //! What stands between a run and the ledger: fresh ids, grants that go stale, and what happens when the ledger is silent.
 
+mod spending;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
 use thiserror::Error;
 use uuid::Uuid;
 
 use super::journal::{Journal, JournalError};
 use super::journaled::{Journaled, Policy};
+use super::local::Local;
 use super::watching::Watching;
-use super::{Charge, Known, Ledger, LedgerError, Purpose, SharedLedger, Spent};
+use super::{Ledger, LedgerError, Purpose, SharedLedger};
 use crate::clock::{Clock, Monotonic};
-use crate::quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Grant, LimitName, LimitUsage, Outage, Rejection, Timestamp,
-    Units,
-};
+use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Grant, LimitName, LimitUsage, Outage, Rejection, Units};
+
+pub use spending::{Found, Spending, Teller};
 
 /// One request's charge, as a run asks for it.
 #[derive(Debug, Clone, Copy)]
@@ -115,17 +116,11 @@ enum Way {
     Watching(Watching),
 }
 
-/// A ledger of this machine.
-struct Local {
-    ledger: Arc<dyn Ledger>,
-    clock: Arc<dyn Clock>,
-}
-
 impl Meter {
     /// A meter over a ledger of this machine.
     #[must_use]
     pub fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>) -> Self {
-        Self(Way::Local(Local { ledger, clock }))
+        Self(Way::Local(Local::new(ledger, clock)))
     }
 
     /// A meter over a ledger that other machines share and that can be away, with the journal of this machine.
@@ -181,7 +176,7 @@ impl Meter {
     /// When a ledger of this machine cannot be told, or the journal cannot be written.
     pub async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost) -> Result<(), MeterError> {
         match &self.0 {
-            Way::Local(Local { ledger, clock }) => Ok(ledger.settle(account, id, cost, clock.now()).await?),
+            Way::Local(local) => local.settle(account, id, cost).await,
             Way::Journaled(journaled) => journaled.settle(account, id, cost).await,
             Way::Watching(_) => Err(MeterError::ReadOnly),
         }
@@ -194,7 +189,7 @@ impl Meter {
     /// As [`Self::settle`].
     pub async fn absorb(&self, account: &Account, entry: Entry) -> Result<(), MeterError> {
         match &self.0 {
-            Way::Local(Local { ledger, clock }) => Ok(ledger.absorb(account, &[entry], &[], clock.now()).await?),
+            Way::Local(local) => local.absorb(account, entry).await,
             Way::Journaled(journaled) => journaled.absorb(account, &entry).await,
             Way::Watching(_) => Err(MeterError::ReadOnly),
         }
@@ -206,7 +201,7 @@ impl Meter {
     /// As [`Self::settle`].
     pub async fn close(&self, account: &Account, limit: &str, closing: Closing) -> Result<(), MeterError> {
         match &self.0 {
-            Way::Local(Local { ledger, clock }) => Ok(ledger.close(account, limit, closing, clock.now()).await?),
+            Way::Local(local) => local.close(account, limit, closing).await,
             Way::Journaled(journaled) => journaled.close(account, limit, closing).await,
             Way::Watching(_) => Err(MeterError::ReadOnly),
         }
@@ -218,7 +213,7 @@ impl Meter {
     /// As [`Self::settle`].
     pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), MeterError> {
         match &self.0 {
-            Way::Local(Local { ledger, clock }) => Ok(ledger.reopen(account, limit, clock.now()).await?),
+            Way::Local(local) => local.reopen(account, limit).await,
             Way::Journaled(journaled) => journaled.reopen(account, limit).await,
             Way::Watching(_) => Err(MeterError::ReadOnly),
         }
@@ -241,156 +236,10 @@ impl Meter {
     /// When the ledger cannot be asked.
     pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
         match &self.0 {
-            Way::Local(Local { ledger, clock }) => Ok(ledger.usage(account, clock.now()).await?),
+            Way::Local(local) => local.usage(account).await,
             Way::Journaled(journaled) => journaled.usage(account).await,
             Way::Watching(watching) => watching.usage(account).await,
         }
-    }
-}
-
-/// What was charged, and whose record tells it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spending {
-    /// Oldest first.
-    pub charges: Vec<Spent>,
-    /// Who tells.
-    pub told_by: Teller,
-}
-
-/// Whose record tells what was charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Teller {
-    /// The ledger: everybody's charges.
-    Ledger,
-    /// This machine's journal: its own charges of two windows.
-    Journal,
-}
-
-/// What became of the charge of an id that somebody chose.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// It counts, under this id.
-    Counting(ChargeId),
-    /// It was taken back.
-    TakenBack,
-    /// There is none.
-    Unknown,
-    /// Not charged from here, and the ledger cannot look an id up.
-    CannotTell,
-}
-
-impl Meter {
-    /// What was charged to an account at `from` or later, and for what.
-    ///
-    /// # Errors
-    /// When the record cannot be read.
-    pub async fn spent(&self, account: &Account, from: Timestamp) -> Result<Spending, MeterError> {
-        let told_by = match &self.0 {
-            Way::Local(_) => Teller::Ledger,
-            Way::Journaled(_) | Way::Watching(_) => Teller::Journal,
-        };
-        let charges = match (&self.0, self.journal()) {
-            (_, Some(journal)) => journal.spent(account, from).await?,
-            (Way::Local(Local { ledger, .. }), None) => ledger.spent(account, from).await?.unwrap_or_default(),
-            _ => Vec::new(),
-        };
-        Ok(Spending { charges, told_by })
-    }
-
-    /// What went ahead without the ledger on this machine, and the ledger has yet to be told.
-    ///
-    /// # Errors
-    /// When the journal cannot be read.
-    pub async fn unrepaid(&self, account: &Account) -> Result<Cost, MeterError> {
-        match self.journal() {
-            Some(journal) => Ok(journal.unrepaid(account).await?),
-            None => Ok(Cost::none()),
-        }
-    }
-
-    /// The first instant, now or later, at which no more than `most` units of a limit count, if nobody charges; `None`
-    /// where the ledger does not tell.
-    ///
-    /// # Errors
-    /// When the ledger cannot be asked.
-    pub async fn falls_to(&self, account: &Account, limit: &str, most: Units) -> Result<Option<Timestamp>, MeterError> {
-        match &self.0 {
-            Way::Watching(watching) => watching.falls_to(account, limit, most).await,
-            Way::Local(_) | Way::Journaled(_) => Ok(None),
-        }
-    }
-
-    /// What became of a charge that was made under this id, or under one made from it.
-    ///
-    /// # Errors
-    /// When the record cannot be read.
-    pub async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, MeterError> {
-        match (&self.0, self.journal()) {
-            (_, Some(journal)) => match journal.counting(account, id).await? {
-                Some(id) => Ok(Found::Counting(id)),
-                None if journal.remembers(account, id).await? => Ok(Found::TakenBack),
-                None => Ok(Found::CannotTell),
-            },
-            (Way::Local(local), None) => local.find(account, id).await,
-            _ => Ok(Found::CannotTell),
-        }
-    }
-
-    fn journal(&self) -> Option<&Journal> {
-        match &self.0 {
-            Way::Local(_) => None,
-            Way::Journaled(journaled) => Some(journaled.journal()),
-            Way::Watching(watching) => Some(watching.journal()),
-        }
-    }
-}
-
-impl Local {
-    async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
-        let Ask { account, cost, leave, purpose, .. } = ask;
-        let id = match ask.id {
-            Some(id) => self.valid_id(account, id).await?,
-            None => fresh_id(),
-        };
-        let asked = Monotonic::now();
-        let charge = Charge { account, id: &id, cost, leave, purpose, seen: None };
-        match self.ledger.charge(charge, self.clock.now()).await? {
-            Decision::Granted(grant) => {
-                let lifetime = account.grant_lifetime(cost);
-                Ok(Verdict::Permitted(Permit { id, grant, metered: true, asked, lifetime }))
-            }
-            Decision::Rejected(rejection) => Ok(Verdict::Rejected(rejection)),
-            Decision::Never { limit, most } => Ok(Verdict::Never { limit, most }),
-            Decision::Lost => {
-                Err(LedgerError::Broken("the ledger of this machine says that it lost data".to_owned()).into())
-            }
-        }
-    }
-}
-
-impl Local {
-    /// The id under which a charge can be made: one that was taken back would go through for nothing, so that its next
-    /// use takes the next of its kind.
-    async fn valid_id(&self, account: &Account, id: &ChargeId) -> Result<ChargeId, LedgerError> {
-        let mut candidate = id.clone();
-        for attempt in 1.. {
-            if self.ledger.look_up(account, &candidate, self.clock.now()).await? != Some(Known::TakenBack) {
-                break;
-            }
-            candidate = id.again(attempt);
-        }
-        Ok(candidate)
-    }
-
-    async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, MeterError> {
-        let valid = self.valid_id(account, id).await?;
-        Ok(match self.ledger.look_up(account, &valid, self.clock.now()).await? {
-            Some(Known::Counts) => Found::Counting(valid),
-            Some(_) if valid != *id => Found::TakenBack,
-            Some(_) => Found::Unknown,
-            None => Found::CannotTell,
-        })
     }
 }
 

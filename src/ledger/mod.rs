@@ -2,6 +2,7 @@
 
 mod journal;
 mod journaled;
+mod local;
 mod meter;
 mod open;
 pub mod redis;

@@ -1,7 +1,7 @@
 //! A ledger that loses what it holds: nobody overspends what this machine knew of.
 
 use ingest::config::AfterLoss;
-use ingest::quota::Closing;
+use ingest::quota::{Account, Closing};
 
 use super::machine::{Machine, WINDOW, account, refusal, rejection};
 use crate::support::redis_server::{RedisServer, wait_until};
@@ -170,24 +170,25 @@ async fn a_machine_that_waits_after_a_loss_refuses_for_a_window() {
     }
 }
 
-#[tokio::test]
-async fn a_machine_that_was_quiet_for_a_window_finds_a_loss_while_the_ledgers_keys_should_live() {
+async fn one_that_charged_before_a_loss_and_waits() -> (RedisServer, Machine, Account) {
     let server = RedisServer::start();
     let (mut machine, account) = (Machine::new(server.url()), account(10));
     machine.policy.after_loss = AfterLoss::Wait;
     machine.process().take(&account, 1).await;
     server.tell("FLUSHALL");
+    (server, machine, account)
+}
+
+#[tokio::test]
+async fn a_machine_that_was_quiet_for_a_window_finds_a_loss_while_the_ledgers_keys_should_live() {
+    let (_server, machine, account) = one_that_charged_before_a_loss_and_waits().await;
     let why = refusal(machine.process_later(2 * WINDOW).ask(&account, 1).await);
     assert!(why.contains("after_loss"), "{why}");
 }
 
 #[tokio::test]
 async fn a_machine_that_was_quiet_for_longer_than_the_ledgers_keys_live_is_a_newcomer() {
-    let server = RedisServer::start();
-    let (mut machine, account) = (Machine::new(server.url()), account(10));
-    machine.policy.after_loss = AfterLoss::Wait;
-    machine.process().take(&account, 1).await;
-    server.tell("FLUSHALL");
+    let (_server, machine, account) = one_that_charged_before_a_loss_and_waits().await;
     machine.process_later(26 * WINDOW).take(&account, 10).await;
 }
 

@@ -1,0 +1,88 @@
+//! A ledger of this machine: always there, and never loses anything.
+
+use std::sync::Arc;
+
+use super::meter::{Ask, Found, MeterError, Permit, Verdict, fresh_id};
+use super::{Charge, Known, Ledger, LedgerError, Spent};
+use crate::clock::{Clock, Monotonic};
+use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp};
+
+/// The ledger and the clock that is told to it.
+pub(super) struct Local {
+    ledger: Arc<dyn Ledger>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Local {
+    pub(super) fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>) -> Self {
+        Self { ledger, clock }
+    }
+
+    pub(super) async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
+        let Ask { account, cost, leave, purpose, .. } = ask;
+        let id = match ask.id {
+            Some(id) => self.valid_id(account, id).await?,
+            None => fresh_id(),
+        };
+        let asked = Monotonic::now();
+        let charge = Charge { account, id: &id, cost, leave, purpose, seen: None };
+        match self.ledger.charge(charge, self.clock.now()).await? {
+            Decision::Granted(grant) => {
+                let lifetime = account.grant_lifetime(cost);
+                Ok(Verdict::Permitted(Permit { id, grant, metered: true, asked, lifetime }))
+            }
+            Decision::Rejected(rejection) => Ok(Verdict::Rejected(rejection)),
+            Decision::Never { limit, most } => Ok(Verdict::Never { limit, most }),
+            Decision::Lost => {
+                Err(LedgerError::Broken("the ledger of this machine says that it lost data".to_owned()).into())
+            }
+        }
+    }
+
+    pub(super) async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost) -> Result<(), MeterError> {
+        Ok(self.ledger.settle(account, id, cost, self.clock.now()).await?)
+    }
+
+    pub(super) async fn absorb(&self, account: &Account, entry: Entry) -> Result<(), MeterError> {
+        Ok(self.ledger.absorb(account, &[entry], &[], self.clock.now()).await?)
+    }
+
+    pub(super) async fn close(&self, account: &Account, limit: &str, closing: Closing) -> Result<(), MeterError> {
+        Ok(self.ledger.close(account, limit, closing, self.clock.now()).await?)
+    }
+
+    pub(super) async fn reopen(&self, account: &Account, limit: &str) -> Result<(), MeterError> {
+        Ok(self.ledger.reopen(account, limit, self.clock.now()).await?)
+    }
+
+    pub(super) async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
+        Ok(self.ledger.usage(account, self.clock.now()).await?)
+    }
+
+    pub(super) async fn spent(&self, account: &Account, from: Timestamp) -> Result<Vec<Spent>, MeterError> {
+        Ok(self.ledger.spent(account, from).await?.unwrap_or_default())
+    }
+
+    /// The id under which a charge can be made: one that was taken back would go through for nothing, so that its next
+    /// use takes the next of its kind.
+    async fn valid_id(&self, account: &Account, id: &ChargeId) -> Result<ChargeId, LedgerError> {
+        let mut candidate = id.clone();
+        for attempt in 1.. {
+            if self.ledger.look_up(account, &candidate, self.clock.now()).await? != Some(Known::TakenBack) {
+                break;
+            }
+            candidate = id.again(attempt);
+        }
+        Ok(candidate)
+    }
+
+    pub(super) async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, MeterError> {
+        let valid = self.valid_id(account, id).await?;
+        Ok(match self.ledger.look_up(account, &valid, self.clock.now()).await? {
+            Some(Known::Counts) => Found::Counting(valid),
+            Some(_) if valid != *id => Found::TakenBack,
+            Some(_) => Found::Unknown,
+            None => Found::CannotTell,
+        })
+    }
+}

@@ -16,6 +16,10 @@ const RUNS: usize = 12;
 
 pub(crate) fn end(chapter: &mut Chapter, tally: &Tally) {
     let place = &chapter.place;
+    if place.books.loses_data() {
+        // A Redis that came back from before a reopening is closed again.
+        place.reopen();
+    }
     come_by(place);
     let (used, counted) = (used(place), place.counted().0);
     // What a clock that was off wrote down as unmetered is repaid at the time that it had.
@@ -51,7 +55,7 @@ fn used(place: &Place) -> u64 {
 
 /// Whatever was left undone, runs in peace complete every region, each page landed and each request charged.
 fn walks_everything(place: &Place, machine: usize) {
-    let mut complete = BTreeSet::new();
+    let (mut complete, mut last) = (BTreeSet::new(), Value::Null);
     for _ in 0..RUNS {
         let before = place.sandbox.requests();
         let (code, said) = place.run(machine, &["--region", "all", "--job", "trending"]);
@@ -68,8 +72,9 @@ fn walks_everything(place: &Place, machine: usize) {
             return;
         }
         std::thread::sleep(place.window);
+        last = said;
     }
-    panic!("after {RUNS} runs in peace only {complete:?} are complete");
+    panic!("{:?}: after {RUNS} runs in peace only {complete:?} are complete: {last}\n{}", place.books, place.dump());
 }
 
 /// After a quiet window the ledger and the upstream begin at nothing, and count the same from there.

@@ -52,6 +52,10 @@ impl Books {
         }
     }
 
+    pub(crate) const fn loses_data(self) -> bool {
+        matches!(self, Self::OneMachine | Self::Waiting | Self::Floors)
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::File => "a file",

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::chance::Chance;
-use crate::place::{Books, Place};
+use crate::place::Place;
 use crate::redis::Mishap;
 use crate::tally::Tally;
 
@@ -48,7 +48,7 @@ pub(crate) fn of_upstream(place: &Place, chance: &mut Chance, tally: &Tally) -> 
 
 /// One thing that befalls Redis while runs are at it.
 pub(crate) fn of_redis(place: &mut Place, chance: &mut Chance, tally: &Tally) {
-    let loses = matches!(place.books, Books::OneMachine | Books::Waiting | Books::Floors) && chance.once_in(4);
+    let loses = place.books.loses_data() && chance.once_in(4);
     let mishap = if loses {
         chance.one_of(&[Mishap::Flush, Mishap::Rollback, Mishap::Wipe])
     } else if chance.once_in(2) {

@@ -20,6 +20,7 @@ mod pass;
 mod play;
 mod preview;
 mod progress;
+mod range;
 mod report;
 mod request;
 mod shared_pass;
@@ -44,7 +45,6 @@ pub use believe::Believing;
 pub use context::Context;
 pub use due::Candidate;
 pub use estimate::{Estimates, learned};
-pub use expect::Range;
 pub use forecast::{
     DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule, ScheduleError, Stalest, Used, forecast, what_fits,
 };
@@ -54,6 +54,7 @@ pub use lock::{Held, Locks};
 pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
 pub use preview::{FirstUnfit, Fits, LimitPreview, PassPreview, Preview, StepPreview, preview};
 pub use progress::{Progress, Silent};
+pub use range::Range;
 pub use report::{FAILURE, accounts, limit_report, limit_reports};
 pub use stop::{Signal, Stop, StopSender, channel};
 

@@ -40,7 +40,7 @@ impl Journal {
         self.write_closing(account, limit, None, false, false).await
     }
 
-    /// Writes down a closing that the ledger told.
+    /// Writes down a closing that the ledger told; what this machine has yet to tell of the limit is newer.
     pub(in crate::ledger) async fn learn(
         &self,
         account: &Account,
@@ -63,7 +63,7 @@ impl Journal {
             let insert = "insert into closing (account, limit_name, until, probing, told) values (?, ?, ?, ?, ?)
                  on conflict do update set until = excluded.until, probing = excluded.probing, told = excluded.told,
                      version = version + 1
-                 where excluded.until is null or until is null or excluded.until > until";
+                 where (told or not excluded.told) and (excluded.until is null or until is null or excluded.until > until)";
             let until = until.map(Timestamp::micros);
             connection.prepare_cached(insert)?.execute(params![account, limit, until, probing, told]).map(drop)
         })

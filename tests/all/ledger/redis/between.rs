@@ -8,9 +8,9 @@ use ingest::ledger::redis::RedisLedger;
 use ingest::ledger::{Answer, Charge, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing};
 use ingest::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
 
-use super::machine::{Machine, Process, account};
+use super::machine::{Machine, Process, account, rejection};
 use super::{MAX_SKEW, TIMEOUT};
-use crate::support::redis_server::RedisServer;
+use crate::support::redis_server::{RedisServer, url};
 
 type Happening = BoxFuture<'static, ()>;
 
@@ -137,5 +137,19 @@ async fn a_charge_whose_process_died_before_it_was_marked_is_settled_to_nothing(
     // Its journal row names a process that is no more.
     let journal = rusqlite::Connection::open(machine.journal()).unwrap();
     assert_eq!(journal.execute("update charge set owner = 2147483647 where state = 'asked'", []).unwrap(), 1);
+    assert_eq!(machine.process().drain(&account).await, 10);
+}
+
+#[tokio::test]
+async fn a_limit_that_is_reopened_while_somebody_hears_that_it_is_closed_stays_open() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    machine.process().0.close(&account, "daily", Closing::Probing).await.unwrap();
+    let cut_off =
+        machine.process_over(Arc::new(RedisLedger::new(&url("redis://127.0.0.1:1"), TIMEOUT, MAX_SKEW).unwrap()));
+    let reopened = account.clone();
+    let process =
+        Interposed::process(&machine, Box::pin(async move { cut_off.0.reopen(&reopened, "daily").await.unwrap() }));
+    rejection(process.ask(&account, 1).await);
     assert_eq!(machine.process().drain(&account).await, 10);
 }

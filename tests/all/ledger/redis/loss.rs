@@ -144,6 +144,23 @@ async fn closings_survive_a_loss() {
 }
 
 #[tokio::test]
+async fn a_ledger_that_comes_back_from_before_a_reopening_is_closed_until_the_next() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let process = machine.process();
+    process.take(&account, 1).await;
+    process.0.close(&account, "daily", Closing::Probing).await.unwrap();
+    let closed = server.dump_all();
+    process.0.reopen(&account, "daily").await.unwrap();
+    process.take(&account, 1).await;
+    server.tell("FLUSHALL");
+    server.restore_all(&closed);
+    rejection(process.ask(&account, 1).await);
+    process.0.reopen(&account, "daily").await.unwrap();
+    assert_eq!(process.drain(&account).await, 8);
+}
+
+#[tokio::test]
 async fn a_release_survives_a_loss() {
     let server = RedisServer::start();
     let (machine, account) = (Machine::new(server.url()), account(10));

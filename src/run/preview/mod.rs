@@ -1,0 +1,157 @@
+//! What a run would spend: the run itself is played, once without limits and once within what the ledger has left.
+//! Nothing is charged, requested or written.
+
+mod estimate;
+mod plays;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::join;
+use serde::Serialize;
+
+use super::Selection;
+use super::outcome::seconds;
+use super::play::{Bounds, Scene, openings};
+use super::range::Range;
+use super::report::{accounts, limit_reports};
+use crate::catalog::{Catalog, CatalogError};
+use crate::ledger::Meter;
+use crate::quota::{LimitName, Timestamp, Units};
+
+use estimate::estimate;
+use plays::{Played, Plays};
+
+/// What a run would spend.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Preview {
+    /// Always true: tells a preview from a run.
+    pub dry_run: bool,
+    /// Each step of each region, in the order in which a run takes them up.
+    pub steps: Vec<StepPreview>,
+    /// Each region that is due, in the order in which a run takes them up.
+    pub passes: Vec<PassPreview>,
+    /// What that means for the limits.
+    pub limits: Vec<LimitPreview>,
+}
+
+/// What one step would spend.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StepPreview {
+    /// The job.
+    pub job: String,
+    /// The region; `*` for batches that serve several.
+    pub region: String,
+    /// Whether a run would take it up now.
+    pub due: bool,
+    /// The call.
+    pub call: String,
+    /// Requests.
+    pub requests: Range,
+    /// Units by limit.
+    pub units: BTreeMap<LimitName, Range>,
+    /// How much of it fits.
+    pub fits: Fits,
+}
+
+/// What would become of one region.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PassPreview {
+    /// The job.
+    pub job: String,
+    /// The region.
+    pub region: String,
+    /// How much of its pass fits; all of it: the run completes it.
+    pub fits: Fits,
+}
+
+/// The first charge that would not fit a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FirstUnfit {
+    /// For which job.
+    pub job: String,
+    /// For which region.
+    pub region: String,
+    /// Which call.
+    pub call: String,
+    /// How long until it fits, in seconds.
+    #[serde(rename = "retry_after_seconds", serialize_with = "seconds")]
+    pub retry_after: Duration,
+    /// When it fits.
+    pub retry_at: Timestamp,
+}
+
+/// What a run would take of one limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LimitPreview {
+    /// Whose limit.
+    pub account: String,
+    /// Which.
+    pub limit: LimitName,
+    /// What is left, in units; `None` where the ledger cannot be reached.
+    pub remaining: Option<Units>,
+    /// Units.
+    #[serde(flatten)]
+    pub units: Range,
+    /// How much of it fits.
+    pub fits: Fits,
+    /// What the run would stop at.
+    pub first_unfit: Option<FirstUnfit>,
+}
+
+/// How much of what is expected fits what is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fits {
+    /// All of it.
+    All,
+    /// Some of it: the run would stop on its way.
+    Part,
+    /// None of it.
+    None,
+    /// The ledger cannot be reached.
+    Unknown,
+}
+
+/// What a run over this selection would spend now, so many regions at once.
+///
+/// # Errors
+/// When the catalog cannot be asked.
+pub async fn preview(
+    catalog: &dyn Catalog,
+    meter: &Meter,
+    selection: &Selection,
+    now: Timestamp,
+    concurrency: usize,
+) -> Result<Preview, CatalogError> {
+    let accounts = accounts(selection.iter().map(|(job, _)| job));
+    let mut limits = Vec::new();
+    for account in &accounts {
+        limits.extend(limit_reports(meter, account).await);
+    }
+    let (scene, openings) = join(Scene::of(catalog, selection), openings(meter, &accounts, now)).await;
+    let scene = scene?;
+    let play = async |bounds| Played::of(scene.play(selection, &openings, bounds, now), now, concurrency).await;
+    let fitting = if openings.len() == accounts.len() { Some(play(Bounds::Enforced).await?) } else { None };
+    let plays = match fitting {
+        Some(fitting) if fitting.play.refused().is_empty() => Plays { asked: None, fitting: Some(fitting) },
+        fitting => Plays { asked: Some(play(Bounds::Lifted).await?), fitting },
+    };
+    let steps = plays.steps(estimate(&scene.catalog(), selection, now).await?);
+    let mut previews = Vec::new();
+    for limit in &limits {
+        let first_unfit = plays.first_unfit(meter, &accounts, limit, now).await;
+        previews.push(LimitPreview { first_unfit, ..plays.limit(limit, selection, &steps) });
+    }
+    Ok(Preview { dry_run: true, passes: plays.passes(), steps, limits: previews })
+}
+
+impl Fits {
+    const fn of(expected: u64, fitting: u64) -> Self {
+        match (expected, fitting) {
+            (expected, fitting) if fitting >= expected => Self::All,
+            (_, 0) => Self::None,
+            _ => Self::Part,
+        }
+    }
+}

@@ -1,0 +1,138 @@
+use std::sync::Arc;
+
+use super::estimate::{Estimated, units};
+use super::{FirstUnfit, Fits, LimitPreview, PassPreview, StepPreview};
+use crate::catalog::CatalogError;
+use crate::config::Region;
+use crate::ledger::Meter;
+use crate::quota::{Account, Timestamp, Units};
+use crate::run::Selection;
+use crate::run::outcome::{LimitReport, PassOutcome, PassReport, RunReport};
+use crate::run::play::{Asked, Play, Refused};
+use crate::run::range::Range;
+
+/// A play that is over, and what became of it.
+pub(super) struct Played {
+    pub(super) play: Play,
+    report: RunReport,
+}
+
+impl Played {
+    pub(super) async fn of(play: Play, now: Timestamp, concurrency: usize) -> Result<Self, CatalogError> {
+        let report = play.run(now, concurrency).await?;
+        Ok(Self { play, report })
+    }
+
+    /// The first charge that a limit refused.
+    fn first_refused(&self, limit: &LimitReport) -> Option<Refused> {
+        let of_limit = |refused: &Refused| refused.account == limit.account && refused.limit == limit.limit;
+        self.play.refused().into_iter().find(of_limit)
+    }
+
+    /// What was charged of a limit.
+    fn charged(&self, limit: &LimitReport) -> Units {
+        let granted = self.play.granted();
+        let of_account = granted.iter().filter(|granted| granted.account == limit.account);
+        of_account.map(|granted| granted.cost.of(&limit.limit)).sum()
+    }
+}
+
+/// The run as it would be without limits, where they are in its way, and as it would be with them, where the ledger can be
+/// reached.
+pub(super) struct Plays {
+    pub(super) asked: Option<Played>,
+    pub(super) fitting: Option<Played>,
+}
+
+impl Plays {
+    fn asked(&self) -> Option<&Played> {
+        self.asked.as_ref().or(self.fitting.as_ref())
+    }
+
+    /// The steps with what is really expected of them, and how much of that fits.
+    pub(super) fn steps(&self, mut steps: Vec<Estimated>) -> Vec<StepPreview> {
+        let asked = self.asked().map(|played| played.play.asked()).unwrap_or_default();
+        let fitting = self.fitting.as_ref().map(|played| played.play.asked());
+        for Estimated { key, step, cost } in &mut steps {
+            let expected = asked.get(key).copied().unwrap_or_default();
+            let fits = |fitting: &Asked| Fits::of(expected.count, fitting.get(key).copied().unwrap_or_default().count);
+            step.requests = step.requests.expecting(expected.count);
+            step.units = units(cost, step.requests.sparing(expected.unchanged));
+            step.fits = fitting.as_ref().map_or(Fits::Unknown, fits);
+        }
+        steps.into_iter().map(|estimated| estimated.step).collect()
+    }
+
+    pub(super) fn passes(&self) -> Vec<PassPreview> {
+        let Some(played) = self.fitting.as_ref().or(self.asked.as_ref()) else { return Vec::new() };
+        let fits = |pass: &PassReport| match (&self.fitting, pass.outcome, pass.requests) {
+            (None, ..) => Fits::Unknown,
+            (_, PassOutcome::Complete, _) => Fits::All,
+            (_, _, 0) => Fits::None,
+            _ => Fits::Part,
+        };
+        let due = played.report.passes.iter();
+        let due = due.filter(|pass| pass.outcome != PassOutcome::NotDue && pass.region != Region::SHARED);
+        due.map(|pass| PassPreview { job: pass.job.clone(), region: pass.region.clone(), fits: fits(pass) }).collect()
+    }
+
+    pub(super) fn limit(&self, limit: &LimitReport, selection: &Selection, steps: &[StepPreview]) -> LimitPreview {
+        let jobs = selection.iter().filter(|(job, _)| job.credential.account.name == limit.account);
+        let jobs: Vec<&str> = jobs.map(|(job, _)| job.name.as_str()).collect();
+        let of_account = steps.iter().filter(|step| jobs.contains(&&*step.job));
+        let units = of_account.filter_map(|step| step.units.get(&limit.limit)).copied();
+        LimitPreview {
+            account: limit.account.clone(),
+            limit: limit.limit.clone(),
+            remaining: limit.remaining,
+            units: units.fold(Range::exactly(0), Range::plus),
+            fits: match &self.fitting {
+                None => Fits::Unknown,
+                Some(fitting) if fitting.first_refused(limit).is_none() => Fits::All,
+                Some(fitting) => {
+                    let asked = self.asked().map(|played| played.charged(limit)).unwrap_or_default();
+                    Fits::of(asked.get(), fitting.charged(limit).get())
+                }
+            },
+            first_unfit: None,
+        }
+    }
+
+    pub(super) async fn first_unfit(
+        &self,
+        meter: &Meter,
+        accounts: &[Arc<Account>],
+        limit: &LimitReport,
+        now: Timestamp,
+    ) -> Option<FirstUnfit> {
+        let fitting = self.fitting.as_ref()?;
+        let first = fitting.first_refused(limit)?;
+        let retry_at = retry_at(meter, accounts, &first).await.max(now);
+        let job = first.purpose.job.clone().unwrap_or_default();
+        let region = first.purpose.region.clone().unwrap_or_default();
+        Some(FirstUnfit {
+            region: if region == Region::SHARED { waiting(&fitting.report, &job).unwrap_or(region) } else { region },
+            job,
+            call: first.purpose.call.clone(),
+            retry_after: retry_at.since(now),
+            retry_at,
+        })
+    }
+}
+
+/// When a charge fits: as the ledger itself says, where it does not tell each charge that the play could have gone by.
+async fn retry_at(meter: &Meter, accounts: &[Arc<Account>], refused: &Refused) -> Timestamp {
+    let account = accounts.iter().find(|account| account.name == refused.account);
+    let (Some(account), Some(room)) = (account, refused.room) else { return refused.retry_at };
+    match meter.falls_to(account, &refused.limit, room).await {
+        Ok(Some(falls)) => refused.closed_until.map_or(falls, |until| until.max(falls)),
+        Ok(None) | Err(_) => refused.retry_at,
+    }
+}
+
+/// The first region of a job that waits for batches that do not fit.
+fn waiting(report: &RunReport, job: &str) -> Option<String> {
+    let waits =
+        |pass: &&PassReport| pass.job == job && pass.region != Region::SHARED && pass.outcome == PassOutcome::Stopped;
+    report.passes.iter().find(waits).map(|pass| pass.region.clone())
+}

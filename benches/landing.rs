@@ -118,7 +118,6 @@ impl Bare {
         let connection = sqlite::open(path, SqliteCatalog::SCHEMA).unwrap();
         connection.set_prepared_statement_cache_capacity(64);
         // As the catalog does.
-        connection.pragma_update(None, "wal_autocheckpoint", 10_000).unwrap();
         Self { connection, pass: 0 }
     }
 

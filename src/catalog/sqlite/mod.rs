@@ -38,9 +38,6 @@ use crate::sqlite::{self, OpenError, Schema};
 /// More than there are statements, so that each is prepared once.
 const STATEMENTS: usize = 64;
 
-/// Some 40 MB: most runs are over before that, and then each page is copied into the file once, at their end.
-const PAGES_BETWEEN_CHECKPOINTS: u32 = 10_000;
-
 /// The catalog of one machine. Many processes may have one file open; each transaction of theirs is whole.
 pub struct SqliteCatalog {
     path: PathBuf,
@@ -71,8 +68,6 @@ impl SqliteCatalog {
     /// When the file cannot be opened, is damaged, or was written by a later release.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let connection = sqlite::open(path, Self::SCHEMA)?;
-        let failed = |source| OpenError::Sqlite { path: path.to_owned(), name: Self::SCHEMA.name, source };
-        connection.pragma_update(None, "wal_autocheckpoint", PAGES_BETWEEN_CHECKPOINTS).map_err(failed)?;
         Ok(Self::over(path, Some(connection)))
     }
 

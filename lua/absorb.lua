@@ -93,6 +93,9 @@ local charges, new_floors = read_charges(), read_floors()
 if skew or (loss and mode ~= 'recover') then
   return objection
 end
+if not stored or (loss == 'behind' and not call('ZRANGE', LOG, 0, 0)[1]) then
+  old.empty()
+end
 local intact = mode == 'recover' and loss ~= 'behind' and seen_newest ~= '' and old.knows(seen_newest)
   and (state[EPOCH] ~= seen_epoch or state[SEQUENCE] >= seen_sequence)
 if loss == 'behind' then

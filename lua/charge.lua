@@ -20,6 +20,9 @@ end
 if objection then
   return objection
 end
+if not stored then
+  open_archive().empty()
+end
 
 -- Whether it fits ------------------------------------------------------------------------------------------------------
 

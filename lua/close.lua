@@ -7,11 +7,15 @@
 
 local HOUR = 60 * 60 * 1000000
 
+local old = open_archive()
 local name, how, instant = word(), word(), number()
-local limit = open_archive().limit_named(name)
+local limit = old.limit_named(name)
 
 if objection then
   return objection
+end
+if not stored then
+  old.empty()
 end
 if limit then
   local closed, probing = limit.place + CLOSED, limit.place + PROBING

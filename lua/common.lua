@@ -440,6 +440,17 @@ local function open_archive()
 
   -- Totals.
 
+  -- Begins anew with an empty log. Redis can evict keys one by one, and whoever deletes keys may forget some: without the
+  -- state or the log the others say nothing.
+  function archive.empty()
+    for place = 2, #KEYS do
+      call('PEXPIRE', KEYS[place], '-1')
+    end
+    for place = FIRST_PLACE, #state, NEXT_PLACE do
+      state[place + TOTAL] = 0
+    end
+  end
+
   -- Adds to a limit's total, if what was charged at `at` is in it.
   function archive.add_to_total(code, at, units)
     local place = FIRST_PLACE + (code - 1) * NEXT_PLACE
@@ -594,7 +605,7 @@ local function add_up(limit)
   if limit.other_rule and limit.other_rule ~= limit.rule then
     -- By that rule the head may have passed what counts by this one.
     limit.sum, limit.head = open_archive().between(limit.code, limit.from, nil), limit.from
-  elseif limit.head < limit.from then
+  elseif limit.head < limit.from and stored then
     limit.sum, limit.head = limit.sum - expired(limit), limit.from
   end
   limit.used = limit.sum

@@ -30,6 +30,9 @@ end
 if objection then
   return objection
 end
+if not stored then
+  old.empty()
+end
 local at = old.knows(id)
 if not at then
   old.remove_forgotten(id)

@@ -5,12 +5,13 @@ use std::time::Duration;
 use ingest::clock::{Clock, SystemClock};
 use ingest::config::RedisUrl;
 use ingest::ledger::redis::{Finding, RedisLedger, inspect};
-use ingest::quota::{Account, ChargeId};
+use ingest::quota::{Account, ChargeId, Closing};
 
 use super::kinds::with_shipped_users;
-use super::machine::{Machine, account};
-use super::{MAX_SKEW, TIMEOUT};
-use crate::ledger::books::{Books, cost, limit, secs};
+use super::machine::{Machine, WINDOW, account};
+use super::{MAX_SKEW, Standalone, TIMEOUT};
+use crate::ledger::Store;
+use crate::ledger::books::{Books, at, cost, floor, limit, secs};
 use crate::support::redis_server::{RedisServer, url};
 
 async fn findings(url: &RedisUrl) -> Vec<Finding> {
@@ -201,4 +202,41 @@ async fn however_charges_come_the_log_falls_into_short_blocks() {
     let mended = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap().mend(&account, now).await.unwrap();
     assert_eq!(mended, [""; 0]);
     assert_eq!(books.used("daily", now).await, 3300);
+}
+
+#[tokio::test]
+async fn a_floor_that_counts_no_more_is_forgotten() {
+    let store = Standalone::open().await;
+    let books = Books::new(store.ledger(), account(10));
+    let floors = || store.0.ask::<String>(&format!("HGET ingest:{{{}}}:meta floors", books.account.name));
+    books.absorb(&[], &[floor("daily", at(0.0), 7)], at(1.0)).await;
+    books.take(&cost([("daily", 1)]), at(2.0)).await;
+    assert!(floors().starts_with("daily"));
+    books.take(&cost([("daily", 1)]), at(2.0).after(2 * WINDOW)).await;
+    assert_eq!(floors(), "");
+}
+
+#[tokio::test]
+async fn charges_that_no_window_holds_leave_the_log() {
+    let store = Standalone::open().await;
+    let books = Books::new(store.ledger(), account(100_000));
+    for nth in 0..2000 {
+        books.take(&cost([("daily", 1)]), at(f64::from(nth) * 36.0)).await;
+    }
+    for (count, part) in [("ZCARD", "log"), ("HLEN", "units"), ("ZCARD", "marks"), ("HLEN", "sums")] {
+        let length: u64 = store.0.ask(&format!("{count} ingest:{{{}}}:{part}", books.account.name));
+        assert!(length < 300, "{length} in {part}: a window holds a hundred charges");
+    }
+}
+
+#[tokio::test]
+async fn keys_outlive_every_closing() {
+    let store = Standalone::open().await;
+    let books = Books::new(store.ledger(), account(10));
+    books.take(&cost([("daily", 1)]), at(0.0)).await;
+    books.close("daily", Closing::Until(at(0.0).after(10 * 24 * WINDOW)), at(0.0)).await;
+    for key in keys(&store.0) {
+        let life: u64 = store.0.ask(&format!("TTL {key}"));
+        assert!(life > 10 * 24 * 3600, "{key} lives for {life} s");
+    }
 }

@@ -233,3 +233,17 @@ async fn a_preview_of_a_lost_ledger_tells_what_this_machine_knows() {
     assert_eq!(machine.watcher().used(&account).await, 4);
     assert_eq!(server.ask::<i64>("DBSIZE"), 0, "nothing is written");
 }
+
+#[tokio::test]
+async fn whichever_key_is_lost_alone_nothing_is_spent_twice() {
+    for key in ["meta", "log", "units", "marks", "sums"] {
+        let server = RedisServer::start();
+        let (machine, account) = (Machine::new(server.url()), account(300));
+        let process = machine.process();
+        for _ in 0..200 {
+            process.take(&account, 1).await;
+        }
+        server.tell(&format!("DEL ingest:{{{}}}:{key}", account.name));
+        assert_eq!(machine.process().drain(&account).await, 100, "without {key}");
+    }
+}

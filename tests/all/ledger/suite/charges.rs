@@ -3,7 +3,7 @@
 use ingest::quota::{Cost, Decision, Units};
 
 use crate::ledger::Store;
-use crate::ledger::books::{Books, account, at, cost, daily, id, secs, sliding};
+use crate::ledger::books::{Books, GRACE, account, at, cost, daily, id, secs, sliding};
 
 pub(crate) async fn a_charge_is_granted_and_counted(store: &impl Store) {
     let books = Books::new(store.ledger(), account([("daily", sliding(10, secs(60)))]));
@@ -127,4 +127,28 @@ pub(crate) async fn time_never_runs_backwards(store: &impl Store) {
     assert_eq!(books.used("daily", at(0.0)).await, 8, "the latest charge tells the time");
     assert_eq!(books.used("search", at(160.0)).await, 4, "and the time is the account's");
     assert_eq!(books.used("daily", at(160.1)).await, 0);
+}
+
+pub(crate) async fn however_many_charges_leave_at_once_none_counts_any_more(store: &impl Store) {
+    let books = Books::new(store.ledger(), account([("daily", sliding(300, secs(60)))]));
+    for nth in 0..200 {
+        books.take(&cost([("daily", 1)]), at(f64::from(nth) / 1000.0)).await;
+    }
+    let end = at(60.2).after(GRACE);
+    assert_eq!(books.used("daily", at(60.0)).await, 200);
+    assert_eq!(books.used("daily", end).await, 0);
+    books.take(&cost([("daily", 300)]), end).await;
+    assert_eq!(books.used("daily", end).await, 300);
+}
+
+pub(crate) async fn what_a_longer_window_holds_outlives_charges_by_a_shorter_one(store: &impl Store) {
+    let long = account([("daily", sliding(1000, secs(3600)))]);
+    let mut short = long.clone();
+    short.limits.insert("daily".to_owned(), sliding(1000, secs(60)));
+    let (long, short) = (Books::new(store.ledger(), long), Books::new(store.ledger(), short));
+    long.take(&cost([("daily", 5)]), at(0.0)).await;
+    for nth in 0..200 {
+        short.take(&cost([("daily", 1)]), at(200.0 + f64::from(nth))).await;
+    }
+    assert_eq!(long.used("daily", at(400.0)).await, 205);
 }

@@ -26,6 +26,8 @@ macro_rules! suite {
             what_is_to_be_left_counts_as_used
             accounts_are_apart
             time_never_runs_backwards
+            however_many_charges_leave_at_once_none_counts_any_more
+            what_a_longer_window_holds_outlives_charges_by_a_shorter_one
         }
         $crate::ledger::suite::behaviours! { $open, retry:
             a_unit_counts_for_its_window_and_the_grace

@@ -101,7 +101,11 @@ impl RedisServer {
     }
 
     pub(crate) fn connect(&self) -> Connection {
-        Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap().get_connection().unwrap()
+        self.try_connect().unwrap()
+    }
+
+    fn try_connect(&self) -> RedisResult<Connection> {
+        Client::open(format!("redis://127.0.0.1:{}", self.port))?.get_connection()
     }
 
     /// What the server answers to a command, told as in a shell.
@@ -110,7 +114,7 @@ impl RedisServer {
     }
 
     pub(crate) fn try_ask<T: FromRedisValue>(&self, command: &str) -> RedisResult<T> {
-        words(command).query(&mut self.connect())
+        words(command).query(&mut self.try_connect()?)
     }
 
     pub(crate) fn tell(&self, command: &str) {

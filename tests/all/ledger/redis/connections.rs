@@ -136,6 +136,7 @@ async fn a_permission_that_is_taken_away_is_an_outage() {
 async fn a_broken_script_refuses_whatever_the_policy() {
     let server = RedisServer::start();
     let (machine, account) = (Machine::new(server.url()), account(10));
+    machine.process().take(&account, 1).await;
     server.tell(&format!("SET ingest:{{{}}}:log damaged", account.name));
     let asked = machine.process().try_ask(&account, None, 1, Outage::Allow).await;
     assert!(matches!(asked, Err(MeterError::Ledger(LedgerError::Broken(_)))), "{asked:?}");

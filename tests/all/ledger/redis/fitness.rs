@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use ingest::clock::{Clock, SystemClock};
 use ingest::config::RedisUrl;
-use ingest::ledger::redis::{Finding, RedisLedger, inspect};
-use ingest::quota::{Account, ChargeId, Closing};
+use ingest::ledger::redis::{Finding, RedisLedger, ServerTime, inspect};
+use ingest::ledger::{Answer, Charge, Purpose, SharedLedger};
+use ingest::quota::{Account, ChargeId, Closing, Cost};
 
 use super::kinds::with_shipped_users;
 use super::machine::{Machine, WINDOW, account};
@@ -238,5 +239,19 @@ async fn keys_outlive_every_closing() {
     for key in keys(&store.0) {
         let life: u64 = store.0.ask(&format!("TTL {key}"));
         assert!(life > 10 * 24 * 3600, "{key} lives for {life} s");
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_charge_is_told_with_the_time_at_which_it_was_made() {
+    let (server, account) = (RedisServer::start(), account(10));
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap().with_time(ServerTime::Callers);
+    let (id, cost, leave, purpose) = (ChargeId::new("a"), cost([("daily", 1)]), Cost::none(), Purpose::default());
+    for (moment, made_now) in [(0.0, true), (5.0, false)] {
+        let charge = Charge { account: &account, id: &id, cost: &cost, leave: &leave, purpose: &purpose, seen: None };
+        match ledger.ask(charge, at(moment)).await.unwrap() {
+            Answer::Granted { contact, fresh, .. } => assert_eq!((contact.at, fresh), (at(0.0), made_now)),
+            other => panic!("expected a grant, got {other:?}"),
+        }
     }
 }

@@ -6,6 +6,7 @@
 --             thing to say: 'tries' and the number of a closed limit that this charge tries; 'differs', the number of a
 --             limit and the rule by which somebody else charged it.
 --   repeated  the same for a known id. Nothing was written.
+--   taken_back  the id is that of a charge that was settled to nothing: it names none any more. Nothing was written.
 --   rejected  the time by its own clock, the number of the limit that fits last, used, remaining, the instant at which
 --             this charge fits, until when the limit is closed or ''. Nothing was written.
 --   never     the number of the limit, the most that one charge can take. Nothing was written.
@@ -43,9 +44,10 @@ local function rejected()
   return { 'rejected', clock, worst, limit.used, old.remaining(limit), latest, old.closed(limit) or '' }
 end
 
-local fits = true
+local fits, costs = true, false
 for _, limit in ipairs(limits) do
   if limit.units > 0 then
+    costs = true
     add_up(limit)
     fits = fits and state[limit.place + CLOSED] <= now and limit.used + limit.units <= limit.most
   end
@@ -63,6 +65,16 @@ elseif call('ZADD', LOG, 'NX', text(now), id) == 0 then
     -- A forgotten one leaves nothing behind.
     open_archive().remove_forgotten(id)
     call('ZADD', LOG, text(now), id)
+  end
+end
+
+if known and costs then
+  local vector, counts = call('HGET', UNITS, id), false
+  for _, limit in ipairs(limits) do
+    counts = counts or units_in(vector, limit.code) > 0
+  end
+  if not counts then
+    return { 'taken_back' }
   end
 end
 

@@ -19,23 +19,35 @@ impl Local {
     }
 
     pub(super) async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
-        let Ask { account, cost, leave, purpose, .. } = ask;
-        let id = match ask.id {
-            Some(id) => self.valid_id(account, id).await?,
-            None => fresh_id(),
-        };
-        let asked = Monotonic::now();
-        let charge = Charge { account, id: &id, cost, leave, purpose, seen: None };
-        match self.ledger.charge(charge, self.clock.now()).await? {
+        let Ask { account, cost, .. } = ask;
+        let (id, asked, decision) = self.charge(&ask).await?;
+        match decision {
             Decision::Granted(grant) => {
                 let lifetime = account.grant_lifetime(cost);
                 Ok(Verdict::Permitted(Permit { id, grant, metered: true, asked, lifetime }))
             }
             Decision::Rejected(rejection) => Ok(Verdict::Rejected(rejection)),
             Decision::Never { limit, most } => Ok(Verdict::Never { limit, most }),
-            Decision::Lost => {
+            Decision::TakenBack | Decision::Lost => {
                 Err(LedgerError::Broken("the ledger of this machine says that it lost data".to_owned()).into())
             }
+        }
+    }
+
+    /// Charges under the id that was asked for. One that was taken back names no charge any more: the next of its kind
+    /// is taken.
+    async fn charge(&self, ask: &Ask<'_>) -> Result<(ChargeId, Monotonic, Decision), LedgerError> {
+        let Ask { account, cost, leave, purpose, .. } = *ask;
+        let given = ask.id.cloned().unwrap_or_else(fresh_id);
+        let (mut id, mut taken_back) = (given.clone(), 0);
+        loop {
+            let asked = Monotonic::now();
+            let charge = Charge { account, id: &id, cost, leave, purpose, seen: None };
+            match self.ledger.charge(charge, self.clock.now()).await? {
+                Decision::TakenBack => taken_back += 1,
+                decision => return Ok((id, asked, decision)),
+            }
+            id = given.again(taken_back);
         }
     }
 
@@ -63,8 +75,7 @@ impl Local {
         Ok(self.ledger.spent(account, from).await?.unwrap_or_default())
     }
 
-    /// The id under which a charge can be made: one that was taken back would go through for nothing, so that its next
-    /// use takes the next of its kind.
+    /// The id under which a charge of this one is known, or would be made: one that was taken back names none any more.
     async fn valid_id(&self, account: &Account, id: &ChargeId) -> Result<ChargeId, LedgerError> {
         let mut candidate = id.clone();
         for attempt in 1.. {

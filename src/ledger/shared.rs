@@ -51,6 +51,8 @@ pub enum Answer {
         /// The most that one charge can take of it.
         most: Units,
     },
+    /// The id is that of a charge that was settled to nothing. Nothing was recorded.
+    TakenBack,
     /// It is not the ledger that this machine has seen. Nothing was recorded.
     Lost,
 }

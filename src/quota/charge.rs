@@ -56,6 +56,8 @@ pub enum Decision {
         /// The most that one charge can take of it, in units.
         most: Units,
     },
+    /// The id is that of a charge that was settled to nothing: it names none any more. Nothing was recorded.
+    TakenBack,
     /// The ledger is not the one that the caller has `seen`: it lost data. Nothing was recorded.
     Lost,
 }

@@ -265,7 +265,7 @@ fn mark(
     }
     let mut statement = tx.prepare_cached(
         "update charge set state = 'sent', known = 1, at = case state when 'asked' then ? else at end
-         where account = ? and id = ? and state in ('asked', 'sent')",
+         where account = ? and id = ? and state in ('asked', 'sent') and not (settled and cost = '{}')",
     )?;
     if statement.execute(params![granted.contact.at.micros(), account, id.as_str()])? == 0 {
         return Ok(Marked::Void);

@@ -70,6 +70,8 @@ enum Outcome {
     Verdict(Verdict),
     /// The grant was void: to be charged anew under a fresh id.
     Void,
+    /// The id names no charge any more: to be charged under the next of its kind.
+    TakenBack,
 }
 
 impl Journaled {
@@ -78,11 +80,14 @@ impl Journaled {
     }
 
     pub(super) async fn ask(&self, ask: &Ask<'_>) -> Result<Verdict, MeterError> {
-        for _ in 0..ATTEMPTS {
+        let mut voided = 0;
+        while voided < ATTEMPTS {
             let id = ask.id.cloned().unwrap_or_else(fresh_id);
             let attempt = Attempt { ask, id, asked: Monotonic::now(), reached: false, doubtful: false };
-            if let Outcome::Verdict(verdict) = self.attempt(attempt).await? {
-                return Ok(verdict);
+            match self.attempt(attempt).await? {
+                Outcome::Verdict(verdict) => return Ok(verdict),
+                Outcome::Void => voided += 1,
+                Outcome::TakenBack => {}
             }
         }
         Err(LedgerError::Broken("the ledger lost its data again and again while a charge was made".to_owned()).into())
@@ -173,6 +178,10 @@ impl Journaled {
             Answer::Never { limit, most } => {
                 self.drop_rejected(&attempt, false).await?;
                 Ok(Outcome::Verdict(Verdict::Never { limit, most }))
+            }
+            Answer::TakenBack => {
+                self.journal.settle(account, &attempt.id, &Cost::none(), self.clock.now()).await?;
+                Ok(Outcome::TakenBack)
             }
             Answer::Lost => Ok(Outcome::Void),
         }

@@ -65,23 +65,25 @@ impl Link {
 
     async fn run_patiently(&self, script: Script, keys: &[String; 5], arguments: &[Vec<u8>]) -> Result<Sent, Failure> {
         let source = script.source();
-        match self.send_twice(&evaluation("EVALSHA", &source.sha, keys, arguments)).await {
+        let (reply, repeated) = self.send_twice(&evaluation("EVALSHA", &source.sha, keys, arguments)).await;
+        match reply {
             Err(Failure::Redis(error)) if errors::is_unknown_script(&error) => {
-                self.send_twice(&evaluation("EVAL", source.code, keys, arguments)).await
+                let (reply, again) = self.send_twice(&evaluation("EVAL", source.code, keys, arguments)).await;
+                Ok(Sent { value: reply?, repeated: repeated || again })
             }
-            reply => reply,
+            reply => Ok(Sent { value: reply?, repeated }),
         }
     }
 
     /// A connection that had died is noticed by its next user: the same command goes once more over a new one. Every
-    /// operation is safe to repeat.
-    async fn send_twice(&self, command: &Cmd) -> Result<Sent, Failure> {
+    /// operation is safe to repeat. Also says whether it went twice.
+    async fn send_twice(&self, command: &Cmd) -> (Result<Value, Failure>, bool) {
         match self.send_once(command).await {
             Err(Failure::Redis(error)) if errors::asks_for_another_connection(&error) => {
                 self.leave().await;
-                Ok(Sent { value: self.send_once(command).await?, repeated: true })
+                (self.send_once(command).await, true)
             }
-            reply => Ok(Sent { value: reply?, repeated: false }),
+            reply => (reply, false),
         }
     }
 

@@ -232,6 +232,7 @@ impl Ledger for RedisLedger {
             Answer::Granted { grant, .. } => Decision::Granted(grant),
             Answer::Rejected { rejection, .. } => Decision::Rejected(rejection),
             Answer::Never { limit, most } => Decision::Never { limit, most },
+            Answer::TakenBack => Decision::TakenBack,
             Answer::Lost => Decision::Lost,
         })
     }

@@ -71,6 +71,7 @@ pub(super) fn charge(
             let (limit, _) = nth(account, reply.number()?)?;
             Ok((Answer::Never { limit, most: Units::new(reply.number()?) }, Vec::new()))
         }
+        "taken_back" => Ok((Answer::TakenBack, Vec::new())),
         "lost" => Ok((Answer::Lost, Vec::new())),
         other => Err(unexpected(other)),
     }

@@ -16,8 +16,10 @@ pub(super) fn charge(rows: Rows<'_>, charge: Charge<'_>, moment: Moment) -> Resu
     let now = moment.now;
     let standings = charge.account.charged(charge.cost).map(|(name, limit)| Standing::read(rows, name, limit, now));
     let standings = standings.collect::<Result<Vec<_>>>()?;
-    if rows.known(charge.id, remembered_from(charge.account, now))?.is_some() {
-        return Ok(Decision::Granted(grant(&standings, |_| Units::ZERO)));
+    if let Some(place) = rows.known(charge.id, remembered_from(charge.account, now))? {
+        let counts = standings.is_empty() || rows.counts(charge.account, place)?;
+        let repeated = || Decision::Granted(grant(&standings, |_| Units::ZERO));
+        return Ok(if counts { repeated() } else { Decision::TakenBack });
     }
     if let Some(never) = never(charge, &standings) {
         return Ok(never);

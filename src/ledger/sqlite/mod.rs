@@ -24,7 +24,7 @@ use self::rows::Rows;
 use self::schema::SCHEMA;
 use super::{Charge, Known, Ledger, LedgerError, Spent};
 use crate::apart::apart;
-use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp, Units};
+use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
 use crate::sqlite::{self, OpenError};
 
 /// How many different statements stay prepared: all of them.
@@ -211,12 +211,7 @@ impl Ledger for SqliteLedger {
             let rows = Rows::new(connection, &account.name);
             let from = remembered_from(&account, Moment::read(rows, now)?.now);
             let Some(place) = rows.known(&id, from)? else { return Ok(Known::Unknown) };
-            for limit in account.limits.keys() {
-                if rows.taken(limit, place)?.is_some_and(|units| units > Units::ZERO) {
-                    return Ok(Known::Counts);
-                }
-            }
-            Ok(Known::TakenBack)
+            Ok(if rows.counts(&account, place)? { Known::Counts } else { Known::TakenBack })
         };
         self.read(reading).await.map(Some)
     }

@@ -1,7 +1,7 @@
 use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row};
 
 use super::super::Purpose;
-use crate::quota::{ChargeId, Floor, Timestamp, Units};
+use crate::quota::{Account, ChargeId, Floor, Timestamp, Units};
 
 /// Where a charge stands in the order of its account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,6 +91,16 @@ impl<'c> Rows<'c> {
     pub(super) fn taken(&self, limit: &str, place: Place) -> Result<Option<Units>> {
         let sql = "SELECT units FROM taken WHERE account = ?1 AND limit_name = ?2 AND at = ?3 AND n = ?4";
         self.find(sql, (self.account, limit, place.at.micros(), place.n), |row| units(row, 0))
+    }
+
+    /// Whether a charge took anything: one that was settled to nothing did not.
+    pub(super) fn counts(&self, account: &Account, place: Place) -> Result<bool> {
+        for limit in account.limits.keys() {
+            if self.taken(limit, place)?.is_some_and(|units| units > Units::ZERO) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Records what a charge took of a limit.

@@ -123,3 +123,18 @@ fn a_preview_over_redis_names_the_very_instant_at_which_the_run_then_fits() {
     assert_eq!(unfit["retry_at"], report["stopped_by"]["retry_at"], "{preview} {report}");
     assert_eq!((&unfit["region"], &daily(&preview)["fits"]), (&"US".into(), &"part".into()));
 }
+
+#[test]
+fn a_charge_that_another_machine_released_charges_anew() {
+    let server = RedisServer::start();
+    let [here, there, elsewhere] = [world(&server, &[]), world(&server, &[]), world(&server, &[])];
+    let charge = ["charge", "youtube", "search.list", "--id", "mine"];
+    assert_eq!(here.json(&charge)["id"], "mine");
+    assert_eq!(there.json(&["release", "mine", "--account", "youtube"])["released"], true);
+    assert_eq!(searches(&here), 0);
+    for world in [&here, &there, &elsewhere] {
+        let again = world.json(&charge);
+        assert_eq!((&again["decision"], &again["id"]), (&"granted".into(), &"mine~1".into()));
+        assert_eq!(searches(world), 1, "counted once");
+    }
+}

@@ -123,8 +123,9 @@ impl Pages {
             .charged(charge.cost)
             .map(|(name, limit)| Asked { name, limit, units: charge.cost.of(name), leave: charge.leave.of(name) })
             .collect();
-        if self.known(charge.account, charge.id, now).is_some() {
-            return Decision::Granted(self.grant(&asked, now));
+        if let Some(known) = self.known(charge.account, charge.id, now) {
+            let counts = asked.is_empty() || charge.account.charged(&known.cost).next().is_some();
+            return if counts { Decision::Granted(self.grant(&asked, now)) } else { Decision::TakenBack };
         }
         if let Some(never) = asked.iter().find(|asked| asked.units + asked.leave > asked.limit.enforced()) {
             return Decision::Never { limit: never.name.clone(), most: never.limit.enforced().less(never.leave) };

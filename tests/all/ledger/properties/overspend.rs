@@ -48,7 +48,7 @@ async fn charge(books: &Books, cost: &Cost, now: Timestamp) -> Option<(ChargeId,
             Some((id, rejection.retry_at))
         }
         Decision::Never { .. } => None,
-        Decision::Lost => panic!("nothing was seen, so nothing is lost"),
+        Decision::TakenBack | Decision::Lost => panic!("the id is fresh, and nothing was seen"),
     }
 }
 

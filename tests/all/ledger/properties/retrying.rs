@@ -47,6 +47,6 @@ async fn rejected(books: &Books, id: &ChargeId, visit: &Visit, now: Timestamp) -
     match books.decide(id, &visit.cost, &visit.leave, now).await {
         Decision::Rejected(rejection) => Some(rejection),
         Decision::Granted(_) | Decision::Never { .. } => None,
-        Decision::Lost => panic!("nothing was seen, so nothing is lost"),
+        Decision::TakenBack | Decision::Lost => panic!("nothing was settled, and nothing was seen"),
     }
 }

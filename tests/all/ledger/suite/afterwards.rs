@@ -1,6 +1,6 @@
 //! What is told to a ledger after the charge: true costs, charges made elsewhere, floors.
 
-use ingest::quota::Cost;
+use ingest::quota::{Cost, Decision};
 
 use crate::ledger::Store;
 use crate::ledger::books::{Books, GRACE, MICROSECOND, account, at, cost, entry, floor, fresh_id, id, secs, sliding};
@@ -18,7 +18,8 @@ pub(crate) async fn a_release_gives_all_units_back(store: &impl Store) {
     books.take_as(&id("a"), &cost([("daily", 10), ("search", 1)]), at(0.0)).await;
     books.settle(&id("a"), &Cost::none(), at(1.0)).await;
     assert_eq!((books.used("daily", at(1.0)).await, books.used("search", at(1.0)).await), (0, 0));
-    books.take_as(&id("a"), &units(10), at(1.0)).await;
+    let repeated = books.decide(&id("a"), &units(10), &Cost::none(), at(1.0)).await;
+    assert_eq!(repeated, Decision::TakenBack, "its id names no charge any more");
     assert_eq!(books.used("daily", at(1.0)).await, 0, "a released charge that is repeated is not counted");
     books.take(&units(10), at(1.0)).await;
 }
@@ -77,7 +78,7 @@ pub(crate) async fn the_later_of_two_settlings_holds(store: &impl Store) {
 pub(crate) async fn a_release_before_its_charge_wins(store: &impl Store) {
     let books = open(store);
     books.settle(&id("late"), &Cost::none(), at(0.0)).await;
-    books.take_as(&id("late"), &units(5), at(1.0)).await;
+    assert_eq!(books.decide(&id("late"), &units(5), &Cost::none(), at(1.0)).await, Decision::TakenBack);
     assert_eq!(books.used("daily", at(1.0)).await, 0);
 }
 

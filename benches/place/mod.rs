@@ -118,6 +118,7 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
                 records: &records,
                 next: next.as_deref(),
                 asked: &[],
+                batch: None,
                 requests: 1,
                 units: &units,
                 tag: None,

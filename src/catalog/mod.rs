@@ -1,5 +1,6 @@
 //! Where pages are landed, with passes and cursors: whatever was paid for is in here exactly once.
 
+mod batch;
 mod sqlite;
 
 use std::ops::ControlFlow;
@@ -12,6 +13,7 @@ use crate::config::{Pointer, Records};
 use crate::quota::{Cost, Timestamp};
 use crate::record::{Known, Record, Tag};
 
+pub use batch::OpenBatch;
 pub use sqlite::SqliteCatalog;
 
 /// A pass in the catalog.
@@ -45,6 +47,8 @@ pub struct OpenPass {
     pub started_at: Timestamp,
     /// Where each of its steps stands, by the step's index; a step without a page is not in it.
     pub steps: Vec<StepPosition>,
+    /// Its batches of ids that are between two of their pages.
+    pub batches: Vec<OpenBatch>,
 }
 
 /// Where a step of a pass stands.
@@ -92,8 +96,11 @@ pub struct Landing<'a> {
     pub records: &'a [Record],
     /// The cursor that leads on from here; `None` when the step is done.
     pub next: Option<&'a str>,
-    /// The ids that were asked for: those that did not come are absent. Empty in a step that lists.
+    /// Ids that were asked for and of which it is known now whether they came: those that did not are absent. Empty in a
+    /// step that lists.
     pub asked: &'a [String],
+    /// Where its batch of ids stands behind it; `None` in a step that lists.
+    pub batch: Option<&'a OpenBatch>,
     /// Requests made since the pass's last landing, failed attempts included.
     pub requests: u64,
     /// Units charged for them.

@@ -8,7 +8,7 @@ use super::halt::Halt;
 use super::lock::Held;
 use super::shared_pass::{SharedPass, pending};
 use super::tally::Tally;
-use crate::catalog::{Naming, PassId, Pending};
+use crate::catalog::{Naming, OpenBatch, PassId, Pending};
 use crate::config::{Ids, Job, Region};
 
 const LOCK_POLL: Duration = Duration::from_millis(20);
@@ -40,9 +40,13 @@ impl Batches {
     }
 
     /// Remembers the ids of a batch that was not got.
-    pub fn give_up(&mut self, step: usize, ids: Vec<String>, halt: Halt) {
-        self.given_up.extend(ids.into_iter().map(|id| (step, id)));
+    pub fn give_up(&mut self, batch: OpenBatch, halt: Halt) {
+        self.given_up.extend(batch.ids.into_iter().map(|id| (batch.step, id)));
         self.halt_by(halt);
+    }
+
+    fn gave_up(&self, batch: &OpenBatch) -> bool {
+        batch.ids.iter().all(|id| self.given_up.contains(&(batch.step, id.clone())))
     }
 
     /// The worst halt is what is told.
@@ -68,10 +72,14 @@ pub async fn fetch_batches(context: &Context, job: &Job, passes: &[PassId], batc
     let shared = SharedPass::open(context, job, batches).await?;
     for (index, step) in job.steps.iter().enumerate() {
         if let Some(ids) = &step.ids {
+            let begun: Vec<OpenBatch> = shared.begun(index).filter(|batch| !batches.gave_up(batch)).cloned().collect();
+            let begun_ids: HashSet<&String> = begun.iter().flat_map(|batch| &batch.ids).collect();
             let mut pending = pending(context, job, step, ids, Naming::Open).await?;
-            pending.retain(|one| !batches.given_up.contains(&(index, one.id.clone())));
+            pending.retain(|one| !batches.given_up.contains(&(index, one.id.clone())) && !begun_ids.contains(&one.id));
             let own: HashSet<PassId> = passes.iter().copied().chain(shared.id().await).collect();
-            shared.fetch_all(index, step, filled_batches(&pending, &own, batch_size(ids)), batches).await;
+            let filled = filled_batches(&pending, &own, batch_size(ids));
+            let fresh = filled.into_iter().map(|ids| OpenBatch::new(index, ids));
+            shared.fetch_all(step, begun.iter().cloned().chain(fresh).collect(), batches).await;
         }
     }
     // What was got is fetched: only what was not need be asked for again.

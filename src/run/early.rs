@@ -9,6 +9,7 @@ use super::batches::{Batches, batch_size, try_lock};
 use super::context::Context;
 use super::halt::Halt;
 use super::shared_pass::SharedPass;
+use crate::catalog::OpenBatch;
 use crate::config::{Ids, Job, Records, Step};
 use crate::quota::Timestamp;
 use crate::record::Record;
@@ -70,7 +71,11 @@ async fn fetch_full(context: &Context, job: &Job, queues: &mut [Queue<'_>], batc
                 Some(shared) => shared,
                 None => shared.insert(SharedPass::open(context, job, batches).await?),
             };
-            shared.fetch_all(queue.index, queue.step, full, batches).await;
+            // What an earlier run began goes on with the rest.
+            let begun: HashSet<&String> = shared.begun(queue.index).flat_map(|batch| &batch.ids).collect();
+            let untouched = full.into_iter().filter(|ids| !ids.iter().any(|id| begun.contains(id)));
+            let full = untouched.map(|ids| OpenBatch::new(queue.index, ids)).collect();
+            shared.fetch_all(queue.step, full, batches).await;
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use super::expect::question;
 use super::halt::Halt;
 use super::request::{Asker, fetch};
 use super::tally::Tally;
-use crate::catalog::{Landing, Naming, OpenPass, PassEnd, PassId, PassRef, Pending};
+use crate::catalog::{Landing, Naming, OpenBatch, OpenPass, PassEnd, PassId, PassRef, Pending};
 use crate::config::{Ids, Job, Region, Step};
 use crate::upstream::{Page, PageRequest};
 
@@ -23,6 +23,18 @@ pub struct SharedPass<'a> {
     region: Region,
     /// Landings follow one another, so that the first one's pass is the others'.
     reference: Mutex<PassRef>,
+    begun: Vec<OpenBatch>,
+}
+
+/// What came of a batch.
+#[derive(Default)]
+struct Fetched {
+    tally: Tally,
+    notes: Vec<String>,
+    /// Whether the upstream gave what it was asked for.
+    served: bool,
+    /// Why it went no further.
+    halt: Option<Halt>,
 }
 
 impl<'a> SharedPass<'a> {
@@ -34,86 +46,140 @@ impl<'a> SharedPass<'a> {
         let now = context.clock.now();
         let open = context.catalog.open_passes(&job.name).await?;
         let mut reference = PassRef::New { job: job.name.clone(), region: Region::SHARED.to_owned(), started_at: now };
-        for OpenPass { id, started_at, .. } in open.into_iter().filter(|pass| pass.region == Region::SHARED) {
+        let mut begun = Vec::new();
+        for OpenPass { id, started_at, batches: open, .. } in open.into_iter().filter(|pass| pass.region == Region::SHARED) {
             if now.since(started_at) < job.resume_within {
                 batches.resumed |= batches.shared != Some(id);
                 reference = PassRef::Open(id);
+                begun = open;
             } else {
                 context.catalog.finish(&PassRef::Open(id), PassEnd::Abandoned, now).await?;
             }
         }
         let region = Region { code: Region::SHARED.to_owned(), ..Region::default() };
-        Ok(Self { context, job, region, reference: Mutex::new(reference) })
+        Ok(Self { context, job, region, reference: Mutex::new(reference), begun })
     }
 
-    /// Fetches these batches of ids, several at once.
-    pub async fn fetch_all(&self, index: usize, step: &Step, work: Vec<Vec<String>>, batches: &mut Batches) {
-        let mut fetched = futures_util::stream::iter(work)
-            .map(|ids| async { (self.fetch_batch(index, step, &ids).await, ids) })
-            .buffer_unordered(self.context.concurrency);
-        while let Some(((tally, result), ids)) = fetched.next().await {
-            batches.tally.add(&tally);
-            match result {
-                Ok(note) => batches.notes.extend(note),
-                Err(halt) => batches.give_up(index, ids, halt),
+    /// The batches of a step that were between two pages when this was opened.
+    pub fn begun(&self, index: usize) -> impl Iterator<Item = &OpenBatch> {
+        self.begun.iter().filter(move |batch| batch.step == index)
+    }
+
+    /// Fetches these batches of ids, several at once. What is refused as a whole is asked for by halves, so that one id
+    /// that the upstream does not take costs no other; unless nothing is served, for then it is no id's fault.
+    pub async fn fetch_all(&self, step: &Step, mut work: Vec<OpenBatch>, batches: &mut Batches) {
+        let (mut served, mut rounds) = (false, 0);
+        while !work.is_empty() {
+            let refused = self.fetch_side_by_side(step, std::mem::take(&mut work), &mut served, batches).await;
+            let is_some_ids_fault = served || (rounds == 0 && refused.len() == 1);
+            for (batch, why) in refused {
+                if is_some_ids_fault {
+                    work.extend(batch.halves());
+                } else {
+                    let halt = Halt::Failed(format!("the upstream refuses what {} asks: {why}", step.call.name));
+                    batches.give_up(batch, halt);
+                }
             }
+            rounds += 1;
         }
         batches.shared = self.id().await;
     }
 
-    /// One batch, all its pages. A batch that stopped the run makes the others stop at their charge.
-    async fn fetch_batch(&self, index: usize, step: &Step, ids: &[String]) -> (Tally, Result<Option<String>, Halt>) {
-        let mut tally = Tally::default();
-        let result = match self.fetch_pages(index, step, ids, &mut tally).await {
-            Err(Halt::Unserved(why)) => {
-                let empty = Page::default();
-                let landed = self.land(index, step, &empty, ids, &mut tally).await;
-                landed.map(|()| Some(format!("{} ids were refused: {why}", ids.len())))
+    /// Fetches these batches, and returns those that were refused as a whole, and why.
+    async fn fetch_side_by_side(
+        &self,
+        step: &Step,
+        work: Vec<OpenBatch>,
+        served: &mut bool,
+        batches: &mut Batches,
+    ) -> Vec<(OpenBatch, String)> {
+        let mut refused = Vec::new();
+        let mut fetched = futures_util::stream::iter(work)
+            .map(|batch| self.fetch_batch(step, batch))
+            .buffer_unordered(self.context.concurrency);
+        while let Some((batch, fetched)) = fetched.next().await {
+            batches.tally.add(&fetched.tally);
+            batches.notes.extend(fetched.notes);
+            match fetched.halt {
+                None => *served |= fetched.served,
+                Some(Halt::Unserved(why)) => refused.push((batch, why)),
+                Some(halt) => batches.give_up(batch, halt),
             }
-            fetched => fetched.map(|()| None),
-        };
-        (tally, result)
+        }
+        refused
     }
 
-    async fn fetch_pages(&self, index: usize, step: &Step, ids: &[String], tally: &mut Tally) -> Result<(), Halt> {
-        let (mut seen, mut before) = (HashSet::new(), Before::default());
-        let mut cursor: Option<String> = None;
-        for page_number in 1_u64.. {
-            let now = self.context.clock.now();
-            let (region, cursor_of) = (&self.region, cursor.as_deref());
-            let request = PageRequest { step, region, ids, cursor: cursor_of, now, since: None, known: None };
-            let page = fetch(self.context, Asker { job: self.job, region: &self.region }, request, tally).await?;
-            let more = step.max_pages.is_none_or(|most| page_number < most) && !before.is(&page, &step.call.paging);
-            let next = page.next.clone().filter(|next| more && seen.insert(next.clone()));
-            let asked = if next.is_none() { ids } else { &[] };
-            self.land(index, step, &page, asked, tally).await?;
-            if next.is_none() {
-                break;
+    /// One batch, all its pages. A batch that stopped the run makes the others stop at their charge.
+    async fn fetch_batch(&self, step: &Step, mut batch: OpenBatch) -> (OpenBatch, Fetched) {
+        let mut fetched = Fetched::default();
+        match self.fetch_pages(step, &mut batch, &mut fetched).await {
+            Ok(()) => fetched.served = true,
+            Err(Halt::Unserved(why)) if batch.ids.len() == 1 => self.leave_out(step, &mut batch, why, &mut fetched).await,
+            // Half of it would be paid for once more.
+            Err(Halt::Unserved(why)) if batch.cursor().is_some() => {
+                fetched.halt = Some(Halt::Failed(format!("the upstream refuses to go on: {why}")));
             }
-            cursor = next;
+            Err(halt) => fetched.halt = Some(halt),
         }
-        Ok(())
+        (batch, fetched)
+    }
+
+    /// An id that the upstream refuses is as good as absent.
+    async fn leave_out(&self, step: &Step, batch: &mut OpenBatch, why: String, fetched: &mut Fetched) {
+        fetched.notes.extend(batch.ids.first().map(|id| format!("`{id}` was refused: {why}")));
+        let asked = batch.advance(&HashSet::new(), None);
+        fetched.halt = self.land(step, &Page::default(), &asked, batch, &mut fetched.tally).await.err();
+    }
+
+    async fn fetch_pages(&self, step: &Step, batch: &mut OpenBatch, fetched: &mut Fetched) -> Result<(), Halt> {
+        let (mut before, mut started_over) = (Before::default(), false);
+        loop {
+            let now = self.context.clock.now();
+            let (region, ids, cursor) = (&self.region, &*batch.ids, batch.cursor());
+            let request = PageRequest { step, region, ids, cursor, now, since: None, known: None };
+            let asker = Asker { job: self.job, region: &self.region };
+            let page = match fetch(self.context, asker, request, &mut fetched.tally).await {
+                Err(Halt::BadCursor(why)) if batch.cursor().is_some() && !started_over => {
+                    tracing::warn!(job = self.job.name, call = step.call.name, "{why}: a batch starts over");
+                    fetched.notes.push(format!("started over: {why}"));
+                    batch.start_over();
+                    started_over = true;
+                    continue;
+                }
+                page => page?,
+            };
+            let pages = batch.cursors.len() as u64 + 1;
+            let more = step.max_pages.is_none_or(|most| pages < most) && !before.is(&page, &step.call.paging);
+            let next = page.next.clone().filter(|next| more && !batch.cursors.contains(next));
+            let came = page.records.iter().map(|record| record.id.as_str()).collect();
+            let asked = batch.advance(&came, next);
+            self.land(step, &page, &asked, batch, &mut fetched.tally).await?;
+            if batch.cursor().is_none() {
+                return Ok(());
+            }
+        }
     }
 
     async fn land(
         &self,
-        index: usize,
         step: &Step,
         page: &Page,
         asked: &[String],
+        batch: &OpenBatch,
         tally: &mut Tally,
     ) -> Result<(), Halt> {
         let Some(kind) = &step.call.records else { return Ok(()) };
         let mut reference = self.reference.lock().await;
         let landing = Landing {
             pass: &reference,
-            step: index,
+            step: batch.step,
             upstream: &self.job.credential.upstream.name,
             call: &step.call.name,
             kind,
             records: &page.records,
             next: None,
             asked,
+            batch: Some(batch),
             requests: tally.unlanded_requests,
             units: &tally.unlanded_units,
             tag: page.tag.as_ref(),

@@ -85,6 +85,7 @@ async fn land(
         records: &page.records,
         next: next.as_deref(),
         asked: &[],
+        batch: None,
         requests: pass.tally.unlanded_requests,
         units: &pass.tally.unlanded_units,
         tag: page.tag.as_ref(),

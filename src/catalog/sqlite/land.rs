@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::page::{Page, Row, Text};
+use super::page::{Batch, Page, Row, Text};
 use super::{Failure, moment, tags, views};
 use crate::catalog::{Landed, PassId, PassRef};
 use crate::quota::Cost;
@@ -25,6 +25,9 @@ const LIST: &str = "insert into listing (pass, step, position, call, upstream, k
 const CAME: &str = "delete from absent where upstream = ?1 and kind = ?2 and id = ?3";
 const ABSENT: &str = "insert into absent (upstream, kind, id, at) values (?1, ?2, ?3, ?4)
     on conflict do update set at = excluded.at";
+const BEGUN: &str = "insert into batch (pass, step, ids, missing, cursors) values (?1, ?2, ?3, ?4, ?5)
+    on conflict do update set missing = excluded.missing, cursors = excluded.cursors";
+const FETCHED: &str = "delete from batch where pass = ?1 and step = ?2 and ids = ?3";
 const REPEATS: &str = "select exists (select 1 from checkpoint where pass = ?1 and step = ?2 and cursor = ?3)";
 const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at)
     select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4 from checkpoint where pass = ?1 and step = ?2";
@@ -33,7 +36,7 @@ const COUNT: &str = "update pass set pages = pages + 1, records = records + ?2, 
     requests = min(requests, 9223372036854775807 - ?3) + ?3
     where id = ?1";
 pub(super) const STATEMENTS: &[&str] =
-    &[NEWEST, REHASH, UNINDEX, LAST_POSITION, CAME, REPEATS, CHECKPOINT, UNITS, COUNT];
+    &[NEWEST, REHASH, UNINDEX, LAST_POSITION, CAME, FETCHED, REPEATS, CHECKPOINT, UNITS, COUNT];
 
 /// Lands a page.
 pub(super) fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure> {
@@ -42,6 +45,7 @@ pub(super) fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure>
     store(tx, page)?;
     let listed = list(tx, pass, page)?;
     remember_absent(tx, page)?;
+    page.batch.iter().try_for_each(|batch| remember_batch(tx, pass, page, batch))?;
     tags::remember(tx, page)?;
     let cursor_repeats = checkpoint(tx, pass, page)?;
     count(tx, pass, page, listed)?;
@@ -108,6 +112,16 @@ fn remember_absent(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A batch is in the catalog between its pages only.
+fn remember_batch(tx: &Transaction<'_>, pass: PassId, page: &Page, batch: &Batch) -> rusqlite::Result<()> {
+    let (step, ids) = (page.step, &batch.ids);
+    match &batch.cursors {
+        Some(cursors) => tx.prepare_cached(BEGUN)?.execute((pass.0, step, ids, &batch.missing, cursors)),
+        None => tx.prepare_cached(FETCHED)?.execute((pass.0, step, ids)),
+    }
+    .map(drop)
 }
 
 /// Says whether the cursor was seen before in this step; then the step is done.

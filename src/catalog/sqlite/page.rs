@@ -3,7 +3,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::views::Shape;
 use super::{moment, tags, words};
-use crate::catalog::{Landing, PassRef};
+use crate::catalog::{Landing, OpenBatch, PassRef};
 use crate::config::Pointer;
 use crate::quota::Cost;
 use crate::record::{Record, Tag};
@@ -19,12 +19,29 @@ pub(super) struct Page {
     pub(super) rows: Vec<Row>,
     pub(super) next: Option<String>,
     pub(super) asked: Vec<String>,
+    pub(super) batch: Option<Batch>,
     pub(super) requests: i64,
     pub(super) units: Cost,
     pub(super) tag: Option<Tag>,
     pub(super) now: String,
     /// Tags from before then are forgotten.
     pub(super) tags_since: String,
+}
+
+/// Where a batch stands, as it is stored: lists in JSON.
+pub(super) struct Batch {
+    pub(super) ids: String,
+    pub(super) missing: String,
+    /// `None` where its last page has come.
+    pub(super) cursors: Option<String>,
+}
+
+impl Batch {
+    fn of(batch: &OpenBatch) -> Self {
+        let json = |list: &[String]| serde_json::json!(list).to_string();
+        let cursors = Some(&*batch.cursors).filter(|cursors| !cursors.is_empty());
+        Self { ids: json(&batch.ids), missing: json(&batch.missing), cursors: cursors.map(json) }
+    }
 }
 
 /// A record as it is stored.
@@ -54,6 +71,7 @@ impl Page {
             rows: landing.records.iter().map(|record| Row::of(record, &landing.kind.text)).collect(),
             next: landing.next.map(str::to_owned),
             asked: landing.asked.to_vec(),
+            batch: landing.batch.map(Batch::of),
             requests: super::integer(landing.requests),
             units: landing.units.clone(),
             tag: landing.tag.cloned(),

@@ -1,15 +1,18 @@
 //! Passes: which are open and where they stopped, how they started over and how they ended.
 
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::{Failure, moment};
-use crate::catalog::{OpenPass, PassEnd, PassId, PassRef, Standing, StepPosition};
+use crate::catalog::{OpenBatch, OpenPass, PassEnd, PassId, PassRef, Standing, StepPosition};
 use crate::quota::Timestamp;
 
 const OPEN: &str = "select id, region, started_at from pass where job = ?1 and finished_at is null
     order by started_at, id";
 /// The cursor is that of the row with the greatest page.
 const POSITIONS: &str = "select step, max(page), cursor from checkpoint where pass = ?1 group by step";
+const BATCHES: &str = "select step, ids, missing, cursors from batch where pass = ?1 order by step, ids";
+const END_BATCHES: &str = "delete from batch where pass = ?1";
 const LAST: &str = "select id, started_at from pass where job = ?1 and region = ?2 and outcome = ?3
     order by started_at desc, id desc limit 1";
 const EXISTS: &str = "select exists (select 1 from pass where id = ?1)";
@@ -19,7 +22,7 @@ const FORGET: &str = "delete from checkpoint where pass = ?1 and step = ?2";
 const UNCOUNT: &str = "update pass set pages = pages - ?2, records = records - ?3 where id = ?1";
 const REFUSE: &str = "insert into pass (job, region, started_at, outcome, finished_at) values (?1, ?2, ?3, ?4, ?5)";
 const FINISH: &str = "update pass set outcome = ?2, finished_at = ?3 where id = ?1 and finished_at is null";
-pub(super) const STATEMENTS: &[&str] = &[OPEN, POSITIONS, LAST, EXISTS, UNLIST, FORGET, UNCOUNT, FINISH];
+pub(super) const STATEMENTS: &[&str] = &[OPEN, POSITIONS, BATCHES, END_BATCHES, LAST, EXISTS, UNLIST, FORGET, UNCOUNT, FINISH];
 
 /// What is known of each region.
 pub(super) fn standings(connection: &Connection, job: &str, regions: &[String]) -> rusqlite::Result<Vec<Standing>> {
@@ -53,7 +56,26 @@ pub(super) fn open_passes(connection: &Connection, job: &str) -> rusqlite::Resul
 
 fn open_pass(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<OpenPass> {
     let id = PassId(row.get(0)?);
-    Ok(OpenPass { id, region: row.get(1)?, started_at: moment::read(row, 2)?, steps: positions(connection, id)? })
+    Ok(OpenPass {
+        id,
+        region: row.get(1)?,
+        started_at: moment::read(row, 2)?,
+        steps: positions(connection, id)?,
+        batches: batches(connection, id)?,
+    })
+}
+
+fn batches(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<OpenBatch>> {
+    let list = |row: &Row<'_>, column| -> rusqlite::Result<Vec<String>> {
+        let json = row.get_ref(column)?.as_str()?;
+        serde_json::from_str(json).map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into()))
+    };
+    let mut statement = connection.prepare_cached(BATCHES)?;
+    let batches = statement.query_map([pass.0], |row| {
+        let step = row.get::<_, u32>(0)? as usize;
+        Ok(OpenBatch { step, ids: list(row, 1)?, missing: list(row, 2)?, cursors: list(row, 3)? })
+    })?;
+    batches.collect()
 }
 
 fn positions(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<StepPosition>> {
@@ -101,6 +123,7 @@ pub(super) fn finish(tx: &Transaction<'_>, pass: &PassRef, end: PassEnd, now: Ti
         }
         PassRef::Open(pass) => {
             must_exist(tx, *pass)?;
+            tx.prepare_cached(END_BATCHES)?.execute([pass.0])?;
             tx.prepare_cached(FINISH)?.execute((pass.0, outcome(end), now))?;
         }
     }

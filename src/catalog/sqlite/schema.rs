@@ -15,6 +15,7 @@ use crate::sqlite::Schema;
 /// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
 /// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
 /// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
+/// | `batch` | ids that were asked for together and are between two pages: which have not come, and the cursors; JSON |
 /// | `record_text` | full-text index: `rowid` is `record.number`; it holds words, not texts |
 ///
 /// `pass.pages` and `pass.records` count what stands in `checkpoint` and `listing`; `pass.requests` and `pass.units` what
@@ -22,7 +23,18 @@ use crate::sqlite::Schema;
 ///
 /// Scripts without spaces are in the index a character a word, so that any part of a title is found: to ask for `天気` by
 /// hand is to ask for the phrase `"天 気"`.
-pub(super) const SCHEMA: Schema = Schema { name: "catalog", migrations: &[VERSION_1, VERSION_2, VERSION_3] };
+pub(super) const SCHEMA: Schema = Schema { name: "catalog", migrations: &[VERSION_1, VERSION_2, VERSION_3, VERSION_4] };
+
+const VERSION_4: &str = "
+create table batch (
+    pass    integer not null,
+    step    integer not null,
+    ids     text not null,
+    missing text not null,
+    cursors text not null,
+    primary key (pass, step, ids)
+) strict, without rowid;
+";
 
 const VERSION_3: &str = "
 create table tag (

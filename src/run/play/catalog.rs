@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::super::due::Candidate;
 use super::world::{Kind, World};
 use crate::catalog::{
-    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, NamedIds, Naming, OpenPass,
+    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, NamedIds, Naming, OpenBatch, OpenPass,
     PassEnd, PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing, StepPosition,
 };
 use crate::config::Pointer;
@@ -36,6 +36,7 @@ struct PlayPass {
     started_at: Timestamp,
     end: Option<PassEnd>,
     positions: Vec<StepPosition>,
+    batches: Vec<OpenBatch>,
     listings: Vec<Listing>,
 }
 
@@ -81,6 +82,7 @@ impl State {
             started_at,
             end: Some(end),
             positions: Vec::new(),
+            batches: Vec::new(),
             listings: Vec::new(),
         };
         if let (Some(id), Some(started_at)) = (standing.last_complete_pass, standing.last_complete) {
@@ -134,6 +136,7 @@ impl State {
                 region: pass.region.clone(),
                 started_at: pass.started_at,
                 steps: pass.positions.clone(),
+                batches: pass.batches.clone(),
             })
             .collect();
         open.sort_by_key(|pass| (pass.started_at, pass.id));
@@ -143,7 +146,8 @@ impl State {
     fn begin_new(&mut self, job: &str, region: &str, started_at: Timestamp) -> PassId {
         let id = PassId(self.next);
         let (job, region) = (job.to_owned(), region.to_owned());
-        self.put(id, PlayPass { job, region, started_at, end: None, positions: Vec::new(), listings: Vec::new() });
+        let (positions, batches, listings) = (Vec::new(), Vec::new(), Vec::new());
+        self.put(id, PlayPass { job, region, started_at, end: None, positions, batches, listings });
         id
     }
 
@@ -159,6 +163,7 @@ impl State {
         fetched.extend(landing.asked.iter().map(|id| (Arc::from(&**id), landing.now)));
         if let Some(pass) = self.passes.get_mut(&id.0) {
             pass.advance(landing.step, landing.next);
+            pass.keep(landing.batch);
             pass.list(landing.call, kind, ids);
         }
         Landed { pass: id, cursor_repeats: false }
@@ -171,6 +176,7 @@ impl State {
         };
         let Some(ended) = self.passes.get_mut(&id.0) else { return };
         ended.end = Some(end);
+        ended.batches.clear();
         let (job, region) = (ended.job.clone(), ended.region.clone());
         let newest = self.last(&job, &region, end).map(|(id, _)| id);
         // Only the last one of each is ever asked for.
@@ -220,6 +226,12 @@ impl PlayPass {
         }
     }
 
+    fn keep(&mut self, batch: Option<&OpenBatch>) {
+        let Some(batch) = batch else { return };
+        self.batches.retain(|one| (one.step, &one.ids) != (batch.step, &batch.ids));
+        self.batches.extend(Some(batch).filter(|batch| batch.cursor().is_some()).cloned());
+    }
+
     fn list(&mut self, call: &str, kind: Kind, ids: Vec<Arc<str>>) {
         let found = self.listings.iter().position(|listing| listing.call == call && listing.kind == kind);
         let index = found.unwrap_or_else(|| {
@@ -236,12 +248,17 @@ impl PlayPass {
 fn open(world: &World, upstream: &str, job: &str, pass: &OpenPass) -> PlayPass {
     let numbered =
         |at: &StepPosition| StepPosition { cursor: at.cursor.as_ref().map(|_| at.pages.to_string()), ..at.clone() };
+    let numbered_batch = |batch: &OpenBatch| {
+        let cursors = (1..=batch.cursors.len()).map(|page| page.to_string()).collect();
+        OpenBatch { cursors, ..batch.clone() }
+    };
     PlayPass {
         job: job.to_owned(),
         region: pass.region.clone(),
         started_at: pass.started_at,
         end: None,
         positions: pass.steps.iter().map(numbered).collect(),
+        batches: pass.batches.iter().map(numbered_batch).collect(),
         listings: listings(world, upstream, pass.id),
     }
 }
@@ -253,6 +270,7 @@ fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
         started_at: Timestamp::from_micros(0),
         end: None,
         positions: Vec::new(),
+        batches: Vec::new(),
         listings: Vec::new(),
     };
     for Listed { call, kind, ids, .. } in world.listings.get(&pass).into_iter().flatten() {

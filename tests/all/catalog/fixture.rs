@@ -169,6 +169,7 @@ impl Page {
             records: &self.records,
             next: self.next.as_deref(),
             asked: &self.asked,
+            batch: None,
             requests: self.requests,
             units: &self.units,
             tag: self.tag.as_ref(),

@@ -30,7 +30,7 @@ async fn an_unfinished_pass_stands_where_it_stopped() {
         StepPosition { step: 0, pages: 2, cursor: Some("3".into()) },
         StepPosition { step: 2, pages: 1, cursor: None },
     ];
-    let open = OpenPass { id: pass, region: "US".into(), started_at: at(0), steps };
+    let open = OpenPass { id: pass, region: "US".into(), started_at: at(0), steps, batches: Vec::new() };
     assert_eq!(f.catalog.open_passes(JOB).await.unwrap(), std::slice::from_ref(&open));
     assert_eq!(standing(&f, "US").await.unfinished, Some(open));
     assert_eq!(standing(&f, "GB").await.unfinished, None);

@@ -1,0 +1,57 @@
+//! A batch of ids: what it is asked for, page after page.
+
+use std::collections::HashSet;
+
+/// A batch of ids between two of its pages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenBatch {
+    /// The step's index in its job.
+    pub step: usize,
+    /// The ids that are asked for.
+    pub ids: Vec<String>,
+    /// Those of them that have not come yet.
+    pub missing: Vec<String>,
+    /// The cursors that led on, one a page; it goes on at the last. Empty before its first page and after its last.
+    pub cursors: Vec<String>,
+}
+
+impl OpenBatch {
+    /// A batch that was not asked for yet.
+    #[must_use]
+    pub fn new(step: usize, ids: Vec<String>) -> Self {
+        Self { step, missing: ids.clone(), ids, cursors: Vec::new() }
+    }
+
+    /// Where it goes on; `None` at its first page.
+    #[must_use]
+    pub fn cursor(&self) -> Option<&str> {
+        self.cursors.last().map(String::as_str)
+    }
+
+    /// Steps behind a page that brought these ids and leads on at `next`, if anywhere. Returns the ids of which the page
+    /// tells whether they came: those that did, and with the last page those that never did.
+    pub fn advance(&mut self, came: &HashSet<&str>, next: Option<String>) -> Vec<String> {
+        let missing = std::mem::take(&mut self.missing);
+        let Some(next) = next else {
+            self.cursors.clear();
+            return missing;
+        };
+        self.cursors.push(next);
+        let (arrived, missing) = missing.into_iter().partition(|id| came.contains(id.as_str()));
+        self.missing = missing;
+        arrived
+    }
+
+    /// Goes back to before its first page.
+    pub fn start_over(&mut self) {
+        self.cursors.clear();
+        self.missing.clone_from(&self.ids);
+    }
+
+    /// Two batches of half its ids each.
+    #[must_use]
+    pub fn halves(&self) -> [Self; 2] {
+        let (first, second) = self.ids.split_at(self.ids.len() / 2);
+        [first, second].map(|ids| Self::new(self.step, ids.to_vec()))
+    }
+}

@@ -1,6 +1,7 @@
 //! Nothing wasted and nothing overspent, whatever an upstream's quota and pages are like: through the binary.
 
 mod batches;
+mod begun;
 mod early;
 mod etag;
 mod paging;

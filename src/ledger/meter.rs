@@ -99,7 +99,8 @@ pub enum MeterError {
 
 impl MeterError {
     /// Whether the ledger is silent: then the outage policy decides.
-    pub(super) const fn is_outage(&self) -> bool {
+    #[must_use]
+    pub const fn is_outage(&self) -> bool {
         matches!(self, Self::Ledger(LedgerError::Unreachable(_) | LedgerError::Skewed { .. }))
     }
 }

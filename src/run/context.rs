@@ -11,7 +11,7 @@ use super::halt::Halt;
 use super::lock::Locks;
 use super::progress::Progress;
 use super::stop::Stop;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Landed, Landing};
 use crate::clock::Clock;
 use crate::config::Credential;
 use crate::ledger::Meter;
@@ -59,6 +59,18 @@ impl Context {
             Some(Err(why)) => Err(Halt::Failed(why.clone())),
             None => Err(Halt::Failed(format!("credential {} was not opened", credential.name))),
         }
+    }
+
+    /// Lands a page.
+    ///
+    /// # Errors
+    /// When the catalog cannot be written: then no further page is asked for.
+    pub async fn land(&self, landing: Landing<'_>) -> Result<Landed, Halt> {
+        let landed = self.catalog.land(landing).await;
+        landed.map_err(|error| {
+            self.gate.cannot_land(&error.to_string());
+            error.into()
+        })
     }
 
     /// Whether a credential can be used, so that a missing secret is found before anything is charged.

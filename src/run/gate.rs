@@ -19,6 +19,8 @@ struct State {
     denied: HashMap<String, String>,
     unreachable: HashMap<String, String>,
     slowed: HashMap<String, Timestamp>,
+    held: HashMap<String, String>,
+    unwritable: Option<String>,
 }
 
 #[derive(Debug)]
@@ -90,6 +92,29 @@ impl Gate {
         let mut state = self.state();
         let slowed = state.slowed.entry(account.to_owned()).or_insert(until);
         *slowed = until.max(*slowed);
+    }
+
+    /// Why no more requests of an account are made, once the upstream asked it to slow down and pausing did not help, or
+    /// would take too long.
+    #[must_use]
+    pub fn held(&self, account: &str) -> Option<String> {
+        self.state().held.get(account).cloned()
+    }
+
+    /// Remembers that no more requests of an account are to be made.
+    pub fn hold(&self, account: &str, why: &str) {
+        self.state().held.entry(account.to_owned()).or_insert_with(|| why.to_owned());
+    }
+
+    /// Why no page can be landed, once one could not: what cannot be kept is not paid for.
+    #[must_use]
+    pub fn unwritable(&self) -> Option<String> {
+        self.state().unwritable.clone()
+    }
+
+    /// Remembers that a page could not be landed.
+    pub fn cannot_land(&self, why: &str) {
+        self.state().unwritable.get_or_insert_with(|| why.to_owned());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

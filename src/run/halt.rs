@@ -23,7 +23,7 @@ pub enum Halt {
     Denied(String),
     /// The ledger cannot be reached, and the call does not go ahead without it.
     #[error("{0}")]
-    Unmetered(String),
+    LedgerAway(String),
     /// The cursor is no longer taken.
     #[error("the upstream no longer takes the cursor: {0}")]
     BadCursor(String),
@@ -41,7 +41,7 @@ impl Halt {
     pub const fn outcome(&self) -> PassOutcome {
         match self {
             Self::Stopped(_) | Self::Spent(..) => PassOutcome::Stopped,
-            Self::Unserved(_) | Self::Denied(_) | Self::Unmetered(_) => PassOutcome::Refused,
+            Self::Unserved(_) | Self::Denied(_) | Self::LedgerAway(_) => PassOutcome::Refused,
             Self::BadCursor(_) | Self::Failed(_) => PassOutcome::Failed,
             Self::Interrupted => PassOutcome::Interrupted,
         }

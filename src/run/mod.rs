@@ -95,7 +95,9 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
         }
     }
     walked.leave(&not_due, PassOutcome::NotDue, None);
-    drop_unseen(context, selection).await?;
+    if let Err(error) = drop_unseen(context, selection).await {
+        tracing::error!(%error, "records that were not seen for long could not be dropped; the next run tries again");
+    }
     Ok(report(context, selection, walked).await)
 }
 

@@ -145,7 +145,12 @@ pub fn accounts<'a>(jobs: impl Iterator<Item = &'a Arc<Job>>) -> Vec<Arc<Account
 
 /// How the limits of an account stand; without their use where the ledger cannot be reached.
 pub async fn limit_reports(meter: &Meter, account: &Account) -> Vec<LimitReport> {
-    let usages = meter.usage(account).await.unwrap_or_default();
+    let usages = meter.usage(account).await.unwrap_or_else(|error| {
+        if !error.is_outage() {
+            tracing::error!(account = account.name, %error, "the ledger cannot say what is used");
+        }
+        Vec::new()
+    });
     let usage = |name: &str| usages.iter().find(|usage| usage.limit == name);
     account.limits.iter().map(|(name, limit)| limit_report(account, name, limit, usage(name))).collect()
 }

@@ -12,7 +12,7 @@ use super::unchanged;
 use crate::clock::Monotonic;
 use crate::config::{Call, Job, Region};
 use crate::ledger::{Ask, Permit, Purpose, Verdict};
-use crate::quota::{Closing, Cost, LimitName, Rejection, Timestamp, Units};
+use crate::quota::{Closing, Cost, Limit, LimitName, Rejection, Timestamp, Units};
 use crate::upstream::{Answered, Failure, Page, PageRequest};
 
 /// A pause that an upstream asks for and that is longer than this ends the pass instead: the next run goes on.
@@ -27,12 +27,23 @@ pub struct Asker<'a> {
     pub region: &'a Region,
 }
 
-/// What an attempt that brought no page leads to.
-enum Next {
-    /// Once more, after a pause.
-    Retry { pause: Option<Duration>, why: String },
-    /// No further.
-    Halt(Halt),
+/// An attempt that brought no page, and that can be made once more.
+struct Retry {
+    /// How long the upstream asked us to wait.
+    pause: Option<Duration>,
+    why: String,
+    trouble: Trouble,
+}
+
+/// What kept an attempt from bringing a page: whether it would keep others from it too.
+#[derive(Clone, Copy)]
+enum Trouble {
+    /// No connection to the upstream can be made.
+    Unreachable,
+    /// The account asks too fast.
+    SlowDown,
+    /// Something of this request's own.
+    Other,
 }
 
 /// Fetches one page, charged before each attempt.
@@ -45,63 +56,79 @@ pub async fn fetch(
     request: PageRequest<'_>,
     tally: &mut Tally,
 ) -> Result<Page, Halt> {
-    let upstream = context.upstream(&asker.job.credential)?;
-    let attempts = asker.job.credential.upstream.attempts.max(1);
     let known = unchanged::known(context, asker, request).await?;
+    let request = PageRequest { known: known.as_ref(), ..request };
     let mut attempt = 1;
     loop {
-        let call = &*context.estimates.priced(asker.job, &request.step.call);
-        let permit = permit(context, asker, call, tally).await?;
-        let under_way = context.believing.send(&asker.job.credential.account.name, &call.cost);
-        let request = PageRequest { now: context.clock.now(), known: known.as_ref(), ..request };
-        let sent = Monotonic::now();
-        let Answered { page: fetched, told } = upstream.fetch(request).await;
-        count(context, asker, &request.step.call, &fetched, sent.elapsed());
-        let unreachable = matches!(fetched, Err(Failure::Unreachable(_)));
-        let next = match fetched {
-            Ok(page) => {
-                reopen(context, asker, &permit).await;
-                if page.unchanged {
-                    unchanged::give_back(context, asker, call, &permit, tally).await;
-                }
-                settle(context, asker, call, &permit, &page, tally).await;
-                believe(context, asker, call, &permit, &told).await;
-                return Ok(page);
-            }
-            Err(failure) => {
-                believe(context, asker, call, &permit, &told).await;
-                after(context, asker, call, &permit, failure, tally).await
-            }
-        };
-        drop(under_way);
-        match next {
-            Next::Halt(halt) => return Err(halt),
-            Next::Retry { why, .. } if attempt >= attempts => {
-                let why = gave_up(attempts, &why);
-                if unreachable {
-                    context.gate.unreachable(&asker.job.credential.upstream.name, &why);
-                }
-                return Err(Halt::Failed(why));
-            }
-            Next::Retry { pause: Some(pause), why } if pause > LONGEST_PAUSE => {
-                return Err(Halt::Failed(format!("{why}; it asks to wait {}", humantime::format_duration(pause))));
-            }
-            Next::Retry { pause, why } => {
-                let pause = pause.unwrap_or_else(|| growing(asker.job.credential.upstream.pause, attempt));
-                tracing::info!(
-                    job = asker.job.name,
-                    region = asker.region.code,
-                    call = call.name,
-                    units = shown(&call.cost),
-                    attempt,
-                    ?pause,
-                    "{why}; trying again"
-                );
-                context.stop.sleep(&*context.clock, pause).await;
-            }
+        match attempt_once(context, asker, request, tally).await? {
+            Ok(page) => return Ok(page),
+            Err(retry) => wait_for_next(context, asker, &request.step.call, retry, attempt).await?,
         }
         attempt += 1;
     }
+}
+
+/// One attempt: charged, sent, and understood.
+async fn attempt_once(
+    context: &Context,
+    asker: Asker<'_>,
+    request: PageRequest<'_>,
+    tally: &mut Tally,
+) -> Result<Result<Page, Retry>, Halt> {
+    let upstream = context.upstream(&asker.job.credential)?;
+    let call = &*context.estimates.priced(asker.job, &request.step.call);
+    let permit = permit(context, asker, call, tally).await?;
+    let _under_way = context.believing.send(&asker.job.credential.account.name, &call.cost);
+    let sent = Monotonic::now();
+    let Answered { page, told } = upstream.fetch(PageRequest { now: context.clock.now(), ..request }).await;
+    count(context, asker, &request.step.call, &page, sent.elapsed());
+    match page {
+        Ok(page) => {
+            reopen(context, asker, &permit).await;
+            if page.unchanged {
+                unchanged::give_back(context, asker, call, &permit, tally).await;
+            }
+            settle(context, asker, call, &permit, &page, tally).await;
+            believe(context, asker, call, &permit, &told).await;
+            Ok(Ok(page))
+        }
+        Err(failure) => {
+            believe(context, asker, call, &permit, &told).await;
+            after(context, asker, call, &permit, failure, tally).await.map(Err)
+        }
+    }
+}
+
+/// Waits for the next attempt, if there is one. What would keep other requests from their pages too is remembered, so that
+/// they need not be charged to hear it again.
+async fn wait_for_next(
+    context: &Context,
+    asker: Asker<'_>,
+    call: &Call,
+    Retry { pause, why, trouble }: Retry,
+    attempt: u32,
+) -> Result<(), Halt> {
+    let (account, upstream) = (&asker.job.credential.account.name, &asker.job.credential.upstream);
+    let attempts = upstream.attempts.max(1);
+    if let Some(pause) = pause.filter(|pause| *pause > LONGEST_PAUSE) {
+        let why = format!("{why}; it asks to wait {}", humantime::format_duration(pause));
+        context.gate.hold(account, &why);
+        return Err(Halt::Failed(why));
+    }
+    if attempt >= attempts {
+        let why = gave_up(attempts, &why);
+        match trouble {
+            Trouble::Unreachable => context.gate.unreachable(&upstream.name, &why),
+            Trouble::SlowDown => context.gate.hold(account, &why),
+            Trouble::Other => {}
+        }
+        return Err(Halt::Failed(why));
+    }
+    let pause = pause.unwrap_or_else(|| growing(upstream.pause, attempt));
+    let (job, region, units) = (&asker.job.name, &asker.region.code, shown(&call.cost));
+    tracing::info!(job, region, call = call.name, units, attempt, ?pause, "{why}; trying again");
+    context.stop.sleep(&*context.clock, pause).await;
+    Ok(())
 }
 
 /// Counts a request, and tells whoever reads the log of a page.
@@ -156,7 +183,7 @@ async fn permit(context: &Context, asker: Asker<'_>, call: &Call, tally: &mut Ta
                 context.stop.sleep(&*context.clock, rejection.retry_after).await;
             }
             Verdict::Never { limit, most } => return Err(Halt::Failed(never(call, &limit, most))),
-            Verdict::Refused(why) => return Err(Halt::Unmetered(why)),
+            Verdict::Refused(why) => return Err(Halt::LedgerAway(why)),
         }
     }
 }
@@ -174,7 +201,11 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
     if let Some(why) = context.gate.denial(&credential.name) {
         return Err(Halt::Denied(why));
     }
-    if let Some(why) = context.gate.out_of_reach(&credential.upstream.name) {
+    let held = context.gate.out_of_reach(&credential.upstream.name);
+    if let Some(why) = held.or_else(|| context.gate.held(&credential.account.name)) {
+        return Err(Halt::Failed(why));
+    }
+    if let Some(why) = context.gate.unwritable() {
         return Err(Halt::Failed(why));
     }
     context.ready(credential).await?;
@@ -218,7 +249,7 @@ fn remember(context: &Context, asker: Asker<'_>, call: &Call, rejection: &Reject
     stopped_by
 }
 
-/// What a failed attempt leads to, and what the ledger has to know of it.
+/// What the ledger and other requests have to know of a failed attempt, and how it can be made once more.
 async fn after(
     context: &Context,
     asker: Asker<'_>,
@@ -226,37 +257,51 @@ async fn after(
     permit: &Permit,
     failure: Failure,
     tally: &mut Tally,
-) -> Next {
+) -> Result<Retry, Halt> {
     match failure {
-        Failure::Unreachable(why) | Failure::NotSent(why) => {
-            match context.meter.release(&asker.job.credential.account, permit).await {
-                Ok(()) => {
-                    tally.release(&call.cost, permit.metered);
-                    Next::Retry { pause: None, why }
-                }
-                Err(error) => Next::Halt(error.into()),
-            }
+        Failure::Unreachable(why) => {
+            give_back(context, asker, call, permit, tally).await?;
+            Ok(Retry { pause: None, why, trouble: Trouble::Unreachable })
+        }
+        Failure::NotSent(why) => {
+            give_back(context, asker, call, permit, tally).await?;
+            Err(Halt::Failed(why))
         }
         Failure::Spent { message, limit, until } => {
-            Next::Halt(close(context, asker, call, message, limit.as_deref(), until).await)
+            Err(close(context, asker, call, message, limit.as_deref(), until).await)
         }
         Failure::SlowDown { message, retry_after } => {
             if let Some(pause) = retry_after.filter(|pause| *pause <= LONGEST_PAUSE) {
                 context.gate.slow_down(&asker.job.credential.account.name, context.clock.now().after(pause));
             }
-            Next::Retry { pause: retry_after, why: message }
+            Ok(Retry { pause: retry_after, why: message, trouble: Trouble::SlowDown })
         }
         Failure::Denied(why) => {
             context.gate.deny(&asker.job.credential.name, &why);
-            Next::Halt(Halt::Denied(why))
+            Err(Halt::Denied(why))
         }
-        Failure::Skip(why) => Next::Halt(Halt::Unserved(why)),
+        Failure::Skip(why) => Err(Halt::Unserved(why)),
         Failure::BadCursor(why) => {
             unchanged::forget(context, asker, call).await;
-            Next::Halt(Halt::BadCursor(why))
+            Err(Halt::BadCursor(why))
         }
-        Failure::Transient { message, retry_after } => Next::Retry { pause: retry_after, why: message },
+        Failure::Transient { message, retry_after } => {
+            Ok(Retry { pause: retry_after, why: message, trouble: Trouble::Other })
+        }
     }
+}
+
+/// Gives back what was charged for a request that provably never left.
+async fn give_back(
+    context: &Context,
+    asker: Asker<'_>,
+    call: &Call,
+    permit: &Permit,
+    tally: &mut Tally,
+) -> Result<(), Halt> {
+    context.meter.release(&asker.job.credential.account, permit).await?;
+    tally.release(&call.cost, permit.metered);
+    Ok(())
 }
 
 /// The upstream accepted what a limit without a known reset let through to try: it is no longer spent.
@@ -281,7 +326,7 @@ async fn close(
     let now = context.clock.now();
     let mut stops = Vec::new();
     for limit in spent_limits(asker, &call.cost, named) {
-        let reset = until.or_else(|| account.limits.get(&limit).and_then(|limit| limit.closed_until(now)));
+        let reset = account.limits.get(&limit).and_then(|limit| reopens(limit, until, now));
         let closing = reset.map_or(Closing::Probing, Closing::Until);
         if let Err(error) = context.meter.close(account, &limit, closing).await {
             return error.into();
@@ -306,6 +351,15 @@ async fn close(
         Some(stopped_by) => Halt::Spent(stopped_by.into(), message),
         None => Halt::Failed(message),
     }
+}
+
+/// When a limit that the upstream called spent has units again, as far as that is known: at its own reset, or before that
+/// where the upstream says so; a moment from now is no reset. What slides is all back after its window.
+fn reopens(limit: &Limit, until: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+    let reset = limit.closed_until(now);
+    let latest = reset.unwrap_or_else(|| now.after(limit.window().longest()).after(limit.grace()));
+    let earliest = if reset.is_some() { now.after(LONGEST_PAUSE) } else { now };
+    until.filter(|until| *until >= earliest).map(|until| until.min(latest)).or(reset)
 }
 
 /// The limit that was named, by the upstream's name or its own, else every limit that the call charges.

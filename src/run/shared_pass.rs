@@ -185,7 +185,7 @@ impl<'a> SharedPass<'a> {
             tag: page.tag.as_ref(),
             now: self.context.clock.now(),
         };
-        let landed = self.context.catalog.land(landing).await?;
+        let landed = self.context.land(landing).await?;
         *reference = PassRef::Open(landed.pass);
         tally.land(page.records.len() as u64, page.skipped);
         self.context.progress.landed(&self.job.name, Region::SHARED, page.records.len() as u64);

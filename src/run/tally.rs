@@ -15,7 +15,8 @@ pub struct Tally {
     pub requests: u64,
     /// Units charged.
     pub units: Cost,
-    /// Units, summed over limits, spent while the ledger could not be reached.
+    /// Units spent while the ledger could not be reached; of a charge of several limits its largest component, as the
+    /// allowance counts them.
     pub unmetered: Units,
     /// Requests since the last landing.
     pub unlanded_requests: u64,
@@ -31,7 +32,7 @@ impl Tally {
         self.units.add(cost);
         self.unlanded_units.add(cost);
         if !metered {
-            self.unmetered += cost.total();
+            self.unmetered += cost.largest();
         }
     }
 
@@ -50,7 +51,7 @@ impl Tally {
         self.units.take(cost);
         self.unlanded_units.take(cost);
         if !metered {
-            self.unmetered = self.unmetered.less(cost.total());
+            self.unmetered = self.unmetered.less(cost.largest());
         }
     }
 

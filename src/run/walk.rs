@@ -91,7 +91,7 @@ async fn land(
         tag: page.tag.as_ref(),
         now: context.clock.now(),
     };
-    let landed = context.catalog.land(landing).await?;
+    let landed = context.land(landing).await?;
     let count = page.records.len() as u64;
     pass.tally.land(count, page.skipped);
     pass.advance(index, landed, next);

@@ -51,7 +51,7 @@ impl Trial<'_> {
                 let (records, region) = (page.records.len(), &self.region.code);
                 good(what, format!("{} for {region} gave {records} records; it cost {}", call.name, cost(&call.cost)))
             }
-            Err(Failure::NotSent(why)) => {
+            Err(Failure::NotSent(why) | Failure::Unreachable(why)) => {
                 let released = meter.release(&self.credential.account, &permit).await;
                 let spent = released
                     .map_or_else(|error| format!("and stays charged: {error}"), |()| "and cost nothing".to_owned());

@@ -8,6 +8,7 @@ mod paging;
 mod settle;
 mod spent;
 mod token;
+mod told_once;
 mod told;
 mod windows;
 

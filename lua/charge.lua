@@ -5,7 +5,8 @@
 --   granted   epoch, sequence, the time of the charge; for each limit that is charged: used; then, where there is such a
 --             thing to say: 'tries' and the number of a closed limit that this charge tries; 'differs', the number of a
 --             limit and the rule by which somebody else charged it.
---   repeated  the same for a known id. Nothing was written.
+--   repeated  the same for a known id: 'holds', the number of a limit and the units that the id was charged, where that is
+--             not what is asked now. Nothing was written.
 --   taken_back  the id is that of a charge that was settled to nothing: it names none any more. Nothing was written.
 --   rejected  the time by its own clock, the number of the limit that fits last, used, remaining, the instant at which
 --             this charge fits, until when the limit is closed or ''. Nothing was written.
@@ -68,12 +69,13 @@ elseif call('ZADD', LOG, 'NX', text(now), id) == 0 then
   end
 end
 
-if known and costs then
+if known then
   local vector, counts = call('HGET', UNITS, id), false
   for _, limit in ipairs(limits) do
-    counts = counts or units_in(vector, limit.code) > 0
+    limit.held = units_in(vector, limit.code)
+    counts = counts or limit.held > 0
   end
-  if not counts then
+  if costs and not counts then
     return { 'taken_back' }
   end
 end
@@ -121,6 +123,9 @@ for _, limit in ipairs(limits) do
 end
 
 for index, limit in ipairs(limits) do
+  if limit.held and limit.held ~= limit.units then
+    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'holds', index, limit.held
+  end
   if limit.units > 0 and not known then
     if state[limit.place + PROBING] then
       reply[#reply + 1], reply[#reply + 2] = 'tries', index

@@ -70,6 +70,7 @@ for index = 1, count do
     used = nil,
     units = nil,
     most = nil,
+    held = nil,
   }
 end
 

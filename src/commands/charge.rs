@@ -11,8 +11,8 @@ use super::{Error, output};
 use crate::cli::{ChargeArgs, Format, Global};
 use crate::config::{Call, Credential};
 use crate::exit::Exit;
-use crate::ledger::{Ask, Mode, Purpose, Verdict};
-use crate::quota::{ChargeId, Cost, LimitName, Outage, Rejection, Timestamp, Units};
+use crate::ledger::{Ask, Mode, Permit, Purpose, Verdict};
+use crate::quota::{ChargeId, Cost, Grant, LimitName, Outage, Rejection, Timestamp, Units};
 
 /// What became of a charge.
 #[derive(Debug, Serialize)]
@@ -137,6 +137,10 @@ fn charged(verdict: &Verdict, units: &Cost) -> Charged {
         detail: String::new(),
     };
     match verdict {
+        Verdict::Permitted(Permit { id, grant: Grant { held: Some(held), .. }, .. }) => Charged {
+            detail: format!("Refused: id {id} was charged {}, and this takes {}: give it another id", cost(held), cost(units)),
+            ..charged
+        },
         Verdict::Permitted(permit) => Charged {
             decision: if permit.metered { Word::Granted } else { Word::Unmetered },
             id: Some(permit.id.clone()),

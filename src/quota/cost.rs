@@ -50,6 +50,14 @@ impl Cost {
         self.0.is_empty()
     }
 
+    /// Makes one component so many units.
+    pub fn set(&mut self, limit: &str, units: Units) {
+        match units {
+            Units::ZERO => self.0.remove(limit),
+            units => self.0.insert(limit.to_owned(), units),
+        };
+    }
+
     /// This and `other` together.
     pub fn add(&mut self, other: &Self) {
         for (limit, units) in other.iter() {

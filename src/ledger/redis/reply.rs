@@ -94,6 +94,11 @@ fn granted(
         let (limit, _) = nth(account, reply.number()?)?;
         match word.as_str() {
             "tries" => grant.probing.push(limit),
+            "holds" => {
+                let asked = || account.charged(cost).map(|(name, _)| (name.clone(), cost.of(name))).collect();
+                let held: &mut Cost = grant.held.get_or_insert_with(asked);
+                held.set(&limit, Units::new(reply.number()?));
+            }
             "differs" => disagreements.push(Disagreement { limit, theirs: reply.word()? }),
             other => return Err(broken(&format!("`{other}` is no remark"))),
         }

@@ -6,7 +6,7 @@ use super::super::Charge;
 use super::rows::{Closed, Place, Rows, signed};
 use super::standing::Standing;
 use super::{Moment, remembered_from};
-use crate::quota::{Decision, Grant, LimitName, Rejection, Timestamp, Units};
+use crate::quota::{Cost, Decision, Grant, LimitName, Rejection, Timestamp, Units};
 
 /// How long a closing without a known reset holds again once a charge tries it.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
@@ -17,9 +17,7 @@ pub(super) fn charge(rows: Rows<'_>, charge: Charge<'_>, moment: Moment) -> Resu
     let standings = charge.account.charged(charge.cost).map(|(name, limit)| Standing::read(rows, name, limit, now));
     let standings = standings.collect::<Result<Vec<_>>>()?;
     if let Some(place) = rows.known(charge.id, remembered_from(charge.account, now))? {
-        let counts = standings.is_empty() || rows.counts(charge.account, place)?;
-        let repeated = || Decision::Granted(grant(&standings, |_| Units::ZERO));
-        return Ok(if counts { repeated() } else { Decision::TakenBack });
+        return repeated(charge, &standings, rows.held(charge.account, place)?);
     }
     if let Some(never) = never(charge, &standings) {
         return Ok(never);
@@ -28,6 +26,16 @@ pub(super) fn charge(rows: Rows<'_>, charge: Charge<'_>, moment: Moment) -> Resu
         (Some(last), retry_at) if retry_at > now => Ok(Decision::Rejected(rejection(last, retry_at, moment))),
         _ => record(rows, charge, &standings, moment).map(Decision::Granted),
     }
+}
+
+/// What is said of a known id, by what it was charged.
+fn repeated(charge: Charge<'_>, standings: &[Standing<'_>], held: Cost) -> Result<Decision> {
+    if held.is_none() && !standings.is_empty() {
+        return Ok(Decision::TakenBack);
+    }
+    let asked: Cost = charge.account.charged(charge.cost).map(|(name, _)| (name.clone(), charge.cost.of(name))).collect();
+    let grant = grant(standings, |_| Units::ZERO);
+    Ok(Decision::Granted(Grant { held: (held != asked).then_some(held), ..grant }))
 }
 
 fn never(charge: Charge<'_>, standings: &[Standing<'_>]) -> Option<Decision> {
@@ -90,5 +98,5 @@ fn probe(rows: Rows<'_>, standings: &[Standing<'_>], now: Timestamp) -> Result<V
 fn grant(standings: &[Standing<'_>], taken: impl Fn(&str) -> Units) -> Grant {
     let left = |standing: &Standing<'_>| standing.limit.enforced().less(standing.used() + taken(standing.name));
     let remaining = standings.iter().map(|standing| (standing.name.clone(), left(standing))).collect();
-    Grant { remaining, probing: Vec::new() }
+    Grant { remaining, ..Grant::default() }
 }

@@ -211,7 +211,7 @@ impl Ledger for SqliteLedger {
             let rows = Rows::new(connection, &account.name);
             let from = remembered_from(&account, Moment::read(rows, now)?.now);
             let Some(place) = rows.known(&id, from)? else { return Ok(Known::Unknown) };
-            Ok(if rows.counts(&account, place)? { Known::Counts } else { Known::TakenBack })
+            Ok(if rows.held(&account, place)?.is_none() { Known::TakenBack } else { Known::Counts })
         };
         self.read(reading).await.map(Some)
     }

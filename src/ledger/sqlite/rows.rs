@@ -1,7 +1,7 @@
 use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row};
 
 use super::super::Purpose;
-use crate::quota::{Account, ChargeId, Floor, Timestamp, Units};
+use crate::quota::{Account, ChargeId, Cost, Floor, Timestamp, Units};
 
 /// Where a charge stands in the order of its account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,14 +93,13 @@ impl<'c> Rows<'c> {
         self.find(sql, (self.account, limit, place.at.micros(), place.n), |row| units(row, 0))
     }
 
-    /// Whether a charge took anything: one that was settled to nothing did not.
-    pub(super) fn counts(&self, account: &Account, place: Place) -> Result<bool> {
+    /// What a charge took of the limits of an account; nothing, where it was settled to nothing.
+    pub(super) fn held(&self, account: &Account, place: Place) -> Result<Cost> {
+        let mut held = Cost::none();
         for limit in account.limits.keys() {
-            if self.taken(limit, place)?.is_some_and(|units| units > Units::ZERO) {
-                return Ok(true);
-            }
+            held.set(limit, self.taken(limit, place)?.unwrap_or(Units::ZERO));
         }
-        Ok(false)
+        Ok(held)
     }
 
     /// Records what a charge took of a limit.

@@ -64,3 +64,15 @@ fn an_empty_id_is_refused() {
         assert_eq!(world.ingest(arguments).code, 2, "{arguments:?}");
     }
 }
+
+#[test]
+fn an_id_that_was_charged_otherwise_is_refused() {
+    let world = World::new();
+    assert_eq!(world.json(&["charge", "youtube", "videos.list", "--id", "mine"])["decision"], "granted");
+    for other in [["search.list", "1"], ["videos.list", "3"], ["search.list", "91"]] {
+        let refused = world.ingest(&["charge", "youtube", other[0], "--id", "mine", "--times", other[1]]);
+        assert_eq!(refused.code, 1, "{refused:?}");
+        assert!(refused.stdout.contains("id mine was charged 1 daily, and this takes"), "{refused:?}");
+    }
+    assert_eq!((world.charged("daily"), world.charged("search")), (1, 0));
+}

@@ -138,3 +138,14 @@ fn a_charge_that_another_machine_released_charges_anew() {
         assert_eq!(searches(world), 1, "counted once");
     }
 }
+
+#[test]
+fn an_id_that_was_charged_otherwise_on_another_machine_is_refused() {
+    let server = RedisServer::start();
+    let [here, there] = [world(&server, &[]), world(&server, &[])];
+    assert_eq!(here.json(&["charge", "youtube", "search.list", "--id", "mine"])["decision"], "granted");
+    let other = there.ingest(&["charge", "youtube", "search.list", "--id", "mine", "--times", "50"]);
+    assert_eq!(other.code, 1, "{other:?}");
+    assert!(other.stdout.contains("id mine was charged 100 daily, 1 search"), "{other:?}");
+    assert_eq!(searches(&there), 1);
+}

@@ -124,8 +124,12 @@ impl Pages {
             .map(|(name, limit)| Asked { name, limit, units: charge.cost.of(name), leave: charge.leave.of(name) })
             .collect();
         if let Some(known) = self.known(charge.account, charge.id, now) {
-            let counts = asked.is_empty() || charge.account.charged(&known.cost).next().is_some();
-            return if counts { Decision::Granted(self.grant(&asked, now)) } else { Decision::TakenBack };
+            let of_account = |cost: &Cost| -> Cost {
+                charge.account.charged(cost).map(|(name, _)| (name.clone(), cost.of(name))).collect()
+            };
+            let (held, wanted) = (of_account(&known.cost), of_account(charge.cost));
+            let grant = Grant { held: (held != wanted).then_some(held.clone()), ..self.grant(&asked, now) };
+            return if held.is_none() && !asked.is_empty() { Decision::TakenBack } else { Decision::Granted(grant) };
         }
         if let Some(never) = asked.iter().find(|asked| asked.units + asked.leave > asked.limit.enforced()) {
             return Decision::Never { limit: never.name.clone(), most: never.limit.enforced().less(never.leave) };
@@ -143,7 +147,7 @@ impl Pages {
 
     fn grant(&self, asked: &[Asked<'_>], now: Timestamp) -> Grant {
         let left = |asked: &Asked<'_>| asked.limit.enforced().less(self.used(asked.name, asked.limit, now));
-        Grant { remaining: asked.iter().map(|asked| (asked.name.clone(), left(asked))).collect(), probing: Vec::new() }
+        Grant { remaining: asked.iter().map(|asked| (asked.name.clone(), left(asked))).collect(), ..Grant::default() }
     }
 
     fn rejection(&self, last: &Asked<'_>, retry_at: Timestamp, now: Timestamp, callers: Timestamp) -> Rejection {

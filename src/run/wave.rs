@@ -111,13 +111,16 @@ impl Room {
         Self { left }
     }
 
-    /// Whether all of this fits, job after job, each leaving what it must. What is unknown does not fit.
+    /// Whether all of this fits side by side: each job leaves what it must of what all of them take. What is unknown does
+    /// not fit.
     fn holds(&self, costs: &[(Arc<Job>, Cost)]) -> bool {
-        let mut spent: HashMap<&str, Cost> = HashMap::new();
-        costs.iter().all(|(job, cost)| {
+        let mut totals: HashMap<&str, Cost> = HashMap::new();
+        for (job, cost) in costs {
+            totals.entry(&job.credential.account.name).or_default().add(cost);
+        }
+        let fits = |(job, cost): &(Arc<Job>, Cost)| {
             let account = job.credential.account.name.as_str();
-            let total = spent.entry(account).or_default();
-            total.add(cost);
+            let total = totals.get(account).cloned().unwrap_or_default();
             match self.left.get(account) {
                 Some(Left::Metered(usages)) => cost.iter().all(|(limit, _)| {
                     let usage = usages.iter().find(|usage| usage.limit == *limit);
@@ -126,6 +129,7 @@ impl Room {
                 Some(Left::Unmetered(units)) => total.largest() <= *units,
                 None => false,
             }
-        })
+        };
+        costs.iter().all(fits)
     }
 }

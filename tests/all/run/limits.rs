@@ -110,3 +110,15 @@ fn a_charge_by_hand_is_counted_once_for_one_id_and_told_when_it_fits() {
     assert_eq!(unknown.code, 2);
     assert!(unknown.stderr.contains("did you mean `search.list`?"), "{unknown:?}");
 }
+
+#[test]
+fn what_another_job_takes_side_by_side_does_not_eat_what_a_job_has_above_its_leave() {
+    let limit = "credentials.youtube.limits.daily={ quota = 1150, window = \"24h\" }";
+    let sets = ["jobs.trending.leave={ daily = 1000 }", "jobs.discover.leave={}", limit];
+    let world = World::configured(&sets, |options| options.latency = std::time::Duration::from_millis(25));
+    let run = world.json(&["--region", "US,GB"]);
+    let passes = run["passes"].as_array().unwrap();
+    let of_trending = passes.iter().filter(|pass| pass["job"] == "trending" && pass["region"] != "*");
+    let outcomes: Vec<_> = of_trending.map(|pass| (&pass["outcome"], &pass["pages"])).collect();
+    assert_eq!(outcomes, [(&"complete".into(), &4.into()), (&"complete".into(), &4.into())], "{run}");
+}

@@ -46,7 +46,7 @@ pub(super) async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, E
     match global.format {
         Format::Json => output::json(&charged)?,
         Format::Text if global.quiet && matches!(charged.decision, Word::Granted | Word::Unmetered) => {}
-        Format::Text => output::text_line(&charged.detail)?,
+        Format::Text => output::text_line(&output::shown(&charged.detail))?,
     }
     Ok(charged.exit())
 }

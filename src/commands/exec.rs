@@ -25,7 +25,7 @@ pub(super) async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error
     if !matches!(charged.decision, Word::Granted | Word::Unmetered) {
         output::json(&charged)?;
         if global.format == Format::Text && !global.quiet {
-            let _ = writeln!(io::stderr().lock(), "ingest: {}", charged.detail);
+            let _ = writeln!(io::stderr().lock(), "ingest: {}", output::shown(&charged.detail));
         }
         return Ok(charged.exit());
     }

@@ -22,7 +22,7 @@ pub(super) fn text(text: &str) -> Result<(), Error> {
     }
 }
 
-/// Writes a text and a newline, without what a terminal would take for a command.
+/// Writes a text and a newline. What others said goes through [`shown`] first.
 pub(super) fn text_line(text: &str) -> Result<(), Error> {
     match writeln!(io::stdout().lock(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

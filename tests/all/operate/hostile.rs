@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::fuzz::{corpus, is_plain};
+use crate::ledger::redis::replies::Parrot;
 use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::{World, shipped};
 
@@ -104,6 +105,25 @@ fn what_an_upstream_says_is_never_a_command_to_a_terminal() {
         }
         let hits = world.json(&["search", "findme"]);
         assert!(hits["hits"].as_array().unwrap().len() >= 3, "landed and found, as it is: {hits}");
+    }
+}
+
+#[test]
+fn what_a_redis_says_is_never_a_command_to_a_terminal() {
+    let redis = Parrot::start();
+    let mut world = World::new();
+    world.set(&format!("ledger.url=redis://127.0.0.1:{}", redis.port)).set("ledger.timeout=2s");
+    for text in ["\u{1b}]0;pwned\u{7}\u{1b}[2J", "pwned\u{9b}31m\u{8}\0", "\u{202e}pwned\u{2066}"] {
+        redis.say(format!("-ERR {text}\r\n").into_bytes());
+        for arguments in [
+            &["charge", "youtube", "search.list", "-v"][..],
+            &["exec", "youtube", "search.list", "-v", "--", "true"],
+        ] {
+            let ran = world.ingest(arguments);
+            assert!(ran.stdout.contains("pwned") || ran.stderr.contains("pwned"), "{arguments:?}: {ran:?}");
+            assert!(is_plain(&ran.stdout), "{arguments:?}: {:?}", ran.stdout);
+            assert!(is_plain(&ran.stderr), "{arguments:?}: {:?}", ran.stderr);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `--metrics-file`: what became of the run, as node_exporter's textfile collector reads it.
 //!
 //! Counters go on from what the file holds, so that `increase()` works over many runs. It is written beside and renamed:
-//! nobody ever reads half of it.
+//! nobody ever reads half of it. Runs that end at once take turns: each goes on from what the other wrote.
 
 mod families;
 
@@ -133,6 +133,8 @@ const fn number(count: u64) -> f64 {
 
 /// Writes beside, then renames. Others may read it: the collector is another user.
 fn replace(file: &Path, text: impl FnOnce(&str) -> String) -> io::Result<()> {
+    // Where the directory cannot be locked, figures that two runs at once may lose are better than none.
+    let _alone = lock_directory_of(file).ok();
     let old = fs::read_to_string(file).unwrap_or_default();
     let beside = beside(file);
     let written = File::create(&beside).and_then(|mut new| {
@@ -142,6 +144,15 @@ fn replace(file: &Path, text: impl FnOnce(&str) -> String) -> io::Result<()> {
         fs::rename(&beside, file)
     });
     written.inspect_err(|_| drop(fs::remove_file(&beside)))
+}
+
+/// Waits until no other run replaces a file there. The directory itself is locked: a file for this would have an owner,
+/// whom others may not be, and would lie in the collector's directory for ever.
+fn lock_directory_of(file: &Path) -> io::Result<File> {
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = File::open(directory)?;
+    directory.lock()?;
+    Ok(directory)
 }
 
 /// The collector reads what ends in `.prom`; this does not.

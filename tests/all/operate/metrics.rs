@@ -65,6 +65,18 @@ fn counters_go_on_from_the_run_before() {
 }
 
 #[test]
+fn runs_that_end_at_once_are_all_counted() {
+    let world = World::new();
+    run(&world, &[]);
+    let file = file(&world);
+    let arguments = ["--region", "US", "--job", "trending", "--metrics-file", file.to_str().unwrap()];
+    world.ingest_at_once(12, &arguments);
+    let samples = samples(&file);
+    let runs = samples.iter().filter(|(name, _)| name.starts_with("ingest_runs_total{"));
+    assert_eq!(runs.map(|(_, runs)| runs).sum::<f64>(), 13.0, "{samples:#?}");
+}
+
+#[test]
 fn what_requests_led_to_is_told_apart() {
     let world = World::new();
     world.faults(&json!({ "call": "videos.list", "status": 503, "times": 1 }));

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM ask the run to end. A second one ends it at once.
+//! SIGINT and SIGTERM ask the run to end. A second one, whichever it is, ends it at once.
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -9,18 +9,20 @@ use crate::run::{Signal, Stop, channel};
 /// Listens from now on. `first` is what comes before the end.
 pub(super) fn listen(first: &'static str) -> Result<Stop, Error> {
     let (sender, stop) = channel();
-    for (kind, meaning) in [(SignalKind::interrupt(), Signal::Interrupt), (SignalKind::terminate(), Signal::Terminate)]
-    {
-        let mut signals = signal(kind).map_err(Error::io("cannot listen to signals"))?;
-        let sender = sender.clone();
-        tokio::spawn(async move {
-            signals.recv().await;
-            tracing::warn!("asked to end: {first}; once more ends at once");
-            sender.send(meaning);
-            signals.recv().await;
-            let exit = if meaning == Signal::Interrupt { Exit::Interrupted } else { Exit::Terminated };
-            std::process::exit(i32::from(exit.code()));
-        });
-    }
+    let signals = |kind| signal(kind).map_err(Error::io("cannot listen to signals"));
+    let (mut interrupt, mut terminate) = (signals(SignalKind::interrupt())?, signals(SignalKind::terminate())?);
+    let mut next = async move || {
+        tokio::select! {
+            _ = interrupt.recv() => Signal::Interrupt,
+            _ = terminate.recv() => Signal::Terminate,
+        }
+    };
+    tokio::spawn(async move {
+        let asked = next().await;
+        tracing::warn!("asked to end: {first}; once more ends at once");
+        sender.send(asked);
+        let exit = if next().await == Signal::Interrupt { Exit::Interrupted } else { Exit::Terminated };
+        std::process::exit(i32::from(exit.code()));
+    });
     Ok(stop)
 }

@@ -1,5 +1,6 @@
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -35,5 +36,27 @@ fn a_signal_ends_the_run_after_the_page_in_flight_was_landed() {
         assert_eq!(resumed["passes"][0]["resumed"], true);
         let listed = resumed["passes"][0]["pages"].as_u64().unwrap() + report["passes"][0]["pages"].as_u64().unwrap();
         assert_eq!(listed, 4, "a page was requested twice or not at all");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_the_run_at_once_whichever_it_is() {
+    for (first, second, code) in
+        [(Signal::INT, Signal::INT, 130), (Signal::INT, Signal::TERM, 143), (Signal::TERM, Signal::INT, 130)]
+    {
+        let world = World::with(|options| options.latency = Duration::from_secs(20));
+        let mut command = world.command(&["--region", "US", "--job", "trending"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        while world.requests() < 1 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        kill_process(Pid::from_child(&child), first).unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap().contains("once more ends at once")));
+        let asked = Instant::now();
+        kill_process(Pid::from_child(&child), second).unwrap();
+        let ended = child.wait().unwrap().code();
+        assert!(asked.elapsed() < Duration::from_secs(10), "{first:?}, {second:?}: after {:?}", asked.elapsed());
+        assert_eq!(ended, Some(code), "{first:?}, {second:?}");
     }
 }

@@ -35,6 +35,9 @@ pub enum RedisUrlError {
     /// Sentinels know their Redis by a name.
     #[error("it names no service: redis+sentinel://host:26379,host:26379/SERVICE")]
     NoService,
+    /// An `@` stands behind the host: a password that holds what ends the host. Its rest must not be shown.
+    #[error("an `@` stands behind the host")]
+    AtBehindHost,
     /// A database has a number.
     #[error("`{0}` is not the number of a database")]
     Database(String),
@@ -86,8 +89,12 @@ impl RedisUrl {
 
     fn check(&self) -> Result<(), RedisUrlError> {
         let path = self.path();
+        let behind_host = [Some(self.first.path()), self.first.query(), self.first.fragment()];
         let database = match self.first.scheme() {
             "unix" => return Ok(()),
+            _ if behind_host.into_iter().flatten().any(|part| part.contains('@')) => {
+                return Err(RedisUrlError::AtBehindHost);
+            }
             "redis+sentinel" if path.is_empty() => return Err(RedisUrlError::NoService),
             "redis+sentinel" => path.get(1),
             "redis+cluster" => None,

@@ -11,6 +11,7 @@ pub(in crate::config) const AFTER_LOSS: [(&str, AfterLoss); 2] =
     [("floor", AfterLoss::Floor), ("wait", AfterLoss::Wait)];
 pub(in crate::config) const SCHEMES: [&str; 5] = ["redis", "rediss", "redis+sentinel", "redis+cluster", "unix"];
 const EXAMPLE: &str = "write \"sqlite\", or for example \"redis://127.0.0.1:6379/0\"";
+const ESCAPED: &str = "write a `/` of a password as %2F, a `?` as %3F, a `#` as %23";
 
 pub(super) fn ledger(item: Item<'_>) -> Option<LedgerConfig> {
     let section = item.table(&KEYS)?;
@@ -49,9 +50,8 @@ fn store(item: Item<'_>) -> Option<LedgerStore> {
     match RedisUrl::parse(text) {
         Ok(url) => Some(LedgerStore::Redis(url)),
         // What stands in place of the number may be part of a password.
-        Err(RedisUrlError::Database(_)) => {
-            item.refuse("expected the number of a database after the host", "write a `/` of a password as %2F")
-        }
+        Err(RedisUrlError::Database(_)) => item.refuse("expected the number of a database after the host", ESCAPED),
+        Err(RedisUrlError::AtBehindHost) => item.refuse("the host ends within the user or the password", ESCAPED),
         Err(error) => item.refuse(format!("this is not the URL of a Redis: {error}"), EXAMPLE),
     }
 }

@@ -118,6 +118,26 @@ fn no_argument_takes_a_secret_and_one_that_is_tried_is_not_said_back() {
     assert!(said.contains("the secret itself has no place in this file") && !said.contains(SECRET), "{said}");
 }
 
+/// What ends the host, in a password that is written as it is, leaves the rest of it where it would be shown.
+#[test]
+fn a_ledger_url_whose_password_ends_the_host_is_refused_and_not_said_back() {
+    let world = World::new();
+    for url in [
+        "redis+cluster://user:12/s3cr3t@127.0.0.1",
+        "redis+cluster://user:12#s3cr3t@127.0.0.1",
+        "redis+cluster://user:12?s3cr3t@127.0.0.1",
+        "redis+cluster://127.0.0.1,user:12/s3cr3t@127.0.0.1",
+        "redis+sentinel://user:12/s3cr3t@127.0.0.1:26379/main",
+        "redis://user:12/s3cr3t@127.0.0.1",
+        "redis://user:12#s3cr3t@127.0.0.1",
+    ] {
+        let ran = world.ingest(&["status", "--set", &format!("ledger.url={url:?}")]);
+        assert!(!ran.stderr.contains("s3cr3t") && !ran.stdout.contains("s3cr3t"), "{url}: {ran:?}");
+        assert_eq!(ran.code, 2, "{url}: {ran:?}");
+        assert!(ran.stderr.contains("as %2F"), "{url}: {ran:?}");
+    }
+}
+
 #[test]
 fn a_missing_secret_is_said_before_anything_is_requested() {
     let world = World::new();

@@ -11,7 +11,7 @@ use super::{Error, output};
 use crate::cli::{ChargeArgs, Format, Global};
 use crate::config::{Call, Credential};
 use crate::exit::Exit;
-use crate::ledger::{Ask, Mode, Permit, Purpose, Verdict};
+use crate::ledger::{Ask, Mode, Permit, Purpose, Verdict, fresh_id};
 use crate::quota::{ChargeId, Cost, Grant, LimitName, Outage, Rejection, Timestamp, Units};
 
 /// What became of a charge.
@@ -70,7 +70,7 @@ impl Charging {
         times: u64,
     ) -> Result<Self, Error> {
         let (credential, call) = find(environment, credential, call)?;
-        let id = id.map_or_else(ChargeId::fresh, ChargeId::new);
+        let id = id.map_or_else(fresh_id, ChargeId::new);
         Ok(Self { cost: call.cost.times(times), credential, call, id })
     }
 

@@ -17,12 +17,6 @@ impl ChargeId {
         Self(id.into())
     }
 
-    /// An id that nobody else has.
-    #[must_use]
-    pub fn fresh() -> Self {
-        Self(uuid::Uuid::now_v7().simple().to_string())
-    }
-
     /// The name of the charge that is made under this id again, so many times after it was taken back.
     #[must_use]
     pub fn again(&self, times: u32) -> Self {

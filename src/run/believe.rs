@@ -8,7 +8,7 @@ use super::estimate::truth;
 use super::request::Asker;
 use super::tally::Tally;
 use crate::config::Call;
-use crate::ledger::Permit;
+use crate::ledger::{Permit, fresh_id};
 use crate::quota::{ChargeId, Cost, Entry, Limit, Timestamp, Units};
 use crate::upstream::{Page, Standing};
 
@@ -115,7 +115,7 @@ async fn lower(context: &Context, asker: Asker<'_>, told: &Standing, limit: &Lim
     let under_way = context.believing.under_way(&account.name, &told.limit).less(own);
     let missing = believed_left.less(told_left.less(under_way));
     let at = counts_until(limit, told.reset, context.clock.now());
-    let id = format!("told-{}-{}-{}", told.limit, at, ChargeId::fresh());
+    let id = format!("told-{}-{}-{}", told.limit, at, fresh_id());
     let entry = Entry { id: ChargeId::new(id), at, cost: Cost::from_iter([(told.limit.clone(), missing)]) };
     match context.meter.absorb(account, entry).await {
         Ok(()) => tracing::info!(

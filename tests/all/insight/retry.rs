@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ingest::ledger::redis::{RedisLedger, ServerTime};
-use ingest::ledger::{Charge, Ledger, Purpose, SqliteLedger};
-use ingest::quota::{Account, ChargeId, Cost, Decision, Timestamp, Units};
+use ingest::ledger::{Charge, Ledger, Purpose, SqliteLedger, fresh_id};
+use ingest::quota::{Account, Cost, Decision, Timestamp, Units};
 use serde_json::Value;
 
 use super::promises::LISTING_ONLY;
@@ -41,7 +41,7 @@ fn copied(world: &World) -> (tempfile::TempDir, SqliteLedger) {
 
 async fn is_granted(ledger: &dyn Ledger, account: &Account, units: u64, now: Timestamp) -> bool {
     let cost = Cost::from_iter([("daily".to_owned(), Units::new(units))]);
-    let (id, leave, purpose) = (ChargeId::fresh(), Cost::none(), Purpose::default());
+    let (id, leave, purpose) = (fresh_id(), Cost::none(), Purpose::default());
     let charge = Charge { account, id: &id, cost: &cost, leave: &leave, purpose: &purpose, seen: None };
     match ledger.charge(charge, now).await.unwrap() {
         Decision::Granted(_) => true,

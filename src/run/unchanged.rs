@@ -8,7 +8,7 @@ use crate::config::{Call, Etag};
 use crate::ledger::Permit;
 use crate::quota::Cost;
 use crate::record::Known;
-use crate::upstream::{PageRequest, request_name};
+use crate::upstream::PageRequest;
 
 /// What is there already of a page that is about to be asked for.
 pub(super) async fn known(
@@ -18,7 +18,7 @@ pub(super) async fn known(
 ) -> Result<Option<Known>, Halt> {
     let (call, upstream) = (&request.step.call, &asker.job.credential.upstream);
     let (Etag::Free, Some(records)) = (call.etag, &call.records) else { return Ok(None) };
-    match request_name(upstream, request) {
+    match request.name(upstream) {
         Some(name) => Ok(context.catalog.known(&upstream.name, &records.kind, &name).await?),
         None => Ok(None),
     }

@@ -27,7 +27,6 @@ pub use answer::Answer;
 pub use client::{Client, ClientError};
 pub use link::next_link;
 pub use refusal::failure_of;
-pub use request::request_name;
 pub use retry_after::retry_after;
 pub use secret::Secret;
 

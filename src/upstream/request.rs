@@ -69,10 +69,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// What tells a request from others of its upstream; `None` for one that cannot be made.
-#[must_use]
-pub fn request_name(upstream: &config::Upstream, request: PageRequest<'_>) -> Option<String> {
-    Asked::new(upstream, &BTreeMap::new(), request).ok().map(|asked| asked.name())
+impl PageRequest<'_> {
+    /// What tells it from others to this upstream; `None` where it cannot be made.
+    #[must_use]
+    pub fn name(self, upstream: &config::Upstream) -> Option<String> {
+        Asked::new(upstream, &BTreeMap::new(), self).ok().map(|asked| asked.name())
+    }
 }
 
 const fn method(method: config::Method) -> Method {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::world::World;
 use crate::config::{Job, Step};
 use crate::record::Record;
-use crate::upstream::{Answered, Failure, Page, PageRequest, Upstream, request_name};
+use crate::upstream::{Answered, Failure, Page, PageRequest, Upstream};
 
 /// A step of a job over a region: their names, and the step's index.
 pub type Place = (String, String, usize);
@@ -58,7 +58,8 @@ impl PlayUpstream {
         let mut cursors = locked(&self.cursors);
         let known = cursors.remove(place).filter(|(page, _)| *page == number);
         let Some((_, cursor)) = known.or((number == 0).then_some((0, None))) else { return false };
-        let name = request_name(&job.credential.upstream, PageRequest { cursor: cursor.as_deref(), ..request });
+        let request = PageRequest { cursor: cursor.as_deref(), ..request };
+        let name = request.name(&job.credential.upstream);
         let Some(next) = name.and_then(|name| tags.get(&name)) else { return false };
         if next.is_some() {
             cursors.insert(place.clone(), (number.saturating_add(1), next.clone()));

@@ -3,10 +3,8 @@
 mod integrity;
 
 use std::cell::Cell;
-use std::fs::{DirBuilder, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf, absolute};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +13,8 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use thiserror::Error;
+
+use crate::private;
 
 pub use integrity::{Integrity, mend};
 
@@ -96,7 +96,7 @@ pub enum OpenError {
 /// # Errors
 /// When the file cannot be opened, is damaged, or was written by a later release.
 pub fn open(path: &Path, schema: Schema) -> Result<Connection, OpenError> {
-    create_private(path).map_err(|source| OpenError::Io { path: path.to_owned(), name: schema.name, source })?;
+    private::create_file(path).map_err(|source| OpenError::Io { path: path.to_owned(), name: schema.name, source })?;
     let began = Instant::now();
     loop {
         match open_once(path, schema) {
@@ -106,14 +106,6 @@ pub fn open(path: &Path, schema: Schema) -> Result<Connection, OpenError> {
             opened => return opened,
         }
     }
-}
-
-/// Creates a directory, and those above it, readable by its owner alone. One that is there stays as it is.
-///
-/// # Errors
-/// When the system does not let us.
-pub fn create_private_dir(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Opens a file for reading and writes nothing, not even the side files of a write-ahead log; `None` where there is no
@@ -173,18 +165,6 @@ pub fn explain(error: &rusqlite::Error) -> String {
 fn plain(said: &str) -> String {
     let is_hidden = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     said.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect()
-}
-
-/// Only a new file is ever opened here: to close a file that this process has open elsewhere would drop the locks that
-/// SQLite holds on it.
-fn create_private(path: &Path) -> io::Result<()> {
-    if let Some(directory) = path.parent() {
-        create_private_dir(directory)?;
-    }
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
 }
 
 fn open_once(path: &Path, schema: Schema) -> Result<Connection, OpenError> {

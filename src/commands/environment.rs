@@ -11,9 +11,9 @@ use crate::cli::{Global, RunArgs};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Credential, Job, Region, Sources};
 use crate::ledger::{self, Meter, Mode};
+use crate::private;
 use crate::quota::Account;
 use crate::run::Selection;
-use crate::sqlite;
 #[cfg(feature = "sandbox")]
 use crate::upstream::Secret;
 use crate::upstream::{Client, ClientError, Upstream};
@@ -59,7 +59,7 @@ impl Environment {
             "cannot make the state directory {}; set --state-dir or $INGEST_STATE_DIR",
             self.state_dir.display()
         );
-        sqlite::create_private_dir(&self.state_dir).map_err(Error::io(what))
+        private::create_dir(&self.state_dir).map_err(Error::io(what))
     }
 
     /// The way to the ledger.

@@ -32,7 +32,7 @@ impl Locks {
     /// When their directory cannot be made.
     pub fn open(state_dir: &Path) -> io::Result<Self> {
         let directory = state_dir.join("locks");
-        crate::sqlite::create_private_dir(&directory)?;
+        crate::private::create_dir(&directory)?;
         Ok(Self(Place::Directory(directory)))
     }
 

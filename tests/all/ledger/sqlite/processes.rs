@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
+use ingest::private;
 use ingest::quota::{Account, Decision};
-use ingest::sqlite;
 
 use super::{File, open};
 use crate::ledger::Store;
@@ -178,6 +178,6 @@ fn a_directory_that_is_there_keeps_its_mode() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::TempDir::new().unwrap();
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    sqlite::create_private_dir(directory.path()).unwrap();
+    private::create_dir(directory.path()).unwrap();
     assert_eq!(directory.path().metadata().unwrap().permissions().mode() & 0o777, 0o755);
 }

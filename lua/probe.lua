@@ -3,8 +3,8 @@
 --
 -- KEYS: those of an account of its own, as for every script; used are 1, a hash, and 2, a sorted set.
 -- ARGV: none.
--- Reply: 'probed', maxmemory-policy, maxmemory, '1' where an append-only file is kept, now in microseconds; then each
--- command that failed, and why.
+-- Reply: 'probed', maxmemory-policy, '1' where an append-only file is kept, now in microseconds; then each command that
+-- failed, and why.
 -- Cost: O(1).
 
 local hash, set = KEYS[1], KEYS[2]
@@ -35,7 +35,6 @@ local time = redis.call('TIME')
 local reply = {
   'probed',
   said('memory', 'maxmemory_policy'),
-  said('memory', 'maxmemory'),
   said('persistence', 'aof_enabled'),
   string.format('%.0f', tonumber(time[1]) * 1000000 + tonumber(time[2])),
 }

@@ -1,8 +1,7 @@
 -- How the limits stand. Writes nothing.
 --
--- Reply: 'usage', epoch or '', why it is not the ledger that the caller has seen or ''; for each limit: used, remaining,
--- until when it is closed or '', what was charged since the day began or '', the number of returns, and for each: the
--- instant, units.
+-- Reply: 'usage', why it is not the ledger that the caller has seen or ''; for each limit: used, remaining, until when it
+-- is closed or '', what was charged since the day began or '', the number of returns, and for each: the instant, units.
 -- Cost: O(log n + n / BLOCK) a limit and slice of the window.
 
 local old = open_archive()
@@ -56,7 +55,7 @@ end
 if skew then
   return skew
 end
-local reply = { 'usage', state[EPOCH] or '', loss or '' }
+local reply = { 'usage', loss or '' }
 for _, limit in ipairs(limits) do
   add_up(limit)
   local back = returns(limit)

@@ -126,17 +126,6 @@ impl Sandbox {
         credential::secret_of(credential)
     }
 
-    /// Serves until the server fails.
-    ///
-    /// # Errors
-    /// What it failed with.
-    pub async fn stopped(self) -> io::Result<()> {
-        let Self { stop, server, .. } = self;
-        let ended = server.await.map_err(io::Error::other)?;
-        drop(stop);
-        ended
-    }
-
     /// Takes no more requests, and returns once those in flight are answered, or a second later.
     pub async fn shutdown(self) {
         let Self { stop, mut server, .. } = self;

@@ -132,7 +132,6 @@ pub(super) fn standing(Sent { value, .. }: Sent, account: &Account) -> Result<St
     if word != "usage" {
         return Err(unexpected(&word));
     }
-    let _epoch = reply.word()?;
     let lost = !reply.word()?.is_empty();
     let limits = account.limits.keys().map(|name| usage(&mut reply, name)).collect::<Result<_, _>>()?;
     Ok(Standing { limits, lost })
@@ -179,7 +178,6 @@ pub(super) fn probe(Sent { value, .. }: Sent) -> Result<Probe, LedgerError> {
         return Err(unexpected(&word));
     }
     let policy = reply.word()?;
-    let _memory = reply.word()?;
     let is_appended = reply.word()? == "1";
     let time = reply.time()?;
     let mut failures = std::collections::BTreeMap::new();

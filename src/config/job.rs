@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Call, Credential, Pointer, Region, Template};
-use crate::quota::Cost;
+use crate::quota::{Cost, Timestamp};
 
 /// What to fetch, as a list of calls, for each region.
 #[derive(Debug, Clone)]
@@ -50,4 +50,12 @@ pub struct Ids {
     pub batch: u64,
     /// What was fetched within this is not asked for again.
     pub fresh_for: Option<Duration>,
+}
+
+impl Ids {
+    /// What was fetched then or later is not asked for again at `now`.
+    #[must_use]
+    pub fn fresh_since(&self, now: Timestamp) -> Timestamp {
+        self.fresh_for.map_or(now, |span| now.before(span))
+    }
 }

@@ -119,8 +119,7 @@ impl<'j> Queue<'j> {
 
     /// Forgets what was fetched lately, or after the pass that names it began.
     async fn drop_fresh(&mut self, context: &Context, job: &Job) -> Result<(), Halt> {
-        let now = context.clock.now();
-        let fresh_since = self.ids.fresh_for.map_or(now, |span| now.before(span));
+        let fresh_since = self.ids.fresh_since(context.clock.now());
         let all: Vec<Arc<str>> = self.waiting.iter().map(|(id, _)| Arc::clone(id)).collect();
         let fetched = context.catalog.fetched(&job.credential.upstream.name, self.kind, &all).await?;
         let fetched: HashMap<Arc<str>, Timestamp> = fetched.into_iter().collect();

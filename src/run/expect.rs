@@ -209,7 +209,7 @@ async fn named_by(
     let named = catalog.named(upstream, &ids.from_kind, &coming, &ids.at).await?;
     let mut named: BTreeSet<Arc<str>> = named.into_iter().flat_map(|(_, named)| named).collect();
     let all: Vec<Arc<str>> = named.iter().cloned().collect();
-    let fresh_since = ids.fresh_for.map_or(now, |span| now.before(span));
+    let fresh_since = ids.fresh_since(now);
     for (id, at) in catalog.fetched(upstream, &records.kind, &all).await? {
         if at >= fresh_since {
             named.remove(&id);
@@ -252,7 +252,7 @@ pub fn question<'a>(
         from: (&ids.from, &ids.from_kind),
         at: &ids.at,
         kind: &step.call.records.as_ref()?.kind,
-        fresh_since: ids.fresh_for.map_or(now, |span| now.before(span)),
+        fresh_since: ids.fresh_since(now),
     })
 }
 

@@ -53,17 +53,22 @@ impl Call {
 }
 
 impl Paging {
+    /// How a page's size is asked for, where it is.
+    #[must_use]
+    pub const fn size(&self) -> Option<&PageSize> {
+        match self {
+            Self::None => None,
+            Self::Offset { size, .. } => Some(size),
+            Self::Token { size, .. } | Self::Link { size } | Self::NextUrl { size, .. } | Self::Number { size, .. } => {
+                size.as_ref()
+            }
+        }
+    }
+
     /// Records on a full page, as far as the configuration tells; 1 where it does not.
     #[must_use]
     pub fn page_size(&self) -> u64 {
-        match self {
-            Self::Offset { size, .. }
-            | Self::Token { size: Some(size), .. }
-            | Self::Link { size: Some(size) }
-            | Self::NextUrl { size: Some(size), .. }
-            | Self::Number { size: Some(size), .. } => size.size,
-            _ => 1,
-        }
+        self.size().map_or(1, |size| size.size)
     }
 }
 

@@ -6,7 +6,7 @@ use super::link::next_link;
 use super::records::name_of;
 use super::request::Asked;
 use super::{Failure, transient};
-use crate::config::{Auth, PageSize, Paging, Place, Pointer};
+use crate::config::{Auth, Paging, Place, Pointer};
 
 /// What turning to a page puts into its request.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(super) struct Turn<'a> {
 
 /// Turns to the page at `cursor`.
 pub(super) fn turn<'a>(paging: &'a Paging, cursor: Option<&'a str>) -> Result<Turn<'a>, Failure> {
-    let size = size_of(paging).and_then(|size| Some((size.param.as_deref()?, size.size)));
+    let size = paging.size().and_then(|size| Some((size.param.as_deref()?, size.size)));
     let turned = |place, cursor| Turn { size, cursor, place, go_to: None };
     Ok(match paging {
         Paging::None => Turn::default(),
@@ -34,17 +34,6 @@ pub(super) fn turn<'a>(paging: &'a Paging, cursor: Option<&'a str>) -> Result<Tu
             turned(*place, Some((param, Value::from(number(cursor, *first)?))))
         }
     })
-}
-
-pub(super) const fn size_of(paging: &Paging) -> Option<&PageSize> {
-    match paging {
-        Paging::None => None,
-        Paging::Offset { size, .. } => Some(size),
-        Paging::Token { size, .. }
-        | Paging::Link { size }
-        | Paging::NextUrl { size, .. }
-        | Paging::Number { size, .. } => size.as_ref(),
-    }
 }
 
 fn number(cursor: Option<&str>, first: u64) -> Result<u64, Failure> {

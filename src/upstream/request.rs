@@ -139,7 +139,7 @@ fn plain(value: &Value) -> String {
 
 /// How long a full page is: by what is really asked for, should the step ask for another size than its call.
 fn page_size(request: &PageRequest<'_>, parameters: &BTreeMap<String, String>) -> Option<u64> {
-    let size = paging::size_of(&request.step.call.paging)?;
+    let size = request.step.call.paging.size()?;
     let asked = size.param.as_ref().and_then(|name| parameters.get(name)?.parse().ok());
     asked.or(Some(size.size))
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::config::item::Item;
 use crate::config::names::{advice, quoted};
-use crate::config::{Auth, Call, Config, Job, Method, PageSize, Paging, Place, Step, Template, Upstream, Variable};
+use crate::config::{Auth, Call, Config, Job, Method, Paging, Place, Step, Template, Upstream, Variable};
 
 /// A template, with where it was written.
 type Written<'a> = (Item<'a>, Template);
@@ -197,14 +197,11 @@ fn leaves_paging_alone(params: &Item<'_>, call: &Call) {
 }
 
 fn paging_params(paging: &Paging) -> (Option<&str>, Option<&str>) {
-    let (page, size) = match paging {
-        Paging::Token { param, size, .. } | Paging::Number { param, size, .. } => (Some(param), size.as_ref()),
-        Paging::Offset { param, size, .. } => (Some(param), Some(size)),
-        Paging::Link { size } | Paging::NextUrl { size, .. } => (None, size.as_ref()),
-        Paging::None => (None, None),
+    let page = match paging {
+        Paging::Token { param, .. } | Paging::Number { param, .. } | Paging::Offset { param, .. } => Some(&**param),
+        Paging::Link { .. } | Paging::NextUrl { .. } | Paging::None => None,
     };
-    let size = size.and_then(|PageSize { param, .. }| param.as_ref());
-    (page.map(String::as_str), size.map(String::as_str))
+    (page, paging.size().and_then(|size| size.param.as_deref()))
 }
 
 fn in_body(paging: &Paging) -> bool {

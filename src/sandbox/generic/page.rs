@@ -29,27 +29,16 @@ pub(super) fn usual_total(paging: &Paging) -> u64 {
     match paging {
         Paging::None => USUAL,
         paging => {
-            let size = size_of(paging).map_or(USUAL, |size| size.size).min(USUAL_PAGE);
+            let size = paging.size().map_or(USUAL, |size| size.size).min(USUAL_PAGE);
             size.saturating_mul(3).saturating_add(size / 2)
         }
-    }
-}
-
-const fn size_of(paging: &Paging) -> Option<&PageSize> {
-    match paging {
-        Paging::None => None,
-        Paging::Offset { size, .. } => Some(size),
-        Paging::Token { size, .. }
-        | Paging::Link { size }
-        | Paging::NextUrl { size, .. }
-        | Paging::Number { size, .. } => size.as_ref(),
     }
 }
 
 /// The page that is asked for; `None` where the cursor is none of this list.
 pub(super) fn span(asked: &Asked<'_>, list: Chance) -> Option<Span> {
     let paging = &asked.route.call.paging;
-    let size = size(asked, size_of(paging));
+    let size = size(asked, paging.size());
     let start = match (paging, asked.cursor()) {
         (Paging::None, _) => return Some(Span { start: 0, size: MOST }),
         (_, None) => 0,

@@ -3,8 +3,6 @@
 mod cost;
 mod request;
 
-use url::{Host, Url};
-
 use super::item::Item;
 use super::{Auth, Config, Upstream};
 
@@ -17,19 +15,10 @@ pub(super) fn config(config: &Config, root: &Item<'_>) {
 
 /// A secret is never sent over plain http except to this machine.
 fn transport(upstream: &Upstream, root: &Item<'_>) {
-    if upstream.auth == Auth::None || upstream.base_url.scheme() == "https" || is_loopback(&upstream.base_url) {
+    if upstream.auth == Auth::None || upstream.base_url.scheme() == "https" || upstream.is_loopback() {
         return;
     }
     if let Some(item) = root.find(&["upstreams", &upstream.name, "base_url"]) {
         item.refuse::<()>("a secret is never sent over plain http, except to this machine", "write https://");
-    }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
     }
 }

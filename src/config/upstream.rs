@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use url::Url;
+use url::{Host, Url};
 
 use super::{Call, Rule, Template};
 
@@ -31,6 +31,19 @@ pub struct Upstream {
     pub errors: Vec<Rule>,
     /// Its calls by name.
     pub calls: BTreeMap<String, Arc<Call>>,
+}
+
+impl Upstream {
+    /// Whether it is on this machine.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        match self.base_url.host() {
+            Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => false,
+        }
+    }
 }
 
 /// How a request carries the secret.

@@ -57,7 +57,7 @@ impl Client {
     /// As above.
     pub fn new(upstream: Arc<config::Upstream>, secret: Secret) -> Result<Self, ClientError> {
         let base = &upstream.base_url;
-        if secret.is_some() && base.scheme() != "https" && !http::is_loopback(base) {
+        if secret.is_some() && base.scheme() != "https" && !upstream.is_loopback() {
             return Err(ClientError::PlainHttp { upstream: upstream.name.clone(), host: http::host_of(base) });
         }
         Ok(Self { upstream, secret, limits: Limits::new(), http: OnceCell::new() })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT};
 use reqwest::redirect::Policy;
 use reqwest::{Request, Response};
-use url::{Host, Url};
+use url::Url;
 
 use super::answer::{Answer, End};
 use super::text::{Redactor, one_line};
@@ -39,7 +39,7 @@ pub(super) fn client(upstream: &config::Upstream) -> reqwest::Result<reqwest::Cl
         .connect_timeout(CONNECT.min(upstream.timeout / 2))
         .timeout(upstream.timeout)
         .pool_idle_timeout(IDLE);
-    if is_loopback(&upstream.base_url) {
+    if upstream.is_loopback() {
         // A proxy could not reach it, and would be told the secret.
         builder = builder.no_proxy();
     }
@@ -55,16 +55,6 @@ fn headers() -> HeaderMap {
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("ingest/", env!("CARGO_PKG_VERSION"))));
     headers
-}
-
-/// Whether this machine itself is meant.
-pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }
 
 /// Sends a request once and reads its answer, at most `most` bytes of it after decompression.

@@ -8,6 +8,7 @@ pub mod commands;
 pub mod config;
 pub mod exit;
 pub mod ledger;
+pub mod plain;
 pub mod private;
 pub mod quota;
 pub mod record;

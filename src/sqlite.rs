@@ -14,6 +14,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use thiserror::Error;
 
+use crate::plain::plain;
 use crate::private;
 
 pub use integrity::{Integrity, mend};
@@ -158,13 +159,8 @@ pub fn explain(error: &rusqlite::Error) -> String {
         }
         _ => "",
     };
+    // What SQLite says of a damaged file can hold some of its bytes.
     format!("{}{advice}", plain(&error.to_string()))
-}
-
-/// What SQLite says of a damaged file can hold some of its bytes.
-fn plain(said: &str) -> String {
-    let is_hidden = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    said.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect()
 }
 
 fn open_once(path: &Path, schema: Schema) -> Result<Connection, OpenError> {

@@ -8,6 +8,8 @@ use textwrap::{Options, WordSplitter};
 
 use super::Error;
 
+pub(super) use crate::plain::plain as shown;
+
 /// Writes one JSON object and a newline.
 pub(super) fn json(value: &impl Serialize) -> Result<(), Error> {
     let text = serde_json::to_string(value).map_err(|error| Error::io("cannot write the result")(error.into()))?;
@@ -30,13 +32,7 @@ pub(super) fn text_line(text: &str) -> Result<(), Error> {
     }
 }
 
-/// A text from an upstream as it may be shown: control characters, terminal escapes among them, become spaces.
-pub(super) fn shown(text: &str) -> String {
-    let is_hidden = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect()
-}
-
-/// The same, line by line.
+/// [`shown`], line by line.
 pub(super) fn shown_lines(text: &str) -> String {
     text.split('\n').map(shown).collect::<Vec<_>>().join("\n")
 }

@@ -4,6 +4,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
+use crate::plain::is_hidden;
+
 /// So much of what an upstream says is shown, in characters: with what goes before it, at most 200.
 const LONGEST: usize = 160;
 
@@ -94,8 +96,7 @@ fn without_escapes(text: &str) -> String {
         match character {
             '\u{1b}' => skip_escape(&mut rest),
             '\u{9b}' => skip_to(&mut rest, |last| ('@'..='~').contains(&last)),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => plain.push(' '),
-            control if control.is_control() => plain.push(' '),
+            hidden if is_hidden(hidden) => plain.push(' '),
             other => plain.push(other),
         }
     }

@@ -13,7 +13,7 @@ use crate::config::{Config, Credential, Job, Region, Sources};
 use crate::ledger::{self, Meter, Mode};
 use crate::private;
 use crate::quota::Account;
-use crate::run::Selection;
+use crate::run::{Selection, accounts};
 #[cfg(feature = "sandbox")]
 use crate::upstream::Secret;
 use crate::upstream::{Client, ClientError, Upstream};
@@ -109,13 +109,7 @@ impl Environment {
 
     /// The accounts of all credentials, each once.
     pub(super) fn accounts(&self) -> Vec<Arc<Account>> {
-        let mut accounts: Vec<Arc<Account>> = Vec::new();
-        for credential in self.config.credentials.values() {
-            if accounts.iter().all(|account| account.name != credential.account.name) {
-                accounts.push(Arc::clone(&credential.account));
-            }
-        }
-        accounts
+        accounts(self.config.credentials.values())
     }
 
     /// The jobs and regions that were asked for.

@@ -11,7 +11,7 @@ use super::outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport
 use super::pass::Pass;
 use super::request::shown;
 use super::tally::Tally;
-use crate::config::{Job, Region};
+use crate::config::{Credential, Job, Region};
 use crate::ledger::Meter;
 use crate::quota::{Account, Cost, Limit, LimitUsage, Units};
 
@@ -119,7 +119,7 @@ fn skipped(tally: &Tally) -> Option<String> {
 pub async fn report(context: &Context, selection: &Selection, walked: Walked) -> RunReport {
     let outcome = walked.passes.iter().map(|pass| RunOutcome::from(pass.outcome)).max();
     let mut limits = Vec::new();
-    for account in accounts(selection.iter().map(|(job, _)| job)) {
+    for account in accounts(selection.iter().map(|(job, _)| &job.credential)) {
         limits.extend(limit_reports(&context.meter, &account).await);
     }
     RunReport {
@@ -132,12 +132,12 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
     }
 }
 
-/// The accounts that these jobs draw on, each once.
-pub fn accounts<'a>(jobs: impl Iterator<Item = &'a Arc<Job>>) -> Vec<Arc<Account>> {
+/// The accounts that these credentials draw on, each once.
+pub fn accounts<'a>(credentials: impl Iterator<Item = &'a Arc<Credential>>) -> Vec<Arc<Account>> {
     let mut accounts: Vec<Arc<Account>> = Vec::new();
-    for job in jobs {
-        if accounts.iter().all(|account| account.name != job.credential.account.name) {
-            accounts.push(Arc::clone(&job.credential.account));
+    for credential in credentials {
+        if accounts.iter().all(|account| account.name != credential.account.name) {
+            accounts.push(Arc::clone(&credential.account));
         }
     }
     accounts

@@ -120,7 +120,7 @@ pub struct Plan<'a> {
 /// # Errors
 /// When the catalog cannot be asked.
 pub async fn forecast(catalog: &dyn Catalog, meter: &Meter, plan: Plan<'_>) -> Result<Forecast, CatalogError> {
-    let accounts = accounts(plan.selection.iter().map(|(job, _)| job));
+    let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
     let scene = Scene::of(catalog, plan.selection).await?;
     let openings = openings(meter, &accounts, plan.from).await;
     let played = played(&scene, &openings, plan).await?;
@@ -159,7 +159,7 @@ pub async fn forecast(catalog: &dyn Catalog, meter: &Meter, plan: Plan<'_>) -> R
 /// When the catalog cannot be asked.
 pub async fn what_fits(catalog: &dyn Catalog, meter: &Meter, plan: Plan<'_>) -> Result<Vec<JobFit>, CatalogError> {
     let scene = Scene::of(catalog, plan.selection).await?;
-    let accounts = accounts(plan.selection.iter().map(|(job, _)| job));
+    let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
     fit::fits(&scene, &openings(meter, &accounts, plan.from).await, plan).await
 }
 
@@ -204,7 +204,7 @@ async fn played(scene: &Scene, openings: &HashMap<String, Opening>, plan: Plan<'
 
 impl Played {
     fn sample(&mut self, at: Timestamp, plan: Plan<'_>) {
-        for account in accounts(plan.selection.iter().map(|(job, _)| job)) {
+        for account in accounts(plan.selection.iter().map(|(job, _)| &job.credential)) {
             for (limit, units) in self.play.used(&account, at) {
                 self.used.entry((account.name.clone(), limit)).or_default().push(Used { at, units });
             }

@@ -124,7 +124,7 @@ pub async fn preview(
     now: Timestamp,
     concurrency: usize,
 ) -> Result<Preview, CatalogError> {
-    let accounts = accounts(selection.iter().map(|(job, _)| job));
+    let accounts = accounts(selection.iter().map(|(job, _)| &job.credential));
     let mut limits = Vec::new();
     for account in &accounts {
         limits.extend(limit_reports(meter, account).await);

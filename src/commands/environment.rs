@@ -9,7 +9,7 @@ use super::Error;
 use crate::catalog::{Catalog, SqliteCatalog};
 use crate::cli::{Global, RunArgs};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, Credential, Job, Region, Sources};
+use crate::config::{Config, Credential, Job, Region, Sources, closest};
 use crate::ledger::{self, Meter, Mode};
 use crate::private;
 use crate::quota::Account;
@@ -152,8 +152,7 @@ pub(super) const PRACTICE: &str = "sandbox";
 /// A message about a name that is not known.
 pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
-    let close = known.iter().max_by(|a, b| strsim::jaro(name, a).total_cmp(&strsim::jaro(name, b)));
-    let hint = close.filter(|close| strsim::jaro(name, close) > 0.7).map(|close| format!("; did you mean `{close}`?"));
+    let hint = closest(name, &known).map(|close| format!("; did you mean `{close}`?"));
     format!("there is no {what} `{name}`{}; known are {}", hint.unwrap_or_default(), known.join(", "))
 }
 

@@ -45,6 +45,8 @@ pub use schema::schema;
 pub use template::{Template, TemplateError, Values, Variable};
 pub use upstream::{Auth, Upstream};
 
+pub(crate) use names::closest;
+
 /// Everything that `quotas.toml` says, checked.
 #[derive(Debug, Clone)]
 pub struct Config {

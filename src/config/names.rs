@@ -36,7 +36,8 @@ pub(super) fn choice(known: &[&str]) -> String {
     if known.len() == 1 { text } else { format!("one of {text}{}", if known.len() > 20 { ", ..." } else { "" }) }
 }
 
-fn closest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
+/// The one of these that is likely to be meant: so close that a slip of the hand explains it.
+pub(crate) fn closest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
     let distance = |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase());
     let most = (name.chars().take(64).count() / 3).max(1);
     let best = known.iter().copied().map(|known| (distance(known), known)).min()?;

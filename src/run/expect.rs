@@ -173,14 +173,20 @@ fn pages_of(candidate: &Candidate, index: usize, step: &Step, now: Timestamp) ->
         return Range::exactly(0);
     }
     let landed = position.map_or(0, |position| position.pages);
-    let last = candidate.standing.last_pages.iter().find(|(step, _)| *step == index).map(|(_, pages)| *pages);
-    let most = if step.call.paging == Paging::None { Some(1) } else { step.max_pages };
     let to_come = |pages: u64| pages.saturating_sub(landed).max(1);
-    Range {
-        min: 1,
-        expected: to_come(last.or(most).unwrap_or(1).min(most.unwrap_or(u64::MAX))),
-        max: most.map(to_come),
-    }
+    Range { min: 1, expected: to_come(pages_of_pass(candidate, index, step)), max: most_pages(step).map(to_come) }
+}
+
+/// How many pages a step is expected to list in a whole pass: as many as the last time, but not more than are configured.
+#[must_use]
+pub fn pages_of_pass(candidate: &Candidate, index: usize, step: &Step) -> u64 {
+    let last = candidate.standing.last_pages.iter().find(|(step, _)| *step == index).map(|(_, pages)| *pages);
+    let most = most_pages(step);
+    last.or(most).unwrap_or(1).min(most.unwrap_or(u64::MAX)).max(1)
+}
+
+fn most_pages(step: &Step) -> Option<u64> {
+    if step.call.paging == Paging::None { Some(1) } else { step.max_pages }
 }
 
 /// The unfinished passes of a job's batches.

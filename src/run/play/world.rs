@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::super::due::Candidate;
+use super::super::expect::pages_of_pass;
 use super::super::pass::listing_steps;
 use crate::catalog::{Catalog, CatalogError, Listed, PassId};
-use crate::config::{Etag, Job, Paging, Region, Step};
+use crate::config::{Etag, Job, Region, Step};
 use crate::quota::Timestamp;
 
 /// Records of one kind of one upstream.
@@ -104,9 +105,10 @@ impl World {
     fn foresee(&mut self, candidate: &Candidate) {
         let (job, region) = (&candidate.job, &candidate.region.code);
         for (index, step) in listing_steps(job) {
+            let pages = pages_of_pass(candidate, index, step);
             let pages = match self.last(candidate, index) {
-                Some(ids) => dealt(ids, pages_of(candidate, index, step)),
-                None => invented(job, region, index, pages_of(candidate, index, step), step),
+                Some(ids) => dealt(ids, pages),
+                None => invented(job, region, index, pages, step),
             };
             let key = (job.name.clone(), region.clone(), index);
             let unfinished = candidate.standing.unfinished.iter().flat_map(|pass| &pass.steps);
@@ -153,13 +155,6 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// How many pages a step takes: as many as the last time, but not more than are configured.
-fn pages_of(candidate: &Candidate, index: usize, step: &Step) -> u64 {
-    let last = candidate.standing.last_pages.iter().find(|(step, _)| *step == index).map(|(_, pages)| *pages);
-    let most = if step.call.paging == Paging::None { Some(1) } else { step.max_pages };
-    last.or(most).unwrap_or(1).min(most.unwrap_or(u64::MAX)).max(1)
 }
 
 /// These ids, on so many pages.

@@ -23,9 +23,10 @@ pub(super) async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error
     let charging = Charging::of(&environment, &args.credential, &args.call, args.id.as_deref(), args.times)?;
     let charged = charging.charge(&environment).await?;
     if !matches!(charged.decision, Word::Granted | Word::Unmetered) {
-        output::json(&charged)?;
-        if global.format == Format::Text && !global.quiet {
-            let _ = writeln!(io::stderr().lock(), "ingest: {}", output::shown(&charged.detail));
+        match global.format {
+            Format::Json => output::json(&charged)?,
+            // Stdout is the command's: whoever reads it expects no sentence of ours.
+            Format::Text => drop(writeln!(io::stderr().lock(), "ingest: {}", output::shown(&charged.detail))),
         }
         return Ok(charged.exit());
     }

@@ -55,14 +55,18 @@ fn a_command_runs_once_it_is_charged_and_its_exit_code_is_passed_on() {
 }
 
 #[test]
-fn a_command_that_is_rejected_does_not_run_and_stdout_says_when_it_fits() {
+fn a_command_that_is_rejected_does_not_run_and_it_is_said_when_it_fits() {
     let world = small();
     world.json(&["charge", "youtube", "search.list", "--times", "2"]);
     let marker = world.directory.path().join("ran");
-    let rejected = world.ingest(&["exec", "youtube", "search.list", "--", "touch", marker.to_str().unwrap()]);
+    let command = ["--", "touch", marker.to_str().unwrap()];
+    let rejected = world.ingest(&[&["exec", "youtube", "search.list", "--format", "json"], &command[..]].concat());
     assert_eq!(rejected.code, 75, "{rejected:?}");
     assert_eq!(rejected.json()["decision"], "rejected");
     assert!(rejected.json()["retry_after_seconds"].as_f64().unwrap() > 86_000.0);
+    let in_words = world.ingest(&[&["exec", "youtube", "search.list"], &command[..]].concat());
+    assert_eq!((in_words.code, in_words.stdout.as_str()), (75, ""), "stdout is the command's: {in_words:?}");
+    assert!(in_words.stderr.contains("Rejected: ") && in_words.stderr.contains("it fits in"), "{in_words:?}");
     assert!(!marker.exists());
 }
 

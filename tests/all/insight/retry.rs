@@ -70,7 +70,7 @@ fn told(world: &World) -> Vec<(&'static str, u64, Timestamp)> {
         let arguments = [&["charge", "youtube", "videos.list", "--times", units, "--format", "json"], more].concat();
         world.ingest(&arguments).json()
     };
-    let exec = world.ingest(&["exec", "youtube", "videos.list", "--", "true"]).json();
+    let exec = world.ingest(&["exec", "youtube", "videos.list", "--format", "json", "--", "true"]).json();
     let run = world.json(&RUN);
     let preview = world.json(&PREVIEW);
     let limit = preview["limits"].as_array().unwrap().iter().find(|limit| limit["limit"] == "daily").unwrap();

@@ -58,7 +58,7 @@ fn refuse(error: &clap::Error) -> ! {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done, or stopped cleanly at a limit, or nothing was due; 1 something failed or was refused; \
-2 wrong usage or configuration; 75 with --strict: stopped at a limit; 130, 143 interrupted.";
+2 wrong usage or configuration; 75 a limit said no, for a run only with --strict; 130, 143 interrupted.";
 
 /// What holds for every command.
 #[derive(Debug, Clone, Args)]

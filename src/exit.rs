@@ -11,7 +11,7 @@ pub enum Exit {
     Failed,
     /// Wrong usage or configuration; nothing was requested.
     Usage,
-    /// Stopped cleanly at a limit, work remains; and the caller asked to be told.
+    /// A limit said no. For a run: stopped cleanly, work remains, and the caller asked to be told.
     Stopped,
     /// Ended by SIGINT, after the page in flight was landed.
     Interrupted,

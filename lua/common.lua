@@ -1,4 +1,4 @@
--- What every script of the ledger shares. Put before each of them when it is loaded.
+-- What every script of the ledger but `probe.lua` shares. Put before each of them when it is loaded.
 --
 -- KEYS, the same five for every script, all of one account and so of one slot:
 --   1 meta   hash: state: in MessagePack the epoch, server, sequence, newest time, how long charges are kept, when the keys'

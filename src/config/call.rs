@@ -12,7 +12,7 @@ pub struct Call {
     pub cost: Cost,
     /// Whether it goes ahead when the ledger cannot be reached; unset: by `ledger.cheap_max`.
     pub outage: Option<Outage>,
-    /// How it is requested; `None` for a call that is only charged, never made from here.
+    /// How it is requested.
     pub method: Method,
     /// Its path below the upstream's base URL; `None` for a call that is only charged by hand.
     pub path: Option<Template>,

@@ -86,7 +86,7 @@ impl Journaled {
                 account = account.name,
                 charges = unknown.len(),
                 ?units,
-                "told the ledger what went unmetered"
+                "told the ledger of charges that it had not heard of"
             );
         }
         for Pending { entry, .. } in pending.iter().filter(|pending| pending.settle) {

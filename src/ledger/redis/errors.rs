@@ -3,6 +3,7 @@
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::ledger::LedgerError;
+use crate::plain::plain;
 
 /// Codes of a server that cannot do its work for now, or does not let us.
 const OUTAGES: [&str; 9] =
@@ -30,13 +31,13 @@ pub(super) fn of_connection(error: &RedisError) -> LedgerError {
     LedgerError::Unreachable(words(error))
 }
 
-/// A server's own words where it spoke.
+/// A server's own words where it spoke, as they may be shown: they go into the log too.
 fn words(error: &RedisError) -> String {
-    match (error.code(), error.detail()) {
+    plain(&match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         (Some(code), None) => code.to_owned(),
         (None, _) => error.to_string(),
-    }
+    })
 }
 
 /// Whether the command may be repeated at once over a new connection: this one is dead, or leads to a server that is no

@@ -118,6 +118,8 @@ fn what_a_redis_says_is_never_a_command_to_a_terminal() {
         for arguments in [
             &["charge", "youtube", "search.list", "-v"][..],
             &["exec", "youtube", "search.list", "-v", "--", "true"],
+            &["--region", "US", "--job", "trending", "-v"],
+            &["status", "-v"],
         ] {
             let ran = world.ingest(arguments);
             assert!(ran.stdout.contains("pwned") || ran.stderr.contains("pwned"), "{arguments:?}: {ran:?}");

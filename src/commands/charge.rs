@@ -138,7 +138,11 @@ fn charged(verdict: &Verdict, units: &Cost) -> Charged {
     };
     match verdict {
         Verdict::Permitted(Permit { id, grant: Grant { held: Some(held), .. }, .. }) => Charged {
-            detail: format!("Refused: id {id} was charged {}, and this takes {}: give it another id", cost(held), cost(units)),
+            detail: format!(
+                "Refused: id {id} was charged {}, and this takes {}: give it another id",
+                cost(held),
+                cost(units)
+            ),
             ..charged
         },
         Verdict::Permitted(permit) => Charged {

@@ -20,7 +20,7 @@ use crate::ledger::Mode;
 use crate::quota::Units;
 use crate::run::{
     self, Asked, Believing, Context, Estimates, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome,
-    RunReport, Signal, Stop,
+    RunReport, Signal, Stop, StoppedBy,
 };
 
 /// Walks what is due.
@@ -137,23 +137,29 @@ fn headline(report: &RunReport) -> String {
         RunOutcome::Failed => format!("Failed or refused in part, after {requests}; see below."),
         RunOutcome::Interrupted => format!("Interrupted after {requests}; the next run goes on from here."),
     };
-    let waits = report.stopped_by.as_ref().map(|stop| {
-        format!(
-            "{} takes {} of {}/{}, and {} are left: it fits in {}, at {}.",
-            stop.call,
-            count(stop.units.get()),
-            stop.account,
-            stop.limit,
-            count(stop.remaining.get()),
-            span(stop.retry_after),
-            instant(stop.retry_at)
-        )
-    });
+    let waits = report.stopped_by.as_ref().map(|stop| stopped(stop, &report.limits));
     let unmetered = (report.unmetered_units > Units::ZERO).then(|| {
         let units = counted(report.unmetered_units.get(), "unit");
         format!("{units} went unmetered while the ledger was out of reach, written down here and to be repaid to it.")
     });
     [Some(head), waits, unmetered].into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+/// What kept the run from going on, and when that ends.
+fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
+    let StoppedBy { account, limit, .. } = stop;
+    let (after, at) = (span(stop.retry_after), instant(stop.retry_at));
+    let is_closed = |one: &LimitReport| one.account == *account && one.limit == *limit && one.closed_until.is_some();
+    if limits.iter().any(is_closed) {
+        let remedy = format!("`ingest reopen {account} {limit}` opens it");
+        return format!(
+            "The upstream said that {account}/{limit} is spent: it is closed for {after}, until {at}; {remedy}."
+        );
+    }
+    let (call, units, left) = (&stop.call, count(stop.units.get()), count(stop.remaining.get()));
+    let leaves = format!(", of which this job leaves {}", count(stop.leave.get()));
+    let leaves = if stop.leave == Units::ZERO { String::new() } else { leaves };
+    format!("{call} takes {units} of {account}/{limit}, and {left} are left{leaves}: it fits in {after}, at {at}.")
 }
 
 fn passes(passes: &[PassReport], screen: Screen) -> String {

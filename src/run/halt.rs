@@ -5,6 +5,7 @@ use thiserror::Error;
 use super::outcome::{PassOutcome, StoppedBy};
 use crate::catalog::CatalogError;
 use crate::ledger::MeterError;
+use crate::quota::Units;
 
 /// Why a walk goes no further. What was landed stays, and so does the cursor.
 #[derive(Debug, Clone, Error)]
@@ -61,7 +62,12 @@ impl From<MeterError> for Halt {
 }
 
 fn stopped(by: &StoppedBy) -> String {
-    format!("{} takes {} of {} and {} are left; it fits at {}", by.call, by.units, by.limit, by.remaining, by.retry_at)
+    let (leave, remaining) = (by.leave, by.remaining);
+    let of_which = if leave == Units::ZERO { String::new() } else { format!(", of which this job leaves {leave}") };
+    format!(
+        "{} takes {} of {} and {remaining} are left{of_which}; it fits at {}",
+        by.call, by.units, by.limit, by.retry_at
+    )
 }
 
 fn spent(by: &StoppedBy, message: &str) -> String {

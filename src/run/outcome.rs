@@ -123,6 +123,9 @@ pub struct StoppedBy {
     pub units: Units,
     /// What is left, in units.
     pub remaining: Units,
+    /// What the job has to leave of that, in units.
+    #[serde(skip)]
+    pub leave: Units,
     /// How long until it fits, in seconds.
     #[serde(rename = "retry_after_seconds", serialize_with = "seconds")]
     pub retry_after: Duration,

@@ -242,6 +242,7 @@ fn remember(context: &Context, asker: Asker<'_>, call: &Call, rejection: &Reject
         call: call.name.clone(),
         units,
         remaining: rejection.remaining,
+        leave: asker.job.leave.of(&rejection.limit),
         retry_after: rejection.retry_after,
         retry_at: rejection.retry_at,
     };
@@ -339,6 +340,7 @@ async fn close(
             call: call.name.clone(),
             units,
             remaining: Units::ZERO,
+            leave: Units::ZERO,
             retry_after: retry_at.since(now),
             retry_at,
         };

@@ -47,7 +47,9 @@ impl<'a> SharedPass<'a> {
         let open = context.catalog.open_passes(&job.name).await?;
         let mut reference = PassRef::New { job: job.name.clone(), region: Region::SHARED.to_owned(), started_at: now };
         let mut begun = Vec::new();
-        for OpenPass { id, started_at, batches: open, .. } in open.into_iter().filter(|pass| pass.region == Region::SHARED) {
+        for OpenPass { id, started_at, batches: open, .. } in
+            open.into_iter().filter(|pass| pass.region == Region::SHARED)
+        {
             if now.since(started_at) < job.resume_within {
                 batches.resumed |= batches.shared != Some(id);
                 reference = PassRef::Open(id);
@@ -114,7 +116,9 @@ impl<'a> SharedPass<'a> {
         let mut fetched = Fetched::default();
         match self.fetch_pages(step, &mut batch, &mut fetched).await {
             Ok(()) => fetched.served = true,
-            Err(Halt::Unserved(why)) if batch.ids.len() == 1 => self.leave_out(step, &mut batch, why, &mut fetched).await,
+            Err(Halt::Unserved(why)) if batch.ids.len() == 1 => {
+                self.leave_out(step, &mut batch, why, &mut fetched).await
+            }
             // Half of it would be paid for once more.
             Err(Halt::Unserved(why)) if batch.cursor().is_some() => {
                 fetched.halt = Some(Halt::Failed(format!("the upstream refuses to go on: {why}")));

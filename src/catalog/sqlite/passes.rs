@@ -22,7 +22,8 @@ const FORGET: &str = "delete from checkpoint where pass = ?1 and step = ?2";
 const UNCOUNT: &str = "update pass set pages = pages - ?2, records = records - ?3 where id = ?1";
 const REFUSE: &str = "insert into pass (job, region, started_at, outcome, finished_at) values (?1, ?2, ?3, ?4, ?5)";
 const FINISH: &str = "update pass set outcome = ?2, finished_at = ?3 where id = ?1 and finished_at is null";
-pub(super) const STATEMENTS: &[&str] = &[OPEN, POSITIONS, BATCHES, END_BATCHES, LAST, EXISTS, UNLIST, FORGET, UNCOUNT, FINISH];
+pub(super) const STATEMENTS: &[&str] =
+    &[OPEN, POSITIONS, BATCHES, END_BATCHES, LAST, EXISTS, UNLIST, FORGET, UNCOUNT, FINISH];
 
 /// What is known of each region.
 pub(super) fn standings(connection: &Connection, job: &str, regions: &[String]) -> rusqlite::Result<Vec<Standing>> {
@@ -68,7 +69,8 @@ fn open_pass(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<OpenPas
 fn batches(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<OpenBatch>> {
     let list = |row: &Row<'_>, column| -> rusqlite::Result<Vec<String>> {
         let json = row.get_ref(column)?.as_str()?;
-        serde_json::from_str(json).map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into()))
+        serde_json::from_str(json)
+            .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into()))
     };
     let mut statement = connection.prepare_cached(BATCHES)?;
     let batches = statement.query_map([pass.0], |row| {

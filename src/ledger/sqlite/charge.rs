@@ -33,7 +33,8 @@ fn repeated(charge: Charge<'_>, standings: &[Standing<'_>], held: Cost) -> Resul
     if held.is_none() && !standings.is_empty() {
         return Ok(Decision::TakenBack);
     }
-    let asked: Cost = charge.account.charged(charge.cost).map(|(name, _)| (name.clone(), charge.cost.of(name))).collect();
+    let asked: Cost =
+        charge.account.charged(charge.cost).map(|(name, _)| (name.clone(), charge.cost.of(name))).collect();
     let grant = grant(standings, |_| Units::ZERO);
     Ok(Decision::Granted(Grant { held: (held != asked).then_some(held), ..grant }))
 }

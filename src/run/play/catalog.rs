@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use super::super::due::Candidate;
 use super::world::{Kind, World};
 use crate::catalog::{
-    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, NamedIds, Naming, OpenBatch, OpenPass,
-    PassEnd, PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing, StepPosition,
+    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, NamedIds, Naming,
+    OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing,
+    StepPosition,
 };
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};

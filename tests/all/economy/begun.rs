@@ -1,7 +1,7 @@
 //! Batches of ids that take several pages, or that the upstream refuses.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 

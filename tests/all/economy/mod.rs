@@ -8,8 +8,8 @@ mod paging;
 mod settle;
 mod spent;
 mod token;
-mod told_once;
 mod told;
+mod told_once;
 mod windows;
 
 use serde_json::Value;

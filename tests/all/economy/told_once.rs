@@ -82,7 +82,8 @@ fn a_limit_that_is_spent_opens_at_its_reset_however_short_or_long_the_upstream_a
 
 #[test]
 fn what_cannot_be_landed_is_not_paid_for_by_the_other_regions() {
-    let upstream = StubUpstream::start(|_| StubAnswer::json(&json!({ "items": [{ "id": "a", "text": "x".repeat(500_000) }] })));
+    let upstream =
+        StubUpstream::start(|_| StubAnswer::json(&json!({ "items": [{ "id": "a", "text": "x".repeat(500_000) }] })));
     let world = world(&upstream);
     std::fs::create_dir_all(world.state_dir()).unwrap();
     let command = world.command(&RUN);

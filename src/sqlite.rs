@@ -3,6 +3,7 @@
 mod integrity;
 
 use std::cell::Cell;
+use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf, absolute};
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::plain::plain;
@@ -69,15 +72,15 @@ pub enum OpenError {
         /// The version needed here.
         known: i64,
     },
-    /// The system did not let us have it.
-    #[error("{path}: cannot open the {name}: {source}")]
-    Io {
+    /// The system did not let us have it, or see whether it is there.
+    #[error("{path}: cannot open the {name}: {why}")]
+    Denied {
         /// The file.
         path: PathBuf,
         /// What it holds.
         name: &'static str,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said, and what to do about it.
+        why: String,
     },
     /// SQLite did not take it.
     #[error("{path}: cannot open the {name}: {}", explain(source))]
@@ -97,7 +100,11 @@ pub enum OpenError {
 /// # Errors
 /// When the file cannot be opened, is damaged, or was written by a later release.
 pub fn open(path: &Path, schema: Schema) -> Result<Connection, OpenError> {
-    private::create_file(path).map_err(|source| OpenError::Io { path: path.to_owned(), name: schema.name, source })?;
+    let denied = |why| OpenError::Denied { path: path.to_owned(), name: schema.name, why };
+    private::create_file(path).map_err(|error| denied(explain_making(&error)))?;
+    if path.is_dir() {
+        return Err(denied(DIRECTORY.to_owned()));
+    }
     let began = Instant::now();
     loop {
         match open_once(path, schema) {
@@ -109,17 +116,31 @@ pub fn open(path: &Path, schema: Schema) -> Result<Connection, OpenError> {
     }
 }
 
+/// Whether there is a file. One that cannot be looked for is not taken for one that is not there.
+///
+/// # Errors
+/// When the system does not say, or something else is in its place; `name` is what the file holds.
+pub fn is_there(path: &Path, name: &'static str) -> Result<bool, OpenError> {
+    let denied = |why| Err(OpenError::Denied { path: path.to_owned(), name, why });
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => denied(DIRECTORY.to_owned()),
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => denied(explain_looking(path, &error)),
+    }
+}
+
 /// Opens a file for reading and writes nothing, not even the side files of a write-ahead log; `None` where there is no
 /// file yet.
 ///
 /// # Errors
 /// When the file cannot be opened, is damaged, or has another version than this release.
 pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Connection>, OpenError> {
-    if !path.exists() {
+    if !is_there(path, schema.name)? {
         return Ok(None);
     }
     let failed = |source| OpenError::Sqlite { path: path.to_owned(), name: schema.name, source };
-    let connection = ReadOnly::of(path).open(path).map_err(failed)?;
+    let connection = ReadOnly::of(path).open(path).map_err(|error| refused(path, schema, error))?;
     match version(&connection).map_err(failed)? {
         0 => Ok(None),
         found if found > schema.newest() => Err(newer(path, schema, found)),
@@ -163,9 +184,61 @@ pub fn explain(error: &rusqlite::Error) -> String {
     format!("{}{advice}", plain(&error.to_string()))
 }
 
+const DIRECTORY: &str = "it is a directory; move it away";
+
+/// Why a file cannot be looked for, and what to do about it.
+fn explain_looking(path: &Path, error: &io::Error) -> String {
+    if let Some(file) = file_above(path) {
+        return format!("{} is a file, not a directory; set --state-dir to a directory", file.display());
+    }
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("{error}; make the directory readable for this user, or set --state-dir")
+        }
+        _ => format!("{error}; set --state-dir to another directory"),
+    }
+}
+
+/// Why a file cannot be made, and what to do about it.
+fn explain_making(error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; make its directory writable for this user, or set --state-dir"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space on its disk",
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
+
+/// What is in the way of a path: something above its end that is no directory.
+#[must_use]
+pub fn file_above(path: &Path) -> Option<&Path> {
+    path.ancestors().skip(1).find(|above| fs::metadata(above).is_ok_and(|found| !found.is_dir()))
+}
+
+/// SQLite did not open a file, and does not say that it was not let. The file is not opened to find out: closing it would
+/// drop the locks that this process may have on it.
+fn refused(path: &Path, schema: Schema, source: rusqlite::Error) -> OpenError {
+    let files = ["", "-wal", "-shm"].map(|suffix| beside(path, suffix));
+    let is_closed = |file: &PathBuf| access(file, Access::READ_OK) == Err(Errno::ACCESS);
+    if source.sqlite_error_code() == Some(ErrorCode::CannotOpen) && files.iter().any(is_closed) {
+        let why = format!("{}; make the file readable for this user", io::Error::from(Errno::ACCESS));
+        return OpenError::Denied { path: path.to_owned(), name: schema.name, why };
+    }
+    OpenError::Sqlite { path: path.to_owned(), name: schema.name, source }
+}
+
+/// The path of a file's side file.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut side = path.as_os_str().to_owned();
+    side.push(suffix);
+    PathBuf::from(side)
+}
+
 fn open_once(path: &Path, schema: Schema) -> Result<Connection, OpenError> {
     let failed = |source| OpenError::Sqlite { path: path.to_owned(), name: schema.name, source };
-    let mut connection = Connection::open(path).map_err(failed)?;
+    let mut connection = Connection::open(path).map_err(|error| refused(path, schema, error))?;
     configure(&mut connection).map_err(failed)?;
     migrate(&mut connection, path, schema)?;
     Ok(connection)
@@ -278,11 +351,7 @@ enum ReadOnly {
 
 impl ReadOnly {
     fn of(path: &Path) -> Self {
-        let exists = |suffix: &str| {
-            let mut side = path.as_os_str().to_owned();
-            side.push(suffix);
-            Path::new(&side).exists()
-        };
+        let exists = |suffix: &str| beside(path, suffix).exists();
         match (exists("-wal"), exists("-shm")) {
             (false, _) => Self::Closed,
             (true, true) => Self::InUse,

@@ -55,11 +55,17 @@ impl Environment {
 
     /// Makes the state directory, if it is not there.
     pub(super) fn create_state_dir(&self) -> Result<(), Error> {
-        let what = format!(
-            "cannot make the state directory {}; set --state-dir or $INGEST_STATE_DIR",
-            self.state_dir.display()
-        );
-        private::create_dir(&self.state_dir).map_err(Error::io(what))
+        let remedy = "set --state-dir or $INGEST_STATE_DIR";
+        let what = format!("cannot make the state directory {}", self.state_dir.display());
+        private::create_dir(&self.state_dir).map_err(|error| {
+            // A name below the directory, so that the directory itself is among what is looked at.
+            match sqlite::file_above(&self.state_dir.join(CATALOG_FILE)) {
+                Some(file) => {
+                    Error::Refused(format!("{what}: {} is a file, not a directory; {remedy}", file.display()))
+                }
+                None => Error::Refused(format!("{what}: {error}; {remedy}")),
+            }
+        })
     }
 
     /// The way to the ledger.
@@ -169,7 +175,8 @@ fn state_dir(global: &Global) -> Result<PathBuf, Error> {
         .clone()
         .or_else(|| set("INGEST_STATE_DIR"))
         .or_else(first_of_systemd)
-        .or_else(|| Some(set("XDG_STATE_HOME")?.join("ingest")))
+        // A relative one is ignored: the specification says so.
+        .or_else(|| Some(set("XDG_STATE_HOME").filter(|home| home.is_absolute())?.join("ingest")))
         .or_else(|| Some(set("HOME")?.join(".local/state/ingest")))
         .ok_or_else(|| Error::Usage("no state directory: set --state-dir, $INGEST_STATE_DIR or $HOME".to_owned()))
 }

@@ -32,6 +32,11 @@ pub(super) fn text_line(text: &str) -> Result<(), Error> {
     }
 }
 
+/// What is said of a file, without its path: for whoever says the path already.
+pub(super) fn without_path(said: &str, path: &str) -> String {
+    said.replacen(&format!("{path}: "), "", 1)
+}
+
 /// [`shown`], line by line.
 pub(super) fn shown_lines(text: &str) -> String {
     text.split('\n').map(shown).collect::<Vec<_>>().join("\n")

@@ -12,10 +12,13 @@ use crate::apart::apart;
 use crate::catalog::SqliteCatalog;
 use crate::cli::{Format, Global};
 use crate::exit::Exit;
-use crate::sqlite::{self, Integrity};
+use crate::ledger::{Journal, SqliteLedger};
+use crate::sqlite::{self, Integrity, OpenError};
 
-/// The files that may be there.
-const FILES: [&str; 3] = ["ledger.db", CATALOG_FILE, "journal.db"];
+/// The files that may be there, and what they hold.
+const FILES: [(&str, &str); 3] = [(LEDGER_FILE, "ledger"), (CATALOG_FILE, "catalog"), (JOURNAL_FILE, "journal")];
+const LEDGER_FILE: &str = "ledger.db";
+const JOURNAL_FILE: &str = "journal.db";
 
 /// What became of one file.
 #[derive(Debug, Serialize)]
@@ -37,8 +40,9 @@ enum Outcome {
 pub(super) async fn repair(global: &Global) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let mut repaired = Vec::new();
-    for path in FILES.map(|file| environment.state_dir.join(file)) {
-        if path.exists() {
+    for (file, name) in FILES {
+        let path = environment.state_dir.join(file);
+        if sqlite::is_there(&path, name)? {
             repaired.push(one(path).await?);
         }
     }
@@ -51,12 +55,15 @@ pub(super) async fn repair(global: &Global) -> Result<Exit, Error> {
 }
 
 async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
+    let file = path.display().to_string();
+    if let Some(detail) = foreign(&path) {
+        return Ok(Repaired { detail: output::without_path(&detail, &file), file, outcome: Outcome::Damaged });
+    }
     let looked = {
         let path = path.clone();
         apart(move || sqlite::mend(&path)).await
     };
     let looked = looked.map_err(|error| Error::io("cannot repair")(std::io::Error::other(error)))?;
-    let file = path.display().to_string();
     let (outcome, mut detail) = match looked {
         Ok(Integrity::Whole) => (Outcome::Whole, "is whole".to_owned()),
         Ok(Integrity::Mended) => (Outcome::Mended, "its indices did not fit its tables, and were made anew".to_owned()),
@@ -66,10 +73,26 @@ async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
     if outcome != Outcome::Damaged && path.ends_with(CATALOG_FILE) {
         match rebuilt(&path).await {
             Ok(done) => detail = format!("{detail}; {done}"),
-            Err(error) => return Ok(Repaired { file, outcome: Outcome::Damaged, detail: error.to_string() }),
+            Err(error) => {
+                let detail = output::without_path(&error.to_string(), &file);
+                return Ok(Repaired { file, outcome: Outcome::Damaged, detail });
+            }
         }
     }
     Ok(Repaired { file, outcome, detail })
+}
+
+/// Why a file is not this release's to mend: a later one may have other indices. Nothing is written to find out.
+fn foreign(path: &Path) -> Option<String> {
+    if path.ends_with(LEDGER_FILE) {
+        return match SqliteLedger::open_read_only(path) {
+            Err(newer @ OpenError::Newer { .. }) => Some(newer.to_string()),
+            _ => None,
+        };
+    }
+    let journal = path.ends_with(JOURNAL_FILE).then(|| Journal::open_read_only(path));
+    // The journal's error does not tell its reasons apart; what is damaged is refused with its own words.
+    journal?.err().map(|error| error.to_string())
 }
 
 fn damaged(complaints: &str) -> String {

@@ -89,7 +89,7 @@ async fn ledger(environment: &Environment) -> (Finding, Option<Arc<Meter>>) {
     let what = environment.state_dir.join(file).display().to_string();
     let meter = match environment.meter(Mode::ReadWrite) {
         Ok(meter) => meter,
-        Err(error) => return (bad(what, error.to_string()), None),
+        Err(error) => return (unusable(what, &error.to_string()), None),
     };
     let usable = if elsewhere { Ok(()) } else { connect::answers(environment, &meter).await };
     match usable {
@@ -102,6 +102,12 @@ async fn catalog(environment: &Environment) -> Finding {
     let what = environment.state_dir.join("catalog.db").display().to_string();
     match environment.catalog() {
         Ok(_) => good(what, "can be used".to_owned()),
-        Err(error) => bad(what, error.to_string()),
+        Err(error) => unusable(what, &error.to_string()),
     }
+}
+
+/// A file that cannot be used: its path is said once.
+fn unusable(path: String, why: &str) -> Finding {
+    let why = output::without_path(why, &path);
+    bad(path, why)
 }

@@ -11,3 +11,4 @@ mod notify;
 mod repair;
 mod schema;
 mod secrets;
+mod unreadable;

@@ -113,6 +113,23 @@ fn a_catalog_of_a_newer_release_is_not_touched() {
 }
 
 #[test]
+fn a_ledger_or_a_journal_of_a_newer_release_is_not_touched() {
+    for (name, url) in [("ledger.db", "sqlite"), ("journal.db", "redis://127.0.0.1:9")] {
+        let mut world = World::new();
+        world.set(&format!("ledger.url={url}"));
+        assert_eq!(world.ingest(&["charge", "youtube", "videos.list", "-q"]).code, 0);
+        let path = world.state_dir().join(name);
+        Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
+        let before = fs::read(&path).unwrap();
+        let ran = world.ingest(&["repair"]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.stdout.contains("version 999") && ran.stdout.contains("upgrade ingest"), "{ran:?}");
+        assert_eq!(ran.stdout.matches(name).count(), 1, "its path is said once: {ran:?}");
+        assert!(fs::read(&path).unwrap() == before);
+    }
+}
+
+#[test]
 fn without_files_there_is_nothing_to_repair() {
     let world = World::new();
     let ran = world.ingest(&["repair"]);

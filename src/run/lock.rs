@@ -57,8 +57,20 @@ impl Locks {
     }
 }
 
-/// Names are escaped, so that no region's name leads out of the directory.
+/// Names are escaped, so that no region's name leads out of the directory. What is too long for the name of a file ends in
+/// a hash of all of it.
 fn file(directory: &Path, job: &str, region: &str) -> PathBuf {
     let escaped = |name| utf8_percent_encode(name, NON_ALPHANUMERIC);
-    directory.join(format!("{}.{}.lock", escaped(job), escaped(region)))
+    let name = format!("{}.{}", escaped(job), escaped(region));
+    let name = if name.len() <= LONGEST { name } else { format!("{name:.100}-{:032x}", hash(&name)) };
+    directory.join(format!("{name}.lock"))
+}
+
+/// File systems take 255 bytes.
+const LONGEST: usize = 250;
+
+/// FNV-1a: the same in every release, as runs of two releases may meet.
+fn hash(text: &str) -> u128 {
+    let (basis, prime) = (0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, 0x0100_0000_0000_0000_0000_013b);
+    text.bytes().fold(basis, |hash: u128, byte| (hash ^ u128::from(byte)).wrapping_mul(prime))
 }

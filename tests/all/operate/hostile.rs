@@ -146,3 +146,31 @@ fn a_region_named_like_a_path_leads_nowhere() {
     assert!(locks.iter().all(|path| path.is_file()), "{locks:?}");
     assert_eq!(world.ingest(&["status"]).code, 0);
 }
+
+#[test]
+fn a_region_of_any_length_is_walked_and_has_a_lock_of_its_own() {
+    let long = "日本語の地域".repeat(20);
+    let regions = [format!("{long}一"), format!("{long}二"), "short".to_owned()];
+    let list = regions.clone().map(|region| format!("{region:?}")).join(",");
+    let mut world = World::new();
+    let upstream = StubUpstream::start(|_| StubAnswer::json(&json!({ "items": [] })));
+    world.set(&format!("regions=[{list}]")).set(&format!("upstreams.youtube.base_url={}", upstream.url()));
+    let ran = world.ingest(&["--region", "all", "--job", "trending", "--format", "json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let locks = fs::read_dir(world.state_dir().join("locks")).unwrap();
+    let locks: Vec<String> = locks.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let of_regions = locks.iter().filter(|name| name.starts_with("trending.") && !name.contains("%2A"));
+    assert_eq!(of_regions.count(), 3, "{locks:?}");
+    assert!(locks.contains(&"trending.short.lock".to_owned()), "{locks:?}");
+}
+
+#[test]
+fn a_job_whose_name_takes_many_bytes_runs() {
+    let name = "動画".repeat(30);
+    let mut world = World::new();
+    world.set(&format!(
+        "jobs={{ {name:?} = {{ credential = \"youtube\", steps = [{{ call = \"videos.list\", params = {{ chart = \"mostPopular\", regionCode = \"{{region}}\" }}, max_pages = 1 }}] }} }}"
+    ));
+    let ran = world.ingest(&["--region", "US", "--format", "json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+}

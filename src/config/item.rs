@@ -116,7 +116,7 @@ impl<'a> Item<'a> {
     }
 
     pub(super) const fn is_number(&self) -> bool {
-        matches!(self.node.kind, Kind::Integer(_) | Kind::Float(_))
+        matches!(self.node.kind, Kind::Integer(_) | Kind::Float(..))
     }
 
     pub(super) const fn is_table(&self) -> bool {
@@ -133,7 +133,7 @@ impl<'a> Item<'a> {
         match self.kind() {
             Kind::Text(text) => Some(text.clone()),
             Kind::Integer(number) => Some(number.to_string()),
-            Kind::Float(number) => Some(number.to_string()),
+            Kind::Float(number, _) => Some(number.to_string()),
             Kind::Bool(truth) => Some(truth.to_string()),
             Kind::Date(date) => Some(date.clone()),
             Kind::List(_) | Kind::Table(_) => self.refuse("expected text", "write one text in quotes"),
@@ -177,7 +177,10 @@ impl<'a> Item<'a> {
     fn advice_on_number(&self, least: u64, most: u64) -> String {
         match self.kind() {
             Kind::Text(text) if text.parse::<u64>().is_ok() => format!("write {text} without quotes"),
-            Kind::Float(_) => "write it without a fraction".to_owned(),
+            Kind::Float(number, _) if number.fract() == 0.0 && (least as f64..=most as f64).contains(number) => {
+                format!("write {number}")
+            }
+            Kind::Float(..) => "write it without a fraction".to_owned(),
             Kind::Integer(number) if *number > i128::from(most) => format!("write {most} or less"),
             _ => format!("write {least} or more"),
         }
@@ -190,6 +193,14 @@ impl<'a> Item<'a> {
                 Some(nodes.iter().enumerate().map(|(at, node)| self.below(&at.to_string(), node)).collect())
             }
             _ => self.refuse("expected a list", "write it in square brackets"),
+        }
+    }
+
+    /// The elements of a list of tables, which a file has as sections.
+    pub(super) fn list_of_tables(&self) -> Option<Vec<Self>> {
+        match self.kind() {
+            Kind::Table(_) => self.refuse("expected a list of tables", format!("write [[{}]]", dotted(&self.path))),
+            _ => self.list(),
         }
     }
 

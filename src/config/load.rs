@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::error::{ConfigError, NamedBy};
-use super::{Config, read};
+use super::{Config, read, set};
 
 const FILE: &str = "quotas.toml";
 
@@ -81,18 +81,26 @@ fn find(sources: &Sources, surroundings: &Surroundings<'_>) -> Result<(PathBuf, 
     }
     let places = surroundings.places();
     for path in &places {
-        match std::fs::read_to_string(path) {
+        match std::fs::read(path) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
             Err(error) => return Err(unreadable(path, NamedBy::Place, &error)),
-            Ok(text) => return Ok((path.clone(), text)),
+            Ok(bytes) => return Ok((path.clone(), text(path, bytes)?)),
         }
     }
     Err(ConfigError::NotFound { looked: places })
 }
 
 fn named(path: &Path, named_by: NamedBy) -> Result<(PathBuf, String), ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, named_by, &error))?;
-    Ok((path.to_owned(), text))
+    let bytes = std::fs::read(path).map_err(|error| unreadable(path, named_by, &error))?;
+    Ok((path.to_owned(), text(path, bytes)?))
+}
+
+fn text(path: &Path, bytes: Vec<u8>) -> Result<String, ConfigError> {
+    String::from_utf8(bytes).map_err(|error| {
+        let right = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
+        let line = right.filter(|byte| **byte == b'\n').count() + 1;
+        ConfigError::Wrong(vec![set::not_utf8(path, line)])
+    })
 }
 
 fn unreadable(path: &Path, named_by: NamedBy, error: &std::io::Error) -> ConfigError {

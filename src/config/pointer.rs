@@ -12,17 +12,26 @@ pub struct Pointer {
 
 /// A text that is no JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("a JSON pointer is empty or begins with `/`")]
-pub struct PointerError;
+pub enum PointerError {
+    /// It begins with something else.
+    #[error("a JSON pointer is empty or begins with `/`")]
+    NoSlash,
+    /// A `~` that stands for nothing.
+    #[error("a JSON pointer says ~0 for `~` and ~1 for `/`, and has no other `~`")]
+    Escape,
+}
 
 impl Pointer {
     /// Reads a pointer.
     ///
     /// # Errors
-    /// When the text is neither empty nor begins with a slash.
+    /// When the text is neither empty nor begins with a slash, or a `~` in it is no escape.
     pub fn parse(text: &str) -> Result<Self, PointerError> {
         if !text.is_empty() && !text.starts_with('/') {
-            return Err(PointerError);
+            return Err(PointerError::NoSlash);
+        }
+        if text.split('~').skip(1).any(|after| !after.starts_with(['0', '1'])) {
+            return Err(PointerError::Escape);
         }
         let tokens = text.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~"));
         Ok(Self { tokens: tokens.collect(), text: text.to_owned() })

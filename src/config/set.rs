@@ -21,7 +21,8 @@ pub(super) fn apply(root: &mut Node, set: &str) -> Result<(), Problem> {
 fn split(set: &str) -> Option<(Vec<String>, &str)> {
     let at = parting(set)?;
     let path = segments(set.get(..at)?)?;
-    Some((path, set.get(at + 1..)?))
+    // As in a line of TOML, blanks around the value are no part of it.
+    Some((path, set.get(at + 1..)?.trim()))
 }
 
 fn parting(set: &str) -> Option<usize> {
@@ -118,6 +119,17 @@ fn in_the_way(path: &[String], depth: usize, what: &str) -> Problem {
         value: None,
         expected: format!("{what}, so it has no {key}"),
         instead: format!("write --set {above}=VALUE with the whole value"),
+    }
+}
+
+/// What is wrong with a file that is no text.
+pub(super) fn not_utf8(file: &Path, line: usize) -> Problem {
+    Problem {
+        place: format!("{}:{line}", file.display()),
+        path: String::new(),
+        value: None,
+        expected: "this is not UTF-8".to_owned(),
+        instead: "save the file as UTF-8".to_owned(),
     }
 }
 

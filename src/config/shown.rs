@@ -46,7 +46,7 @@ fn written(node: &Node) -> String {
     match &node.kind {
         Kind::Text(text) => format!("{:?}", text.chars().take(LONGEST * 2).collect::<String>()),
         Kind::Integer(number) => number.to_string(),
-        Kind::Float(number) => number.to_string(),
+        Kind::Float(_, written) => written.clone(),
         Kind::Bool(truth) => truth.to_string(),
         Kind::Date(date) => date.clone(),
         Kind::List(nodes) => format!("[{}]", nodes.iter().map(written).collect::<Vec<_>>().join(", ")),

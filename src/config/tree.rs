@@ -26,7 +26,8 @@ pub(super) struct Node {
 pub(super) enum Kind {
     Text(String),
     Integer(i128),
-    Float(f64),
+    /// With the text that it was written as.
+    Float(f64, String),
     Bool(bool),
     Date(String),
     List(Vec<Node>),
@@ -111,7 +112,7 @@ fn kind(value: &DeValue<'_>, locate: Locate<'_>) -> Kind {
     match value {
         DeValue::String(text) => Kind::Text(text.to_string()),
         DeValue::Integer(integer) => Kind::Integer(whole(integer)),
-        DeValue::Float(float) => Kind::Float(float.as_str().parse().unwrap_or(f64::NAN)),
+        DeValue::Float(float) => Kind::Float(float.as_str().parse().unwrap_or(f64::NAN), float.as_str().to_owned()),
         DeValue::Boolean(truth) => Kind::Bool(*truth),
         DeValue::Datetime(date) => Kind::Date(date.to_string()),
         DeValue::Array(values) => Kind::List(values.iter().map(|value| node(value, locate)).collect()),

@@ -106,7 +106,7 @@ fn json(item: Item<'_>) -> Option<Value> {
         Kind::Date(date) => Some(Value::String(date.clone())),
         Kind::Bool(truth) => Some(Value::Bool(*truth)),
         Kind::Integer(number) => number_of(&item, i64::try_from(*number).ok().map(Number::from)),
-        Kind::Float(number) => number_of(&item, Number::from_f64(*number)),
+        Kind::Float(number, _) => number_of(&item, Number::from_f64(*number)),
         Kind::List(_) => item::all(item.list()?.into_iter().map(json)).map(Value::Array),
         Kind::Table(_) => {
             let members = item.entries()?.into_iter().map(|item| Some((item.name().to_owned(), json(item)?)));

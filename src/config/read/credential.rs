@@ -187,6 +187,10 @@ fn zone(item: Item<'_>) -> Option<chrono_tz::Tz> {
 }
 
 fn advice_on_zone(text: &str) -> String {
+    // An abbreviation has many neighbours, and none of them is meant: `EST` knows no summer.
+    if (3..=5).contains(&text.len()) && text.chars().all(|letter| letter.is_ascii_uppercase()) {
+        return "write a place, such as \"America/Los_Angeles\", or \"UTC\"".to_owned();
+    }
     match advice(text, chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name())) {
         meant if meant.starts_with("did you mean") => meant,
         _ => "write for example \"America/Los_Angeles\" or \"UTC\"".to_owned(),

@@ -77,7 +77,7 @@ fn steps(section: &Section<'_>, upstream: Option<&Upstream>) -> Option<Vec<Step>
             .0
             .refuse("a job needs steps", format!("write [[jobs.{}.steps]] and call = \"...\"", section.0.name()));
     };
-    let items = item.list()?;
+    let items = item.list_of_tables()?;
     if items.is_empty() {
         return item.refuse("a job needs at least one step", "write [{ call = \"...\" }]");
     }

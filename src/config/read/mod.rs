@@ -6,7 +6,7 @@ pub(super) mod job;
 pub(super) mod ledger;
 pub(super) mod notify;
 pub(super) mod paging;
-mod region;
+pub(super) mod region;
 pub(super) mod rules;
 pub(super) mod scalars;
 pub(super) mod upstream;

@@ -7,6 +7,9 @@ use crate::config::item::{self, Item};
 use crate::config::tree::Kind;
 use crate::config::{Region, Template};
 
+/// What stands for all regions on the command line.
+pub(in crate::config) const ALL: &str = "all";
+
 pub(super) fn all(item: &Item<'_>) -> Option<Vec<Arc<Region>>> {
     let regions: Vec<Arc<Region>> = match item.kind() {
         Kind::List(_) => {
@@ -41,6 +44,12 @@ fn code(item: &Item<'_>, code: &str) -> Option<String> {
     if code.is_empty() || code == Region::SHARED || code.chars().any(char::is_control) {
         return item.refuse(
             "expected a region's code: not empty, not `*`, and without control characters",
+            "write for example \"US\"",
+        );
+    }
+    if code == ALL || code.contains(',') || code.trim() != code {
+        return item.refuse(
+            "expected a code that --region can name: not `all`, without a comma, and without blanks around it",
             "write for example \"US\"",
         );
     }

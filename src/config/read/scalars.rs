@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::config::item::Item;
 use crate::config::names::choice;
+use crate::config::pointer::PointerError;
+use crate::config::tree::Kind;
 use crate::config::{Pointer, Template};
 use crate::quota::{Cost, Units};
 
@@ -34,7 +36,8 @@ pub(super) fn duration(item: Item<'_>) -> Option<Duration> {
 /// A span of time, zero included.
 pub(super) fn any_duration(item: Item<'_>) -> Option<Duration> {
     let example = "write for example \"24h\", \"7d\" or \"250ms\"";
-    match humantime::parse_duration(item.text()?) {
+    let Kind::Text(text) = item.kind() else { return item.refuse("expected a duration", example) };
+    match humantime::parse_duration(text) {
         Ok(duration) if duration > LONGEST => item.refuse("expected a duration of at most 100 years", example),
         Ok(duration) if duration.subsec_nanos() % 1000 != 0 => {
             item.refuse("expected a duration of whole microseconds", example)
@@ -97,10 +100,21 @@ pub(super) fn cost(item: Item<'_>) -> Option<Cost> {
 
 pub(super) fn pointer(item: Item<'_>) -> Option<Pointer> {
     let text = item.text()?;
-    Pointer::parse(text).ok().or_else(|| {
-        let meant = text.trim_start_matches(['$', '.', '/']).replace('.', "/");
-        item.refuse("expected a JSON pointer, which is empty or begins with `/`", format!("write \"/{meant}\""))
-    })
+    match Pointer::parse(text) {
+        Ok(pointer) => Some(pointer),
+        Err(PointerError::NoSlash) => {
+            let meant = text.trim_start_matches(['$', '.', '/']).replace('.', "/");
+            item.refuse("expected a JSON pointer, which is empty or begins with `/`", format!("write \"/{meant}\""))
+        }
+        Err(error) => item.refuse(error, format!("write {:?}", escaped(text))),
+    }
+}
+
+/// The pointer in which every `~` that is no escape is a `~`.
+fn escaped(text: &str) -> String {
+    let mut parts = text.split('~');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |done, part| done + if part.starts_with(['0', '1']) { "~" } else { "~0" } + part)
 }
 
 pub(super) fn pointers(item: Item<'_>) -> Option<Vec<Pointer>> {

@@ -10,7 +10,7 @@ use self::parts::{
     text, units, units_by_limit, with, word,
 };
 use super::Template;
-use super::read::{SECTIONS, call, credential, job, ledger, notify, paging, rules, upstream};
+use super::read::{SECTIONS, call, credential, job, ledger, notify, paging, region, rules, upstream};
 
 /// The JSON Schema (draft 2020-12) of `quotas.toml`.
 #[must_use]
@@ -37,7 +37,8 @@ pub fn schema() -> Value {
 }
 
 fn regions() -> Value {
-    let code = json!({ "type": "string", "minLength": 1, "not": { "const": "*" } });
+    let code =
+        json!({ "type": "string", "pattern": "^[^,\\s]([^,]*[^,\\s])?$", "not": { "enum": ["*", region::ALL] } });
     let list = json!({ "type": "array", "items": code, "minItems": 1, "uniqueItems": true });
     let value = json!({ "type": ["string", "number", "boolean"] });
     let allowed = json!({ "not": { "enum": Template::VARIABLES } });

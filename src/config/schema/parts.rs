@@ -51,7 +51,7 @@ pub(super) fn template() -> Value {
 }
 
 pub(super) fn pointer() -> Value {
-    pattern("^(/|$)")
+    pattern("^(/([^~]|~[01])*)?$")
 }
 
 pub(super) fn duration() -> Value {

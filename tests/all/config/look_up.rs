@@ -105,6 +105,18 @@ fn a_file_that_cannot_be_read_is_not_passed_over() {
 }
 
 #[test]
+fn a_file_that_is_not_utf_8_is_told_with_its_line() {
+    let machine = Machine::new();
+    let path = machine.put("latin.toml", 0);
+    let mut bytes = SMALL.as_bytes().to_vec();
+    let at = SMALL.find("things").unwrap();
+    bytes.splice(at..at, *b"caf\xe9");
+    std::fs::write(&path, bytes).unwrap();
+    let said = machine.load(Some(&path)).unwrap_err().to_string();
+    assert_eq!(said, format!("{}:6: this is not UTF-8; save the file as UTF-8", path.display()));
+}
+
+#[test]
 fn a_problem_names_the_file_that_it_is_in() {
     let machine = Machine::new();
     let path = machine.put("wrong.toml", 0);

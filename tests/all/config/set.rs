@@ -34,6 +34,21 @@ fn a_value_in_quotes_loses_them_and_may_hold_an_equals_sign() {
 }
 
 #[test]
+fn blanks_around_the_equals_sign_are_no_part_of_path_or_value() {
+    let sets = [
+        "credentials.main.limits.daily.quota = 5000",
+        "ledger = { cheap_max = 7 }",
+        "jobs.all.every = 2h ",
+        "jobs.all.steps.0.params.q = ' kept '",
+    ];
+    let config = right(SMALL, &sets);
+    assert_eq!(config.credentials["main"].account.limits["daily"].quota(), Units::new(5000));
+    assert_eq!(config.ledger.cheap_max, Units::new(7));
+    assert_eq!(config.jobs[0].every, Some(Duration::from_secs(7200)));
+    assert_eq!(config.jobs[0].steps[0].params["q"].as_str(), " kept ");
+}
+
+#[test]
 fn a_key_that_holds_a_dot_goes_in_quotes_of_either_kind() {
     for path in ["upstreams.things.calls.\"owners.list\".cost", "upstreams.things.calls.'owners.list'.cost"] {
         let config = right(SMALL, &[&format!("{path}={{ daily = 1 }}"), &format!("{path}.daily=3")]);

@@ -13,7 +13,9 @@ const LEDGER: &[Case] = &[
     ("url = \"sqlite\"", "url = \"redis://\"", 4, "ledger.url", &["not the URL of a Redis"]),
     ("url = \"sqlite\"", "timeout = \"soon\"", 4, "ledger.timeout", &["\"soon\"", "expected a duration", "\"250ms\""]),
     ("url = \"sqlite\"", "timeout = \"0s\"", 4, "ledger.timeout", &["not zero"]),
-    ("url = \"sqlite\"", "timeout = 5", 4, "ledger.timeout", &["expected text"]),
+    ("url = \"sqlite\"", "timeout = 250", 4, "ledger.timeout", &["250: expected a duration", "\"250ms\""]),
+    ("url = \"sqlite\"", "timeout = \"250\"", 4, "ledger.timeout", &["expected a duration", "\"250ms\""]),
+    ("url = \"sqlite\"", "timeout = 10:00:00", 4, "ledger.timeout", &["expected a duration", "\"250ms\""]),
     ("url = \"sqlite\"", "cheap_max = -1", 4, "ledger.cheap_max", &["-1", "whole number from 0", "write 0 or more"]),
     ("url = \"sqlite\"", "cheap_max = 1.5", 4, "ledger.cheap_max", &["1.5", "without a fraction"]),
     ("url = \"sqlite\"", "after_loss = \"flor\"", 4, "ledger.after_loss", &["did you mean floor?"]),
@@ -28,6 +30,10 @@ const REGIONS: &[Case] = &[
     ("[\"US\", \"GB\"]", "[\"US\", \"\"]", 1, "regions.1", &["not empty"]),
     ("[\"US\", \"GB\"]", "[\"*\"]", 1, "regions.0", &["not `*`"]),
     ("[\"US\", \"GB\"]", "[\"a\\tb\"]", 1, "regions.0", &["control characters"]),
+    ("[\"US\", \"GB\"]", "[\"all\"]", 1, "regions.0", &["`all`", "--region"]),
+    ("[\"US\", \"GB\"]", "[\"GB\", \"US,GB\"]", 1, "regions.1", &["comma", "--region"]),
+    ("[\"US\", \"GB\"]", "[\" US\"]", 1, "regions.0", &["blank"]),
+    ("[\"US\", \"GB\"]", "{ \"a,b\" = {} }", 1, "regions.\"a,b\"", &["comma"]),
     ("[\"US\", \"GB\"]", "\"US\"", 1, "regions", &["expected a list"]),
     ("[\"US\", \"GB\"]", "[1]", 1, "regions.0", &["expected text"]),
     ("[\"US\", \"GB\"]", "{ US = { ids = \"x\" } }", 1, "regions.US.ids", &["templates"]),
@@ -254,6 +260,20 @@ const CALL: &[Case] = &[
         "upstreams.things.calls.\"things.list\".page.next",
         &["write \"/page/next\""],
     ),
+    (
+        "next = \"/next\"",
+        "next = \"/ne~2xt\"",
+        14,
+        "upstreams.things.calls.\"things.list\".page.next",
+        &["~0 for `~` and ~1 for `/`", "write \"/ne~02xt\""],
+    ),
+    (
+        "next = \"/next\"",
+        "next = \"/next~\"",
+        14,
+        "upstreams.things.calls.\"things.list\".page.next",
+        &["write \"/next~0\""],
+    ),
     ("kind = \"owner\"", "kind = \"\"", 20, "upstreams.things.calls.\"owners.list\".records.kind", &["not empty"]),
     (
         "kind = \"owner\"",
@@ -325,10 +345,20 @@ const CREDENTIAL: &[Case] = &[
         &["without a slash"],
     ),
     ("quota = 100", "quota = 0", 26, "credentials.main.limits.daily.quota", &["from 1 to"]),
+    ("quota = 100", "quota = 100.0", 26, "credentials.main.limits.daily.quota", &["quota = 100.0: ", "; write 100"]),
+    ("quota = 100", "quota = 1e4", 26, "credentials.main.limits.daily.quota", &["quota = 1e4: ", "; write 10000"]),
     ("quota = 100", "quota = 99_999_999_999_999_999_999", 26, "credentials.main.limits.daily.quota", &["from 1 to"]),
     ("quota = 100", "quota = 10", 26, "credentials.main.limits.daily.headroom", &["leaves nothing", "below the quota"]),
     ("quota = 100, ", "", 26, "credentials.main.limits.daily.quota", &["is missing"]),
     ("window = \"24h\"", "window = \"0h\"", 26, "credentials.main.limits.daily.window", &["not zero"]),
+    ("window = \"24h\"", "window = 86400", 26, "credentials.main.limits.daily.window", &["expected a duration"]),
+    (
+        "resets = \"UTC\"",
+        "resets = \"PST\"",
+        26,
+        "credentials.main.limits.daily.resets",
+        &["write a place, such as \"America/Los_Angeles\""],
+    ),
     ("window = \"24h\"", "window = \"1 ns\"", 26, "credentials.main.limits.daily.window", &["microseconds"]),
     (
         "window = \"24h\", resets = \"UTC\"",
@@ -378,6 +408,7 @@ const JOB: &[Case] = &[
         &["twice"],
     ),
     ("every = \"1h\"", "every = \"hourly\"", 30, "jobs.all.every", &["\"hourly\"", "duration"]),
+    ("every = \"1h\"", "every = 10:00:00", 30, "jobs.all.every", &["10:00:00: expected a duration"]),
     ("every = \"1h\"", "every = \"0s\"", 30, "jobs.all.every", &["not zero"]),
     (
         "leave = { daily = 20 }",
@@ -478,4 +509,12 @@ fn a_file_that_says_nothing_is_wrong() {
 fn a_number_in_quotes_is_to_be_written_without_them() {
     let said = problems(&small_with("quota = 100", "quota = \"100\""), &[])[0].to_string();
     assert!(said.ends_with("write 100 without quotes"), "{said}");
+}
+
+#[test]
+fn steps_in_single_brackets_are_to_be_written_in_double_ones() {
+    let once = small_with("[[jobs.all.steps]]\ncall = \"things.list\"", "[jobs.all.steps]\ncall = \"things.list\"");
+    let (once, _) = once.split_once("[[jobs.all.steps]]").unwrap();
+    let said = problems(once, &[])[0].to_string();
+    assert!(said.ends_with("expected a list of tables; write [[jobs.all.steps]]"), "{said}");
 }

@@ -79,9 +79,12 @@ pub(super) fn instant(at: Timestamp) -> String {
     up.to_utc().format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// A span to its two largest units: `1h 5m`.
+/// A span to its two largest units: `1h 5m`, `40d 1h`.
 pub(super) fn span(span: Duration) -> String {
     let seconds = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
-    let text = humantime::format_duration(Duration::from_secs(seconds)).to_string();
-    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let units = [(hours / 24, "d"), (hours % 24, "h"), (minutes % 60, "m"), (seconds % 60, "s")];
+    let some = units.iter().filter(|(number, _)| *number > 0).take(2);
+    let text: Vec<String> = some.map(|(number, unit)| format!("{number}{unit}")).collect();
+    if text.is_empty() { "0s".to_owned() } else { text.join(" ") }
 }

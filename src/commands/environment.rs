@@ -59,7 +59,7 @@ impl Environment {
         let what = format!("cannot make the state directory {}", self.state_dir.display());
         private::create_dir(&self.state_dir).map_err(|error| {
             // A name below the directory, so that the directory itself is among what is looked at.
-            match sqlite::file_above(&self.state_dir.join(CATALOG_FILE)) {
+            match crate::sqlite::file_above(&self.state_dir.join(CATALOG_FILE)) {
                 Some(file) => {
                     Error::Refused(format!("{what}: {} is a file, not a directory; {remedy}", file.display()))
                 }

@@ -42,6 +42,9 @@ pub(super) fn shown_lines(text: &str) -> String {
     text.split('\n').map(shown).collect::<Vec<_>>().join("\n")
 }
 
+/// How wide a terminal is that does not say, in columns.
+const USUAL_WIDTH: usize = 80;
+
 /// What results are shown on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
@@ -52,11 +55,14 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Stdout: as wide as its terminal, or as `$COLUMNS` says where there is none.
+    /// Stdout: as wide as its terminal, or as `$COLUMNS` says where there is none. A terminal without a width does not
+    /// know it.
     pub(super) fn of_stdout() -> Self {
+        let seen = Table::new().width().map(usize::from).filter(|columns| *columns > 0);
         let told =
             std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
-        Self { width: Table::new().width().map(usize::from).or(told), style: Style::of_stdout() }
+        let usual = io::stdout().is_terminal().then_some(USUAL_WIDTH);
+        Self { width: seen.or(told).or(usual), style: Style::of_stdout() }
     }
 
     /// Sentences, each line of them no wider than it may be, and set in as it begins.

@@ -17,13 +17,22 @@ pub(super) async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, E
         return Err(Error::Usage(unknown("limit", &args.limit, account.limits.keys().map(String::as_str))));
     }
     environment.create_state_dir()?;
-    environment.meter(Mode::ReadWrite)?.reopen(account, &args.limit).await?;
+    let meter = environment.meter(Mode::ReadWrite)?;
+    // Where the ledger does not answer, the journal may hold a closing: it is reopened all the same.
+    let closed = meter
+        .usage(account)
+        .await
+        .map_or(true, |limits| limits.iter().any(|limit| limit.limit == args.limit && limit.closed_until.is_some()));
+    meter.reopen(account, &args.limit).await?;
     match global.format {
         Format::Json => {
-            output::json(&serde_json::json!({ "account": account.name, "limit": args.limit, "reopened": true }))?
+            output::json(&serde_json::json!({ "account": account.name, "limit": args.limit, "reopened": closed }))?
         }
         Format::Text if global.quiet => {}
-        Format::Text => output::text_line(&format!("{}/{} is open again.", account.name, args.limit))?,
+        Format::Text => {
+            let what = if closed { "is open again" } else { "was not closed" };
+            output::text_line(&format!("{}/{} {what}.", account.name, args.limit))?;
+        }
     }
     Ok(Exit::Success)
 }

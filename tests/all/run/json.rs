@@ -22,10 +22,11 @@ fn every_command_writes_one_json_object_to_stdout_whatever_happens() {
     assert_eq!(object(&world, 0, &["--region", "US", "--job", "trending"])["outcome"], "nothing_due");
     assert_eq!(object(&world, 0, &["check"])["verdict"], "good");
     assert_eq!(object(&world, 0, &["charge", "youtube", "videos.list"])["decision"], "granted");
-    assert_eq!(object(&world, 0, &["reopen", "youtube", "daily"])["reopened"], true);
+    assert_eq!(object(&world, 0, &["reopen", "youtube", "daily"])["reopened"], false);
     world.faults(&json!({ "answer": "spent", "times": 9 }));
     assert_eq!(object(&world, 75, &["--region", "GB", "--strict"])["outcome"], "stopped");
     assert_eq!(object(&world, 75, &["charge", "youtube", "videos.list"])["decision"], "rejected");
+    assert_eq!(object(&world, 0, &["reopen", "youtube", "daily"])["reopened"], true);
     world.set("jobs.trending.credential=nobody");
     assert!(object(&world, 2, &["status"])["error"].is_string());
 }

@@ -5,11 +5,13 @@ use std::io::{self, Write};
 #[cfg(feature = "sandbox")]
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
-use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 /// Pull from metered upstream APIs, and never overspend their quota.
@@ -35,13 +37,35 @@ impl Cli {
     /// Reads the command line, or ends the process with what is wrong with it.
     #[must_use]
     pub fn read() -> Self {
-        let cli = Self::try_parse().unwrap_or_else(|error| refuse(&error));
-        if cli.command.is_some() && !cli.run.regions.is_empty() {
-            let message = "--region belongs to a run, and is given before no subcommand";
-            refuse(&Self::command().error(ErrorKind::ArgumentConflict, message));
-        }
-        cli
+        let read = Self::command().try_get_matches().and_then(|matches| {
+            misplaced(&matches)?;
+            Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))
+        });
+        read.unwrap_or_else(|error| refuse(&error))
     }
+}
+
+/// What a run alone has, given before a subcommand, would be ignored there: `--dry-run` most of all.
+fn misplaced(matches: &ArgMatches) -> Result<(), clap::Error> {
+    let Some((name, _)) = matches.subcommand() else { return Ok(()) };
+    let mut command = Cli::command();
+    let of_run = RunArgs::augment_args(clap::Command::new("run"));
+    let typed = |id: &&clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+    let Some(option) = of_run.get_arguments().filter(|option| typed(&option.get_id())).find_map(Arg::get_long) else {
+        return Ok(());
+    };
+    let own = command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
+    let message = if own.filter_map(Arg::get_long).any(|own| own == option) {
+        format!("--{option} before {name} is for a run; write it after {name}")
+    } else {
+        format!("--{option} is for a run; {name} takes none")
+    };
+    Err(command.error(ErrorKind::ArgumentConflict, message))
+}
+
+/// A count of what is asked for at once.
+fn at_least_one<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
+    text.parse().ok().filter(|count| *count >= T::from(1)).ok_or_else(|| "give 1 or more".to_owned())
 }
 
 /// Ends the process with what is wrong; whoever reads JSON from stdout gets an object there too.
@@ -193,7 +217,7 @@ pub struct CheckArgs {
     /// Also connect: the ledger answers, every upstream's host is found and speaks TLS; nothing is metered
     #[arg(long)]
     pub connect: bool,
-    /// Also make one metered call with every credential, the cheapest, charged like any other; says what it cost
+    /// With --connect: also make one metered call with every credential, the cheapest, charged like any other; says what it cost
     #[arg(long, requires = "connect")]
     pub spend: bool,
 }
@@ -214,7 +238,7 @@ pub struct SearchArgs {
     #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
     pub since: Option<Duration>,
     /// At most so many hits
-    #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value = "20", value_parser = at_least_one::<u32>)]
     pub limit: u32,
 }
 
@@ -229,7 +253,7 @@ pub struct ChargeArgs {
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub id: Option<String>,
     /// So many of them at once, all or none
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u64>)]
     pub times: u64,
 }
 
@@ -255,7 +279,7 @@ pub struct ExecArgs {
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub id: Option<String>,
     /// So many of them at once, all or none
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u64>)]
     pub times: u64,
     /// What to run, with its arguments, after --
     #[arg(last = true, required = true, value_name = "COMMAND")]

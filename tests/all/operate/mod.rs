@@ -11,4 +11,5 @@ mod notify;
 mod repair;
 mod schema;
 mod secrets;
+mod typed;
 mod unreadable;

@@ -91,8 +91,8 @@ fn foreign(path: &Path) -> Option<String> {
         };
     }
     let journal = path.ends_with(JOURNAL_FILE).then(|| Journal::open_read_only(path));
-    // The journal's error does not tell its reasons apart; what is damaged is refused with its own words.
-    journal?.err().map(|error| error.to_string())
+    // The journal's error is text alone: this is the remedy that it names for a later release's file.
+    journal?.err().map(|error| error.to_string()).filter(|said| said.contains("upgrade ingest"))
 }
 
 fn damaged(complaints: &str) -> String {

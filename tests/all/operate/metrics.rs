@@ -141,7 +141,7 @@ fn labels(text: &str) -> Option<Vec<(String, String)>> {
 /// nothing else called `_total`, labels escaped, a line break at the end.
 #[test]
 fn the_file_is_what_a_collector_takes_whatever_things_are_called() {
-    let mut world = World::configured(&[r#"regions=["US", "G\"B\\X,} 1"]"#], |_| {});
+    let mut world = World::configured(&[r#"regions=["US", "G\"B\\X;} 1"]"#], |_| {});
     world.set("upstreams.youtube.attempts=1");
     let path = file(&world);
     let arguments = ["--region", "all", "--job", "trending", "--metrics-file", path.to_str().unwrap()];
@@ -168,7 +168,7 @@ fn the_file_is_what_a_collector_takes_whatever_things_are_called() {
             regions.extend(labels.into_iter().filter(|(name, _)| name == "region").map(|(_, region)| region));
         }
     }
-    assert!(seen.len() > 8 && regions.iter().any(|region| region == "G\"B\\X,} 1"), "{seen:?} {regions:?}");
+    assert!(seen.len() > 8 && regions.iter().any(|region| region == "G\"B\\X;} 1"), "{seen:?} {regions:?}");
 }
 
 /// One line too many of an earlier file, or half of one, and the counters would be lost.

@@ -194,6 +194,8 @@ pub struct PassRecord {
     pub region: String,
     /// When it began.
     pub started_at: Timestamp,
+    /// When it ended; `None` while it has not.
+    pub finished_at: Option<Timestamp>,
     /// How it ended: `complete`, `refused` or `abandoned`; `None` while it has not.
     pub outcome: Option<String>,
     /// Pages landed.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::environment::{Environment, unknown};
+use super::refill::charging_meter;
 use super::table::{cost, count, instant, span};
 use super::{Error, output};
 use crate::cli::{ChargeArgs, Format, Global};
@@ -87,7 +88,7 @@ impl Charging {
             outage: if cheap || self.call.outage.is_some() { single } else { Outage::Refuse },
             purpose: &Purpose { job: None, region: None, call: self.call.name.clone() },
         };
-        let verdict = environment.meter(Mode::ReadWrite)?.ask(ask).await?;
+        let verdict = charging_meter(environment).await?.ask(ask).await?;
         Ok(charged(&verdict, &self.cost))
     }
 

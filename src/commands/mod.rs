@@ -16,6 +16,7 @@ mod output;
 mod presets;
 mod preview;
 mod progress;
+mod refill;
 mod release;
 mod reopen;
 mod repair;

@@ -9,6 +9,7 @@ use super::metrics::{self, Figures};
 use super::notify::{Event, notify};
 use super::output::{Colour, Screen};
 use super::progress::watcher;
+use super::refill::charging_meter;
 use super::table::{coloured, cost, count, counted, instant, span, table, text, units};
 use super::{Error, output, signals};
 use crate::catalog::Catalog;
@@ -16,7 +17,6 @@ use crate::cli::{Format, Global, RunArgs};
 use crate::clock::Monotonic;
 use crate::config::Region;
 use crate::exit::Exit;
-use crate::ledger::Mode;
 use crate::quota::Units;
 use crate::run::{
     self, Asked, Believing, Context, Estimates, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome,
@@ -55,7 +55,7 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
     let stop = signals::listen("the page in flight is landed first")?;
     let catalog = environment.catalog()?;
     let selection = run::learned(&*catalog, selection).await?;
-    let context = context(environment, catalog, &selection, args, global, stop.clone())?;
+    let context = context(environment, catalog, &selection, args, global, stop.clone()).await?;
     let (began, watch) = (environment.clock.now(), Monotonic::now());
     let report = run::run(&context, &selection).await?;
     let requests = context.asked.all();
@@ -68,7 +68,7 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
     Ok(Ended { report, exit })
 }
 
-fn context(
+async fn context(
     environment: &Environment,
     catalog: Arc<dyn Catalog>,
     selection: &run::Selection,
@@ -79,7 +79,7 @@ fn context(
     let locks = Locks::open(&environment.state_dir).map_err(Error::io("cannot make the directory of locks"))?;
     Ok(Context {
         catalog,
-        meter: environment.meter(Mode::ReadWrite)?,
+        meter: charging_meter(environment).await?,
         upstreams: environment.upstreams(selection),
         clock: Arc::clone(&environment.clock),
         locks,

@@ -21,7 +21,7 @@ use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Lim
 pub use journal::{Journal, JournalError};
 pub use journaled::Policy;
 pub use meter::{Ask, Found, Left, Meter, MeterError, Permit, Spending, Teller, Verdict, fresh_id};
-pub use open::{Mode, OpenLedgerError, open};
+pub use open::{LEDGER_FILE, Mode, OpenLedgerError, open};
 pub use shared::{Answer, Contact, Heard, News, SharedLedger, Standing};
 pub use sqlite::SqliteLedger;
 

@@ -11,6 +11,9 @@ use crate::clock::Clock;
 use crate::config::{LedgerConfig, LedgerStore, RedisUrl};
 use crate::sqlite::OpenError;
 
+/// The file of this machine's ledger, in the state directory.
+pub const LEDGER_FILE: &str = "ledger.db";
+
 /// What a ledger is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
@@ -46,7 +49,7 @@ pub fn open(
     clock: Arc<dyn Clock>,
 ) -> Result<Meter, OpenLedgerError> {
     match &config.store {
-        LedgerStore::Sqlite => open_sqlite(&state_dir.join("ledger.db"), mode, clock),
+        LedgerStore::Sqlite => open_sqlite(&state_dir.join(LEDGER_FILE), mode, clock),
         LedgerStore::Redis(url) => open_shared(config, url, &state_dir.join("journal.db"), mode, clock),
     }
 }

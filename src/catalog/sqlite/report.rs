@@ -9,7 +9,7 @@ use crate::catalog::{EachRecord, PassRecord, RecordsQuery, Stored};
 use crate::quota::{Timestamp, Units};
 
 /// There are so few passes that none of their indexes would be quicker than to look at all.
-const PASSES: &str = "select job, region, started_at, outcome, pages, records, requests, units from pass
+const PASSES: &str = "select job, region, started_at, outcome, pages, records, requests, units, finished_at from pass
     where started_at >= ?1 order by started_at, id";
 const RECORDS: &str = "select upstream, kind, id, first_seen, last_seen, body from record
     where kind = ?1
@@ -54,6 +54,7 @@ fn pass(row: &Row<'_>) -> rusqlite::Result<PassRecord> {
         records: count(5)?,
         requests: count(6)?,
         units: units.into_iter().collect(),
+        finished_at: row.get::<_, Option<String>>(8)?.map(|_| moment::read(row, 8)).transpose()?,
     })
 }
 

@@ -122,3 +122,30 @@ fn what_another_job_takes_side_by_side_does_not_eat_what_a_job_has_above_its_lea
     let outcomes: Vec<_> = of_trending.map(|pass| (&pass["outcome"], &pass["pages"])).collect();
     assert_eq!(outcomes, [(&"complete".into(), &4.into()), (&"complete".into(), &4.into())], "{run}");
 }
+
+#[test]
+fn a_ledger_file_that_is_gone_is_charged_what_the_catalogs_passes_spent() {
+    for empty in [false, true] {
+        let limit = "credentials.youtube.limits.daily={ quota = 117, headroom = 100, window = \"24h\" }";
+        let others = ["jobs.trending.leave={}", "jobs.discover.leave={}", "jobs.trending.every=\"1ms\""];
+        let cheap = "upstreams.youtube.calls.\"search.list\".cost={ daily = 1, search = 1 }";
+        let world = World::configured(&[&others[..], &[limit, cheap]].concat(), |_| {});
+        let run = ["--region", "US,GB", "--job", "trending"];
+        world.json(&run);
+        let spent = world.counted("daily");
+        assert!(spent >= 8, "{spent}");
+        let ledger = world.state_dir().join("ledger.db");
+        std::fs::remove_file(&ledger).unwrap();
+        if empty {
+            std::fs::write(&ledger, "").unwrap();
+        }
+        let again = world.ingest(&run);
+        assert!(again.stderr.contains("the ledger is new"), "{again:?}");
+        world.json(&run);
+        assert!(
+            world.counted("daily") <= 17 && world.charged("daily") >= world.counted("daily"),
+            "{}",
+            world.counted("daily")
+        );
+    }
+}

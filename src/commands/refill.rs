@@ -1,0 +1,66 @@
+//! A ledger of this machine that is gone while the catalog is there: what passes spent within the window is charged to the
+//! new one, or a whole window would be granted again.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Error;
+use super::environment::Environment;
+use crate::catalog::PassRecord;
+use crate::config::LedgerStore;
+use crate::ledger::{LEDGER_FILE, Meter, Mode};
+use crate::quota::{Account, ChargeId, Entry, Timestamp};
+
+/// The way to the ledger, to charge.
+pub(super) async fn charging_meter(environment: &Environment) -> Result<Arc<Meter>, Error> {
+    let is_new = matches!(environment.config.ledger.store, LedgerStore::Sqlite) && is_new(environment);
+    let meter = environment.meter(Mode::ReadWrite)?;
+    if is_new {
+        refill(environment, &meter).await?;
+    }
+    Ok(meter)
+}
+
+fn is_new(environment: &Environment) -> bool {
+    fs::metadata(environment.state_dir.join(LEDGER_FILE)).map_or(true, |file| file.len() == 0)
+}
+
+/// Charges what passes spent. Each pass is one charge under an id of its own, so that it is counted once.
+async fn refill(environment: &Environment, meter: &Meter) -> Result<(), Error> {
+    let now = environment.clock.now();
+    let catalog = environment.catalog_to_read()?;
+    for account in environment.accounts() {
+        let counted_from = now.before(account.longest_window());
+        let passes = catalog.history(counted_from.before(longest_pass(environment))).await?;
+        let entries = passes.iter().filter(|pass| draws_on(environment, pass, &account)).map(|pass| entry(pass, now));
+        let entries: Vec<Entry> = entries.filter(|entry| entry.at > counted_from && !entry.cost.is_none()).collect();
+        for entry in &entries {
+            meter.absorb(&account, entry.clone()).await?;
+        }
+        if !entries.is_empty() {
+            tracing::warn!(
+                account = account.name,
+                passes = entries.len(),
+                "the ledger is new, but the catalog tells of passes: what they spent within the window is charged to it"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A pass can have begun this long before its last request.
+fn longest_pass(environment: &Environment) -> Duration {
+    environment.config.jobs.iter().map(|job| job.resume_within).max().unwrap_or_default()
+}
+
+fn draws_on(environment: &Environment, pass: &PassRecord, account: &Account) -> bool {
+    environment.config.jobs.iter().any(|job| job.name == pass.job && job.credential.account.name == account.name)
+}
+
+/// When its requests were made is not known: at its end at the latest, which is now for one that goes on.
+fn entry(pass: &PassRecord, now: Timestamp) -> Entry {
+    let PassRecord { job, region, started_at, finished_at, units, .. } = pass;
+    let id = ChargeId::new(format!("pass {job} {region} {started_at}"));
+    Entry { id, at: finished_at.unwrap_or(now), cost: units.clone() }
+}

@@ -41,6 +41,11 @@ pub enum RedisUrlError {
     /// A database has a number.
     #[error("`{0}` is not the number of a database")]
     Database(String),
+    /// What follows its `?` would be passed over. It is not repeated: it may be a password.
+    #[error(
+        "what follows its `?` is none of {0}; a user and a password stand before the host: redis://USER:PASSWORD@host"
+    )]
+    Setting(&'static str),
 }
 
 impl RedisUrl {
@@ -88,6 +93,7 @@ impl RedisUrl {
     }
 
     fn check(&self) -> Result<(), RedisUrlError> {
+        self.check_settings()?;
         let path = self.path();
         let behind_host = [Some(self.first.path()), self.first.query(), self.first.fragment()];
         let database = match self.first.scheme() {
@@ -105,6 +111,20 @@ impl RedisUrl {
             _ if self.first.host_str().is_none_or(str::is_empty) => Err(RedisUrlError::NoHost),
             Some(number) if number.parse::<u32>().is_err() => Err(RedisUrlError::Database((*number).to_owned())),
             _ => Ok(()),
+        }
+    }
+}
+
+impl RedisUrl {
+    fn check_settings(&self) -> Result<(), RedisUrlError> {
+        let (known, words): (&[&str], _) = match self.first.scheme() {
+            "unix" => (&["db", "user", "pass", "protocol"], "`db`, `user`, `pass` and `protocol`"),
+            "redis+sentinel" | "redis+cluster" => (&["tls"], "`tls=true`"),
+            _ => (&["protocol"], "`protocol`"),
+        };
+        match self.first.query_pairs().all(|(key, _)| known.contains(&key.as_ref())) {
+            true => Ok(()),
+            false => Err(RedisUrlError::Setting(words)),
         }
     }
 }

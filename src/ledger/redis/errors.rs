@@ -9,14 +9,12 @@ use crate::plain::plain;
 const OUTAGES: [&str; 9] =
     ["OOM", "NOAUTH", "WRONGPASS", "NOPERM", "MISCONF", "NOREPLICAS", "BUSY", "UNKILLABLE", "READONLY"];
 
+/// What a script is told whose user lacks a permission.
+const DENIED: &str = "The user executing the script can't";
+
 /// What older servers, and any server from within a script, say in words instead of a code.
-const OUTAGES_IN_WORDS: [&str; 5] = [
-    "unauthenticated",
-    "The user executing the script can't",
-    "max number of clients",
-    "command not allowed when used memory",
-    "against a read only",
-];
+const OUTAGES_IN_WORDS: [&str; 5] =
+    ["unauthenticated", DENIED, "max number of clients", "command not allowed when used memory", "against a read only"];
 
 /// What the failure of a script means. A script's own error is a bug and never looks like an outage.
 pub(super) fn of_script(error: &RedisError) -> LedgerError {
@@ -31,8 +29,23 @@ pub(super) fn of_connection(error: &RedisError) -> LedgerError {
     LedgerError::Unreachable(words(error))
 }
 
-/// A server's own words where it spoke, as they may be shown: they go into the log too.
+/// What a person can do something about; else a server's own words where it spoke.
 fn words(error: &RedisError) -> String {
+    match error.kind() {
+        ErrorKind::Parse => "what answers there does not speak Redis' protocol, or was cut off".to_owned(),
+        ErrorKind::AuthenticationFailed => "it does not take the user or password of ledger.url".to_owned(),
+        _ if error.code() == Some("NOAUTH") || said(error, "unauthenticated") => {
+            "it asks for a user and a password: redis://USER:PASSWORD@host".to_owned()
+        }
+        _ if error.code() == Some("NOPERM") || said(error, DENIED) => {
+            format!("{}; permit it (deploy/redis/users.acl)", own_words(error))
+        }
+        _ => own_words(error),
+    }
+}
+
+/// As they may be shown: they go into the log too.
+fn own_words(error: &RedisError) -> String {
     plain(&match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         (Some(code), None) => code.to_owned(),
@@ -54,7 +67,7 @@ fn is_outage(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Server(kind) => is_outage_of_server(kind) || is_outage_in_words(error),
         ErrorKind::Extension => error.code().is_some_and(|code| OUTAGES.contains(&code)),
-        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => false,
+        ErrorKind::UnexpectedReturnType => false,
         _ => true,
     }
 }
@@ -75,5 +88,9 @@ const fn is_outage_of_server(kind: ServerErrorKind) -> bool {
 }
 
 fn is_outage_in_words(error: &RedisError) -> bool {
-    error.detail().is_some_and(|detail| OUTAGES_IN_WORDS.iter().any(|words| detail.contains(words)))
+    OUTAGES_IN_WORDS.iter().any(|words| said(error, words))
+}
+
+fn said(error: &RedisError, words: &str) -> bool {
+    error.detail().is_some_and(|detail| detail.contains(words))
 }

@@ -23,6 +23,7 @@ pub(super) struct Link {
     held: Arc<Mutex<Option<Connection>>>,
     deadline: Duration,
     shown: Arc<str>,
+    is_tls: bool,
 }
 
 /// What a command brought.
@@ -44,7 +45,7 @@ impl Link {
         let shown = Arc::from(url.to_string());
         let route = Route::new(url, deadline)
             .map_err(|error| LedgerError::Broken(format!("{shown} is not the URL of a Redis: {error}")))?;
-        Ok(Self { route: Arc::new(route), held: Arc::default(), deadline, shown })
+        Ok(Self { route: Arc::new(route), held: Arc::default(), deadline, shown, is_tls: url.is_tls() })
     }
 
     /// Runs a script within the deadline: by its name, and by its text where the server does not know it yet. A failure
@@ -112,7 +113,10 @@ impl Link {
 
     fn explain(&self, failure: Failure) -> LedgerError {
         let error = match failure {
-            Failure::Silent => LedgerError::Unreachable(format!("no answer within {:?}", self.deadline)),
+            Failure::Silent => {
+                let hint = if self.is_tls { " (does it speak TLS? rediss:// needs it)" } else { "" };
+                LedgerError::Unreachable(format!("no answer within {:?}{hint}", self.deadline))
+            }
             Failure::Connecting(error) => errors::of_connection(&error),
             Failure::Redis(error) => errors::of_script(&error),
         };

@@ -147,7 +147,7 @@ fn a_password_in_a_set_is_in_no_message() {
 
 #[test]
 fn the_password_of_a_redis_url_is_not_shown_and_is_kept() {
-    let config = right(SMALL, &["ledger.url=redis://me:hush@host:6379/3?x=hush"]);
+    let config = right(SMALL, &["ledger.url=redis://me:hush@host:6379/3?protocol=hush"]);
     let LedgerStore::Redis(url) = &config.ledger.store else { panic!("{:?}", config.ledger) };
     assert_eq!(url.expose().password(), Some("hush"));
     assert!(!format!("{url} {config:?}").contains("hush"), "{url} {config:?}");

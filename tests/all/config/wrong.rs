@@ -11,6 +11,13 @@ const LEDGER: &[Case] = &[
     ("url = \"sqlite\"", "url = 3", 4, "ledger.url", &["expected text"]),
     ("url = \"sqlite\"", "url = \"postgres://a:b@c/d\"", 4, "ledger.url", &["\"postgres://...\"", "redis+sentinel://"]),
     ("url = \"sqlite\"", "url = \"redis://\"", 4, "ledger.url", &["not the URL of a Redis"]),
+    (
+        "url = \"sqlite\"",
+        "url = \"redis://host?password=hush\"",
+        4,
+        "ledger.url",
+        &["none of `protocol`", "redis://USER:PASSWORD@host"],
+    ),
     ("url = \"sqlite\"", "timeout = \"soon\"", 4, "ledger.timeout", &["\"soon\"", "expected a duration", "\"250ms\""]),
     ("url = \"sqlite\"", "timeout = \"0s\"", 4, "ledger.timeout", &["not zero"]),
     ("url = \"sqlite\"", "timeout = 250", 4, "ledger.timeout", &["250: expected a duration", "\"250ms\""]),

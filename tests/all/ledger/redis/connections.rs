@@ -9,12 +9,17 @@ use ingest::ledger::{LedgerError, MeterError};
 use ingest::quota::{Account, Outage, Timestamp};
 
 use super::machine::{Machine, Process, account, refusal};
+use super::replies::Parrot;
 use super::{MAX_SKEW, TIMEOUT};
 use crate::support::proxy::Proxy;
 use crate::support::redis_server::{RedisServer, url, wait_until};
 
+fn log_length(account: &Account) -> String {
+    format!("ZCARD ingest:{{{}}}:log", account.name)
+}
+
 fn entries(server: &RedisServer, account: &Account) -> i64 {
-    server.ask(&format!("ZCARD ingest:{{{}}}:log", account.name))
+    server.ask(&log_length(account))
 }
 
 /// An outage: the expensive call is refused and not rejected, the cheap one goes ahead.
@@ -106,10 +111,11 @@ async fn a_redis_that_loads_is_an_outage() {
 async fn a_redis_that_wants_a_password_is_an_outage() {
     let server = RedisServer::with(&["--requirepass", "open-sesame"]);
     let (mut machine, account) = (Machine::new(server.url()), account(10));
-    is_an_outage(&machine.process(), &account, "cannot be reached").await;
+    is_an_outage(&machine.process(), &account, "it asks for a user and a password: redis://USER:PASSWORD@host").await;
     machine.url = url(&format!("redis://:wrong-one@127.0.0.1:{}", server.port()));
     let why = refusal(machine.process().ask(&account, 1).await);
     assert!(!why.contains("wrong-one"), "{why}");
+    assert!(why.contains("it does not take the user or password of ledger.url"), "{why}");
     machine.url = url(&format!("redis://:open-sesame@127.0.0.1:{}", server.port()));
     assert_eq!(machine.process().drain(&account).await, 9);
 }
@@ -125,7 +131,7 @@ async fn a_permission_that_is_taken_away_is_an_outage() {
     server.tell("ACL SETUSER teller -zadd");
     is_an_outage(&process, &account, "can't run this command").await;
     server.tell("ACL SETUSER teller +zadd -evalsha");
-    is_an_outage(&machine.process(), &account, "NOPERM").await;
+    is_an_outage(&machine.process(), &account, "deploy/redis/users.acl").await;
     server.tell("ACL SETUSER teller +evalsha resetkeys");
     is_an_outage(&machine.process(), &account, "NOPERM").await;
     server.tell("ACL SETUSER teller ~ingest:*");
@@ -147,6 +153,41 @@ async fn what_is_no_redis_is_not_taken_for_one() {
     let server = RedisServer::start();
     let (mut machine, account) = (Machine::new(url(&format!("rediss://127.0.0.1:{}", server.port()))), account(10));
     machine.timeout = Duration::from_millis(500);
+    is_an_outage(&machine.process(), &account, "cannot be reached").await;
+}
+
+#[tokio::test]
+async fn what_answers_without_tls_is_asked_whether_it_speaks_it() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let mut machine = Machine::new(url(&format!("rediss://127.0.0.1:{port}")));
+    machine.timeout = Duration::from_millis(250);
+    let why = refusal(machine.process().ask(&account(10), 1).await);
+    assert!(why.contains("no answer within 250ms (does it speak TLS? rediss:// needs it)"), "{why}");
+}
+
+#[tokio::test]
+async fn what_speaks_another_protocol_is_an_outage_that_says_so_on_one_line() {
+    let parrot = Parrot::start();
+    let (machine, account) = (Machine::new(url(&format!("redis://127.0.0.1:{}", parrot.port))), account(10));
+    parrot.say(b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\r\n400 Bad Request".to_vec());
+    is_an_outage(&machine.process(), &account, "does not speak Redis' protocol, or was cut off").await;
+    let why = refusal(machine.process().ask(&account, 1).await);
+    assert!(!why.contains('\n'), "{why}");
+}
+
+#[tokio::test]
+async fn a_reply_that_ends_in_the_middle_is_an_outage() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = socket.unwrap();
+            let _ = std::io::Read::read(&mut socket, &mut [0; 4096]);
+            let _ = std::io::Write::write_all(&mut socket, b"*5\r\n$7\r\ngranted\r\n$32\r\n01");
+        }
+    });
+    let (machine, account) = (Machine::new(url(&format!("redis://127.0.0.1:{port}"))), account(10));
     is_an_outage(&machine.process(), &account, "cannot be reached").await;
 }
 

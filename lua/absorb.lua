@@ -45,10 +45,12 @@ local function part(at)
 end
 
 local function absorb(charge)
-  local at = math.min(charge.at, now)
-  if old.is_forgotten(charge.at) or old.knows(charge.id) then
+  local known = old.knows(charge.id)
+  if old.is_forgotten(charge.at) or (known and call('HGET', UNITS, charge.id)) then
     return
   end
+  -- One in the log without units was denied half-way: it is in no sum.
+  local at = max(math.min(charge.at, now), known or 0)
   old.remove_forgotten(charge.id)
   local sums = {}
   for index, limit in ipairs(limits) do
@@ -93,7 +95,7 @@ local charges, new_floors = read_charges(), read_floors()
 if skew or (loss and mode ~= 'recover') then
   return objection
 end
-if not stored or (loss == 'behind' and not call('ZRANGE', LOG, 0, 0)[1]) then
+if not stored or old.lacks_units or (loss == 'behind' and not call('ZRANGE', LOG, 0, 0)[1]) then
   old.empty()
 end
 local intact = mode == 'recover' and loss ~= 'behind' and seen_newest ~= '' and old.knows(seen_newest)

@@ -54,14 +54,20 @@ for _, limit in ipairs(limits) do
   end
 end
 
+-- Whoever opens the archive may find that units were lost.
 local known
-if not fits then
+if objection then
+  return objection
+elseif not fits then
   known = open_archive().knows(id)
-  if not known then
-    return rejected()
+  if objection or not known then
+    return objection or rejected()
   end
 elseif call('ZADD', LOG, 'NX', text(now), id) == 0 then
   known = open_archive().knows(id)
+  if objection then
+    return objection
+  end
   if not known then
     -- A forgotten one leaves nothing behind.
     open_archive().remove_forgotten(id)
@@ -102,17 +108,19 @@ if not known then
       take(limit)
     end
   end
-  local vector = vector_of(sums)
-  if vector ~= '' then
-    call('HSET', UNITS, id, vector)
+  if call('HSET', UNITS, id, vector_of(sums), '', '0') == 2 and stored then
+    -- The empty id was gone, and so were all units.
+    call('ZREM', LOG, id)
+    call('HDEL', UNITS, id, '')
+    return { 'lost', 'behind' }
   end
   state[NEWEST], state[SEQUENCE], drops_floors = now, state[SEQUENCE] + 1, true
-  -- What would slow down every charge is done at each BLOCKth.
-  local ends_block = state[SEQUENCE] % BLOCK == 0
-  if ends_block then
+  commit(false)
+  -- What would slow down every charge is done at each BLOCKth. Where a permission lacks for that, the charge is whole.
+  if state[SEQUENCE] % BLOCK == 0 then
     open_archive().end_block()
+    commit(true)
   end
-  commit(ends_block)
 end
 
 local reply = { known and 'repeated' or 'granted', state[EPOCH], state[SEQUENCE], known or now }

@@ -5,7 +5,8 @@
 --            lives are due, whether there are floors; then for each limit its name, its rule, total, head, closed until,
 --            whether one may try then; floors: lines of a limit's name, and time, used, charged since; checked
 --   2 log    sorted set: one member a charge, its id, by the microsecond at which it was made
---   3 units  hash: id -> units of each limit, in their order in the state: "100" or "0,1"; a charge of nothing has none
+--   3 units  hash: id -> units of each limit, in their order in the state: "100" or "0,1"; "0" of a charge of nothing. The
+--            empty id is there as long as the hash is: where it is gone, units were lost
 --   4 marks  sorted set: instants that part the log into blocks of about BLOCK charges; the newest block is open
 --   5 sums   hash: mark -> units in the block that ends with it, its instant included
 --
@@ -24,7 +25,8 @@
 -- expired and is subtracted at each call; a charge that is granted moves the head there. Removing what is
 -- before it from the log can so wait.
 --
--- Every reply begins with a word: 'skewed' and how far; 'lost' and why; or what the script says.
+-- Every reply begins with a word: 'skewed' and how far; 'lost' and why; or what the script says. A replica may lag behind:
+-- there every script fails as one that writes.
 --
 -- A script is built anew at every call: each function and each variable that functions share is a piece of memory. So
 -- functions are few, the state stays the array that it is stored as, and what most charges do without is inside
@@ -89,6 +91,9 @@ end
 -- What is stored -----------------------------------------------------------------------------------------------------
 
 local info = call('INFO', 'replication')
+if string.find(info, 'role:slave', 1, true) then
+  return redis.error_reply("READONLY You can't write against a read only replica.")
+end
 local replid = string.find(info, 'master_replid:', 1, true) + 14
 local server = string.sub(info, replid, replid + 39)
 
@@ -204,7 +209,7 @@ local function vector_of(sums)
       last = code
     end
   end
-  return vector or ''
+  return vector or '0'
 end
 
 -- What most charges do without ---------------------------------------------------------------------------------------
@@ -222,6 +227,12 @@ local function open_archive()
   local META, LOG, UNITS, MARKS, SUMS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
   -- What was charged before this is forgotten: its id too.
   local kept_from = now - keep + 1
+
+  -- Nobody can say what is used where units are gone. A grant that opens no archive finds it when it writes its own.
+  archive.lacks_units = state[EPOCH] and not call('HGET', UNITS, '')
+  if archive.lacks_units then
+    loss, objection = 'behind', skew or { 'lost', 'behind' }
+  end
 
   function archive.limit_named(name)
     for _, limit in ipairs(limits) do
@@ -312,11 +323,13 @@ local function open_archive()
     return sums
   end
 
+  -- Where a sum is gone, its block is added up.
   local function blocks(code, marks, first)
     local sum = 0
     for start = first, #marks, 1000 do
-      for _, vector in ipairs(call('HMGET', SUMS, unpack(marks, start, math.min(start + 999, #marks)))) do
-        sum = sum + units_in(vector, code)
+      for place, vector in ipairs(call('HMGET', SUMS, unpack(marks, start, math.min(start + 999, #marks)))) do
+        local mark = start + place - 1
+        sum = sum + (vector and units_in(vector, code) or scan(code, '(' .. marks[mark - 1], marks[mark]))
       end
     end
     return sum
@@ -345,11 +358,12 @@ local function open_archive()
     return call('ZREVRANGEBYSCORE', MARKS, '(' .. text(at), '-inf', 'LIMIT', 0, 1)[1]
   end
 
-  -- Adds to the block that holds an instant; the open one has no sum.
+  -- Adds to the block that holds an instant; the open one has no sum, and a sum that is gone stays so until it is mended.
   function archive.add_to_block(at, delta)
     local mark = archive.block_end(at)
-    if mark then
-      local sums = add_vector({}, call('HGET', SUMS, mark), 1)
+    local sum = mark and call('HGET', SUMS, mark)
+    if sum then
+      local sums = add_vector({}, sum, 1)
       for code, units in pairs(delta) do
         sums[code] = (sums[code] or 0) + units
       end
@@ -403,7 +417,7 @@ local function open_archive()
         return search('+inf')
       end
       for place, vector in ipairs(call('HMGET', SUMS, unpack(marks))) do
-        local block = units_in(vector, limit.code)
+        local block = vector and units_in(vector, limit.code) or scan(limit.code, '(' .. mark, marks[place])
         if sum + block >= need then
           low = '(' .. mark
           return search(marks[place])
@@ -442,12 +456,16 @@ local function open_archive()
   -- Totals.
 
   -- Begins anew with an empty log. Redis can evict keys one by one, and whoever deletes keys may forget some: without the
-  -- state or the log the others say nothing.
+  -- state, the log or the units the others say nothing. What a total said is a floor.
   function archive.empty()
     for place = 2, #KEYS do
       call('PEXPIRE', KEYS[place], '-1')
     end
     for place = FIRST_PLACE, #state, NEXT_PLACE do
+      local total = state[place + TOTAL]
+      if total > 0 then
+        floors[#floors + 1] = { name = state[place], at = state[NEWEST], used = total, after = 0 }
+      end
       state[place + TOTAL] = 0
     end
   end
@@ -462,13 +480,8 @@ local function open_archive()
 
   -- Records a charge in the log; the totals are the caller's to move.
   function archive.log(id, at, sums)
-    local vector = vector_of(sums)
     call('ZADD', LOG, text(at), id)
-    if vector == '' then
-      call('HDEL', UNITS, id)
-    else
-      call('HSET', UNITS, id, vector)
-    end
+    call('HSET', UNITS, id, vector_of(sums))
     state[NEWEST] = max(state[NEWEST], at)
   end
 
@@ -569,6 +582,7 @@ end
 local function commit(renew)
   if not state[EPOCH] or state[SERVER] ~= server then
     state[EPOCH], state[SERVER] = fresh_epoch, server
+    call('HSET', UNITS, '', '0')
   end
   renew = renew or now >= state[RENEWAL]
   if renew then

@@ -97,6 +97,18 @@ async fn a_read_only_replica_is_an_outage_until_it_is_promoted() {
 }
 
 #[tokio::test]
+async fn a_replica_that_lags_rejects_nothing() {
+    let (primary, replica) = (RedisServer::start(), RedisServer::start());
+    replica.tell(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    let (mut machine, account) = (Machine::new(primary.url()), account(2));
+    assert_eq!(machine.process().drain(&account).await, 2);
+    wait_until("the replica has the charges", || replica.try_ask::<i64>(&log_length(&account)) == Ok(2));
+    machine.url = replica.url();
+    is_an_outage(&machine.process(), &account, "READONLY").await;
+    assert!(machine.process().0.usage(&account).await.is_err());
+}
+
+#[tokio::test]
 async fn a_redis_that_loads_is_an_outage() {
     let mut server = RedisServer::start();
     let (machine, account) = (Machine::new(server.url()), account(10));
@@ -136,6 +148,34 @@ async fn a_permission_that_is_taken_away_is_an_outage() {
     is_an_outage(&machine.process(), &account, "NOPERM").await;
     server.tell("ACL SETUSER teller ~ingest:*");
     assert_eq!(machine.process().drain(&account).await, 6);
+}
+
+/// A machine whose charges run as a user whose permissions can be taken away, and that has made so many.
+async fn with_permissions(charges: u64) -> (RedisServer, Machine, Account) {
+    let server = RedisServer::start();
+    server.tell("ACL SETUSER teller on >open-sesame ~ingest:* +@all");
+    let url = url(&format!("redis://teller:open-sesame@127.0.0.1:{}", server.port()));
+    let (machine, account) = (Machine::new(url), account(100));
+    let process = machine.process();
+    for _ in 0..charges {
+        process.take(&account, 1).await;
+    }
+    (server, machine, account)
+}
+
+#[tokio::test]
+async fn a_charge_that_was_denied_half_way_is_counted_once_where_it_went_ahead() {
+    for (charges, command) in [(1, "hset"), (63, "zrevrangebyscore"), (1, "zadd")] {
+        let (server, machine, account) = with_permissions(charges).await;
+        server.tell(&format!("ACL SETUSER teller -{command}"));
+        is_an_outage(&machine.process(), &account, "deploy/redis/users.acl").await;
+        server.tell(&format!("ACL SETUSER teller +{command}"));
+        assert_eq!(machine.process().used(&account).await, charges + 1, "without {command}");
+        let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+        let mended = ledger.mend(&account, ingest::clock::SystemClock.now()).await.unwrap();
+        assert_eq!(mended, [""; 0], "without {command}");
+        assert_eq!(machine.process().drain(&account).await, 99 - charges, "without {command}");
+    }
 }
 
 #[tokio::test]

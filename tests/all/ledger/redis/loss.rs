@@ -1,9 +1,13 @@
 //! A ledger that loses what it holds: nobody overspends what this machine knew of.
 
+use ingest::clock::{Clock, SystemClock};
 use ingest::config::AfterLoss;
+use ingest::ledger::redis::RedisLedger;
 use ingest::quota::{Account, Closing};
 
 use super::machine::{Machine, WINDOW, account, refusal, rejection};
+use super::{MAX_SKEW, TIMEOUT};
+use crate::ledger::books::limit;
 use crate::support::redis_server::{RedisServer, wait_until};
 
 #[tokio::test]
@@ -246,4 +250,70 @@ async fn whichever_key_is_lost_alone_nothing_is_spent_twice() {
         server.tell(&format!("DEL ingest:{{{}}}:{key}", account.name));
         assert_eq!(machine.process().drain(&account).await, 100, "without {key}");
     }
+}
+
+/// What the comparison of sums mends.
+async fn mended(machine: &Machine, account: &Account) -> Vec<String> {
+    let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+    ledger.mend(account, SystemClock.now()).await.unwrap()
+}
+
+/// A machine that has charged so many of 300.
+async fn one_that_charged(charges: u64) -> (RedisServer, Machine, Account) {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(300));
+    let process = machine.process();
+    for _ in 0..charges {
+        process.take(&account, 1).await;
+    }
+    (server, machine, account)
+}
+
+#[tokio::test]
+async fn units_that_are_lost_alone_are_a_loss_and_mend_no_total() {
+    let (server, machine, account) = one_that_charged(200).await;
+    server.tell(&format!("DEL ingest:{{{}}}:units", account.name));
+    assert_eq!(mended(&machine, &account).await, [""; 0]);
+    assert_eq!(machine.watcher().used(&account).await, 200);
+    assert_eq!(machine.process().drain(&account).await, 100);
+    assert_eq!(machine.process().used(&account).await, 300);
+    assert_eq!(mended(&machine, &account).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn units_that_are_lost_alone_are_found_by_the_very_next_charge_by_another_rule() {
+    let (server, machine, mut account) = one_that_charged(200).await;
+    server.tell(&format!("DEL ingest:{{{}}}:units", account.name));
+    account.limits.insert("daily".to_owned(), limit(290, Some(WINDOW), None));
+    assert_eq!(machine.process().drain(&account).await, 90);
+}
+
+#[tokio::test]
+async fn what_the_totals_said_holds_when_units_are_lost_whoever_finds_it() {
+    for others in [200, 300] {
+        let (server, _machine, account) = one_that_charged(others).await;
+        server.tell(&format!("DEL ingest:{{{}}}:units", account.name));
+        let newcomer = Machine::new(server.url());
+        assert_eq!(newcomer.process().drain(&account).await, 300 - others, "the others have not come by");
+    }
+}
+
+#[tokio::test]
+async fn some_units_that_are_missing_are_a_loss_that_the_comparison_finds() {
+    for charges in [30, 200] {
+        let (server, machine, account) = one_that_charged(charges).await;
+        let ids: Vec<String> = server.ask(&format!("ZRANGE ingest:{{{}}}:log 2 4", account.name));
+        server.tell(&format!("HDEL ingest:{{{}}}:units {}", account.name, ids.join(" ")));
+        assert_eq!(mended(&machine, &account).await, [""; 0]);
+        assert_eq!(machine.process().drain(&account).await, 300 - charges);
+        assert_eq!(machine.process().used(&account).await, 300);
+    }
+}
+
+#[tokio::test]
+async fn sums_that_are_lost_alone_take_nothing_from_a_total_that_is_summed_anew() {
+    let (server, machine, mut account) = one_that_charged(200).await;
+    server.tell(&format!("DEL ingest:{{{}}}:sums", account.name));
+    account.limits.insert("daily".to_owned(), limit(290, Some(WINDOW), None));
+    assert_eq!(machine.process().drain(&account).await, 90);
 }

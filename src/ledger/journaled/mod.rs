@@ -6,8 +6,9 @@
 mod gate;
 mod telling;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::journal::{Allowance, Begun, Granted, Journal, Marked, Unmetered};
@@ -18,8 +19,9 @@ use crate::config::{AfterLoss, LedgerConfig};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Grant, LimitUsage, Outage, Timestamp, Units};
 
 use gate::Gate;
+use telling::Losses;
 
-/// A charge is begun anew this often when its grant was void, and put this often to a ledger that says it lost data.
+/// A charge is begun anew this often when its grant was void.
 const ATTEMPTS: u32 = 5;
 
 /// What a machine does when the ledger is silent, or has lost its data.
@@ -45,6 +47,8 @@ pub(super) struct Journaled {
     clock: Arc<dyn Clock>,
     gate: Gate,
     unmetered: AtomicU64,
+    /// Accounts of which it was said that the ledger lost data.
+    said_lost: Mutex<BTreeSet<String>>,
 }
 
 /// One ask under one id.
@@ -76,7 +80,8 @@ enum Outcome {
 
 impl Journaled {
     pub(super) fn new(ledger: Arc<dyn SharedLedger>, journal: Journal, policy: Policy, clock: Arc<dyn Clock>) -> Self {
-        Self { ledger, journal, policy, clock, gate: Gate::default(), unmetered: AtomicU64::new(0) }
+        let (gate, unmetered, said_lost) = (Gate::default(), AtomicU64::new(0), Mutex::default());
+        Self { ledger, journal, policy, clock, gate, unmetered, said_lost }
     }
 
     pub(super) async fn ask(&self, ask: &Ask<'_>) -> Result<Verdict, MeterError> {
@@ -119,9 +124,10 @@ impl Journaled {
     /// Puts a charge to the ledger, after everything that it must hear first.
     async fn put(&self, attempt: &mut Attempt<'_>, mut begun: Begun) -> Result<Put, MeterError> {
         let account = attempt.ask.account;
-        for _ in 0..ATTEMPTS {
+        let mut losses = Losses::default();
+        loop {
             if begun.recovering || begun.pending {
-                self.catch_up(account).await?;
+                self.catch_up(account, &mut losses).await?;
                 begun = self.journal.look_again(account, &attempt.id, self.clock.now()).await?;
             }
             if begun.wait_until > self.clock.now() {
@@ -130,7 +136,7 @@ impl Journaled {
             attempt.reached = true;
             match self.ledger.ask(charge(attempt, &begun), self.clock.now()).await? {
                 Answer::Lost => {
-                    self.recover(account).await?;
+                    self.recover(account, &mut losses).await?;
                     begun = self.journal.look_again(account, &attempt.id, self.clock.now()).await?;
                 }
                 answer => {
@@ -139,7 +145,6 @@ impl Journaled {
                 }
             }
         }
-        Err(LedgerError::Unreachable("it loses its data again and again".to_owned()).into())
     }
 
     /// Charges nothing, but looks whether the ledger has lost its data once more: others do not wait.
@@ -277,13 +282,14 @@ impl Journaled {
     }
 
     async fn usage_now(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
-        self.catch_up(account).await?;
+        let mut losses = Losses::default();
+        self.catch_up(account, &mut losses).await?;
         let seen = self.journal.seen(account, self.clock.now()).await?;
         let standing = self.ledger.standing(account, Some(&seen), self.clock.now()).await?;
         if !standing.lost {
             return Ok(standing.limits);
         }
-        self.recover(account).await?;
+        self.recover(account, &mut losses).await?;
         Ok(self.ledger.standing(account, None, self.clock.now()).await?.limits)
     }
 
@@ -297,11 +303,13 @@ impl Journaled {
         Units::new(self.unmetered.load(Ordering::Relaxed))
     }
 
-    /// Closes the gate where the ledger did not answer, and opens it where it did.
+    /// Closes the gate where the ledger did not answer, and opens it where it did; a journal that fails says nothing of
+    /// the ledger.
     fn note<T>(&self, result: &Result<T, MeterError>) {
         match result {
             Err(error) if error.is_outage() => self.gate.failed(&error.to_string()),
-            _ => self.gate.answered(),
+            Ok(_) | Err(MeterError::Ledger(_)) => self.gate.answered(),
+            Err(MeterError::Journal(_) | MeterError::ReadOnly) => {}
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Telling the ledger what it has not heard: unmetered charges, true costs, closings; and everything again after it lost
 //! its data.
 
+use std::sync::PoisonError;
+
 use super::super::journal::{Pending, PendingClosing, Recovery};
 use super::super::meter::MeterError;
 use super::super::{Contact, Heard, LedgerError, News, Seen};
@@ -12,6 +14,13 @@ use crate::quota::{Account, Closing, Cost, Entry, LimitName, Timestamp};
 const BATCH: usize = 200;
 /// So many batches at one contact; the rest waits for the next.
 const BATCHES: u32 = 500;
+
+/// So many losses are borne in one operation: a ledger that goes on losing its data is away.
+const LOSSES: u32 = 3;
+
+/// How often the ledger had lost its data in one operation.
+#[derive(Default)]
+pub(super) struct Losses(u32);
 
 /// Whether the ledger took what it was told.
 enum Told {
@@ -26,7 +35,7 @@ impl Journaled {
         if self.gate.closed().is_some() {
             return Ok(());
         }
-        let told = self.catch_up(account).await;
+        let told = self.catch_up(account, &mut Losses::default()).await;
         self.note(&told);
         match told {
             Err(error) if error.is_outage() => Ok(()),
@@ -35,10 +44,10 @@ impl Journaled {
     }
 
     /// Tells what is due, and everything again where the ledger turns out to have lost its data.
-    pub(super) async fn catch_up(&self, account: &Account) -> Result<(), MeterError> {
+    pub(super) async fn catch_up(&self, account: &Account, losses: &mut Losses) -> Result<(), MeterError> {
         let contact = self.journal.look_again(account, &super::fresh_id(), self.clock.now()).await?;
         if contact.recovering {
-            self.recover(account).await?;
+            self.recover(account, losses).await?;
         }
         for _ in 0..BATCHES {
             let pending = self.journal.pending(account, self.clock.now()).await?;
@@ -47,7 +56,7 @@ impl Journaled {
                 break;
             }
             if let Told::Lost = self.tell_all(account, &pending, &closings).await? {
-                self.recover(account).await?;
+                self.recover(account, losses).await?;
             }
         }
         Ok(())
@@ -121,7 +130,11 @@ impl Journaled {
 
     /// Tells a ledger that lost its data everything that this machine knows of the window. Its grants are void from the
     /// first step to the last.
-    pub(super) async fn recover(&self, account: &Account) -> Result<(), MeterError> {
+    pub(super) async fn recover(&self, account: &Account, losses: &mut Losses) -> Result<(), MeterError> {
+        if losses.0 == LOSSES {
+            return Err(LedgerError::Unreachable("it loses its data again and again".to_owned()).into());
+        }
+        losses.0 += 1;
         let recovery = self.journal.start_recovery(account, self.clock.now()).await?;
         let (contact, intact) = self.tell_again(account, &recovery).await?;
         let seen = Seen { epoch: contact.epoch.clone(), sequence: 0, newest: None };
@@ -129,7 +142,7 @@ impl Journaled {
             self.tell_closing(account, limit, Some(*closing), &seen).await?;
         }
         self.journal.finish_recovery(account, &contact, self.wait_until(account, intact)).await?;
-        say_lost(account, &recovery, intact);
+        self.say_lost(account, &recovery, intact);
         Ok(())
     }
 
@@ -160,20 +173,26 @@ impl Journaled {
         let waits = self.policy.after_loss == AfterLoss::Wait && !intact;
         waits.then(|| self.clock.now().after(account.longest_window()))
     }
-}
 
-fn say_lost(account: &Account, recovery: &Recovery, intact: bool) {
-    if intact {
-        tracing::info!(
+    /// Once a process: a ledger that evicts would fill the log.
+    fn say_lost(&self, account: &Account, recovery: &Recovery, intact: bool) {
+        if intact {
+            tracing::info!(
+                account = account.name,
+                "the ledger was restarted or moved; it has all that this machine knows of"
+            );
+            return;
+        }
+        let is_news = self.said_lost.lock().unwrap_or_else(PoisonError::into_inner).insert(account.name.clone());
+        if !is_news {
+            tracing::debug!(account = account.name, charges = recovery.entries.len(), "the ledger lost data again");
+            return;
+        }
+        tracing::warn!(
             account = account.name,
-            "the ledger was restarted or moved; it has all that this machine knows of"
+            charges = recovery.entries.len(),
+            "the ledger lost data: this machine's charges of the window were told it again; until other machines come \
+             by, what they charged since counts as far as this machine had heard of it"
         );
-        return;
     }
-    tracing::warn!(
-        account = account.name,
-        charges = recovery.entries.len(),
-        "the ledger lost data: this machine's charges of the window were told it again; until other machines come by, \
-         what they charged since counts as far as this machine had heard of it"
-    );
 }

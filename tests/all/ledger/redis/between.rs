@@ -1,5 +1,6 @@
 //! What happens between two steps of one charge: after the ledger granted it, and before the journal marks it.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -8,7 +9,7 @@ use ingest::ledger::redis::RedisLedger;
 use ingest::ledger::{Answer, Charge, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing};
 use ingest::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
 
-use super::machine::{Machine, Process, account, rejection};
+use super::machine::{Machine, Process, account, refusal, rejection};
 use super::{MAX_SKEW, TIMEOUT};
 use crate::support::redis_server::{RedisServer, url};
 
@@ -18,12 +19,20 @@ type Happening = BoxFuture<'static, ()>;
 struct Interposed {
     inner: RedisLedger,
     happening: Mutex<Option<Happening>>,
+    /// Loses everything as soon as it was told, and how often it was told again what it had lost.
+    forgets: Option<(Arc<RedisServer>, Arc<AtomicU32>)>,
 }
 
 impl Interposed {
     fn process(machine: &Machine, happening: Happening) -> Process {
         let inner = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
-        machine.process_over(Arc::new(Self { inner, happening: Mutex::new(Some(happening)) }))
+        machine.process_over(Arc::new(Self { inner, happening: Mutex::new(Some(happening)), forgets: None }))
+    }
+
+    fn forgetful(machine: &Machine, server: &Arc<RedisServer>, recoveries: &Arc<AtomicU32>) -> Process {
+        let inner = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+        let forgets = Some((Arc::clone(server), Arc::clone(recoveries)));
+        machine.process_over(Arc::new(Self { inner, happening: Mutex::new(None), forgets }))
     }
 }
 
@@ -45,7 +54,12 @@ impl SharedLedger for Interposed {
         seen: Option<&Seen>,
         now: Timestamp,
     ) -> Result<Heard, LedgerError> {
-        self.inner.tell(account, news, seen, now).await
+        let heard = self.inner.tell(account, news, seen, now).await;
+        if let Some((server, recoveries)) = &self.forgets {
+            server.tell("FLUSHALL");
+            recoveries.fetch_add(u32::from(matches!(news, News::Recovered(..))), Ordering::Relaxed);
+        }
+        heard
     }
 
     async fn standing(&self, account: &Account, seen: Option<&Seen>, now: Timestamp) -> Result<Standing, LedgerError> {
@@ -152,4 +166,25 @@ async fn a_limit_that_is_reopened_while_somebody_hears_that_it_is_closed_stays_o
         Interposed::process(&machine, Box::pin(async move { cut_off.0.reopen(&reopened, "daily").await.unwrap() }));
     rejection(process.ask(&account, 1).await);
     assert_eq!(machine.process().drain(&account).await, 10);
+}
+
+#[tokio::test]
+async fn a_ledger_that_forgets_everything_at_once_is_away_soon() {
+    let server = Arc::new(RedisServer::start());
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let permit = machine.process().take(&account, 1).await;
+    let recoveries = Arc::new(AtomicU32::new(0));
+    let forgetful = || {
+        server.tell("FLUSHALL");
+        recoveries.store(0, Ordering::Relaxed);
+        Interposed::forgetful(&machine, &server, &recoveries)
+    };
+    let why = refusal(forgetful().ask(&account, 1).await);
+    assert!(why.contains("loses its data again and again"), "{why}");
+    assert!(recoveries.load(Ordering::Relaxed) <= 3, "{recoveries:?}");
+    forgetful().0.settle(&account, &permit.id, &Cost::none()).await.unwrap();
+    assert!(recoveries.load(Ordering::Relaxed) <= 3, "{recoveries:?}");
+    refusal(forgetful().ask(&account, 1).await);
+    assert!(recoveries.load(Ordering::Relaxed) <= 3, "{recoveries:?}");
+    assert_eq!(machine.process().drain(&account).await, 9, "it had said that one is used");
 }

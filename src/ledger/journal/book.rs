@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::{Journal, JournalError};
+use super::{Journal, JournalError, closings};
 use crate::ledger::{Contact, Purpose, Seen};
 use crate::quota::{Account, ChargeId, Cost, LimitName, Timestamp, Units};
 
@@ -40,6 +40,8 @@ pub(in crate::ledger) enum Marked {
 pub(in crate::ledger) struct Granted {
     pub(in crate::ledger) contact: Contact,
     pub(in crate::ledger) used: BTreeMap<LimitName, Units>,
+    /// Closed limits that this charge tries.
+    pub(in crate::ledger) tries: Vec<LimitName>,
     /// Whether the ledger recorded the charge just now, or had done so before.
     pub(in crate::ledger) fresh: bool,
 }
@@ -121,6 +123,26 @@ impl Journal {
         .await
     }
 
+    /// Notes where the ledger stood when it took what it was told: a machine that was granted nothing, or nothing lately,
+    /// must see a loss too.
+    pub(in crate::ledger) async fn heard(
+        &self,
+        account: &Account,
+        contact: &Contact,
+        now: Timestamp,
+    ) -> Result<(), JournalError> {
+        let (account, heard, window) = (account.name.clone(), contact.clone(), account.longest_window());
+        self.with(move |connection| {
+            let tx = write(connection)?;
+            let before = self::contact(&tx, &account, now, window)?;
+            if before.goes_on(&heard) {
+                note_contact(&tx, &account, &heard, &before, now)?;
+            }
+            tx.commit()
+        })
+        .await
+    }
+
     /// Takes back a charge of which the ledger may have heard: it is settled to nothing at the next contact.
     pub(in crate::ledger) async fn void(&self, account: &Account, id: &ChargeId) -> Result<(), JournalError> {
         let (account, id) = (account.name.clone(), id.clone());
@@ -198,6 +220,8 @@ fn begun(
 #[derive(Debug, Clone)]
 pub(super) struct StoredContact {
     pub(super) seen: Seen,
+    /// The ledger's time.
+    pub(super) at: Timestamp,
     pub(super) ahead: Duration,
     pub(super) recovering: bool,
     pub(super) wait_until: Timestamp,
@@ -205,7 +229,20 @@ pub(super) struct StoredContact {
 
 impl Default for StoredContact {
     fn default() -> Self {
-        Self { seen: Seen::default(), ahead: Duration::ZERO, recovering: false, wait_until: Timestamp::from_micros(0) }
+        Self {
+            seen: Seen::default(),
+            at: Timestamp::from_micros(0),
+            ahead: Duration::ZERO,
+            recovering: false,
+            wait_until: Timestamp::from_micros(0),
+        }
+    }
+}
+
+impl StoredContact {
+    /// Whether a ledger that stands so is the one that this machine is in step with.
+    fn goes_on(&self, contact: &Contact) -> bool {
+        !self.recovering && (self.seen.epoch.is_empty() || self.seen.epoch == contact.epoch)
     }
 }
 
@@ -228,7 +265,6 @@ pub(super) fn contact(
         "select epoch, sequence, newest, at, ahead, recovering, wait_until, newest_at from contact where account = ?",
     )?;
     let found = statement.query_row([account], |row| {
-        let at = Timestamp::from_micros(row.get(3)?);
         let ahead = Duration::from_micros(row.get::<_, i64>(4)?.unsigned_abs());
         let newest_at = Timestamp::from_micros(row.get(7)?);
         let newest = row.get::<_, Option<String>>(2)?.filter(|_| newest_at.after(window) > now.after(ahead));
@@ -238,16 +274,14 @@ pub(super) fn contact(
                 sequence: row.get::<_, i64>(1)?.unsigned_abs(),
                 newest: newest.map(ChargeId::new),
             },
+            at: Timestamp::from_micros(row.get(3)?),
             ahead,
             recovering: row.get(5)?,
             wait_until: Timestamp::from_micros(row.get(6)?),
         };
-        Ok((at, stored))
+        Ok(stored)
     });
-    Ok(match found.optional()? {
-        Some((at, stored)) if at.after(surely_kept(window)) > now => stored,
-        _ => StoredContact::default(),
-    })
+    Ok(found.optional()?.filter(|stored| stored.at.after(surely_kept(window)) > now).unwrap_or_default())
 }
 
 fn mark(
@@ -259,8 +293,7 @@ fn mark(
     window: Duration,
 ) -> rusqlite::Result<Marked> {
     let before = contact(tx, account, now, window)?;
-    let is_of_epoch = before.seen.epoch.is_empty() || before.seen.epoch == granted.contact.epoch;
-    if before.recovering || !is_of_epoch {
+    if !before.goes_on(&granted.contact) {
         return Ok(Marked::Void);
     }
     let mut statement = tx.prepare_cached(
@@ -270,21 +303,22 @@ fn mark(
     if statement.execute(params![granted.contact.at.micros(), account, id.as_str()])? == 0 {
         return Ok(Marked::Void);
     }
-    note_contact(tx, account, id, granted, &before, now)?;
-    note_said(tx, account, granted)?;
+    note_contact(tx, account, &granted.contact, &before, now)?;
+    if granted.fresh {
+        note_newest(tx, account, id, &granted.contact, &before)?;
+        note_said(tx, account, granted)?;
+        closings::granted(tx, account, granted)?;
+    }
     Ok(Marked::MayBeSent)
 }
 
 fn note_contact(
     tx: &Transaction<'_>,
     account: &str,
-    id: &ChargeId,
-    granted: &Granted,
+    contact: &Contact,
     before: &StoredContact,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
-    let contact = &granted.contact;
-    let is_newest = granted.fresh && (before.seen.newest.is_none() || contact.sequence > before.seen.sequence);
     let sequence = contact.sequence.max(before.seen.sequence);
     let ahead = contact.at.since(now).as_micros();
     tx.prepare_cached(
@@ -298,21 +332,26 @@ fn note_contact(
         i64::try_from(sequence).unwrap_or(i64::MAX),
         contact.at.micros(),
         i64::try_from(ahead).unwrap_or(0)
-    ])?;
-    if is_newest {
-        tx.prepare_cached("update contact set newest = ?, newest_at = ? where account = ?")?.execute(params![
-            id.as_str(),
-            contact.at.micros(),
-            account
-        ])?;
+    ])
+    .map(drop)
+}
+
+fn note_newest(
+    tx: &Transaction<'_>,
+    account: &str,
+    id: &ChargeId,
+    contact: &Contact,
+    before: &StoredContact,
+) -> rusqlite::Result<()> {
+    if before.seen.newest.is_some() && contact.sequence <= before.seen.sequence {
+        return Ok(());
     }
-    Ok(())
+    tx.prepare_cached("update contact set newest = ?, newest_at = ? where account = ?")?
+        .execute(params![id.as_str(), contact.at.micros(), account])
+        .map(drop)
 }
 
 fn note_said(tx: &Transaction<'_>, account: &str, granted: &Granted) -> rusqlite::Result<()> {
-    if !granted.fresh {
-        return Ok(());
-    }
     let mut statement = tx.prepare_cached(
         "insert into said (account, limit_name, at, used) values (?, ?, ?, ?)
          on conflict do update set at = excluded.at, used = excluded.used

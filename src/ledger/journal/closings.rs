@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::{Journal, JournalError};
+use super::{Granted, Journal, JournalError};
 use crate::quota::{Account, Closing, Cost, LimitName, Timestamp};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -60,9 +60,10 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let (account, limit) = (account.name.clone(), limit.to_owned());
         self.with(move |connection| {
+            // The ledger tells until when, not whether one may try then.
             let insert = "insert into closing (account, limit_name, until, probing, told) values (?, ?, ?, ?, ?)
-                 on conflict do update set until = excluded.until, probing = excluded.probing, told = excluded.told,
-                     version = version + 1
+                 on conflict do update set until = excluded.until, told = excluded.told, version = version + 1,
+                     probing = case when excluded.told then probing else excluded.probing end
                  where (told or not excluded.told) and (excluded.until is null or until is null or excluded.until > until)";
             let until = until.map(Timestamp::micros);
             connection.prepare_cached(insert)?.execute(params![account, limit, until, probing, told]).map(drop)
@@ -112,6 +113,18 @@ pub(super) fn holding(
             pending.map(|pending| pending.closing.map(|closing| (pending.limit, closing))).transpose()
         })
         .collect()
+}
+
+/// A limit that the ledger grants is open: what it had told before is over, but for one that this grant tries.
+pub(super) fn granted(tx: &Transaction<'_>, account: &str, granted: &Granted) -> rusqlite::Result<()> {
+    let mut statement = tx.prepare_cached(
+        "update closing set until = null, probing = 0, version = version + 1
+         where account = ? and limit_name = ? and told = 1 and until is not null",
+    )?;
+    for limit in granted.used.keys().filter(|limit| !granted.tries.contains(limit)) {
+        statement.execute([account, limit])?;
+    }
+    Ok(())
 }
 
 /// The limit that keeps an unmetered charge from going ahead. One whose reset is unknown lets one charge try after its

@@ -97,17 +97,19 @@ impl Journal {
         .await
     }
 
-    /// What the ledger has yet to be told, a bounded number at once. Charges that nobody will send any more become void
+    /// What the ledger has yet to be told, a bounded number at once; what went unmetered so long ago by our clock that the
+    /// ledger would have forgotten it, as if it had happened now: the clock may have been wrong. Charges that nobody will send any more become void
     /// here: a process that comes back to one finds it so, and charges anew.
     pub(in crate::ledger) async fn pending(
         &self,
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<Pending>, JournalError> {
-        let account = account.name.clone();
+        let (account, window) = (account.name.clone(), account.longest_window());
         self.with(move |connection| {
             void_abandoned(connection, &account, now)?;
-            pending(connection, &account)
+            keep_unmetered(connection, &account, now, window)?;
+            pending(connection, &account, i64::from(BATCH))
         })
         .await
     }
@@ -132,7 +134,8 @@ impl Journal {
     /// What went unmetered and the ledger has not heard of, for those who only look.
     pub(in crate::ledger) async fn untold(&self, account: &Account) -> Result<Cost, JournalError> {
         let account = account.name.clone();
-        let pending = self.look(move |connection| pending(connection, &account)).await?.unwrap_or_default();
+        const ALL: i64 = -1;
+        let pending = self.look(move |connection| pending(connection, &account, ALL)).await?.unwrap_or_default();
         let mut sum = Cost::none();
         pending.iter().filter(|pending| pending.absorb).for_each(|pending| sum.add(&pending.entry.cost));
         Ok(sum)
@@ -169,8 +172,9 @@ fn unmetered(
     if spent(&tx, &account.name, from)? + cost.largest() > allowance.units {
         return Ok(Unmetered::Spent);
     }
-    let ahead = contact(&tx, &account.name, now, account.longest_window())?.ahead;
-    record(&tx, &account.name, &id, (cost, purpose), now.after(ahead))?;
+    let contact = contact(&tx, &account.name, now, account.longest_window())?;
+    let at = now.after(contact.ahead).max(contact.at);
+    record(&tx, &account.name, &id, (cost, purpose), at)?;
     tx.commit()?;
     Ok(Unmetered::Allowed(id))
 }
@@ -188,7 +192,8 @@ fn spent(connection: &Connection, account: &str, from: Timestamp) -> rusqlite::R
     costs.map(|json| Ok(cost(&json?).largest())).sum()
 }
 
-/// A time by the ledger's clock, where that was ahead of ours: so that no unit is forgotten too early.
+/// A time by the ledger's clock, where that was ahead of ours, and not before we last heard of it: so that no unit is
+/// forgotten too early.
 fn record(
     tx: &Transaction<'_>,
     account: &str,
@@ -221,17 +226,25 @@ fn void_abandoned(connection: &mut Connection, account: &str, now: Timestamp) ->
     Ok(())
 }
 
+fn keep_unmetered(connection: &Connection, account: &str, now: Timestamp, window: Duration) -> rusqlite::Result<()> {
+    let now = now.after(contact(connection, account, now, window)?.ahead);
+    let update = "update charge set at = ?
+         where account = ? and told = 0 and unmetered = 1 and state = 'sent' and not known and at <= ?";
+    let from = now.before(window).micros();
+    connection.prepare_cached(update)?.execute(params![now.micros(), account, from]).map(drop)
+}
+
 fn is_alive(process: i32) -> bool {
     // A process of another user answers too: with an error that says so.
     Pid::from_raw(process).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
-fn pending(connection: &Connection, account: &str) -> rusqlite::Result<Vec<Pending>> {
+fn pending(connection: &Connection, account: &str, most: i64) -> rusqlite::Result<Vec<Pending>> {
     let mut statement = connection.prepare_cached(
         "select id, at, cost, state = 'sent' and not known, settled, version from charge
          where account = ? and told = 0 order by at limit ?",
     )?;
-    statement.query_map(params![account, BATCH], read_pending)?.collect()
+    statement.query_map(params![account, most], read_pending)?.collect()
 }
 
 fn read_pending(row: &Row<'_>) -> rusqlite::Result<Pending> {

@@ -163,7 +163,7 @@ impl Journaled {
         match answer {
             Answer::Granted { grant, used, contact, fresh } => {
                 let due = contact.sequence.is_multiple_of(256);
-                let granted = Granted { contact, used, fresh };
+                let granted = Granted { contact, used, tries: grant.probing.clone(), fresh };
                 let now = self.clock.now();
                 if self.journal.mark(account, &attempt.id, granted, now).await? == Marked::Void {
                     return Ok(Outcome::Void);

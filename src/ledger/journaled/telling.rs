@@ -123,7 +123,10 @@ impl Journaled {
 
     async fn tell(&self, account: &Account, news: News<'_>, seen: &Seen) -> Result<Told, MeterError> {
         match self.ledger.tell(account, news, Some(seen), self.clock.now()).await? {
-            Heard::Noted { .. } => Ok(Told::All),
+            Heard::Noted { contact, .. } => {
+                self.journal.heard(account, &contact, self.clock.now()).await?;
+                Ok(Told::All)
+            }
             Heard::Lost => Ok(Told::Lost),
         }
     }

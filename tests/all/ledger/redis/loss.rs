@@ -8,7 +8,7 @@ use ingest::quota::{Account, Closing};
 use super::machine::{Machine, WINDOW, account, refusal, rejection};
 use super::{MAX_SKEW, TIMEOUT};
 use crate::ledger::books::limit;
-use crate::support::redis_server::{RedisServer, wait_until};
+use crate::support::redis_server::{RedisServer, url, wait_until};
 
 #[tokio::test]
 async fn a_redis_that_restarts_empty_is_told_what_this_machine_charged() {
@@ -316,4 +316,61 @@ async fn sums_that_are_lost_alone_take_nothing_from_a_total_that_is_summed_anew(
     server.tell(&format!("DEL ingest:{{{}}}:sums", account.name));
     account.limits.insert("daily".to_owned(), limit(290, Some(WINDOW), None));
     assert_eq!(machine.process().drain(&account).await, 90);
+}
+
+#[tokio::test]
+async fn what_went_unmetered_before_the_first_grant_is_told_again_after_a_loss() {
+    for others in [0, 1] {
+        let mut server = RedisServer::start();
+        let (machine, account) = (Machine::new(server.url()), account(10));
+        server.kill();
+        machine.process().take_unmetered(&account, 5).await;
+        server.restart();
+        assert_eq!(machine.process().used(&account).await, 5);
+        server.tell("FLUSHALL");
+        let newcomer = Machine::new(server.url());
+        for _ in 0..others {
+            newcomer.process().take(&account, 1).await;
+        }
+        machine.process().take(&account, 1).await;
+        assert_eq!(newcomer.process().used(&account).await, 6 + others);
+    }
+}
+
+#[tokio::test]
+async fn what_was_told_lately_keeps_a_loss_visible_though_the_last_grant_is_long_ago() {
+    let server = RedisServer::start();
+    let (mut machine, account) = (Machine::new(server.url()), account(10));
+    machine.policy.after_loss = AfterLoss::Wait;
+    machine.process().take(&account, 1).await;
+    machine.url = url("redis://127.0.0.1:1");
+    machine.process_later(24 * WINDOW).take_unmetered(&account, 5).await;
+    machine.url = server.url();
+    machine.process_later(24 * WINDOW).used(&account).await;
+    server.tell("FLUSHALL");
+    let why = refusal(machine.process_later(27 * WINDOW).ask(&account, 1).await);
+    assert!(why.contains("after_loss"), "{why}");
+}
+
+#[tokio::test]
+async fn a_closing_that_was_told_before_the_first_grant_survives_a_loss() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    machine.process().0.close(&account, "daily", Closing::Probing).await.unwrap();
+    server.tell("FLUSHALL");
+    rejection(machine.process().ask(&account, 1).await);
+}
+
+#[tokio::test]
+async fn a_limit_that_is_granted_again_is_not_closed_by_what_a_machine_had_heard_before() {
+    let mut server = RedisServer::start();
+    let (here, there, account) = (Machine::new(server.url()), Machine::new(server.url()), account(10));
+    there.process().0.close(&account, "daily", Closing::Probing).await.unwrap();
+    rejection(here.process().ask(&account, 1).await);
+    there.process().0.reopen(&account, "daily").await.unwrap();
+    here.process().take(&account, 1).await;
+    server.kill();
+    here.process().take_unmetered(&account, 1).await;
+    server.restart();
+    here.process().take(&account, 1).await;
 }

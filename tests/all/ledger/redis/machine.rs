@@ -52,6 +52,12 @@ impl Machine {
         self.process_by(Arc::new(ledger.with_time(ServerTime::Told(Arc::<Later>::clone(&clock)))), clock)
     }
 
+    /// One more process, whose clock is so far behind everybody's.
+    pub(crate) fn process_earlier(&self, span: Duration) -> Process {
+        let ledger = RedisLedger::new(&self.url, self.timeout, MAX_SKEW).unwrap();
+        self.process_by(Arc::new(ledger), Arc::new(Earlier(span)))
+    }
+
     fn process_by(&self, ledger: Arc<dyn SharedLedger>, clock: Arc<dyn Clock>) -> Process {
         let journal = Journal::open(&self.journal()).unwrap();
         Process(Meter::with_journal(ledger, journal, self.policy, clock))
@@ -72,6 +78,20 @@ struct Later(Duration);
 impl Clock for Later {
     fn now(&self) -> Timestamp {
         SystemClock.now().after(self.0)
+    }
+
+    async fn sleep(&self, span: Duration) {
+        SystemClock.sleep(span).await;
+    }
+}
+
+/// The system's clock, set back.
+struct Earlier(Duration);
+
+#[async_trait]
+impl Clock for Earlier {
+    fn now(&self) -> Timestamp {
+        SystemClock.now().before(self.0)
     }
 
     async fn sleep(&self, span: Duration) {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use ingest::ledger::{LedgerError, MeterError};
 use ingest::quota::{ChargeId, Closing, Cost, Outage};
 
-use super::machine::{Machine, account, permit, refusal, rejection};
-use crate::ledger::books::cost;
+use super::machine::{Machine, WINDOW, account, permit, refusal, rejection};
+use crate::ledger::books::{cost, secs};
 use crate::support::redis_server::{RedisServer, url};
 
 /// A machine whose ledger refuses connections.
@@ -270,4 +270,54 @@ async fn a_released_charge_is_not_charged_by_a_repeat() {
     let permit = process.take(&account, 4).await;
     process.0.settle(&account, &permit.id, &Cost::none()).await.unwrap();
     assert_eq!(process.used(&account).await, 0);
+}
+
+#[tokio::test]
+async fn what_went_unmetered_by_a_clock_that_was_days_behind_counts() {
+    let mut server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(100));
+    machine.process_earlier(72 * WINDOW).take_unmetered(&account, 5).await;
+    assert_eq!(machine.process().used(&account).await, 5);
+    server.tell("FLUSHALL");
+    machine.process().take(&account, 1).await;
+    assert_eq!(machine.process().used(&account).await, 6, "and is told again");
+    server.kill();
+    refusal(machine.process().ask_cheaply(&account, 1).await);
+}
+
+#[tokio::test]
+async fn a_machine_whose_clock_falls_behind_counts_from_when_it_last_heard_of_the_ledger() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(100));
+    machine.process().take(&account, 1).await;
+    machine.process_earlier(WINDOW - secs(60)).take_unmetered(&account, 5).await;
+    assert_eq!(machine.process_later(secs(120)).used(&account).await, 6);
+}
+
+#[tokio::test]
+async fn a_closing_without_a_reset_lets_one_charge_try_though_the_ledger_has_told_its_end() {
+    let server = RedisServer::start();
+    let (mut machine, account) = (Machine::new(server.url()), account(10));
+    let process = machine.process();
+    process.0.close(&account, "daily", Closing::Probing).await.unwrap();
+    rejection(process.ask(&account, 1).await);
+    machine.url = cut_off().url;
+    let later = machine.process_later(WINDOW + secs(10));
+    later.take_unmetered(&account, 1).await;
+    let why = refusal(later.ask_cheaply(&account, 1).await);
+    assert!(why.contains("spent until"), "{why}");
+}
+
+#[tokio::test]
+async fn a_preview_counts_all_that_the_ledger_has_not_heard_of() {
+    let mut server = RedisServer::start();
+    let (mut machine, account) = (Machine::new(server.url()), account(1000));
+    machine.policy.unmetered_max = 230.into();
+    server.kill();
+    let process = machine.process();
+    for _ in 0..230 {
+        process.take_unmetered(&account, 1).await;
+    }
+    server.restart();
+    assert_eq!(machine.watcher().used(&account).await, 230);
 }

@@ -93,14 +93,13 @@ impl RedisUrl {
     }
 
     fn check(&self) -> Result<(), RedisUrlError> {
+        if self.first.scheme() != "unix" && self.has_at_behind_host() {
+            return Err(RedisUrlError::AtBehindHost);
+        }
         self.check_settings()?;
         let path = self.path();
-        let behind_host = [Some(self.first.path()), self.first.query(), self.first.fragment()];
         let database = match self.first.scheme() {
             "unix" => return Ok(()),
-            _ if behind_host.into_iter().flatten().any(|part| part.contains('@')) => {
-                return Err(RedisUrlError::AtBehindHost);
-            }
             "redis+sentinel" if path.is_empty() => return Err(RedisUrlError::NoService),
             "redis+sentinel" => path.get(1),
             "redis+cluster" => None,
@@ -113,9 +112,12 @@ impl RedisUrl {
             _ => Ok(()),
         }
     }
-}
 
-impl RedisUrl {
+    fn has_at_behind_host(&self) -> bool {
+        let behind_host = [Some(self.first.path()), self.first.query(), self.first.fragment()];
+        behind_host.into_iter().flatten().any(|part| part.contains('@'))
+    }
+
     fn check_settings(&self) -> Result<(), RedisUrlError> {
         let (known, words): (&[&str], _) = match self.first.scheme() {
             "unix" => (&["db", "user", "pass", "protocol"], "`db`, `user`, `pass` and `protocol`"),

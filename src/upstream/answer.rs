@@ -2,6 +2,7 @@ use reqwest::StatusCode;
 use reqwest::header::{ETAG, HeaderMap};
 use serde_json::Value;
 
+use super::json;
 use super::paging;
 use super::records::{self, Found};
 use super::refusal::{failure_of, said};
@@ -54,6 +55,18 @@ impl Answer {
     /// The same answer, kept from telling the secret should it echo it.
     pub(super) fn redacted_by(self, redactor: Redactor) -> Self {
         Self { redactor, ..self }
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.end == End::Whole
+    }
+
+    /// Why the body ended before its time.
+    pub(super) fn broke_off(&self) -> Option<&str> {
+        match &self.end {
+            End::Broken(cause) => Some(cause),
+            End::Whole | End::TooLong(_) => None,
+        }
     }
 
     /// A header's value, where it is text.
@@ -118,7 +131,7 @@ impl Answer {
     }
 
     fn document(&self) -> Result<Value, Failure> {
-        let body = self.body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&self.body);
+        let body = json::without_mark(&self.body);
         if body.trim_ascii().is_empty() {
             return Err(transient("the answer has no body".to_owned()));
         }
@@ -127,9 +140,20 @@ impl Answer {
                 "the answer holds more than {MOST_VALUES} values; ask for less at once"
             )));
         }
-        let mut document = serde_json::from_slice(body).map_err(|error| transient(self.not_json(&error)))?;
+        let mut document = json::read(body).map_err(|error| self.unreadable(&error))?;
         self.redactor.clean_document(&mut document);
         Ok(document)
+    }
+
+    /// JSON that is right and cannot be read will not be read later either: it is asked for once.
+    fn unreadable(&self, error: &serde_json::Error) -> Failure {
+        let said = error.to_string();
+        let at = |what: &str| said.strip_prefix(what).map(|at| at.trim_start_matches(" at ").to_owned());
+        match (at("number out of range"), at("recursion limit exceeded")) {
+            (Some(at), _) => Failure::Skip(format!("the answer holds a number that is out of range: {at}")),
+            (_, Some(at)) => Failure::Skip(format!("the answer is nested too deeply: {at}")),
+            _ => transient(self.not_json(error)),
+        }
     }
 
     fn not_json(&self, error: &serde_json::Error) -> String {

@@ -3,6 +3,7 @@
 mod answer;
 mod client;
 mod http;
+mod json;
 mod link;
 mod paging;
 mod records;

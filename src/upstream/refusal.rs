@@ -8,6 +8,7 @@ use url::Url;
 use super::Failure;
 use super::answer::Answer;
 use super::http::host_of;
+use super::json;
 use super::retry_after::{epoch, retry_after};
 use super::text::{html_text, is_html, without_tags};
 use crate::config::{Class, Rule, Until, classify};
@@ -18,24 +19,35 @@ const MESSAGES: [&str; 6] =
     ["/error/message", "/message", "/error", "/error_description", "/errors/0/message", "/errors/0"];
 
 /// What an answer that is no page means: by the first rule that it meets, else by its status alone.
+///
+/// Of one that broke off nobody knows what else it said, so its status tells nothing: it is asked for again, unless its
+/// headers or what came of its body meet a rule.
 #[must_use]
 pub fn failure_of(answer: &Answer, rules: &[Rule], now: Timestamp) -> Failure {
     let document = &document(answer);
     let rule = classify(rules, answer.status.as_u16(), |name| answer.header(name), document);
-    let said = said(answer, document);
+    let by_status = if answer.broke_off().is_some() { Class::Transient } else { class_of(answer.status) };
+    let rule = rule.filter(|rule| answer.broke_off().is_none() || !rule.conditions.is_empty());
     let refusal = Refusal {
-        message: if said.is_empty() { answer.status.to_string() } else { format!("{}: {said}", answer.status) },
+        message: message(answer, document),
         limit: rule.and_then(|rule| limit_of(rule, answer, document)),
         wait: answer.header(RETRY_AFTER.as_str()).and_then(|value| retry_after(value, now)),
         until: rule.and_then(|rule| until(rule, answer, now)),
     };
-    refusal.failure(rule.map_or_else(|| class_of(answer.status), |rule| rule.class), now)
+    refusal.failure(rule.map_or(by_status, |rule| rule.class), now)
 }
 
-/// The body; one that is not JSON is one text.
+/// The body, or what came of it; one that is not JSON is one text.
 fn document(answer: &Answer) -> Value {
-    let text = String::from_utf8_lossy(&answer.body);
-    serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.into_owned()))
+    let text = || Value::String(String::from_utf8_lossy(&answer.body).into_owned());
+    let cut = || if answer.is_whole() { None } else { json::read_cut(&answer.body) };
+    json::read(&answer.body).ok().or_else(cut).unwrap_or_else(text)
+}
+
+fn message(answer: &Answer, document: &Value) -> String {
+    let (status, said) = (answer.status, said(answer, document));
+    let broke_off = answer.broke_off().map(|cause| format!("; the answer broke off: {cause}")).unwrap_or_default();
+    if said.is_empty() { format!("{status}{broke_off}") } else { format!("{status}: {said}{broke_off}") }
 }
 
 struct Refusal {

@@ -66,8 +66,59 @@ async fn a_refusal_of_any_length_and_any_bytes_is_understood() {
     assert!(told(&failure(endless, Vec::new()).await).starts_with("transient: 503 Service Unavailable: yyy"));
     let bytes = StubAnswer::status(404).body(vec![0xff, 0, 0x1b, b'z']);
     assert_eq!(told(&failure(bytes, Vec::new()).await), "skip: 404 Not Found: \u{fffd}");
-    let cut = StubAnswer::error(403, &json!({ "message": "you shall not pass" })).half();
-    assert!(told(&failure(cut, Vec::new()).await).starts_with("denied: 403 Forbidden: {\"message\""));
+}
+
+#[tokio::test]
+async fn a_refusal_that_broke_off_is_not_told_by_its_status() {
+    let status = rule(&[StatusMatch::Exactly(403)], Vec::new(), Class::Skip);
+    let spent = rule(&[StatusMatch::Exactly(403)], vec![reason(&["quotaSpent"])], Class::Spent);
+    let header = vec![Condition::Header { name: "x-left".to_owned(), is: vec!["0".to_owned()] }];
+    let rules = vec![spent, rule(&[], header, Class::Spent), status];
+    let cut = |body: &Value| StubAnswer::error(403, body).half();
+    let mut early = error("quotaSpent");
+    early["padding"] = "x".repeat(400).into();
+    let refusal =
+        json!({ "error": { "message": "no", "padding": early["padding"], "errors": early["error"]["errors"] } });
+    let answers = [
+        (cut(&refusal), "transient: 403 Forbidden: no; the answer broke off: "),
+        (cut(&json!({ "message": "you shall not pass" })), "transient: 403 Forbidden; the answer broke off: "),
+        (cut(&early), "spent: 403 Forbidden: no; the answer broke off: "),
+        (cut(&refusal).header("x-left", "0"), "spent: 403 Forbidden: no; the answer broke off: "),
+        (
+            StubAnswer::status(403).body("{}").header("content-encoding", "gzip"),
+            "transient: 403 Forbidden; the answer ",
+        ),
+    ];
+    for (answer, expected) in answers {
+        let told = told(&failure(answer, rules.clone()).await);
+        assert!(told.starts_with(expected), "{told}");
+    }
+    for status in [400, 401, 404, 429] {
+        let told = told(&failure(cut(&refusal).with_status(status), Vec::new()).await);
+        assert!(told.starts_with("transient: "), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_by_its_body_however_that_is_written() {
+    let rules = vec![
+        rule(&[StatusMatch::Exactly(403)], vec![reason(&["quotaSpent"])], Class::Spent),
+        rule(&[StatusMatch::Exactly(403)], Vec::new(), Class::Skip),
+    ];
+    let refusal = error("quotaSpent").to_string();
+    let mut long = error("quotaSpent");
+    long["padding"] = "x".repeat(300 << 10).into();
+    let bodies = [
+        format!("\u{feff}{refusal}").into_bytes(),
+        refusal.replace("no", r"no \ud83d").into_bytes(),
+        [refusal.trim_end_matches('}').as_bytes(), b", \"more\": \"caf\xe9\"}}"].concat(),
+        long.to_string().into_bytes(),
+    ];
+    for body in bodies {
+        let told = told(&failure(StubAnswer::status(403).body(body.clone()), rules.clone()).await);
+        let body = String::from_utf8_lossy(&body).chars().take(300).collect::<String>();
+        assert!(told.starts_with("spent: 403 Forbidden: no"), "{told}: {body}");
+    }
 }
 
 #[tokio::test]

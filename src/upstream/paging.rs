@@ -60,7 +60,7 @@ pub(super) fn next(
             let values = answer.headers.get_all("link").iter().filter_map(|value| value.to_str().ok());
             let next =
                 next_link(values).filter(|url| !url.is_empty()).map(|url| on_same_host(asked, url)).transpose()?;
-            Ok(next.map(|next| answer.redactor.clean(&next).into_owned()))
+            Ok(next.map(|next| answer.redactor.clean_data(&next).into_owned()))
         }
         Paging::Offset { total, .. } => {
             let reached = number(cursor, 0)?.saturating_add(listed);

@@ -32,7 +32,12 @@ impl Redactor {
         })
     }
 
-    /// The same for every text of a document that will be landed, where the secret is long enough to be no coincidence.
+    /// The same for a text that is sent again, where the secret is long enough to be no coincidence.
+    pub(super) fn clean_data<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.telltale { self.clean(text) } else { Cow::Borrowed(text) }
+    }
+
+    /// The same for every text of a document that will be landed, the names of members included.
     pub(super) fn clean_document(&self, document: &mut Value) {
         if self.telltale {
             self.clean_texts(document);
@@ -47,7 +52,13 @@ impl Redactor {
                 }
             }
             Value::Array(elements) => elements.iter_mut().for_each(|element| self.clean_texts(element)),
-            Value::Object(members) => members.values_mut().for_each(|member| self.clean_texts(member)),
+            Value::Object(members) => {
+                members.values_mut().for_each(|member| self.clean_texts(member));
+                if members.keys().any(|name| matches!(self.clean(name), Cow::Owned(_))) {
+                    let cleaned = std::mem::take(members).into_iter();
+                    *members = cleaned.map(|(name, member)| (self.clean(&name).into_owned(), member)).collect();
+                }
+            }
             _ => (),
         }
     }

@@ -286,7 +286,7 @@ fn holds_secret(text: &str) -> bool {
 #[tokio::test]
 async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
     type Echo = fn(String) -> StubAnswer;
-    let echoes: [Echo; 9] = [
+    let echoes: [Echo; 10] = [
         |secret| StubAnswer::error(400, &json!({ "error": { "message": format!("bad key {secret}") } })),
         |secret| StubAnswer::text(500, &format!("{}{secret}", "x".repeat(170))),
         |secret| StubAnswer::text(403, &format!("<title>{secret}</title>")),
@@ -294,6 +294,7 @@ async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
         |secret| StubAnswer::text(200, &format!("<title>{secret}</title>")),
         |secret| StubAnswer::json(&json!({ "error": secret })),
         |secret| StubAnswer::json(&json!({ "items": [{ "id": "a", "self": secret }], "next": secret })),
+        |secret| StubAnswer::json(&json!({ "items": [{ "id": "a", "asked": { secret: { "as": 1 } } }] })),
         |_| StubAnswer::dropped(),
         |_| StubAnswer::raw("no http"),
     ];
@@ -335,4 +336,16 @@ async fn a_short_secret_does_not_spoil_data_in_which_it_occurs() {
     let mut asking = asking(&stub.url()).auth(Auth::Bearer);
     asking.secret = Some("sandbox");
     assert_eq!(super::ids(&asking.fetch().await.unwrap()), ["sandbox-videos"]);
+}
+
+#[tokio::test]
+async fn a_short_secret_does_not_spoil_requests_in_which_it_occurs() {
+    for paging in [Paging::Link { size: None }, Paging::NextUrl { next: pointer("/next"), size: None }] {
+        let next = "/things?page=2&sort=index";
+        let body = json!({ "items": [{ "id": "a" }], "next": next });
+        let stub = answering(StubAnswer::json(&body).header("link", &format!("<{next}>; rel=next")));
+        let mut asking = asking(&stub.url()).auth(Auth::Bearer).paging(paging);
+        asking.secret = Some("x");
+        assert_eq!(asking.fetch().await.unwrap().next.as_deref(), Some(next));
+    }
 }

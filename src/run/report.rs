@@ -112,7 +112,11 @@ fn why(halt: &Halt) -> Option<String> {
 }
 
 fn skipped(tally: &Tally) -> Option<String> {
-    (tally.skipped > 0).then(|| format!("{} records without an id were left out", tally.skipped))
+    match tally.skipped {
+        0 => None,
+        1 => Some("1 record without an id was left out".to_owned()),
+        more => Some(format!("{more} records without an id were left out")),
+    }
 }
 
 /// The whole of it, with how the limits stand now.

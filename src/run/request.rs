@@ -13,7 +13,7 @@ use crate::clock::Monotonic;
 use crate::config::{Call, Job, Region};
 use crate::ledger::{Ask, Permit, Purpose, Verdict};
 use crate::quota::{Closing, Cost, Limit, LimitName, Rejection, Timestamp, Units};
-use crate::upstream::{Answered, Failure, Page, PageRequest};
+use crate::upstream::{Answered, Failure, LONGEST_WAIT, Page, PageRequest};
 
 /// A pause that an upstream asks for and that is longer than this ends the pass instead: the next run goes on.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -111,7 +111,7 @@ async fn wait_for_next(
     let (account, upstream) = (&asker.job.credential.account.name, &asker.job.credential.upstream);
     let attempts = upstream.attempts.max(1);
     if let Some(pause) = pause.filter(|pause| *pause > LONGEST_PAUSE) {
-        let why = format!("{why}; it asks to wait {}", humantime::format_duration(pause));
+        let why = format!("{why}; it asks to wait {}", wait(pause));
         context.gate.hold(account, &why);
         return Err(Halt::Failed(why));
     }
@@ -145,6 +145,14 @@ fn count(context: &Context, asker: Asker<'_>, call: &Call, fetched: &Result<Page
 pub fn shown(cost: &Cost) -> String {
     let parts: Vec<String> = cost.iter().map(|(limit, units)| format!("{limit}={units}")).collect();
     parts.join(" ")
+}
+
+/// How long an upstream asks to wait. Beyond what it is believed, the figure would be ours.
+fn wait(pause: Duration) -> String {
+    if pause >= LONGEST_WAIT {
+        return "for more than 32 days".to_owned();
+    }
+    humantime::format_duration(pause).to_string()
 }
 
 fn gave_up(attempts: u32, why: &str) -> String {

@@ -28,7 +28,7 @@ pub use answer::Answer;
 pub use client::{Client, ClientError};
 pub use link::next_link;
 pub use refusal::failure_of;
-pub use retry_after::retry_after;
+pub use retry_after::{LONGEST_WAIT, retry_after};
 pub use secret::Secret;
 
 /// One request of a step.
@@ -99,7 +99,7 @@ pub enum Failure {
     /// No connection was made: the request provably never left, and costs nothing.
     #[error("{0}")]
     Unreachable(String),
-    /// No request can be made of this. It costs nothing.
+    /// No request can be made of this, now or later. It costs nothing.
     #[error("{0}")]
     NotSent(String),
     /// The limit is exhausted upstream.

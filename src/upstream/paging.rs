@@ -3,7 +3,7 @@ use url::Url;
 
 use super::answer::Answer;
 use super::link::next_link;
-use super::records::name_of;
+use super::records::{is_inexact, name_of};
 use super::request::Asked;
 use super::{Failure, transient};
 use crate::config::{Auth, Paging, Place, Pointer};
@@ -55,11 +55,14 @@ pub(super) fn next(
     match &asked.request.step.call.paging {
         Paging::None => Ok(None),
         Paging::Token { next, .. } => token(next, document),
-        Paging::NextUrl { next, .. } => token(next, document)?.map(|url| on_same_host(asked, &url)).transpose(),
+        Paging::NextUrl { next, .. } => {
+            let place = format!("at `{next}`");
+            token(next, document)?.map(|url| on_same_host(asked, answer, &url, &place)).transpose()
+        }
         Paging::Link { .. } => {
             let values = answer.headers.get_all("link").iter().filter_map(|value| value.to_str().ok());
-            let next =
-                next_link(values).filter(|url| !url.is_empty()).map(|url| on_same_host(asked, url)).transpose()?;
+            let next = next_link(values).filter(|url| !url.is_empty());
+            let next = next.map(|url| on_same_host(asked, answer, url, "in the header `link`")).transpose()?;
             Ok(next.map(|next| answer.redactor.clean_data(&next).into_owned()))
         }
         Paging::Offset { total, .. } => {
@@ -90,18 +93,26 @@ fn token(at: &Pointer, document: &Value) -> Result<Option<String>, Failure> {
     match at.find(document) {
         None | Some(Value::Null | Value::Bool(false)) => Ok(None),
         Some(Value::String(token)) => Ok(Some(token.clone()).filter(|token| !token.trim().is_empty())),
+        Some(token @ Value::Number(_)) if is_inexact(token) => Err(no_token("a number that is no exact integer", at)),
         Some(Value::Number(token)) => Ok(Some(token.to_string())),
-        Some(other) => Err(transient(format!(
-            "the answer holds {} where the next page's token belongs (at `{at}`)",
-            name_of(other)
-        ))),
+        Some(other) => Err(no_token(name_of(other), at)),
     }
 }
 
-/// Path and query of a page's URL, without the secret: all that is kept of it. Another host is refused.
-fn on_same_host(asked: &Asked<'_>, url: &str) -> Result<String, Failure> {
+fn no_token(found: &str, at: &Pointer) -> Failure {
+    transient(format!("the answer holds {found} where the next page's token belongs (at `{at}`)"))
+}
+
+/// Path and query of a page's URL, which stands at that place, without the secret: all that is kept of it. Another host is
+/// refused.
+fn on_same_host(asked: &Asked<'_>, answer: &Answer, url: &str, place: &str) -> Result<String, Failure> {
     let base = &asked.upstream.base_url;
-    let mut to = asked.url.join(url).map_err(|_| transient("the next page's URL is none".to_owned()))?;
+    let shown = || answer.shown(url);
+    let none = |_| transient(format!("what stands {place} is no URL: \"{}\"", shown()));
+    let mut to = asked.url.join(url).map_err(none)?;
+    if !to.has_host() {
+        return Err(Failure::Skip(format!("the next page's URL has no host: \"{}\"", shown())));
+    }
     let same_port = to.port().is_none() || to.port() == base.port();
     if to.host() != base.host() || !same_port || !matches!(to.scheme(), "http" | "https") {
         let to = super::http::host_of(&to);

@@ -68,12 +68,25 @@ fn list_at(value: &mut Value, tokens: &[String], at: &Pointer) -> Result<Vec<Val
 
 /// The id of a record; `None` where a part of it is missing, blank, or holds what no database keeps whole.
 fn id_of(record: &Value, parts: &[Pointer]) -> Option<String> {
-    let parts: Option<Vec<String>> = parts.iter().map(|part| part.text_in(record).filter(|id| is_id(id))).collect();
+    let id = |part: &Pointer| part.text_in(record).filter(|id| is_id(id) && !part.find(record).is_some_and(is_inexact));
+    let parts: Option<Vec<String>> = parts.iter().map(id).collect();
     parts.filter(|parts| !parts.is_empty()).map(|parts| parts.join("/"))
 }
 
 fn is_id(text: &str) -> bool {
     !text.trim().is_empty() && !text.contains('\0')
+}
+
+/// Whether a value is a number that others may be taken for: it is no integer, or too large for all its digits to be kept.
+pub(super) fn is_inexact(value: &Value) -> bool {
+    /// From here on not every integer is a floating-point number.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            number.as_f64().is_none_or(|number| number.fract() != 0.0 || number.abs() >= EXACT)
+        }
+        _ => false,
+    }
 }
 
 fn wrong(at: &Pointer, found: &Value, expected: &'static str) -> WrongShape {

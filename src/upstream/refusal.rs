@@ -96,11 +96,15 @@ fn until(rule: &Rule, answer: &Answer, now: Timestamp) -> Option<Timestamp> {
     epoch(answer.header(name)?, now)
 }
 
-/// What an answer says, as one short line; empty where it says nothing.
+/// What an answer says, as one short line without its full stop, since more may follow; empty where it says nothing.
 pub(super) fn said(answer: &Answer, document: &Value) -> String {
     let text = redirect(answer).or_else(|| message_in(document)).unwrap_or_default();
     let text = if is_html(&text) { html_text(&text) } else { without_tags(&text) };
-    answer.shown(&text)
+    let shown = answer.shown(&text);
+    match shown.strip_suffix('.').filter(|shown| !shown.ends_with('.')) {
+        Some(without_stop) => without_stop.to_owned(),
+        None => shown,
+    }
 }
 
 /// Where a redirect points, by its host alone: the rest may hold what was sent.

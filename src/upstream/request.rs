@@ -40,6 +40,7 @@ impl<'a> Asked<'a> {
         let parameters = parameters(&request, &turn);
         let page_size = page_size(&request, &parameters);
         let url = url(&upstream.base_url, &request, &turn, parameters)?;
+        fits(&url, &request, &turn)?;
         Ok(Self { upstream, limits, request, url, page_size, headers, body })
     }
 
@@ -142,6 +143,26 @@ fn page_size(request: &PageRequest<'_>, parameters: &BTreeMap<String, String>) -
     let size = request.step.call.paging.size()?;
     let asked = size.param.as_ref().and_then(|name| parameters.get(name)?.parse().ok());
     asked.or(Some(size.size))
+}
+
+/// The longest URL that HTTP requests are made of here, in bytes, with room for a secret in it.
+const LONGEST_URL: usize = 64_000;
+
+fn fits(url: &Url, request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<(), Failure> {
+    let length = url.as_str().len();
+    if length <= LONGEST_URL {
+        return Ok(());
+    }
+    let cursor = request.cursor.map_or(0, |cursor| cursor.chars().count());
+    Err(Failure::NotSent(match turn {
+        Turn { go_to: Some(_), .. } => {
+            format!("the next page's URL is {cursor} characters long: no request holds it")
+        }
+        Turn { cursor: Some((_, Value::String(_))), place: Place::Query, .. } if cursor > length / 4 => {
+            format!("the next page's token is {cursor} characters long: no URL holds it")
+        }
+        _ => format!("the URL would be {length} characters long: no request holds it"),
+    }))
 }
 
 fn url(

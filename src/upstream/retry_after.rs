@@ -5,20 +5,20 @@ use chrono::{DateTime, Utc};
 use crate::quota::Timestamp;
 
 /// The longest wait that an upstream is believed: beyond the longest month no quota is heard of.
-const LONGEST: Duration = Duration::from_secs(32 * 24 * 60 * 60);
+pub const LONGEST_WAIT: Duration = Duration::from_secs(32 * 24 * 60 * 60);
 
 /// Reads a `Retry-After`: seconds, or an HTTP date, which is set against `now`. At most 32 days; `None` where it is
 /// neither.
 #[must_use]
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
-    seconds(value).or_else(|| Some(http_date(value)?.since(now))).map(|wait| wait.min(LONGEST))
+    seconds(value).or_else(|| Some(http_date(value)?.since(now))).map(|wait| wait.min(LONGEST_WAIT))
 }
 
 /// Reads seconds since the Unix epoch. `None` where that has passed already; at most 32 days ahead.
 pub(super) fn epoch(value: &str, now: Timestamp) -> Option<Timestamp> {
     let since_epoch = seconds(value.trim())?;
-    let wait = Timestamp::from_micros(0).after(since_epoch).since(now).min(LONGEST);
+    let wait = Timestamp::from_micros(0).after(since_epoch).since(now).min(LONGEST_WAIT);
     (!wait.is_zero()).then(|| now.after(wait))
 }
 

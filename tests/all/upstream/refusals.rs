@@ -37,8 +37,9 @@ async fn without_rules_the_status_decides() {
 async fn what_the_upstream_says_is_shown_as_one_short_line() {
     let long = "x".repeat(300);
     let clipped = format!("{}…", "x".repeat(159));
-    let bodies: [(&str, &str); 14] = [
-        (r#"{"error": {"message": "Quota <a href=\"/q\">exceeded</a>.", "code": 5}}"#, "Quota exceeded."),
+    let bodies: [(&str, &str); 15] = [
+        (r#"{"error": {"message": "Quota <a href=\"/q\">exceeded</a>.", "code": 5}}"#, "Quota exceeded"),
+        (r#"{"message": "Wait..."}"#, "Wait..."),
         (r#"{"message": "no\nsuch\tplace"}"#, "no such place"),
         (r#"{"error": "plain"}"#, "plain"),
         (r#"{"error": "invalid_grant", "error_description": "expired"}"#, "invalid_grant"),

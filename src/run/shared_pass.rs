@@ -153,7 +153,9 @@ impl<'a> SharedPass<'a> {
                 page => page?,
             };
             let pages = batch.cursors.len() as u64 + 1;
-            let more = step.max_pages.is_none_or(|most| pages < most) && !before.is(&page, &step.call.paging);
+            let ends = before.ends(&page, &step.call);
+            let more = step.max_pages.is_none_or(|most| pages < most) && ends.is_none();
+            fetched.notes.extend(ends);
             let next = page.next.clone().filter(|next| more && !batch.cursors.contains(next));
             let came = page.records.iter().map(|record| record.id.as_str()).collect();
             let asked = batch.advance(&came, next);

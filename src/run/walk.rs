@@ -38,9 +38,9 @@ async fn walk_step(context: &Context, pass: &mut Pass, index: usize, told: Optio
             Position::At { cursor, pages } => (Some(cursor), pages),
         };
         let mut page = next_page(context, pass, step, cursor.as_deref()).await?;
-        if before.is(&page, &step.call.paging) {
+        if let Some(why) = before.ends(&page, &step.call) {
             page.next = None;
-            pass.notes.push(format!("{} gave the same page again: its list ends there", step.call.name));
+            pass.notes.push(why);
         }
         let named = told.map(|told| (told, Named::by(&job, &step.call.name, &page.records, pass.began)));
         land(context, pass, index, step, pages + 1, page).await?;

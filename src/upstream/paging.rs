@@ -41,19 +41,18 @@ fn number(cursor: Option<&str>, first: u64) -> Result<u64, Failure> {
     number.map_err(|_| Failure::BadCursor("the cursor is no number, as the paging of this call needs it".to_owned()))
 }
 
-/// The cursor of the page after one that listed so many records; an empty page is always the last.
+/// The cursor of the page after one that listed so many records. An empty page is the last where we count; where the
+/// upstream says what comes next, it can have left out all that a page would have held.
 pub(super) fn next(
     asked: &Asked<'_>,
     answer: &Answer,
     document: &Value,
     listed: u64,
 ) -> Result<Option<String>, Failure> {
-    if listed == 0 {
-        return Ok(None);
-    }
     let cursor = asked.request.cursor;
     match &asked.request.step.call.paging {
         Paging::None => Ok(None),
+        Paging::Offset { .. } | Paging::Number { .. } if listed == 0 => Ok(None),
         Paging::Token { next, .. } => token(next, document),
         Paging::NextUrl { next, .. } => {
             let place = format!("at `{next}`");

@@ -76,9 +76,9 @@ async fn a_list_is_found_at_the_root_and_inside_arrays() {
 }
 
 #[tokio::test]
-async fn a_page_without_records_is_empty_and_the_last() {
-    let bodies = [json!({}), json!({ "items": [] }), json!({ "next": "more" }), json!({ "items": [], "next": "more" })];
-    for body in bodies.into_iter().chain([json!({ "error": null }), json!({ "error": false, "errors": [] })]) {
+async fn a_page_without_records_is_empty() {
+    let bodies = [json!({}), json!({ "items": [] }), json!({ "error": null }), json!({ "error": false, "errors": [] })];
+    for body in bodies {
         let stub = answering(StubAnswer::json(&body));
         let page = asking(&stub.url()).paging(token_paging()).fetch().await.unwrap();
         assert_eq!((page.records.len(), page.skipped, page.next), (0, 0, None), "{body}");

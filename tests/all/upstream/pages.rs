@@ -127,6 +127,10 @@ async fn a_step_that_asks_for_another_size_is_asked_by_that() {
 
 #[tokio::test]
 async fn a_token_may_be_a_number_and_ends_where_it_is_blank() {
+    let inexact: Value = serde_json::from_str("18446744073709551617").unwrap();
+    let wrong = |found: &str| {
+        Err(format!("transient: the answer holds {found} where the next page's token belongs (at `/next`)"))
+    };
     let tokens = [
         (json!("CAoQAA"), Ok(Some("CAoQAA"))),
         (json!(12), Ok(Some("12"))),
@@ -134,13 +138,15 @@ async fn a_token_may_be_a_number_and_ends_where_it_is_blank() {
         (json!(""), Ok(None)),
         (json!(" "), Ok(None)),
         (json!(false), Ok(None)),
-        (json!({}), Err("transient: the answer holds an object where the next page's token belongs (at `/next`)")),
+        (json!({}), wrong("an object")),
+        (inexact, wrong("a number that is no exact integer")),
+        (json!(1.5), wrong("a number that is no exact integer")),
     ];
     for (token, expected) in tokens {
         let stub = answering(StubAnswer::json(&json!({ "items": [{ "id": "a" }], "next": token })));
         let page = asking(&stub.url()).paging(token_paging()).fetch().await;
         let next = page.map(|page| page.next).map_err(|failure| told(&failure));
-        assert_eq!(next, expected.map(|next| next.map(str::to_owned)).map_err(str::to_owned), "{token}");
+        assert_eq!(next, expected.map(|next: Option<&str>| next.map(str::to_owned)), "{token}");
     }
 }
 
@@ -182,6 +188,65 @@ async fn a_url_of_the_next_page_is_followed_as_it_is() {
         let relative = leading_to(|_| "?page=2".to_owned());
         let (pages, asked) = walk(asking(&relative.url()).paging(paging), &relative).await;
         assert_eq!((pages.concat().len(), &*asked[1].path), (2, "/things"));
+    }
+}
+
+/// What an empty page says where the next one is, of each kind.
+#[tokio::test]
+async fn an_empty_page_that_leads_on_is_not_the_last() {
+    let leads_on = [
+        (token_paging(), Some("/things?page=2")),
+        (next_url(), Some("/things?page=2")),
+        (Paging::Link { size: None }, Some("/things?page=2")),
+        (offset(None, Place::Query), None),
+        (offset(Some("/total"), Place::Query), None),
+        (number(1, None), None),
+    ];
+    let bodies = [json!({ "items": [], "total": 9 }), json!({ "total": 9 })];
+    for ((paging, expected), mut body) in leads_on.iter().flat_map(|kind| bodies.clone().map(|body| (kind, body))) {
+        body["next"] = "/things?page=2".into();
+        body["links"] = json!({ "next": "/things?page=2" });
+        let answer = StubAnswer::json(&body).header("link", "</things?page=2>; rel=next");
+        let stub = answering(answer);
+        let page = asking(&stub.url()).paging(paging.clone()).fetch().await.unwrap();
+        assert_eq!(page.next.as_deref(), *expected, "{paging:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_no_url_holds_is_not_sent() {
+    let stub = answering(StubAnswer::json(&things(&["a"])));
+    let long = "t".repeat(100_000);
+    let kinds = [
+        (token_paging(), "the next page's token is 100000 characters long: no URL holds it"),
+        (next_url(), "the next page's URL is 100000 characters long: no request holds it"),
+    ];
+    for (paging, expected) in kinds {
+        let failure = asking(&stub.url()).paging(paging).cursor(long.clone()).fetch().await.unwrap_err();
+        assert_eq!(told(&failure), format!("not sent: {expected}"));
+    }
+    assert!(stub.requests().is_empty());
+    let mut in_body = asking(&stub.url()).cursor(long);
+    in_body.call.method = Method::Post;
+    let (param, next) = ("page".to_owned(), pointer("/next"));
+    in_body.call.paging = Paging::Token { param, next, place: Place::Body, size: None };
+    assert!(in_body.fetch().await.is_ok());
+}
+
+#[tokio::test]
+async fn what_is_no_url_of_a_next_page_is_shown() {
+    let wrong = [
+        (next_url(), "http://[::", "transient: what stands at `/links/next` is no URL: \"http://[::\""),
+        (
+            Paging::Link { size: None },
+            "http://[::",
+            "transient: what stands in the header `link` is no URL: \"http://[::\"",
+        ),
+        (next_url(), "file:///etc/passwd", "skip: the next page's URL has no host: \"file:///etc/passwd\""),
+    ];
+    for (paging, url, expected) in wrong {
+        let stub = leading_to(move |_| url.to_owned());
+        assert_eq!(told(&asking(&stub.url()).paging(paging).fetch().await.unwrap_err()), expected);
     }
 }
 

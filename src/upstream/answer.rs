@@ -2,6 +2,7 @@ use reqwest::StatusCode;
 use reqwest::header::{ETAG, HeaderMap};
 use serde_json::Value;
 
+use super::alone::Alone;
 use super::json;
 use super::paging;
 use super::records::{self, Found};
@@ -10,13 +11,13 @@ use super::request::Asked;
 use super::text::{Redactor, html_text, is_html, one_line};
 use super::told;
 use super::{Failure, Page, transient};
-use crate::apart::apart;
+use crate::apart::{apart, apart_alone};
 use crate::config::{Etag, classify};
 use crate::record::{Known, Tag};
 
 /// More values than any page of records holds, and few enough that a hostile one fits into memory: a parsed value takes up
 /// to a hundred times the bytes that it is written in.
-const MOST_VALUES: usize = 500_000;
+const MOST_VALUES: usize = 250_000;
 
 /// From how many bytes on a body is parsed on a thread of its own.
 const LONG_BODY: usize = 16 * 1024;
@@ -28,6 +29,8 @@ pub struct Answer {
     pub(super) body: Vec<u8>,
     end: End,
     pub(super) redactor: Redactor,
+    /// Where it is large, nothing else that is large is at hand.
+    alone: Alone,
 }
 
 /// How a body ended.
@@ -45,11 +48,15 @@ impl Answer {
     /// An answer that came whole.
     #[must_use]
     pub fn new(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Self {
-        Self { status, headers, body, end: End::Whole, redactor: Redactor::new(None) }
+        Self { status, headers, body, end: End::Whole, redactor: Redactor::new(None), alone: Alone::default() }
     }
 
     pub(super) fn ending(self, end: End) -> Self {
         Self { end, ..self }
+    }
+
+    pub(super) fn taken(self, alone: Alone) -> Self {
+        Self { alone, ..self }
     }
 
     /// The same answer, kept from telling the secret should it echo it.
@@ -88,15 +95,20 @@ impl Answer {
     }
 
     /// The document that this holds, or why there is none. To parse a long one takes as long as many requests are apart.
-    async fn parsed(self) -> Result<(Self, Result<Value, Failure>), Failure> {
-        let parse = |answer: Self| {
-            let document = answer.document();
-            (answer, document)
-        };
-        if self.body.len() < LONG_BODY {
-            return Ok(parse(self));
+    async fn parsed(mut self) -> Result<(Self, Result<Value, Failure>), Failure> {
+        if Alone::is_large(self.body.len(), || most_values(&self.body)) {
+            self.alone.wait().await;
+            return apart_alone(move || self.with_document()).await.map_err(|error| transient(error.to_string()));
         }
-        apart(move || parse(self)).await.map_err(|error| transient(error.to_string()))
+        if self.body.len() < LONG_BODY {
+            return Ok(self.with_document());
+        }
+        apart(move || self.with_document()).await.map_err(|error| transient(error.to_string()))
+    }
+
+    fn with_document(self) -> (Self, Result<Value, Failure>) {
+        let document = self.document();
+        (self, document)
     }
 
     fn page(&self, mut document: Value, asked: &Asked<'_>) -> Result<Page, Failure> {
@@ -108,7 +120,8 @@ impl Answer {
         let next = paging::next(asked, self, &document, found.listed)?;
         let cost = told::cost(&asked.request.step.call, &document);
         let tag = self.tag(asked, &found, next.as_deref());
-        Ok(Page { records: found.records, skipped: found.skipped, next, tag, unchanged: false, cost })
+        let alone = self.alone.clone();
+        Ok(Page { records: found.records, skipped: found.skipped, next, tag, unchanged: false, cost, alone })
     }
 
     /// The name of a page that can be asked for again under it: all that the page says is in the body that it names.

@@ -8,6 +8,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Request, Response};
 use url::Url;
 
+use super::alone::{Alone, READ_TOGETHER};
 use super::answer::{Answer, End};
 use super::text::{Redactor, one_line};
 use super::{Failure, transient};
@@ -15,6 +16,9 @@ use crate::config;
 
 /// Of an answer that is no success so much is read: enough to tell what it says.
 const REFUSAL_BYTES: u64 = 256 * 1024;
+
+/// Room for a long body is made at once, for as much as is usually allowed.
+const LONG_BODY: usize = 32 * 1024 * 1024;
 
 const CONNECT: Duration = Duration::from_secs(10);
 
@@ -68,12 +72,13 @@ pub(super) async fn exchange(
     let response = client.execute(request).await.map_err(|error| unanswered(error, &host, &redactor))?;
     let (status, headers) = (response.status(), response.headers().clone());
     let most = if status.is_success() { most } else { most.min(REFUSAL_BYTES) };
-    let (body, end) = read(response, most, &redactor).await;
-    Ok(Answer::new(status, headers, body).ending(end).redacted_by(redactor))
+    let mut alone = Alone::default();
+    let (body, end) = read(response, most, &redactor, &mut alone).await;
+    Ok(Answer::new(status, headers, body).ending(end).taken(alone).redacted_by(redactor))
 }
 
 /// Reads a body until its end, or until it is longer than `most`: what is over is never held.
-async fn read(mut response: Response, most: u64, redactor: &Redactor) -> (Vec<u8>, End) {
+async fn read(mut response: Response, most: u64, redactor: &Redactor, alone: &mut Alone) -> (Vec<u8>, End) {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let mut body = Vec::new();
     loop {
@@ -83,7 +88,14 @@ async fn read(mut response: Response, most: u64, redactor: &Redactor) -> (Vec<u8
                 body.extend(chunk.iter().take(most - body.len()));
                 return (body, End::TooLong(most));
             }
-            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(Some(chunk)) => {
+                if body.len() + chunk.len() > READ_TOGETHER {
+                    alone.wait().await;
+                    // At once, since what a buffer leaves behind that grows is seldom of use to anything.
+                    body.reserve(most.min(LONG_BODY).saturating_sub(body.len()));
+                }
+                body.extend_from_slice(&chunk);
+            }
             Err(error) => return (body, End::Broken(cause(&error, redactor))),
         }
     }

@@ -1,5 +1,6 @@
 //! One request: build, send, classify, page. The caller charges, and decides what a failure means for the run.
 
+mod alone;
 mod answer;
 mod client;
 mod http;
@@ -24,6 +25,7 @@ use crate::config::{Region, Step};
 use crate::quota::{LimitName, Timestamp, Units};
 use crate::record::{Known, Record, Tag};
 
+pub use alone::Alone;
 pub use answer::Answer;
 pub use client::{Client, ClientError};
 pub use link::next_link;
@@ -80,6 +82,8 @@ pub struct Page {
     pub unchanged: bool,
     /// What the request truly cost, in units, of the limits whose cost the answer tells.
     pub cost: BTreeMap<LimitName, Units>,
+    /// Where it is a large one, no other is at hand until this is dropped.
+    pub alone: Alone,
 }
 
 /// How a limit stands by the upstream's own count.

@@ -29,7 +29,7 @@ use super::{
     Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, NamedIds, OpenPass,
     PassEnd, PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing,
 };
-use crate::apart::{CutOff, apart};
+use crate::apart::{CutOff, apart, apart_alone};
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
 use crate::record::{Known, Tag};
@@ -130,13 +130,7 @@ impl SqliteCatalog {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     {
-        self.change(move |connection| {
-            let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let done = work(&tx)?;
-            tx.commit()?;
-            Ok(done)
-        })
-        .await
+        self.change(move |connection| written(connection, work)).await
     }
 
     async fn change<T, F>(&self, work: F) -> Result<T, CatalogError>
@@ -155,13 +149,26 @@ impl SqliteCatalog {
         F: FnOnce(&mut Connection) -> Result<T, Failure> + Send + 'static,
     {
         let working = move || work(&mut connection.lock().unwrap_or_else(PoisonError::into_inner));
-        let worked = apart(working).await;
+        self.told(apart(working).await)
+    }
+
+    fn told<T>(&self, worked: Result<Result<T, Failure>, CutOff>) -> Result<T, CatalogError> {
         worked.map_err(Failure::from).and_then(|result| result).map_err(|failure| self.error(&failure))
     }
 
     fn error(&self, failure: &Failure) -> CatalogError {
         CatalogError(format!("{}: the catalog did not do as asked: {failure}", self.path.display()))
     }
+}
+
+fn written<T>(
+    connection: &mut Connection,
+    work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let done = work(&tx)?;
+    tx.commit()?;
+    Ok(done)
 }
 
 #[async_trait]
@@ -180,7 +187,16 @@ impl Catalog for SqliteCatalog {
 
     async fn land(&self, landing: Landing<'_>) -> Result<Landed, CatalogError> {
         let page = Page::of(&landing);
-        self.write(move |tx| land::land(tx, &page)).await
+        let large = page.is_large();
+        let land = move |connection: &mut Connection| written(connection, |tx| land::land(tx, &page));
+        match &self.connection {
+            Some(connection) if large => {
+                let connection = Arc::clone(connection);
+                let landing = move || land(&mut connection.lock().unwrap_or_else(PoisonError::into_inner));
+                self.told(apart_alone(landing).await)
+            }
+            _ => self.change(land).await,
+        }
     }
 
     async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError> {

@@ -1,5 +1,8 @@
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::Value;
 
 use super::views::Shape;
 use super::{moment, tags, words};
@@ -80,6 +83,12 @@ impl Page {
         }
     }
 
+    /// Whether it takes much memory, which to land takes once more.
+    pub(super) fn is_large(&self) -> bool {
+        const LARGE: usize = 1024 * 1024;
+        self.rows.iter().map(|row| row.body.len()).sum::<usize>() > LARGE
+    }
+
     /// The ids that were asked for, and whether each came.
     pub(super) fn answers(&self) -> impl Iterator<Item = (&str, bool)> {
         let came: HashSet<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
@@ -102,7 +111,7 @@ impl Row {
 }
 
 impl Text {
-    pub(super) fn of(body: &serde_json::Value, pointers: &[Pointer]) -> Option<Self> {
+    pub(super) fn of(body: &Value, pointers: &[Pointer]) -> Option<Self> {
         let text = joined(body, pointers);
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
@@ -114,8 +123,34 @@ impl Text {
 /// Around a found word of an excerpt. A record cannot bring them itself.
 pub(super) const MARKS: [char; 2] = ['\u{E000}', '\u{E001}'];
 
-/// The text of a record, a line a place.
-pub(super) fn joined(body: &serde_json::Value, pointers: &[Pointer]) -> String {
-    let text = pointers.iter().flat_map(|pointer| pointer.texts_in(body)).collect::<Vec<_>>().join("\n");
+/// Of a record's text so many bytes are in the index: more than people write, and few enough that a hostile upstream fills
+/// no memory with them.
+const MOST_TEXT: usize = 64 * 1024;
+
+/// The text of a record, a line a place, or as much of it as is in the index.
+pub(super) fn joined(body: &Value, pointers: &[Pointer]) -> String {
+    let mut text = String::new();
+    let found = pointers.iter().flat_map(|pointer| pointer.find_all(body)).filter_map(scalar);
+    for (number, more) in found.enumerate() {
+        if text.len() >= MOST_TEXT {
+            break;
+        }
+        text.push_str(if number > 0 { "\n" } else { "" });
+        text.push_str(beginning(&more, MOST_TEXT.saturating_sub(text.len())));
+    }
     if text.is_ascii() { text } else { text.replace(MARKS, "") }
+}
+
+fn scalar(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) => Some(Cow::Borrowed(text)),
+        Value::Number(number) => Some(Cow::Owned(number.to_string())),
+        Value::Bool(truth) => Some(Cow::Owned(truth.to_string())),
+        _ => None,
+    }
+}
+
+/// At most so many bytes of a text, and no half of a character.
+fn beginning(text: &str, most: usize) -> &str {
+    (0..=most.min(text.len())).rev().find_map(|end| text.get(..end)).unwrap_or_default()
 }

@@ -16,7 +16,7 @@ use crate::sqlite::Schema;
 /// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
 /// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
 /// | `batch` | ids that were asked for together and are between two pages: which have not come, and the cursors; JSON |
-/// | `record_text` | full-text index: `rowid` is `record.number`; it holds words, not texts |
+/// | `record_text` | full-text index: `rowid` is `record.number`; it holds the words of a text's first 64 KiB, not texts |
 ///
 /// `pass.pages` and `pass.records` count what stands in `checkpoint` and `listing`; `pass.requests` and `pass.units` what
 /// was spent, pages that a restart threw away included.

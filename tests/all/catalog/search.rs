@@ -197,3 +197,12 @@ async fn of_a_record_that_is_twice_in_a_page_the_later_text_is_found() {
     f.land(&Page::of(vec![video("a", "earlier"), video("b", "between"), video("a", "later")])).await;
     assert_eq!((found(&f, "earlier").await, found(&f, "later").await), (vec![], vec!["a".to_owned()]));
 }
+
+#[tokio::test]
+async fn of_a_very_long_text_the_beginning_is_found() {
+    let f = Fixture::new();
+    let title = format!("first {} last", "é".repeat(40_000));
+    f.land(&Page::of(vec![video("a", &title)])).await;
+    assert_eq!((found(&f, "first").await, found(&f, "last").await), (vec!["a".to_owned()], vec![]));
+    assert_eq!(search(&f, words("first")).await[0].body["snippet"]["title"], title);
+}

@@ -86,3 +86,12 @@ fn a_region_that_the_upstream_refuses_is_asked_once_and_the_others_are_served() 
     let again = world.ingest(&["--region", "all", "--job", "trending", "--format", "json"]);
     assert_eq!(again.json()["outcome"], "nothing_due", "{again:?}");
 }
+
+#[test]
+fn a_wait_that_is_not_believed_is_not_told_as_what_the_upstream_asks() {
+    let world = World::new();
+    let (body, headers) = (json!({ "error": { "message": "Busy." } }), json!({ "retry-after": "99999999999" }));
+    world.faults(&json!({ "status": 503, "body": body, "headers": headers }));
+    let report = world.json(&["--region", "US", "--job", "trending"]);
+    assert_eq!(report["passes"][0]["detail"], "503 Service Unavailable: Busy; it asks to wait for more than 32 days");
+}

@@ -156,3 +156,19 @@ async fn a_header_that_http_does_not_allow_is_not_sent() {
         assert!(told(&failure).starts_with("not sent: the header"), "{name}: {value}: {failure}");
     }
 }
+
+#[tokio::test]
+async fn a_large_answer_waits_until_the_one_before_is_dropped_and_a_small_one_does_not() {
+    let stub = StubUpstream::start(|request| {
+        let padding = "x".repeat(if request.param("size") == Some("large") { 3 << 20 } else { 9 });
+        StubAnswer::json(&serde_json::json!({ "items": [{ "id": "a", "padding": padding }] }))
+    });
+    let mut large = asking(&stub.url()).param("size", "large");
+    large.upstream.max_body = 4 << 20;
+    let held = large.fetch().await.unwrap();
+    let mut second = Box::pin(large.fetch());
+    assert!(tokio::time::timeout(Duration::from_millis(500), &mut second).await.is_err());
+    assert_eq!(ids(&asking(&stub.url()).fetch().await.unwrap()), ["a"]);
+    drop(held);
+    assert_eq!(ids(&second.await.unwrap()), ["a"]);
+}

@@ -29,6 +29,9 @@ mod status;
 mod table;
 
 use std::io::{self, Write};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
 
 use crate::cli::{Cli, Command, Format, Log};
 use crate::exit::Exit;
@@ -37,18 +40,28 @@ pub use error::Error;
 pub use forecast::in_words as forecast_in_words;
 pub use output::{Screen, Style};
 
+/// What threads of their own still do at the end is given this long: a name that nobody answers for could be looked up for
+/// half a minute.
+const LAST_WORK: Duration = Duration::from_secs(1);
+
 /// Does what was typed. The runtime is started here and not in `main`, so that all of it is compiled once, with the library.
 #[must_use]
 pub fn dispatch(cli: Cli) -> Exit {
     let (format, log) = (cli.global.format, cli.global.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime.map_err(Error::io("cannot start")).and_then(|runtime| runtime.block_on(execute(cli))) {
+    match runtime.map_err(Error::io("cannot start")).and_then(|runtime| to_its_end(runtime, cli)) {
         Ok(exit) => exit,
         Err(error) => {
             report(&error, format, log);
             error.exit()
         }
     }
+}
+
+fn to_its_end(runtime: Runtime, cli: Cli) -> Result<Exit, Error> {
+    let ended = runtime.block_on(execute(cli));
+    runtime.shutdown_timeout(LAST_WORK);
+    ended
 }
 
 async fn execute(cli: Cli) -> Result<Exit, Error> {

@@ -97,18 +97,16 @@ impl Journal {
         .await
     }
 
-    /// What the ledger has yet to be told, a bounded number at once; what went unmetered so long ago by our clock that the
-    /// ledger would have forgotten it, as if it had happened now: the clock may have been wrong. Charges that nobody will send any more become void
+    /// What the ledger has yet to be told, a bounded number at once. Charges that nobody will send any more become void
     /// here: a process that comes back to one finds it so, and charges anew.
     pub(in crate::ledger) async fn pending(
         &self,
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<Pending>, JournalError> {
-        let (account, window) = (account.name.clone(), account.longest_window());
+        let account = account.name.clone();
         self.with(move |connection| {
             void_abandoned(connection, &account, now)?;
-            keep_unmetered(connection, &account, now, window)?;
             pending(connection, &account, i64::from(BATCH))
         })
         .await
@@ -224,14 +222,6 @@ fn void_abandoned(connection: &mut Connection, account: &str, now: Timestamp) ->
         }
     }
     Ok(())
-}
-
-fn keep_unmetered(connection: &Connection, account: &str, now: Timestamp, window: Duration) -> rusqlite::Result<()> {
-    let now = now.after(contact(connection, account, now, window)?.ahead);
-    let update = "update charge set at = ?
-         where account = ? and told = 0 and unmetered = 1 and state = 'sent' and not known and at <= ?";
-    let from = now.before(window).micros();
-    connection.prepare_cached(update)?.execute(params![now.micros(), account, from]).map(drop)
 }
 
 fn is_alive(process: i32) -> bool {

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::support::world::World;
 
@@ -51,4 +53,20 @@ fn without_ledger_and_upstream_only_the_pages_under_way_have_their_attempts() {
     assert_eq!(code, 1, "{report}");
     let attempts = not_sent(&world, "videos.list");
     assert!((4..=2 * 4).contains(&attempts), "{attempts}: {report}");
+}
+
+/// A name server that drops what it is asked keeps a thread busy for as long as the system is patient.
+#[test]
+fn a_name_that_nobody_answers_for_does_not_keep_a_run_from_ending() {
+    let mut world = World::new();
+    world.set("ledger.url=\"redis://slow.example:6379\"");
+    let [source, library] = ["slow.c", "slow.so"].map(|name| world.directory.path().join(name));
+    let slow = "#include <unistd.h>\nint getaddrinfo(const char *a, const char *b, const void *c, void **d) { sleep(60); return -2; }\n";
+    fs::write(&source, slow).unwrap();
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status().unwrap();
+    assert!(built.success());
+    let begun = Instant::now();
+    let charge = world.command(&["charge", "youtube", "videos.list"]).env("LD_PRELOAD", &library).output().unwrap();
+    assert!(String::from_utf8_lossy(&charge.stdout).contains("Unmetered"), "{charge:?}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }

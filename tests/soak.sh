@@ -11,5 +11,9 @@ chapter=${3:-0}
 profile=${PROFILE:-dev}
 directory=$([ "$profile" = dev ] && echo debug || echo "$profile")
 
-cargo build --locked --quiet --profile "$profile" --bin ingest --example soak
-exec "${CARGO_TARGET_DIR:-target}/$directory/examples/soak" "$minutes" "$seed" "$chapter" "${CARGO_TARGET_DIR:-target}/$directory/ingest"
+target=${CARGO_TARGET_DIR:-target}
+
+# A chapter that goes wrong ends by a panic, which must not end the others: so the soak itself is never a release build.
+cargo build --locked --quiet --profile "$profile" --bin ingest
+cargo build --locked --quiet --example soak
+exec "$target/debug/examples/soak" "$minutes" "$seed" "$chapter" "$target/$directory/ingest"

@@ -25,7 +25,7 @@ pub(super) struct Charged {
     remaining: BTreeMap<LimitName, Units>,
     retry_after_seconds: Option<f64>,
     retry_at: Option<Timestamp>,
-    #[serde(skip)]
+    /// The same in words, why not included.
     pub(super) detail: String,
 }
 

@@ -41,7 +41,7 @@ fn come_by(place: &Place) {
         for machine in 0..place.books.machines() {
             let (code, said) = place.run(machine, &["charge", "youtube", "videos.list"]);
             let waits = place.books == Books::Waiting && code == 1;
-            assert!(code == 0 || code == 75 || waits, "{code}: {said}");
+            assert!(code == 0 || code == 75 || waits, "{code}: {said}\n{}", place.dump());
         }
     }
 }

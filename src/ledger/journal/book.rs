@@ -59,6 +59,7 @@ impl Journal {
         let Purpose { job, region, call } = purpose.clone();
         self.with(move |connection| {
             let tx = write(connection)?;
+            drop_expired(&tx, &name, &id, now, window)?;
             let id = valid_id(&tx, &name, &id)?;
             let doubtful = is_asked(&tx, &name, &id)?;
             tx.prepare_cached(
@@ -136,7 +137,7 @@ impl Journal {
             let tx = write(connection)?;
             let before = self::contact(&tx, &account, now, window)?;
             if before.goes_on(&heard) {
-                note_contact(&tx, &account, &heard, &before, now)?;
+                note_contact(&tx, &account, &heard, &before, heard.at.since(now))?;
             }
             tx.commit()
         })
@@ -175,6 +176,25 @@ pub(super) fn cost(json: &str) -> Cost {
 
 pub(super) fn units(number: i64) -> Units {
     Units::new(u64::try_from(number).unwrap_or(0))
+}
+
+/// Drops a charge that counts no longer, as the ledger has: its id names a new charge now.
+pub(super) fn drop_expired(
+    connection: &Connection,
+    account: &str,
+    id: &ChargeId,
+    now: Timestamp,
+    window: Duration,
+) -> rusqlite::Result<()> {
+    let ahead = contact(connection, account, now, window)?.ahead;
+    let expired = now.after(ahead).before(window);
+    connection
+        .prepare_cached(
+            "delete from charge where account = ? and id = ? and at <= ? and told = 1 and state = 'sent'
+                 and not (settled and cost = '{}')",
+        )?
+        .execute(params![account, id.as_str(), expired.micros()])
+        .map(drop)
 }
 
 /// The id under which a charge can be made: one that was voided or taken back stays settled in the ledger and would cost
@@ -297,13 +317,15 @@ fn mark(
         return Ok(Marked::Void);
     }
     let mut statement = tx.prepare_cached(
-        "update charge set state = 'sent', known = 1, at = case state when 'asked' then ? else at end
+        "update charge set state = 'sent', known = 1, at = case when state = 'asked' or ? then ? else at end
          where account = ? and id = ? and state in ('asked', 'sent') and not (settled and cost = '{}')",
     )?;
-    if statement.execute(params![granted.contact.at.micros(), account, id.as_str()])? == 0 {
+    if statement.execute(params![granted.fresh, granted.contact.at.micros(), account, id.as_str()])? == 0 {
         return Ok(Marked::Void);
     }
-    note_contact(tx, account, &granted.contact, &before, now)?;
+    // A repeat tells the time of the charge, which is not the ledger's now.
+    let ahead = if granted.fresh { granted.contact.at.since(now) } else { before.ahead };
+    note_contact(tx, account, &granted.contact, &before, ahead)?;
     if granted.fresh {
         note_newest(tx, account, id, &granted.contact, &before)?;
         note_said(tx, account, granted)?;
@@ -317,10 +339,9 @@ fn note_contact(
     account: &str,
     contact: &Contact,
     before: &StoredContact,
-    now: Timestamp,
+    ahead: Duration,
 ) -> rusqlite::Result<()> {
     let sequence = contact.sequence.max(before.seen.sequence);
-    let ahead = contact.at.since(now).as_micros();
     tx.prepare_cached(
         "insert into contact (account, epoch, sequence, at, ahead) values (?, ?, ?, ?, ?)
          on conflict do update set epoch = excluded.epoch, sequence = excluded.sequence, at = max(at, excluded.at),
@@ -331,7 +352,7 @@ fn note_contact(
         contact.epoch,
         i64::try_from(sequence).unwrap_or(i64::MAX),
         contact.at.micros(),
-        i64::try_from(ahead).unwrap_or(0)
+        i64::try_from(ahead.as_micros()).unwrap_or(0)
     ])
     .map(drop)
 }

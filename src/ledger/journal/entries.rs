@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use rustix::process::{Pid, test_kill_process};
 
-use super::book::{contact, cost, json, units, valid_id, write};
+use super::book::{contact, cost, drop_expired, json, units, valid_id, write};
 use super::{Journal, JournalError, closings};
 use crate::ledger::Purpose;
 use crate::quota::{Account, ChargeId, Cost, Entry, LimitName, Timestamp, Units};
@@ -159,6 +159,7 @@ fn unmetered(
     now: Timestamp,
 ) -> rusqlite::Result<Unmetered> {
     let tx = write(connection)?;
+    drop_expired(&tx, &account.name, id, now, account.longest_window())?;
     let id = valid_id(&tx, &account.name, id)?;
     if is_sent(&tx, &account.name, &id)? {
         return Ok(Unmetered::Allowed(id));

@@ -16,7 +16,7 @@ const BATCH: usize = 200;
 const BATCHES: u32 = 500;
 
 /// So many losses are borne in one operation: a ledger that goes on losing its data is away.
-const LOSSES: u32 = 8;
+const LOSSES: u32 = 3;
 
 /// How often the ledger had lost its data in one operation.
 #[derive(Default)]

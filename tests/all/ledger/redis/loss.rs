@@ -3,9 +3,9 @@
 use ingest::clock::{Clock, SystemClock};
 use ingest::config::AfterLoss;
 use ingest::ledger::redis::RedisLedger;
-use ingest::quota::{Account, Closing};
+use ingest::quota::{Account, ChargeId, Closing, Outage};
 
-use super::machine::{Machine, WINDOW, account, refusal, rejection};
+use super::machine::{Machine, WINDOW, account, permit, refusal, rejection};
 use super::{MAX_SKEW, TIMEOUT};
 use crate::ledger::books::limit;
 use crate::support::redis_server::{RedisServer, url, wait_until};
@@ -131,6 +131,17 @@ async fn a_promoted_replica_that_lacks_only_others_writes_is_another_server_stil
     here.process().take(&account, 1).await;
     there.process().take(&account, 1).await;
     assert_eq!(here.process().used(&account).await, 9, "the other machine came by, too");
+}
+
+#[tokio::test]
+async fn an_id_that_is_charged_again_after_its_window_is_told_again_after_a_loss() {
+    let server = RedisServer::start();
+    let (machine, account, id) = (Machine::new(server.url()), account(10), ChargeId::new("by-hand"));
+    permit(machine.process().try_ask(&account, Some(&id), 3, Outage::Refuse).await.unwrap());
+    let later = machine.process_later(WINDOW * 3 / 2);
+    permit(later.try_ask(&account, Some(&id), 4, Outage::Refuse).await.unwrap());
+    server.tell("FLUSHALL");
+    assert_eq!(later.drain(&account).await, 6);
 }
 
 #[tokio::test]

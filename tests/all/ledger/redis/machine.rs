@@ -47,9 +47,14 @@ impl Machine {
 
     /// One more process, so much later for everybody.
     pub(crate) fn process_later(&self, span: Duration) -> Process {
+        self.process_behind(span, Duration::ZERO)
+    }
+
+    /// One more process, so much later, whose clock is so far behind the ledger's.
+    pub(crate) fn process_behind(&self, later: Duration, behind: Duration) -> Process {
         let ledger = RedisLedger::new(&self.url, self.timeout, MAX_SKEW).unwrap();
-        let clock = Arc::new(Later(span));
-        self.process_by(Arc::new(ledger.with_time(ServerTime::Told(Arc::<Later>::clone(&clock)))), clock)
+        let ledger = ledger.with_time(ServerTime::Told(Arc::new(Later(later))));
+        self.process_by(Arc::new(ledger), Arc::new(Later(later - behind)))
     }
 
     /// One more process, whose clock is so far behind everybody's.

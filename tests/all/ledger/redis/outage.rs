@@ -209,6 +209,38 @@ async fn an_id_repeated_without_the_ledger_is_charged_once() {
 }
 
 #[tokio::test]
+async fn an_id_of_a_window_ago_costs_again_without_the_ledger() {
+    let server = RedisServer::start();
+    let (mut machine, account, id) = (Machine::new(server.url()), account(10), ChargeId::new("by-hand"));
+    permit(machine.process().try_ask(&account, Some(&id), 3, Outage::Refuse).await.unwrap());
+    machine.url = cut_off().url;
+    let later = machine.process_later(WINDOW * 3 / 2);
+    refusal(later.ask(&account, 1).await);
+    for _ in 0..2 {
+        permit(later.try_ask(&account, Some(&id), 3, Outage::Allow).await.unwrap());
+    }
+    refusal(later.ask_cheaply(&account, 3).await);
+    machine.url = server.url();
+    assert_eq!(machine.process_later(WINDOW * 3 / 2).used(&account).await, 3);
+}
+
+#[tokio::test]
+async fn a_repeat_keeps_how_far_the_ledgers_clock_is_ahead() {
+    let server = RedisServer::start();
+    let (mut machine, account, id) = (Machine::new(server.url()), account(10), ChargeId::new("by-hand"));
+    let behind = secs(240);
+    for later in [WINDOW / 4, WINDOW / 2] {
+        let process = machine.process_behind(later, behind);
+        permit(process.try_ask(&account, Some(&id), 1, Outage::Refuse).await.unwrap());
+    }
+    machine.url = cut_off().url;
+    machine.process_behind(WINDOW / 2, behind).take_unmetered(&account, 2).await;
+    machine.url = server.url();
+    let process = machine.process_behind(WINDOW * 3 / 2 - secs(60), behind);
+    assert_eq!(process.used(&account).await, 2, "it was sent a minute less than a window ago");
+}
+
+#[tokio::test]
 async fn an_id_that_was_refused_costs_when_it_is_used_again() {
     let server = RedisServer::start();
     let (mut machine, account, id) = (Machine::new(server.url()), account(10), ChargeId::new("by-hand"));

@@ -141,16 +141,6 @@ impl Meter {
         Self(Way::Watching(Watching::new(ledger, journal, clock)))
     }
 
-    /// Units that went ahead without the ledger since this meter was made; of a charge of several limits, its largest
-    /// component.
-    #[must_use]
-    pub fn unmetered(&self) -> Units {
-        match &self.0 {
-            Way::Journaled(journaled) => journaled.unmetered(),
-            Way::Local(_) | Way::Watching(_) => Units::ZERO,
-        }
-    }
-
     /// Asks for leave to send one request.
     ///
     /// # Errors

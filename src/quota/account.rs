@@ -18,6 +18,12 @@ impl Account {
         self.limits.iter().filter(|(name, _)| cost.limits().any(|charged| charged == *name))
     }
 
+    /// What `cost` takes of the account's limits.
+    #[must_use]
+    pub fn taken(&self, cost: &Cost) -> Cost {
+        self.charged(cost).map(|(name, _)| (name.clone(), cost.of(name))).collect()
+    }
+
     /// How long after it was asked for a grant of `cost` may still be sent: the shortest grace of its limits.
     #[must_use]
     pub fn grant_lifetime(&self, cost: &Cost) -> Duration {

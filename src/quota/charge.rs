@@ -120,6 +120,15 @@ impl Closing {
     pub const PROBE_AFTER: Duration = Duration::from_secs(60 * 60);
     /// For how long that charge closes it again.
     pub const PROBE_EVERY: Duration = Duration::from_secs(60);
+
+    /// When a limit that is closed so now opens again, if only for one charge to try.
+    #[must_use]
+    pub fn ends(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Until(until) => until,
+            Self::Probing => now.after(Self::PROBE_AFTER),
+        }
+    }
 }
 
 /// What a call does when the ledger cannot be reached.

@@ -6,17 +6,18 @@ use super::asked::Led;
 use super::believe::{believe, settle};
 use super::context::Context;
 use super::halt::Halt;
-use super::outcome::StoppedBy;
+use super::permit::permit;
+use super::spent::{close, reopen};
 use super::tally::Tally;
 use super::unchanged;
 use crate::clock::Monotonic;
 use crate::config::{Call, Job, Region};
-use crate::ledger::{Ask, Permit, Purpose, Verdict};
-use crate::quota::{Closing, Cost, Limit, LimitName, Rejection, Timestamp, Units};
+use crate::ledger::Permit;
+use crate::quota::Cost;
 use crate::upstream::{Answered, Failure, LONGEST_WAIT, Page, PageRequest};
 
 /// A pause that an upstream asks for and that is longer than this ends the pass instead: the next run goes on.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Who asks for a page.
 #[derive(Clone, Copy)]
@@ -171,93 +172,6 @@ fn jitter() -> f64 {
     f64::from(u16::from_be_bytes([first, second])) / f64::from(u16::MAX)
 }
 
-/// Leave to send one request; waits where the limit says that waiting is short.
-async fn permit(context: &Context, asker: Asker<'_>, call: &Call, tally: &mut Tally) -> Result<Permit, Halt> {
-    let credential = &asker.job.credential;
-    let account = &credential.account;
-    let purpose = purpose(asker, call);
-    loop {
-        ready(context, asker, call).await?;
-        match context.meter.ask(ask(context, asker, call, &purpose)).await? {
-            Verdict::Permitted(permit) if permit.is_stale() => context.meter.release(account, &permit).await?,
-            Verdict::Permitted(permit) => {
-                tally.charge(&call.cost, permit.metered);
-                return Ok(permit);
-            }
-            Verdict::Rejected(rejection) => {
-                if rejection.retry_after > credential.wait(&rejection.limit) {
-                    return Err(Halt::Stopped(remember(context, asker, call, &rejection).into()));
-                }
-                context.stop.sleep(&*context.clock, rejection.retry_after).await;
-            }
-            Verdict::Never { limit, most } => return Err(Halt::Failed(never(call, &limit, most))),
-            Verdict::Refused(why) => return Err(Halt::LedgerAway(why)),
-        }
-    }
-}
-
-/// Whether this charge need be put to the ledger at all; pauses where the upstream said to slow down.
-async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), Halt> {
-    let credential = &asker.job.credential;
-    let pause = context.gate.pause(&credential.account.name, context.clock.now());
-    if !pause.is_zero() {
-        context.stop.sleep(&*context.clock, pause).await;
-    }
-    if context.stop.signal().is_some() {
-        return Err(Halt::Interrupted);
-    }
-    if let Some(why) = context.gate.denial(&credential.name) {
-        return Err(Halt::Denied(why));
-    }
-    let held = context.gate.out_of_reach(&credential.upstream.name);
-    if let Some(why) = held.or_else(|| context.gate.held(&credential.account.name)) {
-        return Err(Halt::Failed(why));
-    }
-    if let Some(why) = context.gate.unwritable() {
-        return Err(Halt::Failed(why));
-    }
-    context.ready(credential).await?;
-    match context.gate.refusal(&credential.account, &call.cost, &asker.job.leave) {
-        Some(stopped_by) => Err(Halt::Stopped(StoppedBy { call: call.name.clone(), ..stopped_by }.into())),
-        None => Ok(()),
-    }
-}
-
-fn purpose(asker: Asker<'_>, call: &Call) -> Purpose {
-    Purpose { job: Some(asker.job.name.clone()), region: Some(asker.region.code.clone()), call: call.name.clone() }
-}
-
-fn ask<'a>(context: &Context, asker: Asker<'a>, call: &'a Call, purpose: &'a Purpose) -> Ask<'a> {
-    Ask {
-        account: &asker.job.credential.account,
-        id: None,
-        cost: &call.cost,
-        leave: &asker.job.leave,
-        outage: call.outage_policy(context.cheap_max),
-        purpose,
-    }
-}
-
-fn never(call: &Call, limit: &LimitName, most: Units) -> String {
-    format!("{} can never be granted: it takes more of {limit} than the {most} that one charge can take", call.name)
-}
-
-fn remember(context: &Context, asker: Asker<'_>, call: &Call, rejection: &Rejection) -> StoppedBy {
-    let units = call.cost.of(&rejection.limit);
-    let stopped_by = StoppedBy {
-        account: asker.job.credential.account.name.clone(),
-        limit: rejection.limit.clone(),
-        call: call.name.clone(),
-        units,
-        remaining: rejection.remaining,
-        leave: asker.job.leave.of(&rejection.limit),
-        retry_after: rejection.retry_after,
-        retry_at: rejection.retry_at,
-    };
-    context.gate.refuse(units + asker.job.leave.of(&rejection.limit), stopped_by.clone());
-    stopped_by
-}
-
 /// What the ledger and other requests have to know of a failed attempt, and how it can be made once more.
 async fn after(
     context: &Context,
@@ -311,77 +225,4 @@ async fn give_back(
     context.meter.release(&asker.job.credential.account, permit).await?;
     tally.release(&call.cost, permit.metered);
     Ok(())
-}
-
-/// The upstream accepted what a limit without a known reset let through to try: it is no longer spent.
-async fn reopen(context: &Context, asker: Asker<'_>, permit: &Permit) {
-    for limit in &permit.grant.probing {
-        if let Err(error) = context.meter.reopen(&asker.job.credential.account, limit).await {
-            tracing::warn!(limit, %error, "a limit that the upstream serves again could not be reopened");
-        }
-    }
-}
-
-/// Closes the limits that the upstream called spent, for every run of every machine.
-async fn close(
-    context: &Context,
-    asker: Asker<'_>,
-    call: &Call,
-    message: String,
-    named: Option<&str>,
-    until: Option<Timestamp>,
-) -> Halt {
-    let account = &asker.job.credential.account;
-    let now = context.clock.now();
-    let mut stops = Vec::new();
-    for limit in spent_limits(asker, &call.cost, named) {
-        let reset = account.limits.get(&limit).and_then(|limit| reopens(limit, until, now));
-        let closing = reset.map_or(Closing::Probing, Closing::Until);
-        if let Err(error) = context.meter.close(account, &limit, closing).await {
-            return error.into();
-        }
-        let retry_at = reset.unwrap_or_else(|| now.after(Closing::PROBE_AFTER));
-        let units = call.cost.of(&limit);
-        let stopped_by = StoppedBy {
-            account: account.name.clone(),
-            limit,
-            call: call.name.clone(),
-            units,
-            remaining: Units::ZERO,
-            leave: Units::ZERO,
-            retry_after: retry_at.since(now),
-            retry_at,
-        };
-        tracing::warn!(account = account.name, limit = stopped_by.limit, until = %retry_at,
-            "the upstream says that this limit is spent although the ledger had units left: somebody else spends it too");
-        context.gate.refuse(Units::new(1), stopped_by.clone());
-        stops.push(stopped_by);
-    }
-    match stops.into_iter().max_by_key(|stop| stop.retry_at) {
-        Some(stopped_by) => Halt::Spent(stopped_by.into(), message),
-        None => Halt::Failed(message),
-    }
-}
-
-/// When a limit that the upstream called spent has units again, as far as that is known: at its own reset, or before that
-/// where the upstream says so; a moment from now is no reset. What slides is all back after its window.
-fn reopens(limit: &Limit, until: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
-    let reset = limit.closed_until(now);
-    let latest = reset.unwrap_or_else(|| now.after(limit.window().longest()).after(limit.grace()));
-    let earliest = if reset.is_some() { now.after(LONGEST_PAUSE) } else { now };
-    until.filter(|until| *until >= earliest).map(|until| until.min(latest)).or(reset)
-}
-
-/// The limit that was named, by the upstream's name or its own, else every limit that the call charges.
-fn spent_limits(asker: Asker<'_>, cost: &Cost, named: Option<&str>) -> Vec<LimitName> {
-    let credential = &asker.job.credential;
-    let charged: Vec<LimitName> = cost.limits().cloned().collect();
-    let is_named = |limit: &&LimitName| {
-        let upstream_name = credential.limits.get(*limit).and_then(|limit| limit.upstream_name.as_deref());
-        named.is_some() && (upstream_name == named || Some(limit.as_str()) == named)
-    };
-    match charged.iter().find(is_named) {
-        Some(limit) => vec![limit.clone()],
-        None => charged,
-    }
 }

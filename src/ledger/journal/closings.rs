@@ -1,14 +1,9 @@
 //! Limits that the upstream called spent: they bind unmetered calls too, and are told again after a loss.
 
-use std::time::Duration;
-
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::{Granted, Journal, JournalError};
 use crate::quota::{Account, Closing, Cost, LimitName, Timestamp};
-
-const HOUR: Duration = Duration::from_secs(60 * 60);
-const MINUTE: Duration = Duration::from_secs(60);
 
 /// A closing that the ledger has not heard of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,11 +23,7 @@ impl Journal {
         closing: Closing,
         now: Timestamp,
     ) -> Result<(), JournalError> {
-        let (until, probing) = match closing {
-            Closing::Until(until) => (until, false),
-            Closing::Probing => (now.after(HOUR), true),
-        };
-        self.write_closing(account, limit, Some(until), probing, false).await
+        self.write_closing(account, limit, Some(closing.ends(now)), closing == Closing::Probing, false).await
     }
 
     /// Writes down that a closing was taken back.
@@ -145,7 +136,7 @@ pub(super) fn binding(
     }
     for limit in tries {
         let update = "update closing set until = ?, version = version + 1 where account = ? and limit_name = ?";
-        tx.prepare_cached(update)?.execute(params![now.after(MINUTE).micros(), account.name, limit])?;
+        tx.prepare_cached(update)?.execute(params![now.after(Closing::PROBE_EVERY).micros(), account.name, limit])?;
     }
     Ok(None)
 }

@@ -7,7 +7,6 @@ mod gate;
 mod telling;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -46,7 +45,6 @@ pub(super) struct Journaled {
     policy: Policy,
     clock: Arc<dyn Clock>,
     gate: Gate,
-    unmetered: AtomicU64,
     /// Accounts of which it was said that the ledger lost data.
     said_lost: Mutex<BTreeSet<String>>,
 }
@@ -80,8 +78,7 @@ enum Outcome {
 
 impl Journaled {
     pub(super) fn new(ledger: Arc<dyn SharedLedger>, journal: Journal, policy: Policy, clock: Arc<dyn Clock>) -> Self {
-        let (gate, unmetered, said_lost) = (Gate::default(), AtomicU64::new(0), Mutex::default());
-        Self { ledger, journal, policy, clock, gate, unmetered, said_lost }
+        Self { ledger, journal, policy, clock, gate: Gate::default(), said_lost: Mutex::default() }
     }
 
     pub(super) async fn ask(&self, ask: &Ask<'_>) -> Result<Verdict, MeterError> {
@@ -222,10 +219,7 @@ impl Journaled {
         let Ask { account, cost, purpose, .. } = *attempt.ask;
         let allowance = Allowance { units: self.policy.unmetered_max };
         match self.journal.unmetered(account, &attempt.id, (cost, purpose), allowance, self.clock.now()).await? {
-            Unmetered::Allowed(id) => {
-                self.unmetered.fetch_add(cost.largest().get(), Ordering::Relaxed);
-                Ok(permitted(Attempt { id, ..attempt }, Grant::default(), false))
-            }
+            Unmetered::Allowed(id) => Ok(permitted(Attempt { id, ..attempt }, Grant::default(), false)),
             Unmetered::Spent => {
                 self.drop_refused(&attempt).await?;
                 let most = self.policy.unmetered_max;
@@ -296,11 +290,6 @@ impl Journaled {
     /// This machine's own record.
     pub(super) const fn journal(&self) -> &Journal {
         &self.journal
-    }
-
-    /// Units that went ahead without the ledger, as this value has seen it.
-    pub(super) fn unmetered(&self) -> Units {
-        Units::new(self.unmetered.load(Ordering::Relaxed))
     }
 
     /// Closes the gate where the ledger did not answer, and opens it where it did; a journal that fails says nothing of

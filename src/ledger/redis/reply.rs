@@ -95,8 +95,7 @@ fn granted(
         match word.as_str() {
             "tries" => grant.probing.push(limit),
             "holds" => {
-                let asked = || account.charged(cost).map(|(name, _)| (name.clone(), cost.of(name))).collect();
-                let held: &mut Cost = grant.held.get_or_insert_with(asked);
+                let held = grant.held.get_or_insert_with(|| account.taken(cost));
                 held.set(&limit, Units::new(reply.number()?));
             }
             "differs" => disagreements.push(Disagreement { limit, theirs: reply.word()? }),

@@ -1,14 +1,10 @@
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use rusqlite::Result;
 
 use super::remembered_from;
 use super::rows::{Closed, Place, Rows};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Timestamp};
-
-/// How long a limit stays closed whose reset is unknown, before one charge may try.
-const CLOSED: Duration = Duration::from_secs(60 * 60);
 
 /// Corrects what a charge took, at its own time, or remembers what one took that is not known yet.
 pub(super) fn settle(rows: Rows<'_>, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) -> Result<()> {
@@ -57,10 +53,7 @@ fn add(rows: Rows<'_>, id: &ChargeId, at: Timestamp) -> Result<Place> {
 
 /// Closes a limit, unless it is closed for longer.
 pub(super) fn close(rows: Rows<'_>, limit: &str, closing: Closing, now: Timestamp) -> Result<()> {
-    let closed = match closing {
-        Closing::Until(until) => Closed { until, probing: false },
-        Closing::Probing => Closed { until: now.after(CLOSED), probing: true },
-    };
+    let closed = Closed { until: closing.ends(now), probing: closing == Closing::Probing };
     match rows.closing(limit)? {
         Some(longer) if longer.until >= closed.until => Ok(()),
         _ => rows.close(limit, closed),

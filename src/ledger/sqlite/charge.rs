@@ -1,15 +1,10 @@
-use std::time::Duration;
-
 use rusqlite::Result;
 
 use super::super::Charge;
 use super::rows::{Closed, Place, Rows, signed};
 use super::standing::Standing;
 use super::{Moment, remembered_from};
-use crate::quota::{Cost, Decision, Grant, LimitName, Rejection, Timestamp, Units};
-
-/// How long a closing without a known reset holds again once a charge tries it.
-const TRY_AGAIN: Duration = Duration::from_secs(60);
+use crate::quota::{Closing, Cost, Decision, Grant, LimitName, Rejection, Timestamp, Units};
 
 /// Decides on a charge, and records it if it is granted.
 pub(super) fn charge(rows: Rows<'_>, charge: Charge<'_>, moment: Moment) -> Result<Decision> {
@@ -33,8 +28,7 @@ fn repeated(charge: Charge<'_>, standings: &[Standing<'_>], held: Cost) -> Resul
     if held.is_none() && !standings.is_empty() {
         return Ok(Decision::TakenBack);
     }
-    let asked: Cost =
-        charge.account.charged(charge.cost).map(|(name, _)| (name.clone(), charge.cost.of(name))).collect();
+    let asked = charge.account.taken(charge.cost);
     let grant = grant(standings, |_| Units::ZERO);
     Ok(Decision::Granted(Grant { held: (held != asked).then_some(held), ..grant }))
 }
@@ -90,7 +84,7 @@ fn record(rows: Rows<'_>, charge: Charge<'_>, standings: &[Standing<'_>], moment
 fn probe(rows: Rows<'_>, standings: &[Standing<'_>], now: Timestamp) -> Result<Vec<LimitName>> {
     let mut probing = Vec::new();
     for standing in standings.iter().filter(|standing| standing.is_probing()) {
-        rows.close(standing.name, Closed { until: now.after(TRY_AGAIN), probing: true })?;
+        rows.close(standing.name, Closed { until: now.after(Closing::PROBE_EVERY), probing: true })?;
         probing.push(standing.name.clone());
     }
     Ok(probing)

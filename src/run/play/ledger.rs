@@ -255,11 +255,7 @@ impl Ledger for PlayLedger {
     }
 
     async fn close(&self, account: &Account, limit: &str, closing: Closing, now: Timestamp) -> Result<(), LedgerError> {
-        let until = match closing {
-            Closing::Until(until) => until,
-            Closing::Probing => now.after(Closing::PROBE_AFTER),
-        };
-        self.state().shelf(&account.name, limit).closed_until = Some(until);
+        self.state().shelf(&account.name, limit).closed_until = Some(closing.ends(now));
         Ok(())
     }
 

@@ -41,7 +41,6 @@ async fn cheap_calls_go_ahead_until_the_allowance_is_spent() {
     assert!(why.contains("5 units"), "{why}");
     process.take_unmetered(&account, 1).await;
     refusal(process.ask_cheaply(&account, 1).await);
-    assert_eq!(process.0.unmetered().get(), 5);
 }
 
 #[tokio::test]
@@ -91,7 +90,6 @@ async fn what_went_unmetered_is_told_as_soon_as_the_ledger_answers() {
     process.take(&account, 1).await;
     server.kill();
     process.take_unmetered(&account, 3).await;
-    assert_eq!(process.0.unmetered().get(), 3);
     server.restart();
     until_metered(&process, &account).await;
     assert_eq!(process.used(&account).await, 5, "in the middle of a run");

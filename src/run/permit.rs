@@ -1,0 +1,105 @@
+//! Leave to send one request: what this run knows already, then the ledger.
+
+use super::context::Context;
+use super::halt::Halt;
+use super::outcome::StoppedBy;
+use super::request::Asker;
+use super::tally::Tally;
+use crate::config::Call;
+use crate::ledger::{Ask, Permit, Purpose, Verdict};
+use crate::quota::{LimitName, Rejection, Units};
+
+/// Leave to send one request; waits where the limit says that waiting is short.
+///
+/// # Errors
+/// Why it is not to be sent. Nothing is charged then.
+pub(super) async fn permit(
+    context: &Context,
+    asker: Asker<'_>,
+    call: &Call,
+    tally: &mut Tally,
+) -> Result<Permit, Halt> {
+    let credential = &asker.job.credential;
+    let account = &credential.account;
+    let purpose = purpose(asker, call);
+    loop {
+        ready(context, asker, call).await?;
+        match context.meter.ask(ask(context, asker, call, &purpose)).await? {
+            Verdict::Permitted(permit) if permit.is_stale() => context.meter.release(account, &permit).await?,
+            Verdict::Permitted(permit) => {
+                tally.charge(&call.cost, permit.metered);
+                return Ok(permit);
+            }
+            Verdict::Rejected(rejection) => {
+                if rejection.retry_after > credential.wait(&rejection.limit) {
+                    return Err(Halt::Stopped(remember(context, asker, call, &rejection).into()));
+                }
+                context.stop.sleep(&*context.clock, rejection.retry_after).await;
+            }
+            Verdict::Never { limit, most } => return Err(Halt::Failed(never(call, &limit, most))),
+            Verdict::Refused(why) => return Err(Halt::LedgerAway(why)),
+        }
+    }
+}
+
+/// Whether this charge need be put to the ledger at all; pauses where the upstream said to slow down.
+async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), Halt> {
+    let credential = &asker.job.credential;
+    let pause = context.gate.pause(&credential.account.name, context.clock.now());
+    if !pause.is_zero() {
+        context.stop.sleep(&*context.clock, pause).await;
+    }
+    if context.stop.signal().is_some() {
+        return Err(Halt::Interrupted);
+    }
+    if let Some(why) = context.gate.denial(&credential.name) {
+        return Err(Halt::Denied(why));
+    }
+    let held = context.gate.out_of_reach(&credential.upstream.name);
+    if let Some(why) = held.or_else(|| context.gate.held(&credential.account.name)) {
+        return Err(Halt::Failed(why));
+    }
+    if let Some(why) = context.gate.unwritable() {
+        return Err(Halt::Failed(why));
+    }
+    context.ready(credential).await?;
+    match context.gate.refusal(&credential.account, &call.cost, &asker.job.leave) {
+        Some(stopped_by) => Err(Halt::Stopped(StoppedBy { call: call.name.clone(), ..stopped_by }.into())),
+        None => Ok(()),
+    }
+}
+
+fn purpose(asker: Asker<'_>, call: &Call) -> Purpose {
+    Purpose { job: Some(asker.job.name.clone()), region: Some(asker.region.code.clone()), call: call.name.clone() }
+}
+
+fn ask<'a>(context: &Context, asker: Asker<'a>, call: &'a Call, purpose: &'a Purpose) -> Ask<'a> {
+    Ask {
+        account: &asker.job.credential.account,
+        id: None,
+        cost: &call.cost,
+        leave: &asker.job.leave,
+        outage: call.outage_policy(context.cheap_max),
+        purpose,
+    }
+}
+
+fn never(call: &Call, limit: &LimitName, most: Units) -> String {
+    format!("{} can never be granted: it takes more of {limit} than the {most} that one charge can take", call.name)
+}
+
+fn remember(context: &Context, asker: Asker<'_>, call: &Call, rejection: &Rejection) -> StoppedBy {
+    let units = call.cost.of(&rejection.limit);
+    let stopped_by = StoppedBy {
+        account: asker.job.credential.account.name.clone(),
+        limit: rejection.limit.clone(),
+        call: call.name.clone(),
+        units,
+        remaining: rejection.remaining,
+        leave: asker.job.leave.of(&rejection.limit),
+        retry_after: rejection.retry_after,
+        retry_at: rejection.retry_at,
+    };
+    context.gate.refuse(units + asker.job.leave.of(&rejection.limit), stopped_by.clone());
+    stopped_by
+}

@@ -1,0 +1,82 @@
+//! Limits that the upstream calls spent although the ledger had units left, and that it serves again.
+
+use super::context::Context;
+use super::halt::Halt;
+use super::outcome::StoppedBy;
+use super::request::{Asker, LONGEST_PAUSE};
+use crate::config::Call;
+use crate::ledger::Permit;
+use crate::quota::{Closing, Cost, Limit, LimitName, Timestamp, Units};
+
+/// The upstream accepted what a limit without a known reset let through to try: it is no longer spent.
+pub(super) async fn reopen(context: &Context, asker: Asker<'_>, permit: &Permit) {
+    for limit in &permit.grant.probing {
+        if let Err(error) = context.meter.reopen(&asker.job.credential.account, limit).await {
+            tracing::warn!(limit, %error, "a limit that the upstream serves again could not be reopened");
+        }
+    }
+}
+
+/// Closes the limits that the upstream called spent, for every run of every machine.
+pub(super) async fn close(
+    context: &Context,
+    asker: Asker<'_>,
+    call: &Call,
+    message: String,
+    named: Option<&str>,
+    until: Option<Timestamp>,
+) -> Halt {
+    let account = &asker.job.credential.account;
+    let now = context.clock.now();
+    let mut stops = Vec::new();
+    for limit in spent_limits(asker, &call.cost, named) {
+        let reset = account.limits.get(&limit).and_then(|limit| reopens(limit, until, now));
+        let closing = reset.map_or(Closing::Probing, Closing::Until);
+        if let Err(error) = context.meter.close(account, &limit, closing).await {
+            return error.into();
+        }
+        let retry_at = closing.ends(now);
+        let units = call.cost.of(&limit);
+        let stopped_by = StoppedBy {
+            account: account.name.clone(),
+            limit,
+            call: call.name.clone(),
+            units,
+            remaining: Units::ZERO,
+            leave: Units::ZERO,
+            retry_after: retry_at.since(now),
+            retry_at,
+        };
+        tracing::warn!(account = account.name, limit = stopped_by.limit, until = %retry_at,
+            "the upstream says that this limit is spent although the ledger had units left: somebody else spends it too");
+        context.gate.refuse(Units::new(1), stopped_by.clone());
+        stops.push(stopped_by);
+    }
+    match stops.into_iter().max_by_key(|stop| stop.retry_at) {
+        Some(stopped_by) => Halt::Spent(stopped_by.into(), message),
+        None => Halt::Failed(message),
+    }
+}
+
+/// When a limit that the upstream called spent has units again, as far as that is known: at its own reset, or before that
+/// where the upstream says so; a moment from now is no reset. What slides is all back after its window.
+fn reopens(limit: &Limit, until: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+    let reset = limit.closed_until(now);
+    let latest = reset.unwrap_or_else(|| now.after(limit.window().longest()).after(limit.grace()));
+    let earliest = if reset.is_some() { now.after(LONGEST_PAUSE) } else { now };
+    until.filter(|until| *until >= earliest).map(|until| until.min(latest)).or(reset)
+}
+
+/// The limit that was named, by the upstream's name or its own, else every limit that the call charges.
+fn spent_limits(asker: Asker<'_>, cost: &Cost, named: Option<&str>) -> Vec<LimitName> {
+    let credential = &asker.job.credential;
+    let charged: Vec<LimitName> = cost.limits().cloned().collect();
+    let is_named = |limit: &&LimitName| {
+        let upstream_name = credential.limits.get(*limit).and_then(|limit| limit.upstream_name.as_deref());
+        named.is_some() && (upstream_name == named || Some(limit.as_str()) == named)
+    };
+    match charged.iter().find(is_named) {
+        Some(limit) => vec![limit.clone()],
+        None => charged,
+    }
+}

@@ -28,11 +28,21 @@ fn requests(rows: &Value, count: impl Fn(&Value) -> u64) -> Vec<(String, u64)> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cost {
     Before,
-    /// The answer tells; until then it is estimated, rather too high than too low.
+    /// The answer tells. The sandbox draws half to one and a half times what is configured, by the page and so by the
+    /// date: what was learned of some is off by three times at most for others.
     Afterwards,
 }
 
-/// The first run spends within its preview; every later one exactly what its own expects.
+impl Cost {
+    fn is_expected(self, expected: u64, spent: u64) -> bool {
+        match self {
+            Self::Before => spent == expected,
+            Self::Afterwards => spent <= 3 * expected && expected <= 3 * spent,
+        }
+    }
+}
+
+/// The first run spends within its preview; every later one what its own expects.
 fn assert_kept(preset: &str, sets: &[&str], totals: &Value, cost: Cost) {
     let world = World::preset(preset, sets);
     world.totals(totals);
@@ -45,8 +55,8 @@ fn assert_kept(preset: &str, sets: &[&str], totals: &Value, cost: Cost) {
             let spent = spent(&report, limit);
             let min = if cost == Cost::Before { min } else { 0 };
             assert!((min..=max).contains(&spent), "{preset} {limit}, run {number}: {spent} is not in {min} to {max}");
-            let is_expected = spent == expected || (cost == Cost::Afterwards && spent < expected);
-            assert!(number == 1 || is_expected, "{preset} {limit}, run {number}: {spent}, not {expected}");
+            let is_expected = number == 1 || cost.is_expected(expected, spent);
+            assert!(is_expected, "{preset} {limit}, run {number}: {spent}, not {expected}");
         }
         let asked = requests(&report["passes"], |pass| pass["requests"].as_u64().unwrap());
         let foreseen = requests(&preview["steps"], |step| step["requests"]["expected"].as_u64().unwrap());

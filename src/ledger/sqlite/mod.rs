@@ -14,7 +14,7 @@ mod standing;
 mod usage;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,6 +26,9 @@ use super::{Charge, Known, Ledger, LedgerError, Spent};
 use crate::apart::apart;
 use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
 use crate::sqlite::{self, OpenError};
+
+/// A ledger that is this far ahead of its machine's clock is worth a word.
+const NOTEWORTHY: Duration = Duration::from_secs(5 * 60);
 
 /// How many different statements stay prepared: all of them.
 const STATEMENTS: usize = 32;
@@ -127,10 +130,26 @@ impl Moment {
     fn read(rows: Rows<'_>, callers: Timestamp) -> rusqlite::Result<Self> {
         let after_floor = rows.newest_floor()?.map(|at| at.after(Duration::from_micros(1)));
         let earliest = callers.max(after_floor.unwrap_or(callers));
-        Ok(match rows.newest()? {
+        let newest = rows.newest()?;
+        newest.iter().for_each(|newest| say_ahead(newest.at.since(callers)));
+        Ok(match newest {
             Some(newest) if newest.at >= earliest => Self { callers, now: newest.at, n: newest.n.saturating_add(1) },
             _ => Self { callers, now: earliest, n: 0 },
         })
+    }
+}
+
+/// Says once that this machine's clock was set back by so much: until it has caught up, no unit returns.
+fn say_ahead(ahead: Duration) {
+    static SAID: Once = Once::new();
+    if ahead > NOTEWORTHY {
+        SAID.call_once(|| {
+            let ahead = humantime::format_duration(Duration::from_secs(ahead.as_secs()));
+            tracing::warn!(
+                "the ledger's newest charge is {ahead} ahead of this machine's clock, which was ahead then or is behind \
+                 now: until it has caught up, no unit returns; set it right (chrony, systemd-timesyncd)"
+            );
+        });
     }
 }
 

@@ -49,3 +49,18 @@ fn a_wrong_configuration_is_a_json_event_where_json_is_read() {
     let events = events(&ran.stderr);
     assert!(events[0]["message"].as_str().unwrap().contains("ledger.cheap_max"), "{events:?}");
 }
+
+#[test]
+fn a_clock_that_was_set_back_is_said_once_by_whoever_asks_the_ledger() {
+    let world = World::new();
+    assert_eq!(world.ingest(&["charge", "youtube", "videos.list"]).stderr, "");
+    let ledger = rusqlite::Connection::open(world.state_dir().join("ledger.db")).unwrap();
+    let two_hours = 2 * 60 * 60 * 1_000_000_i64;
+    for table in ["charge", "taken"] {
+        ledger.execute(&format!("update {table} set at = at + {two_hours}"), []).unwrap();
+    }
+    for arguments in [&["charge", "youtube", "videos.list"][..], &["status"]] {
+        let said = world.ingest(arguments).stderr;
+        assert_eq!(said.matches("ahead of this machine's clock").count(), 1, "{said}");
+    }
+}

@@ -11,5 +11,6 @@ mod notify;
 mod repair;
 mod schema;
 mod secrets;
+mod terminal;
 mod typed;
 mod unreadable;

@@ -18,6 +18,9 @@ use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Grant, LimitName, Li
 
 pub use spending::{Found, Spending, Teller};
 
+/// So many grants in a row may come too late to be used.
+const ATTEMPTS: u32 = 4;
+
 /// One request's charge, as a run asks for it.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
@@ -49,11 +52,23 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Whether too long has passed since this was asked for (a suspended process): to be released and asked for anew.
-    #[must_use]
-    pub fn is_stale(&self) -> bool {
+    /// Whether too long has passed since this was asked for: a suspended process, a slow ledger.
+    fn is_stale(&self) -> bool {
         self.asked.elapsed() >= self.lifetime
     }
+
+    /// Whether it repeats a charge of an id that somebody chose, and who may have used it.
+    const fn is_anothers(&self, ask: Ask<'_>) -> bool {
+        ask.id.is_some() && self.grant.repeated
+    }
+}
+
+fn too_slow(account: &Account, cost: &Cost) -> String {
+    let lifetime = humantime::format_duration(account.grant_lifetime(cost));
+    format!(
+        "the ledger answers too slowly: with limits of so short a window a grant must be used within {lifetime} of being \
+         asked for, and {ATTEMPTS} came later; bring the ledger nearer, or lengthen the window"
+    )
 }
 
 /// What became of an ask.
@@ -141,11 +156,24 @@ impl Meter {
         Self(Way::Watching(Watching::new(ledger, journal, clock)))
     }
 
-    /// Asks for leave to send one request.
+    /// Asks for leave to send one request. A grant that comes too late to be used is given back and asked for anew, a few
+    /// times: with it the upstream would count the request later than the ledger does.
     ///
     /// # Errors
     /// When the ledger fails in a way that no outage policy covers, or the journal cannot be written.
     pub async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
+        for _ in 0..ATTEMPTS {
+            match self.ask_once(ask).await? {
+                Verdict::Permitted(permit) if permit.is_stale() && !permit.is_anothers(ask) => {
+                    self.release(ask.account, &permit).await?;
+                }
+                verdict => return Ok(verdict),
+            }
+        }
+        Ok(Verdict::Refused(too_slow(ask.account, ask.cost)))
+    }
+
+    async fn ask_once(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
         match &self.0 {
             Way::Local(local) => local.ask(ask).await,
             Way::Journaled(journaled) => journaled.ask(&ask).await,

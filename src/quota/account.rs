@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Cost, Limit, LimitName};
+use super::{Cost, Limit, LimitName, Units};
 
 /// Whose quota a credential draws on, and the limits of it. Two keys of one project are one account.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,15 @@ impl Account {
     #[must_use]
     pub fn taken(&self, cost: &Cost) -> Cost {
         self.charged(cost).map(|(name, _)| (name.clone(), cost.of(name))).collect()
+    }
+
+    /// The first limit by name that can never hold `cost` while `leave` stays free, and the most that one charge can take
+    /// of it.
+    #[must_use]
+    pub fn never_holds(&self, cost: &Cost, leave: &Cost) -> Option<(LimitName, Units)> {
+        let too_small = |(name, limit): &(&LimitName, &Limit)| !limit.fits(Units::ZERO, cost.of(name), leave.of(name));
+        let (name, limit) = self.charged(cost).find(too_small)?;
+        Some((name.clone(), limit.enforced().less(leave.of(name))))
     }
 
     /// How long after it was asked for a grant of `cost` may still be sent: the shortest grace of its limits.

@@ -61,7 +61,9 @@ pub enum Decision {
 pub struct Grant {
     /// What is left of each limit that was charged, in units, after the charge.
     pub remaining: std::collections::BTreeMap<LimitName, Units>,
-    /// What a repeated id was charged, where that is not what was asked now: nothing more was charged.
+    /// Whether the id was charged before: nothing more was charged.
+    pub repeated: bool,
+    /// What a repeated id was charged, where that is not what was asked now.
     pub held: Option<Cost>,
     /// Limits whose closing has run out without a known reset, and that let this one charge try: to be reopened when
     /// the upstream accepts it.

@@ -20,12 +20,10 @@ pub(super) async fn permit(
     tally: &mut Tally,
 ) -> Result<Permit, Halt> {
     let credential = &asker.job.credential;
-    let account = &credential.account;
     let purpose = purpose(asker, call);
     loop {
         ready(context, asker, call).await?;
         match context.meter.ask(ask(context, asker, call, &purpose)).await? {
-            Verdict::Permitted(permit) if permit.is_stale() => context.meter.release(account, &permit).await?,
             Verdict::Permitted(permit) => {
                 tally.charge(&call.cost, permit.metered);
                 return Ok(permit);

@@ -190,7 +190,7 @@ pub(super) fn drop_expired(
     let expired = now.after(ahead).before(window);
     connection
         .prepare_cached(
-            "delete from charge where account = ? and id = ? and at <= ? and told = 1 and state = 'sent'
+            "delete from charge where account = ? and id = ? and at <= ? and state = 'sent'
                  and not (settled and cost = '{}')",
         )?
         .execute(params![account, id.as_str(), expired.micros()])

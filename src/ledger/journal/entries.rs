@@ -27,6 +27,8 @@ pub(in crate::ledger) struct Allowance {
 pub(in crate::ledger) enum Unmetered {
     /// It is written down under this id.
     Allowed(ChargeId),
+    /// It was written down before, at this cost.
+    Repeated(ChargeId, Cost),
     /// The allowance does not hold it.
     Spent,
     /// The upstream said that this limit is spent.
@@ -161,8 +163,8 @@ fn unmetered(
     let tx = write(connection)?;
     drop_expired(&tx, &account.name, id, now, account.longest_window())?;
     let id = valid_id(&tx, &account.name, id)?;
-    if is_sent(&tx, &account.name, &id)? {
-        return Ok(Unmetered::Allowed(id));
+    if let Some(held) = sent(&tx, &account.name, &id)? {
+        return Ok(Unmetered::Repeated(id, held));
     }
     if let Some((limit, until)) = closings::binding(&tx, account, cost, now)? {
         return Ok(Unmetered::Closed(limit, until));
@@ -178,9 +180,11 @@ fn unmetered(
     Ok(Unmetered::Allowed(id))
 }
 
-fn is_sent(tx: &Transaction<'_>, account: &str, id: &ChargeId) -> rusqlite::Result<bool> {
-    tx.prepare_cached("select 1 from charge where account = ? and id = ? and state = 'sent'")?
-        .exists(params![account, id.as_str()])
+/// What an id that may have been sent was charged.
+fn sent(tx: &Transaction<'_>, account: &str, id: &ChargeId) -> rusqlite::Result<Option<Cost>> {
+    let mut statement =
+        tx.prepare_cached("select cost from charge where account = ? and id = ? and state = 'sent'")?;
+    statement.query_row(params![account, id.as_str()], |row| Ok(cost(&row.get::<_, String>(0)?))).optional()
 }
 
 /// What went unmetered since `from`: of a charge of several limits, its largest component.

@@ -216,10 +216,19 @@ impl Journaled {
             let remedy = "a call of more than `ledger.cheap_max` units, or with `outage = \"refuse\"`, does not go ahead without it";
             return Ok(refused(format!("{why}; {remedy}")));
         }
-        let Ask { account, cost, purpose, .. } = *attempt.ask;
+        let Ask { account, cost, leave, purpose, .. } = *attempt.ask;
+        if let Some((limit, most)) = account.never_holds(cost, leave) {
+            self.drop_refused(&attempt).await?;
+            return Ok(Outcome::Verdict(Verdict::Never { limit, most }));
+        }
         let allowance = Allowance { units: self.policy.unmetered_max };
         match self.journal.unmetered(account, &attempt.id, (cost, purpose), allowance, self.clock.now()).await? {
             Unmetered::Allowed(id) => Ok(permitted(Attempt { id, ..attempt }, Grant::default(), false)),
+            Unmetered::Repeated(id, held) => {
+                let held = Some(held).filter(|held| *held != account.taken(cost));
+                let grant = Grant { repeated: true, held, ..Grant::default() };
+                Ok(permitted(Attempt { id, ..attempt }, grant, false))
+            }
             Unmetered::Spent => {
                 self.drop_refused(&attempt).await?;
                 let most = self.policy.unmetered_max;

@@ -14,8 +14,8 @@ pub(super) fn charge(rows: Rows<'_>, charge: Charge<'_>, moment: Moment) -> Resu
     if let Some(place) = rows.known(charge.id, remembered_from(charge.account, now))? {
         return repeated(charge, &standings, rows.held(charge.account, place)?);
     }
-    if let Some(never) = never(charge, &standings) {
-        return Ok(never);
+    if let Some((limit, most)) = charge.account.never_holds(charge.cost, charge.leave) {
+        return Ok(Decision::Never { limit, most });
     }
     match fits_last(rows, charge, &standings)? {
         (Some(last), retry_at) if retry_at > now => Ok(Decision::Rejected(rejection(last, retry_at, moment))),
@@ -30,17 +30,7 @@ fn repeated(charge: Charge<'_>, standings: &[Standing<'_>], held: Cost) -> Resul
     }
     let asked = charge.account.taken(charge.cost);
     let grant = grant(standings, |_| Units::ZERO);
-    Ok(Decision::Granted(Grant { held: (held != asked).then_some(held), ..grant }))
-}
-
-fn never(charge: Charge<'_>, standings: &[Standing<'_>]) -> Option<Decision> {
-    let (units, leave) = (|limit: &str| charge.cost.of(limit), |limit: &str| charge.leave.of(limit));
-    let too_small =
-        |standing: &&Standing<'_>| !standing.limit.fits(Units::ZERO, units(standing.name), leave(standing.name));
-    standings.iter().find(too_small).map(|standing| Decision::Never {
-        limit: standing.name.clone(),
-        most: standing.limit.enforced().less(leave(standing.name)),
-    })
+    Ok(Decision::Granted(Grant { repeated: true, held: (held != asked).then_some(held), ..grant }))
 }
 
 /// The limit that fits last, the first by name of several, and when.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
@@ -21,18 +22,24 @@ struct Interposed {
     happening: Mutex<Option<Happening>>,
     /// Loses everything as soon as it was told, and how often it was told again what it had lost.
     forgets: Option<(Arc<RedisServer>, Arc<AtomicU32>)>,
+    /// How much longer than it takes anybody waits for its answers.
+    late: Duration,
 }
 
 impl Interposed {
     fn process(machine: &Machine, happening: Happening) -> Process {
         let inner = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
-        machine.process_over(Arc::new(Self { inner, happening: Mutex::new(Some(happening)), forgets: None }))
+        Self { inner, happening: Mutex::new(Some(happening)), forgets: None, late: Duration::ZERO }.on(machine)
     }
 
     fn forgetful(machine: &Machine, server: &Arc<RedisServer>, recoveries: &Arc<AtomicU32>) -> Process {
         let inner = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
         let forgets = Some((Arc::clone(server), Arc::clone(recoveries)));
-        machine.process_over(Arc::new(Self { inner, happening: Mutex::new(None), forgets }))
+        Self { inner, happening: Mutex::new(None), forgets, late: Duration::ZERO }.on(machine)
+    }
+
+    fn on(self, machine: &Machine) -> Process {
+        machine.process_over(Arc::new(self))
     }
 }
 
@@ -44,6 +51,7 @@ impl SharedLedger for Interposed {
         if let Some(happening) = happening {
             happening.await;
         }
+        tokio::time::sleep(self.late).await;
         answer
     }
 
@@ -98,6 +106,12 @@ impl Ledger for Interposed {
     async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError> {
         self.inner.usage(account, now).await
     }
+}
+
+/// A process whose ledger answers this late.
+pub(super) fn late(machine: &Machine, late: Duration) -> Process {
+    let inner = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+    Interposed { inner, happening: Mutex::new(None), forgets: None, late }.on(machine)
 }
 
 /// Everything is flushed, and another process of the machine finds that out.

@@ -6,7 +6,7 @@ use ingest::ledger::{LedgerError, MeterError};
 use ingest::quota::{ChargeId, Closing, Cost, Outage};
 
 use super::machine::{Machine, WINDOW, account, permit, refusal, rejection};
-use crate::ledger::books::{cost, secs};
+use crate::ledger::books::{cost, limit, secs};
 use crate::support::redis_server::{RedisServer, url};
 
 /// A machine whose ledger refuses connections.
@@ -220,6 +220,47 @@ async fn an_id_of_a_window_ago_costs_again_without_the_ledger() {
     refusal(later.ask_cheaply(&account, 3).await);
     machine.url = server.url();
     assert_eq!(machine.process_later(WINDOW * 3 / 2).used(&account).await, 3);
+}
+
+#[tokio::test]
+async fn an_id_that_was_charged_otherwise_says_so_without_the_ledger_too() {
+    let (machine, account, id) = (cut_off(), account(10), ChargeId::new("by-hand"));
+    let process = machine.process();
+    let ask = async |units| permit(process.try_ask(&account, Some(&id), units, Outage::Allow).await.unwrap()).grant;
+    assert_eq!((ask(1).await.repeated, ask(1).await.repeated), (false, true));
+    assert_eq!((ask(1).await.held, ask(5).await.held), (None, Some(cost([("daily", 1)]))));
+    process.take_unmetered(&account, 4).await;
+    refusal(process.ask_cheaply(&account, 1).await);
+}
+
+#[tokio::test]
+async fn an_unmetered_id_of_a_window_ago_costs_again_though_the_ledger_never_heard_of_it() {
+    let server = RedisServer::start();
+    let (mut machine, account, id) = (cut_off(), account(10), ChargeId::new("by-hand"));
+    let later = WINDOW * 3 / 2;
+    for process in [machine.process(), machine.process_later(later)] {
+        permit(process.try_ask(&account, Some(&id), 5, Outage::Allow).await.unwrap());
+    }
+    refusal(machine.process_later(later).ask_cheaply(&account, 1).await);
+    machine.url = server.url();
+    assert_eq!(machine.process_later(later).used(&account).await, 5);
+}
+
+#[tokio::test]
+async fn what_a_limit_can_never_hold_goes_nowhere_without_the_ledger() {
+    let verdict = cut_off().process().ask_cheaply(&account(3), 4).await;
+    assert!(matches!(verdict, ingest::ledger::Verdict::Never { most, .. } if most.get() == 3), "{verdict:?}");
+}
+
+#[tokio::test]
+async fn a_ledger_that_always_answers_too_late_for_a_short_window_refuses_after_some_attempts() {
+    let server = RedisServer::start();
+    let machine = Machine::new(server.url());
+    let short = crate::ledger::books::account([("daily", limit(10, Some(secs(1)), None))]);
+    let process = super::between::late(&machine, short.grant_lifetime(&cost([("daily", 1)])));
+    let why = refusal(process.ask(&short, 1).await);
+    assert!(why.contains("answers too slowly") && why.contains("100ms"), "{why}");
+    assert_eq!(machine.process().used(&short).await, 0, "they were given back");
 }
 
 #[tokio::test]

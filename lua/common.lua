@@ -456,18 +456,27 @@ local function open_archive()
   -- Totals.
 
   -- Begins anew with an empty log. Redis can evict keys one by one, and whoever deletes keys may forget some: without the
-  -- state, the log or the units the others say nothing. What a total said is a floor.
+  -- state, the log or the units the others say nothing. What a total and the floors said is one floor a limit: what they
+  -- counted will be told again.
   function archive.empty()
     for place = 2, #KEYS do
       call('PEXPIRE', KEYS[place], '-1')
     end
+    local said = {}
     for place = FIRST_PLACE, #state, NEXT_PLACE do
-      local total = state[place + TOTAL]
-      if total > 0 then
-        floors[#floors + 1] = { name = state[place], at = state[NEWEST], used = total, after = 0 }
+      local name, used = state[place], state[place + TOTAL]
+      local limit = archive.limit_named(name)
+      for _, floor in ipairs(floors) do
+        if floor.name == name and floor.at >= (limit and limit.from or kept_from) then
+          used = max(used, floor.used + floor.after)
+        end
+      end
+      if used > 0 then
+        said[#said + 1] = { name = name, at = state[NEWEST], used = used, after = 0 }
       end
       state[place + TOTAL] = 0
     end
+    floors = said
   end
 
   -- Adds to a limit's total, if what was charged at `at` is in it.

@@ -145,6 +145,22 @@ async fn an_id_that_is_charged_again_after_its_window_is_told_again_after_a_loss
 }
 
 #[tokio::test]
+async fn a_key_that_is_lost_while_a_floor_holds_counts_nothing_twice() {
+    for key in ["log", "units"] {
+        let server = RedisServer::start();
+        let (machine, account) = (Machine::new(server.url()), account(100));
+        machine.process().take(&account, 3).await;
+        server.tell("FLUSHALL");
+        machine.process().take(&account, 20).await;
+        for used in [24, 25] {
+            server.tell(&format!("DEL ingest:{{{}}}:{key}", account.name));
+            machine.process().take(&account, 1).await;
+            assert_eq!(machine.process().used(&account).await, used, "{key}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn closings_survive_a_loss() {
     let server = RedisServer::start();
     let (machine, account) = (Machine::new(server.url()), account(10));

@@ -116,16 +116,16 @@ fn limits(limits: &[LimitPreview], screen: Screen) -> String {
             Cell::new(count(limit.units.min)),
             Cell::new(count(limit.units.expected)),
             Cell::new(limit.units.max.map_or_else(|| "unbounded".to_owned(), count)),
-            fits(limit.fits),
+            fits(limit),
         ]);
     }
     text(&table)
 }
 
-fn fits(fits: Fits) -> Cell {
-    match fits {
+fn fits(limit: &LimitPreview) -> Cell {
+    match limit.fits {
         Fits::All => coloured("fits", Colour::Green),
-        Fits::Part => coloured("fits in part", Colour::Yellow),
+        Fits::Part => coloured(&format!("fits in part: {}", units(limit.spends)), Colour::Yellow),
         Fits::None => coloured("does not fit now", Colour::Red),
         Fits::Unknown => coloured("unknown: no ledger", Colour::Red),
     }

@@ -25,13 +25,14 @@ struct State {
 
 #[derive(Debug)]
 struct Refusal {
-    /// The least that was refused, in units, with what had to be left.
-    claim: Units,
+    /// What was refused, in units, with what had to be left; `None` where the ledger knows better.
+    claim: Option<Units>,
     stopped_by: StoppedBy,
 }
 
 impl Gate {
-    /// The refusal that already answers this charge: a limit that had no room for as much or less.
+    /// The refusal that already answers this charge: a limit that had no room for as much. When more than that fits, only
+    /// the ledger can tell.
     ///
     /// Without it a region further back in the order could take a unit that returned after a region before it stopped.
     #[must_use]
@@ -41,14 +42,20 @@ impl Gate {
             let asked = cost.of(limit);
             refusal.stopped_by.account == account.name
                 && asked > Units::ZERO
-                && asked + leave.of(limit) >= refusal.claim
+                && refusal.claim == Some(asked + leave.of(limit))
         };
         self.state().stops.iter().find(answers).map(|refusal| refusal.stopped_by.clone())
     }
 
     /// Remembers that a limit had no room for `claim` units.
     pub fn refuse(&self, claim: Units, stopped_by: StoppedBy) {
-        self.state().stops.push(Refusal { claim, stopped_by });
+        self.state().stops.push(Refusal { claim: Some(claim), stopped_by });
+    }
+
+    /// Remembers that the upstream called a limit spent. The ledger has closed it, and tells whoever asks next when exactly
+    /// that fits.
+    pub fn spent(&self, stopped_by: StoppedBy) {
+        self.state().stops.push(Refusal { claim: None, stopped_by });
     }
 
     /// Of all refusals the one whose charge fits soonest.

@@ -110,6 +110,21 @@ pub struct PassReport {
     pub detail: Option<String>,
 }
 
+impl PassReport {
+    /// Adds what became of more of it.
+    pub(super) fn add(&mut self, more: Self) {
+        self.outcome = self.outcome.max(more.outcome);
+        self.resumed |= more.resumed;
+        self.pages += more.pages;
+        self.records += more.records;
+        self.requests += more.requests;
+        self.units.add(&more.units);
+        let is_new = |detail: &String| self.detail.as_ref() != Some(detail);
+        let details: Vec<String> = self.detail.iter().cloned().chain(more.detail.into_iter().filter(is_new)).collect();
+        self.detail = (!details.is_empty()).then(|| details.join("; "));
+    }
+}
+
 /// A limit's refusal that ended work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StoppedBy {

@@ -62,7 +62,10 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
     }
     context.ready(credential).await?;
     match context.gate.refusal(&credential.account, &call.cost, &asker.job.leave) {
-        Some(stopped_by) => Err(Halt::Stopped(StoppedBy { call: call.name.clone(), ..stopped_by }.into())),
+        Some(refused) => {
+            let (units, leave) = (call.cost.of(&refused.limit), asker.job.leave.of(&refused.limit));
+            Err(Halt::Stopped(StoppedBy { call: call.name.clone(), units, leave, ..refused }.into()))
+        }
         None => Ok(()),
     }
 }

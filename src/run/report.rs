@@ -73,7 +73,16 @@ impl Walked {
             ..blank(job, region)
         };
         tell(&pass);
-        self.passes.push(pass);
+        self.keep(pass);
+    }
+
+    /// What several waves ask for in batches is one row a job.
+    fn keep(&mut self, pass: PassReport) {
+        let is_same = |known: &&mut PassReport| known.job == pass.job && known.region == pass.region;
+        match self.passes.iter_mut().find(is_same) {
+            Some(known) => known.add(pass),
+            None => self.passes.push(pass),
+        }
     }
 }
 

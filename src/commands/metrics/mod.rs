@@ -133,6 +133,11 @@ const fn number(count: u64) -> f64 {
 
 /// Writes beside, then renames. Others may read it: the collector is another user.
 fn replace(file: &Path, text: impl FnOnce(&str) -> String) -> io::Result<()> {
+    // What a link stands for is replaced, not the link.
+    let file = &fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::other("it is there, and is no file"));
+    }
     // Where the directory cannot be locked, figures that two runs at once may lose are better than none.
     let _alone = lock_directory_of(file).ok();
     let old = fs::read_to_string(file).unwrap_or_default();

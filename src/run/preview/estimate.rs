@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use super::{Fits, StepPreview};
 use crate::catalog::{Catalog, CatalogError};
-use crate::config::{Job, Region, Step};
-use crate::quota::{Cost, LimitName, Timestamp, Units};
+use crate::config::{Call, Job, Region, Step};
+use crate::quota::{LimitName, Timestamp, Units};
 use crate::run::due::{Candidate, fairest_first};
 use crate::run::expect::{Expectation, expect, requests};
 use crate::run::range::Range;
@@ -15,7 +15,7 @@ pub(super) struct Estimated {
     /// Job, region and the step's index.
     pub(super) key: (String, String, usize),
     pub(super) step: StepPreview,
-    pub(super) cost: Cost,
+    pub(super) call: Arc<Call>,
 }
 
 /// At least and at most, for each step of each region.
@@ -66,21 +66,24 @@ fn idle_steps(candidate: &Candidate) -> Vec<Estimated> {
 }
 
 fn estimated(job: &Job, region: &str, due: bool, index: usize, step: &Step, requests: Range) -> Estimated {
-    let cost = step.call.cost.clone();
     let preview = StepPreview {
         job: job.name.clone(),
         region: region.to_owned(),
         due,
         call: step.call.name.clone(),
         requests,
-        units: units(&cost, requests),
+        units: units(&step.call, requests),
         fits: Fits::Unknown,
     };
-    Estimated { key: (job.name.clone(), region.to_owned(), index), step: preview, cost }
+    Estimated { key: (job.name.clone(), region.to_owned(), index), step: preview, call: Arc::clone(&step.call) }
 }
 
-pub(super) fn units(cost: &Cost, requests: Range) -> BTreeMap<LimitName, Range> {
-    let taken =
-        |(limit, units): (&LimitName, Units)| (limit.clone(), requests.map(|count| count.saturating_mul(units.get())));
-    cost.iter().map(taken).collect()
+/// What requests of a call take. Of what only its answers tell, nobody knows how little that can be.
+pub(super) fn units(call: &Call, requests: Range) -> BTreeMap<LimitName, Range> {
+    let taken = |(limit, units): (&LimitName, Units)| {
+        let taken = requests.map(|count| count.saturating_mul(units.get()));
+        let min = if call.settle.contains_key(limit) { 0 } else { taken.min };
+        (limit.clone(), Range { min, ..taken })
+    };
+    call.cost.iter().map(taken).collect()
 }

@@ -93,6 +93,8 @@ pub struct LimitPreview {
     /// Units.
     #[serde(flatten)]
     pub units: Range,
+    /// What the run would spend of it, in units, as far as it fits; `None` where the ledger cannot be reached.
+    pub spends: Option<Units>,
     /// How much of it fits.
     pub fits: Fits,
     /// What the run would stop at.

@@ -53,11 +53,11 @@ impl Plays {
     pub(super) fn steps(&self, mut steps: Vec<Estimated>) -> Vec<StepPreview> {
         let asked = self.asked().map(|played| played.play.asked()).unwrap_or_default();
         let fitting = self.fitting.as_ref().map(|played| played.play.asked());
-        for Estimated { key, step, cost } in &mut steps {
+        for Estimated { key, step, call } in &mut steps {
             let expected = asked.get(key).copied().unwrap_or_default();
             let fits = |fitting: &Asked| Fits::of(expected.count, fitting.get(key).copied().unwrap_or_default().count);
             step.requests = step.requests.expecting(expected.count);
-            step.units = units(cost, step.requests.sparing(expected.unchanged));
+            step.units = units(call, step.requests.sparing(expected.unchanged));
             step.fits = fitting.as_ref().map_or(Fits::Unknown, fits);
         }
         steps.into_iter().map(|estimated| estimated.step).collect()
@@ -86,15 +86,19 @@ impl Plays {
             limit: limit.limit.clone(),
             remaining: limit.remaining,
             units: units.fold(Range::exactly(0), Range::plus),
-            fits: match &self.fitting {
-                None => Fits::Unknown,
-                Some(fitting) if fitting.first_refused(limit).is_none() => Fits::All,
-                Some(fitting) => {
-                    let asked = self.asked().map(|played| played.charged(limit)).unwrap_or_default();
-                    Fits::of(asked.get(), fitting.charged(limit).get())
-                }
-            },
+            spends: self.fitting.as_ref().map(|fitting| fitting.charged(limit)),
+            fits: self.fits(limit),
             first_unfit: None,
+        }
+    }
+
+    /// A limit that refuses nothing holds all that is asked of it, unless another limit kept it from being asked.
+    fn fits(&self, limit: &LimitReport) -> Fits {
+        let Some(fitting) = &self.fitting else { return Fits::Unknown };
+        let asked = self.asked().map(|played| played.charged(limit)).unwrap_or_default();
+        match fitting.first_refused(limit) {
+            None if limit.remaining.is_none_or(|remaining| asked <= remaining) => Fits::All,
+            _ => Fits::of(asked.get(), fitting.charged(limit).get()),
         }
     }
 

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -93,6 +93,23 @@ fn metrics_that_cannot_be_written_fail_no_run() {
     let ran = world.ingest(&["--region", "US", "--job", "trending", "--metrics-file", "/nowhere/ingest.prom"]);
     assert_eq!(ran.code, 0);
     assert!(ran.stderr.contains("/nowhere/ingest.prom"), "{ran:?}");
+}
+
+#[test]
+fn what_is_no_file_is_neither_read_nor_replaced_and_a_link_stays_a_link() {
+    let world = World::new();
+    let path = file(&world);
+    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let ran = world.ingest(&["--region", "US", "--job", "trending", "--metrics-file", path.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("it is there, and is no file"), "{ran:?}");
+    assert!(fs::metadata(&path).unwrap().file_type().is_socket());
+    let (target, link) = (world.directory.path().join("target"), world.directory.path().join("link.prom"));
+    fs::write(&target, "").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    world.ingest(&["--region", "GB", "--job", "trending", "--metrics-file", link.to_str().unwrap()]);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(fs::read_to_string(&target).unwrap().contains("ingest_units_total"));
 }
 
 #[test]

@@ -6,9 +6,9 @@ use reqwest::StatusCode;
 use thiserror::Error;
 use tokio::sync::OnceCell;
 
+use super::redactor::Redactor;
 use super::request::Asked;
 use super::secret::{Remedy, Secret, Shown};
-use super::text::Redactor;
 use super::{Answered, Failure, Page, PageRequest, Standing, Upstream, http, told, transient};
 use crate::config::{self, Auth, CredentialLimit};
 use crate::quota::LimitName;

@@ -10,7 +10,8 @@ use url::Url;
 
 use super::alone::{Alone, READ_TOGETHER};
 use super::answer::{Answer, End};
-use super::text::{Redactor, one_line};
+use super::redactor::Redactor;
+use super::text::one_line;
 use super::{Failure, transient};
 use crate::config;
 

@@ -8,6 +8,7 @@ mod json;
 mod link;
 mod paging;
 mod records;
+mod redactor;
 mod refusal;
 mod request;
 mod retry_after;

@@ -182,8 +182,7 @@ fn unmetered(
 
 /// What an id that may have been sent was charged.
 fn sent(tx: &Transaction<'_>, account: &str, id: &ChargeId) -> rusqlite::Result<Option<Cost>> {
-    let mut statement =
-        tx.prepare_cached("select cost from charge where account = ? and id = ? and state = 'sent'")?;
+    let mut statement = tx.prepare_cached("select cost from charge where account = ? and id = ? and state = 'sent'")?;
     statement.query_row(params![account, id.as_str()], |row| Ok(cost(&row.get::<_, String>(0)?))).optional()
 }
 

@@ -84,7 +84,8 @@ fn granted(
     fresh: bool,
 ) -> Result<(Answer, Vec<Disagreement>), LedgerError> {
     let contact = reply.contact()?;
-    let (mut grant, mut used, mut disagreements) = (Grant { repeated: !fresh, ..Grant::default() }, std::collections::BTreeMap::new(), Vec::new());
+    let (mut grant, mut used, mut disagreements) =
+        (Grant { repeated: !fresh, ..Grant::default() }, std::collections::BTreeMap::new(), Vec::new());
     for (name, limit) in account.charged(cost) {
         let units = Units::new(reply.number()?);
         used.insert(name.clone(), units);

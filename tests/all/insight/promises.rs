@@ -138,3 +138,29 @@ fn a_budget_of_five_regions_is_previewed_to_complete_the_five_that_the_run_compl
     assert_eq!(fit, ["US", "GB", "DE", "FR", "IN"]);
     assert_eq!(fit, regions(&report["passes"], "outcome", "complete"));
 }
+
+#[test]
+fn no_limit_is_said_to_hold_what_another_keeps_from_being_asked_of_it() {
+    let quota = "credentials.youtube.limits.daily={ quota = 1100, window = \"24h\", wait = \"0s\" }";
+    let world = World::configured(&[quota, "jobs.trending.leave={}", "jobs.discover.leave={}"], |_| {});
+    world.faults(&json!({ "call": "search.list", "after": 3, "times": 1, "answer": "spent" }));
+    assert_eq!(world.json(&["--region", "all"])["outcome"], "stopped");
+    let preview = world.json(&["--region", "all", "--dry-run"]);
+    let before = world.charged("daily");
+    assert_eq!(world.json(&["--region", "all"])["outcome"], "stopped");
+    for limit in preview["limits"].as_array().unwrap() {
+        let (remaining, expected) = (limit["remaining"].as_u64().unwrap(), limit["expected"].as_u64().unwrap());
+        assert!(expected > remaining && limit["fits"] != "all", "{limit}");
+    }
+    assert_eq!(preview["limits"][0]["spends"], world.charged("daily") - before);
+}
+
+#[test]
+fn a_preview_knows_no_least_of_what_only_answers_tell() {
+    let world = World::preset("google-analytics", &["jobs.pages.every=1us"]);
+    world.json(&["--region", "all"]);
+    let preview = world.json(&["--region", "all", "--dry-run"]);
+    for limit in preview["limits"].as_array().unwrap() {
+        assert!(limit["min"] == 0 && limit["expected"].as_u64().unwrap() > 0, "{limit}");
+    }
+}

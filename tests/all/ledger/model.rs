@@ -128,7 +128,8 @@ impl Pages {
                 charge.account.charged(cost).map(|(name, _)| (name.clone(), cost.of(name))).collect()
             };
             let (held, wanted) = (of_account(&known.cost), of_account(charge.cost));
-            let grant = Grant { repeated: true, held: (held != wanted).then_some(held.clone()), ..self.grant(&asked, now) };
+            let grant =
+                Grant { repeated: true, held: (held != wanted).then_some(held.clone()), ..self.grant(&asked, now) };
             return if held.is_none() && !asked.is_empty() { Decision::TakenBack } else { Decision::Granted(grant) };
         }
         if let Some(never) = asked.iter().find(|asked| asked.units + asked.leave > asked.limit.enforced()) {

@@ -55,3 +55,32 @@ fn a_key_that_is_missing_is_named_before_anything_is_charged() {
     assert!(said.contains("set YOUTUBE_API_KEY"), "{said}");
     assert_eq!((world.requests(), world.charged("daily")), (0, 0));
 }
+
+#[test]
+fn each_call_that_a_spent_limit_stops_is_told_by_its_own_cost_and_when_just_that_fits() {
+    let world = World::configured(&["jobs.trending.leave={ daily = 1 }", "jobs.discover.leave={}"], |_| {});
+    world.ingest(&["charge", "youtube", "videos.list", "--times", "9450"]);
+    world.faults(&json!({ "call": "videos.list", "answer": "spent", "after": 2, "times": 1 }));
+    for _ in 0..2 {
+        let report = world.json(&["--region", "all", "--concurrency", "1"]);
+        for pass in report["passes"].as_array().unwrap().iter().filter(|pass| pass["job"] == "discover") {
+            let detail = pass["detail"].as_str().unwrap();
+            assert!(detail.contains("search.list takes 100 of daily") && !detail.contains("leaves"), "{detail}");
+            let by_hand = world.json(&["charge", "youtube", "search.list"])["retry_at"].as_str().unwrap().to_owned();
+            assert!(detail.contains(&by_hand[..16]), "{detail}, not {by_hand}");
+        }
+    }
+}
+
+#[test]
+fn the_batches_of_a_job_are_one_row_however_many_waves_ask_for_them() {
+    let quota = "credentials.youtube.limits.daily={ quota = 20, window = \"24h\", wait = \"0s\" }";
+    let search = "upstreams.youtube.calls.\"search.list\".cost=1";
+    let world = World::configured(&[quota, search, "jobs.trending.leave={}"], |_| {});
+    let report = world.json(&["--region", "all", "--job", "trending"]);
+    let passes = report["passes"].as_array().unwrap();
+    let shared: Vec<_> = passes.iter().filter(|pass| pass["region"] == "*").collect();
+    assert_eq!(shared.len(), 1, "{report}");
+    let requests: u64 = passes.iter().map(|pass| pass["requests"].as_u64().unwrap()).sum();
+    assert_eq!(report["requests"], requests);
+}

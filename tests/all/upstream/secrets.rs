@@ -349,3 +349,28 @@ async fn a_short_secret_does_not_spoil_requests_in_which_it_occurs() {
         assert_eq!(asking.fetch().await.unwrap().next.as_deref(), Some(next));
     }
 }
+
+#[tokio::test]
+async fn the_secret_is_kept_back_however_a_text_writes_it() {
+    let ways = [
+        "Zm9v/YmFy+cXV4==",
+        "Zm9v%2FYmFy%2BcXV4%3D%3D",
+        "Zm9v%2fYmFy%2bcXV4%3d%3d",
+        "Zm9v/YmFy%2BcXV4==",
+        "Zm9v%252FYmFy%252bcXV4%253D%253D",
+        "%5A%6d9v%2FYmFy%2BcXV4%3D%3D",
+        "Zm9v\\/YmFy+cXV4==",
+        "Zm9v/YmFy+cXV4\\u003d\\u003D",
+        "Zm9v/YmFy+cXV4\\\\u003d\\\\u003d",
+        "Zm9v&#x2F;YmFy&#43;cXV4&#61;&#x3d;",
+    ];
+    for way in ways {
+        for shown in [way.to_owned(), format!("{way}{way}"), format!("% & \\ + ;{way}&#")] {
+            let stub = answering(StubAnswer::error(400, &json!({ "error": { "message": shown } })));
+            let mut asking = asking(&stub.url()).auth(Auth::Bearer);
+            asking.secret = Some("Zm9v/YmFy+cXV4==");
+            let said = told(&asking.fetch().await.unwrap_err());
+            assert!(said.contains("***") && !said.contains("m9v") && !said.contains("YmFy"), "{way}: {said}");
+        }
+    }
+}

@@ -103,7 +103,7 @@ impl Client {
         let asked = Asked::new(&self.upstream, &self.limits, request)?;
         let sent = asked.with_secret(shown.secret.as_ref())?;
         let redactor = Redactor::new(shown.secret.as_ref());
-        let answer = http::exchange(self.http().await?, sent, self.upstream.max_body, redactor).await?;
+        let answer = http::exchange(self.http().await?, sent, &self.upstream, redactor).await?;
         told.extend(told::limits(&asked, &answer));
         let status = answer.status;
         match answer.understand(&asked).await {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT};
 use reqwest::redirect::Policy;
 use reqwest::{Request, Response};
+use tokio::time::Instant;
 use url::Url;
 
 use super::alone::{Alone, READ_TOGETHER};
@@ -20,6 +21,8 @@ const REFUSAL_BYTES: u64 = 256 * 1024;
 
 /// Room for a long body is made at once, for as much as is usually allowed.
 const LONG_BODY: usize = 32 * 1024 * 1024;
+
+const TOO_LONG: &str = "it took too long";
 
 const CONNECT: Duration = Duration::from_secs(10);
 
@@ -42,7 +45,6 @@ pub(super) fn client(upstream: &config::Upstream) -> reqwest::Result<reqwest::Cl
         .retry(reqwest::retry::never())
         .referer(false)
         .connect_timeout(CONNECT.min(upstream.timeout / 2))
-        .timeout(upstream.timeout)
         .pool_idle_timeout(IDLE);
     if upstream.is_loopback() {
         // A proxy could not reach it, and would be told the secret.
@@ -62,28 +64,63 @@ fn headers() -> HeaderMap {
     headers
 }
 
-/// Sends a request once and reads its answer, at most `most` bytes of it after decompression.
+/// Sends a request once and reads its answer, at most `upstream.max_body` bytes of it after decompression, within
+/// `upstream.timeout`.
 pub(super) async fn exchange(
     client: &reqwest::Client,
     request: Request,
-    most: u64,
+    upstream: &config::Upstream,
     redactor: Redactor,
 ) -> Result<Answer, Failure> {
     let host = host_of(request.url());
-    let response = client.execute(request).await.map_err(|error| unanswered(error, &host, &redactor))?;
+    let patience = Patience::of(upstream.timeout);
+    let Some(response) = patience.with(client.execute(request)).await else { return Err(too_late(&host)) };
+    let response = response.map_err(|error| unanswered(error, &host, &redactor))?;
     let (status, headers) = (response.status(), response.headers().clone());
-    let most = if status.is_success() { most } else { most.min(REFUSAL_BYTES) };
+    let most = if status.is_success() { upstream.max_body } else { upstream.max_body.min(REFUSAL_BYTES) };
     let mut alone = Alone::default();
-    let (body, end) = read(response, most, &redactor, &mut alone).await;
+    let (body, end) = read(response, most, patience, &redactor, &mut alone).await;
     Ok(Answer::new(status, headers, body).ending(end).taken(alone).redacted_by(redactor))
 }
 
+/// Until when an answer is waited for. What it waits for us is no fault of the upstream's.
+#[derive(Clone, Copy)]
+struct Patience(Instant);
+
+impl Patience {
+    fn of(span: Duration) -> Self {
+        const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+        Self(Instant::now() + span.min(LONGEST))
+    }
+
+    /// What comes in time.
+    async fn with<T>(self, coming: impl Future<Output = T>) -> Option<T> {
+        tokio::time::timeout_at(self.0, coming).await.ok()
+    }
+
+    /// As much longer as this takes.
+    async fn after(self, ours: impl Future<Output = ()>) -> Self {
+        let began = Instant::now();
+        ours.await;
+        Self(self.0 + began.elapsed())
+    }
+}
+
 /// Reads a body until its end, or until it is longer than `most`: what is over is never held.
-async fn read(mut response: Response, most: u64, redactor: &Redactor, alone: &mut Alone) -> (Vec<u8>, End) {
+async fn read(
+    mut response: Response,
+    most: u64,
+    mut patience: Patience,
+    redactor: &Redactor,
+    alone: &mut Alone,
+) -> (Vec<u8>, End) {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let mut body = Vec::new();
     loop {
-        match response.chunk().await {
+        let Some(chunk) = patience.with(response.chunk()).await else {
+            return (body, End::Broken(TOO_LONG.to_owned()));
+        };
+        match chunk {
             Ok(None) => return (body, End::Whole),
             Ok(Some(chunk)) if chunk.len() > most - body.len() => {
                 body.extend(chunk.iter().take(most - body.len()));
@@ -91,7 +128,7 @@ async fn read(mut response: Response, most: u64, redactor: &Redactor, alone: &mu
             }
             Ok(Some(chunk)) => {
                 if body.len() + chunk.len() > READ_TOGETHER {
-                    alone.wait().await;
+                    patience = patience.after(alone.wait()).await;
                     // At once, since what a buffer leaves behind that grows is seldom of use to anything.
                     body.reserve(most.min(LONG_BODY).saturating_sub(body.len()));
                 }
@@ -111,16 +148,20 @@ fn unanswered(error: reqwest::Error, host: &str, redactor: &Redactor) -> Failure
     } else if error.is_builder() {
         Failure::NotSent(format!("no request to {host} can be made of this: {cause}"))
     } else if error.is_timeout() {
-        transient(format!("{host} did not answer in time"))
+        too_late(host)
     } else {
         transient(format!("the connection to {host} broke before an answer came: {cause}"))
     }
 }
 
+fn too_late(host: &str) -> Failure {
+    transient(format!("{host} did not answer in time"))
+}
+
 /// The innermost reason of an error: the outer ones only say that there is one.
 fn cause(error: &reqwest::Error, redactor: &Redactor) -> String {
     if error.is_timeout() {
-        return "it took too long".to_owned();
+        return TOO_LONG.to_owned();
     }
     let mut innermost: &dyn Error = error;
     while let Some(source) = innermost.source() {

@@ -125,6 +125,8 @@ pub enum Format {
 pub enum Log {
     /// For people: what they should know beside the result.
     #[default]
+    // A variable that is set to nothing is as good as unset.
+    #[value(alias = "")]
     Text,
     /// For collectors: one JSON object an event, failures among them.
     Json,
@@ -150,7 +152,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub concurrency: u16,
     /// Write the run's figures there for Prometheus' textfile collector; otherwise $INGEST_METRICS_FILE
-    #[arg(long, value_name = "FILE", env = "INGEST_METRICS_FILE", hide_env = true)]
+    #[arg(long, value_name = "FILE")]
     pub metrics_file: Option<PathBuf>,
     /// Exit with 75 when a limit stopped the run
     #[arg(long)]

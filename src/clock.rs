@@ -1,6 +1,6 @@
 //! Where time is read. Everything below is given it.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -24,7 +24,9 @@ pub struct SystemClock;
 #[async_trait]
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from(chrono::Utc::now())
+        // A clock before 1970 was never set.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 
     async fn sleep(&self, span: Duration) {

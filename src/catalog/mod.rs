@@ -292,8 +292,9 @@ pub struct CatalogError(pub String);
 /// Where pages are landed.
 #[async_trait]
 pub trait Catalog: Send + Sync {
-    /// What is known of each of these regions of a job, in the order given. Writes nothing.
-    async fn standings(&self, job: &str, regions: &[String]) -> Result<Vec<Standing>, CatalogError>;
+    /// What is known of each of these regions of a job, in the order given. Passes that ended and began later than `now` are
+    /// passed over: a clock that was ahead began them. Writes nothing.
+    async fn standings(&self, job: &str, regions: &[String], now: Timestamp) -> Result<Vec<Standing>, CatalogError>;
 
     /// The unfinished passes of a job, oldest first, the one over `*` included. Writes nothing.
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError>;

@@ -143,7 +143,7 @@ impl<W: Write> Writer<W> {
                 let (first, last) = (record.first_seen.to_string(), record.last_seen.to_string());
                 let of_all = [record.upstream.clone(), record.id.clone(), first, last];
                 let own = columns.values().map(|places| cell(places, &body));
-                Ok(lines.write_record(of_all.into_iter().chain(own))?)
+                lines.write_record(of_all.into_iter().chain(own)).map_err(failed)
             }
         }
     }
@@ -153,6 +153,7 @@ impl<W: Write> Writer<W> {
             Self::Ndjson(lines) => lines.into_inner().map_err(io::IntoInnerError::into_error),
             Self::Csv { mut lines, columns, mut begun } => {
                 begin(&mut lines, &columns, &mut begun)?;
+                lines.flush()?;
                 lines.into_inner().map_err(|error| io::Error::other(error.to_string()))
             }
         }
@@ -165,9 +166,17 @@ fn begin<W: Write>(
     begun: &mut bool,
 ) -> io::Result<()> {
     if !std::mem::replace(begun, true) {
-        lines.write_record(OF_ALL.into_iter().chain(columns.keys().map(String::as_str)))?;
+        lines.write_record(OF_ALL.into_iter().chain(columns.keys().map(String::as_str))).map_err(failed)?;
     }
     Ok(())
+}
+
+/// What kept a line from being written, of its own kind: who stops reading early is told apart.
+fn failed(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
 }
 
 /// The first of these places that holds something: text as it is, anything else as JSON.

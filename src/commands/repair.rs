@@ -48,6 +48,7 @@ pub(super) async fn repair(global: &Global) -> Result<Exit, Error> {
     }
     match global.format {
         Format::Json => output::json(&serde_json::json!({ "files": repaired }))?,
+        Format::Text if global.quiet && repaired.iter().all(|file| file.outcome == Outcome::Whole) => {}
         Format::Text => output::text_line(&in_words(&repaired, &environment.state_dir))?,
     }
     let damaged = repaired.iter().any(|file| file.outcome == Outcome::Damaged);

@@ -1,5 +1,6 @@
 //! `ingest --region …`: the main job.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use comfy_table::Cell;
@@ -60,12 +61,18 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
     let report = run::run(&context, &selection).await?;
     let requests = context.asked.all();
     drop(context);
-    if let Some(file) = &args.metrics_file {
-        metrics::write(file, environment, Figures { report: &report, requests, began, took: watch.elapsed() }).await;
+    if let Some(file) = metrics_file(args) {
+        metrics::write(&file, environment, Figures { report: &report, requests, began, took: watch.elapsed() }).await;
     }
     show(&report, global)?;
     let exit = exit(report.outcome, args.strict, stop.signal());
     Ok(Ended { report, exit })
+}
+
+/// A variable that is set to nothing is as good as unset.
+fn metrics_file(args: &RunArgs) -> Option<PathBuf> {
+    let by_variable = || std::env::var_os("INGEST_METRICS_FILE").filter(|file| !file.is_empty()).map(PathBuf::from);
+    args.metrics_file.clone().or_else(by_variable)
 }
 
 async fn context(

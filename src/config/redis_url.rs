@@ -136,6 +136,9 @@ impl fmt::Display for RedisUrl {
         let mut shown = self.first.clone();
         if shown.password().is_some() {
             let _ = shown.set_password(Some("***"));
+        } else if !shown.username().is_empty() {
+            // A user alone is mostly a password in the wrong place.
+            let _ = shown.set_username("***");
         }
         shown.set_query(None);
         f.write_str(shown.as_str())?;

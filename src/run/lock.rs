@@ -48,7 +48,12 @@ impl Locks {
     /// When the lock's file cannot be had.
     pub fn take(&self, job: &str, region: &str) -> io::Result<Option<Held>> {
         let Place::Directory(directory) = &self.0 else { return Ok(Some(Held { _file: None })) };
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(file(directory, job, region))?;
+        let path = file(directory, job, region);
+        let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: {error}; is its directory there and writable?", path.display()))
+        };
+        let file = opened.map_err(named)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Held { _file: Some(file) })),
             Err(TryLockError::WouldBlock) => Ok(None),

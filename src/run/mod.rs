@@ -41,6 +41,7 @@ use thiserror::Error;
 
 use crate::catalog::{Catalog, CatalogError};
 use crate::config::{Job, Region};
+use crate::quota::Timestamp;
 
 pub use asked::{Asked, Led, Requests};
 pub use believe::Believing;
@@ -86,7 +87,7 @@ pub enum RunError {
 pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, RunError> {
     let now = context.clock.now();
     let (mut queue, not_due): (Vec<Candidate>, Vec<Candidate>) =
-        candidates(&*context.catalog, selection).await?.into_iter().partition(|one| one.is_due(now));
+        candidates(&*context.catalog, selection, now).await?.into_iter().partition(|one| one.is_due(now));
     some_credential(context, &queue).await?;
     fairest_first(&mut queue, now);
     let mut walked = Walked::default();
@@ -116,15 +117,19 @@ async fn some_credential(context: &Context, due: &[Candidate]) -> Result<(), Run
     if missing.is_empty() { Ok(()) } else { Err(RunError::NoCredential(missing.join("; "))) }
 }
 
-/// Every selected region of every selected job, with what is known of it.
+/// Every selected region of every selected job, with what is known of it at `now`.
 ///
 /// # Errors
 /// When the catalog cannot be asked.
-pub async fn candidates(catalog: &dyn Catalog, selection: &Selection) -> Result<Vec<Candidate>, CatalogError> {
+pub async fn candidates(
+    catalog: &dyn Catalog,
+    selection: &Selection,
+    now: Timestamp,
+) -> Result<Vec<Candidate>, CatalogError> {
     let mut candidates = Vec::new();
     for (job, regions) in selection {
         let codes: Vec<String> = regions.iter().map(|region| region.code.clone()).collect();
-        let standings = catalog.standings(&job.name, &codes).await?;
+        let standings = catalog.standings(&job.name, &codes, now).await?;
         let paired = regions.iter().zip(standings);
         candidates.extend(paired.map(|(region, standing)| Candidate {
             job: Arc::clone(job),

@@ -123,7 +123,8 @@ async fn take_up(context: &Context, candidate: &Candidate) -> Result<Result<Pass
     };
     let selection = vec![(Arc::clone(job), vec![Arc::clone(region)])];
     let now = context.clock.now();
-    let Some(fresh) = candidates(&*context.catalog, &selection).await?.pop().filter(|fresh| fresh.is_due(now)) else {
+    let Some(fresh) = candidates(&*context.catalog, &selection, now).await?.pop().filter(|fresh| fresh.is_due(now))
+    else {
         return Ok(Err(PassOutcome::NotDue));
     };
     if let Some(old) = fresh.standing.unfinished.as_ref().filter(|_| fresh.resumable(now).is_none()) {

@@ -173,9 +173,9 @@ fn written<T>(
 
 #[async_trait]
 impl Catalog for SqliteCatalog {
-    async fn standings(&self, job: &str, regions: &[String]) -> Result<Vec<Standing>, CatalogError> {
+    async fn standings(&self, job: &str, regions: &[String], now: Timestamp) -> Result<Vec<Standing>, CatalogError> {
         let (job, asked) = (job.to_owned(), regions.to_vec());
-        let known = self.read(move |connection| passes::standings(connection, &job, &asked)).await?;
+        let known = self.read(move |connection| passes::standings(connection, &job, &asked, now)).await?;
         let unknown = |region: &String| Standing { region: region.clone(), ..Standing::default() };
         Ok(known.unwrap_or_else(|| regions.iter().map(unknown).collect()))
     }

@@ -13,7 +13,8 @@ const OPEN: &str = "select id, region, started_at from pass where job = ?1 and f
 const POSITIONS: &str = "select step, max(page), cursor from checkpoint where pass = ?1 group by step";
 const BATCHES: &str = "select step, ids, missing, cursors from batch where pass = ?1 order by step, ids";
 const END_BATCHES: &str = "delete from batch where pass = ?1";
-const LAST: &str = "select id, started_at from pass where job = ?1 and region = ?2 and outcome = ?3
+const LAST: &str = "select id, started_at from pass
+    where job = ?1 and region = ?2 and outcome = ?3 and started_at <= ?4
     order by started_at desc, id desc limit 1";
 const EXISTS: &str = "select exists (select 1 from pass where id = ?1)";
 const RESTART: &str = "insert into restart (pass, step) values (?1, ?2) on conflict do nothing";
@@ -25,16 +26,25 @@ const FINISH: &str = "update pass set outcome = ?2, finished_at = ?3 where id = 
 pub(super) const STATEMENTS: &[&str] =
     &[OPEN, POSITIONS, BATCHES, END_BATCHES, LAST, EXISTS, UNLIST, FORGET, UNCOUNT, FINISH];
 
-/// What is known of each region.
-pub(super) fn standings(connection: &Connection, job: &str, regions: &[String]) -> rusqlite::Result<Vec<Standing>> {
-    let open = open_passes(connection, job)?;
-    regions.iter().map(|region| standing(connection, job, region, &open)).collect()
+/// What is known of each region at `now`.
+pub(super) fn standings(
+    connection: &Connection,
+    job: &str,
+    regions: &[String],
+    now: Timestamp,
+) -> rusqlite::Result<Vec<Standing>> {
+    let (open, now) = (open_passes(connection, job)?, moment::write(now));
+    regions.iter().map(|region| standing(connection, (job, region, &now), &open)).collect()
 }
 
-fn standing(connection: &Connection, job: &str, region: &str, open: &[OpenPass]) -> rusqlite::Result<Standing> {
-    let complete = last(connection, job, region, PassEnd::Complete)?;
+fn standing(
+    connection: &Connection,
+    (job, region, now): (&str, &str, &str),
+    open: &[OpenPass],
+) -> rusqlite::Result<Standing> {
+    let complete = last(connection, (job, region, now), PassEnd::Complete)?;
     let last_complete = complete.map(|(_, started_at)| started_at);
-    let refused = last(connection, job, region, PassEnd::Refused)?.map(|(_, started_at)| started_at);
+    let refused = last(connection, (job, region, now), PassEnd::Refused)?.map(|(_, started_at)| started_at);
     Ok(Standing {
         region: region.to_owned(),
         last_complete,
@@ -94,13 +104,12 @@ fn positions(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<Step
 
 fn last(
     connection: &Connection,
-    job: &str,
-    region: &str,
+    (job, region, now): (&str, &str, &str),
     end: PassEnd,
 ) -> rusqlite::Result<Option<(PassId, Timestamp)>> {
     connection
         .prepare_cached(LAST)?
-        .query_row((job, region, outcome(end)), |row| Ok((PassId(row.get(0)?), moment::read(row, 1)?)))
+        .query_row((job, region, outcome(end), now), |row| Ok((PassId(row.get(0)?), moment::read(row, 1)?)))
         .optional()
 }
 

@@ -91,11 +91,20 @@ async fn ledger(environment: &Environment) -> (Finding, Option<Arc<Meter>>) {
         Ok(meter) => meter,
         Err(error) => return (unusable(what, &error.to_string()), None),
     };
-    let usable = if elsewhere { Ok(()) } else { connect::answers(environment, &meter).await };
+    let usable =
+        if elsewhere { can_be_read(environment, &meter).await } else { connect::answers(environment, &meter).await };
     match usable {
         Ok(()) => (good(what, "can be used".to_owned()), Some(meter)),
         Err(why) => (bad(what, why), None),
     }
+}
+
+/// Whether the journal tells what it holds.
+async fn can_be_read(environment: &Environment, meter: &Meter) -> Result<(), String> {
+    for credential in environment.config.credentials.values() {
+        meter.unrepaid(&credential.account).await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 async fn catalog(environment: &Environment) -> Finding {

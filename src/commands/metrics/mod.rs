@@ -112,7 +112,7 @@ fn of_limits(families: &mut Families, report: &RunReport) {
 /// Every region of every job, whichever this run walked.
 async fn of_regions(families: &mut Families, environment: &Environment) -> Result<(), Error> {
     let all = environment.config.jobs.iter().map(|job| (Arc::clone(job), job.regions.clone())).collect();
-    for one in run::candidates(&*environment.catalog_to_read()?, &all).await? {
+    for one in run::candidates(&*environment.catalog_to_read()?, &all, environment.clock.now()).await? {
         let Some(last) = one.standing.last_complete else { continue };
         let labels = [("job", one.job.name.as_str()), ("region", &one.region.code)];
         let help = "When the last complete pass over a region began";

@@ -14,7 +14,7 @@ use super::output::Screen;
 use super::{Error, output};
 use crate::cli::{Format, Global};
 use crate::exit::Exit;
-use crate::ledger::{Meter, Mode, Purpose, Spent, Teller};
+use crate::ledger::{Meter, MeterError, Mode, Purpose, Spent, Teller};
 use crate::quota::{Account, Cost, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
 use crate::run::{self, Candidate, LimitReport};
 
@@ -92,7 +92,7 @@ pub(super) async fn status(global: &Global) -> Result<Exit, Error> {
     let meter = environment.meter(Mode::ReadOnly)?;
     let mut status = Status { limits: Vec::new(), spend: Vec::new(), regions: regions(&environment, now).await? };
     for account in environment.accounts() {
-        status.limits.extend(limit_statuses(&meter, &account, now).await);
+        status.limits.extend(limit_statuses(&meter, &account, now).await?);
         status.spend.extend(spend(&meter, &account, now).await);
     }
     match global.format {
@@ -102,15 +102,16 @@ pub(super) async fn status(global: &Global) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-async fn limit_statuses(meter: &Meter, account: &Account, now: Timestamp) -> Vec<LimitStatus> {
+async fn limit_statuses(meter: &Meter, account: &Account, now: Timestamp) -> Result<Vec<LimitStatus>, Error> {
     let usages = match meter.usage(account).await {
         Ok(usages) => usages,
+        Err(error @ MeterError::Journal(_)) => return Err(error.into()),
         Err(error) => {
             tracing::warn!(account = account.name, "{error}");
             Vec::new()
         }
     };
-    let unrepaid = meter.unrepaid(account).await.unwrap_or_default();
+    let unrepaid = meter.unrepaid(account).await?;
     let find = |limit: &str| usages.iter().find(|usage| usage.limit == limit);
     let status = |(name, limit): (&String, &Limit)| {
         let usage: Option<&LimitUsage> = find(name);
@@ -124,7 +125,7 @@ async fn limit_statuses(meter: &Meter, account: &Account, now: Timestamp) -> Vec
             unrepaid: unrepaid.of(name),
         }
     };
-    account.limits.iter().map(status).collect()
+    Ok(account.limits.iter().map(status).collect())
 }
 
 impl ReturnsWithin {
@@ -175,7 +176,7 @@ fn gathered(account: &Account, told_by: Teller, spent: impl Iterator<Item = Spen
 async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<RegionStatus>, Error> {
     let catalog = environment.catalog_to_read()?;
     let selection = environment.config.jobs.iter().map(|job| (job.clone(), job.regions.clone())).collect();
-    let candidates = run::candidates(&*catalog, &selection).await?;
+    let candidates = run::candidates(&*catalog, &selection, now).await?;
     let status = |candidate: &Candidate| RegionStatus {
         job: candidate.job.name.clone(),
         region: candidate.region.code.clone(),

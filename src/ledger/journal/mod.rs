@@ -29,7 +29,7 @@ pub struct JournalError(String);
 
 impl From<rusqlite::Error> for JournalError {
     fn from(error: rusqlite::Error) -> Self {
-        Self(sqlite::explain(&error))
+        Self(format!("journal.db: {}", sqlite::explain(&error)))
     }
 }
 

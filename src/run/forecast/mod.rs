@@ -121,7 +121,7 @@ pub struct Plan<'a> {
 /// When the catalog cannot be asked.
 pub async fn forecast(catalog: &dyn Catalog, meter: &Meter, plan: Plan<'_>) -> Result<Forecast, CatalogError> {
     let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
-    let scene = Scene::of(catalog, plan.selection).await?;
+    let scene = Scene::of(catalog, plan.selection, plan.from).await?;
     let openings = openings(meter, &accounts, plan.from).await;
     let played = played(&scene, &openings, plan).await?;
     let granted = played.play.granted();
@@ -158,7 +158,7 @@ pub async fn forecast(catalog: &dyn Catalog, meter: &Meter, plan: Plan<'_>) -> R
 /// # Errors
 /// When the catalog cannot be asked.
 pub async fn what_fits(catalog: &dyn Catalog, meter: &Meter, plan: Plan<'_>) -> Result<Vec<JobFit>, CatalogError> {
-    let scene = Scene::of(catalog, plan.selection).await?;
+    let scene = Scene::of(catalog, plan.selection, plan.from).await?;
     let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
     fit::fits(&scene, &openings(meter, &accounts, plan.from).await, plan).await
 }

@@ -282,7 +282,7 @@ fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
 
 #[async_trait]
 impl Catalog for PlayCatalog {
-    async fn standings(&self, job: &str, regions: &[String]) -> Result<Vec<Standing>, CatalogError> {
+    async fn standings(&self, job: &str, regions: &[String], _: Timestamp) -> Result<Vec<Standing>, CatalogError> {
         let state = self.state();
         Ok(regions.iter().map(|region| state.standing(job, region)).collect())
     }

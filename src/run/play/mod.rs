@@ -45,12 +45,12 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// As the catalog stands.
+    /// As the catalog stands at `now`.
     ///
     /// # Errors
     /// When the catalog cannot be asked.
-    pub async fn of(catalog: &dyn Catalog, selection: &Selection) -> Result<Self, CatalogError> {
-        let candidates = candidates(catalog, selection).await?;
+    pub async fn of(catalog: &dyn Catalog, selection: &Selection, now: Timestamp) -> Result<Self, CatalogError> {
+        let candidates = candidates(catalog, selection, now).await?;
         let world = Arc::new(World::learn(catalog, &candidates).await?);
         let mut shared = Vec::new();
         for (job, _) in selection {
@@ -113,7 +113,7 @@ impl Play {
     /// # Errors
     /// As [`Self::run`].
     pub async fn candidates(&self) -> Result<Vec<Candidate>, CatalogError> {
-        candidates(&*self.catalog, &self.selection).await
+        candidates(&*self.catalog, &self.selection, self.clock.now()).await
     }
 
     /// What counts of each limit of an account, at `at` or later than any charge so far.

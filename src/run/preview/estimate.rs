@@ -24,7 +24,7 @@ pub(super) async fn estimate(
     selection: &Selection,
     now: Timestamp,
 ) -> Result<Vec<Estimated>, CatalogError> {
-    let mut all = candidates(catalog, selection).await?;
+    let mut all = candidates(catalog, selection, now).await?;
     fairest_first(&mut all, now);
     let mut steps = Vec::new();
     for (job, _) in selection {

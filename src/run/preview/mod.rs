@@ -131,7 +131,7 @@ pub async fn preview(
     for account in &accounts {
         limits.extend(limit_reports(meter, account).await);
     }
-    let (scene, openings) = join(Scene::of(catalog, selection), openings(meter, &accounts, now)).await;
+    let (scene, openings) = join(Scene::of(catalog, selection, now), openings(meter, &accounts, now)).await;
     let scene = scene?;
     let play = async |bounds| Played::of(scene.play(selection, &openings, bounds, now), now, concurrency).await;
     let fitting = if openings.len() == accounts.len() { Some(play(Bounds::Enforced).await?) } else { None };

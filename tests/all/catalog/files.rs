@@ -13,7 +13,7 @@ async fn a_catalog_that_is_not_there_reads_as_an_empty_one_and_stays_away() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state/catalog.db");
     let catalog = SqliteCatalog::open_read_only(&path).unwrap();
-    assert_eq!(catalog.standings(JOB, &["US".into()]).await.unwrap()[0].region, "US");
+    assert_eq!(catalog.standings(JOB, &["US".into()], at(59)).await.unwrap()[0].region, "US");
     assert_eq!(catalog.open_passes(JOB).await.unwrap(), []);
     assert_eq!(catalog.search(WORDS).await.unwrap(), []);
     let at_id = pointer("/id");

@@ -34,7 +34,7 @@ async fn ids_cursors_regions_and_calls_of_any_text_are_kept_as_they_are() {
     }
     f.reopen();
     for odd in ODD {
-        let standing = f.catalog.standings(odd, &[(*odd).to_owned()]).await.unwrap().remove(0);
+        let standing = f.catalog.standings(odd, &[(*odd).to_owned()], at(59)).await.unwrap().remove(0);
         let open = standing.unfinished.unwrap();
         assert_eq!((open.region.as_str(), open.steps[0].pages), (*odd, 2));
     }

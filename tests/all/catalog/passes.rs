@@ -3,7 +3,7 @@ use ingest::catalog::{Catalog, OpenPass, PassEnd, PassId, PassRef, Standing, Ste
 use super::fixture::{Fixture, JOB, Page, at, new_pass, video};
 
 async fn standing(f: &Fixture, region: &str) -> Standing {
-    f.catalog.standings(JOB, &[region.to_owned()]).await.unwrap().remove(0)
+    f.catalog.standings(JOB, &[region.to_owned()], at(59)).await.unwrap().remove(0)
 }
 
 async fn finish(f: &Fixture, pass: PassId, end: PassEnd) {
@@ -14,7 +14,7 @@ async fn finish(f: &Fixture, pass: PassId, end: PassEnd) {
 async fn nothing_is_known_of_a_region_that_was_never_walked() {
     let f = Fixture::new();
     let regions = ["US".to_owned(), "GB".to_owned()];
-    let standings = f.catalog.standings(JOB, &regions).await.unwrap();
+    let standings = f.catalog.standings(JOB, &regions, at(59)).await.unwrap();
     assert_eq!(standings.iter().map(|s| s.region.as_str()).collect::<Vec<_>>(), ["US", "GB"]);
     assert_eq!(standings[0], Standing { region: "US".into(), ..Standing::default() });
 }

@@ -147,6 +147,8 @@ fn a_password_in_a_set_is_in_no_message() {
 
 #[test]
 fn the_password_of_a_redis_url_is_not_shown_and_is_kept() {
+    let config = right(SMALL, &["ledger.url=redis://hush@host"]);
+    assert!(!format!("{} {config:?}", config.ledger.store).contains("hush"), "a password where the user belongs");
     let config = right(SMALL, &["ledger.url=redis://me:hush@host:6379/3?protocol=hush"]);
     let LedgerStore::Redis(url) = &config.ledger.store else { panic!("{:?}", config.ledger) };
     assert_eq!(url.expose().password(), Some("hush"));

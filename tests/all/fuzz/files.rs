@@ -24,7 +24,7 @@ async fn use_catalog(path: &Path) {
         let Some(catalog) = failing(opened) else { continue };
         let query = SearchQuery { words: "the", kind: None, region: Some("US"), since: None, limit: 5 };
         failing(catalog.search(query).await);
-        failing(catalog.standings("trending", &["US".to_owned()]).await);
+        failing(catalog.standings("trending", &["US".to_owned()], at(9.0)).await);
         failing(catalog.open_passes("trending").await);
         failing(catalog.history(at(0.0)).await);
         failing(catalog.drop_unseen("youtube", at(0.0)).await);

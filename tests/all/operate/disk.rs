@@ -173,7 +173,13 @@ fn a_broken_journal_is_said_and_left_alone() {
     let path = world.state_dir().join("journal.db");
     let whole = fs::read(&path).unwrap();
     let newer = || drop(rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99));
-    let broken: [(&str, &dyn Fn()); 3] = [
+    let torn = || {
+        let mut torn = whole.clone();
+        torn[4096..].fill(0xAA);
+        fs::write(&path, torn).unwrap();
+    };
+    let broken: [(&str, &dyn Fn()); 4] = [
+        ("it is damaged", &torn),
         ("upgrade ingest", &newer),
         ("it is damaged", &|| fs::write(&path, [&b"garbage instead of a header "[..], &whole[28..]].concat()).unwrap()),
         ("it is damaged", &|| fs::write(&path, &whole[..whole.len() / 2]).unwrap()),
@@ -181,9 +187,12 @@ fn a_broken_journal_is_said_and_left_alone() {
     for (says, break_it) in broken {
         break_it();
         let before = fs::read(&path).unwrap();
-        for arguments in
-            [&RUN[..], &["charge", "youtube", "videos.list", "--format", "json"], &["check", "--format", "json"]]
-        {
+        for arguments in [
+            &RUN[..],
+            &["charge", "youtube", "videos.list", "--format", "json"],
+            &["check", "--format", "json"],
+            &["status", "--format", "json"],
+        ] {
             let ran = world.ingest(arguments);
             assert_eq!(ran.code, 1, "{says}: {ran:?}");
             assert!(serde_json::from_str::<Value>(&ran.stdout).is_ok(), "{ran:?}");

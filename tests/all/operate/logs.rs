@@ -64,3 +64,11 @@ fn a_clock_that_was_set_back_is_said_once_by_whoever_asks_the_ledger() {
         assert_eq!(said.matches("ahead of this machine's clock").count(), 1, "{said}");
     }
 }
+
+#[test]
+fn a_variable_that_is_set_to_nothing_is_as_good_as_unset() {
+    let world = World::new();
+    let mut command = world.command(&["--region", "US", "--job", "trending"]);
+    let ran = command.env("INGEST_LOG", "").env("INGEST_METRICS_FILE", "").output().unwrap();
+    assert_eq!((ran.status.code(), String::from_utf8(ran.stderr).unwrap()), (Some(0), String::new()));
+}

@@ -147,3 +147,9 @@ fn without_files_there_is_nothing_to_repair() {
     assert!(ran.stdout.contains("there is no file to repair"));
     assert!(!world.state_dir().exists());
 }
+
+#[test]
+fn quietly_nothing_is_said_of_files_that_are_whole() {
+    let ran = landed().ingest(&["repair", "-q"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{ran:?}");
+}

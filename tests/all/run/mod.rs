@@ -3,6 +3,7 @@
 mod bad_answers;
 mod broken_state;
 mod busy;
+mod clocks;
 mod days;
 mod fairness;
 mod first_run;

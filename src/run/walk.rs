@@ -106,7 +106,8 @@ async fn land(
 async fn start_over(context: &Context, pass: &mut Pass, step: usize, why: String) -> Result<(), Halt> {
     let PassRef::Open(id) = pass.reference else { return Err(Halt::Failed(why)) };
     if !context.catalog.restart_step(id, step).await? {
-        return Err(Halt::Failed(format!("{why}; and it had started over once already")));
+        // It is not asked for again at every run: the pass ends, and the next one begins when it is due.
+        return Err(Halt::Unserved(format!("{why}; and it had started over once already")));
     }
     tracing::warn!(job = pass.job.name, region = pass.region.code, "{why}: the step starts over");
     pass.notes.push(format!("started over: {why}"));

@@ -117,6 +117,19 @@ fn a_cursor_that_expired_between_two_runs_starts_the_list_over_once() {
     }
 }
 
+#[test]
+fn a_cursor_that_is_never_taken_ends_the_pass_and_is_not_asked_for_again_at_every_run() {
+    let mut world = world();
+    world.set("upstreams.paged.errors=[{ status = 400, class = \"bad_cursor\" }]").set("jobs.token.every=1h");
+    let refused = json!({ "call": "token", "after": 2, "answer": "bad_cursor", "status": 400, "times": 1 });
+    world.faults(&json!([refused, { "call": "token", "after": 4, "answer": "bad_cursor", "status": 400, "times": 9 }]));
+    let pass = run(&world, "token");
+    assert_eq!((pass["outcome"].as_str(), pass["requests"].as_u64()), (Some("refused"), Some(6)), "{pass}");
+    assert!(pass["detail"].as_str().unwrap().contains("had started over once already"), "{pass}");
+    assert_eq!(run(&world, "token")["outcome"], "not_due");
+    assert_eq!(world.count("select count(*) from listing where kind = 'token'"), 20, "what was landed stays");
+}
+
 /// What becomes of one answer of this body.
 fn answered(body: &Value) -> (World, Value) {
     let world = world();

@@ -16,12 +16,9 @@ use crate::upstream::{Page, PageRequest};
 /// Why it went no further; the pass knows how far it came.
 pub async fn walk(context: &Context, pass: &mut Pass, told: Option<&Told>) -> Result<(), Halt> {
     for step in pass.listing_steps() {
-        match walk_step(context, pass, step, told).await {
-            Err(Halt::BadCursor(why)) => {
-                start_over(context, pass, step, why).await?;
-                walk_step(context, pass, step, told).await?;
-            }
-            walked => walked?,
+        while let Err(halt) = walk_step(context, pass, step, told).await {
+            let Halt::BadCursor(why) = halt else { return Err(halt) };
+            start_over(context, pass, step, why).await?;
         }
     }
     Ok(())

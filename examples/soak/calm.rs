@@ -63,7 +63,8 @@ fn walks_everything(place: &Place, machine: usize) {
         let requests = place.sandbox.requests() - before;
         let passes = said["passes"].as_array().unwrap();
         let sum = |what: &str| passes.iter().map(|pass| pass[what].as_u64().unwrap()).sum::<u64>();
-        assert_eq!((sum("requests"), sum("pages"), &said["requests"]), (requests, requests, &Value::from(requests)));
+        let counted = (sum("requests"), sum("pages"), &said["requests"]);
+        assert_eq!(counted, (requests, requests, &Value::from(requests)), "{said}");
         // What a clock two hours ahead has completed is due again two hours later.
         let had = |pass: &&Value| pass["outcome"] == "complete" || (place.jumps && pass["outcome"] == "not_due");
         let ended = passes.iter().filter(had).filter(|pass| pass["region"] != "*");

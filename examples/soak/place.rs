@@ -151,7 +151,8 @@ impl Place {
     /// Runs the program to its end in peace.
     pub(crate) fn run(&self, machine: usize, arguments: &[&str]) -> (i32, Value) {
         // A machine that has more to do than it can is no outage.
-        let child = self.command(machine, "").args(["--set", "ledger.timeout=5s"]).args(arguments).spawn().unwrap();
+        let patient = ["--set", "ledger.timeout=5s", "--set", "upstreams.youtube.timeout=10s"];
+        let child = self.command(machine, "").args(patient).args(arguments).spawn().unwrap();
         Process { child, what: arguments.join(" ") }.end().expect("nobody ended it")
     }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::Error;
 use super::environment::{Environment, unknown};
+use super::replace::file_to_replace;
 use crate::catalog::{Catalog, RecordsQuery, Stored};
 use crate::cli::{ExportArgs, Global, Shape};
 use crate::config::{Pointer, Records};
@@ -64,13 +65,9 @@ async fn to_file(
     columns: BTreeMap<String, Vec<Pointer>>,
     path: &Path,
 ) -> Result<(), Error> {
-    // What a link stands for is replaced, not the link.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let what = format!("cannot write {}", path.display());
-    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        let why = "it is there, and is no file; without --to the records go to stdout";
-        return Err(Error::io(what)(io::Error::other(why)));
-    }
+    let with_remedy = |error| io::Error::other(format!("{error}; without --to the records go to stdout"));
+    let path = &file_to_replace(path).map_err(with_remedy).map_err(Error::io(what.clone()))?;
     let beside = beside(path);
     let file = OpenOptions::new().write(true).create_new(true).open(&beside).map_err(Error::io(what.clone()))?;
     let written = write(catalog, query, Writer::new(shape, columns, file)).await;

@@ -20,6 +20,7 @@ mod refill;
 mod release;
 mod reopen;
 mod repair;
+mod replace;
 mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;

@@ -7,7 +7,8 @@ use crate::catalog::{OpenPass, Standing};
 use crate::config::{Job, Region};
 use crate::quota::Timestamp;
 
-const LONGEST_TOLERANCE: Duration = Duration::from_secs(5 * 60);
+/// A tick that comes earlier than this is early.
+pub(super) const LONGEST_TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
 /// One region of a job, and what is known of it.
 #[derive(Debug, Clone)]

@@ -51,7 +51,10 @@ impl Locks {
         let path = file(directory, job, region);
         let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
         let named = |error: io::Error| {
-            io::Error::new(error.kind(), format!("{}: {error}; is its directory there and writable?", path.display()))
+            io::Error::new(
+                error.kind(),
+                format!("{}: {error}; check that its directory is there and writable", path.display()),
+            )
         };
         let file = opened.map_err(named)?;
         match file.try_lock() {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Of a larger body all that is read further, parsed and landed is done alone. Below, bodies are read side by side: who
-/// waits in the middle of one has its request's time run out.
+/// Of a larger body all that is read further, parsed and landed is done alone. Below, bodies are read side by side: a server
+/// may not wait for whoever stops in the middle of one.
 pub(super) const READ_TOGETHER: usize = 2 * 1024 * 1024;
 
 /// A body that is longer is parsed and landed alone.

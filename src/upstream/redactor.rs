@@ -9,6 +9,9 @@ use serde_json::Value;
 /// A secret that may turn up in an answer by chance is left there: rewriting data would be worse.
 const TELLTALE_BYTES: usize = 16;
 
+/// More than a text has that was put into others a few times: they double each time.
+const MOST_BACKSLASHES: usize = 32;
+
 /// Keeps the secret out of whatever an upstream says.
 pub(super) struct Redactor {
     secret: SecretString,
@@ -113,7 +116,8 @@ fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
 
 /// `\/` and `\u002f`, with a backslash more for each time that the text was put into another.
 fn behind_backslashes(text: &[u8], byte: u8) -> Option<usize> {
-    let backslashes = text.iter().take_while(|byte| **byte == b'\\').count();
+    // A text of backslashes alone is not counted anew from each of them.
+    let backslashes = text.iter().take(MOST_BACKSLASHES).take_while(|byte| **byte == b'\\').count();
     let after = text.get(backslashes..).filter(|_| backslashes > 0)?;
     if let Some(digits) = after.strip_prefix(b"u")
         && hex(digits, 4) == Some(u32::from(byte))

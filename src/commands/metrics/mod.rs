@@ -15,6 +15,7 @@ use std::time::Duration;
 use self::families::{Families, RECORDS, REQUEST_SECONDS, REQUESTS, RUNS, UNITS, UNMETERED};
 use super::Error;
 use super::environment::Environment;
+use super::replace::file_to_replace;
 use crate::quota::Timestamp;
 use crate::run::{self, Requests, RunOutcome, RunReport};
 
@@ -133,11 +134,7 @@ const fn number(count: u64) -> f64 {
 
 /// Writes beside, then renames. Others may read it: the collector is another user.
 fn replace(file: &Path, text: impl FnOnce(&str) -> String) -> io::Result<()> {
-    // What a link stands for is replaced, not the link.
-    let file = &fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
-        return Err(io::Error::other("it is there, and is no file"));
-    }
+    let file = &file_to_replace(file)?;
     // Where the directory cannot be locked, figures that two runs at once may lose are better than none.
     let _alone = lock_directory_of(file).ok();
     let old = fs::read_to_string(file).unwrap_or_default();

@@ -28,3 +28,13 @@ fn a_pass_that_a_clock_years_ahead_began_keeps_no_region_from_being_due() {
     assert_eq!(world.json(&RUN)["outcome"], "nothing_due");
     assert!(us(&world.json(&["status"]))["due_at"].as_str().unwrap() < "2037");
 }
+
+#[test]
+fn a_clock_that_was_set_back_a_little_walks_nothing_twice() {
+    let world = World::new();
+    assert_eq!(world.json(&RUN)["outcome"], "complete");
+    let catalog = rusqlite::Connection::open(world.state_dir().join("catalog.db")).unwrap();
+    let later = "update pass set started_at = strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', '+2 minutes')";
+    catalog.execute(later, []).unwrap();
+    assert_eq!(world.json(&RUN)["outcome"], "nothing_due");
+}

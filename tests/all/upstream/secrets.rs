@@ -374,3 +374,11 @@ async fn the_secret_is_kept_back_however_a_text_writes_it() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_text_of_backslashes_alone_is_looked_through_once() {
+    let stub = answering(StubAnswer::json(&json!({ "items": [{ "id": "a", "text": "\\".repeat(200_000) }] })));
+    let mut asking = asking(&stub.url()).auth(Auth::Bearer);
+    asking.secret = Some("Zm9v/YmFy+cXV4==");
+    assert_eq!(super::ids(&asking.fetch().await.unwrap()), ["a"]);
+}

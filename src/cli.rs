@@ -198,8 +198,11 @@ pub enum Command {
         /// For which shell
         shell: Shell,
     },
-    /// Print the manual page
-    Man,
+    /// Print the manual page, of ingest or of one of its commands
+    Man {
+        /// Of which command
+        command: Option<String>,
+    },
 }
 
 /// What to begin with.

@@ -20,7 +20,8 @@ pub use sqlite::SqliteCatalog;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PassId(pub i64);
 
-/// The pass that a page belongs to. A pass is in the catalog from its first page on, or from its refusal.
+/// The pass that a page belongs to. A pass is in the catalog from its first page on, or as soon as it has
+/// ended without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PassRef {
     /// Not in the catalog yet.
@@ -127,7 +128,7 @@ pub enum PassEnd {
     Complete,
     /// The upstream does not serve this region.
     Refused,
-    /// It had grown too old to go on; what it landed stays.
+    /// It does not go on, too old or without a page; what it landed stays.
     Abandoned,
 }
 
@@ -306,7 +307,17 @@ pub trait Catalog: Send + Sync {
     async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError>;
 
     /// Ends a pass.
-    async fn finish(&self, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<(), CatalogError>;
+    async fn finish(&self, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<PassId, CatalogError>;
+
+    /// Counts requests that brought no page, and units charged for them. A pass that is not in the catalog is there from
+    /// then on, as abandoned.
+    async fn count_fruitless(
+        &self,
+        pass: &PassRef,
+        requests: u64,
+        units: &Cost,
+        now: Timestamp,
+    ) -> Result<(), CatalogError>;
 
     /// Ids to fetch, in the order of the passes and their listings. Writes nothing.
     async fn pending_ids(&self, question: IdsQuestion<'_>) -> Result<Vec<Pending>, CatalogError>;

@@ -17,11 +17,21 @@ pub(super) fn completions(shell: Shell) -> Result<Exit, Error> {
     write(&script)
 }
 
-/// Prints the manual page.
-pub(super) fn man() -> Result<Exit, Error> {
+/// Prints the manual page, of the program or of one of its commands.
+pub(super) fn man(command: Option<&str>) -> Result<Exit, Error> {
+    let mut all = Cli::command();
+    all.build();
+    let described = match command {
+        None => all,
+        Some(name) => all.find_subcommand(name).cloned().ok_or_else(|| no_such_command(name))?,
+    };
     let mut page = Vec::new();
-    clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(Error::io("cannot make the manual page"))?;
+    clap_mangen::Man::new(described).render(&mut page).map_err(Error::io("cannot make the manual page"))?;
     write(&page)
+}
+
+fn no_such_command(name: &str) -> Error {
+    Error::Usage(format!("there is no command `{name}`; `ingest --help` lists them all"))
 }
 
 /// Prints the JSON Schema of `quotas.toml`.

@@ -87,7 +87,7 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
         #[cfg(feature = "sandbox")]
         Some(Command::Sandbox(args)) => sandbox::sandbox(global, args).await,
         Some(Command::Completions { shell }) => generate::completions(*shell),
-        Some(Command::Man) => generate::man(),
+        Some(Command::Man { command }) => generate::man(command.as_deref()),
     }
 }
 

@@ -8,8 +8,9 @@ use super::halt::Halt;
 use super::lock::Held;
 use super::shared_pass::{SharedPass, pending};
 use super::tally::Tally;
-use crate::catalog::{Naming, OpenBatch, PassId, Pending};
+use crate::catalog::{Naming, OpenBatch, PassId, PassRef, Pending};
 use crate::config::{Ids, Job, Region};
+use crate::quota::Timestamp;
 
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
@@ -56,6 +57,12 @@ impl Batches {
         }
     }
 
+    /// The pass that they belong to; a new one where none of them has landed a page.
+    #[must_use]
+    pub fn reference(&self, job: &Job, now: Timestamp) -> PassRef {
+        self.shared.map_or_else(|| new_shared_pass(job, now), PassRef::Open)
+    }
+
     /// Why a pass still waits.
     #[must_use]
     pub fn why(&self) -> Halt {
@@ -96,6 +103,11 @@ async fn lock(context: &Context, job: &Job) -> Result<Held, Halt> {
             None => context.stop.sleep(&*context.clock, LOCK_POLL).await,
         }
     }
+}
+
+/// A pass of batches that has landed no page.
+pub fn new_shared_pass(job: &Job, now: Timestamp) -> PassRef {
+    PassRef::New { job: job.name.clone(), region: Region::SHARED.to_owned(), started_at: now }
 }
 
 /// Nothing where another run holds it.

@@ -11,7 +11,8 @@ use super::halt::Halt;
 use super::lock::Locks;
 use super::progress::Progress;
 use super::stop::Stop;
-use crate::catalog::{Catalog, Landed, Landing};
+use super::tally::Tally;
+use crate::catalog::{Catalog, Landed, Landing, PassRef};
 use crate::clock::Clock;
 use crate::config::Credential;
 use crate::ledger::Meter;
@@ -71,6 +72,16 @@ impl Context {
             self.gate.cannot_land(&error.to_string());
             error.into()
         })
+    }
+
+    /// Counts what was spent on no page, for reports and for a ledger that is lost: the ledger has it in any case.
+    pub async fn count_fruitless(&self, pass: &PassRef, tally: &Tally) {
+        let Tally { unlanded_requests: requests, unlanded_units: units, .. } = tally;
+        if *requests > 0
+            && let Err(error) = self.catalog.count_fruitless(pass, *requests, units, self.clock.now()).await
+        {
+            tracing::warn!(requests, "requests that brought no page are missing from the catalog's counts: {error}");
+        }
     }
 
     /// Whether a credential can be used, so that a missing secret is found before anything is charged.

@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use tokio::sync::Mutex;
 
 use super::again::Before;
-use super::batches::Batches;
+use super::batches::{Batches, new_shared_pass};
 use super::context::Context;
 use super::expect::question;
 use super::halt::Halt;
@@ -45,7 +45,7 @@ impl<'a> SharedPass<'a> {
     pub async fn open(context: &'a Context, job: &'a Job, batches: &mut Batches) -> Result<Self, Halt> {
         let now = context.clock.now();
         let open = context.catalog.open_passes(&job.name).await?;
-        let mut reference = PassRef::New { job: job.name.clone(), region: Region::SHARED.to_owned(), started_at: now };
+        let mut reference = new_shared_pass(job, now);
         let mut begun = Vec::new();
         for OpenPass { id, started_at, batches: open, .. } in
             open.into_iter().filter(|pass| pass.region == Region::SHARED)

@@ -153,16 +153,21 @@ async fn complete(context: &Context, job: &Job, listed: Vec<Listed>, mut batches
         let halt = end(context, &one.pass, ended).await.err();
         walked.add(one.pass, halt.as_ref());
     }
+    context.count_fruitless(&batches.reference(job, context.clock.now()), &batches.tally).await;
     walked.add_batches(job, &batches);
 }
 
 /// Writes down that a pass is complete, or that the upstream does not serve it; else it stays unfinished.
 async fn end(context: &Context, pass: &Pass, ended: Result<(), Halt>) -> Result<(), Halt> {
     let end = match &ended {
-        Ok(()) => PassEnd::Complete,
-        Err(Halt::Unserved(_)) => PassEnd::Refused,
-        Err(_) => return ended,
+        Ok(()) => Some(PassEnd::Complete),
+        Err(Halt::Unserved(_)) => Some(PassEnd::Refused),
+        Err(_) => None,
     };
-    context.catalog.finish(&pass.reference, end, context.clock.now()).await?;
+    let reference = match end {
+        Some(end) => PassRef::Open(context.catalog.finish(&pass.reference, end, context.clock.now()).await?),
+        None => pass.reference.clone(),
+    };
+    context.count_fruitless(&reference, &pass.tally).await;
     ended
 }

@@ -72,5 +72,7 @@ impl Tally {
         self.requests += other.requests;
         self.units.add(&other.units);
         self.unmetered += other.unmetered;
+        self.unlanded_requests += other.unlanded_requests;
+        self.unlanded_units.add(&other.unlanded_units);
     }
 }

@@ -1,13 +1,11 @@
 //! One page, one transaction.
 
-use std::collections::BTreeMap;
-
-use rusqlite::{OptionalExtension, Transaction, params};
+use rusqlite::{Transaction, params};
 
 use super::page::{Batch, Page, Row, Text};
+use super::passes::{Counts, count};
 use super::{Failure, moment, tags, views};
 use crate::catalog::{Landed, PassId, PassRef};
-use crate::quota::Cost;
 
 const BEGIN: &str = "insert into pass (job, region, started_at) values (?1, ?2, ?3)";
 const NEWEST: &str = "select coalesce(max(number), 0) from record";
@@ -31,12 +29,7 @@ const FETCHED: &str = "delete from batch where pass = ?1 and step = ?2 and ids =
 const REPEATS: &str = "select exists (select 1 from checkpoint where pass = ?1 and step = ?2 and cursor = ?3)";
 const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at)
     select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4 from checkpoint where pass = ?1 and step = ?2";
-const UNITS: &str = "select units from pass where id = ?1";
-const COUNT: &str = "update pass set pages = pages + 1, records = records + ?2, units = ?4,
-    requests = min(requests, 9223372036854775807 - ?3) + ?3
-    where id = ?1";
-pub(super) const STATEMENTS: &[&str] =
-    &[NEWEST, REHASH, UNINDEX, LAST_POSITION, CAME, FETCHED, REPEATS, CHECKPOINT, UNITS, COUNT];
+pub(super) const STATEMENTS: &[&str] = &[NEWEST, REHASH, UNINDEX, LAST_POSITION, CAME, FETCHED, REPEATS, CHECKPOINT];
 
 /// Lands a page.
 pub(super) fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure> {
@@ -48,7 +41,8 @@ pub(super) fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure>
     page.batch.iter().try_for_each(|batch| remember_batch(tx, pass, page, batch))?;
     tags::remember(tx, page)?;
     let cursor_repeats = checkpoint(tx, pass, page)?;
-    count(tx, pass, page, listed)?;
+    let counts = Counts { pages: 1, records: listed, requests: page.requests, units: &page.units };
+    count(tx, pass, &counts)?;
     Ok(Landed { pass, cursor_repeats })
 }
 
@@ -133,20 +127,4 @@ fn checkpoint(tx: &Transaction<'_>, pass: PassId, page: &Page) -> rusqlite::Resu
     let cursor = page.next.as_ref().filter(|_| !repeats);
     tx.prepare_cached(CHECKPOINT)?.execute((pass.0, page.step, cursor, &page.now))?;
     Ok(repeats)
-}
-
-fn count(tx: &Transaction<'_>, pass: PassId, page: &Page, listed: i64) -> Result<(), Failure> {
-    let units: Option<String> = tx.prepare_cached(UNITS)?.query_row([pass.0], |row| row.get(0)).optional()?;
-    let units = sum(&units.ok_or(Failure::NoSuchPass(pass))?, &page.units);
-    tx.prepare_cached(COUNT)?.execute((pass.0, listed, page.requests, units))?;
-    Ok(())
-}
-
-fn sum(spent: &str, more: &Cost) -> String {
-    let mut units: BTreeMap<String, u64> = serde_json::from_str(spent).unwrap_or_default();
-    for (limit, taken) in more.iter() {
-        let sum = units.entry(limit.clone()).or_default();
-        *sum = sum.saturating_add(taken.get());
-    }
-    serde_json::json!(units).to_string()
 }

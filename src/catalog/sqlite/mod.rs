@@ -203,9 +203,20 @@ impl Catalog for SqliteCatalog {
         self.write(move |tx| passes::restart_step(tx, pass, integer(step as u64))).await
     }
 
-    async fn finish(&self, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<(), CatalogError> {
+    async fn finish(&self, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<PassId, CatalogError> {
         let pass = pass.clone();
         self.write(move |tx| passes::finish(tx, &pass, end, now)).await
+    }
+
+    async fn count_fruitless(
+        &self,
+        pass: &PassRef,
+        requests: u64,
+        units: &Cost,
+        now: Timestamp,
+    ) -> Result<(), CatalogError> {
+        let (pass, units) = (pass.clone(), units.clone());
+        self.write(move |tx| passes::count_fruitless(tx, &pass, integer(requests), &units, now)).await
     }
 
     async fn pending_ids(&self, question: IdsQuestion<'_>) -> Result<Vec<Pending>, CatalogError> {

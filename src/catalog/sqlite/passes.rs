@@ -1,11 +1,13 @@
 //! Passes: which are open and where they stopped, how they started over and how they ended.
 
+use std::collections::BTreeMap;
+
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::{Failure, moment};
 use crate::catalog::{OpenBatch, OpenPass, PassEnd, PassId, PassRef, Standing, StepPosition};
-use crate::quota::Timestamp;
+use crate::quota::{Cost, Timestamp};
 
 const OPEN: &str = "select id, region, started_at from pass where job = ?1 and finished_at is null
     order by started_at, id";
@@ -21,10 +23,15 @@ const RESTART: &str = "insert into restart (pass, step) values (?1, ?2) on confl
 const UNLIST: &str = "delete from listing where pass = ?1 and step = ?2";
 const FORGET: &str = "delete from checkpoint where pass = ?1 and step = ?2";
 const UNCOUNT: &str = "update pass set pages = pages - ?2, records = records - ?3 where id = ?1";
-const REFUSE: &str = "insert into pass (job, region, started_at, outcome, finished_at) values (?1, ?2, ?3, ?4, ?5)";
+const UNITS: &str = "select units from pass where id = ?1";
+const COUNT: &str = "update pass set pages = pages + ?2, records = records + ?3, units = ?5,
+    requests = min(requests, 9223372036854775807 - ?4) + ?4
+    where id = ?1";
+const END_WITHOUT_PAGE: &str =
+    "insert into pass (job, region, started_at, outcome, finished_at) values (?1, ?2, ?3, ?4, ?5)";
 const FINISH: &str = "update pass set outcome = ?2, finished_at = ?3 where id = ?1 and finished_at is null";
 pub(super) const STATEMENTS: &[&str] =
-    &[OPEN, POSITIONS, BATCHES, END_BATCHES, LAST, EXISTS, UNLIST, FORGET, UNCOUNT, FINISH];
+    &[OPEN, POSITIONS, BATCHES, END_BATCHES, LAST, EXISTS, UNLIST, FORGET, UNCOUNT, UNITS, COUNT, FINISH];
 
 /// What is known of each region at `now`.
 pub(super) fn standings(
@@ -126,19 +133,60 @@ pub(super) fn restart_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Res
 }
 
 /// Ends a pass. One that ended before stays as it is.
-pub(super) fn finish(tx: &Transaction<'_>, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<(), Failure> {
+pub(super) fn finish(tx: &Transaction<'_>, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<PassId, Failure> {
     let now = moment::write(now);
     match pass {
         PassRef::New { job, region, started_at } => {
-            tx.prepare_cached(REFUSE)?.execute((job, region, moment::write(*started_at), outcome(end), now))?;
+            let ended = (job, region, moment::write(*started_at), outcome(end), now);
+            Ok(PassId(tx.prepare_cached(END_WITHOUT_PAGE)?.insert(ended)?))
         }
         PassRef::Open(pass) => {
             must_exist(tx, *pass)?;
             tx.prepare_cached(END_BATCHES)?.execute([pass.0])?;
             tx.prepare_cached(FINISH)?.execute((pass.0, outcome(end), now))?;
+            Ok(*pass)
         }
     }
+}
+
+/// What a pass spent and got.
+pub(super) struct Counts<'a> {
+    pub(super) pages: i64,
+    pub(super) records: i64,
+    pub(super) requests: i64,
+    pub(super) units: &'a Cost,
+}
+
+/// Adds to what a pass spent and got.
+pub(super) fn count(tx: &Transaction<'_>, pass: PassId, counts: &Counts<'_>) -> Result<(), Failure> {
+    let spent: Option<String> = tx.prepare_cached(UNITS)?.query_row([pass.0], |row| row.get(0)).optional()?;
+    let units = sum(&spent.ok_or(Failure::NoSuchPass(pass))?, counts.units);
+    tx.prepare_cached(COUNT)?.execute((pass.0, counts.pages, counts.records, counts.requests, units))?;
     Ok(())
+}
+
+/// Counts requests that brought no page.
+pub(super) fn count_fruitless(
+    tx: &Transaction<'_>,
+    pass: &PassRef,
+    requests: i64,
+    units: &Cost,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let pass = match pass {
+        PassRef::Open(pass) => *pass,
+        PassRef::New { .. } => finish(tx, pass, PassEnd::Abandoned, now)?,
+    };
+    count(tx, pass, &Counts { pages: 0, records: 0, requests, units })
+}
+
+fn sum(spent: &str, more: &Cost) -> String {
+    let mut units: BTreeMap<String, u64> = serde_json::from_str(spent).unwrap_or_default();
+    for (limit, taken) in more.iter() {
+        let sum = units.entry(limit.clone()).or_default();
+        *sum = sum.saturating_add(taken.get());
+    }
+    serde_json::json!(units).to_string()
 }
 
 fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), Failure> {

@@ -170,12 +170,12 @@ impl State {
         Landed { pass: id, cursor_repeats: false }
     }
 
-    fn finish(&mut self, pass: &PassRef, end: PassEnd) {
+    fn finish(&mut self, pass: &PassRef, end: PassEnd) -> PassId {
         let id = match pass {
             PassRef::Open(id) => *id,
             PassRef::New { job, region, started_at } => self.begin_new(job, region, *started_at),
         };
-        let Some(ended) = self.passes.get_mut(&id.0) else { return };
+        let Some(ended) = self.passes.get_mut(&id.0) else { return id };
         ended.end = Some(end);
         ended.batches.clear();
         let (job, region) = (ended.job.clone(), ended.region.clone());
@@ -184,6 +184,7 @@ impl State {
         self.passes.retain(|id, pass| {
             pass.end != Some(end) || pass.job != job || pass.region != region || Some(*id) == newest
         });
+        id
     }
 
     fn pending(&self, world: &World, question: &IdsQuestion<'_>) -> Vec<Pending> {
@@ -299,8 +300,11 @@ impl Catalog for PlayCatalog {
         Ok(false)
     }
 
-    async fn finish(&self, pass: &PassRef, end: PassEnd, _: Timestamp) -> Result<(), CatalogError> {
-        self.state().finish(pass, end);
+    async fn finish(&self, pass: &PassRef, end: PassEnd, _: Timestamp) -> Result<PassId, CatalogError> {
+        Ok(self.state().finish(pass, end))
+    }
+
+    async fn count_fruitless(&self, _: &PassRef, _: u64, _: &Cost, _: Timestamp) -> Result<(), CatalogError> {
         Ok(())
     }
 

@@ -7,6 +7,7 @@ mod clocks;
 mod days;
 mod fairness;
 mod first_run;
+mod fruitless;
 mod json;
 mod kills;
 mod limits;

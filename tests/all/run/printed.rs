@@ -91,3 +91,16 @@ fn completions_and_the_manual_page_name_every_command() {
         }
     }
 }
+
+#[test]
+fn each_command_has_a_manual_page_of_its_own() {
+    let world = World::new();
+    let page = world.ingest(&["man", "search"]);
+    assert_eq!(page.code, 0, "{page:?}");
+    for told in ["ingest\\-search", "WORDS", "\\-\\-since"] {
+        assert!(page.stdout.contains(told), "{told} is not in {}", page.stdout);
+    }
+    let none = world.ingest(&["man", "sing"]);
+    assert_eq!(none.code, 2);
+    assert!(none.stderr.contains("there is no command `sing`"), "{none:?}");
+}

@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use comfy_table::Table;
 use ingest::catalog::SqliteCatalog;
-use ingest::clock::Clock;
+use ingest::clock::{Clock, Deadline, Monotonic};
 use ingest::config::{Config, Job};
 use ingest::ledger::{Meter, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
@@ -168,7 +168,14 @@ async fn one_at_a_time(name: &str) -> u64 {
         };
         let (mut named, mut cursor) = (BTreeSet::new(), None::<String>);
         for _ in 0..job.steps[0].max_pages.unwrap() {
-            let page = client.fetch(PageRequest { cursor: cursor.as_deref(), ..first }).await.page.unwrap();
+            let page = client
+                .fetch(
+                    PageRequest { cursor: cursor.as_deref(), ..first },
+                    Deadline::new(Monotonic::now(), Duration::MAX),
+                )
+                .await
+                .page
+                .unwrap();
             named.extend(page.records.iter().flat_map(|record| ids_at.texts_in(&record.body)));
             cursor = page.next;
             if cursor.is_none() {
@@ -176,7 +183,14 @@ async fn one_at_a_time(name: &str) -> u64 {
             }
         }
         for id in named {
-            client.fetch(PageRequest { step: &job.steps[1], ids: &[id], ..first }).await.page.unwrap();
+            client
+                .fetch(
+                    PageRequest { step: &job.steps[1], ids: &[id], ..first },
+                    Deadline::new(Monotonic::now(), Duration::MAX),
+                )
+                .await
+                .page
+                .unwrap();
         }
     }
     let used = sandbox.usage().iter().filter(|limit| limit.limit == "daily").map(|limit| limit.used.get()).sum();

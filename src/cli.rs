@@ -37,18 +37,40 @@ impl Cli {
     /// Reads the command line, or ends the process with what is wrong with it.
     #[must_use]
     pub fn read() -> Self {
-        let read = Self::command().try_get_matches().and_then(|matches| {
-            misplaced(&matches)?;
-            Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))
-        });
+        let read = command().try_get_matches().and_then(|matches| Self::of(&matches));
         read.unwrap_or_else(|error| refuse(&error))
     }
+
+    fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        misplaced(matches)?;
+        let mut cli = Self::from_arg_matches(matches).map_err(|error| error.format(&mut command()))?;
+        if let Some((_, after)) = matches.subcommand() {
+            cli.global.sets.extend(after.get_many(SETS).into_iter().flatten().cloned());
+        }
+        if cli.global.quiet && cli.global.verbose > 0 {
+            return Err(command().error(ErrorKind::ArgumentConflict, "--quiet and --verbose exclude each other"));
+        }
+        Ok(cli)
+    }
 }
+
+/// Everything that can be typed.
+///
+/// An option that is global in clap and stands both before and after a subcommand loses what stood before it: `--set`, which
+/// can be repeated, is an option of each subcommand instead.
+#[must_use]
+pub fn command() -> clap::Command {
+    let command = Cli::command();
+    let set = command.get_arguments().find(|option| option.get_id() == SETS).cloned();
+    command.mut_subcommands(|subcommand| subcommand.args(&set))
+}
+
+const SETS: &str = "sets";
 
 /// What a run alone has, given before a subcommand, would be ignored there: `--dry-run` most of all.
 fn misplaced(matches: &ArgMatches) -> Result<(), clap::Error> {
     let Some((name, _)) = matches.subcommand() else { return Ok(()) };
-    let mut command = Cli::command();
+    let mut command = command();
     let of_run = RunArgs::augment_args(clap::Command::new("run"));
     let typed = |id: &&clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
     let Some(option) = of_run.get_arguments().filter(|option| typed(&option.get_id())).find_map(Arg::get_long) else {
@@ -91,7 +113,7 @@ pub struct Global {
     #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
     /// Any configured value by its dotted path; repeatable
-    #[arg(long = "set", value_name = "PATH=VALUE", global = true, action = ArgAction::Append)]
+    #[arg(id = SETS, long = "set", value_name = "PATH=VALUE", action = ArgAction::Append)]
     pub sets: Vec<String>,
     /// Where ledger, catalog, journal and locks are; otherwise $INGEST_STATE_DIR, $STATE_DIRECTORY, $XDG_STATE_HOME/ingest
     #[arg(long, value_name = "DIR", global = true)]
@@ -106,7 +128,7 @@ pub struct Global {
     #[arg(short, long, action = ArgAction::Count, global = true)]
     pub verbose: u8,
     /// Say nothing unless something failed
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true)]
     pub quiet: bool,
 }
 

@@ -57,3 +57,24 @@ impl Monotonic {
         span.and_then(|span| Duration::try_from(span).ok()).unwrap_or_default()
     }
 }
+
+/// Until when something may be done: so long after an instant.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadline {
+    from: Monotonic,
+    within: Duration,
+}
+
+impl Deadline {
+    /// So long after `from`.
+    #[must_use]
+    pub const fn new(from: Monotonic, within: Duration) -> Self {
+        Self { from, within }
+    }
+
+    /// Whether it is too late.
+    #[must_use]
+    pub fn is_past(&self) -> bool {
+        self.from.elapsed() >= self.within
+    }
+}

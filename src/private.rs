@@ -1,8 +1,8 @@
 //! Directories and files that their owner alone may read.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 
 /// Creates a directory, and those above it. One that is there stays as it is.
@@ -10,7 +10,12 @@ use std::path::Path;
 /// # Errors
 /// When the system does not let us.
 pub fn create_dir(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    hand_over(&File::open(path)?, path);
+    Ok(())
 }
 
 /// Creates an empty file, and the directories above it. One that is there stays as it is, and is not even opened: to
@@ -23,7 +28,31 @@ pub fn create_file(path: &Path) -> io::Result<()> {
         create_dir(directory)?;
     }
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
+        Ok(file) => hand_over(&file, path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Opens a file to lock it; it is created where it is not there.
+///
+/// # Errors
+/// When the system does not let us.
+pub fn open_to_lock(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    hand_over(&file, path);
+    Ok(file)
+}
+
+/// What root makes in somebody's directory is theirs, as SQLite has it with its logs: or they could do nothing there any
+/// more. Where that cannot be, it stays root's.
+fn hand_over(made: &File, path: &Path) {
+    let above = path.parent().and_then(|directory| fs::metadata(directory).ok());
+    if let (Some(above), Ok(made_by)) = (above, made.metadata())
+        && made_by.uid() == 0
+        && above.uid() != 0
+    {
+        let _ = fchown(made, Some(above.uid()), Some(above.gid()));
     }
 }

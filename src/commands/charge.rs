@@ -27,6 +27,9 @@ pub(super) struct Charged {
     retry_at: Option<Timestamp>,
     /// The same in words, why not included.
     pub(super) detail: String,
+    /// Whether it was charged before under that id, and so may have been used.
+    #[serde(skip)]
+    pub(super) repeated: bool,
 }
 
 /// What the ledger said.
@@ -136,6 +139,7 @@ fn charged(verdict: &Verdict, units: &Cost) -> Charged {
         retry_after_seconds: None,
         retry_at: None,
         detail: String::new(),
+        repeated: false,
     };
     match verdict {
         Verdict::Permitted(Permit { id, grant: Grant { held: Some(held), .. }, .. }) => Charged {
@@ -150,6 +154,7 @@ fn charged(verdict: &Verdict, units: &Cost) -> Charged {
             decision: if permit.metered { Word::Granted } else { Word::Unmetered },
             id: Some(permit.id.clone()),
             remaining: permit.grant.remaining.clone(),
+            repeated: permit.grant.repeated,
             detail: permitted(permit.metered, units, &permit.grant.remaining, &permit.id),
             ..charged
         },

@@ -37,9 +37,15 @@ pub(super) async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error
     match Command::new(program).args(arguments).env(ID, id.as_str()).spawn() {
         Ok(child) => Ok(exit(wait(child).await?)),
         Err(error) => {
+            let program = program.to_string_lossy();
+            if charged.repeated {
+                let what = format!(
+                    "cannot start {program}; {id} was charged before, and what that was used for stays charged"
+                );
+                return Err(Error::io(what)(error));
+            }
             charging.release(&environment, id).await?;
-            let what = format!("cannot start {}; its charge was released", program.to_string_lossy());
-            Err(Error::io(what)(error))
+            Err(Error::io(format!("cannot start {program}; its charge was released"))(error))
         }
     }
 }

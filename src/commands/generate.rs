@@ -2,26 +2,25 @@
 
 use std::io;
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::Error;
-use crate::cli::Cli;
+use crate::cli::command;
 use crate::config;
 use crate::exit::Exit;
 
 /// Prints a completion script.
 pub(super) fn completions(shell: Shell) -> Result<Exit, Error> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "ingest", &mut script);
+    clap_complete::generate(shell, &mut command(), "ingest", &mut script);
     write(&script)
 }
 
 /// Prints the manual page, of the program or of one of its commands.
-pub(super) fn man(command: Option<&str>) -> Result<Exit, Error> {
-    let mut all = Cli::command();
+pub(super) fn man(name: Option<&str>) -> Result<Exit, Error> {
+    let mut all = command();
     all.build();
-    let described = match command {
+    let described = match name {
         None => all,
         Some(name) => all.find_subcommand(name).cloned().ok_or_else(|| no_such_command(name))?,
     };

@@ -65,7 +65,7 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
     let text = text_of(args.preset.as_deref())?;
     write(&args.file, text)?;
     if global.format == Format::Json {
-        output::json(&serde_json::json!({ "file": args.file }))?;
+        output::json(&serde_json::json!({ "file": args.file.to_string_lossy() }))?;
     } else if !global.quiet {
         let file = args.file.display();
         let named = if args.file == Path::new(USUAL) { String::new() } else { format!(" --config {file}") };

@@ -1,29 +1,22 @@
 //! A ledger of this machine that is gone while the catalog is there: what passes spent within the window is charged to the
 //! new one, or a whole window would be granted again.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Error;
 use super::environment::Environment;
 use crate::catalog::PassRecord;
-use crate::config::LedgerStore;
-use crate::ledger::{LEDGER_FILE, Meter, Mode};
+use crate::ledger::{Meter, Mode};
 use crate::quota::{Account, ChargeId, Entry, Timestamp};
 
 /// The way to the ledger, to charge.
 pub(super) async fn charging_meter(environment: &Environment) -> Result<Arc<Meter>, Error> {
-    let is_new = matches!(environment.config.ledger.store, LedgerStore::Sqlite) && is_new(environment);
     let meter = environment.meter(Mode::ReadWrite)?;
-    if is_new {
+    if meter.is_empty().await? {
         refill(environment, &meter).await?;
     }
     Ok(meter)
-}
-
-fn is_new(environment: &Environment) -> bool {
-    fs::metadata(environment.state_dir.join(LEDGER_FILE)).map_or(true, |file| file.len() == 0)
 }
 
 /// Charges what passes spent. Each pass is one charge under an id of its own, so that it is counted once.
@@ -35,10 +28,8 @@ async fn refill(environment: &Environment, meter: &Meter) -> Result<(), Error> {
         let passes = catalog.history(counted_from.before(longest_pass(environment))).await?;
         let entries = passes.iter().filter(|pass| draws_on(environment, pass, &account)).map(|pass| entry(pass, now));
         let entries: Vec<Entry> = entries.filter(|entry| entry.at > counted_from && !entry.cost.is_none()).collect();
-        for entry in &entries {
-            meter.absorb(&account, entry.clone()).await?;
-        }
         if !entries.is_empty() {
+            meter.absorb(&account, &entries).await?;
             tracing::warn!(
                 account = account.name,
                 passes = entries.len(),

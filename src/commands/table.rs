@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use comfy_table::{Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
 use super::output::{Colour, Screen, Style};
 use crate::quota::{Cost, Timestamp, Units};
+
+/// What is broken over lines is no narrower, in columns.
+const NARROWEST: u16 = 16;
 
 /// A table without lines, its numbers to the right.
 pub(super) fn table(screen: Screen, header: &[&str], right: &[usize]) -> Table {
@@ -21,9 +24,13 @@ pub(super) fn table(screen: Screen, header: &[&str], right: &[usize]) -> Table {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    // Only what stands last is broken over lines.
-    for column in table.column_iter_mut().take(header.len().saturating_sub(1)) {
+    // Only what stands last is broken over lines; where there is no room for it, the terminal does that better.
+    let last = header.len().saturating_sub(1);
+    for column in table.column_iter_mut().take(last) {
         column.set_constraint(ColumnConstraint::ContentWidth);
+    }
+    if let Some(column) = table.column_mut(last) {
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(NARROWEST)));
     }
     for index in right {
         if let Some(column) = table.column_mut(*index) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::meter::{Ask, Found, MeterError, Permit, Verdict, fresh_id};
 use super::{Charge, Known, Ledger, LedgerError, Spent};
-use crate::clock::{Clock, Monotonic};
+use crate::clock::{Clock, Deadline, Monotonic};
 use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp};
 
 /// The ledger and the clock that is told to it.
@@ -23,8 +23,8 @@ impl Local {
         let (id, asked, decision) = self.charge(&ask).await?;
         match decision {
             Decision::Granted(grant) => {
-                let lifetime = account.grant_lifetime(cost);
-                Ok(Verdict::Permitted(Permit { id, grant, metered: true, asked, lifetime }))
+                let deadline = Deadline::new(asked, account.grant_lifetime(cost));
+                Ok(Verdict::Permitted(Permit { id, grant, metered: true, deadline }))
             }
             Decision::Rejected(rejection) => Ok(Verdict::Rejected(rejection)),
             Decision::Never { limit, most } => Ok(Verdict::Never { limit, most }),
@@ -55,8 +55,12 @@ impl Local {
         Ok(self.ledger.settle(account, id, cost, self.clock.now()).await?)
     }
 
-    pub(super) async fn absorb(&self, account: &Account, entry: Entry) -> Result<(), MeterError> {
-        Ok(self.ledger.absorb(account, &[entry], &[], self.clock.now()).await?)
+    pub(super) async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), MeterError> {
+        Ok(self.ledger.absorb(account, entries, &[], self.clock.now()).await?)
+    }
+
+    pub(super) async fn is_empty(&self) -> Result<bool, MeterError> {
+        Ok(self.ledger.is_empty().await?)
     }
 
     pub(super) async fn close(&self, account: &Account, limit: &str, closing: Closing) -> Result<(), MeterError> {

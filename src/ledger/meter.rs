@@ -3,7 +3,6 @@
 mod spending;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use thiserror::Error;
 use uuid::Uuid;
@@ -13,7 +12,7 @@ use super::journaled::{Journaled, Policy};
 use super::local::Local;
 use super::watching::Watching;
 use super::{Ledger, LedgerError, Purpose, SharedLedger};
-use crate::clock::{Clock, Monotonic};
+use crate::clock::{Clock, Deadline};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Grant, LimitName, LimitUsage, Outage, Rejection, Units};
 
 pub use spending::{Found, Spending, Teller};
@@ -47,16 +46,11 @@ pub struct Permit {
     pub grant: Grant,
     /// Whether the ledger recorded the charge; otherwise this machine's journal did.
     pub metered: bool,
-    pub(super) asked: Monotonic,
-    pub(super) lifetime: Duration,
+    /// Until when the request may be sent: later the upstream would count it after the ledger has let it go.
+    pub deadline: Deadline,
 }
 
 impl Permit {
-    /// Whether too long has passed since this was asked for: a suspended process, a slow ledger.
-    fn is_stale(&self) -> bool {
-        self.asked.elapsed() >= self.lifetime
-    }
-
     /// Whether it repeats a charge of an id that somebody chose, and who may have used it.
     const fn is_anothers(&self, ask: Ask<'_>) -> bool {
         ask.id.is_some() && self.grant.repeated
@@ -164,7 +158,7 @@ impl Meter {
     pub async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
         for _ in 0..ATTEMPTS {
             match self.ask_once(ask).await? {
-                Verdict::Permitted(permit) if permit.is_stale() && !permit.is_anothers(ask) => {
+                Verdict::Permitted(permit) if permit.deadline.is_past() && !permit.is_anothers(ask) => {
                     self.release(ask.account, &permit).await?;
                 }
                 verdict => return Ok(verdict),
@@ -201,16 +195,27 @@ impl Meter {
         }
     }
 
-    /// Adds what was charged elsewhere, at its own time, once, even beyond the limit. Where the ledger is away it is
+    /// Adds what was charged elsewhere, each at its own time, once, even beyond the limit. Where the ledger is away it is
     /// written down and told at the next contact.
     ///
     /// # Errors
     /// As [`Self::settle`].
-    pub async fn absorb(&self, account: &Account, entry: Entry) -> Result<(), MeterError> {
+    pub async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), MeterError> {
         match &self.0 {
-            Way::Local(local) => local.absorb(account, entry).await,
-            Way::Journaled(journaled) => journaled.absorb(account, &entry).await,
+            Way::Local(local) => local.absorb(account, entries).await,
+            Way::Journaled(journaled) => journaled.absorb(account, entries).await,
             Way::Watching(_) => Err(MeterError::ReadOnly),
+        }
+    }
+
+    /// Whether this is a ledger of this machine that holds no charge of any account: it is new, or was deleted.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub async fn is_empty(&self) -> Result<bool, MeterError> {
+        match &self.0 {
+            Way::Local(local) => local.is_empty().await,
+            Way::Journaled(_) | Way::Watching(_) => Ok(false),
         }
     }
 

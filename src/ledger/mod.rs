@@ -144,6 +144,11 @@ pub trait Ledger: Send + Sync {
         Ok(None)
     }
 
+    /// Whether it is known to hold no charge of any account. Writes nothing.
+    async fn is_empty(&self) -> Result<bool, LedgerError> {
+        Ok(false)
+    }
+
     /// What became of the charge of this id; `None` from a ledger that cannot look one up. Writes nothing.
     async fn look_up(&self, _account: &Account, _id: &ChargeId, _now: Timestamp) -> Result<Option<Known>, LedgerError> {
         Ok(None)

@@ -47,7 +47,7 @@ impl Led {
 impl From<&Failure> for Led {
     fn from(failure: &Failure) -> Self {
         match failure {
-            Failure::Unreachable(_) | Failure::NotSent(_) => Self::NotSent,
+            Failure::Unreachable(_) | Failure::NotSent(_) | Failure::TooLate => Self::NotSent,
             Failure::Spent { .. } => Self::Spent,
             Failure::SlowDown { .. } => Self::SlowDown,
             Failure::Denied(_) => Self::Denied,

@@ -1,6 +1,6 @@
 //! What an answer tells of the quota, brought to the ledger: a true cost, and limits that stand lower than was known.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::context::Context;
@@ -9,8 +9,8 @@ use super::request::Asker;
 use super::tally::Tally;
 use crate::config::Call;
 use crate::ledger::{Permit, fresh_id};
-use crate::quota::{ChargeId, Cost, Entry, Limit, Timestamp, Units};
-use crate::upstream::{Page, Standing};
+use crate::quota::{ChargeId, Cost, Entry, Limit, LimitName, Timestamp, Units};
+use crate::upstream::Standing;
 
 /// What is under way, for whoever is told what is left.
 #[derive(Debug, Default)]
@@ -70,25 +70,44 @@ pub(super) async fn settle(
     asker: Asker<'_>,
     call: &Call,
     permit: &Permit,
-    page: &Page,
+    told: &BTreeMap<LimitName, Units>,
     tally: &mut Tally,
 ) {
-    if page.cost.is_empty() {
+    if told.is_empty() {
         return;
     }
-    let truth = &truth(&call.cost, &page.cost);
+    let truth = &truth(&call.cost, told);
+    correct(context, asker, call, permit, truth, tally).await;
     let upstream = &asker.job.credential.upstream.name;
-    if *truth != call.cost {
-        tally.settle(&call.cost, truth);
-        if let Err(error) = context.meter.settle(&asker.job.credential.account, &permit.id, truth).await {
-            tracing::warn!(call = call.name, %error, "the ledger could not be told what a request truly cost");
-        }
-    }
     let estimate = context.estimates.learn(asker.job, call, truth);
     if estimate != call.cost
         && let Err(error) = context.catalog.learn(upstream, &call.name, &estimate).await
     {
         tracing::warn!(call = call.name, %error, "what a call costs could not be written down");
+    }
+}
+
+/// The same for a request that brought no page: it may have cost more than it was charged; that it cost less is not believed.
+pub(super) async fn settle_refused(
+    context: &Context,
+    asker: Asker<'_>,
+    call: &Call,
+    permit: &Permit,
+    told: &BTreeMap<LimitName, Units>,
+    tally: &mut Tally,
+) {
+    let more =
+        |(limit, units): (&LimitName, Units)| (limit.clone(), units.max(told.get(limit).copied().unwrap_or(units)));
+    correct(context, asker, call, permit, &call.cost.iter().map(more).collect(), tally).await;
+}
+
+async fn correct(context: &Context, asker: Asker<'_>, call: &Call, permit: &Permit, truth: &Cost, tally: &mut Tally) {
+    if *truth == call.cost {
+        return;
+    }
+    tally.settle(&call.cost, truth, permit.metered);
+    if let Err(error) = context.meter.settle(&asker.job.credential.account, &permit.id, truth).await {
+        tracing::warn!(call = call.name, %error, "the ledger could not be told what a request truly cost");
     }
 }
 
@@ -117,7 +136,7 @@ async fn lower(context: &Context, asker: Asker<'_>, told: &Standing, limit: &Lim
     let at = counts_until(limit, told.reset, context.clock.now());
     let id = format!("told-{}-{}-{}", told.limit, at, fresh_id());
     let entry = Entry { id: ChargeId::new(id), at, cost: Cost::from_iter([(told.limit.clone(), missing)]) };
-    match context.meter.absorb(account, entry).await {
+    match context.meter.absorb(account, &[entry]).await {
         Ok(()) => tracing::info!(
             account = account.name, limit = told.limit, %missing, left = %told_left,
             "the upstream told that less is left than the ledger knew: somebody else spends it too"

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use super::outcome::StoppedBy;
 use crate::quota::{Account, Cost, Timestamp, Units};
@@ -28,6 +27,7 @@ struct Refusal {
     /// What was refused, in units, with what had to be left; `None` where the ledger knows better.
     claim: Option<Units>,
     stopped_by: StoppedBy,
+    at: Timestamp,
 }
 
 impl Gate {
@@ -48,21 +48,23 @@ impl Gate {
     }
 
     /// Remembers that a limit had no room for `claim` units.
-    pub fn refuse(&self, claim: Units, stopped_by: StoppedBy) {
-        self.state().stops.push(Refusal { claim: Some(claim), stopped_by });
+    pub fn refuse(&self, claim: Units, stopped_by: StoppedBy, now: Timestamp) {
+        self.state().stops.push(Refusal { claim: Some(claim), stopped_by, at: now });
     }
 
     /// Remembers that the upstream called a limit spent. The ledger has closed it, and tells whoever asks next when exactly
     /// that fits.
-    pub fn spent(&self, stopped_by: StoppedBy) {
-        self.state().stops.push(Refusal { claim: None, stopped_by });
+    pub fn spent(&self, stopped_by: StoppedBy, now: Timestamp) {
+        self.state().stops.push(Refusal { claim: None, stopped_by, at: now });
     }
 
-    /// Of all refusals the one whose charge fits soonest.
+    /// Of all refusals the one whose charge fits soonest, and how long that is from `now`.
     #[must_use]
-    pub fn soonest(&self) -> Option<StoppedBy> {
+    pub fn soonest(&self, now: Timestamp) -> Option<StoppedBy> {
         let state = self.state();
-        state.stops.iter().map(|refusal| &refusal.stopped_by).min_by_key(|stop| stop.retry_at).cloned()
+        let Refusal { stopped_by, at, .. } = state.stops.iter().min_by_key(|refusal| refusal.stopped_by.retry_at)?;
+        let retry_after = stopped_by.retry_after.saturating_sub(now.since(*at));
+        Some(StoppedBy { retry_after, ..stopped_by.clone() })
     }
 
     /// Why the upstream does not take this credential, once it said so.
@@ -88,10 +90,10 @@ impl Gate {
         self.state().unreachable.insert(upstream.to_owned(), why.to_owned());
     }
 
-    /// How long every request of an account has to pause still, since the upstream said to slow down.
+    /// Until when every request of an account has to pause, since the upstream said to slow down.
     #[must_use]
-    pub fn pause(&self, account: &str, now: Timestamp) -> Duration {
-        self.state().slowed.get(account).map_or(Duration::ZERO, |until| until.since(now))
+    pub fn slowed_until(&self, account: &str) -> Option<Timestamp> {
+        self.state().slowed.get(account).copied()
     }
 
     /// Makes every request of an account pause.

@@ -1,11 +1,12 @@
 //! Two runs never walk the same region of a job at once. The lock is the system's own and dies with its process.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::private;
 
 /// Where regions are locked.
 #[derive(Debug, Clone)]
@@ -32,7 +33,7 @@ impl Locks {
     /// When their directory cannot be made.
     pub fn open(state_dir: &Path) -> io::Result<Self> {
         let directory = state_dir.join("locks");
-        crate::private::create_dir(&directory)?;
+        private::create_dir(&directory)?;
         Ok(Self(Place::Directory(directory)))
     }
 
@@ -49,14 +50,13 @@ impl Locks {
     pub fn take(&self, job: &str, region: &str) -> io::Result<Option<Held>> {
         let Place::Directory(directory) = &self.0 else { return Ok(Some(Held { _file: None })) };
         let path = file(directory, job, region);
-        let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
         let named = |error: io::Error| {
             io::Error::new(
                 error.kind(),
                 format!("{}: {error}; check that its directory is there and writable", path.display()),
             )
         };
-        let file = opened.map_err(named)?;
+        let file = private::open_to_lock(&path).map_err(named)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Held { _file: Some(file) })),
             Err(TryLockError::WouldBlock) => Ok(None),

@@ -98,7 +98,9 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
         }
     }
     walked.leave(&not_due, PassOutcome::NotDue, None);
-    if let Err(error) = drop_unseen(context, selection).await {
+    if context.stop.signal().is_none()
+        && let Err(error) = drop_unseen(context, selection).await
+    {
         tracing::error!(%error, "records that were not seen for long could not be dropped; the next run tries again");
     }
     Ok(report(context, selection, walked).await)

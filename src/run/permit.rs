@@ -43,10 +43,7 @@ pub(super) async fn permit(
 /// Whether this charge need be put to the ledger at all; pauses where the upstream said to slow down.
 async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), Halt> {
     let credential = &asker.job.credential;
-    let pause = context.gate.pause(&credential.account.name, context.clock.now());
-    if !pause.is_zero() {
-        context.stop.sleep(&*context.clock, pause).await;
-    }
+    pause(context, &credential.account.name).await;
     if context.stop.signal().is_some() {
         return Err(Halt::Interrupted);
     }
@@ -67,6 +64,15 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
             Err(Halt::Stopped(StoppedBy { call: call.name.clone(), units, leave, ..refused }.into()))
         }
         None => Ok(()),
+    }
+}
+
+/// Waits as long as the upstream asked an account to; longer where it asks for more meanwhile.
+async fn pause(context: &Context, account: &str) {
+    let mut waited_for = None;
+    while let Some(until) = context.gate.slowed_until(account).filter(|until| waited_for != Some(*until)) {
+        context.stop.sleep(&*context.clock, until.since(context.clock.now())).await;
+        waited_for = Some(until);
     }
 }
 
@@ -101,6 +107,6 @@ fn remember(context: &Context, asker: Asker<'_>, call: &Call, rejection: &Reject
         retry_after: rejection.retry_after,
         retry_at: rejection.retry_at,
     };
-    context.gate.refuse(units + asker.job.leave.of(&rejection.limit), stopped_by.clone());
+    context.gate.refuse(units + stopped_by.leave, stopped_by.clone(), context.clock.now());
     stopped_by
 }

@@ -141,7 +141,7 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
         passes: walked.passes,
         unmetered_units: walked.unmetered,
         limits,
-        stopped_by: context.gate.soonest(),
+        stopped_by: context.gate.soonest(context.clock.now()),
     }
 }
 

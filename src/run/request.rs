@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::asked::Led;
-use super::believe::{believe, settle};
+use super::believe::{believe, settle, settle_refused};
 use super::context::Context;
 use super::halt::Halt;
 use super::permit::permit;
@@ -81,20 +81,22 @@ async fn attempt_once(
     let permit = permit(context, asker, call, tally).await?;
     let _under_way = context.believing.send(&asker.job.credential.account.name, &call.cost);
     let sent = Monotonic::now();
-    let Answered { page, told } = upstream.fetch(PageRequest { now: context.clock.now(), ..request }).await;
-    count(context, asker, &request.step.call, &page, sent.elapsed());
+    let request = PageRequest { now: context.clock.now(), ..request };
+    let Answered { page, told } = upstream.fetch(request, permit.deadline).await;
+    count(context, asker, call, &page, sent.elapsed());
     match page {
         Ok(page) => {
             reopen(context, asker, &permit).await;
             if page.unchanged {
                 unchanged::give_back(context, asker, call, &permit, tally).await;
             }
-            settle(context, asker, call, &permit, &page, tally).await;
-            believe(context, asker, call, &permit, &told).await;
+            settle(context, asker, call, &permit, &told.cost, tally).await;
+            believe(context, asker, call, &permit, &told.limits).await;
             Ok(Ok(page))
         }
         Err(failure) => {
-            believe(context, asker, call, &permit, &told).await;
+            settle_refused(context, asker, call, &permit, &told.cost, tally).await;
+            believe(context, asker, call, &permit, &told.limits).await;
             after(context, asker, call, &permit, failure, tally).await.map(Err)
         }
     }
@@ -189,6 +191,10 @@ async fn after(
         Failure::NotSent(why) => {
             give_back(context, asker, call, permit, tally).await?;
             Err(Halt::Failed(why))
+        }
+        Failure::TooLate => {
+            give_back(context, asker, call, permit, tally).await?;
+            Ok(Retry { pause: Some(Duration::ZERO), why: failure.to_string(), trouble: Trouble::Other })
         }
         Failure::Spent { message, limit, until } => {
             Err(close(context, asker, call, message, limit.as_deref(), until).await)

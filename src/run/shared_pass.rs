@@ -75,11 +75,13 @@ impl<'a> SharedPass<'a> {
             let refused = self.fetch_side_by_side(step, std::mem::take(&mut work), &mut served, batches).await;
             let is_some_ids_fault = served || (rounds == 0 && refused.len() == 1);
             for (batch, why) in refused {
-                if is_some_ids_fault {
-                    work.extend(batch.halves());
-                } else {
+                if !is_some_ids_fault {
                     let halt = Halt::Failed(format!("the upstream refuses what {} asks: {why}", step.call.name));
                     batches.give_up(batch, halt);
+                } else if batch.ids.len() == 1 {
+                    self.leave_out(step, batch, &why, batches).await;
+                } else {
+                    work.extend(batch.halves());
                 }
             }
             rounds += 1;
@@ -116,9 +118,6 @@ impl<'a> SharedPass<'a> {
         let mut fetched = Fetched::default();
         match self.fetch_pages(step, &mut batch, &mut fetched).await {
             Ok(()) => fetched.served = true,
-            Err(Halt::Unserved(why)) if batch.ids.len() == 1 => {
-                self.leave_out(step, &mut batch, why, &mut fetched).await
-            }
             // Half of it would be paid for once more.
             Err(Halt::Unserved(why)) if batch.cursor().is_some() => {
                 fetched.halt = Some(Halt::Failed(format!("the upstream refuses to go on: {why}")));
@@ -129,10 +128,12 @@ impl<'a> SharedPass<'a> {
     }
 
     /// An id that the upstream refuses is as good as absent.
-    async fn leave_out(&self, step: &Step, batch: &mut OpenBatch, why: String, fetched: &mut Fetched) {
-        fetched.notes.extend(batch.ids.first().map(|id| format!("`{id}` was refused: {why}")));
+    async fn leave_out(&self, step: &Step, mut batch: OpenBatch, why: &str, batches: &mut Batches) {
+        batches.notes.extend(batch.ids.first().map(|id| format!("`{id}` was refused: {why}")));
         let asked = batch.advance(&HashSet::new(), None);
-        fetched.halt = self.land(step, &Page::default(), &asked, batch, &mut fetched.tally).await.err();
+        if let Err(halt) = self.land(step, &Page::default(), &asked, &batch, &mut batches.tally).await {
+            batches.give_up(batch, halt);
+        }
     }
 
     async fn fetch_pages(&self, step: &Step, batch: &mut OpenBatch, fetched: &mut Fetched) -> Result<(), Halt> {
@@ -160,6 +161,9 @@ impl<'a> SharedPass<'a> {
             let came = page.records.iter().map(|record| record.id.as_str()).collect();
             let asked = batch.advance(&came, next);
             self.land(step, &page, &asked, batch, &mut fetched.tally).await?;
+            if let Some(why) = page.dead_end {
+                return Err(Halt::Failed(why));
+            }
             if batch.cursor().is_none() {
                 return Ok(());
             }

@@ -49,7 +49,7 @@ pub(super) async fn close(
         };
         tracing::warn!(account = account.name, limit = stopped_by.limit, until = %retry_at,
             "the upstream says that this limit is spent although the ledger had units left: somebody else spends it too");
-        context.gate.spent(stopped_by.clone());
+        context.gate.spent(stopped_by.clone(), now);
         stops.push(stopped_by);
     }
     match stops.into_iter().max_by_key(|stop| stop.retry_at) {

@@ -37,10 +37,13 @@ impl Tally {
     }
 
     /// Corrects what an attempt was charged to what it truly cost.
-    pub fn settle(&mut self, charged: &Cost, truth: &Cost) {
+    pub fn settle(&mut self, charged: &Cost, truth: &Cost, metered: bool) {
         for units in [&mut self.units, &mut self.unlanded_units] {
             units.take(charged);
             units.add(truth);
+        }
+        if !metered {
+            self.unmetered = self.unmetered.less(charged.largest()) + truth.largest();
         }
     }
 

@@ -28,7 +28,7 @@ pub(super) async fn known(
 /// told, and then stays charged.
 pub(super) async fn give_back(context: &Context, asker: Asker<'_>, call: &Call, permit: &Permit, tally: &mut Tally) {
     match context.meter.release(&asker.job.credential.account, permit).await {
-        Ok(()) => tally.settle(&call.cost, &Cost::none()),
+        Ok(()) => tally.settle(&call.cost, &Cost::none(), permit.metered),
         Err(error) => {
             tracing::warn!(call = call.name, %error, "the ledger could not be told that an unchanged page cost nothing");
         }

@@ -39,11 +39,15 @@ async fn walk_step(context: &Context, pass: &mut Pass, index: usize, told: Optio
             page.next = None;
             pass.notes.push(why);
         }
+        let dead_end = page.dead_end.take();
         let named = told.map(|told| (told, Named::by(&job, &step.call.name, &page.records, pass.began)));
         land(context, pass, index, step, pages + 1, page).await?;
         if let Some((told, named)) = named {
             // Nobody may be left to listen, and need not.
             let _ = told.send(named);
+        }
+        if let Some(why) = dead_end {
+            return Err(Halt::Unserved(why));
         }
     }
 }

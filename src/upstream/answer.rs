@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use reqwest::StatusCode;
 use reqwest::header::{ETAG, HeaderMap};
 use serde_json::Value;
@@ -14,6 +16,7 @@ use super::told;
 use super::{Failure, Page, transient};
 use crate::apart::{apart, apart_alone};
 use crate::config::{Etag, classify};
+use crate::quota::{LimitName, Units};
 use crate::record::{Known, Tag};
 
 /// More values than any page of records holds, and few enough that a hostile one fits into memory: a parsed value takes up
@@ -82,17 +85,26 @@ impl Answer {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The page that this holds.
-    pub(super) async fn understand(self, asked: &Asked<'_>) -> Result<Page, Failure> {
+    /// The page that this holds. What it says that the request truly cost is `cost`, page or not.
+    pub(super) async fn understand(
+        self,
+        asked: &Asked<'_>,
+        cost: &mut BTreeMap<LimitName, Units>,
+    ) -> Result<Page, Failure> {
         if let Some(known) = asked.request.known.filter(|_| self.status == StatusCode::NOT_MODIFIED) {
             return Ok(unchanged(known));
         }
         if !self.status.is_success() {
+            if !asked.request.step.call.settle.is_empty() {
+                *cost = told::cost(&asked.request.step.call, &json::read(&self.body).unwrap_or_default());
+            }
             return Err(failure_of(&self, &asked.upstream.errors, asked.request.now));
         }
         self.came_whole(asked)?;
         let (answer, document) = self.parsed().await?;
-        answer.page(document?, asked)
+        let document = document?;
+        *cost = told::cost(&asked.request.step.call, &document);
+        answer.page(document, asked)
     }
 
     /// The document that this holds, or why there is none. To parse a long one takes as long as many requests are apart.
@@ -118,11 +130,13 @@ impl Answer {
         let records =
             records.ok_or_else(|| Failure::Skip(format!("`{}` has no records", asked.request.step.call.name)))?;
         let found = records::take(&mut document, records).map_err(|wrong| transient(wrong.to_string()))?;
-        let next = paging::next(asked, self, &document, found.listed)?;
-        let cost = told::cost(&asked.request.step.call, &document);
-        let tag = self.tag(asked, &found, next.as_deref());
+        let (next, dead_end) = match paging::next(asked, self, &document, found.listed) {
+            Err(Failure::Skip(why)) => (None, Some(why)),
+            next => (next?, None),
+        };
+        let tag = self.tag(asked, &found, next.as_deref()).filter(|_| dead_end.is_none());
         let alone = self.alone.clone();
-        Ok(Page { records: found.records, skipped: found.skipped, next, tag, unchanged: false, cost, alone })
+        Ok(Page { records: found.records, skipped: found.skipped, next, tag, unchanged: false, dead_end, alone })
     }
 
     /// The name of a page that can be asked for again under it: all that the page says is in the body that it names.

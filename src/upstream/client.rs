@@ -9,7 +9,8 @@ use tokio::sync::OnceCell;
 use super::redactor::Redactor;
 use super::request::Asked;
 use super::secret::{Remedy, Secret, Shown};
-use super::{Answered, Failure, Page, PageRequest, Standing, Upstream, http, told, transient};
+use super::{Answered, Failure, Page, PageRequest, Told, Upstream, http, told, transient};
+use crate::clock::Deadline;
 use crate::config::{self, Auth, CredentialLimit};
 use crate::quota::LimitName;
 
@@ -23,7 +24,7 @@ pub struct Client {
     secret: Secret,
     /// How answers tell of the credential's limits.
     limits: Limits,
-    /// Built with the first request: it is the slow part, and a run with nothing due makes none.
+    /// Built before the first charge: it is the slow part, and a run with nothing due makes none.
     http: OnceCell<reqwest::Client>,
 }
 
@@ -87,26 +88,32 @@ impl Client {
 #[async_trait]
 impl Upstream for Client {
     async fn ready(&self) -> Result<(), Failure> {
-        self.secret.ready().await.map_err(|error| Failure::NotSent(error.to_string()))
+        self.secret.ready().await.map_err(|error| Failure::NotSent(error.to_string()))?;
+        self.http().await.map(drop)
     }
 
-    async fn fetch(&self, request: PageRequest<'_>) -> Answered {
-        let mut told = Vec::new();
-        Answered { page: self.ask(request, &mut told).await, told }
+    async fn fetch(&self, request: PageRequest<'_>, deadline: Deadline) -> Answered {
+        let mut told = Told::default();
+        Answered { page: self.ask(request, deadline, &mut told).await, told }
     }
 }
 
 impl Client {
-    /// Sends a request and understands the answer; what its headers tell of limits is `told`.
-    async fn ask(&self, request: PageRequest<'_>, told: &mut Vec<Standing>) -> Result<Page, Failure> {
+    /// Sends a request and understands the answer; what that tells of the quota is `told`.
+    async fn ask(&self, request: PageRequest<'_>, deadline: Deadline, told: &mut Told) -> Result<Page, Failure> {
         let shown = self.secret.show().await.map_err(|error| Failure::NotSent(error.to_string()))?;
         let asked = Asked::new(&self.upstream, &self.limits, request)?;
         let sent = asked.with_secret(shown.secret.as_ref())?;
         let redactor = Redactor::new(shown.secret.as_ref());
-        let answer = http::exchange(self.http().await?, sent, &self.upstream, redactor).await?;
-        told.extend(told::limits(&asked, &answer));
+        let client = self.http().await?;
+        // Another request may have renewed the secret meanwhile, which takes its time.
+        if deadline.is_past() {
+            return Err(Failure::TooLate);
+        }
+        let answer = http::exchange(client, sent, &self.upstream, redactor).await?;
+        told.limits = told::limits(&asked, &answer);
         let status = answer.status;
-        match answer.understand(&asked).await {
+        match answer.understand(&asked, &mut told.cost).await {
             Err(Failure::Denied(message)) if status == StatusCode::UNAUTHORIZED => {
                 Err(self.renewed(&shown, message).await)
             }

@@ -22,6 +22,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use thiserror::Error;
 
+use crate::clock::Deadline;
 use crate::config::{Region, Step};
 use crate::quota::{LimitName, Timestamp, Units};
 use crate::record::{Known, Record, Tag};
@@ -58,14 +59,23 @@ pub struct PageRequest<'a> {
 pub struct Answered {
     /// The page, or why there is none.
     pub page: Result<Page, Failure>,
-    /// How limits stand that the answer's headers tell of, a refusal's too.
-    pub told: Vec<Standing>,
+    /// What the answer tells of the quota, a refusal's too.
+    pub told: Told,
 }
 
 impl From<Result<Page, Failure>> for Answered {
     fn from(page: Result<Page, Failure>) -> Self {
-        Self { page, told: Vec::new() }
+        Self { page, told: Told::default() }
     }
+}
+
+/// What an answer tells of the quota.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Told {
+    /// How limits stand that its headers tell of.
+    pub limits: Vec<Standing>,
+    /// What the request truly cost, in units, of the limits whose cost its body tells.
+    pub cost: BTreeMap<LimitName, Units>,
 }
 
 /// An answer that was understood.
@@ -81,8 +91,8 @@ pub struct Page {
     pub tag: Option<Tag>,
     /// Whether this is what was there already, and cost nothing.
     pub unchanged: bool,
-    /// What the request truly cost, in units, of the limits whose cost the answer tells.
-    pub cost: BTreeMap<LimitName, Units>,
+    /// Why the list goes no further although the upstream leads on.
+    pub dead_end: Option<String>,
     /// Where it is a large one, no other is at hand until this is dropped.
     pub alone: Alone,
 }
@@ -107,6 +117,9 @@ pub enum Failure {
     /// No request can be made of this, now or later. It costs nothing.
     #[error("{0}")]
     NotSent(String),
+    /// Its time was over before it could be sent. It costs nothing.
+    #[error("its leave had run out before it could be sent")]
+    TooLate,
     /// The limit is exhausted upstream.
     #[error("{message}")]
     Spent {
@@ -150,8 +163,9 @@ pub trait Upstream: Send + Sync {
     /// Whether a request can be sent at all, so that a missing secret is found before anything is charged.
     async fn ready(&self) -> Result<(), Failure>;
 
-    /// Sends one request, once, and understands the answer. Charging, pausing and trying again are the caller's.
-    async fn fetch(&self, request: PageRequest<'_>) -> Answered;
+    /// Sends one request, once and in time, and understands the answer. Charging, pausing and trying again are the
+    /// caller's.
+    async fn fetch(&self, request: PageRequest<'_>, deadline: Deadline) -> Answered;
 }
 
 fn transient(message: String) -> Failure {

@@ -115,7 +115,10 @@ fn on_same_host(asked: &Asked<'_>, answer: &Answer, url: &str, place: &str) -> R
     let same_port = to.port().is_none() || to.port() == base.port();
     if to.host() != base.host() || !same_port || !matches!(to.scheme(), "http" | "https") {
         let to = super::http::host_of(&to);
-        return Err(Failure::Skip(format!("the next page is on another host ({to}), which is not asked")));
+        return Err(Failure::Skip(format!(
+            "the next page is on another host ({to}), which is not asked; if it is the same one, write it into upstreams.{}.base_url",
+            asked.upstream.name
+        )));
     }
     if let Auth::Query(secret) = &asked.upstream.auth {
         remove_parameter(&mut to, secret);

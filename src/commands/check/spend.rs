@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::finding::{Finding, Verdict, bad, good};
+use crate::clock::Deadline;
 use crate::commands::environment::Environment;
 use crate::commands::table::cost;
 use crate::config::{Credential, Job, Region, Step};
@@ -46,16 +47,16 @@ impl Trial<'_> {
             Err(why) => return bad(what, format!("was not made: {why}")),
         };
         let call = &self.step.call;
-        match self.fetch(environment).await {
+        match self.fetch(environment, permit.deadline).await {
             Ok(page) => {
                 let (records, region) = (page.records.len(), &self.region.code);
                 good(what, format!("{} for {region} gave {records} records; it cost {}", call.name, cost(&call.cost)))
             }
-            Err(Failure::NotSent(why) | Failure::Unreachable(why)) => {
+            Err(failure @ (Failure::NotSent(_) | Failure::Unreachable(_) | Failure::TooLate)) => {
                 let released = meter.release(&self.credential.account, &permit).await;
                 let spent = released
                     .map_or_else(|error| format!("and stays charged: {error}"), |()| "and cost nothing".to_owned());
-                bad(what, format!("{} was not sent, {spent}: {why}", call.name))
+                bad(what, format!("{} was not sent, {spent}: {failure}", call.name))
             }
             Err(failure) => bad(what, format!("{}: {failure}; it cost {}", call.name, cost(&call.cost))),
         }
@@ -86,10 +87,11 @@ impl Trial<'_> {
         }
     }
 
-    async fn fetch(&self, environment: &Environment) -> Result<Page, Failure> {
+    async fn fetch(&self, environment: &Environment, deadline: Deadline) -> Result<Page, Failure> {
         let upstream = environment.upstream(self.credential).map_err(Failure::NotSent)?;
         let now = environment.clock.now();
         let (step, region) = (self.step, self.region);
-        upstream.fetch(PageRequest { step, region, ids: &[], cursor: None, now, since: None, known: None }).await.page
+        let request = PageRequest { step, region, ids: &[], cursor: None, now, since: None, known: None };
+        upstream.fetch(request, deadline).await.page
     }
 }

@@ -21,20 +21,25 @@ pub(in crate::ledger) struct Recovery {
 }
 
 impl Journal {
-    /// Notes that the ledger lost its data, and gathers what to tell it. From now on no grant of any process of this
-    /// machine is good until `finish_recovery`: what is gathered is all that may have been sent.
+    /// Notes that the ledger lost the data of an epoch, and gathers what to tell it. From now on no grant of any process
+    /// of this machine is good until `finish_recovery`: what is gathered is all that may have been sent. Nothing where
+    /// that epoch is over already: somebody has told all of it.
     pub(in crate::ledger) async fn start_recovery(
         &self,
         account: &Account,
+        epoch: &str,
         now: Timestamp,
-    ) -> Result<Recovery, JournalError> {
-        let account = account.clone();
+    ) -> Result<Option<Recovery>, JournalError> {
+        let (account, epoch) = (account.clone(), epoch.to_owned());
         self.with(move |connection| {
             let tx = write(connection)?;
+            if contact(&tx, &account.name, now, account.longest_window())?.seen.epoch != epoch {
+                return Ok(None);
+            }
             tx.execute("update contact set recovering = 1 where account = ?", [&account.name])?;
             let recovery = gather(&tx, &account, now)?;
             tx.commit()?;
-            Ok(recovery)
+            Ok(Some(recovery))
         })
         .await
     }

@@ -8,12 +8,11 @@ mod telling;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use super::journal::{Allowance, Begun, Granted, Journal, Marked, Unmetered};
 use super::meter::{Ask, Left, MeterError, Permit, Verdict, fresh_id};
 use super::{Answer, Charge, LedgerError, SharedLedger};
-use crate::clock::{Clock, Monotonic};
+use crate::clock::{Clock, Deadline, Monotonic};
 use crate::config::{AfterLoss, LedgerConfig};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Grant, LimitUsage, Outage, Timestamp, Units};
 
@@ -45,6 +44,8 @@ pub(super) struct Journaled {
     policy: Policy,
     clock: Arc<dyn Clock>,
     gate: Gate,
+    /// Whoever tells a ledger again that lost its data does so alone.
+    recovering: tokio::sync::Mutex<()>,
     /// Accounts of which it was said that the ledger lost data.
     said_lost: Mutex<BTreeSet<String>>,
 }
@@ -78,7 +79,15 @@ enum Outcome {
 
 impl Journaled {
     pub(super) fn new(ledger: Arc<dyn SharedLedger>, journal: Journal, policy: Policy, clock: Arc<dyn Clock>) -> Self {
-        Self { ledger, journal, policy, clock, gate: Gate::default(), said_lost: Mutex::default() }
+        Self {
+            ledger,
+            journal,
+            policy,
+            clock,
+            gate: Gate::default(),
+            recovering: tokio::sync::Mutex::default(),
+            said_lost: Mutex::default(),
+        }
     }
 
     pub(super) async fn ask(&self, ask: &Ask<'_>) -> Result<Verdict, MeterError> {
@@ -92,7 +101,7 @@ impl Journaled {
                 Outcome::TakenBack => {}
             }
         }
-        Err(LedgerError::Broken("the ledger lost its data again and again while a charge was made".to_owned()).into())
+        Ok(Verdict::Refused("the ledger lost its data again and again while a charge was made".to_owned()))
     }
 
     async fn attempt(&self, mut attempt: Attempt<'_>) -> Result<Outcome, MeterError> {
@@ -133,7 +142,7 @@ impl Journaled {
             attempt.reached = true;
             match self.ledger.ask(charge(attempt, &begun), self.clock.now()).await? {
                 Answer::Lost => {
-                    self.recover(account, &mut losses).await?;
+                    self.recover(account, &begun.seen, &mut losses).await?;
                     begun = self.journal.look_again(account, &attempt.id, self.clock.now()).await?;
                 }
                 answer => {
@@ -248,8 +257,10 @@ impl Journaled {
     }
 
     /// Adds what was charged elsewhere: what is not known yet is told at its own time.
-    pub(super) async fn absorb(&self, account: &Account, entry: &Entry) -> Result<(), MeterError> {
-        self.journal.settle(account, &entry.id, &entry.cost, entry.at).await?;
+    pub(super) async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), MeterError> {
+        for Entry { id, at, cost } in entries {
+            self.journal.settle(account, id, cost, *at).await?;
+        }
         self.tell_now_or_later(account).await
     }
 
@@ -292,7 +303,7 @@ impl Journaled {
         if !standing.lost {
             return Ok(standing.limits);
         }
-        self.recover(account, &mut losses).await?;
+        self.recover(account, &seen, &mut losses).await?;
         Ok(self.ledger.standing(account, None, self.clock.now()).await?.limits)
     }
 
@@ -318,8 +329,8 @@ fn charge<'a>(attempt: &'a Attempt<'_>, begun: &'a Begun) -> Charge<'a> {
 }
 
 fn permitted(attempt: Attempt<'_>, grant: Grant, metered: bool) -> Outcome {
-    let lifetime: Duration = attempt.ask.account.grant_lifetime(attempt.ask.cost);
-    Outcome::Verdict(Verdict::Permitted(Permit { id: attempt.id, grant, metered, asked: attempt.asked, lifetime }))
+    let deadline = Deadline::new(attempt.asked, attempt.ask.account.grant_lifetime(attempt.ask.cost));
+    Outcome::Verdict(Verdict::Permitted(Permit { id: attempt.id, grant, metered, deadline }))
 }
 
 const fn refused(why: String) -> Outcome {

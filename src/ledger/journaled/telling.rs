@@ -8,7 +8,7 @@ use super::super::meter::MeterError;
 use super::super::{Contact, Heard, LedgerError, News, Seen};
 use super::Journaled;
 use crate::config::AfterLoss;
-use crate::quota::{Account, Closing, Cost, Entry, LimitName, Timestamp};
+use crate::quota::{Account, Closing, Cost, Entry, Floor, LimitName, Timestamp};
 
 /// So many charges are told at once.
 const BATCH: usize = 200;
@@ -47,7 +47,7 @@ impl Journaled {
     pub(super) async fn catch_up(&self, account: &Account, losses: &mut Losses) -> Result<(), MeterError> {
         let contact = self.journal.look_again(account, &super::fresh_id(), self.clock.now()).await?;
         if contact.recovering {
-            self.recover(account, losses).await?;
+            self.recover(account, &contact.seen, losses).await?;
         }
         for _ in 0..BATCHES {
             let pending = self.journal.pending(account, self.clock.now()).await?;
@@ -55,8 +55,9 @@ impl Journaled {
             if pending.is_empty() && closings.is_empty() {
                 break;
             }
-            if let Told::Lost = self.tell_all(account, &pending, &closings).await? {
-                self.recover(account, losses).await?;
+            let seen = self.journal.seen(account, self.clock.now()).await?;
+            if let Told::Lost = self.tell_all(account, &pending, &closings, &seen).await? {
+                self.recover(account, &seen, losses).await?;
             }
         }
         Ok(())
@@ -67,14 +68,14 @@ impl Journaled {
         account: &Account,
         pending: &[Pending],
         closings: &[PendingClosing],
+        seen: &Seen,
     ) -> Result<Told, MeterError> {
-        let seen = self.journal.seen(account, self.clock.now()).await?;
-        if let Told::Lost = self.tell_charges(account, pending, &seen).await? {
+        if let Told::Lost = self.tell_charges(account, pending, seen).await? {
             return Ok(Told::Lost);
         }
         self.journal.told(account, pending).await?;
         for closing in closings {
-            if let Told::Lost = self.tell_closing(account, &closing.limit, closing.closing, &seen).await? {
+            if let Told::Lost = self.tell_closing(account, &closing.limit, closing.closing, seen).await? {
                 return Ok(Told::Lost);
             }
             self.journal.closing_told(account, closing).await?;
@@ -131,15 +132,22 @@ impl Journaled {
         }
     }
 
-    /// Tells a ledger that lost its data everything that this machine knows of the window. Its grants are void from the
-    /// first step to the last.
-    pub(super) async fn recover(&self, account: &Account, losses: &mut Losses) -> Result<(), MeterError> {
-        if losses.0 == LOSSES {
-            return Err(LedgerError::Unreachable("it loses its data again and again".to_owned()).into());
-        }
-        losses.0 += 1;
-        let recovery = self.journal.start_recovery(account, self.clock.now()).await?;
-        let (contact, intact) = self.tell_again(account, &recovery).await?;
+    /// Tells a ledger that lost its data everything that this machine knows of the window, unless another task has done so
+    /// since. Its grants are void from the first step to the last.
+    pub(super) async fn recover(&self, account: &Account, lost: &Seen, losses: &mut Losses) -> Result<(), MeterError> {
+        let _alone = self.recovering.lock().await;
+        let (recovery, contact, intact) = loop {
+            if losses.0 == LOSSES {
+                return Err(LedgerError::Unreachable("it loses its data again and again".to_owned()).into());
+            }
+            losses.0 += 1;
+            let Some(recovery) = self.journal.start_recovery(account, &lost.epoch, self.clock.now()).await? else {
+                return Ok(());
+            };
+            if let Some((contact, intact)) = self.tell_again(account, &recovery).await? {
+                break (recovery, contact, intact);
+            }
+        };
         let seen = Seen { epoch: contact.epoch.clone(), sequence: 0, newest: None };
         for (limit, closing) in &recovery.closings {
             self.tell_closing(account, limit, Some(*closing), &seen).await?;
@@ -149,27 +157,34 @@ impl Journaled {
         Ok(())
     }
 
-    /// Floors first, the newest charge last: so whoever knows the newest knows the floors.
-    async fn tell_again(&self, account: &Account, recovery: &Recovery) -> Result<(Contact, bool), MeterError> {
-        let mut batches: Vec<&[Entry]> = recovery.entries.chunks(BATCH).collect();
-        if batches.is_empty() {
-            batches.push(&[]);
-        }
-        let mut first = None;
-        let mut latest = None;
-        for batch in batches {
-            let floors = if first.is_none() { recovery.floors.as_slice() } else { &[] };
-            let news = News::Recovered(batch, floors);
-            match self.ledger.tell(account, news, Some(&recovery.seen), self.clock.now()).await? {
-                Heard::Noted { contact, intact } => {
-                    first.get_or_insert(intact);
-                    latest = Some(contact);
-                }
-                Heard::Lost => break,
+    /// Floors first, the newest charge last: so whoever knows the newest knows the floors. Nothing where the ledger lost its
+    /// data once more between two batches: what was told before that is gone.
+    async fn tell_again(&self, account: &Account, recovery: &Recovery) -> Result<Option<(Contact, bool)>, MeterError> {
+        let (first, rest) = recovery.entries.split_at(recovery.entries.len().min(BATCH));
+        let Some((mut contact, intact)) = self.tell_batch(account, recovery, first, &recovery.floors).await? else {
+            return Ok(None);
+        };
+        for batch in rest.chunks(BATCH) {
+            match self.tell_batch(account, recovery, batch, &[]).await? {
+                Some((later, _)) if later.epoch == contact.epoch => contact = later,
+                _ => return Ok(None),
             }
         }
-        let broken = || LedgerError::Broken("the ledger does not take back what it lost".to_owned());
-        Ok(latest.zip(first).ok_or_else(broken)?)
+        Ok(Some((contact, intact)))
+    }
+
+    async fn tell_batch(
+        &self,
+        account: &Account,
+        recovery: &Recovery,
+        batch: &[Entry],
+        floors: &[Floor],
+    ) -> Result<Option<(Contact, bool)>, MeterError> {
+        let news = News::Recovered(batch, floors);
+        Ok(match self.ledger.tell(account, news, Some(&recovery.seen), self.clock.now()).await? {
+            Heard::Noted { contact, intact } => Some((contact, intact)),
+            Heard::Lost => None,
+        })
     }
 
     fn wait_until(&self, account: &Account, intact: bool) -> Option<Timestamp> {

@@ -224,6 +224,11 @@ impl Ledger for SqliteLedger {
         self.read(move |connection| spent::spent(Rows::new(connection, &account.name), &account, from)).await.map(Some)
     }
 
+    async fn is_empty(&self) -> Result<bool, LedgerError> {
+        let none = "select not exists (select 1 from charge)";
+        self.read(move |connection| connection.query_row(none, [], |row| row.get(0))).await
+    }
+
     async fn look_up(&self, account: &Account, id: &ChargeId, now: Timestamp) -> Result<Option<Known>, LedgerError> {
         let (account, id) = (account.clone(), id.clone());
         let reading = move |connection: &Connection| {

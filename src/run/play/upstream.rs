@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::world::World;
+use crate::clock::Deadline;
 use crate::config::{Job, Step};
 use crate::record::Record;
 use crate::upstream::{Answered, Failure, Page, PageRequest, Upstream};
@@ -85,7 +86,7 @@ impl Upstream for PlayUpstream {
         Ok(())
     }
 
-    async fn fetch(&self, request: PageRequest<'_>) -> Answered {
+    async fn fetch(&self, request: PageRequest<'_>, _: Deadline) -> Answered {
         self.page(request).into()
     }
 }

@@ -147,3 +147,22 @@ fn ids_of_which_none_is_served_fail_their_run_and_are_asked_for_again() {
     }
     assert_eq!(world.count("select count(*) from absent"), 0);
 }
+
+#[test]
+fn batches_of_one_id_of_which_none_is_served_are_no_absent_ids() {
+    let upstream = refusing(&["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"]);
+    let world = world(&upstream, 1, "{ quota = 100, window = \"24h\" }");
+    let ran = world.ingest(&[&RUN[..], &["--format", "json"]].concat());
+    assert_eq!((ran.code, &batches(&ran.json())["outcome"]), (1, &"failed".into()), "{ran:?}");
+    assert_eq!(world.count("select count(*) from absent"), 0);
+}
+
+#[test]
+fn batches_of_one_id_of_which_some_are_served_leave_the_others_out() {
+    let upstream = refusing(&["p2", "p5"]);
+    let world = world(&upstream, 1, "{ quota = 100, window = \"24h\" }");
+    let run = world.json(&RUN);
+    assert_eq!(run["outcome"], "complete", "{run}");
+    assert_eq!((children(&world), &run["requests"]), (6, &9.into()), "{run}");
+    assert!(batches(&run)["detail"].as_str().unwrap().contains("`p2` was refused"), "{run}");
+}

@@ -268,7 +268,7 @@ fn links_that_lead_nowhere_end_the_list() {
 }
 
 #[test]
-fn a_next_page_on_another_host_is_refused_and_never_asked() {
+fn a_next_page_on_another_host_is_never_asked_and_the_page_before_it_is_landed() {
     for (name, body, link) in [
         ("link", json!({ "items": [{ "id": "a" }] }), "<https://elsewhere.example/link/US?after=x>; rel=\"next\""),
         ("next_url", json!({ "items": [{ "id": "a" }], "next": "https://elsewhere.example/next_url/US" }), ""),
@@ -278,6 +278,7 @@ fn a_next_page_on_another_host_is_refused_and_never_asked() {
         world.faults(&json!({ "call": name, "times": 1, "status": 200, "body": body, "headers": { "link": link } }));
         let pass = run(&world, name);
         assert_eq!((pass["outcome"].as_str(), world.requests()), (Some("refused"), 1), "{pass}");
+        assert_eq!((&pass["pages"], &pass["records"]), (&1.into(), &1.into()), "{pass}");
         assert!(pass["detail"].as_str().unwrap().contains("on another host (elsewhere.example)"), "{pass}");
     }
 }

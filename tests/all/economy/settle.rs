@@ -1,5 +1,7 @@
 //! Costs that the answer tells.
 
+use serde_json::json;
+
 use super::limit;
 use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
@@ -87,4 +89,27 @@ fn what_no_call_charges_is_not_settled() {
     let wrong = world.ingest(&["check", "--set", "upstreams.meter.calls.report.settle.hourly=/usage/hourly"]);
     assert_eq!(wrong.code, 2);
     assert!(wrong.stderr.contains("the call does not charge this limit"), "{wrong:?}");
+}
+
+#[test]
+fn a_true_cost_that_a_refusal_tells_counts_where_it_is_more() {
+    for (status, body) in [
+        (500, json!({ "usage": { "tokens": 900 }, "error": "busy" })),
+        (200, json!({ "usage": { "tokens": 900 }, "rows": "none" })),
+        (200, json!({ "usage": { "tokens": 900 }, "error": "no" })),
+    ] {
+        let mut world = World::written(METER, &[]);
+        world.set("upstreams.meter.attempts=1");
+        world.faults(&json!({ "status": status, "body": body, "times": 1 }));
+        let run = world.ingest(&["--region", "US", "--format", "json"]).json();
+        assert_eq!(
+            (&run["passes"][0]["outcome"], &run["passes"][0]["units"]["tokens"]),
+            (&"failed".into(), &900.into())
+        );
+        assert_eq!(world.charged("tokens"), 900);
+    }
+    let world = World::written(METER, &["upstreams.meter.attempts=1"]);
+    world.faults(&json!({ "status": 500, "body": { "usage": { "tokens": 1 } }, "times": 1 }));
+    world.ingest(&["--region", "US"]);
+    assert_eq!(world.charged("tokens"), 400, "that a failure cost less is not believed");
 }

@@ -80,6 +80,17 @@ fn a_command_that_cannot_be_started_costs_nothing() {
 }
 
 #[test]
+fn a_command_that_cannot_be_started_gives_no_charge_back_that_another_one_used() {
+    let world = small();
+    let exec = |program| world.ingest(&["exec", "youtube", "search.list", "--id", "mine", "--", program]);
+    assert_eq!(exec("true").code, 0);
+    let failed = exec("/nowhere/at/all");
+    assert_eq!(failed.code, 1, "{failed:?}");
+    assert!(failed.stderr.contains("stays charged"), "{failed:?}");
+    assert_eq!(world.charged("daily"), 100);
+}
+
+#[test]
 fn a_signal_is_handed_on_to_the_command() {
     let world = small();
     let marker = world.directory.path().join("begun");

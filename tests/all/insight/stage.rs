@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use ingest::catalog::{Catalog, SqliteCatalog};
-use ingest::clock::Clock;
+use ingest::clock::{Clock, Deadline};
 use ingest::config::Config;
 use ingest::ledger::{Meter, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
@@ -178,7 +178,7 @@ impl Upstream for Brief {
         Ok(())
     }
 
-    async fn fetch(&self, request: PageRequest<'_>) -> Answered {
+    async fn fetch(&self, request: PageRequest<'_>, _: Deadline) -> Answered {
         let page: u32 = request.cursor.map_or(1, |cursor| cursor.parse().unwrap());
         let record = Record { id: format!("{}-{page}", request.region.code), body: serde_json::json!({}) };
         let next = (page < 4).then(|| (page + 1).to_string());

@@ -115,3 +115,36 @@ fn a_terminal_that_does_not_know_its_width_is_taken_to_be_80_columns_wide() {
     assert!((40..=80).contains(&widest), "{widest}: {shown}");
     assert!(lines.iter().any(|line| line.contains("of the quota of")), "{shown}");
 }
+
+#[test]
+fn settings_count_before_and_after_a_subcommand() {
+    let world = World::new();
+    let regions = |arguments: &[&str]| {
+        let regions = world.json(arguments)["regions"].clone();
+        regions.as_array().unwrap().iter().filter(|region| region["job"] == "trending").count()
+    };
+    assert_eq!(regions(&["--set", "regions=[\"US\"]", "status", "--set", "ledger.timeout=1s"]), 1);
+    assert_eq!(regions(&["--set", "regions=[\"US\"]", "status", "--set", "regions=[\"US\", \"GB\"]"]), 2, "the last");
+    let wrong = world.ingest(&["--set", "bogus.key=1", "status", "--set", "ledger.timeout=1s"]);
+    assert_eq!(wrong.code, 2, "{wrong:?}");
+    assert!(wrong.stderr.contains("bogus"), "{wrong:?}");
+}
+
+#[test]
+fn to_say_more_and_to_say_nothing_exclude_each_other_wherever_they_stand() {
+    let world = World::new();
+    for arguments in [["-q", "status", "-v"], ["-v", "status", "-q"], ["-q", "-v", "status"], ["status", "-q", "-v"]] {
+        let refused = world.ingest(&arguments);
+        assert_eq!(refused.code, 2, "{arguments:?}: {refused:?}");
+        assert!(refused.stderr.contains("exclude each other"), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_narrow_screen_breaks_nothing_into_letters() {
+    let world = World::new();
+    world.ingest(&["--region", "US"]);
+    let narrow = world.command(&["status"]).env("COLUMNS", "30").output().unwrap();
+    let narrow = String::from_utf8(narrow.stdout).unwrap();
+    assert!(narrow.lines().count() < 60, "{narrow}");
+}

@@ -1,3 +1,6 @@
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use super::{directory, names};
 use crate::support::world::World;
 
@@ -93,4 +96,14 @@ fn check_advises_where_a_cheaper_way_is_known() {
     assert!(
         detail.contains("takes 100 of daily") && detail.contains("playlistItems.list brings the same for 1 of daily")
     );
+}
+
+#[test]
+fn a_file_whose_name_is_no_text_is_written_and_told() {
+    let world = World::new();
+    let name = OsStr::from_bytes(b"quotas\xff.toml");
+    let ran = world.command(&["init", "--format", "json"]).arg(name).output().unwrap();
+    assert!(ran.status.success() && world.directory.path().join(name).exists(), "{ran:?}");
+    let told: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(told["file"], "quotas\u{fffd}.toml");
 }

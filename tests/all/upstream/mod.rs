@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ingest::clock::{Deadline, Monotonic};
 use ingest::config::{
     self, Auth, Call, Method, PageSize, Paging, Place, Pointer, Records, Region, Rule, Step, Template,
 };
@@ -162,14 +163,27 @@ impl Asking {
         self.fetch_by(&self.client()).await
     }
 
+    pub(super) async fn fetch_until(&self, deadline: Deadline) -> Result<Page, Failure> {
+        self.fetch_in_time(&self.client(), deadline).await
+    }
+
     pub(crate) async fn fetch_by(&self, client: &Client) -> Result<Page, Failure> {
+        self.fetch_in_time(client, whenever()).await
+    }
+
+    async fn fetch_in_time(&self, client: &Client, deadline: Deadline) -> Result<Page, Failure> {
         let step = Step { call: Arc::new(self.call.clone()), params: self.params.clone(), max_pages: None, ids: None };
         let (region, ids, cursor) = (&self.region, &*self.ids, self.cursor.as_deref());
         client
-            .fetch(PageRequest { step: &step, region, ids, cursor, now: NOW, since: self.since, known: None })
+            .fetch(PageRequest { step: &step, region, ids, cursor, now: NOW, since: self.since, known: None }, deadline)
             .await
             .page
     }
+}
+
+/// No grant is about to run out.
+pub(super) fn whenever() -> Deadline {
+    Deadline::new(Monotonic::now(), Duration::MAX)
 }
 
 /// Things of these ids, as the listing holds them.
@@ -188,6 +202,7 @@ pub(super) fn ids(page: &Page) -> Vec<&str> {
 /// What a failure says, and which it is.
 pub(super) fn told(failure: &Failure) -> String {
     let kind = match failure {
+        Failure::TooLate => "too late",
         Failure::Unreachable(_) | Failure::NotSent(_) => "not sent",
         Failure::Spent { .. } => "spent",
         Failure::SlowDown { .. } => "slow down",

@@ -2,14 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use ingest::clock::{Deadline, Monotonic};
 use ingest::config::{Auth, Config, Method};
 use ingest::quota::Timestamp;
 use ingest::upstream::secret::Secret;
 use ingest::upstream::{Client, Failure, PageRequest, Upstream};
 use serde_json::json;
 
-use super::{NOW, SECRET, answering, asking, template, things, told};
+use super::{NOW, SECRET, answering, asking, template, things, told, whenever};
 use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 
 fn stub() -> StubUpstream {
@@ -147,14 +149,22 @@ async fn the_shipped_configuration_asks_for_what_its_upstream_understands() {
         since: None,
         known: None,
     };
-    assert_eq!(client.fetch(first).await.page.unwrap().next.as_deref(), Some("CDIQAA"));
+    assert_eq!(client.fetch(first, whenever()).await.page.unwrap().next.as_deref(), Some("CDIQAA"));
     let ids = ["c1".to_owned(), "c2".to_owned()];
     let second = PageRequest { step: &trending.steps[1], ids: &ids, ..first };
-    assert!(matches!(client.fetch(second).await.page, Err(Failure::Spent { .. })));
+    assert!(matches!(client.fetch(second, whenever()).await.page, Err(Failure::Spent { .. })));
 
     let requests = stub.requests();
     let listed = ["chart", "regionCode", "maxResults", "pageToken"].map(|name| requests[0].param(name));
     assert_eq!(listed, [Some("mostPopular"), Some("US"), Some("50"), None]);
     assert_eq!((requests[0].header("x-goog-api-key"), requests[0].param("key")), (Some(SECRET), None));
     assert_eq!((&*requests[1].path, requests[1].param("id")), ("/v3/channels", Some("c1,c2")));
+}
+
+#[tokio::test]
+async fn a_request_whose_leave_has_run_out_is_not_sent() {
+    let stub = answering(StubAnswer::json(&things(&["a"])));
+    let asking = asking(&stub.url());
+    let failure = asking.fetch_until(Deadline::new(Monotonic::now(), Duration::ZERO)).await.unwrap_err();
+    assert_eq!((failure, stub.requests().len()), (Failure::TooLate, 0));
 }

@@ -20,8 +20,8 @@ type Happening = BoxFuture<'static, ()>;
 struct Interposed {
     inner: RedisLedger,
     happening: Mutex<Option<Happening>>,
-    /// Loses everything as soon as it was told, and how often it was told again what it had lost.
-    forgets: Option<(Arc<RedisServer>, Arc<AtomicU32>)>,
+    /// Loses everything as soon as it was told, this often, and how often it was told again what it had lost.
+    forgets: Option<(Arc<RedisServer>, Arc<AtomicU32>, u32)>,
     /// How much longer than it takes anybody waits for its answers.
     late: Duration,
 }
@@ -32,9 +32,9 @@ impl Interposed {
         Self { inner, happening: Mutex::new(Some(happening)), forgets: None, late: Duration::ZERO }.on(machine)
     }
 
-    fn forgetful(machine: &Machine, server: &Arc<RedisServer>, recoveries: &Arc<AtomicU32>) -> Process {
+    fn forgetful(machine: &Machine, server: &Arc<RedisServer>, recoveries: &Arc<AtomicU32>, times: u32) -> Process {
         let inner = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
-        let forgets = Some((Arc::clone(server), Arc::clone(recoveries)));
+        let forgets = Some((Arc::clone(server), Arc::clone(recoveries), times));
         Self { inner, happening: Mutex::new(None), forgets, late: Duration::ZERO }.on(machine)
     }
 
@@ -63,8 +63,10 @@ impl SharedLedger for Interposed {
         now: Timestamp,
     ) -> Result<Heard, LedgerError> {
         let heard = self.inner.tell(account, news, seen, now).await;
-        if let Some((server, recoveries)) = &self.forgets {
-            server.tell("FLUSHALL");
+        if let Some((server, recoveries, times)) = &self.forgets {
+            if recoveries.load(Ordering::Relaxed) < *times {
+                server.tell("FLUSHALL");
+            }
             recoveries.fetch_add(u32::from(matches!(news, News::Recovered(..))), Ordering::Relaxed);
         }
         heard
@@ -191,7 +193,7 @@ async fn a_ledger_that_forgets_everything_at_once_is_away_soon() {
     let forgetful = || {
         server.tell("FLUSHALL");
         recoveries.store(0, Ordering::Relaxed);
-        Interposed::forgetful(&machine, &server, &recoveries)
+        Interposed::forgetful(&machine, &server, &recoveries, u32::MAX)
     };
     let why = refusal(forgetful().ask(&account, 1).await);
     assert!(why.contains("loses its data again and again"), "{why}");
@@ -201,4 +203,32 @@ async fn a_ledger_that_forgets_everything_at_once_is_away_soon() {
     refusal(forgetful().ask(&account, 1).await);
     assert!(recoveries.load(Ordering::Relaxed) <= 3, "{recoveries:?}");
     assert_eq!(machine.process().drain(&account).await, 9, "it had said that one is used");
+}
+
+#[tokio::test]
+async fn what_is_told_in_several_batches_is_told_again_where_the_first_was_lost_before_the_second() {
+    let server = Arc::new(RedisServer::start());
+    let (machine, account) = (Machine::new(server.url()), account(300));
+    let process = machine.process();
+    for _ in 0..250 {
+        process.take(&account, 1).await;
+    }
+    server.tell("FLUSHALL");
+    let recoveries = Arc::new(AtomicU32::new(0));
+    let process = Interposed::forgetful(&machine, &server, &recoveries, 1);
+    assert_eq!(process.drain(&account).await, 50);
+    assert_eq!(machine.process().used(&account).await, 300);
+}
+
+#[tokio::test]
+async fn tasks_that_find_a_loss_together_tell_it_once_and_void_no_grant_of_one_another() {
+    let server = Arc::new(RedisServer::start());
+    let (machine, account) = (Machine::new(server.url()), account(300));
+    machine.process().take(&account, 10).await;
+    server.tell("FLUSHALL");
+    let recoveries = Arc::new(AtomicU32::new(0));
+    let process = Interposed::forgetful(&machine, &server, &recoveries, 0);
+    futures_util::future::join_all((0..32).map(|_| process.take(&account, 1))).await;
+    assert_eq!(recoveries.load(Ordering::Relaxed), 1);
+    assert_eq!(machine.process().used(&account).await, 42);
 }

@@ -74,6 +74,8 @@ pub struct Standing {
     pub last_complete_pass: Option<PassId>,
     /// When its last refused pass began, if that is later.
     pub last_refused: Option<Timestamp>,
+    /// When its last abandoned pass was given up.
+    pub last_abandoned: Option<Timestamp>,
     /// Its unfinished pass.
     pub unfinished: Option<OpenPass>,
     /// Pages of each step in its last complete pass, by the step's index: what to expect of the next.
@@ -128,8 +130,10 @@ pub enum PassEnd {
     Complete,
     /// The upstream does not serve this region.
     Refused,
-    /// It does not go on, too old or without a page; what it landed stays.
+    /// It had grown too old to go on; what it landed stays.
     Abandoned,
+    /// It landed no page.
+    Failed,
 }
 
 /// Whose listings a question for ids is about. What was fetched since an unfinished pass began is fresh for it; what was
@@ -197,7 +201,7 @@ pub struct PassRecord {
     pub started_at: Timestamp,
     /// When it ended; `None` while it has not.
     pub finished_at: Option<Timestamp>,
-    /// How it ended: `complete`, `refused` or `abandoned`; `None` while it has not.
+    /// How it ended: `complete`, `refused`, `abandoned` or `failed`; `None` while it has not.
     pub outcome: Option<String>,
     /// Pages landed.
     pub pages: u64,
@@ -310,7 +314,7 @@ pub trait Catalog: Send + Sync {
     async fn finish(&self, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<PassId, CatalogError>;
 
     /// Counts requests that brought no page, and units charged for them. A pass that is not in the catalog is there from
-    /// then on, as abandoned.
+    /// then on, as failed.
     async fn count_fruitless(
         &self,
         pass: &PassRef,

@@ -24,13 +24,9 @@ pub(super) fn table(screen: Screen, header: &[&str], right: &[usize]) -> Table {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    // Only what stands last is broken over lines; where there is no room for it, the terminal does that better.
-    let last = header.len().saturating_sub(1);
-    for column in table.column_iter_mut().take(last) {
+    // Only what stands last is broken over lines.
+    for column in table.column_iter_mut().take(header.len().saturating_sub(1)) {
         column.set_constraint(ColumnConstraint::ContentWidth);
-    }
-    if let Some(column) = table.column_mut(last) {
-        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(NARROWEST)));
     }
     for index in right {
         if let Some(column) = table.column_mut(*index) {
@@ -50,8 +46,14 @@ pub(super) fn coloured(word: &str, colour: Colour) -> Cell {
     })
 }
 
-/// A table as text, without trailing spaces.
+/// A table as text, without trailing spaces. What stands last is not broken into letters: where there is no room for it,
+/// lines are longer than the screen.
 pub(super) fn text(table: &Table) -> String {
+    let mut table = table.clone();
+    let widest = table.column_max_content_widths().last().copied().unwrap_or_default();
+    if let Some(column) = table.column_iter_mut().last() {
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(widest.min(NARROWEST))));
+    }
     let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n")
 }

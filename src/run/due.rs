@@ -49,11 +49,15 @@ impl Candidate {
     }
 }
 
-/// Fairest first: unfinished passes, oldest first, then whoever has waited longest for a turn.
+/// Fairest first: unfinished passes, oldest first, then whoever has waited longest for a turn. A pass that had grown too old
+/// was a turn too, until it was given up, or a region that is never done in time would leave the others nothing.
 pub fn fairest_first(candidates: &mut [Candidate], now: Timestamp) {
     candidates.sort_by_key(|candidate| match candidate.resumable(now) {
         Some(pass) => (0, Some(pass.started_at), Some(pass.id)),
         // Of passes that began at the same instant, the one that was taken up first has waited longest.
-        None => (1, candidate.last_turn(), candidate.standing.last_complete_pass),
+        None if candidate.standing.unfinished.is_some() => (1, Some(now), None),
+        None => {
+            (1, candidate.last_turn().max(candidate.standing.last_abandoned), candidate.standing.last_complete_pass)
+        }
     });
 }

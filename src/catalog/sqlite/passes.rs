@@ -15,7 +15,7 @@ const OPEN: &str = "select id, region, started_at from pass where job = ?1 and f
 const POSITIONS: &str = "select step, max(page), cursor from checkpoint where pass = ?1 group by step";
 const BATCHES: &str = "select step, ids, missing, cursors from batch where pass = ?1 order by step, ids";
 const END_BATCHES: &str = "delete from batch where pass = ?1";
-const LAST: &str = "select id, started_at from pass
+const LAST: &str = "select id, started_at, finished_at from pass
     where job = ?1 and region = ?2 and outcome = ?3 and started_at <= ?4
     order by started_at desc, id desc limit 1";
 const EXISTS: &str = "select exists (select 1 from pass where id = ?1)";
@@ -49,17 +49,21 @@ fn standing(
     (job, region, now): (&str, &str, &str),
     open: &[OpenPass],
 ) -> rusqlite::Result<Standing> {
-    let complete = last(connection, (job, region, now), PassEnd::Complete)?;
-    let last_complete = complete.map(|(_, started_at)| started_at);
-    let refused = last(connection, (job, region, now), PassEnd::Refused)?.map(|(_, started_at)| started_at);
+    let last = |end| last(connection, (job, region, now), end);
+    let complete = last(PassEnd::Complete)?;
+    let last_complete = complete.map(|ended| ended.started_at);
+    let refused = last(PassEnd::Refused)?.map(|ended| ended.started_at);
     Ok(Standing {
         region: region.to_owned(),
         last_complete,
-        last_complete_pass: complete.map(|(pass, _)| pass),
+        last_complete_pass: complete.map(|ended| ended.pass),
         last_refused: refused.filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
+        last_abandoned: last(PassEnd::Abandoned)?.map(|ended| ended.finished_at),
         unfinished: open.iter().rev().find(|pass| pass.region == region).cloned(),
         last_pages: match complete {
-            Some((pass, _)) => positions(connection, pass)?.into_iter().map(|at| (at.step, at.pages)).collect(),
+            Some(Ended { pass, .. }) => {
+                positions(connection, pass)?.into_iter().map(|at| (at.step, at.pages)).collect()
+            }
             None => Vec::new(),
         },
     })
@@ -109,15 +113,23 @@ fn positions(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<Step
     positions.collect()
 }
 
+/// A pass that is over.
+#[derive(Clone, Copy)]
+struct Ended {
+    pass: PassId,
+    started_at: Timestamp,
+    finished_at: Timestamp,
+}
+
 fn last(
     connection: &Connection,
     (job, region, now): (&str, &str, &str),
     end: PassEnd,
-) -> rusqlite::Result<Option<(PassId, Timestamp)>> {
-    connection
-        .prepare_cached(LAST)?
-        .query_row((job, region, outcome(end), now), |row| Ok((PassId(row.get(0)?), moment::read(row, 1)?)))
-        .optional()
+) -> rusqlite::Result<Option<Ended>> {
+    let ended = |row: &Row<'_>| {
+        Ok(Ended { pass: PassId(row.get(0)?), started_at: moment::read(row, 1)?, finished_at: moment::read(row, 2)? })
+    };
+    connection.prepare_cached(LAST)?.query_row((job, region, outcome(end), now), ended).optional()
 }
 
 /// Starts a step over, unless that was done before.
@@ -175,7 +187,7 @@ pub(super) fn count_fruitless(
 ) -> Result<(), Failure> {
     let pass = match pass {
         PassRef::Open(pass) => *pass,
-        PassRef::New { .. } => finish(tx, pass, PassEnd::Abandoned, now)?,
+        PassRef::New { .. } => finish(tx, pass, PassEnd::Failed, now)?,
     };
     count(tx, pass, &Counts { pages: 0, records: 0, requests, units })
 }
@@ -199,5 +211,6 @@ const fn outcome(end: PassEnd) -> &'static str {
         PassEnd::Complete => "complete",
         PassEnd::Refused => "refused",
         PassEnd::Abandoned => "abandoned",
+        PassEnd::Failed => "failed",
     }
 }

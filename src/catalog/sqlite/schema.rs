@@ -8,7 +8,7 @@ use crate::sqlite::Schema;
 /// | --- | --- |
 /// | `record` | a thing that an upstream returned, as it was when last seen; `text_hash` tells whether its text changed |
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped |
-/// | `pass` | a walk of a job over a region; `outcome` is null while it is open; `units` is JSON, by limit |
+/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit |
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done |
 /// | `restart` | a step of a pass that was started over |
 /// | `absent` | an id that was asked for and did not come, and when |
@@ -23,7 +23,29 @@ use crate::sqlite::Schema;
 ///
 /// Scripts without spaces are in the index a character a word, so that any part of a title is found: to ask for `天気` by
 /// hand is to ask for the phrase `"天 気"`.
-pub(super) const SCHEMA: Schema = Schema { name: "catalog", migrations: &[VERSION_1, VERSION_2, VERSION_3, VERSION_4] };
+pub(super) const SCHEMA: Schema =
+    Schema { name: "catalog", migrations: &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5] };
+
+/// A pass can fail without a page.
+const VERSION_5: &str = "
+create table pass_5 (
+    id          integer primary key,
+    job         text not null,
+    region      text not null,
+    started_at  text not null,
+    finished_at text,
+    outcome     text check (outcome in ('complete', 'refused', 'abandoned', 'failed')),
+    pages       integer not null default 0,
+    records     integer not null default 0,
+    requests    integer not null default 0,
+    units       text not null default '{}'
+) strict;
+insert into pass_5 select id, job, region, started_at, finished_at, outcome, pages, records, requests, units from pass;
+drop table pass;
+alter table pass_5 rename to pass;
+create index pass_by_outcome on pass (job, region, outcome, started_at);
+create index pass_open on pass (job, started_at) where finished_at is null;
+";
 
 const VERSION_4: &str = "
 create table batch (

@@ -36,6 +36,7 @@ struct PlayPass {
     region: String,
     started_at: Timestamp,
     end: Option<PassEnd>,
+    ended_at: Timestamp,
     positions: Vec<StepPosition>,
     batches: Vec<OpenBatch>,
     listings: Vec<Listing>,
@@ -82,6 +83,7 @@ impl State {
             region: standing.region.clone(),
             started_at,
             end: Some(end),
+            ended_at: started_at,
             positions: Vec::new(),
             batches: Vec::new(),
             listings: Vec::new(),
@@ -94,6 +96,9 @@ impl State {
         }
         if let Some(started_at) = standing.last_refused {
             self.put(PassId((-self.next).saturating_sub(1)), blank(started_at, PassEnd::Refused));
+        }
+        if let Some(given_up_at) = standing.last_abandoned {
+            self.put(PassId((-self.next).saturating_sub(1)), blank(given_up_at, PassEnd::Abandoned));
         }
         if let Some(pass) = &standing.unfinished {
             self.put(pass.id, open(world, upstream, &job.name, pass));
@@ -123,6 +128,7 @@ impl State {
             last_complete,
             last_complete_pass: complete.map(|(id, _)| PassId(id)),
             last_refused: refused.filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
+            last_abandoned: self.last(job, region, PassEnd::Abandoned).map(|(_, pass)| pass.ended_at),
             unfinished: self.open(job).rfind(|pass| pass.region == region),
             last_pages: complete.map(pages).unwrap_or_default(),
         }
@@ -148,7 +154,10 @@ impl State {
         let id = PassId(self.next);
         let (job, region) = (job.to_owned(), region.to_owned());
         let (positions, batches, listings) = (Vec::new(), Vec::new(), Vec::new());
-        self.put(id, PlayPass { job, region, started_at, end: None, positions, batches, listings });
+        self.put(
+            id,
+            PlayPass { job, region, started_at, end: None, ended_at: started_at, positions, batches, listings },
+        );
         id
     }
 
@@ -170,13 +179,14 @@ impl State {
         Landed { pass: id, cursor_repeats: false }
     }
 
-    fn finish(&mut self, pass: &PassRef, end: PassEnd) -> PassId {
+    fn finish(&mut self, pass: &PassRef, end: PassEnd, now: Timestamp) -> PassId {
         let id = match pass {
             PassRef::Open(id) => *id,
             PassRef::New { job, region, started_at } => self.begin_new(job, region, *started_at),
         };
         let Some(ended) = self.passes.get_mut(&id.0) else { return id };
         ended.end = Some(end);
+        ended.ended_at = now;
         ended.batches.clear();
         let (job, region) = (ended.job.clone(), ended.region.clone());
         let newest = self.last(&job, &region, end).map(|(id, _)| id);
@@ -259,6 +269,7 @@ fn open(world: &World, upstream: &str, job: &str, pass: &OpenPass) -> PlayPass {
         region: pass.region.clone(),
         started_at: pass.started_at,
         end: None,
+        ended_at: pass.started_at,
         positions: pass.steps.iter().map(numbered).collect(),
         batches: pass.batches.iter().map(numbered_batch).collect(),
         listings: listings(world, upstream, pass.id),
@@ -271,6 +282,7 @@ fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
         region: String::new(),
         started_at: Timestamp::from_micros(0),
         end: None,
+        ended_at: Timestamp::from_micros(0),
         positions: Vec::new(),
         batches: Vec::new(),
         listings: Vec::new(),
@@ -300,8 +312,8 @@ impl Catalog for PlayCatalog {
         Ok(false)
     }
 
-    async fn finish(&self, pass: &PassRef, end: PassEnd, _: Timestamp) -> Result<PassId, CatalogError> {
-        Ok(self.state().finish(pass, end))
+    async fn finish(&self, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<PassId, CatalogError> {
+        Ok(self.state().finish(pass, end, now))
     }
 
     async fn count_fruitless(&self, _: &PassRef, _: u64, _: &Cost, _: Timestamp) -> Result<(), CatalogError> {

@@ -89,7 +89,8 @@ async fn an_abandoned_pass_is_over_and_what_it_landed_stays() {
     let f = Fixture::new();
     let pass = f.land(&Page::of(vec![video("a", "")]).next("2")).await.pass;
     finish(&f, pass, PassEnd::Abandoned).await;
-    assert_eq!(standing(&f, "US").await, Standing { region: "US".into(), ..Standing::default() });
+    let given_up = Standing { region: "US".into(), last_abandoned: Some(at(59)), ..Standing::default() };
+    assert_eq!(standing(&f, "US").await, given_up);
     assert_eq!((f.count("record"), f.count("listing")), (1, 1));
 }
 

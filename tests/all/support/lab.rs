@@ -79,11 +79,16 @@ impl Lab {
 
     /// Runs one job over all of its regions.
     pub fn run(&self, job: &str) -> RunReport {
+        self.run_all(&[job])
+    }
+
+    /// Runs these jobs over all of their regions.
+    pub fn run_all(&self, jobs: &[&str]) -> RunReport {
         let selection: run::Selection = self
             .config
             .jobs
             .iter()
-            .filter(|known| known.name == job)
+            .filter(|known| jobs.contains(&&*known.name))
             .map(|job| (Arc::clone(job), job.regions.to_vec()))
             .collect();
         let context = self.context();

@@ -140,8 +140,15 @@ pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Connection>,
         return Ok(None);
     }
     let failed = |source| OpenError::Sqlite { path: path.to_owned(), name: schema.name, source };
-    let connection = ReadOnly::of(path).open(path).map_err(|error| refused(path, schema, error))?;
-    match version(&connection).map_err(failed)? {
+    let open = |how: ReadOnly| how.open(path).map_err(|error| refused(path, schema, error));
+    let mut connection = open(ReadOnly::of(path))?;
+    let mut found = version(&connection);
+    if found.as_ref().is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::FileLockingProtocolFailed)) {
+        // Whoever began the log was killed before it had an index.
+        connection = open(ReadOnly::Orphaned)?;
+        found = version(&connection);
+    }
+    match found.map_err(failed)? {
         0 => Ok(None),
         found if found > schema.newest() => Err(newer(path, schema, found)),
         found if found < schema.newest() => Err(older(path, schema, found)),
@@ -344,18 +351,20 @@ enum ReadOnly {
     Closed,
     /// There is a log, and the shared memory that indexes it: a writer is at work or was killed.
     InUse,
-    /// There is a log without its index, as in a copy. SQLite would create one, unless it is alone; and the file cannot
+    /// There is a log without its index, as in a copy, or one that nothing was written to yet. SQLite would create one, unless it is alone; and the file cannot
     /// be locked by one who may not write.
     Orphaned,
 }
 
 impl ReadOnly {
     fn of(path: &Path) -> Self {
-        let exists = |suffix: &str| beside(path, suffix).exists();
-        match (exists("-wal"), exists("-shm")) {
-            (false, _) => Self::Closed,
-            (true, true) => Self::InUse,
-            (true, false) => Self::Orphaned,
+        // The header of a log, without which it has no index either.
+        const HEADER: u64 = 32;
+        let log = fs::metadata(beside(path, "-wal"));
+        match log {
+            Err(_) => Self::Closed,
+            Ok(log) if log.len() > HEADER && beside(path, "-shm").exists() => Self::InUse,
+            Ok(_) => Self::Orphaned,
         }
     }
 

@@ -100,3 +100,18 @@ fn remove_logs(file: &Path) {
         let _ = fs::remove_file(side);
     }
 }
+
+#[test]
+fn a_log_whose_writer_was_killed_as_it_began_keeps_nobody_from_reading() {
+    let world = landed();
+    for name in ["catalog.db", "ledger.db"] {
+        let beside = |suffix: &str| world.state_dir().join(format!("{name}{suffix}"));
+        fs::write(beside("-wal"), [0; 32]).unwrap();
+        fs::write(beside("-shm"), [0; 32 * 1024]).unwrap();
+    }
+    for reading in [&["status"][..], &["history"], &["search", "the"], &["--region", "all", "--dry-run"]] {
+        let read = world.ingest(reading);
+        assert_eq!((read.code, &*read.stderr), (0, ""), "{reading:?}");
+    }
+    assert_eq!(world.charged("daily"), world.counted("daily"));
+}

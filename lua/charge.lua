@@ -138,7 +138,7 @@ for index, limit in ipairs(limits) do
     if state[limit.place + PROBING] then
       reply[#reply + 1], reply[#reply + 2] = 'tries', index
     end
-    if limit.other_rule and limit.other_rule ~= limit.rule then
+    if limit.other_rule and limit.other_rule ~= '' and limit.other_rule ~= limit.rule then
       reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'differs', index, limit.other_rule
     end
   end

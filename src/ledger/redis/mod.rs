@@ -171,8 +171,9 @@ impl SharedLedger for RedisLedger {
         seen: Option<&Seen>,
         now: Timestamp,
     ) -> Result<Heard, LedgerError> {
-        let (script, more) = told(account, news);
-        reply::heard(self.run(script, account, seen, now, more).await?)
+        let account = terms::with_unknown_limits(account, &news);
+        let (script, more) = told(&account, news);
+        reply::heard(self.run(script, &account, seen, now, more).await?)
     }
 
     async fn falls_to(

@@ -1,10 +1,11 @@
 //! What the scripts are given: `lua/common.lua` says in which order.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use rmp::encode;
 
-use crate::ledger::Seen;
+use crate::ledger::{News, Seen};
 use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Limit, Timestamp, Units, Window};
 
 /// The largest number that the scripts take: they calculate in doubles.
@@ -93,8 +94,32 @@ impl Packed {
     }
 }
 
+/// The quota of a limit that this configuration does not know.
+const UNKNOWN: Units = Units::new(u64::MAX);
+
+/// The account, with the limits too that a piece of news is about and that this configuration does not know: another one on
+/// this machine charged them. Whoever knows them sums them up by their own rule.
+pub(super) fn with_unknown_limits<'a>(account: &'a Account, news: &News<'_>) -> Cow<'a, Account> {
+    let costs: Vec<&Cost> = match news {
+        News::Made(entries) | News::Recovered(entries, _) => entries.iter().map(|entry| &entry.cost).collect(),
+        News::Settled { cost, .. } => vec![cost],
+        News::Closed { .. } | News::Reopened { .. } => Vec::new(),
+    };
+    let unknown = costs.into_iter().flat_map(Cost::limits).filter(|name| !account.limits.contains_key(*name));
+    let window = Window::new(Some(account.longest_window()), None);
+    let limit = window.ok().and_then(|window| Limit::new(UNKNOWN, Units::ZERO, window).ok());
+    let mut known = Cow::Borrowed(account);
+    for (name, limit) in unknown.zip(std::iter::repeat(limit).flatten()) {
+        known.to_mut().limits.insert(name.clone(), limit);
+    }
+    known
+}
+
 /// A limit in words, by which two configurations that disagree are told apart.
 fn rule(limit: &Limit) -> String {
+    if limit.quota() == UNKNOWN {
+        return String::new();
+    }
     let window = limit.window();
     let slides = window.sliding().map(|span| format!(" in {}", humantime::format_duration(span)));
     let resets = window.resets().map(|zone| format!(" a day of {zone}"));

@@ -3,11 +3,12 @@
 use ingest::clock::{Clock, SystemClock};
 use ingest::config::AfterLoss;
 use ingest::ledger::redis::RedisLedger;
-use ingest::quota::{Account, ChargeId, Closing, Outage};
+use ingest::ledger::{Ask, Purpose};
+use ingest::quota::{Account, ChargeId, Closing, Cost, Outage};
 
 use super::machine::{Machine, WINDOW, account, permit, refusal, rejection};
 use super::{MAX_SKEW, TIMEOUT};
-use crate::ledger::books::limit;
+use crate::ledger::books::{cost, limit};
 use crate::support::redis_server::{RedisServer, url, wait_until};
 
 #[tokio::test]
@@ -400,4 +401,36 @@ async fn a_limit_that_is_granted_again_is_not_closed_by_what_a_machine_had_heard
     here.process().take_unmetered(&account, 1).await;
     server.restart();
     here.process().take(&account, 1).await;
+}
+
+#[tokio::test]
+async fn what_another_configuration_charged_is_told_whole_by_one_that_does_not_know_all_its_limits() {
+    let mut server = RedisServer::start();
+    let (machine, narrow) = (Machine::new(server.url()), account(10));
+    let mut wide = narrow.clone();
+    wide.limits.insert("search".to_owned(), limit(5, Some(WINDOW), None));
+    let both = cost([("daily", 1), ("search", 1)]);
+    let (leave, purpose) = (Cost::none(), Purpose::default());
+    let ask = Ask { account: &wide, id: None, cost: &both, leave: &leave, outage: Outage::Allow, purpose: &purpose };
+    let used = async || {
+        let usage = machine.process().0.usage(&wide).await.unwrap();
+        usage.iter().map(|usage| usage.used.get()).collect::<Vec<_>>()
+    };
+    assert!(permit(machine.process().0.ask(ask).await.unwrap()).metered);
+    server.kill();
+    assert!(!permit(machine.process().0.ask(ask).await.unwrap()).metered);
+    server.restart();
+    server.tell("FLUSHALL");
+    machine.process().take(&narrow, 1).await;
+    assert_eq!(used().await, [3, 2]);
+    server.kill();
+    assert!(!permit(machine.process().0.ask(ask).await.unwrap()).metered);
+    server.restart();
+    machine.process().take(&narrow, 1).await;
+    assert_eq!(used().await, [5, 3], "restarted empty");
+    for _ in 0..2 {
+        permit(machine.process().0.ask(ask).await.unwrap());
+    }
+    assert_eq!(rejection(machine.process().0.ask(ask).await.unwrap()).limit, "search");
+    assert_eq!(mended(&machine, &wide).await, [""; 0]);
 }

@@ -1,5 +1,5 @@
-//! A ledger of this machine that is gone while the catalog is there: what passes spent within the window is charged to the
-//! new one, or a whole window would be granted again.
+//! A ledger that does not know what was charged before it: a file that is gone while the catalog is there, or one that the
+//! configuration names since today. It is charged that first, or a whole window would be granted again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Error;
 use super::environment::Environment;
 use crate::catalog::PassRecord;
-use crate::ledger::{Meter, Mode};
+use crate::ledger::{Meter, Mode, charged_elsewhere};
 use crate::quota::{Account, ChargeId, Entry, Timestamp};
 
 /// The way to the ledger, to charge.
@@ -16,7 +16,20 @@ pub(super) async fn charging_meter(environment: &Environment) -> Result<Arc<Mete
     if meter.is_empty().await? {
         refill(environment, &meter).await?;
     }
+    carry_over(environment, &meter).await?;
     Ok(meter)
+}
+
+/// Charges what the ledger of the other kind holds, which the configuration named before.
+async fn carry_over(environment: &Environment, meter: &Meter) -> Result<(), Error> {
+    let (store, now) = (&environment.config.ledger.store, environment.clock.now());
+    for account in environment.accounts() {
+        let entries = charged_elsewhere(store, &environment.state_dir, &account, now).await?;
+        if !entries.is_empty() {
+            meter.absorb(&account, &entries).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Charges what passes spent. Each pass is one charge under an id of its own, so that it is counted once.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::environment::{Environment, unknown};
+use super::refill::charging_meter;
 use super::{Error, output};
 use crate::cli::{Format, Global, ReleaseArgs};
 use crate::exit::Exit;
-use crate::ledger::{Found, Meter, Mode};
+use crate::ledger::{Found, Meter};
 use crate::quota::{Account, ChargeId, Cost};
 
 /// Gives it back, in the account that knows the id.
@@ -15,7 +16,7 @@ pub(super) async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit,
     let accounts = environment.accounts();
     let id = ChargeId::new(&args.id);
     environment.create_state_dir()?;
-    let meter = environment.meter(Mode::ReadWrite)?;
+    let meter = charging_meter(&environment).await?;
     let (account, charge) = match &args.account {
         Some(name) => one_of(&meter, named(&accounts, name)?, &id).await?,
         None => find(&meter, &accounts, &id).await?,

@@ -12,12 +12,11 @@ use crate::apart::apart;
 use crate::catalog::SqliteCatalog;
 use crate::cli::{Format, Global};
 use crate::exit::Exit;
-use crate::ledger::{Journal, LEDGER_FILE, SqliteLedger};
+use crate::ledger::{JOURNAL_FILE, Journal, LEDGER_FILE, SqliteLedger};
 use crate::sqlite::{self, Integrity, OpenError};
 
 /// The files that may be there, and what they hold.
 const FILES: [(&str, &str); 3] = [(LEDGER_FILE, "ledger"), (CATALOG_FILE, "catalog"), (JOURNAL_FILE, "journal")];
-const JOURNAL_FILE: &str = "journal.db";
 
 /// What became of one file.
 #[derive(Debug, Serialize)]

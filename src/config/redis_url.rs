@@ -124,7 +124,14 @@ impl RedisUrl {
             "redis+sentinel" | "redis+cluster" => (&["tls"], "`tls=true`"),
             _ => (&["protocol"], "`protocol`"),
         };
-        match self.first.query_pairs().all(|(key, _)| known.contains(&key.as_ref())) {
+        let is_right = |key: &str, value: &str| match key {
+            // Whatever else were taken for no, a password would go over the network for all to read.
+            "tls" => matches!(value, "true" | "false"),
+            "db" => value.parse::<u32>().is_ok(),
+            _ => true,
+        };
+        let is_known = |key: &str| known.contains(&key);
+        match self.first.query_pairs().all(|(key, value)| is_known(&key) && is_right(&key, &value)) {
             true => Ok(()),
             false => Err(RedisUrlError::Setting(words)),
         }

@@ -1,5 +1,6 @@
 //! Where charges are recorded: one trait, and whoever implements it passes the one suite of behaviours in the tests.
 
+mod elsewhere;
 mod journal;
 mod journaled;
 mod local;
@@ -18,10 +19,11 @@ use thiserror::Error;
 
 use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp, Units};
 
+pub use elsewhere::charged_elsewhere;
 pub use journal::{Journal, JournalError};
 pub use journaled::Policy;
 pub use meter::{Ask, Found, Left, Meter, MeterError, Permit, Spending, Teller, Verdict, fresh_id};
-pub use open::{LEDGER_FILE, Mode, OpenLedgerError, open};
+pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open};
 pub use shared::{Answer, Contact, Heard, News, SharedLedger, Standing};
 pub use sqlite::SqliteLedger;
 

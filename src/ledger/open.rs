@@ -14,6 +14,9 @@ use crate::sqlite::OpenError;
 /// The file of this machine's ledger, in the state directory.
 pub const LEDGER_FILE: &str = "ledger.db";
 
+/// The file of this machine's journal, there.
+pub const JOURNAL_FILE: &str = "journal.db";
+
 /// What a ledger is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
@@ -50,7 +53,7 @@ pub fn open(
 ) -> Result<Meter, OpenLedgerError> {
     match &config.store {
         LedgerStore::Sqlite => open_sqlite(&state_dir.join(LEDGER_FILE), mode, clock),
-        LedgerStore::Redis(url) => open_shared(config, url, &state_dir.join("journal.db"), mode, clock),
+        LedgerStore::Redis(url) => open_shared(config, url, &state_dir.join(JOURNAL_FILE), mode, clock),
     }
 }
 

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use self::finding::{Finding, Verdict, bad, good, in_words};
 use super::advice::advice;
 use super::environment::Environment;
+use super::refill::charging_meter;
 use super::table::counted;
 use super::{Error, output};
 use crate::cli::{CheckArgs, Format, Global};
 use crate::config::{Auth, Credential, LedgerStore};
 use crate::exit::Exit;
-use crate::ledger::{Meter, Mode};
+use crate::ledger::{JOURNAL_FILE, LEDGER_FILE, Meter, Mode};
 
 /// Looks at everything, and says what is wrong with it.
 pub(super) async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
@@ -30,7 +31,8 @@ pub(super) async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Erro
     if args.connect {
         findings.extend(connect::everything(&environment, meter.as_deref()).await);
     }
-    if let Some(meter) = meter.filter(|_| args.spend) {
+    if args.spend && meter.is_some() {
+        let meter = charging_meter(&environment).await?;
         findings.extend(spend::once_each(&environment, &meter).await);
     }
     show(&findings, global)
@@ -83,8 +85,8 @@ async fn ready(environment: &Environment, credential: &Arc<Credential>) -> Resul
 /// What of the ledger is on this machine: all of it, or the journal.
 async fn ledger(environment: &Environment) -> (Finding, Option<Arc<Meter>>) {
     let (file, elsewhere) = match environment.config.ledger.store {
-        LedgerStore::Sqlite => ("ledger.db", false),
-        LedgerStore::Redis(_) => ("journal.db", true),
+        LedgerStore::Sqlite => (LEDGER_FILE, false),
+        LedgerStore::Redis(_) => (JOURNAL_FILE, true),
     };
     let what = environment.state_dir.join(file).display().to_string();
     let meter = match environment.meter(Mode::ReadWrite) {

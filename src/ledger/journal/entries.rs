@@ -99,6 +99,22 @@ impl Journal {
         .await
     }
 
+    /// Writes down charges made elsewhere, each once.
+    pub(in crate::ledger) async fn add(&self, account: &Account, entries: &[Entry]) -> Result<(), JournalError> {
+        let (account, entries) = (account.name.clone(), entries.to_vec());
+        self.with(move |connection| {
+            let tx = write(connection)?;
+            for Entry { id, at, cost } in &entries {
+                let insert = "insert into charge (account, id, at, cost, state, settled, told, asked_at, owner)
+                     values (?1, ?2, ?3, ?4, 'sent', 1, 0, ?3, ?5) on conflict do nothing";
+                let values = params![account, id.as_str(), at.micros(), json(cost), std::process::id()];
+                tx.prepare_cached(insert)?.execute(values)?;
+            }
+            tx.commit()
+        })
+        .await
+    }
+
     /// What the ledger has yet to be told, a bounded number at once. Charges that nobody will send any more become void
     /// here: a process that comes back to one finds it so, and charges anew.
     pub(in crate::ledger) async fn pending(

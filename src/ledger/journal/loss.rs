@@ -44,6 +44,15 @@ impl Journal {
         .await
     }
 
+    /// This machine's charges of the window, at no cost those that are void.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn charges(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, JournalError> {
+        let account = account.clone();
+        Ok(self.look(move |connection| own(connection, &account, now)).await?.unwrap_or_default())
+    }
+
     /// Notes that all was told, and the epoch in which. Where another process has come to the same end before, its word
     /// stands.
     pub(in crate::ledger) async fn finish_recovery(

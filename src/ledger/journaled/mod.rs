@@ -258,9 +258,7 @@ impl Journaled {
 
     /// Adds what was charged elsewhere: what is not known yet is told at its own time.
     pub(super) async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), MeterError> {
-        for Entry { id, at, cost } in entries {
-            self.journal.settle(account, id, cost, *at).await?;
-        }
+        self.journal.add(account, entries).await?;
         self.tell_now_or_later(account).await
     }
 

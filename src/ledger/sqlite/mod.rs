@@ -61,6 +61,15 @@ impl SqliteLedger {
         Ok(Self::over(connection))
     }
 
+    /// What was charged of an account within its longest window, each charge by its id.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn charges(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError> {
+        let (name, from) = (account.name.clone(), remembered_from(account, now));
+        self.read(move |connection| Rows::new(connection, &name).entries(from)).await
+    }
+
     fn over(connection: Connection) -> Self {
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Self { connection: Arc::new(Mutex::new(connection)) }

@@ -1,7 +1,7 @@
 use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row};
 
 use super::super::Purpose;
-use crate::quota::{Account, ChargeId, Cost, Floor, Timestamp, Units};
+use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Timestamp, Units};
 
 /// Where a charge stands in the order of its account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -175,6 +175,25 @@ impl<'c> Rows<'c> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let charged = statement.query_map((self.account, from.micros()), |row| Ok((place(row)?, read(row)?)))?;
         charged.collect()
+    }
+
+    /// The charges later than `after` that took anything, in their order.
+    pub(super) fn entries(&self, after: Timestamp) -> Result<Vec<Entry>> {
+        let sql = "SELECT charge.at, charge.id, taken.limit_name, taken.units FROM charge
+                   JOIN taken ON taken.account = charge.account AND taken.at = charge.at AND taken.n = charge.n
+                   WHERE charge.account = ?1 AND charge.at > ?2 AND taken.units > 0 ORDER BY charge.at, charge.n";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut taken = statement.query((self.account, after.micros()))?;
+        let mut entries: Vec<Entry> = Vec::new();
+        while let Some(row) = taken.next()? {
+            let (at, id) = (Timestamp::from_micros(row.get(0)?), ChargeId::new(row.get::<_, String>(1)?));
+            let took = Cost::from_iter([(row.get(2)?, units(row, 3)?)]);
+            match entries.last_mut().filter(|last| last.id == id) {
+                Some(last) => last.cost.add(&took),
+                None => entries.push(Entry { id, at, cost: took }),
+            }
+        }
+        Ok(entries)
     }
 
     fn find<T>(&self, sql: &str, params: impl Params, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<Option<T>> {

@@ -1,6 +1,6 @@
 //! Wrong files: each is refused with its line, its path, what was expected, and what to write.
 
-use super::{problems, small_with};
+use super::{SMALL, problems, small_with};
 
 /// What is replaced by what, and what is said of it: its line, its path, and what else the message holds.
 type Case = (&'static str, &'static str, usize, &'static str, &'static [&'static str]);
@@ -524,4 +524,18 @@ fn steps_in_single_brackets_are_to_be_written_in_double_ones() {
     let (once, _) = once.split_once("[[jobs.all.steps]]").unwrap();
     let said = problems(once, &[])[0].to_string();
     assert!(said.ends_with("expected a list of tables; write [[jobs.all.steps]]"), "{said}");
+}
+
+#[test]
+fn what_follows_the_question_mark_of_a_ledgers_url_is_taken_at_its_word_or_refused() {
+    for url in [
+        "redis+cluster://a?tls=yes",
+        "redis+cluster://a?tls=1",
+        "redis+cluster://a?tls",
+        "redis+sentinel://a/main?tls=TRUE",
+        "unix:///run/redis.sock?db=x",
+    ] {
+        let found = problems(SMALL, &[&format!("ledger.url={url}")]);
+        assert!(found[0].to_string().contains("what follows its `?` is none of"), "{url}: {}", found[0]);
+    }
 }

@@ -143,3 +143,32 @@ fn listing(world: &World) -> Vec<(String, u64)> {
     files.sort();
     files
 }
+
+#[test]
+fn what_was_charged_in_one_ledger_counts_in_the_one_that_is_named_next() {
+    let server = RedisServer::start();
+    let redis = format!("ledger.url=redis://127.0.0.1:{}", server.port());
+    let world = World::new();
+    let charge = |ledger: &str, times: &str| {
+        world.json(&[
+            "charge",
+            "youtube",
+            "videos.list",
+            "--times",
+            times,
+            "--set",
+            ledger,
+            "--set",
+            "ledger.timeout=2s",
+        ])
+    };
+    let left = |charged: &serde_json::Value| charged["remaining"]["daily"].as_u64().unwrap();
+    assert_eq!(left(&charge("ledger.url=sqlite", "3")), 9_497);
+    assert_eq!(left(&charge(&redis, "4")), 9_493, "what the file holds");
+    assert_eq!(left(&charge("ledger.url=sqlite", "5")), 9_488, "what was charged over there");
+    assert_eq!(left(&charge(&redis, "1")), 9_487, "and what came since");
+    assert_eq!(left(&charge(&redis, "1")), 9_486, "each of it once");
+    let away = world.json(&["charge", "youtube", "videos.list", "--set", "ledger.url=redis://127.0.0.1:1"]);
+    assert_eq!(away["decision"], "unmetered");
+    assert_eq!(left(&charge("ledger.url=sqlite", "1")), 9_484, "what went unmetered too");
+}

@@ -308,7 +308,7 @@ pub struct ExecArgs {
     /// So many of them at once, all or none
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u64>)]
     pub times: u64,
-    /// What to run, with its arguments, after --
+    /// What to run, with its arguments, after --; it finds the id of its charge in $INGEST_CHARGE_ID
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
 }

@@ -27,6 +27,9 @@ pub(super) async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exi
     let from = environment.clock.now();
     let until = from.after(DAY * args.days);
     let starts = schedule.starts(from, until, &Local).map_err(|error| Error::Usage(error.to_string()))?;
+    if starts.is_empty() {
+        return Err(Error::Usage(format!("--schedule {:?} starts no run within {} days", args.schedule, args.days)));
+    }
     let plan = Plan { selection: &selection, starts: &starts, from, until, concurrency: usize::from(args.concurrency) };
     let meter = environment.meter(Mode::ReadOnly)?;
     let catalog = environment.catalog_to_read()?;

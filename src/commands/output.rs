@@ -92,7 +92,8 @@ impl Style {
     pub(super) fn of_stdout() -> Self {
         let forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| !value.is_empty() && value != "0");
         let minds = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let wanted = io::stdout().is_terminal() || forced;
+        let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+        let wanted = (io::stdout().is_terminal() && !is_dumb) || forced;
         if wanted && !minds { Self::Coloured } else { Self::Plain }
     }
 

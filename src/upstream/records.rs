@@ -70,7 +70,10 @@ fn list_at(value: &mut Value, tokens: &[String], at: &Pointer) -> Result<Vec<Val
 fn id_of(record: &Value, parts: &[Pointer]) -> Option<String> {
     let id = |part: &Pointer| part.text_in(record).filter(|id| is_id(id) && !part.find(record).is_some_and(is_inexact));
     let parts: Option<Vec<String>> = parts.iter().map(id).collect();
-    parts.filter(|parts| !parts.is_empty()).map(|parts| parts.join("/"))
+    let (last, before) = parts.as_deref()?.split_last()?;
+    // A slash in the last part is no question: it is left as it is.
+    let before = before.iter().map(|part| part.replace('%', "%25").replace('/', "%2F") + "/");
+    Some(before.collect::<String>() + last)
 }
 
 fn is_id(text: &str) -> bool {

@@ -15,10 +15,13 @@ pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     seconds(value).or_else(|| Some(http_date(value)?.since(now))).map(|wait| wait.min(LONGEST_WAIT))
 }
 
-/// Reads seconds since the Unix epoch. `None` where that has passed already; at most 32 days ahead.
+/// Reads seconds since the Unix epoch, or from now on: what would be long ago (before 2001) is the latter. `None` where that
+/// has passed already; at most 32 days ahead.
 pub(super) fn epoch(value: &str, now: Timestamp) -> Option<Timestamp> {
-    let since_epoch = seconds(value.trim())?;
-    let wait = Timestamp::from_micros(0).after(since_epoch).since(now).min(LONGEST_WAIT);
+    const LONG_AGO: Duration = Duration::from_secs(1_000_000_000);
+    let told = seconds(value.trim())?;
+    let wait = if told < LONG_AGO { told } else { Timestamp::from_micros(0).after(told).since(now) };
+    let wait = wait.min(LONGEST_WAIT);
     (!wait.is_zero()).then(|| now.after(wait))
 }
 

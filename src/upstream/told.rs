@@ -34,9 +34,18 @@ fn standing(asked: &Asked<'_>, answer: &Answer, limit: &str, about: &CredentialL
     }
     Some(Standing {
         limit: limit.to_owned(),
-        remaining: units(answer.header(&told.remaining)?)?,
+        remaining: left(answer.header(&told.remaining)?)?,
         reset: told.reset.as_ref().and_then(|reset| epoch(answer.header(reset)?, asked.request.now)),
     })
+}
+
+/// Units that are left, a fraction rounded down; none where more than all is spent.
+fn left(text: &str) -> Option<Units> {
+    let text = text.trim();
+    match text.strip_prefix('-') {
+        Some(overdrawn) => units(overdrawn).map(|_| Units::ZERO),
+        None => units(text.split_once('.').filter(|_| units(text).is_some()).map_or(text, |(whole, _)| whole)),
+    }
 }
 
 /// Whole units, a fraction rounded up.

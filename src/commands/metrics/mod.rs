@@ -114,10 +114,10 @@ fn of_limits(families: &mut Families, report: &RunReport) {
 async fn of_regions(families: &mut Families, environment: &Environment) -> Result<(), Error> {
     let all = environment.config.jobs.iter().map(|job| (Arc::clone(job), job.regions.clone())).collect();
     for one in run::candidates(&*environment.catalog_to_read()?, &all, environment.clock.now()).await? {
-        let Some(last) = one.standing.last_complete else { continue };
         let labels = [("job", one.job.name.as_str()), ("region", &one.region.code)];
-        let help = "When the last complete pass over a region began";
-        families.gauge("ingest_last_success_timestamp_seconds", help).add(&labels, seconds(last));
+        let help = "When the last complete pass over a region began; 0 where there was none";
+        let last = one.standing.last_complete.map_or(0.0, seconds);
+        families.gauge("ingest_last_success_timestamp_seconds", help).add(&labels, last);
     }
     Ok(())
 }

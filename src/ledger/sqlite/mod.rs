@@ -29,6 +29,7 @@ use crate::sqlite::{self, OpenError};
 
 /// A ledger that is this far ahead of its machine's clock is worth a word.
 const NOTEWORTHY: Duration = Duration::from_secs(5 * 60);
+const GRAVE: Duration = Duration::from_secs(60 * 60);
 
 /// How many different statements stay prepared: all of them.
 const STATEMENTS: usize = 32;
@@ -153,11 +154,14 @@ fn say_ahead(ahead: Duration) {
     static SAID: Once = Once::new();
     if ahead > NOTEWORTHY {
         SAID.call_once(|| {
-            let ahead = humantime::format_duration(Duration::from_secs(ahead.as_secs()));
-            tracing::warn!(
-                "the ledger's newest charge is {ahead} ahead of this machine's clock, which was ahead then or is behind \
-                 now: until it has caught up, no unit returns; set it right (chrony, systemd-timesyncd)"
+            let said = format!(
+                "the ledger's newest charge is {} ahead of this machine's clock, which was ahead then or is behind now: \
+                 until it has caught up, no unit returns; set it right (chrony, systemd-timesyncd). If it is right now, \
+                 move ledger.db away: the next run makes it anew, charged what the catalog's passes spent",
+                humantime::format_duration(Duration::from_secs(ahead.as_secs()))
             );
+            // Work that stands still for so long is a failure, though no run fails.
+            if ahead > GRAVE { tracing::error!("{said}") } else { tracing::warn!("{said}") }
         });
     }
 }

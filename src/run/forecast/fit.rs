@@ -11,6 +11,7 @@ use super::super::play::{Bounds, Opening, Scene};
 use super::Plan;
 use crate::catalog::CatalogError;
 use crate::config::Job;
+use crate::quota::Timestamp;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -53,6 +54,7 @@ pub(super) async fn fits(
     plan: Plan<'_>,
 ) -> Result<Vec<JobFit>, CatalogError> {
     let all_fits = refuses_nothing(scene, openings, plan).await?;
+    let between = shortest_between(plan.starts).as_secs();
     let mut fits = Vec::new();
     for (job, regions) in plan.selection {
         let with_every = |index: usize| {
@@ -70,12 +72,17 @@ pub(super) async fn fits(
         fits.push(JobFit {
             job: job.name.clone(),
             every_seconds: job.every.map(|every| every.as_secs()),
-            shortest_every_seconds: every.and_then(|index| SPANS.get(index).copied()),
+            shortest_every_seconds: every.and_then(|index| SPANS.get(index).copied()).map(|every| every.max(between)),
             regions: regions.len(),
             most_regions: fewer.map_or(0, |fewer| regions.len() - fewer),
         });
     }
     Ok(fits)
+}
+
+/// The shortest time between two runs: no job can run more often, whatever its `every`.
+fn shortest_between(starts: &[Timestamp]) -> Duration {
+    starts.windows(2).filter_map(|pair| Some(pair.last()?.since(*pair.first()?))).min().unwrap_or_default()
 }
 
 /// How many of the spans are to be tried where a job fits as it is: up to the first that is as long as its own.

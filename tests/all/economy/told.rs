@@ -148,3 +148,39 @@ fn alone_the_ledger_knows_as_much_as_it_is_told() {
     assert_eq!(run["outcome"], "complete", "{run}");
     assert_eq!((world.charged("core"), world.counted("core")), (12, 12));
 }
+
+/// What the ledger holds back after an answer with these headers, and when all of it is back.
+fn after_being_told(remaining: &str, reset: &str) -> (u64, f64) {
+    let world = World::written(FORGE, &[]);
+    let headers =
+        json!({ "x-ratelimit-remaining": remaining, "x-ratelimit-reset": reset, "x-ratelimit-resource": "core" });
+    let body = json!({ "items": [{ "id": "a" }] });
+    world.faults(&json!({ "status": 200, "body": body, "headers": headers, "times": 1 }));
+    world.json(&["--region", "US"]);
+    let status = world.json(&["status"]);
+    let limit = &status["limits"][0];
+    let back = limit["returns"].as_array().unwrap().last().unwrap()["at"].as_str().unwrap();
+    let back = ingest::quota::Timestamp::parse(back).unwrap();
+    let now = ingest::clock::Clock::now(&ingest::clock::SystemClock);
+    (limit["remaining"].as_u64().unwrap(), back.since(now).as_secs_f64())
+}
+
+#[test]
+fn less_than_a_unit_and_less_than_nothing_are_nothing() {
+    for remaining in ["0", "0.9", "-1", "-0.5"] {
+        assert_eq!(after_being_told(remaining, "").0, 0, "{remaining}");
+    }
+    assert_eq!(after_being_told("10.9", "").0, after_being_told("10", "").0);
+}
+
+#[test]
+fn a_reset_is_told_in_seconds_from_now_or_as_an_instant() {
+    let (_, back) = after_being_told("5", "600");
+    assert!((3_000.0..3_700.0).contains(&back), "the last of what was charged: {back}");
+    let world = World::written(FORGE, &[]);
+    let refused = json!({ "x-ratelimit-remaining": "0", "x-ratelimit-reset": "600", "x-ratelimit-resource": "core" });
+    world.faults(&json!({ "status": 429, "body": {}, "headers": refused, "times": 1 }));
+    let run = world.json(&["--region", "US"]);
+    let after = run["stopped_by"]["retry_after_seconds"].as_f64().unwrap();
+    assert!((590.0..=601.0).contains(&after), "{run}");
+}

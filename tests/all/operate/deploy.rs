@@ -134,7 +134,7 @@ fn the_units_command_lines_run_as_the_units_run_them() {
             environment.insert(name.to_owned(), value.replace("%d", &credentials));
         }
         let [line] = values(&text, "ExecStart")[..] else { panic!("{unit} has one ExecStart") };
-        let line = line.replace("--job %i", "--job trending").replace("%I", "GB");
+        let line = line.replace("--job %i", "--job trending").replace("%i", "GB");
         let ran = place.run(&line, environment);
         assert_eq!(ran.status.code(), Some(0), "{unit}: {ran:?}");
         assert!(ran.stdout.is_empty() && ran.stderr.is_empty(), "{unit}: {ran:?}");

@@ -53,6 +53,15 @@ async fn an_id_of_several_parts_needs_them_all() {
 }
 
 #[tokio::test]
+async fn ids_of_several_parts_stay_apart_where_a_part_holds_a_slash() {
+    let items =
+        json!([{ "id": "api/x", "of": "docs" }, { "id": "x", "of": "docs/api" }, { "id": "x", "of": "docs%2Fapi" }]);
+    let stub = answering(StubAnswer::json(&json!({ "items": items })));
+    let page = asking(&stub.url()).records("/items", &["/of", "/id"]).fetch().await.unwrap();
+    assert_eq!(ids(&page), ["docs/api/x", "docs%2Fapi/x", "docs%252Fapi/x"]);
+}
+
+#[tokio::test]
 async fn an_id_that_comes_twice_keeps_its_first_place() {
     let items = json!([{ "id": "a", "n": 1 }, { "id": "b" }, { "id": "a", "n": 2 }]);
     let stub = answering(StubAnswer::json(&json!({ "items": items })));

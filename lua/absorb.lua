@@ -35,13 +35,15 @@ local function read_floors()
   return told_floors
 end
 
--- Parts the block that holds an instant, if it has grown too long.
+-- Parts the block that holds an instant, if it has grown too long; says whether it had.
 local function part(at)
   local first, last = old.block_start(at), old.block_end(at)
   local low, high = first and '(' .. first or '-inf', last or '+inf'
-  if call('ZCOUNT', LOG, low, high) > LONGEST_BLOCK then
+  local is_long = call('ZCOUNT', LOG, low, high) > LONGEST_BLOCK
+  if is_long then
     old.mark(tonumber(call('ZRANGEBYSCORE', LOG, low, high, 'WITHSCORES', 'LIMIT', BLOCK, 1)[2]))
   end
+  return is_long
 end
 
 local function absorb(charge)
@@ -63,7 +65,7 @@ local function absorb(charge)
   end
   old.add_to_block(at, sums)
   old.log(charge.id, at, sums)
-  part(at)
+  return at
 end
 
 local function is_known_floor(new)
@@ -103,8 +105,9 @@ local intact = mode == 'recover' and loss ~= 'behind' and seen_newest ~= '' and 
 if loss == 'behind' then
   state[EPOCH] = false
 end
+local grown = {}
 for _, charge in ipairs(charges) do
-  absorb(charge)
+  grown[#grown + 1] = absorb(charge)
 end
 if not intact then
   for _, floor in ipairs(new_floors) do
@@ -113,4 +116,12 @@ if not intact then
   pass_floors()
 end
 commit(true)
+-- Where a permission lacks for that, what was told is whole.
+local parted = false
+for _, at in ipairs(grown) do
+  parted = part(at) or parted
+end
+if parted then
+  commit(true)
+end
 return { 'absorbed', state[EPOCH], state[SEQUENCE], now, intact and '1' or '0' }

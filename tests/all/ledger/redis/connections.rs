@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::clock::Clock;
+use ingest::clock::{Clock, SystemClock};
 use ingest::ledger::redis::{RedisLedger, ServerTime};
-use ingest::ledger::{LedgerError, MeterError};
+use ingest::ledger::{LedgerError, MeterError, Verdict};
 use ingest::quota::{Account, Outage, Timestamp};
 
 use super::machine::{Machine, Process, account, refusal};
@@ -172,9 +172,29 @@ async fn a_charge_that_was_denied_half_way_is_counted_once_where_it_went_ahead()
         server.tell(&format!("ACL SETUSER teller +{command}"));
         assert_eq!(machine.process().used(&account).await, charges + 1, "without {command}");
         let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
-        let mended = ledger.mend(&account, ingest::clock::SystemClock.now()).await.unwrap();
+        let mended = ledger.mend(&account, SystemClock.now()).await.unwrap();
         assert_eq!(mended, [""; 0], "without {command}");
         assert_eq!(machine.process().drain(&account).await, 99 - charges, "without {command}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_while_a_permission_lacks_is_whole_or_none() {
+    for command in ["zcount", "zrangebyscore", "pexpire", "hset", "zadd"] {
+        let (server, machine, account) = with_permissions(1).await;
+        server.tell("ACL SETUSER teller -evalsha");
+        for _ in 0..3 {
+            machine.process().take_unmetered(&account, 1).await;
+        }
+        server.tell(&format!("ACL SETUSER teller +evalsha -{command}"));
+        let mut granted = 0;
+        for _ in 0..3 {
+            granted += u64::from(matches!(machine.process().ask(&account, 1).await, Verdict::Permitted(_)));
+        }
+        server.tell(&format!("ACL SETUSER teller +{command}"));
+        assert_eq!(machine.process().used(&account).await, 4 + granted, "without {command}");
+        let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+        assert_eq!(ledger.mend(&account, SystemClock.now()).await.unwrap(), [""; 0], "without {command}");
     }
 }
 

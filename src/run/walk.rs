@@ -28,13 +28,18 @@ async fn walk_step(context: &Context, pass: &mut Pass, index: usize, told: Optio
     let job = pass.job.clone();
     let Some(step) = job.steps.get(index) else { return Ok(()) };
     let mut before = Before::default();
+    let mut no_list = NoList::default();
     loop {
         let (cursor, pages) = match pass.position(index) {
-            Position::Done => return Ok(()),
+            Position::Done => {
+                pass.notes.extend(no_list.note(step));
+                return Ok(());
+            }
             Position::Start => (None, 0),
             Position::At { cursor, pages } => (Some(cursor), pages),
         };
         let mut page = next_page(context, pass, step, cursor.as_deref()).await?;
+        no_list.see(&page);
         if let Some(why) = before.ends(&page, &step.call) {
             page.next = None;
             pass.notes.push(why);
@@ -49,6 +54,25 @@ async fn walk_step(context: &Context, pass: &mut Pass, index: usize, told: Optio
         if let Some(why) = dead_end {
             return Err(Halt::Unserved(why));
         }
+    }
+}
+
+/// Whether the pages of a step had a list at all: where none has, the configuration may look for it in the wrong place.
+#[derive(Default)]
+struct NoList {
+    pages: u64,
+    without: u64,
+}
+
+impl NoList {
+    fn see(&mut self, page: &Page) {
+        self.pages += 1;
+        self.without += u64::from(page.lacks_list);
+    }
+
+    fn note(&self, step: &Step) -> Option<String> {
+        let records = step.call.records.as_ref().filter(|_| self.pages > 0 && self.without == self.pages)?;
+        Some(format!("no answer of {} had a list at `{}`: see its records.at", step.call.name, records.at))
     }
 }
 

@@ -136,7 +136,8 @@ impl Answer {
         };
         let tag = self.tag(asked, &found, next.as_deref()).filter(|_| dead_end.is_none());
         let alone = self.alone.clone();
-        Ok(Page { records: found.records, skipped: found.skipped, next, tag, unchanged: false, dead_end, alone })
+        let Found { records, skipped, lacks_list, .. } = found;
+        Ok(Page { records, skipped, lacks_list, next, tag, unchanged: false, dead_end, alone })
     }
 
     /// The name of a page that can be asked for again under it: all that the page says is in the body that it names.

@@ -85,6 +85,8 @@ pub struct Page {
     pub records: Vec<Record>,
     /// Records that were left out because they have no id.
     pub skipped: u64,
+    /// Whether there was no list where its records belong, which is as good as an empty one.
+    pub lacks_list: bool,
     /// Where the next page is; `None` at the end.
     pub next: Option<String>,
     /// The upstream's name for it, where the call is asked only for what changed.

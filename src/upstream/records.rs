@@ -23,14 +23,17 @@ pub(super) struct Found {
     pub(super) skipped: u64,
     /// How long the answer's list was, whatever of it was kept.
     pub(super) listed: u64,
+    /// Whether there was no list, which is as good as an empty one.
+    pub(super) lacks_list: bool,
 }
 
 /// Takes the records out of an answer: each id once, at its first place.
 pub(super) fn take(document: &mut Value, what: &Records) -> Result<Found, WrongShape> {
+    let lacks_list = what.at.find(document).is_none();
     let list = list_at(document, what.at.tokens(), &what.at)?;
     let listed = count(&list);
     let mut seen = HashSet::new();
-    let mut found = Found { records: Vec::new(), skipped: 0, listed };
+    let mut found = Found { records: Vec::new(), skipped: 0, listed, lacks_list: lacks_list && listed == 0 };
     for body in list {
         match id_of(&body, &what.id) {
             None => found.skipped += 1,

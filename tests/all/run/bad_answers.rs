@@ -95,3 +95,16 @@ fn a_wait_that_is_not_believed_is_not_told_as_what_the_upstream_asks() {
     let report = world.json(&["--region", "US", "--job", "trending"]);
     assert_eq!(report["passes"][0]["detail"], "503 Service Unavailable: Busy; it asks to wait for more than 32 days");
 }
+
+#[test]
+fn a_list_that_no_answer_has_is_an_empty_one_and_is_told() {
+    let mut world = World::new();
+    let at = "upstreams.youtube.calls.\"videos.list\".records.at=\"/itemz\"";
+    world.set("jobs.trending.every=1us");
+    let run = world.json(&["--region", "US", "--job", "trending", "--set", at]);
+    let pass = &run["passes"][0];
+    assert_eq!((&pass["outcome"], &pass["records"]), (&"complete".into(), &0.into()), "{run}");
+    assert!(pass["detail"].as_str().unwrap().contains("no answer of videos.list had a list at `/itemz`"), "{run}");
+    let run = world.json(&["--region", "US", "--job", "trending"]);
+    assert_eq!((&run["passes"][0]["records"], &run["passes"][0]["detail"]), (&200.into(), &().into()), "{run}");
+}

@@ -1,6 +1,6 @@
 //! `ingest exec CREDENTIAL CALL -- COMMAND …`: the command runs only when its charge is granted.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -59,7 +59,8 @@ async fn wait(mut child: Child) -> Result<ExitStatus, Error> {
         let asked = tokio::select! {
             ended = child.wait() => return ended.map_err(Error::io("cannot wait for the command")),
             _ = terminate.recv() => Signal::TERM,
-            _ = interrupt.recv() => Signal::INT,
+            // A terminal tells the command itself, and a second one means "at once" to many.
+            _ = interrupt.recv() => if io::stdin().is_terminal() { continue } else { Signal::INT },
             _ = hangup.recv() => Signal::HUP,
         };
         if let Some(pid) = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::context::Context;
-use super::estimate::truth;
+use super::estimate::{truth, truth_of_a_refusal};
 use super::request::Asker;
 use super::tally::Tally;
 use crate::config::Call;
@@ -87,7 +87,7 @@ pub(super) async fn settle(
     }
 }
 
-/// The same for a request that brought no page: it may have cost more than it was charged; that it cost less is not believed.
+/// The same for a request that brought no page.
 pub(super) async fn settle_refused(
     context: &Context,
     asker: Asker<'_>,
@@ -96,9 +96,7 @@ pub(super) async fn settle_refused(
     told: &BTreeMap<LimitName, Units>,
     tally: &mut Tally,
 ) {
-    let more =
-        |(limit, units): (&LimitName, Units)| (limit.clone(), units.max(told.get(limit).copied().unwrap_or(units)));
-    correct(context, asker, call, permit, &call.cost.iter().map(more).collect(), tally).await;
+    correct(context, asker, call, permit, &truth_of_a_refusal(&call.cost, told), tally).await;
 }
 
 async fn correct(context: &Context, asker: Asker<'_>, call: &Call, permit: &Permit, truth: &Cost, tally: &mut Tally) {

@@ -63,9 +63,19 @@ pub async fn learned(catalog: &dyn Catalog, selection: Selection) -> Result<Sele
 }
 
 /// What a request truly cost: what the answer told, and what was charged of the limits that it did not tell.
-pub(super) fn truth(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
+#[must_use]
+pub fn truth(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
     let of = |(limit, units): (&LimitName, Units)| (limit.clone(), told.get(limit).copied().unwrap_or(units));
     charged.iter().map(of).collect()
+}
+
+/// The same of a request that brought no page: it may have cost more than it was charged; that it cost less is not believed.
+#[must_use]
+pub fn truth_of_a_refusal(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
+    charged
+        .iter()
+        .map(|(limit, units)| (limit.clone(), told.get(limit).map_or(units, |told| units.max(*told))))
+        .collect()
 }
 
 /// Rises at once and falls slowly: a request that costs more than its estimate is what overspends a limit. At least a

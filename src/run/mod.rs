@@ -47,7 +47,7 @@ pub use asked::{Asked, Led, Requests};
 pub use believe::Believing;
 pub use context::Context;
 pub use due::Candidate;
-pub use estimate::{Estimates, learned};
+pub use estimate::{Estimates, learned, truth, truth_of_a_refusal};
 pub use forecast::{
     DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule, ScheduleError, Stalest, Used, forecast, what_fits,
 };

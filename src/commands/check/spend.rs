@@ -7,9 +7,10 @@ use crate::clock::Deadline;
 use crate::commands::environment::Environment;
 use crate::commands::table::cost;
 use crate::config::{Credential, Job, Region, Step};
-use crate::ledger::{Ask, Meter, Permit, Purpose, Verdict as Answer};
+use crate::ledger::{Ask, Meter, MeterError, Permit, Purpose, Verdict as Answer};
 use crate::quota::Cost;
-use crate::upstream::{Failure, Page, PageRequest};
+use crate::run::{truth, truth_of_a_refusal};
+use crate::upstream::{Answered, Failure, PageRequest, Told};
 
 pub(super) async fn once_each(environment: &Environment, meter: &Meter) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -47,10 +48,15 @@ impl Trial<'_> {
             Err(why) => return bad(what, format!("was not made: {why}")),
         };
         let call = &self.step.call;
-        match self.fetch(environment, permit.deadline).await {
+        let Answered { page, told } = self.fetch(environment, permit.deadline).await;
+        let spent = match self.settle(meter, &permit, &told, page.is_ok()).await {
+            Ok(spent) => spent,
+            Err(error) => return bad(what, format!("what it truly cost could not be told the ledger: {error}")),
+        };
+        match page {
             Ok(page) => {
                 let (records, region) = (page.records.len(), &self.region.code);
-                good(what, format!("{} for {region} gave {records} records; it cost {}", call.name, cost(&call.cost)))
+                good(what, format!("{} for {region} gave {records} records; it cost {}", call.name, cost(&spent)))
             }
             Err(failure @ (Failure::NotSent(_) | Failure::Unreachable(_) | Failure::TooLate)) => {
                 let released = meter.release(&self.credential.account, &permit).await;
@@ -58,8 +64,18 @@ impl Trial<'_> {
                     .map_or_else(|error| format!("and stays charged: {error}"), |()| "and cost nothing".to_owned());
                 bad(what, format!("{} was not sent, {spent}: {failure}", call.name))
             }
-            Err(failure) => bad(what, format!("{}: {failure}; it cost {}", call.name, cost(&call.cost))),
+            Err(failure) => bad(what, format!("{}: {failure}; it cost {}", call.name, cost(&spent))),
         }
+    }
+
+    /// Corrects the charge to what the answer told; that a refusal cost less is not believed.
+    async fn settle(&self, meter: &Meter, permit: &Permit, told: &Told, served: bool) -> Result<Cost, MeterError> {
+        let charged = &self.step.call.cost;
+        let truth = if served { truth(charged, &told.cost) } else { truth_of_a_refusal(charged, &told.cost) };
+        if truth != *charged {
+            meter.settle(&self.credential.account, &permit.id, &truth).await?;
+        }
+        Ok(truth)
     }
 
     async fn ask(&self, environment: &Environment, meter: &Meter) -> Result<Permit, String> {
@@ -87,11 +103,14 @@ impl Trial<'_> {
         }
     }
 
-    async fn fetch(&self, environment: &Environment, deadline: Deadline) -> Result<Page, Failure> {
-        let upstream = environment.upstream(self.credential).map_err(Failure::NotSent)?;
+    async fn fetch(&self, environment: &Environment, deadline: Deadline) -> Answered {
+        let upstream = match environment.upstream(self.credential) {
+            Ok(upstream) => upstream,
+            Err(why) => return Err(Failure::NotSent(why)).into(),
+        };
         let now = environment.clock.now();
         let (step, region) = (self.step, self.region);
         let request = PageRequest { step, region, ids: &[], cursor: None, now, since: None, known: None };
-        upstream.fetch(request, deadline).await.page
+        upstream.fetch(request, deadline).await
     }
 }

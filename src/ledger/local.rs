@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::meter::{Ask, Found, MeterError, Permit, Verdict, fresh_id};
 use super::{Charge, Known, Ledger, LedgerError, Spent};
 use crate::clock::{Clock, Deadline, Monotonic};
-use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp};
+use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp, Units};
 
 /// The ledger and the clock that is told to it.
 pub(super) struct Local {
@@ -73,6 +73,15 @@ impl Local {
 
     pub(super) async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
         Ok(self.ledger.usage(account, self.clock.now()).await?)
+    }
+
+    pub(super) async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+    ) -> Result<Option<Timestamp>, MeterError> {
+        Ok(self.ledger.falls_to(account, limit, most, self.clock.now()).await?)
     }
 
     pub(super) async fn spent(&self, account: &Account, from: Timestamp) -> Result<Vec<Spent>, MeterError> {

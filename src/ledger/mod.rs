@@ -140,6 +140,18 @@ pub trait Ledger: Send + Sync {
     /// How the limits of an account stand, in the order of their names. Writes nothing.
     async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError>;
 
+    /// The first instant, now or later, at which no more than `most` units of a limit count, if nobody charges; `None`
+    /// from a ledger that does not tell. Writes nothing.
+    async fn falls_to(
+        &self,
+        _account: &Account,
+        _limit: &str,
+        _most: Units,
+        _now: Timestamp,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        Ok(None)
+    }
+
     /// What was charged at `from` or later, limit by limit, oldest first; `None` from a ledger that does not keep what a
     /// charge was for. Writes nothing.
     async fn spent(&self, _account: &Account, _from: Timestamp) -> Result<Option<Vec<Spent>>, LedgerError> {

@@ -124,18 +124,6 @@ pub trait SharedLedger: Ledger {
         now: Timestamp,
     ) -> Result<Heard, LedgerError>;
 
-    /// The first instant, now or later, at which no more than `most` units of a limit count, if nobody charges; `None`
-    /// from a ledger that does not tell. Writes nothing.
-    async fn falls_to(
-        &self,
-        _account: &Account,
-        _limit: &str,
-        _most: Units,
-        _now: Timestamp,
-    ) -> Result<Option<Timestamp>, LedgerError> {
-        Ok(None)
-    }
-
     /// How the limits stand. Writes nothing.
     async fn standing(&self, account: &Account, seen: Option<&Seen>, now: Timestamp) -> Result<Standing, LedgerError>;
 }

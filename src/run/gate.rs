@@ -58,13 +58,15 @@ impl Gate {
         self.state().stops.push(Refusal { claim: None, stopped_by, at: now });
     }
 
-    /// Of all refusals the one whose charge fits soonest, and how long that is from `now`.
+    /// All refusals, and how long it is from `now` until each charge fits by what was known then.
     #[must_use]
-    pub fn soonest(&self, now: Timestamp) -> Option<StoppedBy> {
+    pub fn stops(&self, now: Timestamp) -> Vec<StoppedBy> {
         let state = self.state();
-        let Refusal { stopped_by, at, .. } = state.stops.iter().min_by_key(|refusal| refusal.stopped_by.retry_at)?;
-        let retry_after = stopped_by.retry_after.saturating_sub(now.since(*at));
-        Some(StoppedBy { retry_after, ..stopped_by.clone() })
+        let stop = |Refusal { stopped_by, at, .. }: &Refusal| {
+            let retry_after = stopped_by.retry_after.saturating_sub(now.since(*at));
+            StoppedBy { retry_after, ..stopped_by.clone() }
+        };
+        state.stops.iter().map(stop).collect()
     }
 
     /// Why the upstream does not take this credential, once it said so.

@@ -148,6 +148,15 @@ pub struct StoppedBy {
     pub retry_at: Timestamp,
 }
 
+impl StoppedBy {
+    /// It fits at another time than was said: by the same clock that said so.
+    pub(super) fn fits_at(&mut self, at: Timestamp) {
+        let (later, sooner) = (at.since(self.retry_at), self.retry_at.since(at));
+        self.retry_after = self.retry_after.saturating_add(later).saturating_sub(sooner);
+        self.retry_at = at;
+    }
+}
+
 /// How a limit stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LimitReport {

@@ -7,7 +7,7 @@ use super::batches::Batches;
 use super::context::Context;
 use super::due::Candidate;
 use super::halt::Halt;
-use super::outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport};
+use super::outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
 use super::pass::Pass;
 use super::request::shown;
 use super::tally::Tally;
@@ -140,9 +140,25 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
         requests: walked.passes.iter().map(|pass| pass.requests).sum(),
         passes: walked.passes,
         unmetered_units: walked.unmetered,
+        stopped_by: soonest(context, selection, &limits).await,
         limits,
-        stopped_by: context.gate.soonest(context.clock.now()),
     }
+}
+
+/// Of all refusals the one whose charge fits soonest, by what was spent until now: another job may have gone on.
+async fn soonest(context: &Context, selection: &Selection, limits: &[LimitReport]) -> Option<StoppedBy> {
+    let accounts = accounts(selection.iter().map(|(job, _)| &job.credential));
+    let mut stops = context.gate.stops(context.clock.now());
+    for stop in &mut stops {
+        let Some(account) = accounts.iter().find(|account| account.name == stop.account) else { continue };
+        let Some(limit) = account.limits.get(&stop.limit) else { continue };
+        let room = limit.enforced().less(stop.units + stop.leave);
+        let Ok(Some(falls)) = context.meter.falls_to(account, &stop.limit, room).await else { continue };
+        let standing = limits.iter().find(|limit| limit.account == stop.account && limit.limit == stop.limit);
+        stop.fits_at(standing.and_then(|limit| limit.closed_until).map_or(falls, |until| until.max(falls)));
+        stop.remaining = standing.and_then(|limit| limit.remaining).unwrap_or(stop.remaining);
+    }
+    stops.into_iter().min_by_key(|stop| stop.retry_at)
 }
 
 /// The accounts that these credentials draw on, each once.

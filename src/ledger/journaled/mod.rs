@@ -281,6 +281,19 @@ impl Journaled {
         usage
     }
 
+    /// When a limit's use falls to `most`.
+    pub(super) async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+    ) -> Result<Option<Timestamp>, MeterError> {
+        match self.gate.closed() {
+            Some(_) => Ok(None),
+            None => Ok(self.ledger.falls_to(account, limit, most, self.clock.now()).await?),
+        }
+    }
+
     /// What an account has left by the ledger; where that is silent, what may go ahead without it.
     pub(super) async fn left(&self, account: &Account) -> Result<Left, MeterError> {
         match self.usage(account).await {

@@ -75,8 +75,9 @@ impl Meter {
     /// When the ledger cannot be asked.
     pub async fn falls_to(&self, account: &Account, limit: &str, most: Units) -> Result<Option<Timestamp>, MeterError> {
         match &self.0 {
+            Way::Local(local) => local.falls_to(account, limit, most).await,
+            Way::Journaled(journaled) => journaled.falls_to(account, limit, most).await,
             Way::Watching(watching) => watching.falls_to(account, limit, most).await,
-            Way::Local(_) | Way::Journaled(_) => Ok(None),
         }
     }
 

@@ -176,18 +176,6 @@ impl SharedLedger for RedisLedger {
         reply::heard(self.run(script, &account, seen, now, more).await?)
     }
 
-    async fn falls_to(
-        &self,
-        account: &Account,
-        limit: &str,
-        most: Units,
-        now: Timestamp,
-    ) -> Result<Option<Timestamp>, LedgerError> {
-        let Some(place) = account.limits.keys().position(|name| name == limit) else { return Ok(None) };
-        let more = [(place + 1).to_string(), terms::units(most)];
-        reply::falls(self.run(Script::Falls, account, None, now, more).await?).map(Some)
-    }
-
     async fn standing(&self, account: &Account, seen: Option<&Seen>, now: Timestamp) -> Result<Standing, LedgerError> {
         reply::standing(self.run(Script::Usage, account, seen, now, []).await?, account)
     }
@@ -259,6 +247,18 @@ impl Ledger for RedisLedger {
 
     async fn reopen(&self, account: &Account, limit: &str, now: Timestamp) -> Result<(), LedgerError> {
         self.tell(account, News::Reopened { limit }, None, now).await.map(drop)
+    }
+
+    async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        let Some(place) = account.limits.keys().position(|name| name == limit) else { return Ok(None) };
+        let more = [(place + 1).to_string(), terms::units(most)];
+        reply::falls(self.run(Script::Falls, account, None, now, more).await?).map(Some)
     }
 
     async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError> {

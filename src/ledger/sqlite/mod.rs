@@ -22,9 +22,10 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use self::rows::Rows;
 use self::schema::SCHEMA;
+use self::standing::Standing;
 use super::{Charge, Known, Ledger, LedgerError, Spent};
 use crate::apart::apart;
-use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
+use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp, Units};
 use crate::sqlite::{self, OpenError};
 
 /// A ledger that is this far ahead of its machine's clock is worth a word.
@@ -228,6 +229,23 @@ impl Ledger for SqliteLedger {
         self.read(move |connection| {
             let rows = Rows::new(connection, &account.name);
             usage::usage(rows, &account, Moment::read(rows, now)?.now)
+        })
+        .await
+    }
+
+    async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        let (account, name) = (account.clone(), limit.to_owned());
+        self.read(move |connection| {
+            let Some(limit) = account.limits.get(&name) else { return Ok(None) };
+            let rows = Rows::new(connection, &account.name);
+            let standing = Standing::read(rows, &name, limit, Moment::read(rows, now)?.now)?;
+            standing.falls_to(rows, most).map(Some)
         })
         .await
     }

@@ -104,3 +104,33 @@ fn a_day_without_units_asks_for_nothing_until_they_return() {
     lab.pass(HOUR + 2 * MINUTE);
     assert_eq!(lab.run("trending").requests, 5);
 }
+
+#[test]
+fn what_another_job_spends_after_a_refusal_is_in_the_moment_that_is_told() {
+    let pages = |pages: u32| {
+        format!("[{{ call = \"videos.list\", params = {{ chart = \"mostPopular\" }}, max_pages = {pages} }}]")
+    };
+    let lab = Lab::new(&[
+        &format!("jobs.trending.steps={}", pages(1)),
+        &format!("jobs.discover.steps={}", pages(4)),
+        "jobs.trending.regions=[\"US\"]",
+        "jobs.discover.regions=[\"US\"]",
+        "jobs.trending.leave={ daily = 4 }",
+        "jobs.discover.leave={}",
+        "jobs.discover.every=\"1us\"",
+        "credentials.youtube.limits.daily={ quota = 112, headroom = 100, window = \"24h\" }",
+    ]);
+    for _ in 0..2 {
+        assert_eq!(ended(&lab.run("discover"), PassOutcome::Complete), ["US"]);
+        lab.pass(Duration::from_secs(6 * 3600));
+    }
+    let report = lab.run_all(&["trending", "discover"]);
+    assert_eq!(ended(&report, PassOutcome::Complete), ["US"], "discover took the rest: {report:?}");
+    let stopped = report.stopped_by.unwrap();
+    assert!(stopped.retry_after > Duration::from_secs(17 * 3600), "not before the second four are back: {stopped:?}");
+    let moment = Duration::from_secs(3); // a run waits for two
+    lab.pass(stopped.retry_after - moment);
+    assert_eq!(ended(&lab.run("trending"), PassOutcome::Stopped), ["US"]);
+    lab.pass(moment);
+    assert_eq!(ended(&lab.run("trending"), PassOutcome::Complete), ["US"]);
+}

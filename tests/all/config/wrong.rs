@@ -539,3 +539,16 @@ fn what_follows_the_question_mark_of_a_ledgers_url_is_taken_at_its_word_or_refus
         assert!(found[0].to_string().contains("what follows its `?` is none of"), "{url}: {}", found[0]);
     }
 }
+
+#[test]
+fn a_rule_that_names_a_limit_which_no_credential_has_is_refused() {
+    let errors =
+        |limit: &str| format!("upstreams.things.errors=[{{ status = 429, class = \"spent\", limit = \"{limit}\" }}]");
+    let found = problems(SMALL, &[&errors("dayli")]);
+    let said = found[0].to_string();
+    assert!(
+        said.contains("no credential of this upstream has such a limit") && said.contains("did you mean"),
+        "{said}"
+    );
+    crate::config::right(SMALL, &[&errors("daily")]);
+}

@@ -298,16 +298,9 @@ pub struct ReleaseArgs {
 /// What to run once it is charged.
 #[derive(Debug, Clone, Args)]
 pub struct ExecArgs {
-    /// A credential of the configuration
-    pub credential: String,
-    /// A call of its upstream, such as videos.list
-    pub call: String,
-    /// The id to charge under: repeating one is granted again and counted once
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    pub id: Option<String>,
-    /// So many of them at once, all or none
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u64>)]
-    pub times: u64,
+    /// What is charged.
+    #[command(flatten)]
+    pub charge: ChargeArgs,
     /// What to run, with its arguments, after --; it finds the id of its charge in $INGEST_CHARGE_ID
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,

@@ -45,7 +45,7 @@ pub(super) enum Word {
 /// Charges one call, and says what the ledger said.
 pub(super) async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let charging = Charging::of(&environment, &args.credential, &args.call, args.id.as_deref(), args.times)?;
+    let charging = Charging::of(&environment, args)?;
     let charged = charging.charge(&environment).await?;
     match global.format {
         Format::Json => output::json(&charged)?,
@@ -66,16 +66,10 @@ pub(super) struct Charging {
 
 impl Charging {
     /// What was asked for, if the configuration knows it.
-    pub(super) fn of(
-        environment: &Environment,
-        credential: &str,
-        call: &str,
-        id: Option<&str>,
-        times: u64,
-    ) -> Result<Self, Error> {
-        let (credential, call) = find(environment, credential, call)?;
-        let id = id.map_or_else(fresh_id, ChargeId::new);
-        Ok(Self { cost: call.cost.times(times), credential, call, id })
+    pub(super) fn of(environment: &Environment, args: &ChargeArgs) -> Result<Self, Error> {
+        let (credential, call) = find(environment, &args.credential, &args.call)?;
+        let id = args.id.as_deref().map_or_else(fresh_id, ChargeId::new);
+        Ok(Self { cost: call.cost.times(args.times), credential, call, id })
     }
 
     /// Puts it to the ledger.

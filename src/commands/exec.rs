@@ -20,7 +20,7 @@ const ID: &str = "INGEST_CHARGE_ID";
 /// Charges, and runs the command; its exit code is passed on.
 pub(super) async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let charging = Charging::of(&environment, &args.credential, &args.call, args.id.as_deref(), args.times)?;
+    let charging = Charging::of(&environment, &args.charge)?;
     let charged = charging.charge(&environment).await?;
     if !matches!(charged.decision, Word::Granted | Word::Unmetered) {
         match global.format {

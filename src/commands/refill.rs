@@ -8,47 +8,46 @@ use super::Error;
 use super::environment::Environment;
 use crate::catalog::PassRecord;
 use crate::ledger::{Meter, Mode, charged_elsewhere};
-use crate::quota::{Account, ChargeId, Entry, Timestamp};
+use crate::quota::{Account, ChargeId, Cost, Entry, Timestamp};
 
 /// The way to the ledger, to charge.
 pub(super) async fn charging_meter(environment: &Environment) -> Result<Arc<Meter>, Error> {
     let meter = environment.meter(Mode::ReadWrite)?;
-    if meter.is_empty().await? {
-        refill(environment, &meter).await?;
+    let (store, now, is_empty) = (&environment.config.ledger.store, environment.clock.now(), meter.is_empty().await?);
+    for account in environment.accounts() {
+        let elsewhere = charged_elsewhere(store, &environment.state_dir, &account, now).await?;
+        if is_empty {
+            refill(environment, &meter, &account, elsewhere.by_passes).await?;
+        }
+        if !elsewhere.charges.is_empty() {
+            meter.absorb(&account, &elsewhere.charges).await?;
+        }
     }
-    carry_over(environment, &meter).await?;
     Ok(meter)
 }
 
-/// Charges what the ledger of the other kind holds, which the configuration named before.
-async fn carry_over(environment: &Environment, meter: &Meter) -> Result<(), Error> {
-    let (store, now) = (&environment.config.ledger.store, environment.clock.now());
-    for account in environment.accounts() {
-        let entries = charged_elsewhere(store, &environment.state_dir, &account, now).await?;
-        if !entries.is_empty() {
-            meter.absorb(&account, &entries).await?;
-        }
-    }
-    Ok(())
-}
-
-/// Charges what passes spent. Each pass is one charge under an id of its own, so that it is counted once.
-async fn refill(environment: &Environment, meter: &Meter) -> Result<(), Error> {
+/// Charges what passes spent, less what is charged in another way. Each pass is one charge under an id of its own, so that
+/// it is counted once.
+async fn refill(environment: &Environment, meter: &Meter, account: &Account, mut charged: Cost) -> Result<(), Error> {
     let now = environment.clock.now();
-    let catalog = environment.catalog_to_read()?;
-    for account in environment.accounts() {
-        let counted_from = now.before(account.longest_window());
-        let passes = catalog.history(counted_from.before(longest_pass(environment))).await?;
-        let entries = passes.iter().filter(|pass| draws_on(environment, pass, &account)).map(|pass| entry(pass, now));
-        let entries: Vec<Entry> = entries.filter(|entry| entry.at > counted_from && !entry.cost.is_none()).collect();
-        if !entries.is_empty() {
-            meter.absorb(&account, &entries).await?;
-            tracing::warn!(
-                account = account.name,
-                passes = entries.len(),
-                "the ledger is new, but the catalog tells of passes: what they spent within the window is charged to it"
-            );
-        }
+    let counted_from = now.before(account.longest_window());
+    let passes = environment.catalog_to_read()?.history(counted_from.before(longest_pass(environment))).await?;
+    let mut entries: Vec<Entry> =
+        passes.iter().filter(|pass| draws_on(environment, pass, account)).map(|pass| entry(pass, now)).collect();
+    entries.retain(|entry| entry.at > counted_from);
+    for entry in &mut entries {
+        let spent = entry.cost.clone();
+        entry.cost.take(&charged);
+        charged.take(&spent);
+    }
+    entries.retain(|entry| !entry.cost.is_none());
+    if !entries.is_empty() {
+        meter.absorb(account, &entries).await?;
+        tracing::warn!(
+            account = account.name,
+            passes = entries.len(),
+            "the ledger is new, but the catalog tells of passes: what they spent within the window is charged to it"
+        );
     }
     Ok(())
 }

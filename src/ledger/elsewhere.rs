@@ -5,10 +5,19 @@ use std::path::Path;
 use super::open::{JOURNAL_FILE, LEDGER_FILE};
 use super::{Journal, OpenLedgerError, SqliteLedger};
 use crate::config::LedgerStore;
-use crate::quota::{Account, Entry, Timestamp};
+use crate::quota::{Account, Cost, Entry, Timestamp};
 
-/// What this machine charged of an account, within its longest window, while the configuration named a ledger of the other
-/// kind: by its file, or by its journal of a shared one.
+/// What this machine charged of an account within its longest window.
+#[derive(Debug, Default)]
+pub struct Elsewhere {
+    /// Each charge.
+    pub charges: Vec<Entry>,
+    /// What of them passes of the catalog tell too.
+    pub by_passes: Cost,
+}
+
+/// What this machine charged while the configuration named a ledger of the other kind: by its file, or by its journal of a
+/// shared one.
 ///
 /// # Errors
 /// When that file is there and cannot be read.
@@ -17,17 +26,25 @@ pub async fn charged_elsewhere(
     state_dir: &Path,
     account: &Account,
     now: Timestamp,
-) -> Result<Vec<Entry>, OpenLedgerError> {
+) -> Result<Elsewhere, OpenLedgerError> {
     let file = |name: &str| Some(state_dir.join(name)).filter(|file| file.exists());
-    let entries = match store {
+    let mut elsewhere = match store {
         LedgerStore::Sqlite => match file(JOURNAL_FILE) {
-            Some(journal) => Journal::open(&journal)?.charges(account, now).await?,
-            None => Vec::new(),
+            Some(journal) => {
+                let journal = Journal::open(&journal)?;
+                let by_passes = journal.spent_by_passes(account, now).await?;
+                Elsewhere { charges: journal.charges(account, now).await?, by_passes }
+            }
+            None => Elsewhere::default(),
         },
         LedgerStore::Redis(_) => match file(LEDGER_FILE) {
-            Some(ledger) => SqliteLedger::open(&ledger)?.charges(account, now).await?,
-            None => Vec::new(),
+            Some(ledger) => {
+                let charges = SqliteLedger::open(&ledger)?.charges(account, now).await?;
+                Elsewhere { charges, ..Elsewhere::default() }
+            }
+            None => Elsewhere::default(),
         },
     };
-    Ok(entries.into_iter().filter(|entry| !entry.cost.is_none()).collect())
+    elsewhere.charges.retain(|entry| !entry.cost.is_none());
+    Ok(elsewhere)
 }

@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp, Units};
 
-pub use elsewhere::charged_elsewhere;
+pub use elsewhere::{Elsewhere, charged_elsewhere};
 pub use journal::{Journal, JournalError};
 pub use journaled::Policy;
 pub use meter::{Ask, Found, Left, Meter, MeterError, Permit, Spending, Teller, Verdict, fresh_id};

@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 use super::book::{contact, cost, write};
 use super::{Journal, JournalError, closings, entries};
 use crate::ledger::{Contact, Seen};
-use crate::quota::{Account, ChargeId, Closing, Entry, Floor, LimitName, Timestamp, Units};
+use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, LimitName, Timestamp, Units};
 
 /// Everything that this machine knows of a ledger that lost its data.
 #[derive(Debug, Clone)]
@@ -51,6 +51,26 @@ impl Journal {
     pub async fn charges(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, JournalError> {
         let account = account.clone();
         Ok(self.look(move |connection| own(connection, &account, now)).await?.unwrap_or_default())
+    }
+
+    /// What of those charges passes tell too: not what was charged by hand, nor what an upstream told of somebody else.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn spent_by_passes(&self, account: &Account, now: Timestamp) -> Result<Cost, JournalError> {
+        let (name, from) = (account.name.clone(), now.before(account.longest_window()).micros());
+        let spent = self.look(move |connection| {
+            let mut statement = connection.prepare_cached(
+                "select cost from charge where account = ? and at > ? and state != 'asked'
+                     and (job is not null or call is null) and id not like 'told-%'",
+            )?;
+            let mut spent = Cost::none();
+            for charged in statement.query_map(params![name, from], |row| row.get::<_, String>(0))? {
+                spent.add(&cost(&charged?));
+            }
+            Ok(spent)
+        });
+        Ok(spent.await?.unwrap_or_default())
     }
 
     /// Notes that all was told, and the epoch in which. Where another process has come to the same end before, its word

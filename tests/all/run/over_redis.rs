@@ -172,3 +172,17 @@ fn what_was_charged_in_one_ledger_counts_in_the_one_that_is_named_next() {
     assert_eq!(away["decision"], "unmetered");
     assert_eq!(left(&charge("ledger.url=sqlite", "1")), 9_484, "what went unmetered too");
 }
+
+#[test]
+fn what_passes_and_journal_both_tell_is_charged_once_to_a_file_that_is_new() {
+    let server = RedisServer::start();
+    let mut world = world_over(&server, "{ quota = 100, window = \"24h\" }");
+    world.json(RUN);
+    world.json(&["charge", "youtube", "videos.list", "--times", "3"]);
+    world.set("ledger.url=sqlite");
+    world.json(&["charge", "youtube", "videos.list"]);
+    assert_eq!(world.charged("daily"), world.counted("daily") + 4);
+    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port()));
+    world.json(&["charge", "youtube", "videos.list"]);
+    assert_eq!(world.charged("daily"), world.counted("daily") + 5);
+}

@@ -108,8 +108,10 @@ pub(super) fn with_unknown_limits<'a>(account: &'a Account, news: &News<'_>) -> 
     let unknown = costs.into_iter().flat_map(Cost::limits).filter(|name| !account.limits.contains_key(*name));
     let window = Window::new(Some(account.longest_window()), None);
     let limit = window.ok().and_then(|window| Limit::new(UNKNOWN, Units::ZERO, window).ok());
+    // An account without a window has none to tell them by.
+    let Some(limit) = limit else { return Cow::Borrowed(account) };
     let mut known = Cow::Borrowed(account);
-    for (name, limit) in unknown.zip(std::iter::repeat(limit).flatten()) {
+    for name in unknown {
         known.to_mut().limits.insert(name.clone(), limit);
     }
     known

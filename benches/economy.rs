@@ -3,7 +3,12 @@
 //! and asks for one channel at a time, region by region, which is run against a sandbox of its own.
 //!
 //! `cargo bench --bench economy`. It counts units, so that any profile says the same: `--profile dev` builds faster.
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -92,7 +97,8 @@ impl Clock for Hand {
     }
 
     async fn sleep(&self, span: Duration) {
-        self.0.fetch_add(i64::try_from(span.as_micros()).unwrap(), Ordering::SeqCst);
+        self.0
+            .fetch_add(i64::try_from(span.as_micros()).unwrap(), Ordering::SeqCst);
     }
 }
 
@@ -103,9 +109,14 @@ fn shipped(sets: &[String]) -> Config {
 
 /// A sandbox, and the shipped configuration that leads there.
 async fn stand_in(options: Options, clock: &Arc<Hand>) -> (Sandbox, Config) {
-    let sandbox = Sandbox::start(&shipped(&[]), options, Arc::clone(clock) as Arc<dyn Clock>).await.unwrap();
+    let sandbox = Sandbox::start(&shipped(&[]), options, Arc::clone(clock) as Arc<dyn Clock>)
+        .await
+        .unwrap();
     let urls = sandbox.base_urls();
-    let sets: Vec<String> = urls.iter().map(|(name, url)| format!("upstreams.{name}.base_url={url}")).collect();
+    let sets: Vec<String> = urls
+        .iter()
+        .map(|(name, url)| format!("upstreams.{name}.base_url={url}"))
+        .collect();
     (sandbox, shipped(&sets))
 }
 
@@ -127,10 +138,22 @@ async fn rounds(name: &str) -> Vec<Round> {
 async fn round(job: &Arc<Job>, directory: &TempDir, sandbox: &Sandbox, clock: &Arc<Hand>) -> Round {
     let (before, began) = (sandbox.requests(), clock.now());
     let fetched = fetched(directory, began, job);
-    let report = run(&context(job, directory, clock), &vec![(Arc::clone(job), job.regions.clone())]).await.unwrap();
+    let report = run(
+        &context(job, directory, clock),
+        &vec![(Arc::clone(job), job.regions.clone())],
+    )
+    .await
+    .unwrap();
     let requests: u64 = report.passes.iter().map(|pass| pass.requests).sum();
-    assert_eq!(requests, sandbox.requests() - before, "the sandbox counted the same requests");
-    assert!(report.passes.iter().all(|pass| pass.detail.is_none()), "{report:?}");
+    assert_eq!(
+        requests,
+        sandbox.requests() - before,
+        "the sandbox counted the same requests"
+    );
+    assert!(
+        report.passes.iter().all(|pass| pass.detail.is_none()),
+        "{report:?}"
+    );
     let catalog = Connection::open(directory.path().join("catalog.db")).unwrap();
     let listed = listed(&catalog, job, began);
     let mut asked = BTreeSet::new();
@@ -140,11 +163,18 @@ async fn round(job: &Arc<Job>, directory: &TempDir, sandbox: &Sandbox, clock: &A
         asked.extend(ids.difference(&fetched).cloned());
     }
     let list_cost = job.steps[0].call.cost.of("daily").get();
-    let fresh = catalog
-        .query_row("select count(*) from record where last_seen >= ?", [text(began)], |row| row.get::<_, i64>(0));
+    let fresh = catalog.query_row(
+        "select count(*) from record where last_seen >= ?",
+        [text(began)],
+        |row| row.get::<_, i64>(0),
+    );
     Round {
         fresh: fresh.unwrap().unsigned_abs(),
-        units: report.passes.iter().map(|pass| pass.units.of("daily").get()).sum(),
+        units: report
+            .passes
+            .iter()
+            .map(|pass| pass.units.of("daily").get())
+            .sum(),
         least: pages * list_cost + (asked.len() as u64).div_ceil(PAGE),
     }
 }
@@ -152,7 +182,10 @@ async fn round(job: &Arc<Job>, directory: &TempDir, sandbox: &Sandbox, clock: &A
 /// Units that a loop takes that asks for each id by itself, region by region, and remembers nothing.
 async fn one_at_a_time(name: &str) -> u64 {
     let clock = Arc::new(Hand(AtomicI64::new(NOON)));
-    let options = Options { quota: Some(Units::new(1_000_000)), ..Options::default() };
+    let options = Options {
+        quota: Some(Units::new(1_000_000)),
+        ..Options::default()
+    };
     let (sandbox, config) = stand_in(options, &clock).await;
     let job = config.jobs.iter().find(|job| job.name == name).unwrap();
     let (client, ids_at) = (client(job), &job.steps[1].ids.as_ref().unwrap().at);
@@ -170,13 +203,20 @@ async fn one_at_a_time(name: &str) -> u64 {
         for _ in 0..job.steps[0].max_pages.unwrap() {
             let page = client
                 .fetch(
-                    PageRequest { cursor: cursor.as_deref(), ..first },
+                    PageRequest {
+                        cursor: cursor.as_deref(),
+                        ..first
+                    },
                     Deadline::new(Monotonic::now(), Duration::MAX),
                 )
                 .await
                 .page
                 .unwrap();
-            named.extend(page.records.iter().flat_map(|record| ids_at.texts_in(&record.body)));
+            named.extend(
+                page.records
+                    .iter()
+                    .flat_map(|record| ids_at.texts_in(&record.body)),
+            );
             cursor = page.next;
             if cursor.is_none() {
                 break;
@@ -185,7 +225,11 @@ async fn one_at_a_time(name: &str) -> u64 {
         for id in named {
             client
                 .fetch(
-                    PageRequest { step: &job.steps[1], ids: &[id], ..first },
+                    PageRequest {
+                        step: &job.steps[1],
+                        ids: &[id],
+                        ..first
+                    },
                     Deadline::new(Monotonic::now(), Duration::MAX),
                 )
                 .await
@@ -193,13 +237,19 @@ async fn one_at_a_time(name: &str) -> u64 {
                 .unwrap();
         }
     }
-    let used = sandbox.usage().iter().filter(|limit| limit.limit == "daily").map(|limit| limit.used.get()).sum();
+    let used = sandbox
+        .usage()
+        .iter()
+        .filter(|limit| limit.limit == "daily")
+        .map(|limit| limit.used.get())
+        .sum();
     sandbox.shutdown().await;
     used
 }
 
 fn text(at: Timestamp) -> String {
-    at.to_utc().to_rfc3339_opts(chrono::SecondsFormat::Micros, true)
+    at.to_utc()
+        .to_rfc3339_opts(chrono::SecondsFormat::Micros, true)
 }
 
 /// The records that each region's pass of this run listed, and the ids that they name.
@@ -209,7 +259,11 @@ fn listed(catalog: &Connection, job: &Job, began: Timestamp) -> Vec<(u64, BTreeS
         join record on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
         where pass.started_at >= ? and region != '*'";
     let mut statement = catalog.prepare(question).unwrap();
-    let rows = statement.query_map([text(began)], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))).unwrap();
+    let rows = statement
+        .query_map([text(began)], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+        })
+        .unwrap();
     let mut passes: HashMap<i64, (u64, BTreeSet<String>)> = HashMap::new();
     for (pass, body) in rows.map(Result::unwrap) {
         let body: Value = serde_json::from_str(&body).unwrap();
@@ -233,12 +287,19 @@ fn fetched(directory: &TempDir, began: Timestamp, job: &Job) -> BTreeSet<String>
         union select id from absent where kind = ?1 and at >= ?2";
     let catalog = Connection::open(path).unwrap();
     let mut statement = catalog.prepare(question).unwrap();
-    statement.query_map([kind, &fresh_since], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    statement
+        .query_map([kind, &fresh_since], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect()
 }
 
 fn client(job: &Job) -> Client {
     let credential = &job.credential;
-    let secret = Secret::given(&credential.name, Sandbox::secret_of(&credential.name).into());
+    let secret = Secret::given(
+        &credential.name,
+        Sandbox::secret_of(&credential.name).into(),
+    );
     Client::new(Arc::clone(&credential.upstream), secret).unwrap()
 }
 
@@ -247,7 +308,10 @@ fn context(job: &Job, directory: &TempDir, clock: &Arc<Hand>) -> Context {
     let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
     Context {
         catalog: Arc::new(SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap()),
-        meter: Arc::new(Meter::new(Arc::new(ledger), Arc::clone(clock) as Arc<dyn Clock>)),
+        meter: Arc::new(Meter::new(
+            Arc::new(ledger),
+            Arc::clone(clock) as Arc<dyn Clock>,
+        )),
         upstreams: [(credential.name.clone(), Ok(client))].into(),
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         locks: Locks::open(directory.path()).unwrap(),

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use comfy_table::Table;
-use ingest::catalog::{Catalog, IdsQuestion, Landing, Naming, PassId, PassRef, SearchQuery, SqliteCatalog};
+use ingest::catalog::{
+    Catalog, IdsQuestion, Landing, Naming, PassId, PassRef, SearchQuery, SqliteCatalog,
+};
 use ingest::config::{Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
 use ingest::record::Record;
@@ -25,7 +27,9 @@ const PAGES: usize = 400;
 const ASKED_AT: usize = 100_000;
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     runtime.block_on(run());
 }
 
@@ -34,10 +38,16 @@ async fn run() {
     let catalog = SqliteCatalog::open(&dir.path().join("catalog.db")).unwrap();
     let mut bare = Bare::open(&dir.path().join("bare.db"));
     let pages: Vec<Vec<Record>> = (0..PAGES).map(page).collect();
-    println!("{} bytes a record, {PAGE} records a page, {PAGES} pages", pages[0][0].body.to_string().len());
+    println!(
+        "{} bytes a record, {PAGE} records a page, {PAGES} pages",
+        pages[0][0].body.to_string().len()
+    );
     let first = side_by_side(&catalog, &mut bare, &pages, 0).await;
     let again = side_by_side(&catalog, &mut bare, &seen_again(&pages), 1).await;
-    println!("{}", landing_table(&[("first seen", first), ("seen again", again)]));
+    println!(
+        "{}",
+        landing_table(&[("first seen", first), ("seen again", again)])
+    );
     println!("{}", files_table(dir.path()));
     let mut pass = None;
     for number in PAGES..ASKED_AT / PAGE {
@@ -54,7 +64,12 @@ struct Times {
 }
 
 /// Turn by turn, so that whatever else the machine does meets both.
-async fn side_by_side(catalog: &SqliteCatalog, bare: &mut Bare, pages: &[Vec<Record>], walk: usize) -> Times {
+async fn side_by_side(
+    catalog: &SqliteCatalog,
+    bare: &mut Bare,
+    pages: &[Vec<Record>],
+    walk: usize,
+) -> Times {
     let mut times = Times::default();
     let mut pass = None;
     for (number, records) in pages.iter().enumerate() {
@@ -62,7 +77,9 @@ async fn side_by_side(catalog: &SqliteCatalog, bare: &mut Bare, pages: &[Vec<Rec
         let begun = Instant::now();
         bare.write(&rows, walk, number);
         times.written.push(begun.elapsed());
-        times.landed.push(land(catalog, &mut pass, records, walk, number).await);
+        times
+            .landed
+            .push(land(catalog, &mut pass, records, walk, number).await);
     }
     times
 }
@@ -78,7 +95,11 @@ async fn land(
     let kind = kind();
     let of_page = match pass.take().filter(|_| !number.is_multiple_of(4)) {
         Some(open) => PassRef::Open(open),
-        None => PassRef::New { job: "trending".into(), region: format!("R{}", number / 4 % 8), started_at: at(walk) },
+        None => PassRef::New {
+            job: "trending".into(),
+            region: format!("R{}", number / 4 % 8),
+            started_at: at(walk),
+        },
     };
     let units: Cost = [("daily".to_owned(), Units::new(1))].into_iter().collect();
     let next = format!("cursor-{number}");
@@ -119,49 +140,85 @@ impl Bare {
         let connection = sqlite::open(path, SqliteCatalog::SCHEMA).unwrap();
         connection.set_prepared_statement_cache_capacity(64);
         // As the catalog does.
-        Self { connection, pass: 0 }
+        Self {
+            connection,
+            pass: 0,
+        }
     }
 
     /// The text of what is seen again is known to be the same: it is not indexed again.
     fn write(&mut self, rows: &[Row], walk: usize, number: usize) {
         let now = at(walk).to_string();
-        let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        let tx = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .unwrap();
         if number.is_multiple_of(4) {
             let sql = "insert into pass (job, region, started_at) values ('trending', ?1, ?2)";
-            self.pass = tx.prepare_cached(sql).unwrap().insert((format!("R{}", number / 4 % 8), &now)).unwrap();
+            self.pass = tx
+                .prepare_cached(sql)
+                .unwrap()
+                .insert((format!("R{}", number / 4 % 8), &now))
+                .unwrap();
         }
         for (position, row) in rows.iter().enumerate() {
             let sql = "insert into record (upstream, kind, id, first_seen, last_seen, text_hash, body)
                 values ('youtube', 'video', ?1, ?2, ?2, 1, ?3)
                 on conflict do update set last_seen = excluded.last_seen, body = excluded.body returning number";
             let mut statement = tx.prepare_cached(sql).unwrap();
-            let record: i64 = statement.query_row((&row.id, &now, &row.body), |row| row.get(0)).unwrap();
+            let record: i64 = statement
+                .query_row((&row.id, &now, &row.body), |row| row.get(0))
+                .unwrap();
             if walk == 0 {
                 let sql = "insert into record_text (rowid, text) values (?1, ?2)";
-                tx.prepare_cached(sql).unwrap().execute((record, &row.text)).unwrap();
+                tx.prepare_cached(sql)
+                    .unwrap()
+                    .execute((record, &row.text))
+                    .unwrap();
             }
             let sql = "insert into listing (pass, step, position, call, upstream, kind, id)
                 values (?1, 0, ?2, 'videos.list', 'youtube', 'video', ?3)";
             let place = (number % 4 * PAGE + position) as i64;
-            tx.prepare_cached(sql).unwrap().execute(params![self.pass, place, row.id]).unwrap();
+            tx.prepare_cached(sql)
+                .unwrap()
+                .execute(params![self.pass, place, row.id])
+                .unwrap();
         }
         let sql = "insert into checkpoint values (?1, 0, ?2, ?3, ?4)";
-        let checkpoint = params![self.pass, (number % 4) as i64, format!("cursor-{number}"), now];
+        let checkpoint = params![
+            self.pass,
+            (number % 4) as i64,
+            format!("cursor-{number}"),
+            now
+        ];
         tx.prepare_cached(sql).unwrap().execute(checkpoint).unwrap();
-        let sql = "update pass set pages = pages + 1, records = records + 50, requests = requests + 1,
+        let sql =
+            "update pass set pages = pages + 1, records = records + 50, requests = requests + 1,
             units = '{\"daily\":4}' where id = ?1";
-        tx.prepare_cached(sql).unwrap().execute([self.pass]).unwrap();
+        tx.prepare_cached(sql)
+            .unwrap()
+            .execute([self.pass])
+            .unwrap();
         tx.commit().unwrap();
     }
 }
 
 fn rows(records: &[Record]) -> Vec<Row> {
     let kind = kind();
-    let text =
-        |record: &Record| kind.text.iter().flat_map(|at| at.texts_in(&record.body)).collect::<Vec<_>>().join("\n");
+    let text = |record: &Record| {
+        kind.text
+            .iter()
+            .flat_map(|at| at.texts_in(&record.body))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
     records
         .iter()
-        .map(|record| Row { id: record.id.clone(), body: record.body.to_string(), text: text(record) })
+        .map(|record| Row {
+            id: record.id.clone(),
+            body: record.body.to_string(),
+            text: text(record),
+        })
         .collect()
 }
 
@@ -176,14 +233,19 @@ fn landing_table(figures: &[(&str, Times)]) -> Table {
         "rate",
     ]);
     for (name, Times { landed, written }) in figures {
-        let rate = |times: &[Duration]| (times.len() * PAGE) as f64 / times.iter().sum::<Duration>().as_secs_f64();
+        let rate = |times: &[Duration]| {
+            (times.len() * PAGE) as f64 / times.iter().sum::<Duration>().as_secs_f64()
+        };
         table.add_row([
             (*name).to_owned(),
             shown(median(landed)),
             shown(median(written)),
             format!("{:.0}", rate(landed)),
             format!("{:.0}", rate(written)),
-            format!("{:.2}", median(written).as_secs_f64() / median(landed).as_secs_f64()),
+            format!(
+                "{:.2}",
+                median(written).as_secs_f64() / median(landed).as_secs_f64()
+            ),
         ]);
     }
     table
@@ -196,7 +258,11 @@ fn files_table(dir: &Path) -> Table {
     let sql = "select case when name like 'record_text%' then 'full-text index' else name end as part, sum(pgsize)
         from dbstat group by part order by 2 desc limit 5";
     let mut statement = connection.prepare(sql).unwrap();
-    let parts = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))).unwrap();
+    let parts = statement
+        .query_map([], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+        })
+        .unwrap();
     for (part, bytes) in parts.map(Result::unwrap) {
         table.add_row([part, format!("{:.1}", bytes as f64 / 1_048_576.0)]);
     }
@@ -213,7 +279,13 @@ async fn questions_table(catalog: &SqliteCatalog) -> Table {
         ("search, three words of most", "w3 w20 w31", None),
         ("search, a word of nearly all, one region", "w1", Some("R3")),
     ] {
-        let query = SearchQuery { words, kind: None, region, since: None, limit: 20 };
+        let query = SearchQuery {
+            words,
+            kind: None,
+            region,
+            since: None,
+            limit: 20,
+        };
         let (time, hits) = asked(async || catalog.search(query).await.unwrap().len()).await;
         table.add_row([name.to_owned(), shown(time), hits.to_string()]);
     }
@@ -229,12 +301,32 @@ async fn questions_table(catalog: &SqliteCatalog) -> Table {
     };
     open_eight_passes(catalog).await;
     let (time, ids) = asked(async || catalog.pending_ids(question).await.unwrap().len()).await;
-    table.add_row(["ids to fetch, 8 open passes of 200".to_owned(), shown(time), ids.to_string()]);
+    table.add_row([
+        "ids to fetch, 8 open passes of 200".to_owned(),
+        shown(time),
+        ids.to_string(),
+    ]);
     let regions: Vec<String> = (0..8).map(|region| format!("R{region}")).collect();
-    let (time, known) = asked(async || catalog.standings("now", &regions, at(9_999_999)).await.unwrap().len()).await;
-    table.add_row(["standings of 8 regions".to_owned(), shown(time), known.to_string()]);
-    let (time, dropped) = asked(async || catalog.drop_unseen("youtube", at(0)).await.unwrap() as usize).await;
-    table.add_row(["dropping, when nothing is old".to_owned(), shown(time), dropped.to_string()]);
+    let (time, known) = asked(async || {
+        catalog
+            .standings("now", &regions, at(9_999_999))
+            .await
+            .unwrap()
+            .len()
+    })
+    .await;
+    table.add_row([
+        "standings of 8 regions".to_owned(),
+        shown(time),
+        known.to_string(),
+    ]);
+    let (time, dropped) =
+        asked(async || catalog.drop_unseen("youtube", at(0)).await.unwrap() as usize).await;
+    table.add_row([
+        "dropping, when nothing is old".to_owned(),
+        shown(time),
+        dropped.to_string(),
+    ]);
     table
 }
 
@@ -242,8 +334,18 @@ async fn questions_table(catalog: &SqliteCatalog) -> Table {
 async fn open_eight_passes(catalog: &SqliteCatalog) {
     let (kind, units) = (kind(), Cost::none());
     for region in 0..8 {
-        let pass = PassRef::New { job: "now".into(), region: format!("R{region}"), started_at: at(3) };
-        let numbers = (0..4).map(|number| if number < 2 { number } else { 2 + region * 2 + number });
+        let pass = PassRef::New {
+            job: "now".into(),
+            region: format!("R{region}"),
+            started_at: at(3),
+        };
+        let numbers = (0..4).map(|number| {
+            if number < 2 {
+                number
+            } else {
+                2 + region * 2 + number
+            }
+        });
         let records: Vec<Record> = numbers.flat_map(page).collect();
         let landing = Landing {
             pass: &pass,
@@ -277,13 +379,21 @@ async fn asked(question: impl AsyncFn() -> usize) -> (Duration, usize) {
 
 fn kind() -> Records {
     let pointer = |text: &str| Pointer::parse(text).unwrap();
-    let columns = [("title", "/snippet/title"), ("view_count", "/statistics/viewCount")];
+    let columns = [
+        ("title", "/snippet/title"),
+        ("view_count", "/statistics/viewCount"),
+    ];
     Records {
         at: pointer("/items"),
         kind: "video".into(),
         id: vec![pointer("/id")],
-        text: ["/snippet/title", "/snippet/description", "/snippet/tags/*"].map(pointer).into(),
-        columns: columns.iter().map(|(name, at)| ((*name).to_owned(), pointer(at))).collect::<BTreeMap<_, _>>(),
+        text: ["/snippet/title", "/snippet/description", "/snippet/tags/*"]
+            .map(pointer)
+            .into(),
+        columns: columns
+            .iter()
+            .map(|(name, at)| ((*name).to_owned(), pointer(at)))
+            .collect::<BTreeMap<_, _>>(),
     }
 }
 

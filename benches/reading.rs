@@ -2,7 +2,13 @@
 //! window and 1,000,000 records. Each is to answer within 50 ms.
 //!
 //! `cargo bench --bench reading [-- RECORDS]`
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 mod place;
 
@@ -21,14 +27,24 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("search, one hit", &["search", "rare123"]),
     ("search, a thousand hits", &["search", "word17"]),
     ("search, every record", &["search", "common"]),
-    ("search, in a region, every record", &["search", "common", "--region", "AB"]),
+    (
+        "search, in a region, every record",
+        &["search", "common", "--region", "AB"],
+    ),
 ];
 
 fn main() {
-    let records = std::env::args().skip(1).find_map(|records| records.parse().ok()).unwrap_or(1_000_000);
+    let records = std::env::args()
+        .skip(1)
+        .find_map(|records| records.parse().ok())
+        .unwrap_or(1_000_000);
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let place = runtime.block_on(Place::filled(Size { regions: 8, records, charges: 10_000 }));
+    let place = runtime.block_on(Place::filled(Size {
+        regions: 8,
+        records,
+        charges: 10_000,
+    }));
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN).set_header([
         "10,000 charges, records:",
@@ -37,7 +53,10 @@ fn main() {
         "within 50 ms",
         "MB",
     ]);
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+        .column_iter_mut()
+        .skip(1)
+        .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     for (name, arguments) in COMMANDS {
         let mut runs: Vec<Measured> = (0..RUNS).map(|_| place.measure(arguments)).collect();
         runs.sort_by_key(|run| run.took);
@@ -45,7 +64,13 @@ fn main() {
         assert_eq!(median.exit, "0", "{name}");
         let kept = if median.took < WANTED { "yes" } else { "no" };
         let megabytes = format!("{:.0}", median.megabytes);
-        table.add_row([&format!("{name}, {records}"), &millis(best.took), &millis(median.took), kept, &megabytes]);
+        table.add_row([
+            &format!("{name}, {records}"),
+            &millis(best.took),
+            &millis(median.took),
+            kept,
+            &megabytes,
+        ]);
     }
     println!("{table}");
 }

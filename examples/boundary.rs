@@ -43,9 +43,15 @@ pub fn fixed_window() -> LetThrough {
 pub async fn sliding_window(ledger: &dyn Ledger) -> LetThrough {
     let window = Window::new(Some(MINUTE), None).unwrap();
     let limit = Limit::new(Units::new(LIMIT), Units::ZERO, window).unwrap();
-    let account = Account { name: "boundary".to_owned(), limits: [("minute".to_owned(), limit)].into() };
+    let account = Account {
+        name: "boundary".to_owned(),
+        limits: [("minute".to_owned(), limit)].into(),
+    };
     let [before, after] = bursts();
-    LetThrough { before: burst(ledger, &account, before).await, after: burst(ledger, &account, after).await }
+    LetThrough {
+        before: burst(ledger, &account, before).await,
+        after: burst(ledger, &account, after).await,
+    }
 }
 
 async fn burst(ledger: &dyn Ledger, account: &Account, at: Timestamp) -> u64 {
@@ -60,8 +66,18 @@ async fn burst(ledger: &dyn Ledger, account: &Account, at: Timestamp) -> u64 {
 async fn charge(ledger: &dyn Ledger, account: &Account, id: &ChargeId, at: Timestamp) -> bool {
     let cost: Cost = [("minute".to_owned(), Units::new(1))].into_iter().collect();
     let (leave, purpose) = (Cost::none(), Purpose::default());
-    let charge = Charge { account, id, cost: &cost, leave: &leave, purpose: &purpose, seen: None };
-    matches!(ledger.charge(charge, at).await.unwrap(), Decision::Granted(_))
+    let charge = Charge {
+        account,
+        id,
+        cost: &cost,
+        leave: &leave,
+        purpose: &purpose,
+        seen: None,
+    };
+    matches!(
+        ledger.charge(charge, at).await.unwrap(),
+        Decision::Granted(_)
+    )
 }
 
 fn bursts() -> [Timestamp; 2] {
@@ -74,10 +90,23 @@ async fn main() {
     let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
-    table.set_header([&format!("{LIMIT} units a minute"), "at 11:59:59", "at 12:00:00", "within two seconds"]);
-    for (name, let_through) in [("a fixed window", fixed_window()), ("ingest", sliding_window(&ledger).await)] {
+    table.set_header([
+        &format!("{LIMIT} units a minute"),
+        "at 11:59:59",
+        "at 12:00:00",
+        "within two seconds",
+    ]);
+    for (name, let_through) in [
+        ("a fixed window", fixed_window()),
+        ("ingest", sliding_window(&ledger).await),
+    ] {
         let LetThrough { before, after } = let_through;
-        table.add_row([name.to_owned(), before.to_string(), after.to_string(), (before + after).to_string()]);
+        table.add_row([
+            name.to_owned(),
+            before.to_string(),
+            after.to_string(),
+            (before + after).to_string(),
+        ]);
     }
     println!("{table}");
 }

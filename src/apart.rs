@@ -19,7 +19,9 @@ type Work = Box<dyn FnOnce() + Send>;
 ///
 /// # Errors
 /// When the work does not come to its end.
-pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, CutOff> {
+pub async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CutOff> {
     done(work, |work| drop(spawn_blocking(work))).await
 }
 
@@ -27,7 +29,9 @@ pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
 ///
 /// # Errors
 /// As above.
-pub async fn apart_alone<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, CutOff> {
+pub async fn apart_alone<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CutOff> {
     done(work, |work| match alone() {
         // Should it have ended, the work ends with it, and is missed.
         Some(thread) => drop(thread.send(work)),
@@ -51,7 +55,9 @@ fn alone() -> Option<&'static Sender<Work>> {
     let start = || {
         let (send, receive) = channel::<Work>();
         let thread = std::thread::Builder::new().name("large".to_owned());
-        thread.spawn(move || receive.into_iter().for_each(|work| work())).ok()?;
+        thread
+            .spawn(move || receive.into_iter().for_each(|work| work()))
+            .ok()?;
         Some(send)
     };
     ALONE.get_or_init(start).as_ref()

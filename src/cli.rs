@@ -11,7 +11,9 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+};
 use clap_complete::Shell;
 
 /// Pull from metered upstream APIs, and never overspend their quota.
@@ -37,18 +39,26 @@ impl Cli {
     /// Reads the command line, or ends the process with what is wrong with it.
     #[must_use]
     pub fn read() -> Self {
-        let read = command().try_get_matches().and_then(|matches| Self::of(&matches));
+        let read = command()
+            .try_get_matches()
+            .and_then(|matches| Self::of(&matches));
         read.unwrap_or_else(|error| refuse(&error))
     }
 
     fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
         misplaced(matches)?;
-        let mut cli = Self::from_arg_matches(matches).map_err(|error| error.format(&mut command()))?;
+        let mut cli =
+            Self::from_arg_matches(matches).map_err(|error| error.format(&mut command()))?;
         if let Some((_, after)) = matches.subcommand() {
-            cli.global.sets.extend(after.get_many(SETS).into_iter().flatten().cloned());
+            cli.global
+                .sets
+                .extend(after.get_many(SETS).into_iter().flatten().cloned());
         }
         if cli.global.quiet && cli.global.verbose > 0 {
-            return Err(command().error(ErrorKind::ArgumentConflict, "--quiet and --verbose exclude each other"));
+            return Err(command().error(
+                ErrorKind::ArgumentConflict,
+                "--quiet and --verbose exclude each other",
+            ));
         }
         Ok(cli)
     }
@@ -61,7 +71,10 @@ impl Cli {
 #[must_use]
 pub fn command() -> clap::Command {
     let command = Cli::command();
-    let set = command.get_arguments().find(|option| option.get_id() == SETS).cloned();
+    let set = command
+        .get_arguments()
+        .find(|option| option.get_id() == SETS)
+        .cloned();
     command.mut_subcommands(|subcommand| subcommand.args(&set))
 }
 
@@ -69,14 +82,24 @@ const SETS: &str = "sets";
 
 /// What a run alone has, given before a subcommand, would be ignored there: `--dry-run` most of all.
 fn misplaced(matches: &ArgMatches) -> Result<(), clap::Error> {
-    let Some((name, _)) = matches.subcommand() else { return Ok(()) };
-    let mut command = command();
-    let of_run = RunArgs::augment_args(clap::Command::new("run"));
-    let typed = |id: &&clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
-    let Some(option) = of_run.get_arguments().filter(|option| typed(&option.get_id())).find_map(Arg::get_long) else {
+    let Some((name, _)) = matches.subcommand() else {
         return Ok(());
     };
-    let own = command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
+    let mut command = command();
+    let of_run = RunArgs::augment_args(clap::Command::new("run"));
+    let typed =
+        |id: &&clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+    let Some(option) = of_run
+        .get_arguments()
+        .filter(|option| typed(&option.get_id()))
+        .find_map(Arg::get_long)
+    else {
+        return Ok(());
+    };
+    let own = command
+        .find_subcommand(name)
+        .into_iter()
+        .flat_map(clap::Command::get_arguments);
     let message = if own.filter_map(Arg::get_long).any(|own| own == option) {
         format!("--{option} before {name} is for a run; write it after {name}")
     } else {
@@ -87,13 +110,20 @@ fn misplaced(matches: &ArgMatches) -> Result<(), clap::Error> {
 
 /// A count of what is asked for at once.
 fn at_least_one<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
-    text.parse().ok().filter(|count| *count >= T::from(1)).ok_or_else(|| "give 1 or more".to_owned())
+    text.parse()
+        .ok()
+        .filter(|count| *count >= T::from(1))
+        .ok_or_else(|| "give 1 or more".to_owned())
 }
 
 /// Ends the process with what is wrong; whoever reads JSON from stdout gets an object there too.
 fn refuse(error: &clap::Error) -> ! {
-    let arguments: Vec<String> = env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
-    let asks_for_json = arguments.windows(2).any(|pair| pair == ["--format", "json"])
+    let arguments: Vec<String> = env::args_os()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    let asks_for_json = arguments
+        .windows(2)
+        .any(|pair| pair == ["--format", "json"])
         || arguments.iter().any(|argument| argument == "--format=json");
     if asks_for_json && error.use_stderr() {
         let object = serde_json::json!({ "error": error.render().to_string().trim_end() });
@@ -122,7 +152,14 @@ pub struct Global {
     #[arg(long, value_enum, default_value_t, global = true)]
     pub format: Format,
     /// How the log is written to stderr; otherwise $INGEST_LOG
-    #[arg(long, value_enum, default_value_t, env = "INGEST_LOG", hide_env = true, global = true)]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        env = "INGEST_LOG",
+        hide_env = true,
+        global = true
+    )]
     pub log: Log,
     /// Say more on stderr; repeat for more
     #[arg(short, long, action = ArgAction::Count, global = true)]
@@ -158,7 +195,12 @@ pub enum Log {
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// Regions to walk, or `all`
-    #[arg(long = "region", value_name = "REGION,…", value_delimiter = ',', required = true)]
+    #[arg(
+        long = "region",
+        value_name = "REGION,…",
+        value_delimiter = ',',
+        required = true
+    )]
     pub regions: Vec<String>,
     /// Jobs to run; otherwise all of them
     #[arg(long = "job", value_name = "JOB,…", value_delimiter = ',')]
@@ -316,7 +358,12 @@ pub struct ForecastArgs {
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=60))]
     pub days: u32,
     /// Regions to walk, or `all`
-    #[arg(long = "region", value_name = "REGION,…", value_delimiter = ',', default_value = "all")]
+    #[arg(
+        long = "region",
+        value_name = "REGION,…",
+        value_delimiter = ',',
+        default_value = "all"
+    )]
     pub regions: Vec<String>,
     /// Jobs to run; otherwise all of them
     #[arg(long = "job", value_name = "JOB,…", value_delimiter = ',')]

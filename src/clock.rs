@@ -25,7 +25,9 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         // A clock before 1970 was never set.
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 
@@ -54,7 +56,8 @@ impl Monotonic {
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         let span = clock_gettime(MONOTONIC).checked_sub(self.0);
-        span.and_then(|span| Duration::try_from(span).ok()).unwrap_or_default()
+        span.and_then(|span| Duration::try_from(span).ok())
+            .unwrap_or_default()
     }
 }
 

@@ -18,8 +18,12 @@ fn main() -> ExitCode {
 
 /// Logs go to stderr. `RUST_LOG` overrides `-v` and `-q`.
 fn log(global: &Global) {
-    let asked = std::env::var("RUST_LOG").ok().and_then(|asked| asked.parse().ok());
-    let filter: Targets = asked.or_else(|| level(global).parse().ok()).unwrap_or_default();
+    let asked = std::env::var("RUST_LOG")
+        .ok()
+        .and_then(|asked| asked.parse().ok());
+    let filter: Targets = asked
+        .or_else(|| level(global).parse().ok())
+        .unwrap_or_default();
     // Internal errors would be told on stderr, which is what failed.
     let log = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
@@ -27,9 +31,14 @@ fn log(global: &Global) {
         .with_target(false)
         .log_internal_errors(false);
     match global.log {
-        Log::Json => {
-            log.json().flatten_event(true).with_current_span(false).with_span_list(false).finish().with(filter).init()
-        }
+        Log::Json => log
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .finish()
+            .with(filter)
+            .init(),
         Log::Text => log.with_ansi(colours()).finish().with(filter).init(),
     }
 }
@@ -37,7 +46,14 @@ fn log(global: &Global) {
 /// People are told of failures by the result, and of each once.
 fn level(global: &Global) -> String {
     match (global.log, global.quiet, global.verbose) {
-        (_, true, _) => format!("error,{FAILURE}={}", if global.log == Log::Json { "error" } else { "off" }),
+        (_, true, _) => format!(
+            "error,{FAILURE}={}",
+            if global.log == Log::Json {
+                "error"
+            } else {
+                "off"
+            }
+        ),
         (Log::Text, false, 0) => format!("warn,{FAILURE}=off"),
         (Log::Text, false, 1) => format!("ingest=info,{FAILURE}=off,warn"),
         (Log::Json, false, 0 | 1) => "ingest=info,warn".to_owned(),

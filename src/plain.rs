@@ -10,5 +10,7 @@ pub fn is_hidden(character: char) -> bool {
 /// The text with a space in place of each such character.
 #[must_use]
 pub fn plain(text: &str) -> String {
-    text.chars().map(|character| if is_hidden(character) { ' ' } else { character }).collect()
+    text.chars()
+        .map(|character| if is_hidden(character) { ' ' } else { character })
+        .collect()
 }

@@ -27,7 +27,12 @@ pub fn create_file(path: &Path) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         create_dir(directory)?;
     }
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+    match OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+    {
         Ok(file) => hand_over(&file, path),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
@@ -40,7 +45,11 @@ pub fn create_file(path: &Path) -> io::Result<()> {
 /// # Errors
 /// When the system does not let us.
 pub fn open_to_lock(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)?;
     hand_over(&file, path);
     Ok(file)
 }
@@ -48,7 +57,9 @@ pub fn open_to_lock(path: &Path) -> io::Result<File> {
 /// What root makes in somebody's directory is theirs, as SQLite has it with its logs: or they could do nothing there any
 /// more. Where that cannot be, it stays root's.
 fn hand_over(made: &File, path: &Path) {
-    let above = path.parent().and_then(|directory| fs::metadata(directory).ok());
+    let above = path
+        .parent()
+        .and_then(|directory| fs::metadata(directory).ok());
     if let (Some(above), Ok(made_by)) = (above, made.metadata())
         && made_by.uid() == 0
         && above.uid() != 0

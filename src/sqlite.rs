@@ -100,7 +100,11 @@ pub enum OpenError {
 /// # Errors
 /// When the file cannot be opened, is damaged, or was written by a later release.
 pub fn open(path: &Path, schema: Schema) -> Result<Connection, OpenError> {
-    let denied = |why| OpenError::Denied { path: path.to_owned(), name: schema.name, why };
+    let denied = |why| OpenError::Denied {
+        path: path.to_owned(),
+        name: schema.name,
+        why,
+    };
     private::create_file(path).map_err(|error| denied(explain_making(&error)))?;
     if path.is_dir() {
         return Err(denied(DIRECTORY.to_owned()));
@@ -108,7 +112,9 @@ pub fn open(path: &Path, schema: Schema) -> Result<Connection, OpenError> {
     let began = Instant::now();
     loop {
         match open_once(path, schema) {
-            Err(OpenError::Sqlite { source, .. }) if is_busy(&source) && began.elapsed() < BUSY_TIMEOUT => {
+            Err(OpenError::Sqlite { source, .. })
+                if is_busy(&source) && began.elapsed() < BUSY_TIMEOUT =>
+            {
                 thread::sleep(pause(10));
             }
             opened => return opened,
@@ -121,7 +127,13 @@ pub fn open(path: &Path, schema: Schema) -> Result<Connection, OpenError> {
 /// # Errors
 /// When the system does not say, or something else is in its place; `name` is what the file holds.
 pub fn is_there(path: &Path, name: &'static str) -> Result<bool, OpenError> {
-    let denied = |why| Err(OpenError::Denied { path: path.to_owned(), name, why });
+    let denied = |why| {
+        Err(OpenError::Denied {
+            path: path.to_owned(),
+            name,
+            why,
+        })
+    };
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => denied(DIRECTORY.to_owned()),
         Ok(_) => Ok(true),
@@ -139,11 +151,18 @@ pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Connection>,
     if !is_there(path, schema.name)? {
         return Ok(None);
     }
-    let failed = |source| OpenError::Sqlite { path: path.to_owned(), name: schema.name, source };
+    let failed = |source| OpenError::Sqlite {
+        path: path.to_owned(),
+        name: schema.name,
+        source,
+    };
     let open = |how: ReadOnly| how.open(path).map_err(|error| refused(path, schema, error));
     let mut connection = open(ReadOnly::of(path))?;
     let mut found = version(&connection);
-    if found.as_ref().is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::FileLockingProtocolFailed)) {
+    if found
+        .as_ref()
+        .is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::FileLockingProtocolFailed))
+    {
         // Whoever began the log was killed before it had an index.
         connection = open(ReadOnly::Orphaned)?;
         found = version(&connection);
@@ -162,10 +181,16 @@ pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Connection>,
 /// When SQLite has no memory for it.
 pub fn open_empty(schema: Schema) -> Result<Connection, OpenError> {
     let path = Path::new(":memory:");
-    let failed = |source| OpenError::Sqlite { path: path.to_owned(), name: schema.name, source };
+    let failed = |source| OpenError::Sqlite {
+        path: path.to_owned(),
+        name: schema.name,
+        source,
+    };
     let mut connection = Connection::open_in_memory().map_err(failed)?;
     migrate(&mut connection, path, schema)?;
-    connection.pragma_update(None, "query_only", true).map_err(failed)?;
+    connection
+        .pragma_update(None, "query_only", true)
+        .map_err(failed)?;
     Ok(connection)
 }
 
@@ -196,7 +221,10 @@ const DIRECTORY: &str = "it is a directory; move it away";
 /// Why a file cannot be looked for, and what to do about it.
 fn explain_looking(path: &Path, error: &io::Error) -> String {
     if let Some(file) = file_above(path) {
-        return format!("{} is a file, not a directory; set --state-dir to a directory", file.display());
+        return format!(
+            "{} is a file, not a directory; set --state-dir to a directory",
+            file.display()
+        );
     }
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -212,7 +240,9 @@ fn explain_making(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; make its directory writable for this user, or set --state-dir"
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space on its disk",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space on its disk"
+        }
         _ => "",
     };
     format!("{error}{advice}")
@@ -221,7 +251,9 @@ fn explain_making(error: &io::Error) -> String {
 /// What is in the way of a path: something above its end that is no directory.
 #[must_use]
 pub fn file_above(path: &Path) -> Option<&Path> {
-    path.ancestors().skip(1).find(|above| fs::metadata(above).is_ok_and(|found| !found.is_dir()))
+    path.ancestors()
+        .skip(1)
+        .find(|above| fs::metadata(above).is_ok_and(|found| !found.is_dir()))
 }
 
 /// SQLite did not open a file, and does not say that it was not let. The file is not opened to find out: closing it would
@@ -230,10 +262,21 @@ fn refused(path: &Path, schema: Schema, source: rusqlite::Error) -> OpenError {
     let files = ["", "-wal", "-shm"].map(|suffix| beside(path, suffix));
     let is_closed = |file: &PathBuf| access(file, Access::READ_OK) == Err(Errno::ACCESS);
     if source.sqlite_error_code() == Some(ErrorCode::CannotOpen) && files.iter().any(is_closed) {
-        let why = format!("{}; make the file readable for this user", io::Error::from(Errno::ACCESS));
-        return OpenError::Denied { path: path.to_owned(), name: schema.name, why };
+        let why = format!(
+            "{}; make the file readable for this user",
+            io::Error::from(Errno::ACCESS)
+        );
+        return OpenError::Denied {
+            path: path.to_owned(),
+            name: schema.name,
+            why,
+        };
     }
-    OpenError::Sqlite { path: path.to_owned(), name: schema.name, source }
+    OpenError::Sqlite {
+        path: path.to_owned(),
+        name: schema.name,
+        source,
+    }
 }
 
 /// The path of a file's side file.
@@ -244,7 +287,11 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn open_once(path: &Path, schema: Schema) -> Result<Connection, OpenError> {
-    let failed = |source| OpenError::Sqlite { path: path.to_owned(), name: schema.name, source };
+    let failed = |source| OpenError::Sqlite {
+        path: path.to_owned(),
+        name: schema.name,
+        source,
+    };
     let mut connection = Connection::open(path).map_err(|error| refused(path, schema, error))?;
     configure(&mut connection).map_err(failed)?;
     migrate(&mut connection, path, schema)?;
@@ -262,7 +309,9 @@ fn configure(connection: &mut Connection) -> rusqlite::Result<()> {
 /// Without this SQLite plans a statement anew whenever its parameters change, which costs twenty times what our statements
 /// cost to run.
 fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+        .map(drop)
 }
 
 thread_local! {
@@ -311,29 +360,53 @@ fn pause(asked: i32) -> Duration {
 /// the write-ahead log or recovers it.
 fn is_busy(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
-    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed))
+    matches!(
+        code,
+        Some(
+            ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::FileLockingProtocolFailed
+        )
+    )
 }
 
 fn migrate(connection: &mut Connection, path: &Path, schema: Schema) -> Result<(), OpenError> {
-    let failed = |source| OpenError::Sqlite { path: path.to_owned(), name: schema.name, source };
+    let failed = |source| OpenError::Sqlite {
+        path: path.to_owned(),
+        name: schema.name,
+        source,
+    };
     let known = schema.newest();
     if version(connection).map_err(failed)? == known {
         return Ok(());
     }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(failed)?;
     let found = version(&transaction).map_err(failed)?;
     if found > known {
         return Err(newer(path, schema, found));
     }
-    for migration in schema.migrations.iter().skip(usize::try_from(found).unwrap_or(0)) {
+    for migration in schema
+        .migrations
+        .iter()
+        .skip(usize::try_from(found).unwrap_or(0))
+    {
         transaction.execute_batch(migration).map_err(failed)?;
     }
-    transaction.pragma_update(None, "user_version", known).map_err(failed)?;
+    transaction
+        .pragma_update(None, "user_version", known)
+        .map_err(failed)?;
     transaction.commit().map_err(failed)
 }
 
 fn newer(path: &Path, schema: Schema, found: i64) -> OpenError {
-    OpenError::Newer { path: path.to_owned(), name: schema.name, found, known: schema.newest() }
+    OpenError::Newer {
+        path: path.to_owned(),
+        name: schema.name,
+        found,
+        known: schema.newest(),
+    }
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
@@ -341,7 +414,12 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
 }
 
 fn older(path: &Path, schema: Schema, found: i64) -> OpenError {
-    OpenError::Older { path: path.to_owned(), name: schema.name, found, known: schema.newest() }
+    OpenError::Older {
+        path: path.to_owned(),
+        name: schema.name,
+        found,
+        known: schema.newest(),
+    }
 }
 
 /// How a file is read without a trace: it depends on what its last writer left, or is at.
@@ -369,7 +447,9 @@ impl ReadOnly {
     }
 
     fn open(self, path: &Path) -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(self.uri(path), flags)?;
         wait_while_busy(&mut connection)?;
         keep_plans(&connection)?;

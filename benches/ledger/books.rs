@@ -34,23 +34,45 @@ impl Books {
             Room::Free => u64::from(u32::MAX) * 1000,
             Room::None => (u64::from(fill) * cost).max(cost),
         };
-        let limit = Limit::new(quota.into(), Units::ZERO, Window::new(Some(DAY), None).unwrap()).unwrap();
+        let limit = Limit::new(
+            quota.into(),
+            Units::ZERO,
+            Window::new(Some(DAY), None).unwrap(),
+        )
+        .unwrap();
         let account = Account {
             name: format!("bench-{}", Uuid::now_v7().simple()),
             limits: [("daily".to_owned(), limit)].into(),
         };
-        let cost: Cost = [("daily".to_owned(), Units::new(cost))].into_iter().collect();
+        let cost: Cost = [("daily".to_owned(), Units::new(cost))]
+            .into_iter()
+            .collect();
         let start = Timestamp::parse("2026-06-10T00:00:00.123457Z").unwrap();
         let now = start.after(DAY);
         let entries: Vec<_> = (0..fill)
-            .map(|nth| Entry { id: fresh_id(), at: start.after(DAY / fill.max(1) * nth), cost: cost.clone() })
+            .map(|nth| Entry {
+                id: fresh_id(),
+                at: start.after(DAY / fill.max(1) * nth),
+                cost: cost.clone(),
+            })
             .collect();
         for entries in entries.chunks(1000) {
             ledger.absorb(&account, entries, &[], now).await.unwrap();
         }
         // A window that is to stay empty is left behind after each charge.
-        let step = if fill == 0 && room == Room::Free { 2 * DAY } else { Duration::from_micros(10) };
-        Self { ledger, account, cost, room, now, step }
+        let step = if fill == 0 && room == Room::Free {
+            2 * DAY
+        } else {
+            Duration::from_micros(10)
+        };
+        Self {
+            ledger,
+            account,
+            cost,
+            room,
+            now,
+            step,
+        }
     }
 
     /// How long one charge takes.
@@ -68,11 +90,19 @@ impl Books {
         let began = Instant::now();
         let decision = self.ledger.charge(charge, self.now).await.unwrap();
         let took = began.elapsed();
-        assert_eq!(matches!(decision, Decision::Granted(_)), self.room == Room::Free, "{decision:?}");
+        assert_eq!(
+            matches!(decision, Decision::Granted(_)),
+            self.room == Room::Free,
+            "{decision:?}"
+        );
         took
     }
 }
 
 fn purpose() -> Purpose {
-    Purpose { job: Some("trending".into()), region: Some("US".into()), call: "videos.list".into() }
+    Purpose {
+        job: Some("trending".into()),
+        region: Some("US".into()),
+        call: "videos.list".into(),
+    }
 }

@@ -108,7 +108,10 @@ pub(crate) async fn charges() -> Table {
     let server = RedisServer::start();
     let client = Client::open(server.url().expose().clone()).unwrap();
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
-    let connection = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
+    let connection = client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+        .unwrap();
     let mut bench = Bench { server, connection };
     let mut all = Vec::new();
     for cost in COSTS {
@@ -126,11 +129,21 @@ impl Bench {
         let mut scenarios = [
             self.ours("ours, granted", cost, fill, Room::Free).await,
             self.ours("ours, rejected", cost, fill, Room::None).await,
-            self.theirs("a member a unit", MEMBER_A_UNIT, cost, fill, fill).await,
-            self.theirs("a member a unit, in a loop", MEMBER_A_UNIT_IN_A_LOOP, cost, fill, fill).await,
+            self.theirs("a member a unit", MEMBER_A_UNIT, cost, fill, fill)
+                .await,
+            self.theirs(
+                "a member a unit, in a loop",
+                MEMBER_A_UNIT_IN_A_LOOP,
+                cost,
+                fill,
+                fill,
+            )
+            .await,
         ];
         // By itself: it leaves the others nothing of the processor's caches.
-        let mut scan = [self.theirs("scan and sum", SCAN_AND_SUM, cost, fill, fill / cost).await];
+        let mut scan = [self
+            .theirs("scan and sum", SCAN_AND_SUM, cost, fill, fill / cost)
+            .await];
         self.take_turns(&mut scenarios).await;
         self.take_turns(&mut scan).await;
         scenarios.into_iter().chain(scan).collect()
@@ -162,7 +175,11 @@ impl Bench {
     async fn ours(&mut self, what: &'static str, cost: u32, fill: u32, room: Room) -> Scenario {
         let ledger = RedisLedger::new(&self.server.url(), TIMEOUT, Duration::ZERO).unwrap();
         let ledger = Arc::new(ledger.with_time(ServerTime::Callers));
-        let charges = if room == Room::None { (fill / cost).max(1) } else { fill / cost };
+        let charges = if room == Room::None {
+            (fill / cost).max(1)
+        } else {
+            fill / cost
+        };
         let before = self.bytes().await;
         let books = Books::filled(ledger, charges, u64::from(cost), room).await;
         let bytes = self.bytes().await - before;
@@ -170,29 +187,59 @@ impl Bench {
     }
 
     /// A charge as others make it, in a set of `members` members.
-    async fn theirs(&mut self, what: &'static str, code: &'static str, cost: u32, fill: u32, members: u32) -> Scenario {
+    async fn theirs(
+        &mut self,
+        what: &'static str,
+        code: &'static str,
+        cost: u32,
+        fill: u32,
+        members: u32,
+    ) -> Scenario {
         let set = what.to_owned();
         let units = if what == "scan and sum" { cost } else { 1 };
         let before = self.bytes().await;
         for member in 0..members {
             let name = format!("{member:032}:{units}");
-            self.send(cmd("ZADD").arg(&set).arg(DAY_IN_MICROS + u64::from(member)).arg(name)).await;
+            self.send(
+                cmd("ZADD")
+                    .arg(&set)
+                    .arg(DAY_IN_MICROS + u64::from(member))
+                    .arg(name),
+            )
+            .await;
         }
         let bytes = self.bytes().await - before;
-        let way = Way::Theirs { script: Script::new(code), set, charges: 0, empties: members == 0 };
+        let way = Way::Theirs {
+            script: Script::new(code),
+            set,
+            charges: 0,
+            empties: members == 0,
+        };
         let slow = what == "scan and sum" && members > 500;
-        Scenario { burst: if slow { SHORT_BURST } else { BURST }, ..Scenario::new(what, cost, fill, way, bytes) }
+        Scenario {
+            burst: if slow { SHORT_BURST } else { BURST },
+            ..Scenario::new(what, cost, fill, way, bytes)
+        }
     }
 
     async fn charge(&mut self, way: &mut Way, cost: u32) -> Duration {
         let (script, set, charges, empties) = match way {
             Way::Ours(books) => return books.charge().await,
-            Way::Theirs { script, set, charges, empties } => (script, set, charges, empties),
+            Way::Theirs {
+                script,
+                set,
+                charges,
+                empties,
+            } => (script, set, charges, empties),
         };
         // A window that is to stay empty is left behind after each charge.
         let now = DAY_IN_MICROS * if *empties { 2 + 2 * *charges } else { 2 } - 1;
         let mut call = script.key(&*set);
-        call.arg(now).arg(DAY_IN_MICROS).arg(u64::from(u32::MAX)).arg(cost).arg(format!("{charges:032}x"));
+        call.arg(now)
+            .arg(DAY_IN_MICROS)
+            .arg(u64::from(u32::MAX))
+            .arg(cost)
+            .arg(format!("{charges:032}x"));
         *charges += 1;
         let began = Instant::now();
         let granted: i64 = call.invoke_async(&mut self.connection).await.unwrap();
@@ -203,7 +250,12 @@ impl Bench {
     /// Another command than the others' runs it, so that the server counts its time apart.
     async fn nothing(&mut self) -> Duration {
         let began = Instant::now();
-        let _: i64 = cmd("EVAL_RO").arg(NOTHING).arg(0).query_async(&mut self.connection).await.unwrap();
+        let _: i64 = cmd("EVAL_RO")
+            .arg(NOTHING)
+            .arg(0)
+            .query_async(&mut self.connection)
+            .await
+            .unwrap();
         began.elapsed()
     }
 
@@ -213,19 +265,36 @@ impl Bench {
 
     /// Mean microseconds in the server of one call.
     async fn server_time(&mut self) -> f64 {
-        let stats: String = cmd("INFO").arg("commandstats").query_async(&mut self.connection).await.unwrap();
-        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:")).unwrap();
-        let fields: HashMap<_, _> = line.split(',').filter_map(|field| field.split_once('=')).collect();
+        let stats: String = cmd("INFO")
+            .arg("commandstats")
+            .query_async(&mut self.connection)
+            .await
+            .unwrap();
+        let line = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_evalsha:"))
+            .unwrap();
+        let fields: HashMap<_, _> = line
+            .split(',')
+            .filter_map(|field| field.split_once('='))
+            .collect();
         fields.get("usec_per_call").unwrap().parse().unwrap()
     }
 
     async fn bytes(&mut self) -> u64 {
-        let keys: Vec<String> = cmd("KEYS").arg("*").query_async(&mut self.connection).await.unwrap();
+        let keys: Vec<String> = cmd("KEYS")
+            .arg("*")
+            .query_async(&mut self.connection)
+            .await
+            .unwrap();
         let mut bytes = 0;
         for key in keys {
             let mut usage = cmd("MEMORY");
             usage.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
-            bytes += usage.query_async::<u64>(&mut self.connection).await.unwrap();
+            bytes += usage
+                .query_async::<u64>(&mut self.connection)
+                .await
+                .unwrap();
         }
         bytes
     }
@@ -234,7 +303,17 @@ impl Bench {
 impl Scenario {
     fn new(what: &'static str, cost: u32, fill: u32, way: Way, bytes: u64) -> Self {
         let (server, client, nothing) = (Vec::new(), Times::default(), Times::default());
-        Self { what, cost, fill, way, bytes, burst: BURST, server, client, nothing }
+        Self {
+            what,
+            cost,
+            fill,
+            way,
+            bytes,
+            burst: BURST,
+            server,
+            client,
+            nothing,
+        }
     }
 }
 
@@ -250,15 +329,18 @@ fn written(scenarios: &[Scenario]) -> Table {
         "bytes in Redis",
     ]);
     for one in scenarios {
-        let ours = scenarios
-            .iter()
-            .find(|other| other.what == "ours, granted" && (other.cost, other.fill) == (one.cost, one.fill));
+        let ours = scenarios.iter().find(|other| {
+            other.what == "ours, granted" && (other.cost, other.fill) == (one.cost, one.fill)
+        });
         table.add_row([
             one.what.to_owned(),
             one.cost.to_string(),
             one.fill.to_string(),
             format!("{:.1}", one.server()),
-            format!("{:.2}", one.server() / ours.map_or(f64::NAN, Scenario::server)),
+            format!(
+                "{:.2}",
+                one.server() / ours.map_or(f64::NAN, Scenario::server)
+            ),
             micros(one.client.median()),
             ratio(one.client.median(), one.nothing.median()),
             one.bytes.to_string(),

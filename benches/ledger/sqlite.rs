@@ -47,18 +47,38 @@ pub(crate) async fn charges() -> Table {
 
 async fn scenario(fill: u32, cost: u64, room: Room) -> Scenario {
     let directory = TempDir::new().unwrap();
-    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&directory.path().join("ledger.db")).unwrap());
+    let ledger: Arc<dyn Ledger> =
+        Arc::new(SqliteLedger::open(&directory.path().join("ledger.db")).unwrap());
     // What is to be rejected needs something in its way.
-    let filled = if room == Room::None { fill.max(1) } else { fill };
+    let filled = if room == Room::None {
+        fill.max(1)
+    } else {
+        fill
+    };
     let books = Books::filled(ledger, filled, cost, room).await;
-    Scenario { fill, cost, room, books, times: Times::default(), _directory: directory }
+    Scenario {
+        fill,
+        cost,
+        room,
+        books,
+        times: Times::default(),
+        _directory: directory,
+    }
 }
 
 fn written(scenarios: &[Scenario]) -> Table {
-    let mut table =
-        table(["One SQLite charge", "cost", "charges in the window", "median µs", "p99 µs", "median against empty"]);
+    let mut table = table([
+        "One SQLite charge",
+        "cost",
+        "charges in the window",
+        "median µs",
+        "p99 µs",
+        "median against empty",
+    ]);
     for row in scenarios {
-        let empty = scenarios.iter().find(|other| other.fill == 0 && other.cost == row.cost && other.room == row.room);
+        let empty = scenarios
+            .iter()
+            .find(|other| other.fill == 0 && other.cost == row.cost && other.room == row.room);
         let base = empty.map(|empty| empty.times.median()).unwrap_or_default();
         let what = match row.room {
             Room::Free => "granted",

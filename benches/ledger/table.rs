@@ -9,7 +9,10 @@ use comfy_table::{CellAlignment, Table};
 pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN).set_header(header);
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+        .column_iter_mut()
+        .skip(1)
+        .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
 }
 
@@ -33,7 +36,10 @@ impl Times {
     fn quantile(&self, percent: usize) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort();
-        sorted.get(sorted.len() * percent / 100).copied().unwrap_or_default()
+        sorted
+            .get(sorted.len() * percent / 100)
+            .copied()
+            .unwrap_or_default()
     }
 }
 

@@ -47,32 +47,60 @@ pub struct Measured {
 impl Place {
     pub async fn filled(size: Size) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let codes: Vec<String> = (0..size.regions).map(|number| format!("{:?}", code(number))).collect();
+        let codes: Vec<String> = (0..size.regions)
+            .map(|number| format!("{:?}", code(number)))
+            .collect();
         let quota = "{ quota = 100000000, headroom = 500, window = \"24h\", resets = \"America/Los_Angeles\" }";
         let mut sets = vec![
             format!("regions=[{}]", codes.join(",")),
             format!("credentials.youtube.limits.daily={quota}"),
             "upstreams.youtube.calls.\"search.list\".cost=1".to_owned(),
         ];
-        let sources = Sources { path: Some(shipped()), sets: sets.clone() };
+        let sources = Sources {
+            path: Some(shipped()),
+            sets: sets.clone(),
+        };
         let config = Config::load(&sources).unwrap();
         let listen = "127.0.0.1:0".parse().unwrap();
-        let options = Options { listen, latency: Duration::ZERO, failure_rate: 0.0, quota: None, seed: 1 };
-        let sandbox = Sandbox::start(&config, options, Arc::new(SystemClock)).await.unwrap();
-        sets.push(format!("upstreams.youtube.base_url=\"{}\"", sandbox.base_url("youtube")));
+        let options = Options {
+            listen,
+            latency: Duration::ZERO,
+            failure_rate: 0.0,
+            quota: None,
+            seed: 1,
+        };
+        let sandbox = Sandbox::start(&config, options, Arc::new(SystemClock))
+            .await
+            .unwrap();
+        sets.push(format!(
+            "upstreams.youtube.base_url=\"{}\"",
+            sandbox.base_url("youtube")
+        ));
         fill_catalog(directory.path(), &config, size).await;
         fill_ledger(directory.path(), size.charges);
-        Self { directory, sets, _sandbox: sandbox }
+        Self {
+            directory,
+            sets,
+            _sandbox: sandbox,
+        }
     }
 
     /// Runs the program to its end.
     pub fn measure(&self, arguments: &[&str]) -> Measured {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ingest"));
-        command.arg("--config").arg(shipped()).arg("--state-dir").arg(self.directory.path());
+        command
+            .arg("--config")
+            .arg(shipped())
+            .arg("--state-dir")
+            .arg(self.directory.path());
         for set in &self.sets {
             command.args(["--set", set]);
         }
-        command.args(arguments).env("YOUTUBE_API_KEY", "k").stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(arguments)
+            .env("YOUTUBE_API_KEY", "k")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let began = Instant::now();
         let mut child = command.spawn().unwrap();
         let status_file = format!("/proc/{}/status", child.id());
@@ -86,7 +114,11 @@ impl Place {
             }
             if let Some(ended) = child.try_wait().unwrap() {
                 let exit = ended.code().unwrap_or(-1).to_string();
-                return Measured { took: began.elapsed(), megabytes, exit };
+                return Measured {
+                    took: began.elapsed(),
+                    megabytes,
+                    exit,
+                };
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -96,15 +128,24 @@ impl Place {
 /// Passes of the job over all regions, again and again, an hour apart, the last one an hour and more ago.
 async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
     let catalog = SqliteCatalog::open(&directory.join("catalog.db")).unwrap();
-    let job = config.jobs.iter().find(|job| job.name == "trending").unwrap();
+    let job = config
+        .jobs
+        .iter()
+        .find(|job| job.name == "trending")
+        .unwrap();
     let kind = job.steps[0].call.records.as_ref().unwrap();
     let units = Cost::from_iter([("daily".to_owned(), Units::new(1))]);
     let passes = size.records.div_ceil(PAGE * PAGES_A_PASS);
     let now = Timestamp::from(chrono::Utc::now());
     for number in 0..passes {
-        let ago = Duration::from_secs(3600 * (1 + (passes - 1 - number) / size.regions) as u64 + 1800);
+        let ago =
+            Duration::from_secs(3600 * (1 + (passes - 1 - number) / size.regions) as u64 + 1800);
         let (region, at) = (code(number % size.regions), now.before(ago));
-        let mut reference = PassRef::New { job: job.name.clone(), region, started_at: at };
+        let mut reference = PassRef::New {
+            job: job.name.clone(),
+            region,
+            started_at: at,
+        };
         for page in 0..PAGES_A_PASS {
             let first = (number * PAGES_A_PASS + page) * PAGE;
             let records: Vec<Record> = (first..first + PAGE).map(record).collect();
@@ -126,19 +167,28 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
             };
             reference = PassRef::Open(catalog.land(landing).await.unwrap().pass);
         }
-        catalog.finish(&reference, PassEnd::Complete, at).await.unwrap();
+        catalog
+            .finish(&reference, PassEnd::Complete, at)
+            .await
+            .unwrap();
     }
 }
 
 /// A region's code, as upstreams know them.
 fn code(number: usize) -> String {
-    [number / 26, number % 26].map(|letter| char::from(b'A' + letter as u8)).iter().collect()
+    [number / 26, number % 26]
+        .map(|letter| char::from(b'A' + letter as u8))
+        .iter()
+        .collect()
 }
 
 fn record(number: usize) -> Record {
     let title = format!("common word{} rare{number} about a thing", number % 1000);
     let body = json!({ "id": format!("v{number}"), "snippet": { "title": title, "channelId": format!("c{}", number % 20_000), "description": "x".repeat(200) } });
-    Record { id: format!("v{number}"), body }
+    Record {
+        id: format!("v{number}"),
+        body,
+    }
 }
 
 /// Charges of one unit, evenly over the last 23 hours.

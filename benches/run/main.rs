@@ -32,10 +32,25 @@ fn main() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml");
-    let config = Config::load(&Sources { path: Some(shipped), sets: Vec::new() }).unwrap();
-    let sandbox = runtime.block_on(Sandbox::start(&config, Options::default(), Arc::new(SystemClock))).unwrap();
+    let config = Config::load(&Sources {
+        path: Some(shipped),
+        sets: Vec::new(),
+    })
+    .unwrap();
+    let sandbox = runtime
+        .block_on(Sandbox::start(
+            &config,
+            Options::default(),
+            Arc::new(SystemClock),
+        ))
+        .unwrap();
     let state = tempfile::tempdir().unwrap();
-    timed(ingest(sandbox.base_url("youtube").as_str(), state.path(), "all", "8"));
+    timed(ingest(
+        sandbox.base_url("youtube").as_str(),
+        state.path(),
+        "all",
+        "8",
+    ));
     let recorded = runtime.block_on(recorded::serve(&state.path().join("catalog.db"), ANSWER));
     let upstream = format!("http://{recorded}");
     println!("{}", walks(&upstream, state.path()));
@@ -46,9 +61,24 @@ fn ingest(upstream: &str, state: &Path, regions: &str, concurrency: &str) -> Com
     let mut command = Command::new(env!("CARGO_BIN_EXE_ingest"));
     let base_url = format!("upstreams.youtube.base_url={upstream}");
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml");
-    command.env("YOUTUBE_API_KEY", "benchmark").stdout(Stdio::null());
-    command.args(["--region", regions, "--job", "trending", "--concurrency", concurrency, "--set", &base_url]);
-    command.arg("--config").arg(config).arg("--state-dir").arg(state);
+    command
+        .env("YOUTUBE_API_KEY", "benchmark")
+        .stdout(Stdio::null());
+    command.args([
+        "--region",
+        regions,
+        "--job",
+        "trending",
+        "--concurrency",
+        concurrency,
+        "--set",
+        &base_url,
+    ]);
+    command
+        .arg("--config")
+        .arg(config)
+        .arg("--state-dir")
+        .arg(state);
     command
 }
 
@@ -76,7 +106,11 @@ fn walks(upstream: &str, state: &Path) -> Table {
         timed(command)
     };
     let median = median((0..WALKS).map(again).collect());
-    table.add_row(row("again, --region all --concurrency 8".to_owned(), ANSWER * PAGES, median));
+    table.add_row(row(
+        "again, --region all --concurrency 8".to_owned(),
+        ANSWER * PAGES,
+        median,
+    ));
     table
 }
 
@@ -88,8 +122,13 @@ fn row(name: String, chain: Duration, median: Duration) -> [String; 4] {
 
 fn idle(upstream: &str, state: &Path) -> Table {
     let mut table = table(&["nothing due", "median ms", "peak MiB"]);
-    let median = median((0..IDLE_RUNS).map(|_| timed(ingest(upstream, state, "all", "4"))).collect());
-    let peak = idle_peak(upstream, state).map_or_else(|| "-".to_owned(), |peak| format!("{:.1}", peak / 1024.0));
+    let median = median(
+        (0..IDLE_RUNS)
+            .map(|_| timed(ingest(upstream, state, "all", "4")))
+            .collect(),
+    );
+    let peak = idle_peak(upstream, state)
+        .map_or_else(|| "-".to_owned(), |peak| format!("{:.1}", peak / 1024.0));
     table.add_row(["a run".to_owned(), millis(median), peak]);
     table
 }
@@ -98,13 +137,18 @@ fn idle(upstream: &str, state: &Path) -> Table {
 fn idle_peak(upstream: &str, state: &Path) -> Option<f64> {
     let (reading, mut writing) = pipe().unwrap();
     writing.write_all(&[0; PIPE_BYTES]).unwrap();
-    let mut run = ingest(upstream, state, "all", "4").stdout(writing).spawn().unwrap();
+    let mut run = ingest(upstream, state, "all", "4")
+        .stdout(writing)
+        .spawn()
+        .unwrap();
     std::thread::sleep(Duration::from_millis(500));
     let status = fs::read_to_string(format!("/proc/{}/status", run.id()));
     drop(reading);
     run.wait().unwrap();
     let status = status.ok()?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     peak.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
@@ -120,6 +164,9 @@ fn millis(time: Duration) -> String {
 fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN).set_header(header);
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+        .column_iter_mut()
+        .skip(1)
+        .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
 }

@@ -23,7 +23,11 @@ pub(crate) fn end(chapter: &mut Chapter, tally: &Tally) {
     come_by(place);
     let (used, counted) = (used(place), place.counted().0);
     // What a clock that was off wrote down as unmetered is repaid at the time that it had.
-    assert!(place.jumps || used >= counted, "the ledger counts {used}, the upstream {counted}: {:?}", place.books);
+    assert!(
+        place.jumps || used >= counted,
+        "the ledger counts {used}, the upstream {counted}: {:?}",
+        place.books
+    );
     if place.books == Books::Waiting {
         std::thread::sleep(place.window + Duration::from_millis(500));
     }
@@ -41,7 +45,11 @@ fn come_by(place: &Place) {
         for machine in 0..place.books.machines() {
             let (code, said) = place.run(machine, &["charge", "youtube", "videos.list"]);
             let waits = place.books == Books::Waiting && code == 1;
-            assert!(code == 0 || code == 75 || waits, "{code}: {said}\n{}", place.dump());
+            assert!(
+                code == 0 || code == 75 || waits,
+                "{code}: {said}\n{}",
+                place.dump()
+            );
         }
     }
 }
@@ -50,7 +58,12 @@ fn used(place: &Place) -> u64 {
     let (code, said) = place.run(0, &["status"]);
     assert_eq!(code, 0, "{said}");
     let limits = said["limits"].as_array().unwrap();
-    limits.iter().find(|limit| limit["limit"] == "daily").unwrap()["used"].as_u64().unwrap()
+    limits
+        .iter()
+        .find(|limit| limit["limit"] == "daily")
+        .unwrap()["used"]
+        .as_u64()
+        .unwrap()
 }
 
 /// Whatever was left undone, runs in peace complete every region, each page landed and each request charged.
@@ -62,12 +75,26 @@ fn walks_everything(place: &Place, machine: usize) {
         assert_eq!(code, 0, "{said}");
         let requests = place.sandbox.requests() - before;
         let passes = said["passes"].as_array().unwrap();
-        let sum = |what: &str| passes.iter().map(|pass| pass[what].as_u64().unwrap()).sum::<u64>();
+        let sum = |what: &str| {
+            passes
+                .iter()
+                .map(|pass| pass[what].as_u64().unwrap())
+                .sum::<u64>()
+        };
         let counted = (sum("requests"), sum("pages"), &said["requests"]);
-        assert_eq!(counted, (requests, requests, &Value::from(requests)), "{said}");
+        assert_eq!(
+            counted,
+            (requests, requests, &Value::from(requests)),
+            "{said}"
+        );
         // What a clock two hours ahead has completed is due again two hours later.
-        let had = |pass: &&Value| pass["outcome"] == "complete" || (place.jumps && pass["outcome"] == "not_due");
-        let ended = passes.iter().filter(had).filter(|pass| pass["region"] != "*");
+        let had = |pass: &&Value| {
+            pass["outcome"] == "complete" || (place.jumps && pass["outcome"] == "not_due")
+        };
+        let ended = passes
+            .iter()
+            .filter(had)
+            .filter(|pass| pass["region"] != "*");
         complete.extend(ended.map(|pass| pass["region"].as_str().unwrap().to_owned()));
         if complete.len() == REGIONS {
             return;
@@ -75,7 +102,11 @@ fn walks_everything(place: &Place, machine: usize) {
         std::thread::sleep(place.window);
         last = said;
     }
-    panic!("{:?}: after {RUNS} runs in peace only {complete:?} are complete: {last}\n{}", place.books, place.dump());
+    panic!(
+        "{:?}: after {RUNS} runs in peace only {complete:?} are complete: {last}\n{}",
+        place.books,
+        place.dump()
+    );
 }
 
 /// After a quiet window the ledger and the upstream begin at nothing, and count the same from there.
@@ -88,9 +119,18 @@ fn agrees(place: &Place) {
     }
     let used = used(place);
     let asked = (place.sandbox.requests() - before) * place.cost;
-    assert!((asked > 0 || place.jumps) && asked <= ENFORCED, "{asked} units were asked for");
+    assert!(
+        (asked > 0 || place.jumps) && asked <= ENFORCED,
+        "{asked} units were asked for"
+    );
     if began.elapsed() < place.window {
-        let about = || format!("the ledger, the upstream: {:?}\n{}", place.books, place.dump());
+        let about = || {
+            format!(
+                "the ledger, the upstream: {:?}\n{}",
+                place.books,
+                place.dump()
+            )
+        };
         assert_eq!(used, asked, "{}", about());
     }
     if let Some(recorded) = recorded {

@@ -19,7 +19,11 @@ impl Chapter {
         let books = Books::ALL[usize::try_from(number).unwrap() % Books::ALL.len()];
         let place = Place::new(program, books, &mut chance);
         let rounds = 20 + chance.below(20);
-        Self { place, chance, rounds }
+        Self {
+            place,
+            chance,
+            rounds,
+        }
     }
 
     pub(crate) fn tell(mut self, tally: &Tally) {
@@ -35,7 +39,11 @@ impl Chapter {
         tally.count("rounds");
         let Self { place, chance, .. } = self;
         let faults = trouble::of_upstream(place, chance, tally);
-        let count = if chance.once_in(12) { 8 } else { 1 + chance.below(4) };
+        let count = if chance.once_in(12) {
+            8
+        } else {
+            1 + chance.below(4)
+        };
         let mut running: Vec<_> = (0..count).map(|_| place.start(chance, tally)).collect();
         for process in &mut running {
             std::thread::sleep(chance.millis_below(80));

@@ -12,7 +12,9 @@ pub(crate) fn of_state(state: &Path) {
 
 /// A journal knows the cost of everything that may have been sent.
 fn of_journal(state: &Path) {
-    let Some(connection) = open(&state.join("journal.db")) else { return };
+    let Some(connection) = open(&state.join("journal.db")) else {
+        return;
+    };
     none(
         &connection,
         "a charge that may have been sent has no cost",
@@ -23,7 +25,9 @@ fn of_journal(state: &Path) {
 
 /// A catalog's passes, pages and listings fit each other, and the file is whole.
 fn of_catalog(state: &Path) {
-    let Some(connection) = open(&state.join("catalog.db")) else { return };
+    let Some(connection) = open(&state.join("catalog.db")) else {
+        return;
+    };
     none(
         &connection,
         "a pass counts other pages than it landed",
@@ -62,7 +66,9 @@ fn of_catalog(state: &Path) {
 
 /// Units that the ledger of one machine ever recorded.
 pub(crate) fn charged(state: &Path) -> u64 {
-    let Some(connection) = open(&state.join("ledger.db")) else { return 0 };
+    let Some(connection) = open(&state.join("ledger.db")) else {
+        return 0;
+    };
     whole(&connection);
     none(
         &connection,
@@ -77,10 +83,16 @@ pub(crate) fn charged(state: &Path) -> u64 {
 
 /// The newest charges of a machine's journal, and what it has seen.
 pub(crate) fn dump(state: &Path) -> String {
-    let Some(connection) = open(&state.join("journal.db")) else { return String::new() };
+    let Some(connection) = open(&state.join("journal.db")) else {
+        return String::new();
+    };
     let all = |sql: &str| -> Vec<String> {
         let mut statement = connection.prepare(sql).unwrap();
-        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        statement
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect()
     };
     let charges = "select concat_ws(' ', id, at, cost, state, unmetered, settled, known, told, asked_at) from charge
         order by at desc limit 40";
@@ -90,19 +102,29 @@ pub(crate) fn dump(state: &Path) -> String {
 
 fn open(path: &Path) -> Option<Connection> {
     let connection = Connection::open(path).ok().filter(|_| path.exists())?;
-    connection.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    connection
+        .busy_timeout(std::time::Duration::from_secs(10))
+        .unwrap();
+    let version: i64 = connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
     (version > 0).then_some(connection)
 }
 
 fn whole(connection: &Connection) {
-    let said: String = connection.query_row("pragma quick_check(1)", [], |row| row.get(0)).unwrap();
+    let said: String = connection
+        .query_row("pragma quick_check(1)", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(said, "ok");
 }
 
 fn none(connection: &Connection, what: &str, sql: &str) {
     let mut statement = connection.prepare(sql).unwrap();
-    let found =
-        statement.query([]).unwrap().next().unwrap().map(|row| row.get_ref(0).map(|value| format!("{value:?}")));
+    let found = statement
+        .query([])
+        .unwrap()
+        .next()
+        .unwrap()
+        .map(|row| row.get_ref(0).map(|value| format!("{value:?}")));
     assert!(found.is_none(), "{what}: {found:?}");
 }

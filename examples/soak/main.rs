@@ -45,7 +45,13 @@ fn main() {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
                 while Instant::now() < end {
-                    tell(seed, next.fetch_add(1, Ordering::Relaxed), &program, &tally, &wrong);
+                    tell(
+                        seed,
+                        next.fetch_add(1, Ordering::Relaxed),
+                        &program,
+                        &tally,
+                        &wrong,
+                    );
                 }
             });
         }
@@ -60,7 +66,9 @@ fn main() {
 fn tell(seed: u64, number: u64, program: &str, tally: &Tally, wrong: &AtomicU64) {
     let told = std::panic::catch_unwind(|| Chapter::new(seed, number, program).tell(tally));
     if told.is_err() {
-        eprintln!("chapter {number} of seed {seed} went wrong; again: bash tests/soak.sh 1 {seed} {number}");
+        eprintln!(
+            "chapter {number} of seed {seed} went wrong; again: bash tests/soak.sh 1 {seed} {number}"
+        );
         wrong.fetch_add(1, Ordering::Relaxed);
     }
     eprintln!("{tally}");
@@ -68,5 +76,7 @@ fn tell(seed: u64, number: u64, program: &str, tally: &Tally, wrong: &AtomicU64)
 
 fn arguments() -> [String; 4] {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    arguments.try_into().expect("soak MINUTES SEED CHAPTER PROGRAM")
+    arguments
+        .try_into()
+        .expect("soak MINUTES SEED CHAPTER PROGRAM")
 }

@@ -43,7 +43,13 @@ pub(crate) enum Books {
 }
 
 impl Books {
-    pub(crate) const ALL: [Self; 5] = [Self::File, Self::Shared, Self::OneMachine, Self::Waiting, Self::Floors];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::File,
+        Self::Shared,
+        Self::OneMachine,
+        Self::Waiting,
+        Self::Floors,
+    ];
 
     pub(crate) const fn machines(self) -> usize {
         match self {
@@ -84,23 +90,58 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new(program: &str, books: Books, chance: &mut Chance) -> Self {
-        let redis = if books == Books::File { None } else { Redis::start() };
+        let redis = if books == Books::File {
+            None
+        } else {
+            Redis::start()
+        };
         let books = if redis.is_some() { books } else { Books::File };
         let (window, cost) = (2 + chance.below(2) as u64, chance.one_of(&[1, 1, 2]));
         // A ledger in a file goes by the clock of its machine: only a shared one can tell that this is off.
         let jumps = redis.is_some() && chance.once_in(3);
         let mut sets = configuration(books, redis.as_ref().map(|redis| redis.port), cost);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         let window = Duration::from_secs(window);
         let sandboxs = [sets.clone(), vec![limits(window - LATENESS)]].concat();
-        let config = Config::load(&Sources { path: Some(shipped()), sets: sandboxs }).unwrap();
+        let config = Config::load(&Sources {
+            path: Some(shipped()),
+            sets: sandboxs,
+        })
+        .unwrap();
         sets.push(limits(window));
-        let options = Options { seed: chance.below(1000) as u64, ..Options::default() };
-        let sandbox = runtime.block_on(Sandbox::start(&config, options, Arc::new(SystemClock))).unwrap();
-        sets.push(format!("upstreams.youtube.base_url=\"{}\"", sandbox.base_url("youtube")));
+        let options = Options {
+            seed: chance.below(1000) as u64,
+            ..Options::default()
+        };
+        let sandbox = runtime
+            .block_on(Sandbox::start(&config, options, Arc::new(SystemClock)))
+            .unwrap();
+        sets.push(format!(
+            "upstreams.youtube.base_url=\"{}\"",
+            sandbox.base_url("youtube")
+        ));
         let (program, directory) = (program.to_owned(), tempfile::tempdir().unwrap());
-        let place = Self { books, redis, sandbox, window, cost, jumps, program, directory, sets, runtime };
-        place.tell_sandbox("POST", "totals", &json!({ "videos.list": 5 + chance.below(20) }));
+        let place = Self {
+            books,
+            redis,
+            sandbox,
+            window,
+            cost,
+            jumps,
+            program,
+            directory,
+            sets,
+            runtime,
+        };
+        place.tell_sandbox(
+            "POST",
+            "totals",
+            &json!({ "videos.list": 5 + chance.below(20) }),
+        );
         place
     }
 
@@ -112,12 +153,21 @@ impl Place {
     pub(crate) fn command(&self, machine: usize, limits: &str) -> Command {
         let mut command = Command::new("bash");
         command.args(["-c", &format!("{limits} exec \"$0\" \"$@\""), &self.program]);
-        command.arg("--config").arg(shipped()).arg("--state-dir").arg(self.state(machine));
+        command
+            .arg("--config")
+            .arg(shipped())
+            .arg("--state-dir")
+            .arg(self.state(machine));
         for set in &self.sets {
             command.args(["--set", set]);
         }
-        command.args(["-q", "--format", "json"]).env("YOUTUBE_API_KEY", "k");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(["-q", "--format", "json"])
+            .env("YOUTUBE_API_KEY", "k");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
@@ -136,24 +186,58 @@ impl Place {
         if self.jumps && chance.once_in(4) && Path::new(FAKETIME).exists() {
             tally.count("clock jumps");
             let jump = chance.one_of(&["-2h", "-3s", "+2h"]);
-            command.env("LD_PRELOAD", FAKETIME).env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("FAKETIME", jump);
+            command
+                .env("LD_PRELOAD", FAKETIME)
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+                .env("FAKETIME", jump);
         }
-        tally.count(if what[0] == "--region" { "runs" } else { "other commands" });
-        Process { child: command.spawn().unwrap(), what: what.join(" ") }
+        tally.count(if what[0] == "--region" {
+            "runs"
+        } else {
+            "other commands"
+        });
+        Process {
+            child: command.spawn().unwrap(),
+            what: what.join(" "),
+        }
     }
 
     pub(crate) fn tell_sandbox(&self, method: &str, what: &str, told: &Value) {
         let url = format!("http://{}/_sandbox/{what}", self.sandbox.address());
-        let request = reqwest::Client::new().request(method.parse().unwrap(), url).json(told);
-        assert!(self.runtime.block_on(request.send()).unwrap().status().is_success(), "{told}");
+        let request = reqwest::Client::new()
+            .request(method.parse().unwrap(), url)
+            .json(told);
+        assert!(
+            self.runtime
+                .block_on(request.send())
+                .unwrap()
+                .status()
+                .is_success(),
+            "{told}"
+        );
     }
 
     /// Runs the program to its end in peace.
     pub(crate) fn run(&self, machine: usize, arguments: &[&str]) -> (i32, Value) {
         // A machine that has more to do than it can is no outage.
-        let patient = ["--set", "ledger.timeout=5s", "--set", "upstreams.youtube.timeout=10s"];
-        let child = self.command(machine, "").args(patient).args(arguments).spawn().unwrap();
-        Process { child, what: arguments.join(" ") }.end().expect("nobody ended it")
+        let patient = [
+            "--set",
+            "ledger.timeout=5s",
+            "--set",
+            "upstreams.youtube.timeout=10s",
+        ];
+        let child = self
+            .command(machine, "")
+            .args(patient)
+            .args(arguments)
+            .spawn()
+            .unwrap();
+        Process {
+            child,
+            what: arguments.join(" "),
+        }
+        .end()
+        .expect("nobody ended it")
     }
 
     /// Takes back what the upstream said while it played spent.
@@ -165,7 +249,12 @@ impl Place {
 
     /// What the sandbox counts now, and the most that it ever counted in one window.
     pub(crate) fn counted(&self) -> (u64, u64) {
-        let counted = self.sandbox.usage().into_iter().find(|counted| counted.limit == "daily").unwrap();
+        let counted = self
+            .sandbox
+            .usage()
+            .into_iter()
+            .find(|counted| counted.limit == "daily")
+            .unwrap();
         (counted.used.get(), counted.most_in_window.get())
     }
 
@@ -173,17 +262,29 @@ impl Place {
     pub(crate) fn bound(&self) -> u64 {
         let machines = self.books.machines() as u64;
         // What others charged since a machine last heard of a ledger that lost it can be spent again.
-        let enforced = if self.books == Books::Floors { ENFORCED * machines } else { ENFORCED };
+        let enforced = if self.books == Books::Floors {
+            ENFORCED * machines
+        } else {
+            ENFORCED
+        };
         // A clock that was set forward takes what went unmetered before for long ago.
-        let trickle = if self.redis.is_some() { TRICKLE * machines * (1 + u64::from(self.jumps)) } else { 0 };
+        let trickle = if self.redis.is_some() {
+            TRICKLE * machines * (1 + u64::from(self.jumps))
+        } else {
+            0
+        };
         enforced + trickle
     }
 
     /// What the ledger holds, for whoever has to find out why something does not hold.
     pub(crate) fn dump(&self) -> String {
-        let journals = (0..self.books.machines()).map(|machine| invariants::dump(&self.state(machine)));
+        let journals =
+            (0..self.books.machines()).map(|machine| invariants::dump(&self.state(machine)));
         let journals = journals.collect::<Vec<_>>().join("\n");
-        format!("{}\n{journals}", self.redis.as_ref().map(Redis::dump).unwrap_or_default())
+        format!(
+            "{}\n{journals}",
+            self.redis.as_ref().map(Redis::dump).unwrap_or_default()
+        )
     }
 
     /// What holds after every round.
@@ -200,8 +301,14 @@ impl Place {
         (0..self.books.machines()).for_each(|machine| invariants::of_state(&self.state(machine)));
         self.redis.iter().for_each(Redis::check);
         if self.books == Books::File {
-            let (charged, asked) = (invariants::charged(&self.state(0)), self.sandbox.requests() * self.cost);
-            assert!(charged >= asked, "the upstream saw {asked} units, the ledger {charged}");
+            let (charged, asked) = (
+                invariants::charged(&self.state(0)),
+                self.sandbox.requests() * self.cost,
+            );
+            assert!(
+                charged >= asked,
+                "the upstream saw {asked} units, the ledger {charged}"
+            );
         }
     }
 }
@@ -213,7 +320,12 @@ fn arguments(chance: &mut Chance) -> Vec<String> {
         1 => &["charge", "youtube", "videos.list", "--id", "by-hand"],
         2 => &["status"],
         3 => &["--region", "all", "--dry-run"],
-        4 => chance.one_of(&[&["search", "the"][..], &["history"], &["repair"], &["check", "--connect"]]),
+        4 => chance.one_of(&[
+            &["search", "the"][..],
+            &["history"],
+            &["repair"],
+            &["check", "--connect"],
+        ]),
         _ => {
             let regions = chance.one_of(&["all", "US", "US,GB,DE", "IN,BR"]);
             &["--region", regions, "--concurrency", &concurrency]
@@ -224,10 +336,8 @@ fn arguments(chance: &mut Chance) -> Vec<String> {
 
 /// The shipped configuration with a small quota of a short window, and short pages.
 fn configuration(books: Books, redis: Option<u16>, cost: u64) -> Vec<String> {
-    let page =
-        "{ kind = \"token\", param = \"pageToken\", next = \"/nextPageToken\", size_param = \"maxResults\", size = 5 }";
-    let listing =
-        "{ call = \"videos.list\", params = { chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 2 }";
+    let page = "{ kind = \"token\", param = \"pageToken\", next = \"/nextPageToken\", size_param = \"maxResults\", size = 5 }";
+    let listing = "{ call = \"videos.list\", params = { chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 2 }";
     let mut sets = vec![
         "upstreams.youtube.calls.\"search.list\".cost=1".to_owned(),
         format!("upstreams.youtube.calls.\"videos.list\".page={page}"),

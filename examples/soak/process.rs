@@ -26,7 +26,11 @@ impl Process {
             3 => Signal::INT,
             _ => return,
         };
-        tally.count(if signal == Signal::KILL { "killed" } else { "asked to end" });
+        tally.count(if signal == Signal::KILL {
+            "killed"
+        } else {
+            "asked to end"
+        });
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
@@ -34,13 +38,24 @@ impl Process {
     pub(crate) fn end(mut self) -> Option<(i32, Value)> {
         let status = self.wait();
         let (mut out, mut err) = (String::new(), String::new());
-        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        self.child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut out)
+            .unwrap();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut err)
+            .unwrap();
         let Self { what, .. } = self;
         assert!(!err.contains("panicked"), "{what}: {err}");
         match (status.code(), status.signal()) {
             (Some(code @ (0 | 1 | 75 | 130 | 143)), _) => {
-                let said = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{what}: {error}: {out}: {err}"));
+                let said = serde_json::from_str(&out)
+                    .unwrap_or_else(|error| panic!("{what}: {error}: {out}: {err}"));
                 Some((code, said))
             }
             // A signal that comes before anybody listens.

@@ -32,8 +32,14 @@ pub(crate) enum Mishap {
 
 impl Mishap {
     /// Those that lose nothing.
-    pub(crate) const HARMLESS: [Self; 6] =
-        [Self::Restart, Self::Hang, Self::OutOfMemory, Self::Demotion, Self::CutOff, Self::NoScripts];
+    pub(crate) const HARMLESS: [Self; 6] = [
+        Self::Restart,
+        Self::Hang,
+        Self::OutOfMemory,
+        Self::Demotion,
+        Self::CutOff,
+        Self::NoScripts,
+    ];
 }
 
 /// A Redis that keeps what it was told, unless it suffers a loss.
@@ -46,9 +52,17 @@ pub(crate) struct Redis {
 impl Redis {
     pub(crate) fn start() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let child = spawn(port, &directory)?;
-        Some(Self { child, directory, port })
+        Some(Self {
+            child,
+            directory,
+            port,
+        })
     }
 
     /// Something happens, and is over when this returns.
@@ -71,8 +85,16 @@ impl Redis {
             Mishap::Flush => self.order("FLUSHALL", &["SYNC"]),
             Mishap::Rollback => self.restart(span, |file| {
                 let length = file.metadata().unwrap().len();
-                let kept = last_whole(&std::fs::read(file).unwrap(), length - length * percent as u64 / 100);
-                std::fs::OpenOptions::new().write(true).open(file).unwrap().set_len(kept).unwrap();
+                let kept = last_whole(
+                    &std::fs::read(file).unwrap(),
+                    length - length * percent as u64 / 100,
+                );
+                std::fs::OpenOptions::new()
+                    .write(true)
+                    .open(file)
+                    .unwrap()
+                    .set_len(kept)
+                    .unwrap();
             }),
             Mishap::Wipe => self.restart(span, |file| std::fs::write(file, "").unwrap()),
         }
@@ -93,18 +115,33 @@ impl Redis {
         if sums.is_empty() {
             return;
         }
-        let ids: Vec<String> =
-            redis::cmd("ZRANGEBYSCORE").arg(key("log")).arg(sums[1]).arg("+inf").query(&mut connection).unwrap();
-        let units: HashMap<String, u64> = redis::cmd("HGETALL").arg(key("units")).query(&mut connection).unwrap();
+        let ids: Vec<String> = redis::cmd("ZRANGEBYSCORE")
+            .arg(key("log"))
+            .arg(sums[1])
+            .arg("+inf")
+            .query(&mut connection)
+            .unwrap();
+        let units: HashMap<String, u64> = redis::cmd("HGETALL")
+            .arg(key("units"))
+            .query(&mut connection)
+            .unwrap();
         let logged: u64 = ids.iter().filter_map(|id| units.get(id)).sum();
-        assert_eq!(sums[0], logged, "the total, and what is in the log: {}", self.dump());
+        assert_eq!(
+            sums[0],
+            logged,
+            "the total, and what is in the log: {}",
+            self.dump()
+        );
     }
 
     /// What it holds, and its time.
     pub(crate) fn dump(&self) -> String {
         let key = |part: &str| format!("ingest:{{youtube}}:{part}");
         let time = self.ask("TIME", &[]);
-        let (meta, units) = (self.ask("HGETALL", &[&key("meta")]), self.ask("HGETALL", &[&key("units")]));
+        let (meta, units) = (
+            self.ask("HGETALL", &[&key("meta")]),
+            self.ask("HGETALL", &[&key("units")]),
+        );
         let log = self.ask("ZRANGE", &[&key("log"), "0", "-1", "WITHSCORES"]);
         format!("time {time:?}\nmeta {meta:?}\nlog {log:?}\nunits {units:?}")
     }
@@ -112,7 +149,10 @@ impl Redis {
     fn ask(&self, command: &str, arguments: &[&str]) -> redis::Value {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         let mut connection = client.get_connection().unwrap();
-        redis::cmd(command).arg(arguments).query(&mut connection).unwrap()
+        redis::cmd(command)
+            .arg(arguments)
+            .query(&mut connection)
+            .unwrap()
     }
 
     fn order(&self, command: &str, arguments: &[&str]) {
@@ -125,7 +165,9 @@ impl Redis {
         let _ = self.child.wait();
         let files = std::fs::read_dir(self.directory.path().join("appendonlydir")).unwrap();
         let files = files.map(|entry| entry.unwrap().path());
-        files.filter(|path| path.to_string_lossy().ends_with(".incr.aof")).for_each(|file| change(&file));
+        files
+            .filter(|path| path.to_string_lossy().ends_with(".incr.aof"))
+            .for_each(|file| change(&file));
         std::thread::sleep(away);
         self.child = spawn(self.port, &self.directory).expect("it started before");
     }
@@ -148,7 +190,9 @@ impl Drop for Redis {
 /// Whether it has read what it wrote down, and answers.
 fn answers(port: u16) -> bool {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
-    client.get_connection().is_ok_and(|mut connection| redis::cmd("PING").query::<String>(&mut connection).is_ok())
+    client
+        .get_connection()
+        .is_ok_and(|mut connection| redis::cmd("PING").query::<String>(&mut connection).is_ok())
 }
 
 /// Where the last script ends that is whole within so many bytes of an append-only file. One that is cut in its middle
@@ -162,13 +206,26 @@ fn last_whole(file: &[u8], within: u64) -> u64 {
 
 fn spawn(port: u16, directory: &TempDir) -> Option<Child> {
     let mut child = Command::new("redis-server")
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--dir"])
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--dir",
+        ])
         .arg(directory.path())
         .stdout(Stdio::null())
         .spawn()
         .ok()?;
     while !answers(port) {
-        assert!(child.try_wait().unwrap().is_none(), "redis-server does not start");
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "redis-server does not start"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     Some(child)

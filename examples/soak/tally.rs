@@ -13,7 +13,11 @@ pub(crate) struct Tally {
 
 impl Default for Tally {
     fn default() -> Self {
-        Self { began: Instant::now(), counts: Mutex::default(), most: Mutex::default() }
+        Self {
+            began: Instant::now(),
+            counts: Mutex::default(),
+            most: Mutex::default(),
+        }
     }
 }
 
@@ -32,7 +36,11 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1} minutes:", self.began.elapsed().as_secs_f64() / 60.0)?;
+        write!(
+            f,
+            "{:.1} minutes:",
+            self.began.elapsed().as_secs_f64() / 60.0
+        )?;
         for (what, count) in &*self.counts.lock().unwrap() {
             write!(f, " {what} {count},")?;
         }

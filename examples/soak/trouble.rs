@@ -56,9 +56,19 @@ pub(crate) fn of_redis(place: &mut Place, chance: &mut Chance, tally: &Tally) {
     } else {
         return;
     };
-    let (before, span, much) = (chance.millis_below(100), chance.millis_below(500), chance.below(40));
-    let Some(redis) = &mut place.redis else { return };
+    let (before, span, much) = (
+        chance.millis_below(100),
+        chance.millis_below(500),
+        chance.below(40),
+    );
+    let Some(redis) = &mut place.redis else {
+        return;
+    };
     std::thread::sleep(before);
-    tally.count(if loses { "losses of Redis" } else { "faults of Redis" });
+    tally.count(if loses {
+        "losses of Redis"
+    } else {
+        "faults of Redis"
+    });
     redis.suffer(mishap, span, much);
 }

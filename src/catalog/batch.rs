@@ -19,7 +19,12 @@ impl OpenBatch {
     /// A batch that was not asked for yet.
     #[must_use]
     pub fn new(step: usize, ids: Vec<String>) -> Self {
-        Self { step, missing: ids.clone(), ids, cursors: Vec::new() }
+        Self {
+            step,
+            missing: ids.clone(),
+            ids,
+            cursors: Vec::new(),
+        }
     }
 
     /// Where it goes on; `None` at its first page.
@@ -37,7 +42,9 @@ impl OpenBatch {
             return missing;
         };
         self.cursors.push(next);
-        let (arrived, missing) = missing.into_iter().partition(|id| came.contains(id.as_str()));
+        let (arrived, missing) = missing
+            .into_iter()
+            .partition(|id| came.contains(id.as_str()));
         self.missing = missing;
         arrived
     }

@@ -299,7 +299,12 @@ pub struct CatalogError(pub String);
 pub trait Catalog: Send + Sync {
     /// What is known of each of these regions of a job, in the order given. Passes that ended and began later than `now` are
     /// passed over: a clock that was ahead began them. Writes nothing.
-    async fn standings(&self, job: &str, regions: &[String], now: Timestamp) -> Result<Vec<Standing>, CatalogError>;
+    async fn standings(
+        &self,
+        job: &str,
+        regions: &[String],
+        now: Timestamp,
+    ) -> Result<Vec<Standing>, CatalogError>;
 
     /// The unfinished passes of a job, oldest first, the one over `*` included. Writes nothing.
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError>;
@@ -311,7 +316,12 @@ pub trait Catalog: Send + Sync {
     async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError>;
 
     /// Ends a pass.
-    async fn finish(&self, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<PassId, CatalogError>;
+    async fn finish(
+        &self,
+        pass: &PassRef,
+        end: PassEnd,
+        now: Timestamp,
+    ) -> Result<PassId, CatalogError>;
 
     /// Counts requests that brought no page, and units charged for them. A pass that is not in the catalog is there from
     /// then on, as failed.
@@ -334,7 +344,12 @@ pub trait Catalog: Send + Sync {
 
     /// The page that a request brought the last time, if it came under a tag and all of its records are still there.
     /// Writes nothing.
-    async fn known(&self, upstream: &str, kind: &str, request: &str) -> Result<Option<Known>, CatalogError>;
+    async fn known(
+        &self,
+        upstream: &str,
+        kind: &str,
+        request: &str,
+    ) -> Result<Option<Known>, CatalogError>;
 
     /// The tags of all pages of an upstream. Writes nothing.
     async fn tags(&self, upstream: &str) -> Result<Vec<Tag>, CatalogError>;

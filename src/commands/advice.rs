@@ -4,24 +4,47 @@ use crate::config::{Call, Cheaper, Config, Job, Step};
 
 /// What `ingest check` has to say of a job: of which, and what.
 pub(super) fn advice(config: &Config) -> Vec<(String, String)> {
-    let steps = config.jobs.iter().flat_map(|job| job.steps.iter().map(move |step| (&**job, step)));
-    steps.filter_map(|(job, step)| Some((format!("job {}", job.name), said(job, step)?))).collect()
+    let steps = config
+        .jobs
+        .iter()
+        .flat_map(|job| job.steps.iter().map(move |step| (&**job, step)));
+    steps
+        .filter_map(|(job, step)| Some((format!("job {}", job.name), said(job, step)?)))
+        .collect()
 }
 
 fn said(job: &Job, step: &Step) -> Option<String> {
     let cheaper = step.call.cheaper.as_ref()?;
-    if cheaper.with.as_ref().is_some_and(|with| !step.params.contains_key(with)) {
+    if cheaper
+        .with
+        .as_ref()
+        .is_some_and(|with| !step.params.contains_key(with))
+    {
         return None;
     }
     let other = job.credential.upstream.calls.get(&cheaper.call)?;
-    let how = cheaper.how.as_ref().map(|how| format!(": {how}")).unwrap_or_default();
+    let how = cheaper
+        .how
+        .as_ref()
+        .map(|how| format!(": {how}"))
+        .unwrap_or_default();
     let Cheaper { call, with, .. } = cheaper;
-    let with = with.as_ref().map(|with| format!(" with {with}")).unwrap_or_default();
+    let with = with
+        .as_ref()
+        .map(|with| format!(" with {with}"))
+        .unwrap_or_default();
     let (costs, cost) = (cost(&step.call), cost(other));
-    Some(format!("{}{with} takes {costs}; {call} brings the same for {cost}{how}", step.call.name))
+    Some(format!(
+        "{}{with} takes {costs}; {call} brings the same for {cost}{how}",
+        step.call.name
+    ))
 }
 
 fn cost(call: &Call) -> String {
-    let parts: Vec<String> = call.cost.iter().map(|(limit, units)| format!("{units} of {limit}")).collect();
+    let parts: Vec<String> = call
+        .cost
+        .iter()
+        .map(|(limit, units)| format!("{units} of {limit}"))
+        .collect();
     parts.join(" and ")
 }

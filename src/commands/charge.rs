@@ -49,7 +49,8 @@ pub(super) async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, E
     let charged = charging.charge(&environment).await?;
     match global.format {
         Format::Json => output::json(&charged)?,
-        Format::Text if global.quiet && matches!(charged.decision, Word::Granted | Word::Unmetered) => {}
+        Format::Text
+            if global.quiet && matches!(charged.decision, Word::Granted | Word::Unmetered) => {}
         Format::Text => output::text_line(&output::shown(&charged.detail))?,
     }
     Ok(charged.exit())
@@ -69,7 +70,12 @@ impl Charging {
     pub(super) fn of(environment: &Environment, args: &ChargeArgs) -> Result<Self, Error> {
         let (credential, call) = find(environment, &args.credential, &args.call)?;
         let id = args.id.as_deref().map_or_else(fresh_id, ChargeId::new);
-        Ok(Self { cost: call.cost.times(args.times), credential, call, id })
+        Ok(Self {
+            cost: call.cost.times(args.times),
+            credential,
+            call,
+            id,
+        })
     }
 
     /// Puts it to the ledger.
@@ -82,17 +88,31 @@ impl Charging {
             id: Some(&self.id),
             cost: &self.cost,
             leave: &Cost::none(),
-            outage: if cheap || self.call.outage.is_some() { single } else { Outage::Refuse },
-            purpose: &Purpose { job: None, region: None, call: self.call.name.clone() },
+            outage: if cheap || self.call.outage.is_some() {
+                single
+            } else {
+                Outage::Refuse
+            },
+            purpose: &Purpose {
+                job: None,
+                region: None,
+                call: self.call.name.clone(),
+            },
         };
         let verdict = charging_meter(environment).await?.ask(ask).await?;
         Ok(charged(&verdict, &self.cost))
     }
 
     /// Gives back what was granted under an id.
-    pub(super) async fn release(&self, environment: &Environment, id: &ChargeId) -> Result<(), Error> {
+    pub(super) async fn release(
+        &self,
+        environment: &Environment,
+        id: &ChargeId,
+    ) -> Result<(), Error> {
         let meter = environment.meter(Mode::ReadWrite)?;
-        Ok(meter.settle(&self.credential.account, id, &Cost::none()).await?)
+        Ok(meter
+            .settle(&self.credential.account, id, &Cost::none())
+            .await?)
     }
 }
 
@@ -107,15 +127,26 @@ impl Charged {
     }
 }
 
-fn find(environment: &Environment, credential: &str, call: &str) -> Result<(Arc<Credential>, Arc<Call>), Error> {
+fn find(
+    environment: &Environment,
+    credential: &str,
+    call: &str,
+) -> Result<(Arc<Credential>, Arc<Call>), Error> {
     let credentials = &environment.config.credentials;
     let known = credentials.keys().map(String::as_str);
-    let credential =
-        credentials.get(credential).ok_or_else(|| Error::Usage(unknown("credential", credential, known)))?;
+    let credential = credentials
+        .get(credential)
+        .ok_or_else(|| Error::Usage(unknown("credential", credential, known)))?;
     let calls = &credential.upstream.calls;
     let known = calls.keys().map(String::as_str);
-    let call = calls.get(call).ok_or_else(|| Error::Usage(unknown("call", call, known)))?;
-    match call.cost.limits().find(|limit| !credential.account.limits.contains_key(*limit)) {
+    let call = calls
+        .get(call)
+        .ok_or_else(|| Error::Usage(unknown("call", call, known)))?;
+    match call
+        .cost
+        .limits()
+        .find(|limit| !credential.account.limits.contains_key(*limit))
+    {
         None => Ok((Arc::clone(credential), Arc::clone(call))),
         Some(lacking) => Err(Error::Usage(format!(
             "{} charges the limit `{lacking}`, which credential `{}` lacks: add it to [credentials.{}.limits]",
@@ -136,7 +167,13 @@ fn charged(verdict: &Verdict, units: &Cost) -> Charged {
         repeated: false,
     };
     match verdict {
-        Verdict::Permitted(Permit { id, grant: Grant { held: Some(held), .. }, .. }) => Charged {
+        Verdict::Permitted(Permit {
+            id,
+            grant: Grant {
+                held: Some(held), ..
+            },
+            ..
+        }) => Charged {
             detail: format!(
                 "Refused: id {id} was charged {}, and this takes {}: give it another id",
                 cost(held),
@@ -145,7 +182,11 @@ fn charged(verdict: &Verdict, units: &Cost) -> Charged {
             ..charged
         },
         Verdict::Permitted(permit) => Charged {
-            decision: if permit.metered { Word::Granted } else { Word::Unmetered },
+            decision: if permit.metered {
+                Word::Granted
+            } else {
+                Word::Unmetered
+            },
             id: Some(permit.id.clone()),
             remaining: permit.grant.remaining.clone(),
             repeated: permit.grant.repeated,
@@ -161,19 +202,40 @@ fn charged(verdict: &Verdict, units: &Cost) -> Charged {
             ..charged
         },
         Verdict::Never { limit, most } => Charged {
-            detail: format!("Refused: it takes {}, and {limit} never holds more than {most}.", cost(units)),
+            detail: format!(
+                "Refused: it takes {}, and {limit} never holds more than {most}.",
+                cost(units)
+            ),
             ..charged
         },
-        Verdict::Refused(why) => Charged { detail: format!("Refused: {why}"), ..charged },
+        Verdict::Refused(why) => Charged {
+            detail: format!("Refused: {why}"),
+            ..charged
+        },
     }
 }
 
-fn permitted(metered: bool, units: &Cost, remaining: &BTreeMap<LimitName, Units>, id: &ChargeId) -> String {
-    let left: Vec<String> = remaining.iter().map(|(limit, units)| format!("{} {limit}", count(units.get()))).collect();
+fn permitted(
+    metered: bool,
+    units: &Cost,
+    remaining: &BTreeMap<LimitName, Units>,
+    id: &ChargeId,
+) -> String {
+    let left: Vec<String> = remaining
+        .iter()
+        .map(|(limit, units)| format!("{} {limit}", count(units.get())))
+        .collect();
     if metered {
-        format!("Granted: {}; left: {}; id {id}", cost(units), left.join(", "))
+        format!(
+            "Granted: {}; left: {}; id {id}",
+            cost(units),
+            left.join(", ")
+        )
     } else {
-        format!("Unmetered: {}, while the ledger is out of reach; it will be repaid; id {id}", cost(units))
+        format!(
+            "Unmetered: {}, while the ledger is out of reach; it will be repaid; id {id}",
+            cost(units)
+        )
     }
 }
 

@@ -34,7 +34,10 @@ pub(super) struct Environment {
 impl Environment {
     /// Reads the configuration; opens nothing.
     pub(super) fn load(global: &Global) -> Result<Self, Error> {
-        let config = Config::load(&Sources { path: global.config.clone(), sets: global.sets.clone() })?;
+        let config = Config::load(&Sources {
+            path: global.config.clone(),
+            sets: global.sets.clone(),
+        })?;
         Ok(Self {
             config,
             state_dir: state_dir(global)?,
@@ -48,21 +51,32 @@ impl Environment {
     #[cfg(feature = "sandbox")]
     pub(super) fn practice(global: &Global, mut sets: Vec<String>) -> Result<Self, Error> {
         sets.push("ledger.url=sqlite".to_owned());
-        let global = Global { sets: global.sets.iter().cloned().chain(sets).collect(), ..global.clone() };
+        let global = Global {
+            sets: global.sets.iter().cloned().chain(sets).collect(),
+            ..global.clone()
+        };
         let environment = Self::load(&global)?;
-        Ok(Self { state_dir: environment.state_dir.join(PRACTICE), practising: true, ..environment })
+        Ok(Self {
+            state_dir: environment.state_dir.join(PRACTICE),
+            practising: true,
+            ..environment
+        })
     }
 
     /// Makes the state directory, if it is not there.
     pub(super) fn create_state_dir(&self) -> Result<(), Error> {
         let remedy = "set --state-dir or $INGEST_STATE_DIR";
-        let what = format!("cannot make the state directory {}", self.state_dir.display());
+        let what = format!(
+            "cannot make the state directory {}",
+            self.state_dir.display()
+        );
         private::create_dir(&self.state_dir).map_err(|error| {
             // A name below the directory, so that the directory itself is among what is looked at.
             match crate::sqlite::file_above(&self.state_dir.join(CATALOG_FILE)) {
-                Some(file) => {
-                    Error::Refused(format!("{what}: {} is a file, not a directory; {remedy}", file.display()))
-                }
+                Some(file) => Error::Refused(format!(
+                    "{what}: {} is a file, not a directory; {remedy}",
+                    file.display()
+                )),
                 None => Error::Refused(format!("{what}: {error}; {remedy}")),
             }
         })
@@ -70,27 +84,44 @@ impl Environment {
 
     /// The way to the ledger.
     pub(super) fn meter(&self, access: Mode) -> Result<Arc<Meter>, Error> {
-        Ok(Arc::new(ledger::open(&self.config.ledger, &self.state_dir, access, Arc::clone(&self.clock))?))
+        Ok(Arc::new(ledger::open(
+            &self.config.ledger,
+            &self.state_dir,
+            access,
+            Arc::clone(&self.clock),
+        )?))
     }
 
     /// The catalog, for landing.
     pub(super) fn catalog(&self) -> Result<Arc<dyn Catalog>, Error> {
-        Ok(Arc::new(SqliteCatalog::open(&self.state_dir.join(CATALOG_FILE))?))
+        Ok(Arc::new(SqliteCatalog::open(
+            &self.state_dir.join(CATALOG_FILE),
+        )?))
     }
 
     /// The catalog, for reading alone.
     pub(super) fn catalog_to_read(&self) -> Result<Arc<dyn Catalog>, Error> {
-        Ok(Arc::new(SqliteCatalog::open_read_only(&self.state_dir.join(CATALOG_FILE))?))
+        Ok(Arc::new(SqliteCatalog::open_read_only(
+            &self.state_dir.join(CATALOG_FILE),
+        )?))
     }
 
     /// The ways to the upstreams that these jobs pull from.
-    pub(super) fn upstreams(&self, selection: &Selection) -> HashMap<String, Result<Arc<dyn Upstream>, String>> {
+    pub(super) fn upstreams(
+        &self,
+        selection: &Selection,
+    ) -> HashMap<String, Result<Arc<dyn Upstream>, String>> {
         let credentials = selection.iter().map(|(job, _)| &job.credential);
-        credentials.map(|credential| (credential.name.clone(), self.upstream(credential))).collect()
+        credentials
+            .map(|credential| (credential.name.clone(), self.upstream(credential)))
+            .collect()
     }
 
     /// The way of a credential to its upstream.
-    pub(super) fn upstream(&self, credential: &Arc<Credential>) -> Result<Arc<dyn Upstream>, String> {
+    pub(super) fn upstream(
+        &self,
+        credential: &Arc<Credential>,
+    ) -> Result<Arc<dyn Upstream>, String> {
         match self.client(credential) {
             Ok(client) => Ok(Arc::new(client)),
             Err(error) => Err(error.to_string()),
@@ -124,10 +155,17 @@ impl Environment {
     }
 
     /// These regions, or `all`, of these jobs; of all jobs where none is named.
-    pub(super) fn select_of(&self, regions: &[String], jobs: &[String]) -> Result<Selection, Error> {
+    pub(super) fn select_of(
+        &self,
+        regions: &[String],
+        jobs: &[String],
+    ) -> Result<Selection, Error> {
         let jobs = self.jobs(jobs)?;
         for region in regions.iter().filter(|region| *region != ALL) {
-            if jobs.iter().all(|job| job.regions.iter().all(|known| known.code != *region)) {
+            if jobs
+                .iter()
+                .all(|job| job.regions.iter().all(|known| known.code != *region))
+            {
                 return Err(Error::Usage(unknown(
                     "region",
                     region,
@@ -135,14 +173,24 @@ impl Environment {
                 )));
             }
         }
-        let asked = |region: &&Arc<Region>| regions.iter().any(|asked| asked == ALL || *asked == region.code);
+        let asked = |region: &&Arc<Region>| {
+            regions
+                .iter()
+                .any(|asked| asked == ALL || *asked == region.code)
+        };
         let of_job = |job: &Arc<Job>| job.regions.iter().filter(asked).cloned().collect();
-        Ok(jobs.into_iter().map(|job| (Arc::clone(&job), of_job(&job))).collect())
+        Ok(jobs
+            .into_iter()
+            .map(|job| (Arc::clone(&job), of_job(&job)))
+            .collect())
     }
 
     fn jobs(&self, asked: &[String]) -> Result<Vec<Arc<Job>>, Error> {
         let known = || self.config.jobs.iter().map(|job| &*job.name);
-        if let Some(unheard) = asked.iter().find(|asked| known().all(|name| name != *asked)) {
+        if let Some(unheard) = asked
+            .iter()
+            .find(|asked| known().all(|name| name != *asked))
+        {
             return Err(Error::Usage(unknown("job", unheard, known())));
         }
         let wanted = |job: &&Arc<Job>| asked.is_empty() || asked.contains(&job.name);
@@ -159,13 +207,21 @@ pub(super) const PRACTICE: &str = "sandbox";
 pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let hint = closest(name, &known).map(|close| format!("; did you mean `{close}`?"));
-    format!("there is no {what} `{name}`{}; known are {}", hint.unwrap_or_default(), known.join(", "))
+    format!(
+        "there is no {what} `{name}`{}; known are {}",
+        hint.unwrap_or_default(),
+        known.join(", ")
+    )
 }
 
 /// The first of `--state-dir`, `$INGEST_STATE_DIR`, `$STATE_DIRECTORY`, `$XDG_STATE_HOME/ingest` and
 /// `~/.local/state/ingest`.
 fn state_dir(global: &Global) -> Result<PathBuf, Error> {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let first_of_systemd = || {
         let directories = env::var_os("STATE_DIRECTORY").filter(|value| !value.is_empty())?;
         env::split_paths(&directories).next()
@@ -176,7 +232,17 @@ fn state_dir(global: &Global) -> Result<PathBuf, Error> {
         .or_else(|| set("INGEST_STATE_DIR"))
         .or_else(first_of_systemd)
         // A relative one is ignored: the specification says so.
-        .or_else(|| Some(set("XDG_STATE_HOME").filter(|home| home.is_absolute())?.join("ingest")))
+        .or_else(|| {
+            Some(
+                set("XDG_STATE_HOME")
+                    .filter(|home| home.is_absolute())?
+                    .join("ingest"),
+            )
+        })
         .or_else(|| Some(set("HOME")?.join(".local/state/ingest")))
-        .ok_or_else(|| Error::Usage("no state directory: set --state-dir, $INGEST_STATE_DIR or $HOME".to_owned()))
+        .ok_or_else(|| {
+            Error::Usage(
+                "no state directory: set --state-dir, $INGEST_STATE_DIR or $HOME".to_owned(),
+            )
+        })
 }

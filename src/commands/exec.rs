@@ -26,15 +26,26 @@ pub(super) async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error
         match global.format {
             Format::Json => output::json(&charged)?,
             // Stdout is the command's: whoever reads it expects no sentence of ours.
-            Format::Text => drop(writeln!(io::stderr().lock(), "ingest: {}", output::shown(&charged.detail))),
+            Format::Text => drop(writeln!(
+                io::stderr().lock(),
+                "ingest: {}",
+                output::shown(&charged.detail)
+            )),
         }
         return Ok(charged.exit());
     }
     let [program, arguments @ ..] = args.command.as_slice() else {
         return Err(Error::Usage("there is no command after --".to_owned()));
     };
-    let id = charged.id.as_ref().ok_or_else(|| Error::Refused("the charge has no id".to_owned()))?;
-    match Command::new(program).args(arguments).env(ID, id.as_str()).spawn() {
+    let id = charged
+        .id
+        .as_ref()
+        .ok_or_else(|| Error::Refused("the charge has no id".to_owned()))?;
+    match Command::new(program)
+        .args(arguments)
+        .env(ID, id.as_str())
+        .spawn()
+    {
         Ok(child) => Ok(exit(wait(child).await?)),
         Err(error) => {
             let program = program.to_string_lossy();
@@ -45,7 +56,9 @@ pub(super) async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error
                 return Err(Error::io(what)(error));
             }
             charging.release(&environment, id).await?;
-            Err(Error::io(format!("cannot start {program}; its charge was released"))(error))
+            Err(Error::io(format!(
+                "cannot start {program}; its charge was released"
+            ))(error))
         }
     }
 }
@@ -53,7 +66,10 @@ pub(super) async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error
 /// Waits for the command, and hands on to it what asks this process to end.
 async fn wait(mut child: Child) -> Result<ExitStatus, Error> {
     let listen = |kind| signal(kind).map_err(Error::io("cannot listen to signals"));
-    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let (mut terminate, mut interrupt) = (
+        listen(SignalKind::terminate())?,
+        listen(SignalKind::interrupt())?,
+    );
     let mut hangup = listen(SignalKind::hangup())?;
     loop {
         let asked = tokio::select! {
@@ -63,7 +79,10 @@ async fn wait(mut child: Child) -> Result<ExitStatus, Error> {
             _ = interrupt.recv() => if io::stdin().is_terminal() { continue } else { Signal::INT },
             _ = hangup.recv() => Signal::HUP,
         };
-        if let Some(pid) = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
+        if let Some(pid) = child
+            .id()
+            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
+        {
             // It may have ended meanwhile, and then there is nothing to tell it.
             let _ = kill_process(pid, asked);
         }
@@ -72,6 +91,8 @@ async fn wait(mut child: Child) -> Result<ExitStatus, Error> {
 
 /// What a shell would say of it.
 fn exit(status: ExitStatus) -> Exit {
-    let code = status.code().unwrap_or_else(|| status.signal().unwrap_or(0).saturating_add(128));
+    let code = status
+        .code()
+        .unwrap_or_else(|| status.signal().unwrap_or(0).saturating_add(128));
     Exit::Passed(u8::try_from(code).unwrap_or(u8::MAX))
 }

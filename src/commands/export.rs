@@ -29,7 +29,12 @@ pub(super) async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, E
     let catalog = environment.catalog_to_read()?;
     match &args.to {
         None => {
-            let written = write(&*catalog, query, Writer::new(args.shape, columns, io::stdout())).await;
+            let written = write(
+                &*catalog,
+                query,
+                Writer::new(args.shape, columns, io::stdout()),
+            )
+            .await;
             match written {
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
                 written => written.map(|_| ())?,
@@ -42,16 +47,28 @@ pub(super) async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, E
 
 /// The columns of a kind, over all calls that bring it.
 fn columns(environment: &Environment, kind: &str) -> Result<BTreeMap<String, Vec<Pointer>>, Error> {
-    let calls = environment.config.upstreams.values().flat_map(|upstream| upstream.calls.values());
+    let calls = environment
+        .config
+        .upstreams
+        .values()
+        .flat_map(|upstream| upstream.calls.values());
     let all: Vec<&Records> = calls.filter_map(|call| call.records.as_ref()).collect();
     if all.iter().all(|records| records.kind != kind) {
         let mut known: Vec<&str> = all.iter().map(|records| &*records.kind).collect();
         known.sort_unstable();
         known.dedup();
-        return Err(Error::Usage(unknown("kind of record", kind, known.into_iter())));
+        return Err(Error::Usage(unknown(
+            "kind of record",
+            kind,
+            known.into_iter(),
+        )));
     }
     let mut columns: BTreeMap<String, Vec<Pointer>> = BTreeMap::new();
-    for (name, at) in all.iter().filter(|records| records.kind == kind).flat_map(|records| &records.columns) {
+    for (name, at) in all
+        .iter()
+        .filter(|records| records.kind == kind)
+        .flat_map(|records| &records.columns)
+    {
         columns.entry(name.clone()).or_default().push(at.clone());
     }
     Ok(columns)
@@ -66,13 +83,23 @@ async fn to_file(
     path: &Path,
 ) -> Result<(), Error> {
     let what = format!("cannot write {}", path.display());
-    let with_remedy = |error| io::Error::other(format!("{error}; without --to the records go to stdout"));
-    let path = &file_to_replace(path).map_err(with_remedy).map_err(Error::io(what.clone()))?;
+    let with_remedy =
+        |error| io::Error::other(format!("{error}; without --to the records go to stdout"));
+    let path = &file_to_replace(path)
+        .map_err(with_remedy)
+        .map_err(Error::io(what.clone()))?;
     let beside = beside(path);
-    let file = OpenOptions::new().write(true).create_new(true).open(&beside).map_err(Error::io(what.clone()))?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&beside)
+        .map_err(Error::io(what.clone()))?;
     let written = write(catalog, query, Writer::new(shape, columns, file)).await;
-    let finished = written
-        .and_then(|file: File| file.sync_all().and_then(|()| fs::rename(&beside, path)).map_err(Error::io(what)));
+    let finished = written.and_then(|file: File| {
+        file.sync_all()
+            .and_then(|()| fs::rename(&beside, path))
+            .map_err(Error::io(what))
+    });
     if finished.is_err() {
         let _ = fs::remove_file(&beside);
     }
@@ -95,11 +122,16 @@ async fn write<W: Write + Send + 'static>(
     let each = move |record: Stored| {
         let (writer, written) = &mut *writing.lock().unwrap_or_else(PoisonError::into_inner);
         *written = writer.record(&record);
-        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if written.is_ok() {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
     };
     catalog.records(query, Box::new(each)).await?;
     let failed = || Error::io("cannot write the records");
-    let shared = Arc::into_inner(shared).ok_or_else(|| failed()(io::Error::other("somebody still writes")))?;
+    let shared = Arc::into_inner(shared)
+        .ok_or_else(|| failed()(io::Error::other("somebody still writes")))?;
     let (writer, written) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     written.and_then(|()| writer.finish()).map_err(failed())
 }
@@ -107,7 +139,11 @@ async fn write<W: Write + Send + 'static>(
 /// Writes records in one of the shapes.
 enum Writer<W: Write> {
     Ndjson(BufWriter<W>),
-    Csv { lines: Box<csv::Writer<W>>, columns: BTreeMap<String, Vec<Pointer>>, begun: bool },
+    Csv {
+        lines: Box<csv::Writer<W>>,
+        columns: BTreeMap<String, Vec<Pointer>>,
+        begun: bool,
+    },
 }
 
 /// What every record has.
@@ -117,14 +153,25 @@ impl<W: Write> Writer<W> {
     fn new(shape: Shape, columns: BTreeMap<String, Vec<Pointer>>, to: W) -> Self {
         match shape {
             Shape::Ndjson => Self::Ndjson(BufWriter::new(to)),
-            Shape::Csv => Self::Csv { lines: Box::new(csv::Writer::from_writer(to)), columns, begun: false },
+            Shape::Csv => Self::Csv {
+                lines: Box::new(csv::Writer::from_writer(to)),
+                columns,
+                begun: false,
+            },
         }
     }
 
     fn record(&mut self, record: &Stored) -> io::Result<()> {
         match self {
             Self::Ndjson(lines) => {
-                let Stored { upstream, kind, id, first_seen, last_seen, body } = record;
+                let Stored {
+                    upstream,
+                    kind,
+                    id,
+                    first_seen,
+                    last_seen,
+                    body,
+                } = record;
                 let text = |text: &str| Value::from(text).to_string();
                 writeln!(
                     lines,
@@ -134,13 +181,19 @@ impl<W: Write> Writer<W> {
                     text(id)
                 )
             }
-            Self::Csv { lines, columns, begun } => {
+            Self::Csv {
+                lines,
+                columns,
+                begun,
+            } => {
                 begin(lines, columns, begun)?;
                 let body: Value = serde_json::from_str(&record.body).unwrap_or_default();
                 let (first, last) = (record.first_seen.to_string(), record.last_seen.to_string());
                 let of_all = [record.upstream.clone(), record.id.clone(), first, last];
                 let own = columns.values().map(|places| cell(places, &body));
-                lines.write_record(of_all.into_iter().chain(own)).map_err(failed)
+                lines
+                    .write_record(of_all.into_iter().chain(own))
+                    .map_err(failed)
             }
         }
     }
@@ -148,10 +201,16 @@ impl<W: Write> Writer<W> {
     fn finish(self) -> io::Result<W> {
         match self {
             Self::Ndjson(lines) => lines.into_inner().map_err(io::IntoInnerError::into_error),
-            Self::Csv { mut lines, columns, mut begun } => {
+            Self::Csv {
+                mut lines,
+                columns,
+                mut begun,
+            } => {
                 begin(&mut lines, &columns, &mut begun)?;
                 lines.flush()?;
-                lines.into_inner().map_err(|error| io::Error::other(error.to_string()))
+                lines
+                    .into_inner()
+                    .map_err(|error| io::Error::other(error.to_string()))
             }
         }
     }
@@ -163,7 +222,9 @@ fn begin<W: Write>(
     begun: &mut bool,
 ) -> io::Result<()> {
     if !std::mem::replace(begun, true) {
-        lines.write_record(OF_ALL.into_iter().chain(columns.keys().map(String::as_str))).map_err(failed)?;
+        lines
+            .write_record(OF_ALL.into_iter().chain(columns.keys().map(String::as_str)))
+            .map_err(failed)?;
     }
     Ok(())
 }
@@ -178,11 +239,15 @@ fn failed(error: csv::Error) -> io::Error {
 
 /// The first of these places that holds something: text as it is, anything else as JSON.
 fn cell(places: &[Pointer], body: &Value) -> String {
-    let found = places.iter().filter_map(|at| match at.find_all(body).as_slice() {
-        [] | [Value::Null] => None,
-        [Value::String(text)] => Some(text.clone()),
-        [one] => Some(one.to_string()),
-        several => Some(Value::from_iter(several.iter().map(|value| (*value).clone())).to_string()),
-    });
+    let found = places
+        .iter()
+        .filter_map(|at| match at.find_all(body).as_slice() {
+            [] | [Value::Null] => None,
+            [Value::String(text)] => Some(text.clone()),
+            [one] => Some(one.to_string()),
+            several => {
+                Some(Value::from_iter(several.iter().map(|value| (*value).clone())).to_string())
+            }
+        });
     found.into_iter().next().unwrap_or_default()
 }

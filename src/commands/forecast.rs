@@ -21,20 +21,35 @@ const SCALE: usize = 11;
 
 /// Plays the schedule, and shows what came of it.
 pub(super) async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Error> {
-    let schedule = Schedule::parse(&args.schedule).map_err(|error| Error::Usage(error.to_string()))?;
+    let schedule =
+        Schedule::parse(&args.schedule).map_err(|error| Error::Usage(error.to_string()))?;
     let environment = Environment::load(global)?;
     let selection = environment.select_of(&args.regions, &args.jobs)?;
     let from = environment.clock.now();
     let until = from.after(DAY * args.days);
-    let starts = schedule.starts(from, until, &Local).map_err(|error| Error::Usage(error.to_string()))?;
+    let starts = schedule
+        .starts(from, until, &Local)
+        .map_err(|error| Error::Usage(error.to_string()))?;
     if starts.is_empty() {
-        return Err(Error::Usage(format!("--schedule {:?} starts no run within {} days", args.schedule, args.days)));
+        return Err(Error::Usage(format!(
+            "--schedule {:?} starts no run within {} days",
+            args.schedule, args.days
+        )));
     }
-    let plan = Plan { selection: &selection, starts: &starts, from, until, concurrency: usize::from(args.concurrency) };
+    let plan = Plan {
+        selection: &selection,
+        starts: &starts,
+        from,
+        until,
+        concurrency: usize::from(args.concurrency),
+    };
     let meter = environment.meter(Mode::ReadOnly)?;
     let catalog = environment.catalog_to_read()?;
     let jobs = run::what_fits(&*catalog, &meter, plan).await?;
-    let forecast = Forecast { jobs, ..run::forecast(&*catalog, &meter, plan).await? };
+    let forecast = Forecast {
+        jobs,
+        ..run::forecast(&*catalog, &meter, plan).await?
+    };
     match global.format {
         Format::Json => output::json(&forecast)?,
         Format::Text => output::text_line(&in_words(&forecast, Screen::of_stdout()))?,
@@ -45,8 +60,17 @@ pub(super) async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exi
 /// What people read of a forecast.
 #[must_use]
 pub fn in_words(forecast: &Forecast, screen: Screen) -> String {
-    let mut parts = vec![screen.wrapped(&headline(forecast)), days(&forecast.days, screen)];
-    parts.extend(forecast.limits.iter().filter(|limit| !limit.used.is_empty()).map(|limit| picture(limit, screen)));
+    let mut parts = vec![
+        screen.wrapped(&headline(forecast)),
+        days(&forecast.days, screen),
+    ];
+    parts.extend(
+        forecast
+            .limits
+            .iter()
+            .filter(|limit| !limit.used.is_empty())
+            .map(|limit| picture(limit, screen)),
+    );
     parts.push(jobs(&forecast.jobs, screen));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
@@ -54,7 +78,11 @@ pub fn in_words(forecast: &Forecast, screen: Screen) -> String {
 
 fn headline(forecast: &Forecast) -> String {
     let mut lines = vec![match forecast.stopped_runs {
-        0 => format!("{} runs until {}; no limit stops any.", count(forecast.runs), instant(forecast.until)),
+        0 => format!(
+            "{} runs until {}; no limit stops any.",
+            count(forecast.runs),
+            instant(forecast.until)
+        ),
         stopped => format!(
             "{} runs until {}; a limit stops {} of them.",
             count(forecast.runs),
@@ -66,12 +94,22 @@ fn headline(forecast: &Forecast) -> String {
         lines.extend(limit.first_hit.as_ref().map(|hit| {
             let LimitForecast { account, limit, .. } = limit;
             let region = output::shown(&hit.region);
-            format!("{account}/{limit} first says no to {} of {} {region} at {}.", hit.call, hit.job, instant(hit.at))
+            format!(
+                "{account}/{limit} first says no to {} of {} {region} at {}.",
+                hit.call,
+                hit.job,
+                instant(hit.at)
+            )
         }));
     }
     lines.extend(forecast.stalest.as_ref().map(|stalest| {
         let age = Duration::try_from_secs_f64(stalest.age_seconds).unwrap_or_default();
-        format!("The stalest region is {} {}, {} old.", stalest.job, output::shown(&stalest.region), span(age))
+        format!(
+            "The stalest region is {} {}, {} old.",
+            stalest.job,
+            output::shown(&stalest.region),
+            span(age)
+        )
     }));
     lines.join("\n")
 }
@@ -83,7 +121,13 @@ fn days(days: &[DaySpend], screen: Screen) -> String {
     let mut table = table(screen, &["DAY", "ACCOUNT", "LIMIT", "JOB", "UNITS"], &[4]);
     for spend in days {
         let day = spend.day.to_string();
-        table.add_row([day, spend.account.clone(), spend.limit.clone(), spend.job.clone(), count(spend.units.get())]);
+        table.add_row([
+            day,
+            spend.account.clone(),
+            spend.limit.clone(),
+            spend.job.clone(),
+            count(spend.units.get()),
+        ]);
     }
     text(&table)
 }
@@ -100,24 +144,40 @@ fn picture(limit: &LimitForecast, screen: Screen) -> String {
         count(limit.enforced.get())
     );
     let rows = (0..HEIGHT).rev().map(|row| {
-        let bars: String = columns.iter().map(|units| block(*units, top, row)).collect();
-        let label = if row + 1 == HEIGHT { count(top) } else { String::new() };
+        let bars: String = columns
+            .iter()
+            .map(|units| block(*units, top, row))
+            .collect();
+        let label = if row + 1 == HEIGHT {
+            count(top)
+        } else {
+            String::new()
+        };
         format!("{label:>9} │{bars}").trim_end().to_owned()
     });
     let foot = format!("{:>9} └{}", 0, "─".repeat(columns.len()));
     let (first, last) = (limit.used.first(), limit.used.last());
-    let day =
-        |used: Option<&Used>| used.map(|used| used.at.to_utc().format("%m-%d %H:%M").to_string()).unwrap_or_default();
+    let day = |used: Option<&Used>| {
+        used.map(|used| used.at.to_utc().format("%m-%d %H:%M").to_string())
+            .unwrap_or_default()
+    };
     let width = columns.len().saturating_sub(day(first).len());
     let axis = format!("{:11}{}{:>width$}", "", day(first), day(last));
-    [head].into_iter().chain(rows).chain([foot, axis]).collect::<Vec<_>>().join("\n")
+    [head]
+        .into_iter()
+        .chain(rows)
+        .chain([foot, axis])
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The highest of each few hours, so that it fits a line.
 fn gathered(used: &[Used], screen: Screen) -> Vec<u64> {
     let width = screen.width.unwrap_or(80).saturating_sub(SCALE + 1).max(24);
     let few = used.len().div_ceil(width).max(1);
-    used.chunks(few).map(|hours| hours.iter().map(|used| used.units.get()).max().unwrap_or(0)).collect()
+    used.chunks(few)
+        .map(|hours| hours.iter().map(|used| used.units.get()).max().unwrap_or(0))
+        .collect()
 }
 
 /// What of a bar is in one line: an eighth of a block is the smallest part.
@@ -125,16 +185,32 @@ fn block(units: u64, top: u64, row: u64) -> char {
     const PARTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let eighths = u128::from(units) * u128::from(HEIGHT) * 8 / u128::from(top);
     let here = eighths.saturating_sub(u128::from(row) * 8).min(8);
-    usize::try_from(here).ok().and_then(|part| PARTS.get(part).copied()).unwrap_or('█')
+    usize::try_from(here)
+        .ok()
+        .and_then(|part| PARTS.get(part).copied())
+        .unwrap_or('█')
 }
 
 fn jobs(jobs: &[JobFit], screen: Screen) -> String {
     if jobs.is_empty() {
         return String::new();
     }
-    let mut table = table(screen, &["JOB", "EVERY", "SHORTEST THAT FITS", "REGIONS", "MOST THAT FIT"], &[3, 4]);
+    let mut table = table(
+        screen,
+        &[
+            "JOB",
+            "EVERY",
+            "SHORTEST THAT FITS",
+            "REGIONS",
+            "MOST THAT FIT",
+        ],
+        &[3, 4],
+    );
     let every = |seconds: Option<u64>, none: &str| {
-        seconds.map_or_else(|| none.to_owned(), |seconds| span(Duration::from_secs(seconds)))
+        seconds.map_or_else(
+            || none.to_owned(),
+            |seconds| span(Duration::from_secs(seconds)),
+        )
     };
     for job in jobs {
         table.add_row([

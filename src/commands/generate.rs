@@ -22,15 +22,22 @@ pub(super) fn man(name: Option<&str>) -> Result<Exit, Error> {
     all.build();
     let described = match name {
         None => all,
-        Some(name) => all.find_subcommand(name).cloned().ok_or_else(|| no_such_command(name))?,
+        Some(name) => all
+            .find_subcommand(name)
+            .cloned()
+            .ok_or_else(|| no_such_command(name))?,
     };
     let mut page = Vec::new();
-    clap_mangen::Man::new(described).render(&mut page).map_err(Error::io("cannot make the manual page"))?;
+    clap_mangen::Man::new(described)
+        .render(&mut page)
+        .map_err(Error::io("cannot make the manual page"))?;
     write(&page)
 }
 
 fn no_such_command(name: &str) -> Error {
-    Error::Usage(format!("there is no command `{name}`; `ingest --help` lists them all"))
+    Error::Usage(format!(
+        "there is no command `{name}`; `ingest --help` lists them all"
+    ))
 }
 
 /// Prints the JSON Schema of `quotas.toml`.
@@ -42,7 +49,9 @@ pub(super) fn schema() -> Result<Exit, Error> {
 
 fn write(bytes: &[u8]) -> Result<Exit, Error> {
     match io::Write::write_all(&mut io::stdout().lock(), bytes) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("cannot write to stdout")(error)),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::io("cannot write to stdout")(error))
+        }
         _ => Ok(Exit::Success),
     }
 }

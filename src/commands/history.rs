@@ -51,15 +51,25 @@ pub(super) async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit,
         let whole = spending.told_by == Teller::Ledger;
         told.extend(whole.then(|| account.name.clone()));
         // A journal is kept for two windows, the passes for good: of it, only what no pass tells.
-        let charges = spending.charges.iter().filter(|spent| whole || spent.purpose.job.is_none());
+        let charges = spending
+            .charges
+            .iter()
+            .filter(|spent| whole || spent.purpose.job.is_none());
         charges.for_each(|spent| add_spent(&mut rows, &account.name, spent));
     }
     for pass in &passes {
-        let job = environment.config.jobs.iter().find(|job| job.name == pass.job);
+        let job = environment
+            .config
+            .jobs
+            .iter()
+            .find(|job| job.name == pass.job);
         let account = job.map_or("", |job| &*job.credential.account.name);
         add_pass(&mut rows, account, pass, told.contains(account));
     }
-    let history = History { since, rows: rows.into_values().collect() };
+    let history = History {
+        since,
+        rows: rows.into_values().collect(),
+    };
     match (args.csv, global.format) {
         (true, _) => output::text(&as_csv(&history.rows)?)?,
         (_, Format::Json) => output::json(&history)?,
@@ -78,18 +88,36 @@ fn row<'r>(
     let day = at.to_utc().format("%Y-%m-%d").to_string();
     let (job, region) = (job.map(str::to_owned), region.map(str::to_owned));
     let key = (day.clone(), account.to_owned(), job.clone(), region.clone());
-    rows.entry(key).or_insert_with(|| Row { day, account: account.to_owned(), job, region, ..Row::default() })
+    rows.entry(key).or_insert_with(|| Row {
+        day,
+        account: account.to_owned(),
+        job,
+        region,
+        ..Row::default()
+    })
 }
 
 fn add_spent(rows: &mut BTreeMap<Key, Row>, account: &str, spent: &Spent) {
-    let row = row(rows, spent.at, account, spent.purpose.job.as_deref(), spent.purpose.region.as_deref());
+    let row = row(
+        rows,
+        spent.at,
+        account,
+        spent.purpose.job.as_deref(),
+        spent.purpose.region.as_deref(),
+    );
     let units = row.units.entry(spent.limit.clone()).or_default();
     *units = units.saturating_add(spent.units.get());
 }
 
 /// The ledger knows what was spent better than the passes, where it tells: it knows of what landed nothing, too.
 fn add_pass(rows: &mut BTreeMap<Key, Row>, account: &str, pass: &PassRecord, ledger_tells: bool) {
-    let row = row(rows, pass.started_at, account, Some(&pass.job), Some(&pass.region));
+    let row = row(
+        rows,
+        pass.started_at,
+        account,
+        Some(&pass.job),
+        Some(&pass.region),
+    );
     row.passes += 1;
     row.complete += u64::from(pass.outcome.as_deref() == Some("complete"));
     row.pages = row.pages.saturating_add(pass.pages);
@@ -106,17 +134,33 @@ fn in_words(rows: &[Row], screen: Screen) -> String {
         return "Nothing was fetched or charged in that time.".to_owned();
     }
     let days = rows.chunk_by(|one, next| one.day == next.day);
-    days.map(|rows| day(rows, screen)).collect::<Vec<_>>().join("\n\n")
+    days.map(|rows| day(rows, screen))
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 fn day(rows: &[Row], screen: Screen) -> String {
-    let mut table = table(screen, &["JOB", "REGION", "COMPLETE", "PAGES", "RECORDS", "REQUESTS", "UNITS"], &[3, 4, 5]);
+    let mut table = table(
+        screen,
+        &[
+            "JOB", "REGION", "COMPLETE", "PAGES", "RECORDS", "REQUESTS", "UNITS",
+        ],
+        &[3, 4, 5],
+    );
     for row in rows {
-        let units: Vec<String> = row.units.iter().map(|(limit, units)| format!("{} {limit}", count(*units))).collect();
+        let units: Vec<String> = row
+            .units
+            .iter()
+            .map(|(limit, units)| format!("{} {limit}", count(*units)))
+            .collect();
         table.add_row([
             row.job.clone().unwrap_or_else(|| "by hand".to_owned()),
             output::shown(row.region.as_deref().unwrap_or("-")),
-            if row.passes > 0 { format!("{} of {}", count(row.complete), count(row.passes)) } else { "-".to_owned() },
+            if row.passes > 0 {
+                format!("{} of {}", count(row.complete), count(row.passes))
+            } else {
+                "-".to_owned()
+            },
             count(row.pages),
             count(row.records),
             count(row.requests),
@@ -128,10 +172,19 @@ fn day(rows: &[Row], screen: Screen) -> String {
 }
 
 fn as_csv(rows: &[Row]) -> Result<String, Error> {
-    let limits: BTreeSet<&str> = rows.iter().flat_map(|row| row.units.keys()).map(String::as_str).collect();
+    let limits: BTreeSet<&str> = rows
+        .iter()
+        .flat_map(|row| row.units.keys())
+        .map(String::as_str)
+        .collect();
     let mut lines = csv::Writer::from_writer(Vec::new());
-    let of_all = ["day", "account", "job", "region", "passes", "complete", "pages", "records", "requests"];
-    let header = of_all.iter().map(ToString::to_string).chain(limits.iter().map(|limit| format!("units_{limit}")));
+    let of_all = [
+        "day", "account", "job", "region", "passes", "complete", "pages", "records", "requests",
+    ];
+    let header = of_all
+        .iter()
+        .map(ToString::to_string)
+        .chain(limits.iter().map(|limit| format!("units_{limit}")));
     let failed = |error: csv::Error| Error::io("cannot write the history")(error.into());
     lines.write_record(header).map_err(failed)?;
     for row in rows {
@@ -141,11 +194,26 @@ fn as_csv(rows: &[Row]) -> Result<String, Error> {
             row.job.clone().unwrap_or_default(),
             row.region.clone().unwrap_or_default(),
         ];
-        let counts = [row.passes, row.complete, row.pages, row.records, row.requests];
-        let units = limits.iter().map(|limit| row.units.get(*limit).copied().unwrap_or_default());
-        let numbers = counts.into_iter().chain(units).map(|number| number.to_string());
-        lines.write_record(names.into_iter().chain(numbers)).map_err(failed)?;
+        let counts = [
+            row.passes,
+            row.complete,
+            row.pages,
+            row.records,
+            row.requests,
+        ];
+        let units = limits
+            .iter()
+            .map(|limit| row.units.get(*limit).copied().unwrap_or_default());
+        let numbers = counts
+            .into_iter()
+            .chain(units)
+            .map(|number| number.to_string());
+        lines
+            .write_record(names.into_iter().chain(numbers))
+            .map_err(failed)?;
     }
-    let bytes = lines.into_inner().map_err(|error| failed(std::io::Error::other(error.to_string()).into()))?;
+    let bytes = lines
+        .into_inner()
+        .map_err(|error| failed(std::io::Error::other(error.to_string()).into()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -49,8 +49,13 @@ const LAST_WORK: Duration = Duration::from_secs(1);
 #[must_use]
 pub fn dispatch(cli: Cli) -> Exit {
     let (format, log) = (cli.global.format, cli.global.log);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime.map_err(Error::io("cannot start")).and_then(|runtime| to_its_end(runtime, cli)) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    match runtime
+        .map_err(Error::io("cannot start"))
+        .and_then(|runtime| to_its_end(runtime, cli))
+    {
         Ok(exit) => exit,
         Err(error) => {
             report(&error, format, log);
@@ -95,7 +100,11 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
 fn report(error: &Error, format: Format, log: Log) {
     match log {
         Log::Json => tracing::error!("{error}"),
-        Log::Text => drop(writeln!(io::stderr().lock(), "ingest: {}", output::shown_lines(&error.to_string()))),
+        Log::Text => drop(writeln!(
+            io::stderr().lock(),
+            "ingest: {}",
+            output::shown_lines(&error.to_string())
+        )),
     }
     if format == Format::Json {
         let _ = output::json(&serde_json::json!({ "error": error.to_string() }));

@@ -26,11 +26,16 @@ pub(super) enum Event<'a> {
 
 /// Tells whoever wants to know. A failed ping is logged.
 pub(super) async fn notify(config: &Notify, event: Event<'_>) {
-    let Some(url) = url(config, &event) else { return };
+    let Some(url) = url(config, &event) else {
+        return;
+    };
     let told = tell(url, body(event)).await;
     if let Err(why) = told {
         // The URL is as good as a secret.
-        tracing::warn!(host = url.host_str().unwrap_or_default(), "a ping of [notify] failed: {why}");
+        tracing::warn!(
+            host = url.host_str().unwrap_or_default(),
+            "a ping of [notify] failed: {why}"
+        );
     }
 }
 
@@ -60,8 +65,20 @@ fn body(event: Event<'_>) -> String {
 async fn tell(url: &Url, body: String) -> Result<(), String> {
     // Whoever was first, it is the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder().redirect(Policy::none()).timeout(PATIENCE).build();
+    let client = reqwest::Client::builder()
+        .redirect(Policy::none())
+        .timeout(PATIENCE)
+        .build();
     let client = client.map_err(|error| error.without_url().to_string())?;
-    let answer = client.post(url.clone()).body(body).send().await.map_err(|error| error.without_url().to_string())?;
-    if answer.status().is_success() { Ok(()) } else { Err(format!("it was answered with {}", answer.status())) }
+    let answer = client
+        .post(url.clone())
+        .body(body)
+        .send()
+        .await
+        .map_err(|error| error.without_url().to_string())?;
+    if answer.status().is_success() {
+        Ok(())
+    } else {
+        Err(format!("it was answered with {}", answer.status()))
+    }
 }

@@ -12,7 +12,8 @@ pub(super) use crate::plain::plain as shown;
 
 /// Writes one JSON object and a newline.
 pub(super) fn json(value: &impl Serialize) -> Result<(), Error> {
-    let text = serde_json::to_string(value).map_err(|error| Error::io("cannot write the result")(error.into()))?;
+    let text = serde_json::to_string(value)
+        .map_err(|error| Error::io("cannot write the result")(error.into()))?;
     text_line(&text)
 }
 
@@ -58,19 +59,31 @@ impl Screen {
     /// Stdout: as wide as its terminal, or as `$COLUMNS` says where there is none. A terminal without a width does not
     /// know it.
     pub(super) fn of_stdout() -> Self {
-        let seen = Table::new().width().map(usize::from).filter(|columns| *columns > 0);
-        let told =
-            std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+        let seen = Table::new()
+            .width()
+            .map(usize::from)
+            .filter(|columns| *columns > 0);
+        let told = std::env::var("COLUMNS")
+            .ok()
+            .and_then(|columns| columns.parse().ok())
+            .filter(|columns| *columns > 0);
         let usual = io::stdout().is_terminal().then_some(USUAL_WIDTH);
-        Self { width: seen.or(told).or(usual), style: Style::of_stdout() }
+        Self {
+            width: seen.or(told).or(usual),
+            style: Style::of_stdout(),
+        }
     }
 
     /// Sentences, each line of them no wider than it may be, and set in as it begins.
     pub(super) fn wrapped(self, text: &str) -> String {
-        let Some(width) = self.width else { return text.to_owned() };
+        let Some(width) = self.width else {
+            return text.to_owned();
+        };
         let lines = text.lines().map(|line| {
             let indent = " ".repeat(line.len() - line.trim_start().len());
-            let options = Options::new(width).subsequent_indent(&indent).break_words(false);
+            let options = Options::new(width)
+                .subsequent_indent(&indent)
+                .break_words(false);
             textwrap::fill(line, options.word_splitter(WordSplitter::NoHyphenation))
         });
         lines.collect::<Vec<_>>().join("\n")
@@ -90,11 +103,16 @@ impl Style {
     /// What stdout is for: a terminal whose user does not mind colour, or anything else. `$NO_COLOR` says no wherever it
     /// is; `$CLICOLOR_FORCE` yes where there is no terminal.
     pub(super) fn of_stdout() -> Self {
-        let forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| !value.is_empty() && value != "0");
+        let forced = std::env::var_os("CLICOLOR_FORCE")
+            .is_some_and(|value| !value.is_empty() && value != "0");
         let minds = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
         let wanted = (io::stdout().is_terminal() && !is_dumb) || forced;
-        if wanted && !minds { Self::Coloured } else { Self::Plain }
+        if wanted && !minds {
+            Self::Coloured
+        } else {
+            Self::Plain
+        }
     }
 
     /// What stands around something that was found.

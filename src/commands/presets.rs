@@ -29,7 +29,10 @@ impl Preset {
     fn all() -> Vec<Self> {
         let named = PRESETS.files().filter_map(|file| {
             let name = file.path().to_str()?.strip_suffix(".toml")?;
-            Some(Self { name, text: file.contents_utf8()? })
+            Some(Self {
+                name,
+                text: file.contents_utf8()?,
+            })
         });
         let mut all: Vec<Self> = named.collect();
         all.sort_by_key(|preset| preset.name);
@@ -48,11 +51,17 @@ pub(super) fn list(global: &Global) -> Result<Exit, Error> {
     let presets = Preset::all();
     match global.format {
         Format::Json => {
-            let listed = presets.iter().map(|one| serde_json::json!({ "name": one.name, "about": one.about() }));
+            let listed = presets
+                .iter()
+                .map(|one| serde_json::json!({ "name": one.name, "about": one.about() }));
             output::json(&serde_json::json!({ "presets": listed.collect::<Vec<_>>() }))?;
         }
         Format::Text => {
-            let width = presets.iter().map(|preset| preset.name.len()).max().unwrap_or_default();
+            let width = presets
+                .iter()
+                .map(|preset| preset.name.len())
+                .max()
+                .unwrap_or_default();
             let line = |preset: &Preset| format!("{:width$}  {}", preset.name, preset.about());
             output::text_line(&presets.iter().map(line).collect::<Vec<_>>().join("\n"))?;
         }
@@ -68,7 +77,11 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
         output::json(&serde_json::json!({ "file": args.file.to_string_lossy() }))?;
     } else if !global.quiet {
         let file = args.file.display();
-        let named = if args.file == Path::new(USUAL) { String::new() } else { format!(" --config {file}") };
+        let named = if args.file == Path::new(USUAL) {
+            String::new()
+        } else {
+            format!(" --config {file}")
+        };
         output::text_line(&format!(
             "Wrote {file}. Try it with `ingest{named} --region all --sandbox`; then set its secret, and `ingest{named} check`."
         ))?;
@@ -81,18 +94,30 @@ fn text_of(name: Option<&str>) -> Result<&'static str, Error> {
     let presets = Preset::all();
     match presets.iter().find(|preset| preset.name == name) {
         Some(preset) => Ok(preset.text),
-        None => Err(Error::Usage(unknown("preset", name, presets.iter().map(|preset| preset.name)))),
+        None => Err(Error::Usage(unknown(
+            "preset",
+            name,
+            presets.iter().map(|preset| preset.name),
+        ))),
     }
 }
 
 /// A file that is there is somebody's work.
 fn write(path: &Path, text: &str) -> Result<(), Error> {
-    let opened = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
+    let opened = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(path);
     let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => {
-            Error::Usage(format!("{} is there already, and is left as it is; name another file", path.display()))
-        }
-        _ => Error::Io { what: format!("cannot write {}", path.display()), source: error },
+        ErrorKind::AlreadyExists => Error::Usage(format!(
+            "{} is there already, and is left as it is; name another file",
+            path.display()
+        )),
+        _ => Error::Io {
+            what: format!("cannot write {}", path.display()),
+            source: error,
+        },
     })
 }

@@ -30,7 +30,11 @@ pub(super) async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Err
 
 #[cfg(feature = "sandbox")]
 fn environment(global: &Global, args: &RunArgs) -> Result<Environment, Error> {
-    if args.sandbox { Environment::practice(global, Vec::new()) } else { Environment::load(global) }
+    if args.sandbox {
+        Environment::practice(global, Vec::new())
+    } else {
+        Environment::load(global)
+    }
 }
 
 #[cfg(not(feature = "sandbox"))]
@@ -40,7 +44,11 @@ fn environment(global: &Global, _: &RunArgs) -> Result<Environment, Error> {
 
 fn in_words(preview: &Preview, screen: Screen) -> String {
     let due = preview.steps.iter().filter(|step| step.due).count();
-    let head = if due == 0 { "Nothing is due." } else { "This run would spend, and nothing was spent to say so:" };
+    let head = if due == 0 {
+        "Nothing is due."
+    } else {
+        "This run would spend, and nothing was spent to say so:"
+    };
     let mut parts = vec![head.to_owned()];
     if due > 0 {
         parts.push(steps(&preview.steps, screen));
@@ -52,12 +60,18 @@ fn in_words(preview: &Preview, screen: Screen) -> String {
 
 /// Which regions a run would complete, and where it would stop.
 fn stops(preview: &Preview) -> Option<String> {
-    let unfit = preview.limits.iter().filter_map(|limit| Some((limit, limit.first_unfit.as_ref()?)));
+    let unfit = preview
+        .limits
+        .iter()
+        .filter_map(|limit| Some((limit, limit.first_unfit.as_ref()?)));
     let mut lines: Vec<String> = unfit.map(|(limit, first)| stop(limit, first)).collect();
     if lines.is_empty() {
         return None;
     }
-    lines.push(format!("It would complete: {}.", completed(&preview.passes)));
+    lines.push(format!(
+        "It would complete: {}.",
+        completed(&preview.passes)
+    ));
     Some(lines.join("\n"))
 }
 
@@ -86,13 +100,27 @@ fn completed(passes: &[PassPreview]) -> String {
     if jobs.is_empty() {
         return "no region".to_owned();
     }
-    jobs.iter().map(|(job, regions)| format!("{job} {}", regions.join(", "))).collect::<Vec<_>>().join("; ")
+    jobs.iter()
+        .map(|(job, regions)| format!("{job} {}", regions.join(", ")))
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 fn steps(steps: &[StepPreview], screen: Screen) -> String {
-    let mut table = table(screen, &["JOB", "REGION", "CALL", "REQUESTS", "UNITS"], &[3]);
-    for step in steps.iter().filter(|step| step.due && step.requests.max != Some(0)) {
-        let units: Vec<String> = step.units.iter().map(|(limit, units)| format!("{} {limit}", range(*units))).collect();
+    let mut table = table(
+        screen,
+        &["JOB", "REGION", "CALL", "REQUESTS", "UNITS"],
+        &[3],
+    );
+    for step in steps
+        .iter()
+        .filter(|step| step.due && step.requests.max != Some(0))
+    {
+        let units: Vec<String> = step
+            .units
+            .iter()
+            .map(|(limit, units)| format!("{} {limit}", range(*units)))
+            .collect();
         table.add_row([
             step.job.clone(),
             output::shown(&step.region),
@@ -101,13 +129,25 @@ fn steps(steps: &[StepPreview], screen: Screen) -> String {
             units.join(", "),
         ]);
     }
-    let shared = steps.iter().any(|step| step.due && step.region == Region::SHARED);
+    let shared = steps
+        .iter()
+        .any(|step| step.due && step.region == Region::SHARED);
     let note = "* are batches of ids, which serve several regions at once.";
-    if shared { format!("{}\n{}", text(&table), screen.wrapped(note)) } else { text(&table) }
+    if shared {
+        format!("{}\n{}", text(&table), screen.wrapped(note))
+    } else {
+        text(&table)
+    }
 }
 
 fn limits(limits: &[LimitPreview], screen: Screen) -> String {
-    let mut table = table(screen, &["ACCOUNT", "LIMIT", "LEFT", "AT LEAST", "EXPECTED", "AT MOST", ""], &[2, 3, 4, 5]);
+    let mut table = table(
+        screen,
+        &[
+            "ACCOUNT", "LIMIT", "LEFT", "AT LEAST", "EXPECTED", "AT MOST", "",
+        ],
+        &[2, 3, 4, 5],
+    );
     for limit in limits {
         table.add_row([
             Cell::new(&limit.account),
@@ -115,7 +155,12 @@ fn limits(limits: &[LimitPreview], screen: Screen) -> String {
             Cell::new(units(limit.remaining)),
             Cell::new(count(limit.units.min)),
             Cell::new(count(limit.units.expected)),
-            Cell::new(limit.units.max.map_or_else(|| "unbounded".to_owned(), count)),
+            Cell::new(
+                limit
+                    .units
+                    .max
+                    .map_or_else(|| "unbounded".to_owned(), count),
+            ),
             fits(limit),
         ]);
     }
@@ -125,7 +170,10 @@ fn limits(limits: &[LimitPreview], screen: Screen) -> String {
 fn fits(limit: &LimitPreview) -> Cell {
     match limit.fits {
         Fits::All => coloured("fits", Colour::Green),
-        Fits::Part => coloured(&format!("fits in part: {}", units(limit.spends)), Colour::Yellow),
+        Fits::Part => coloured(
+            &format!("fits in part: {}", units(limit.spends)),
+            Colour::Yellow,
+        ),
         Fits::None => coloured("does not fit now", Colour::Red),
         Fits::Unknown => coloured("unknown: no ledger", Colour::Red),
     }
@@ -137,5 +185,9 @@ fn range(range: Range) -> String {
         return count(range.expected);
     }
     let most = range.max.map_or_else(|| "any number".to_owned(), count);
-    format!("{} to {most}, expected {}", count(range.min), count(range.expected))
+    format!(
+        "{} to {most}, expected {}",
+        count(range.min),
+        count(range.expected)
+    )
 }

@@ -13,8 +13,12 @@ use crate::run::{Progress, Silent};
 
 /// Who watches: bars on a terminal, else nobody.
 pub(super) fn watcher(global: &Global) -> Arc<dyn Progress> {
-    if io::stderr().is_terminal() && !global.quiet && global.verbose == 0 && global.log == Log::Text {
-        Arc::new(Bars { all: MultiProgress::with_draw_target(ProgressDrawTarget::stderr()), bars: Mutex::default() })
+    if io::stderr().is_terminal() && !global.quiet && global.verbose == 0 && global.log == Log::Text
+    {
+        Arc::new(Bars {
+            all: MultiProgress::with_draw_target(ProgressDrawTarget::stderr()),
+            bars: Mutex::default(),
+        })
     } else {
         Arc::new(Silent)
     }
@@ -29,7 +33,9 @@ impl Bars {
     fn bar(&self, job: &str, region: &str) -> ProgressBar {
         let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (job.to_owned(), region.to_owned());
-        bars.entry(key).or_insert_with(|| self.all.add(new_bar(job, region))).clone()
+        bars.entry(key)
+            .or_insert_with(|| self.all.add(new_bar(job, region)))
+            .clone()
     }
 }
 
@@ -56,7 +62,12 @@ impl Progress for Bars {
 
 impl Drop for Bars {
     fn drop(&mut self) {
-        for bar in self.bars.lock().unwrap_or_else(PoisonError::into_inner).values() {
+        for bar in self
+            .bars
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+        {
             bar.finish_and_clear();
         }
         let _ = self.all.clear();

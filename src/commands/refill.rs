@@ -13,7 +13,11 @@ use crate::quota::{Account, ChargeId, Cost, Entry, Timestamp};
 /// The way to the ledger, to charge.
 pub(super) async fn charging_meter(environment: &Environment) -> Result<Arc<Meter>, Error> {
     let meter = environment.meter(Mode::ReadWrite)?;
-    let (store, now, is_empty) = (&environment.config.ledger.store, environment.clock.now(), meter.is_empty().await?);
+    let (store, now, is_empty) = (
+        &environment.config.ledger.store,
+        environment.clock.now(),
+        meter.is_empty().await?,
+    );
     for account in environment.accounts() {
         let elsewhere = charged_elsewhere(store, &environment.state_dir, &account, now).await?;
         if is_empty {
@@ -28,12 +32,23 @@ pub(super) async fn charging_meter(environment: &Environment) -> Result<Arc<Mete
 
 /// Charges what passes spent, less what is charged in another way. Each pass is one charge under an id of its own, so that
 /// it is counted once.
-async fn refill(environment: &Environment, meter: &Meter, account: &Account, mut charged: Cost) -> Result<(), Error> {
+async fn refill(
+    environment: &Environment,
+    meter: &Meter,
+    account: &Account,
+    mut charged: Cost,
+) -> Result<(), Error> {
     let now = environment.clock.now();
     let counted_from = now.before(account.longest_window());
-    let passes = environment.catalog_to_read()?.history(counted_from.before(longest_pass(environment))).await?;
-    let mut entries: Vec<Entry> =
-        passes.iter().filter(|pass| draws_on(environment, pass, account)).map(|pass| entry(pass, now)).collect();
+    let passes = environment
+        .catalog_to_read()?
+        .history(counted_from.before(longest_pass(environment)))
+        .await?;
+    let mut entries: Vec<Entry> = passes
+        .iter()
+        .filter(|pass| draws_on(environment, pass, account))
+        .map(|pass| entry(pass, now))
+        .collect();
     entries.retain(|entry| entry.at > counted_from);
     for entry in &mut entries {
         let spent = entry.cost.clone();
@@ -54,16 +69,37 @@ async fn refill(environment: &Environment, meter: &Meter, account: &Account, mut
 
 /// A pass can have begun this long before its last request.
 fn longest_pass(environment: &Environment) -> Duration {
-    environment.config.jobs.iter().map(|job| job.resume_within).max().unwrap_or_default()
+    environment
+        .config
+        .jobs
+        .iter()
+        .map(|job| job.resume_within)
+        .max()
+        .unwrap_or_default()
 }
 
 fn draws_on(environment: &Environment, pass: &PassRecord, account: &Account) -> bool {
-    environment.config.jobs.iter().any(|job| job.name == pass.job && job.credential.account.name == account.name)
+    environment
+        .config
+        .jobs
+        .iter()
+        .any(|job| job.name == pass.job && job.credential.account.name == account.name)
 }
 
 /// When its requests were made is not known: at its end at the latest, which is now for one that goes on.
 fn entry(pass: &PassRecord, now: Timestamp) -> Entry {
-    let PassRecord { job, region, started_at, finished_at, units, .. } = pass;
+    let PassRecord {
+        job,
+        region,
+        started_at,
+        finished_at,
+        units,
+        ..
+    } = pass;
     let id = ChargeId::new(format!("pass {job} {region} {started_at}"));
-    Entry { id, at: finished_at.unwrap_or(now), cost: units.clone() }
+    Entry {
+        id,
+        at: finished_at.unwrap_or(now),
+        cost: units.clone(),
+    }
 }

@@ -25,16 +25,24 @@ pub(super) async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit,
         meter.settle(&account, &charge, &Cost::none()).await?;
     }
     match global.format {
-        Format::Json => output::json(&serde_json::json!({ "id": id, "account": account.name, "released": true }))?,
+        Format::Json => output::json(
+            &serde_json::json!({ "id": id, "account": account.name, "released": true }),
+        )?,
         Format::Text if global.quiet => {}
-        Format::Text => output::text_line(&format!("Released: {id} no longer counts in {}.", account.name))?,
+        Format::Text => output::text_line(&format!(
+            "Released: {id} no longer counts in {}.",
+            account.name
+        ))?,
     }
     Ok(Exit::Success)
 }
 
 fn named(accounts: &[Arc<Account>], name: &str) -> Result<Arc<Account>, Error> {
     let known = accounts.iter().map(|account| &*account.name);
-    let found = accounts.iter().find(|account| account.name == name).cloned();
+    let found = accounts
+        .iter()
+        .find(|account| account.name == name)
+        .cloned();
     found.ok_or_else(|| Error::Usage(unknown("account", name, known)))
 }
 
@@ -79,6 +87,10 @@ async fn find(
 }
 
 fn unknown_charge(who: &str, id: &ChargeId) -> Error {
-    let knows = if who.starts_with("no ") { "knows" } else { "does not know" };
+    let knows = if who.starts_with("no ") {
+        "knows"
+    } else {
+        "does not know"
+    };
     Error::Refused(format!("{who} {knows} a charge `{id}` that still counts"))
 }

@@ -16,7 +16,11 @@ use crate::ledger::{JOURNAL_FILE, Journal, LEDGER_FILE, SqliteLedger};
 use crate::sqlite::{self, Integrity, OpenError};
 
 /// The files that may be there, and what they hold.
-const FILES: [(&str, &str); 3] = [(LEDGER_FILE, "ledger"), (CATALOG_FILE, "catalog"), (JOURNAL_FILE, "journal")];
+const FILES: [(&str, &str); 3] = [
+    (LEDGER_FILE, "ledger"),
+    (CATALOG_FILE, "catalog"),
+    (JOURNAL_FILE, "journal"),
+];
 
 /// What became of one file.
 #[derive(Debug, Serialize)]
@@ -46,7 +50,8 @@ pub(super) async fn repair(global: &Global) -> Result<Exit, Error> {
     }
     match global.format {
         Format::Json => output::json(&serde_json::json!({ "files": repaired }))?,
-        Format::Text if global.quiet && repaired.iter().all(|file| file.outcome == Outcome::Whole) => {}
+        Format::Text
+            if global.quiet && repaired.iter().all(|file| file.outcome == Outcome::Whole) => {}
         Format::Text => output::text_line(&in_words(&repaired, &environment.state_dir))?,
     }
     let damaged = repaired.iter().any(|file| file.outcome == Outcome::Damaged);
@@ -56,16 +61,24 @@ pub(super) async fn repair(global: &Global) -> Result<Exit, Error> {
 async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
     let file = path.display().to_string();
     if let Some(detail) = foreign(&path) {
-        return Ok(Repaired { detail: output::without_path(&detail, &file), file, outcome: Outcome::Damaged });
+        return Ok(Repaired {
+            detail: output::without_path(&detail, &file),
+            file,
+            outcome: Outcome::Damaged,
+        });
     }
     let looked = {
         let path = path.clone();
         apart(move || sqlite::mend(&path)).await
     };
-    let looked = looked.map_err(|error| Error::io("cannot repair")(std::io::Error::other(error)))?;
+    let looked =
+        looked.map_err(|error| Error::io("cannot repair")(std::io::Error::other(error)))?;
     let (outcome, mut detail) = match looked {
         Ok(Integrity::Whole) => (Outcome::Whole, "is whole".to_owned()),
-        Ok(Integrity::Mended) => (Outcome::Mended, "its indices did not fit its tables, and were made anew".to_owned()),
+        Ok(Integrity::Mended) => (
+            Outcome::Mended,
+            "its indices did not fit its tables, and were made anew".to_owned(),
+        ),
         Ok(Integrity::Damaged(complaints)) => (Outcome::Damaged, damaged(&complaints.join("; "))),
         Err(error) => (Outcome::Damaged, sqlite::explain(&error)),
     };
@@ -74,11 +87,19 @@ async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
             Ok(done) => detail = format!("{detail}; {done}"),
             Err(error) => {
                 let detail = output::without_path(&error.to_string(), &file);
-                return Ok(Repaired { file, outcome: Outcome::Damaged, detail });
+                return Ok(Repaired {
+                    file,
+                    outcome: Outcome::Damaged,
+                    detail,
+                });
             }
         }
     }
-    Ok(Repaired { file, outcome, detail })
+    Ok(Repaired {
+        file,
+        outcome,
+        detail,
+    })
 }
 
 /// Why a file is not this release's to mend: a later one may have other indices. Nothing is written to find out.
@@ -89,23 +110,37 @@ fn foreign(path: &Path) -> Option<String> {
             _ => None,
         };
     }
-    let journal = path.ends_with(JOURNAL_FILE).then(|| Journal::open_read_only(path));
+    let journal = path
+        .ends_with(JOURNAL_FILE)
+        .then(|| Journal::open_read_only(path));
     // The journal's error is text alone: this is the remedy that it names for a later release's file.
-    journal?.err().map(|error| error.to_string()).filter(|said| said.contains("upgrade ingest"))
+    journal?
+        .err()
+        .map(|error| error.to_string())
+        .filter(|said| said.contains("upgrade ingest"))
 }
 
 fn damaged(complaints: &str) -> String {
-    format!("is damaged: {complaints}; restore it from a backup, or save what can be read: sqlite3 FILE .recover")
+    format!(
+        "is damaged: {complaints}; restore it from a backup, or save what can be read: sqlite3 FILE .recover"
+    )
 }
 
 async fn rebuilt(path: &Path) -> Result<String, Error> {
     let indexed = SqliteCatalog::open(path)?.rebuild_text().await?;
-    Ok(format!("its full-text index was made anew from {}", counted(indexed, "record")))
+    Ok(format!(
+        "its full-text index was made anew from {}",
+        counted(indexed, "record")
+    ))
 }
 
 fn in_words(repaired: &[Repaired], state_dir: &Path) -> String {
     if repaired.is_empty() {
         return format!("{}: there is no file to repair", state_dir.display());
     }
-    repaired.iter().map(|file| format!("{}: {}", file.file, output::shown(&file.detail))).collect::<Vec<_>>().join("\n")
+    repaired
+        .iter()
+        .map(|file| format!("{}: {}", file.file, output::shown(&file.detail)))
+        .collect::<Vec<_>>()
+        .join("\n")
 }

@@ -20,8 +20,8 @@ use crate::config::Region;
 use crate::exit::Exit;
 use crate::quota::Units;
 use crate::run::{
-    self, Asked, Believing, Context, Estimates, Gate, LimitReport, Locks, PassOutcome, PassReport, RunOutcome,
-    RunReport, Signal, Stop, StoppedBy,
+    self, Asked, Believing, Context, Estimates, Gate, LimitReport, Locks, PassOutcome, PassReport,
+    RunOutcome, RunReport, Signal, Stop, StoppedBy,
 };
 
 /// Walks what is due.
@@ -50,7 +50,11 @@ struct Ended {
     exit: Exit,
 }
 
-async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> Result<Ended, Error> {
+async fn run_in(
+    environment: &Environment,
+    global: &Global,
+    args: &RunArgs,
+) -> Result<Ended, Error> {
     let selection = environment.select(args)?;
     environment.create_state_dir()?;
     let stop = signals::listen("the page in flight is landed first")?;
@@ -62,7 +66,17 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
     let requests = context.asked.all();
     drop(context);
     if let Some(file) = metrics_file(args) {
-        metrics::write(&file, environment, Figures { report: &report, requests, began, took: watch.elapsed() }).await;
+        metrics::write(
+            &file,
+            environment,
+            Figures {
+                report: &report,
+                requests,
+                began,
+                took: watch.elapsed(),
+            },
+        )
+        .await;
     }
     show(&report, global)?;
     let exit = exit(report.outcome, args.strict, stop.signal());
@@ -71,7 +85,11 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
 
 /// A variable that is set to nothing is as good as unset.
 fn metrics_file(args: &RunArgs) -> Option<PathBuf> {
-    let by_variable = || std::env::var_os("INGEST_METRICS_FILE").filter(|file| !file.is_empty()).map(PathBuf::from);
+    let by_variable = || {
+        std::env::var_os("INGEST_METRICS_FILE")
+            .filter(|file| !file.is_empty())
+            .map(PathBuf::from)
+    };
     args.metrics_file.clone().or_else(by_variable)
 }
 
@@ -83,7 +101,8 @@ async fn context(
     global: &Global,
     stop: Stop,
 ) -> Result<Context, Error> {
-    let locks = Locks::open(&environment.state_dir).map_err(Error::io("cannot make the directory of locks"))?;
+    let locks = Locks::open(&environment.state_dir)
+        .map_err(Error::io("cannot make the directory of locks"))?;
     Ok(Context {
         catalog,
         meter: charging_meter(environment).await?,
@@ -122,7 +141,11 @@ fn show(report: &RunReport, global: &Global) -> Result<(), Error> {
 /// What a person understands at a glance.
 fn summary(report: &RunReport, screen: Screen) -> String {
     let mut parts = vec![screen.wrapped(&headline(report))];
-    if report.passes.iter().any(|pass| pass.outcome != PassOutcome::NotDue) {
+    if report
+        .passes
+        .iter()
+        .any(|pass| pass.outcome != PassOutcome::NotDue)
+    {
         parts.push(passes(&report.passes, screen));
     }
     parts.push(limits(&report.limits, screen));
@@ -131,7 +154,11 @@ fn summary(report: &RunReport, screen: Screen) -> String {
 
 fn headline(report: &RunReport) -> String {
     let ended = |outcome| {
-        report.passes.iter().filter(|pass| pass.region != Region::SHARED && pass.outcome == outcome).count() as u64
+        report
+            .passes
+            .iter()
+            .filter(|pass| pass.region != Region::SHARED && pass.outcome == outcome)
+            .count() as u64
     };
     let requests = counted(report.requests, "request");
     let head = match report.outcome {
@@ -139,42 +166,77 @@ fn headline(report: &RunReport) -> String {
             "Nothing to do here: another run is at it.".to_owned()
         }
         RunOutcome::NothingDue => "Nothing was due.".to_owned(),
-        RunOutcome::Complete => format!("Complete: {}, {requests}.", counted(ended(PassOutcome::Complete), "region")),
-        RunOutcome::Stopped => format!("Stopped at a limit after {requests}; the next run goes on from here."),
+        RunOutcome::Complete => format!(
+            "Complete: {}, {requests}.",
+            counted(ended(PassOutcome::Complete), "region")
+        ),
+        RunOutcome::Stopped => {
+            format!("Stopped at a limit after {requests}; the next run goes on from here.")
+        }
         RunOutcome::Failed => format!("Failed or refused in part, after {requests}; see below."),
-        RunOutcome::Interrupted => format!("Interrupted after {requests}; the next run goes on from here."),
+        RunOutcome::Interrupted => {
+            format!("Interrupted after {requests}; the next run goes on from here.")
+        }
     };
-    let waits = report.stopped_by.as_ref().map(|stop| stopped(stop, &report.limits));
+    let waits = report
+        .stopped_by
+        .as_ref()
+        .map(|stop| stopped(stop, &report.limits));
     let unmetered = (report.unmetered_units > Units::ZERO).then(|| {
         let units = counted(report.unmetered_units.get(), "unit");
         format!("{units} went unmetered while the ledger was out of reach, written down here and to be repaid to it.")
     });
-    [Some(head), waits, unmetered].into_iter().flatten().collect::<Vec<_>>().join("\n")
+    [Some(head), waits, unmetered]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// What kept the run from going on, and when that ends.
 fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
     let StoppedBy { account, limit, .. } = stop;
     let (after, at) = (span(stop.retry_after), instant(stop.retry_at));
-    let is_closed = |one: &LimitReport| one.account == *account && one.limit == *limit && one.closed_until.is_some();
+    let is_closed = |one: &LimitReport| {
+        one.account == *account && one.limit == *limit && one.closed_until.is_some()
+    };
     if limits.iter().any(is_closed) {
         let remedy = format!("`ingest reopen {account} {limit}` opens it");
         return format!(
             "The upstream said that {account}/{limit} is spent: it is closed for {after}, until {at}; {remedy}."
         );
     }
-    let (call, units, left) = (&stop.call, count(stop.units.get()), count(stop.remaining.get()));
+    let (call, units, left) = (
+        &stop.call,
+        count(stop.units.get()),
+        count(stop.remaining.get()),
+    );
     let leaves = format!(", of which this job leaves {}", count(stop.leave.get()));
-    let leaves = if stop.leave == Units::ZERO { String::new() } else { leaves };
-    format!("{call} takes {units} of {account}/{limit}, and {left} are left{leaves}: it fits in {after}, at {at}.")
+    let leaves = if stop.leave == Units::ZERO {
+        String::new()
+    } else {
+        leaves
+    };
+    format!(
+        "{call} takes {units} of {account}/{limit}, and {left} are left{leaves}: it fits in {after}, at {at}."
+    )
 }
 
 fn passes(passes: &[PassReport], screen: Screen) -> String {
-    let mut table = table(screen, &["JOB", "REGION", "OUTCOME", "PAGES", "RECORDS", "REQUESTS", "UNITS"], &[3, 4, 5]);
+    let mut table = table(
+        screen,
+        &[
+            "JOB", "REGION", "OUTCOME", "PAGES", "RECORDS", "REQUESTS", "UNITS",
+        ],
+        &[3, 4, 5],
+    );
     let mut details = Vec::new();
     for alike in passes.chunk_by(untouched_alike) {
         let [pass, ..] = alike else { continue };
-        let regions: Vec<String> = alike.iter().map(|pass| output::shown(&pass.region)).collect();
+        let regions: Vec<String> = alike
+            .iter()
+            .map(|pass| output::shown(&pass.region))
+            .collect();
         let regions = regions.join(" ");
         let detail = pass.detail.as_deref().map(output::shown);
         details.extend(detail.map(|detail| format!("{} {regions}: {detail}.", pass.job)));
@@ -189,7 +251,11 @@ fn passes(passes: &[PassReport], screen: Screen) -> String {
         ]);
     }
     let details = screen.wrapped(&details.join("\n"));
-    if details.is_empty() { text(&table) } else { format!("{}\n\n{details}", text(&table)) }
+    if details.is_empty() {
+        text(&table)
+    } else {
+        format!("{}\n\n{details}", text(&table))
+    }
 }
 
 /// Whether two passes of a job were left alone for one reason: said once.
@@ -213,7 +279,11 @@ fn outcome(pass: &PassReport) -> Cell {
 }
 
 fn limits(limits: &[LimitReport], screen: Screen) -> String {
-    let mut table = table(screen, &["ACCOUNT", "LIMIT", "USED", "OF", "LEFT", ""], &[2, 3, 4]);
+    let mut table = table(
+        screen,
+        &["ACCOUNT", "LIMIT", "USED", "OF", "LEFT", ""],
+        &[2, 3, 4],
+    );
     for limit in limits {
         table.add_row([
             limit.account.clone(),
@@ -221,7 +291,10 @@ fn limits(limits: &[LimitReport], screen: Screen) -> String {
             units(limit.used),
             count(limit.enforced.get()),
             units(limit.remaining),
-            limit.closed_until.map(|until| format!("closed until {}", instant(until))).unwrap_or_default(),
+            limit
+                .closed_until
+                .map(|until| format!("closed until {}", instant(until)))
+                .unwrap_or_default(),
         ]);
     }
     text(&table)

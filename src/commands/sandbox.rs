@@ -39,11 +39,22 @@ pub(super) async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit,
 /// ledger or catalog.
 pub(super) async fn practise(global: &Global) -> Result<(Environment, Sandbox), Error> {
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let options = Options { listen, latency: Duration::ZERO, failure_rate: 0.0, quota: None, seed: 1 };
+    let options = Options {
+        listen,
+        latency: Duration::ZERO,
+        failure_rate: 0.0,
+        quota: None,
+        seed: 1,
+    };
     let sandbox = start(&Environment::load(global)?, options).await?;
     let base_urls = sandbox.base_urls();
-    let redirected =
-        base_urls.iter().map(|(name, url)| format!("upstreams.{}.base_url={}", quoted(name), quoted(url.as_str())));
+    let redirected = base_urls.iter().map(|(name, url)| {
+        format!(
+            "upstreams.{}.base_url={}",
+            quoted(name),
+            quoted(url.as_str())
+        )
+    });
     let environment = Environment::practice(global, redirected.collect())?;
     Ok((environment, sandbox))
 }
@@ -54,17 +65,29 @@ fn quoted(text: &str) -> String {
 }
 
 async fn start(environment: &Environment, options: Options) -> Result<Sandbox, Error> {
-    let what = format!("cannot listen on {}; choose another address with --listen", options.listen);
-    Sandbox::start(&environment.config, options, Arc::clone(&environment.clock)).await.map_err(Error::io(what))
+    let what = format!(
+        "cannot listen on {}; choose another address with --listen",
+        options.listen
+    );
+    Sandbox::start(&environment.config, options, Arc::clone(&environment.clock))
+        .await
+        .map_err(Error::io(what))
 }
 
 fn announce(sandbox: &Sandbox, global: &Global) -> Result<(), Error> {
     let urls = sandbox.base_urls();
     if global.format == Format::Json {
-        let urls: serde_json::Map<_, _> = urls.into_iter().map(|(name, url)| (name, url.as_str().into())).collect();
-        return output::json(&serde_json::json!({ "address": sandbox.address(), "base_urls": urls }));
+        let urls: serde_json::Map<_, _> = urls
+            .into_iter()
+            .map(|(name, url)| (name, url.as_str().into()))
+            .collect();
+        return output::json(
+            &serde_json::json!({ "address": sandbox.address(), "base_urls": urls }),
+        );
     }
-    let set = urls.iter().map(|(name, url)| format!("  --set upstreams.{name}.base_url={url}"));
+    let set = urls
+        .iter()
+        .map(|(name, url)| format!("  --set upstreams.{name}.base_url={url}"));
     output::text_line(&format!(
         "Standing in for the upstreams at http://{}; Ctrl-C ends it. Point a run at it with any key and\n{}\nWhat it counted: http://{}/_sandbox/usage",
         sandbox.address(),

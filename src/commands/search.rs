@@ -43,7 +43,9 @@ pub(super) async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, E
     };
     let hits = environment.catalog_to_read()?.search(query).await?;
     match global.format {
-        Format::Json => output::json(&Found { hits: hits.iter().map(found).collect() })?,
+        Format::Json => output::json(&Found {
+            hits: hits.iter().map(found).collect(),
+        })?,
         Format::Text if hits.is_empty() => output::text_line(&nothing_in(&environment.state_dir))?,
         Format::Text => output::text_line(&in_words(&hits, Screen::of_stdout()))?,
     }
@@ -57,15 +59,27 @@ fn nothing_in(state_dir: &Path) -> String {
         return "Nothing found.".to_owned();
     }
     let practice = practice.display();
-    format!("Nothing found: nothing was landed here yet. What --sandbox landed is found with --state-dir {practice}")
+    format!(
+        "Nothing found: nothing was landed here yet. What --sandbox landed is found with --state-dir {practice}"
+    )
 }
 
 /// A kind that no call brings is taken for a slip: nothing would ever be found.
 fn is_known(environment: &Environment, kind: Option<&str>) -> Result<(), Error> {
-    let calls = environment.config.upstreams.values().flat_map(|upstream| upstream.calls.values());
-    let known: BTreeSet<&str> = calls.filter_map(|call| Some(&*call.records.as_ref()?.kind)).collect();
+    let calls = environment
+        .config
+        .upstreams
+        .values()
+        .flat_map(|upstream| upstream.calls.values());
+    let known: BTreeSet<&str> = calls
+        .filter_map(|call| Some(&*call.records.as_ref()?.kind))
+        .collect();
     match kind.filter(|kind| !known.contains(kind)) {
-        Some(kind) => Err(Error::Usage(unknown("kind of record", kind, known.into_iter()))),
+        Some(kind) => Err(Error::Usage(unknown(
+            "kind of record",
+            kind,
+            known.into_iter(),
+        ))),
         None => Ok(()),
     }
 }
@@ -85,8 +99,16 @@ fn found(hit: &Hit) -> FoundHit<'_> {
 fn in_words(hits: &[Hit], screen: Screen) -> String {
     let (begin, end) = screen.style.marks();
     let lines = hits.iter().map(|hit| {
-        let excerpt = output::shown(&hit.excerpt).replace('\u{e000}', begin).replace('\u{e001}', end);
-        format!("{}_{} {}\n  {}", hit.upstream, hit.kind, output::shown(&hit.id), excerpt.trim())
+        let excerpt = output::shown(&hit.excerpt)
+            .replace('\u{e000}', begin)
+            .replace('\u{e001}', end);
+        format!(
+            "{}_{} {}\n  {}",
+            hit.upstream,
+            hit.kind,
+            output::shown(&hit.id),
+            excerpt.trim()
+        )
     });
     screen.wrapped(&lines.collect::<Vec<_>>().join("\n"))
 }

@@ -10,7 +10,10 @@ use crate::run::{Signal, Stop, channel};
 pub(super) fn listen(first: &'static str) -> Result<Stop, Error> {
     let (sender, stop) = channel();
     let signals = |kind| signal(kind).map_err(Error::io("cannot listen to signals"));
-    let (mut interrupt, mut terminate) = (signals(SignalKind::interrupt())?, signals(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) = (
+        signals(SignalKind::interrupt())?,
+        signals(SignalKind::terminate())?,
+    );
     let mut next = async move || {
         tokio::select! {
             _ = interrupt.recv() => Signal::Interrupt,
@@ -21,7 +24,11 @@ pub(super) fn listen(first: &'static str) -> Result<Stop, Error> {
         let asked = next().await;
         tracing::warn!("asked to end: {first}; once more ends at once");
         sender.send(asked);
-        let exit = if next().await == Signal::Interrupt { Exit::Interrupted } else { Exit::Terminated };
+        let exit = if next().await == Signal::Interrupt {
+            Exit::Interrupted
+        } else {
+            Exit::Terminated
+        };
         std::process::exit(i32::from(exit.code()));
     });
     Ok(stop)

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use comfy_table::{Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
+use comfy_table::{
+    Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets,
+};
 
 use super::output::{Colour, Screen, Style};
 use crate::quota::{Cost, Timestamp, Units};
@@ -13,7 +15,10 @@ const NARROWEST: u16 = 16;
 /// A table without lines, its numbers to the right.
 pub(super) fn table(screen: Screen, header: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(header);
     if let Some(width) = screen.width {
         table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
     }
@@ -50,30 +55,50 @@ pub(super) fn coloured(word: &str, colour: Colour) -> Cell {
 /// lines are longer than the screen.
 pub(super) fn text(table: &Table) -> String {
     let mut table = table.clone();
-    let widest = table.column_max_content_widths().last().copied().unwrap_or_default();
+    let widest = table
+        .column_max_content_widths()
+        .last()
+        .copied()
+        .unwrap_or_default();
     if let Some(column) = table.column_iter_mut().last() {
-        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(widest.min(NARROWEST))));
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(
+            widest.min(NARROWEST),
+        )));
     }
-    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    let lines: Vec<String> = table
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect();
     lines.join("\n")
 }
 
 /// `9500` as `9,500`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
-    let grouped: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    let grouped: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .filter_map(|group| std::str::from_utf8(group).ok())
+        .collect();
     grouped.join(",")
 }
 
 /// `1 region`, `9,500 regions`
 pub(super) fn counted(number: u64, what: &str) -> String {
-    format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
+    format!(
+        "{} {what}{}",
+        count(number),
+        if number == 1 { "" } else { "s" }
+    )
 }
 
 /// `5 daily, 1 search`
 pub(super) fn cost(cost: &Cost) -> String {
-    let parts: Vec<String> = cost.iter().map(|(limit, units)| format!("{} {limit}", count(units.get()))).collect();
+    let parts: Vec<String> = cost
+        .iter()
+        .map(|(limit, units)| format!("{} {limit}", count(units.get())))
+        .collect();
     parts.join(", ")
 }
 
@@ -90,10 +115,23 @@ pub(super) fn instant(at: Timestamp) -> String {
 
 /// A span to its two largest units: `1h 5m`, `40d 1h`.
 pub(super) fn span(span: Duration) -> String {
-    let seconds = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
+    let seconds = span
+        .as_secs()
+        .saturating_add(u64::from(span.subsec_nanos() > 0));
     let (minutes, hours) = (seconds / 60, seconds / 3600);
-    let units = [(hours / 24, "d"), (hours % 24, "h"), (minutes % 60, "m"), (seconds % 60, "s")];
+    let units = [
+        (hours / 24, "d"),
+        (hours % 24, "h"),
+        (minutes % 60, "m"),
+        (seconds % 60, "s"),
+    ];
     let some = units.iter().filter(|(number, _)| *number > 0).take(2);
-    let text: Vec<String> = some.map(|(number, unit)| format!("{number}{unit}")).collect();
-    if text.is_empty() { "0s".to_owned() } else { text.join(" ") }
+    let text: Vec<String> = some
+        .map(|(number, unit)| format!("{number}{unit}"))
+        .collect();
+    if text.is_empty() {
+        "0s".to_owned()
+    } else {
+        text.join(" ")
+    }
 }

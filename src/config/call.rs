@@ -47,7 +47,11 @@ impl Call {
     /// Whether it goes ahead when the ledger cannot be reached, where calls of at most `cheap_max` units do.
     #[must_use]
     pub fn outage_policy(&self, cheap_max: Units) -> Outage {
-        let by_cost = if self.cost.largest() <= cheap_max { Outage::Allow } else { Outage::Refuse };
+        let by_cost = if self.cost.largest() <= cheap_max {
+            Outage::Allow
+        } else {
+            Outage::Refuse
+        };
         self.outage.unwrap_or(by_cost)
     }
 }
@@ -59,9 +63,10 @@ impl Paging {
         match self {
             Self::None => None,
             Self::Offset { size, .. } => Some(size),
-            Self::Token { size, .. } | Self::Link { size } | Self::NextUrl { size, .. } | Self::Number { size, .. } => {
-                size.as_ref()
-            }
+            Self::Token { size, .. }
+            | Self::Link { size }
+            | Self::NextUrl { size, .. }
+            | Self::Number { size, .. } => size.as_ref(),
         }
     }
 

@@ -9,36 +9,73 @@ use super::{Auth, Config, Upstream};
 
 /// Says everything that makes no sense in a configuration that was read.
 pub(super) fn config(config: &Config, root: &Item<'_>) {
-    config.upstreams.values().for_each(|upstream| transport(upstream, root));
-    config.upstreams.values().for_each(|upstream| refusals(config, upstream, root));
+    config
+        .upstreams
+        .values()
+        .for_each(|upstream| transport(upstream, root));
+    config
+        .upstreams
+        .values()
+        .for_each(|upstream| refusals(config, upstream, root));
     cost::costs(config, root);
     request::requests(config, root);
 }
 
 /// A secret is never sent over plain http except to this machine.
 fn transport(upstream: &Upstream, root: &Item<'_>) {
-    if upstream.auth == Auth::None || upstream.base_url.scheme() == "https" || upstream.is_loopback() {
+    if upstream.auth == Auth::None
+        || upstream.base_url.scheme() == "https"
+        || upstream.is_loopback()
+    {
         return;
     }
     if let Some(item) = root.find(&["upstreams", &upstream.name, "base_url"]) {
-        item.refuse::<()>("a secret is never sent over plain http, except to this machine", "write https://");
+        item.refuse::<()>(
+            "a secret is never sent over plain http, except to this machine",
+            "write https://",
+        );
     }
 }
 
 /// A rule that says which limit is spent names one that some credential has: else every limit of the call would be closed.
 fn refusals(config: &Config, upstream: &Upstream, root: &Item<'_>) {
-    let credentials: Vec<_> = config.credentials.values().filter(|one| one.upstream.name == upstream.name).collect();
-    let names = || credentials.iter().flat_map(|credential| credential.account.limits.keys()).map(String::as_str);
-    let theirs =
-        || credentials.iter().flat_map(|one| one.limits.values()).filter_map(|one| one.upstream_name.as_deref());
+    let credentials: Vec<_> = config
+        .credentials
+        .values()
+        .filter(|one| one.upstream.name == upstream.name)
+        .collect();
+    let names = || {
+        credentials
+            .iter()
+            .flat_map(|credential| credential.account.limits.keys())
+            .map(String::as_str)
+    };
+    let theirs = || {
+        credentials
+            .iter()
+            .flat_map(|one| one.limits.values())
+            .filter_map(|one| one.upstream_name.as_deref())
+    };
     for (place, rule) in upstream.errors.iter().enumerate() {
-        let Some(limit) = rule.limit.as_deref().filter(|limit| names().chain(theirs()).all(|name| name != *limit))
+        let Some(limit) = rule
+            .limit
+            .as_deref()
+            .filter(|limit| names().chain(theirs()).all(|name| name != *limit))
         else {
             continue;
         };
-        let item = root.find(&["upstreams", &upstream.name, "errors", &place.to_string(), "limit"]);
+        let item = root.find(&[
+            "upstreams",
+            &upstream.name,
+            "errors",
+            &place.to_string(),
+            "limit",
+        ]);
         if let Some(item) = item.filter(|_| !credentials.is_empty()) {
-            item.refuse::<()>("no credential of this upstream has such a limit", advice(limit, names()));
+            item.refuse::<()>(
+                "no credential of this upstream has such a limit",
+                advice(limit, names()),
+            );
         }
     }
 }

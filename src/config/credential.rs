@@ -25,7 +25,9 @@ impl Credential {
     /// How long a run sleeps for a limit rather than stop.
     #[must_use]
     pub fn wait(&self, limit: &str) -> Duration {
-        self.limits.get(limit).map_or(Duration::ZERO, |limit| limit.wait)
+        self.limits
+            .get(limit)
+            .map_or(Duration::ZERO, |limit| limit.wait)
     }
 }
 

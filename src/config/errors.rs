@@ -78,8 +78,17 @@ impl Rule {
     /// Whether an answer is what this rule is about. `header` looks one up by its name in lower case; a body that is not
     /// JSON is one JSON text.
     #[must_use]
-    pub fn matches<'h>(&self, status: u16, header: impl Fn(&str) -> Option<&'h str>, body: &Value) -> bool {
-        self.is_about(status) && self.conditions.iter().all(|condition| condition.holds(&header, body))
+    pub fn matches<'h>(
+        &self,
+        status: u16,
+        header: impl Fn(&str) -> Option<&'h str>,
+        body: &Value,
+    ) -> bool {
+        self.is_about(status)
+            && self
+                .conditions
+                .iter()
+                .all(|condition| condition.holds(&header, body))
     }
 
     fn is_about(&self, status: u16) -> bool {
@@ -98,7 +107,9 @@ pub fn classify<'r, 'h>(
     header: impl Fn(&str) -> Option<&'h str>,
     body: &Value,
 ) -> Option<&'r Rule> {
-    rules.iter().find(|rule| rule.matches(status, &header, body))
+    rules
+        .iter()
+        .find(|rule| rule.matches(status, &header, body))
 }
 
 impl StatusMatch {
@@ -117,17 +128,21 @@ impl Condition {
         match self {
             Self::Body { at, is } => at.texts_in(body).iter().any(|found| is_one_of(found, is)),
             Self::Text(text) => holds_text(body, text),
-            Self::Header { name, is } => header(name).is_some_and(|found| is.is_empty() || is_one_of(found, is)),
+            Self::Header { name, is } => {
+                header(name).is_some_and(|found| is.is_empty() || is_one_of(found, is))
+            }
         }
     }
 }
 
 fn is_one_of(found: &str, patterns: &[String]) -> bool {
-    patterns.iter().any(|pattern| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
-        (Some(end), _) => found.ends_with(end),
-        (None, Some(start)) => found.starts_with(start),
-        (None, None) => found == pattern,
-    })
+    patterns.iter().any(
+        |pattern| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+            (Some(end), _) => found.ends_with(end),
+            (None, Some(start)) => found.starts_with(start),
+            (None, None) => found == pattern,
+        },
+    )
 }
 
 fn holds_text(body: &Value, text: &str) -> bool {

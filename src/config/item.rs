@@ -23,11 +23,19 @@ pub(super) struct Document {
 
 impl Document {
     pub(super) const fn new(file: PathBuf, root: Node) -> Self {
-        Self { file, root, problems: RefCell::new(Vec::new()) }
+        Self {
+            file,
+            root,
+            problems: RefCell::new(Vec::new()),
+        }
     }
 
     pub(super) const fn item(&self) -> Item<'_> {
-        Item { document: self, node: &self.root, path: Vec::new() }
+        Item {
+            document: self,
+            node: &self.root,
+            path: Vec::new(),
+        }
     }
 
     pub(super) fn is_right(&self) -> bool {
@@ -66,11 +74,20 @@ pub(super) struct Item<'a> {
 impl<'a> Item<'a> {
     /// Says what was expected of this value and what to write instead.
     pub(super) fn refuse<T>(&self, expected: impl Display, instead: impl Display) -> Option<T> {
-        self.complain(dotted(&self.path), shown(&self.path, self.node), expected, instead)
+        self.complain(
+            dotted(&self.path),
+            shown(&self.path, self.node),
+            expected,
+            instead,
+        )
     }
 
     /// The same, without the value, which is likely a secret.
-    pub(super) fn refuse_unseen<T>(&self, expected: impl Display, instead: impl Display) -> Option<T> {
+    pub(super) fn refuse_unseen<T>(
+        &self,
+        expected: impl Display,
+        instead: impl Display,
+    ) -> Option<T> {
         self.complain(dotted(&self.path), None, expected, instead)
     }
 
@@ -79,9 +96,16 @@ impl<'a> Item<'a> {
         let path: Vec<_> = self.path.iter().cloned().chain([key.to_owned()]).collect();
         let expected = match &self.node.origin {
             Origin::Line(_) => "is missing",
-            Origin::Set(_) => "is missing from a section that only this --set names: is its path right?",
+            Origin::Set(_) => {
+                "is missing from a section that only this --set names: is its path right?"
+            }
         };
-        self.complain(dotted(&path), None, expected, format!("write {key} = {example}"))
+        self.complain(
+            dotted(&path),
+            None,
+            expected,
+            format!("write {key} = {example}"),
+        )
     }
 
     fn complain<T>(
@@ -93,7 +117,13 @@ impl<'a> Item<'a> {
     ) -> Option<T> {
         let (expected, instead) = (expected.to_string(), instead.to_string());
         let place = self.document.place(&self.node.origin);
-        self.document.add(Problem { place, path, value, expected, instead })
+        self.document.add(Problem {
+            place,
+            path,
+            value,
+            expected,
+            instead,
+        })
     }
 
     pub(super) const fn kind(&self) -> &'a Kind {
@@ -107,7 +137,9 @@ impl<'a> Item<'a> {
 
     /// A value below this one, if it is there; elements of a list go by their number from 0.
     pub(super) fn find(&self, path: &[&str]) -> Option<Self> {
-        path.iter().try_fold(self.clone(), |item, key| Some(item.below(key, item.node.get(key)?)))
+        path.iter().try_fold(self.clone(), |item, key| {
+            Some(item.below(key, item.node.get(key)?))
+        })
     }
 
     /// The whole document.
@@ -125,7 +157,11 @@ impl<'a> Item<'a> {
 
     fn below(&self, key: &str, node: &'a Node) -> Self {
         let path = self.path.iter().cloned().chain([key.to_owned()]).collect();
-        Self { document: self.document, node, path }
+        Self {
+            document: self.document,
+            node,
+            path,
+        }
     }
 
     /// A text, or a number or a boolean as the text that it was written as.
@@ -136,7 +172,9 @@ impl<'a> Item<'a> {
             Kind::Float(number, _) => Some(number.to_string()),
             Kind::Bool(truth) => Some(truth.to_string()),
             Kind::Date(date) => Some(date.clone()),
-            Kind::List(_) | Kind::Table(_) => self.refuse("expected text", "write one text in quotes"),
+            Kind::List(_) | Kind::Table(_) => {
+                self.refuse("expected text", "write one text in quotes")
+            }
         }
     }
 
@@ -166,7 +204,9 @@ impl<'a> Item<'a> {
 
     pub(super) fn number(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let found = match self.kind() {
-            Kind::Integer(number) => u64::try_from(*number).ok().filter(|number| range.contains(number)),
+            Kind::Integer(number) => u64::try_from(*number)
+                .ok()
+                .filter(|number| range.contains(number)),
             _ => None,
         };
         let (least, most) = (range.start(), range.end());
@@ -176,8 +216,12 @@ impl<'a> Item<'a> {
 
     fn advice_on_number(&self, least: u64, most: u64) -> String {
         match self.kind() {
-            Kind::Text(text) if text.parse::<u64>().is_ok() => format!("write {text} without quotes"),
-            Kind::Float(number, _) if number.fract() == 0.0 && (least as f64..=most as f64).contains(number) => {
+            Kind::Text(text) if text.parse::<u64>().is_ok() => {
+                format!("write {text} without quotes")
+            }
+            Kind::Float(number, _)
+                if number.fract() == 0.0 && (least as f64..=most as f64).contains(number) =>
+            {
                 format!("write {number}")
             }
             Kind::Float(..) => "write it without a fraction".to_owned(),
@@ -189,9 +233,13 @@ impl<'a> Item<'a> {
     /// The elements of a list.
     pub(super) fn list(&self) -> Option<Vec<Self>> {
         match self.kind() {
-            Kind::List(nodes) => {
-                Some(nodes.iter().enumerate().map(|(at, node)| self.below(&at.to_string(), node)).collect())
-            }
+            Kind::List(nodes) => Some(
+                nodes
+                    .iter()
+                    .enumerate()
+                    .map(|(at, node)| self.below(&at.to_string(), node))
+                    .collect(),
+            ),
             _ => self.refuse("expected a list", "write it in square brackets"),
         }
     }
@@ -199,7 +247,10 @@ impl<'a> Item<'a> {
     /// The elements of a list of tables, which a file has as sections.
     pub(super) fn list_of_tables(&self) -> Option<Vec<Self>> {
         match self.kind() {
-            Kind::Table(_) => self.refuse("expected a list of tables", format!("write [[{}]]", dotted(&self.path))),
+            Kind::Table(_) => self.refuse(
+                "expected a list of tables",
+                format!("write [[{}]]", dotted(&self.path)),
+            ),
             _ => self.list(),
         }
     }
@@ -218,15 +269,26 @@ impl<'a> Item<'a> {
     /// The entries of a table whose keys are names that somebody chose.
     pub(super) fn entries(&self) -> Option<Vec<Self>> {
         match self.kind() {
-            Kind::Table(entries) => Some(entries.iter().map(|entry| self.below(&entry.key, &entry.node)).collect()),
-            _ => self.refuse("expected a table", "write { name = value }, or a section of its own"),
+            Kind::Table(entries) => Some(
+                entries
+                    .iter()
+                    .map(|entry| self.below(&entry.key, &entry.node))
+                    .collect(),
+            ),
+            _ => self.refuse(
+                "expected a table",
+                "write { name = value }, or a section of its own",
+            ),
         }
     }
 
     /// A table whose keys are known; others are refused.
     pub(super) fn table(self, known: &[&str]) -> Option<Section<'a>> {
         let entries = self.entries()?;
-        let strangers: Vec<_> = entries.iter().filter(|entry| !known.contains(&entry.name())).collect();
+        let strangers: Vec<_> = entries
+            .iter()
+            .filter(|entry| !known.contains(&entry.name()))
+            .collect();
         for stranger in &strangers {
             let advice = advice(stranger.name(), known.iter().copied());
             stranger.complain::<()>(dotted(&stranger.path), None, stranger.unknown(), advice);

@@ -35,7 +35,10 @@ impl Surroundings<'_> {
             .or_else(|| self.set("HOME").map(|home| home.join(".config")));
         let own = own.map(|directory| directory.join("ingest").join(FILE));
         let system = Path::new("/etc/ingest").join(FILE);
-        [Some(self.directory.join(FILE)), own, Some(system)].into_iter().flatten().collect()
+        [Some(self.directory.join(FILE)), own, Some(system)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// A variable that is set and not empty.
@@ -51,14 +54,23 @@ impl Config {
     /// When there is no file, or it cannot be read, or anything in it or in a `--set` is wrong.
     pub fn load(sources: &Sources) -> Result<Self, ConfigError> {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-        Self::load_from(sources, &Surroundings { directory: PathBuf::new(), variable: &variable })
+        Self::load_from(
+            sources,
+            &Surroundings {
+                directory: PathBuf::new(),
+                variable: &variable,
+            },
+        )
     }
 
     /// Like [`Config::load`], in surroundings of the caller's choice.
     ///
     /// # Errors
     /// The same.
-    pub fn load_from(sources: &Sources, surroundings: &Surroundings<'_>) -> Result<Self, ConfigError> {
+    pub fn load_from(
+        sources: &Sources,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Self, ConfigError> {
         let (path, text) = find(sources, surroundings)?;
         Self::parse(&text, &path, &sources.sets)
     }
@@ -72,7 +84,10 @@ impl Config {
     }
 }
 
-fn find(sources: &Sources, surroundings: &Surroundings<'_>) -> Result<(PathBuf, String), ConfigError> {
+fn find(
+    sources: &Sources,
+    surroundings: &Surroundings<'_>,
+) -> Result<(PathBuf, String), ConfigError> {
     if let Some(path) = &sources.path {
         return named(path, NamedBy::Flag);
     }
@@ -82,7 +97,8 @@ fn find(sources: &Sources, surroundings: &Surroundings<'_>) -> Result<(PathBuf, 
     let places = surroundings.places();
     for path in &places {
         match std::fs::read(path) {
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
             Err(error) => return Err(unreadable(path, NamedBy::Place, &error)),
             Ok(bytes) => return Ok((path.clone(), text(path, bytes)?)),
         }
@@ -97,12 +113,19 @@ fn named(path: &Path, named_by: NamedBy) -> Result<(PathBuf, String), ConfigErro
 
 fn text(path: &Path, bytes: Vec<u8>) -> Result<String, ConfigError> {
     String::from_utf8(bytes).map_err(|error| {
-        let right = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
+        let right = error
+            .as_bytes()
+            .iter()
+            .take(error.utf8_error().valid_up_to());
         let line = right.filter(|byte| **byte == b'\n').count() + 1;
         ConfigError::Wrong(vec![set::not_utf8(path, line)])
     })
 }
 
 fn unreadable(path: &Path, named_by: NamedBy, error: &std::io::Error) -> ConfigError {
-    ConfigError::Unreadable { path: path.to_owned(), reason: error.to_string(), named_by }
+    ConfigError::Unreadable {
+        path: path.to_owned(),
+        reason: error.to_string(),
+        named_by,
+    }
 }

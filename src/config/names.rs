@@ -8,13 +8,20 @@ use super::item::Item;
 
 /// A dotted path as TOML and `--set` write it.
 pub(super) fn dotted(path: &[String]) -> String {
-    path.iter().map(|segment| quoted(segment)).collect::<Vec<_>>().join(".")
+    path.iter()
+        .map(|segment| quoted(segment))
+        .collect::<Vec<_>>()
+        .join(".")
 }
 
 /// A key, in quotes where TOML wants them.
 pub(super) fn quoted(key: &str) -> String {
     let bare = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
-    if !key.is_empty() && key.chars().all(bare) { key.to_owned() } else { format!("{key:?}") }
+    if !key.is_empty() && key.chars().all(bare) {
+        key.to_owned()
+    } else {
+        format!("{key:?}")
+    }
 }
 
 /// What to write instead of a name that is not known.
@@ -33,14 +40,26 @@ pub(super) fn choice(known: &[&str]) -> String {
     for (at, name) in known.iter().take(20).enumerate() {
         let _ = write!(text, "{}{}", if at == 0 { "" } else { ", " }, quoted(name));
     }
-    if known.len() == 1 { text } else { format!("one of {text}{}", if known.len() > 20 { ", ..." } else { "" }) }
+    if known.len() == 1 {
+        text
+    } else {
+        format!(
+            "one of {text}{}",
+            if known.len() > 20 { ", ..." } else { "" }
+        )
+    }
 }
 
 /// The one of these that is likely to be meant: so close that a slip of the hand explains it.
 pub(crate) fn closest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
-    let distance = |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase());
+    let distance =
+        |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase());
     let most = (name.chars().take(64).count() / 3).max(1);
-    let best = known.iter().copied().map(|known| (distance(known), known)).min()?;
+    let best = known
+        .iter()
+        .copied()
+        .map(|known| (distance(known), known))
+        .min()?;
     (best.0 <= most && name.len() < 200).then_some(best.1)
 }
 
@@ -53,7 +72,10 @@ pub(super) struct Named<T> {
 impl<T> Named<T> {
     pub(super) fn read(items: Vec<Item<'_>>, read: impl Fn(&Item<'_>) -> Option<T>) -> Self {
         let written = items.iter().map(|item| item.name().to_owned()).collect();
-        let right = items.iter().filter_map(|item| Some((item.name().to_owned(), Arc::new(read(item)?)))).collect();
+        let right = items
+            .iter()
+            .filter_map(|item| Some((item.name().to_owned(), Arc::new(read(item)?))))
+            .collect();
         Self { right, written }
     }
 
@@ -63,6 +85,9 @@ impl<T> Named<T> {
         if self.written.iter().any(|written| written == name) {
             return self.right.get(name).cloned();
         }
-        item.refuse(format!("there is no such {what}"), advice(name, self.written.iter().map(String::as_str)))
+        item.refuse(
+            format!("there is no such {what}"),
+            advice(name, self.written.iter().map(String::as_str)),
+        )
     }
 }

@@ -15,7 +15,10 @@ pub struct Notify {
 
 impl std::fmt::Debug for Notify {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let set = [&self.start, &self.success, &self.stopped, &self.failure].iter().filter(|url| url.is_some()).count();
+        let set = [&self.start, &self.success, &self.stopped, &self.failure]
+            .iter()
+            .filter(|url| url.is_some())
+            .count();
         write!(f, "Notify({set} URLs)")
     }
 }

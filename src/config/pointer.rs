@@ -30,11 +30,21 @@ impl Pointer {
         if !text.is_empty() && !text.starts_with('/') {
             return Err(PointerError::NoSlash);
         }
-        if text.split('~').skip(1).any(|after| !after.starts_with(['0', '1'])) {
+        if text
+            .split('~')
+            .skip(1)
+            .any(|after| !after.starts_with(['0', '1']))
+        {
             return Err(PointerError::Escape);
         }
-        let tokens = text.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~"));
-        Ok(Self { tokens: tokens.collect(), text: text.to_owned() })
+        let tokens = text
+            .split('/')
+            .skip(1)
+            .map(|token| token.replace("~1", "/").replace("~0", "~"));
+        Ok(Self {
+            tokens: tokens.collect(),
+            text: text.to_owned(),
+        })
     }
 
     /// The pointer as it was written.
@@ -58,9 +68,12 @@ impl Pointer {
     /// Every value that it points at.
     #[must_use]
     pub fn find_all<'a>(&self, document: &'a Value) -> Vec<&'a Value> {
-        self.tokens
-            .iter()
-            .fold(vec![document], |found, token| found.into_iter().flat_map(|value| step(value, token)).collect())
+        self.tokens.iter().fold(vec![document], |found, token| {
+            found
+                .into_iter()
+                .flat_map(|value| step(value, token))
+                .collect()
+        })
     }
 
     /// The first value that it points at, where that is a text, a number or a boolean, as text.
@@ -72,7 +85,10 @@ impl Pointer {
     /// Every text, number or boolean that it points at, as text.
     #[must_use]
     pub fn texts_in(&self, document: &Value) -> Vec<String> {
-        self.find_all(document).into_iter().filter_map(scalar).collect()
+        self.find_all(document)
+            .into_iter()
+            .filter_map(scalar)
+            .collect()
     }
 }
 
@@ -85,7 +101,12 @@ impl fmt::Display for Pointer {
 fn step<'a>(value: &'a Value, token: &str) -> Vec<&'a Value> {
     match value {
         Value::Array(elements) if token == "*" => elements.iter().collect(),
-        Value::Array(elements) => token.parse().ok().and_then(|index: usize| elements.get(index)).into_iter().collect(),
+        Value::Array(elements) => token
+            .parse()
+            .ok()
+            .and_then(|index: usize| elements.get(index))
+            .into_iter()
+            .collect(),
         Value::Object(members) => members.get(token).into_iter().collect(),
         _ => Vec::new(),
     }

@@ -52,7 +52,10 @@ impl RedisUrl {
     /// Wraps a URL that was checked to be one of Redis, and that names one host.
     #[must_use]
     pub const fn new(url: Url) -> Self {
-        Self { first: url, others: Vec::new() }
+        Self {
+            first: url,
+            others: Vec::new(),
+        }
     }
 
     /// Reads a URL in any of the forms above.
@@ -61,7 +64,10 @@ impl RedisUrl {
     /// When it is none of them.
     pub fn parse(text: &str) -> Result<Self, RedisUrlError> {
         let (text, others) = without_other_hosts(text);
-        let url = Self { first: Url::parse(&text)?, others };
+        let url = Self {
+            first: Url::parse(&text)?,
+            others,
+        };
         url.check()?;
         Ok(url)
     }
@@ -76,20 +82,33 @@ impl RedisUrl {
     #[must_use]
     pub fn hosts(&self) -> Vec<String> {
         let host = self.first.host_str().unwrap_or_default();
-        let first = self.first.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        std::iter::once(first).chain(self.others.iter().cloned()).collect()
+        let first = self
+            .first
+            .port()
+            .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        std::iter::once(first)
+            .chain(self.others.iter().cloned())
+            .collect()
     }
 
     /// The parts of the path: of a Sentinel's the service and the database, of others the database.
     #[must_use]
     pub fn path(&self) -> Vec<&str> {
-        self.first.path().split('/').filter(|part| !part.is_empty()).collect()
+        self.first
+            .path()
+            .split('/')
+            .filter(|part| !part.is_empty())
+            .collect()
     }
 
     /// Whether it asks for TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
-        self.first.scheme() == "rediss" || self.first.query_pairs().any(|(key, value)| key == "tls" && value == "true")
+        self.first.scheme() == "rediss"
+            || self
+                .first
+                .query_pairs()
+                .any(|(key, value)| key == "tls" && value == "true")
     }
 
     fn check(&self) -> Result<(), RedisUrlError> {
@@ -108,19 +127,31 @@ impl RedisUrl {
         };
         match database {
             _ if self.first.host_str().is_none_or(str::is_empty) => Err(RedisUrlError::NoHost),
-            Some(number) if number.parse::<u32>().is_err() => Err(RedisUrlError::Database((*number).to_owned())),
+            Some(number) if number.parse::<u32>().is_err() => {
+                Err(RedisUrlError::Database((*number).to_owned()))
+            }
             _ => Ok(()),
         }
     }
 
     fn has_at_behind_host(&self) -> bool {
-        let behind_host = [Some(self.first.path()), self.first.query(), self.first.fragment()];
-        behind_host.into_iter().flatten().any(|part| part.contains('@'))
+        let behind_host = [
+            Some(self.first.path()),
+            self.first.query(),
+            self.first.fragment(),
+        ];
+        behind_host
+            .into_iter()
+            .flatten()
+            .any(|part| part.contains('@'))
     }
 
     fn check_settings(&self) -> Result<(), RedisUrlError> {
         let (known, words): (&[&str], _) = match self.first.scheme() {
-            "unix" => (&["db", "user", "pass", "protocol"], "`db`, `user`, `pass` and `protocol`"),
+            "unix" => (
+                &["db", "user", "pass", "protocol"],
+                "`db`, `user`, `pass` and `protocol`",
+            ),
             "redis+sentinel" | "redis+cluster" => (&["tls"], "`tls=true`"),
             _ => (&["protocol"], "`protocol`"),
         };
@@ -131,7 +162,11 @@ impl RedisUrl {
             _ => true,
         };
         let is_known = |key: &str| known.contains(&key);
-        match self.first.query_pairs().all(|(key, value)| is_known(&key) && is_right(&key, &value)) {
+        match self
+            .first
+            .query_pairs()
+            .all(|(key, value)| is_known(&key) && is_right(&key, &value))
+        {
             true => Ok(()),
             false => Err(RedisUrlError::Setting(words)),
         }
@@ -161,10 +196,15 @@ impl fmt::Debug for RedisUrl {
 
 /// The text without all hosts but the first, and those.
 fn without_other_hosts(text: &str) -> (String, Vec<String>) {
-    let Some((scheme, rest)) = text.split_once("://") else { return (text.to_owned(), Vec::new()) };
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return (text.to_owned(), Vec::new());
+    };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let (user, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
     let mut hosts = hosts.split(',');
     let first = hosts.next().unwrap_or_default();
-    (format!("{scheme}://{user}{first}{path}"), hosts.map(str::to_owned).collect())
+    (
+        format!("{scheme}://{user}{first}{path}"),
+        hosts.map(str::to_owned).collect(),
+    )
 }

@@ -9,7 +9,12 @@ impl<'a> Section<'a> {
     }
 
     /// The value of a key that must be there; `example` is what to write where it is not.
-    pub(super) fn required<T>(&self, key: &str, example: &str, read: impl FnOnce(Item<'a>) -> Option<T>) -> Option<T> {
+    pub(super) fn required<T>(
+        &self,
+        key: &str,
+        example: &str,
+        read: impl FnOnce(Item<'a>) -> Option<T>,
+    ) -> Option<T> {
         match self.get(key) {
             Some(item) => read(item),
             None => self.0.lacks(key, example),
@@ -17,12 +22,22 @@ impl<'a> Section<'a> {
     }
 
     /// The value of a key that may be missing: `Some(None)` where it is.
-    pub(super) fn optional<T>(&self, key: &str, read: impl FnOnce(Item<'a>) -> Option<T>) -> Option<Option<T>> {
-        self.get(key).map_or(Some(None), |item| read(item).map(Some))
+    pub(super) fn optional<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(Item<'a>) -> Option<T>,
+    ) -> Option<Option<T>> {
+        self.get(key)
+            .map_or(Some(None), |item| read(item).map(Some))
     }
 
     /// The value of a key, or what it is where it is missing.
-    pub(super) fn or<T>(&self, key: &str, default: T, read: impl FnOnce(Item<'a>) -> Option<T>) -> Option<T> {
+    pub(super) fn or<T>(
+        &self,
+        key: &str,
+        default: T,
+        read: impl FnOnce(Item<'a>) -> Option<T>,
+    ) -> Option<T> {
         self.get(key).map_or(Some(default), read)
     }
 }

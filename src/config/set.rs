@@ -64,7 +64,12 @@ fn segments(path: &str) -> Option<Vec<String>> {
 }
 
 /// Puts a value at a path, creating the tables that are missing. Fails with how deep it came, and what is there.
-fn put(node: &mut Node, path: &[String], value: &Node, origin: &Origin) -> Result<(), (usize, &'static str)> {
+fn put(
+    node: &mut Node,
+    path: &[String],
+    value: &Node,
+    origin: &Origin,
+) -> Result<(), (usize, &'static str)> {
     let Some((key, below)) = path.split_first() else {
         *node = value.clone();
         return Ok(());
@@ -80,9 +85,15 @@ fn put(node: &mut Node, path: &[String], value: &Node, origin: &Origin) -> Resul
 
 fn in_table<'n>(entries: &'n mut Vec<Entry>, key: &str, origin: &Origin) -> Option<&'n mut Node> {
     if !entries.iter().any(|entry| entry.key == key) {
-        entries.push(Entry { key: key.to_owned(), node: empty(origin) });
+        entries.push(Entry {
+            key: key.to_owned(),
+            node: empty(origin),
+        });
     }
-    entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.node)
+    entries
+        .iter_mut()
+        .find(|entry| entry.key == key)
+        .map(|entry| &mut entry.node)
 }
 
 /// An element by its number from 0; the number after the last one adds one.
@@ -95,18 +106,25 @@ fn in_list<'n>(nodes: &'n mut Vec<Node>, key: &str, origin: &Origin) -> Option<&
 }
 
 fn empty(origin: &Origin) -> Node {
-    Node { origin: origin.clone(), kind: Kind::Table(Vec::new()) }
+    Node {
+        origin: origin.clone(),
+        kind: Kind::Table(Vec::new()),
+    }
 }
 
 /// The text may hold a secret where somebody forgot the `=`, so only what can be a path is shown.
 fn malformed(set: &str) -> Problem {
     let path = |letter: &char| letter.is_alphanumeric() || "._-\"'".contains(*letter);
     Problem {
-        place: format!("--set {}", set.chars().take_while(path).take(60).collect::<String>()),
+        place: format!(
+            "--set {}",
+            set.chars().take_while(path).take(60).collect::<String>()
+        ),
         path: String::new(),
         value: None,
         expected: "expected a dotted path, `=` and a value".to_owned(),
-        instead: "write for example --set ledger.timeout=1s; a key that holds a dot goes in quotes".to_owned(),
+        instead: "write for example --set ledger.timeout=1s; a key that holds a dot goes in quotes"
+            .to_owned(),
     }
 }
 

@@ -10,7 +10,12 @@ pub(super) fn shown(path: &[String], node: &Node) -> Option<String> {
     match segments.as_slice() {
         ["ledger", "url"] => scheme(node),
         ["ledger"] | ["credentials"] | ["credentials", _] | ["notify", ..] | [] => None,
-        _ if segments.iter().any(|segment| matches!(*segment, "secret" | "auth" | "headers")) => None,
+        _ if segments
+            .iter()
+            .any(|segment| matches!(*segment, "secret" | "auth" | "headers")) =>
+        {
+            None
+        }
         _ if segments.last() == Some(&"base_url") => without_user(node),
         _ if is_section(node) => None,
         _ => Some(shortened(&written(node))),
@@ -25,12 +30,20 @@ fn is_section(node: &Node) -> bool {
 
 /// A URL that may hold a password is shown by its scheme alone.
 fn scheme(node: &Node) -> Option<String> {
-    let Kind::Text(text) = &node.kind else { return Some(shortened(&written(node))) };
+    let Kind::Text(text) = &node.kind else {
+        return Some(shortened(&written(node)));
+    };
     match text.split_once("://") {
-        Some((scheme, _)) if scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '+') => {
+        Some((scheme, _))
+            if scheme
+                .chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || letter == '+') =>
+        {
             Some(format!("\"{}://...\"", shortened(scheme)))
         }
-        None if text.chars().all(|letter| letter.is_ascii_alphanumeric()) => Some(shortened(&format!("{text:?}"))),
+        None if text.chars().all(|letter| letter.is_ascii_alphanumeric()) => {
+            Some(shortened(&format!("{text:?}")))
+        }
         _ => None,
     }
 }
@@ -49,13 +62,23 @@ fn written(node: &Node) -> String {
         Kind::Float(_, written) => written.clone(),
         Kind::Bool(truth) => truth.to_string(),
         Kind::Date(date) => date.clone(),
-        Kind::List(nodes) => format!("[{}]", nodes.iter().map(written).collect::<Vec<_>>().join(", ")),
-        Kind::Table(entries) => format!("{{ {} }}", entries.iter().map(entry).collect::<Vec<_>>().join(", ")),
+        Kind::List(nodes) => format!(
+            "[{}]",
+            nodes.iter().map(written).collect::<Vec<_>>().join(", ")
+        ),
+        Kind::Table(entries) => format!(
+            "{{ {} }}",
+            entries.iter().map(entry).collect::<Vec<_>>().join(", ")
+        ),
     }
 }
 
 fn entry(entry: &Entry) -> String {
-    format!("{} = {}", super::names::quoted(&entry.key), written(&entry.node))
+    format!(
+        "{} = {}",
+        super::names::quoted(&entry.key),
+        written(&entry.node)
+    )
 }
 
 fn shortened(text: &str) -> String {

@@ -88,7 +88,10 @@ impl Template {
             rest = brace(&mut parts, from)?;
         }
         push(&mut parts, rest);
-        Ok(Self { text: text.to_owned(), parts })
+        Ok(Self {
+            text: text.to_owned(),
+            parts,
+        })
     }
 
     /// The template as it was written.
@@ -190,7 +193,11 @@ fn variable(name: &str) -> Result<Part, TemplateError> {
         "since" => Variable::Since,
         "date" => return Ok(Part::Date(Date::default())),
         _ => match name.strip_prefix("date:") {
-            Some(date) => return Date::parse(date).map(Part::Date).ok_or_else(|| TemplateError::Date(name.to_owned())),
+            Some(date) => {
+                return Date::parse(date)
+                    .map(Part::Date)
+                    .ok_or_else(|| TemplateError::Date(name.to_owned()));
+            }
             None => Variable::OfRegion(name.to_owned()),
         },
     };

@@ -56,7 +56,10 @@ impl Node {
             line: lines.at(error.span().map_or(0, |span| span.start)),
             message: error.message().to_owned(),
         })?;
-        Ok(Self { origin: Origin::Line(1), kind: Kind::Table(entries(table.get_ref(), &|at| lines.origin(at))) })
+        Ok(Self {
+            origin: Origin::Line(1),
+            kind: Kind::Table(entries(table.get_ref(), &|at| lines.origin(at))),
+        })
     }
 
     /// Reads the value of a `--set`: what is not TOML is text.
@@ -65,13 +68,19 @@ impl Node {
             Ok(value) => kind(value.get_ref(), &|_| origin.clone()),
             Err(_) => Kind::Text(value.to_owned()),
         };
-        Self { origin: origin.clone(), kind }
+        Self {
+            origin: origin.clone(),
+            kind,
+        }
     }
 
     /// The value of a key of a table, or an element of a list by its number.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         match &self.kind {
-            Kind::Table(entries) => entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node),
+            Kind::Table(entries) => entries
+                .iter()
+                .find(|entry| entry.key == key)
+                .map(|entry| &entry.node),
             Kind::List(nodes) => nodes.get(key.parse::<usize>().ok()?),
             _ => None,
         }
@@ -103,7 +112,10 @@ fn entries(table: &DeTable<'_>, locate: Locate<'_>) -> Vec<Entry> {
     found.sort_by_key(|(key, _)| key.span().start);
     let entry = |(key, value): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)| Entry {
         key: key.get_ref().to_string(),
-        node: Node { origin: locate(key.span().start), kind: kind(value.get_ref(), locate) },
+        node: Node {
+            origin: locate(key.span().start),
+            kind: kind(value.get_ref(), locate),
+        },
     };
     found.into_iter().map(entry).collect()
 }
@@ -112,16 +124,24 @@ fn kind(value: &DeValue<'_>, locate: Locate<'_>) -> Kind {
     match value {
         DeValue::String(text) => Kind::Text(text.to_string()),
         DeValue::Integer(integer) => Kind::Integer(whole(integer)),
-        DeValue::Float(float) => Kind::Float(float.as_str().parse().unwrap_or(f64::NAN), float.as_str().to_owned()),
+        DeValue::Float(float) => Kind::Float(
+            float.as_str().parse().unwrap_or(f64::NAN),
+            float.as_str().to_owned(),
+        ),
         DeValue::Boolean(truth) => Kind::Bool(*truth),
         DeValue::Datetime(date) => Kind::Date(date.to_string()),
-        DeValue::Array(values) => Kind::List(values.iter().map(|value| node(value, locate)).collect()),
+        DeValue::Array(values) => {
+            Kind::List(values.iter().map(|value| node(value, locate)).collect())
+        }
         DeValue::Table(table) => Kind::Table(entries(table, locate)),
     }
 }
 
 fn node(value: &Spanned<DeValue<'_>>, locate: Locate<'_>) -> Node {
-    Node { origin: locate(value.span().start), kind: kind(value.get_ref(), locate) }
+    Node {
+        origin: locate(value.span().start),
+        kind: kind(value.get_ref(), locate),
+    }
 }
 
 /// A number that not even an `i128` holds is out of any range that is asked for.

@@ -33,14 +33,20 @@ pub async fn charged_elsewhere(
             Some(journal) => {
                 let journal = Journal::open(&journal)?;
                 let by_passes = journal.spent_by_passes(account, now).await?;
-                Elsewhere { charges: journal.charges(account, now).await?, by_passes }
+                Elsewhere {
+                    charges: journal.charges(account, now).await?,
+                    by_passes,
+                }
             }
             None => Elsewhere::default(),
         },
         LedgerStore::Redis(_) => match file(LEDGER_FILE) {
             Some(ledger) => {
                 let charges = SqliteLedger::open(&ledger)?.charges(account, now).await?;
-                Elsewhere { charges, ..Elsewhere::default() }
+                Elsewhere {
+                    charges,
+                    ..Elsewhere::default()
+                }
             }
             None => Elsewhere::default(),
         },

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::meter::{Ask, Found, MeterError, Permit, Verdict, fresh_id};
 use super::{Charge, Known, Ledger, LedgerError, Spent};
 use crate::clock::{Clock, Deadline, Monotonic};
-use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp, Units};
+use crate::quota::{
+    Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp, Units,
+};
 
 /// The ledger and the clock that is told to it.
 pub(super) struct Local {
@@ -24,25 +26,44 @@ impl Local {
         match decision {
             Decision::Granted(grant) => {
                 let deadline = Deadline::new(asked, account.grant_lifetime(cost));
-                Ok(Verdict::Permitted(Permit { id, grant, metered: true, deadline }))
+                Ok(Verdict::Permitted(Permit {
+                    id,
+                    grant,
+                    metered: true,
+                    deadline,
+                }))
             }
             Decision::Rejected(rejection) => Ok(Verdict::Rejected(rejection)),
             Decision::Never { limit, most } => Ok(Verdict::Never { limit, most }),
-            Decision::TakenBack | Decision::Lost => {
-                Err(LedgerError::Broken("the ledger of this machine says that it lost data".to_owned()).into())
-            }
+            Decision::TakenBack | Decision::Lost => Err(LedgerError::Broken(
+                "the ledger of this machine says that it lost data".to_owned(),
+            )
+            .into()),
         }
     }
 
     /// Charges under the id that was asked for. One that was taken back names no charge any more: the next of its kind
     /// is taken.
     async fn charge(&self, ask: &Ask<'_>) -> Result<(ChargeId, Monotonic, Decision), LedgerError> {
-        let Ask { account, cost, leave, purpose, .. } = *ask;
+        let Ask {
+            account,
+            cost,
+            leave,
+            purpose,
+            ..
+        } = *ask;
         let given = ask.id.cloned().unwrap_or_else(fresh_id);
         let (mut id, mut taken_back) = (given.clone(), 0);
         loop {
             let asked = Monotonic::now();
-            let charge = Charge { account, id: &id, cost, leave, purpose, seen: None };
+            let charge = Charge {
+                account,
+                id: &id,
+                cost,
+                leave,
+                purpose,
+                seen: None,
+            };
             match self.ledger.charge(charge, self.clock.now()).await? {
                 Decision::TakenBack => taken_back += 1,
                 decision => return Ok((id, asked, decision)),
@@ -51,20 +72,43 @@ impl Local {
         }
     }
 
-    pub(super) async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost) -> Result<(), MeterError> {
-        Ok(self.ledger.settle(account, id, cost, self.clock.now()).await?)
+    pub(super) async fn settle(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+    ) -> Result<(), MeterError> {
+        Ok(self
+            .ledger
+            .settle(account, id, cost, self.clock.now())
+            .await?)
     }
 
-    pub(super) async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), MeterError> {
-        Ok(self.ledger.absorb(account, entries, &[], self.clock.now()).await?)
+    pub(super) async fn absorb(
+        &self,
+        account: &Account,
+        entries: &[Entry],
+    ) -> Result<(), MeterError> {
+        Ok(self
+            .ledger
+            .absorb(account, entries, &[], self.clock.now())
+            .await?)
     }
 
     pub(super) async fn is_empty(&self) -> Result<bool, MeterError> {
         Ok(self.ledger.is_empty().await?)
     }
 
-    pub(super) async fn close(&self, account: &Account, limit: &str, closing: Closing) -> Result<(), MeterError> {
-        Ok(self.ledger.close(account, limit, closing, self.clock.now()).await?)
+    pub(super) async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+    ) -> Result<(), MeterError> {
+        Ok(self
+            .ledger
+            .close(account, limit, closing, self.clock.now())
+            .await?)
     }
 
     pub(super) async fn reopen(&self, account: &Account, limit: &str) -> Result<(), MeterError> {
@@ -81,10 +125,17 @@ impl Local {
         limit: &str,
         most: Units,
     ) -> Result<Option<Timestamp>, MeterError> {
-        Ok(self.ledger.falls_to(account, limit, most, self.clock.now()).await?)
+        Ok(self
+            .ledger
+            .falls_to(account, limit, most, self.clock.now())
+            .await?)
     }
 
-    pub(super) async fn spent(&self, account: &Account, from: Timestamp) -> Result<Vec<Spent>, MeterError> {
+    pub(super) async fn spent(
+        &self,
+        account: &Account,
+        from: Timestamp,
+    ) -> Result<Vec<Spent>, MeterError> {
         Ok(self.ledger.spent(account, from).await?.unwrap_or_default())
     }
 
@@ -92,7 +143,12 @@ impl Local {
     async fn valid_id(&self, account: &Account, id: &ChargeId) -> Result<ChargeId, LedgerError> {
         let mut candidate = id.clone();
         for attempt in 1.. {
-            if self.ledger.look_up(account, &candidate, self.clock.now()).await? != Some(Known::TakenBack) {
+            if self
+                .ledger
+                .look_up(account, &candidate, self.clock.now())
+                .await?
+                != Some(Known::TakenBack)
+            {
                 break;
             }
             candidate = id.again(attempt);
@@ -102,11 +158,17 @@ impl Local {
 
     pub(super) async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, MeterError> {
         let valid = self.valid_id(account, id).await?;
-        Ok(match self.ledger.look_up(account, &valid, self.clock.now()).await? {
-            Some(Known::Counts) => Found::Counting(valid),
-            Some(_) if valid != *id => Found::TakenBack,
-            Some(_) => Found::Unknown,
-            None => Found::CannotTell,
-        })
+        Ok(
+            match self
+                .ledger
+                .look_up(account, &valid, self.clock.now())
+                .await?
+            {
+                Some(Known::Counts) => Found::Counting(valid),
+                Some(_) if valid != *id => Found::TakenBack,
+                Some(_) => Found::Unknown,
+                None => Found::CannotTell,
+            },
+        )
     }
 }

@@ -13,7 +13,9 @@ use super::local::Local;
 use super::watching::Watching;
 use super::{Ledger, LedgerError, Purpose, SharedLedger};
 use crate::clock::{Clock, Deadline};
-use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Grant, LimitName, LimitUsage, Outage, Rejection, Units};
+use crate::quota::{
+    Account, ChargeId, Closing, Cost, Entry, Grant, LimitName, LimitUsage, Outage, Rejection, Units,
+};
 
 pub use spending::{Found, Spending, Teller};
 
@@ -110,7 +112,10 @@ impl MeterError {
     /// Whether the ledger is silent: then the outage policy decides.
     #[must_use]
     pub const fn is_outage(&self) -> bool {
-        matches!(self, Self::Ledger(LedgerError::Unreachable(_) | LedgerError::Skewed { .. }))
+        matches!(
+            self,
+            Self::Ledger(LedgerError::Unreachable(_) | LedgerError::Skewed { .. })
+        )
     }
 }
 
@@ -141,12 +146,18 @@ impl Meter {
         policy: Policy,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self(Way::Journaled(Box::new(Journaled::new(ledger, journal, policy, clock))))
+        Self(Way::Journaled(Box::new(Journaled::new(
+            ledger, journal, policy, clock,
+        ))))
     }
 
     /// A meter that only tells usage, and writes nothing, over a ledger that other machines share.
     #[must_use]
-    pub fn watching(ledger: Arc<dyn SharedLedger>, journal: Journal, clock: Arc<dyn Clock>) -> Self {
+    pub fn watching(
+        ledger: Arc<dyn SharedLedger>,
+        journal: Journal,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self(Way::Watching(Watching::new(ledger, journal, clock)))
     }
 
@@ -158,7 +169,9 @@ impl Meter {
     pub async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
         for _ in 0..ATTEMPTS {
             match self.ask_once(ask).await? {
-                Verdict::Permitted(permit) if permit.deadline.is_past() && !permit.is_anothers(ask) => {
+                Verdict::Permitted(permit)
+                    if permit.deadline.is_past() && !permit.is_anothers(ask) =>
+                {
                     self.release(ask.account, &permit).await?;
                 }
                 verdict => return Ok(verdict),
@@ -187,7 +200,12 @@ impl Meter {
     ///
     /// # Errors
     /// When a ledger of this machine cannot be told, or the journal cannot be written.
-    pub async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost) -> Result<(), MeterError> {
+    pub async fn settle(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+    ) -> Result<(), MeterError> {
         match &self.0 {
             Way::Local(local) => local.settle(account, id, cost).await,
             Way::Journaled(journaled) => journaled.settle(account, id, cost).await,
@@ -223,7 +241,12 @@ impl Meter {
     ///
     /// # Errors
     /// As [`Self::settle`].
-    pub async fn close(&self, account: &Account, limit: &str, closing: Closing) -> Result<(), MeterError> {
+    pub async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+    ) -> Result<(), MeterError> {
         match &self.0 {
             Way::Local(local) => local.close(account, limit, closing).await,
             Way::Journaled(journaled) => journaled.close(account, limit, closing).await,

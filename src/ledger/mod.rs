@@ -17,7 +17,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use thiserror::Error;
 
-use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp, Units};
+use crate::quota::{
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp,
+    Units,
+};
 
 pub use elsewhere::{Elsewhere, charged_elsewhere};
 pub use journal::{Journal, JournalError};
@@ -119,7 +122,13 @@ pub trait Ledger: Send + Sync {
     /// Tells the true cost of a charge, at the charge's own time, even beyond the limit. With no cost it is a release,
     /// whose zero entry stays for the window so that the same charge arriving late is not counted. An unknown id is
     /// remembered as settled, at `now`.
-    async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) -> Result<(), LedgerError>;
+    async fn settle(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<(), LedgerError>;
 
     /// Adds charges made elsewhere at their own times, once each, even beyond the limit; a settled id stays settled.
     /// The floors hold until their time leaves the window.
@@ -132,13 +141,28 @@ pub trait Ledger: Send + Sync {
     ) -> Result<(), LedgerError>;
 
     /// Closes a limit that the upstream called spent.
-    async fn close(&self, account: &Account, limit: &str, closing: Closing, now: Timestamp) -> Result<(), LedgerError>;
+    async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+        now: Timestamp,
+    ) -> Result<(), LedgerError>;
 
     /// Takes a closing back.
-    async fn reopen(&self, account: &Account, limit: &str, now: Timestamp) -> Result<(), LedgerError>;
+    async fn reopen(
+        &self,
+        account: &Account,
+        limit: &str,
+        now: Timestamp,
+    ) -> Result<(), LedgerError>;
 
     /// How the limits of an account stand, in the order of their names. Writes nothing.
-    async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError>;
+    async fn usage(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<LimitUsage>, LedgerError>;
 
     /// The first instant, now or later, at which no more than `most` units of a limit count, if nobody charges; `None`
     /// from a ledger that does not tell. Writes nothing.
@@ -154,7 +178,11 @@ pub trait Ledger: Send + Sync {
 
     /// What was charged at `from` or later, limit by limit, oldest first; `None` from a ledger that does not keep what a
     /// charge was for. Writes nothing.
-    async fn spent(&self, _account: &Account, _from: Timestamp) -> Result<Option<Vec<Spent>>, LedgerError> {
+    async fn spent(
+        &self,
+        _account: &Account,
+        _from: Timestamp,
+    ) -> Result<Option<Vec<Spent>>, LedgerError> {
         Ok(None)
     }
 
@@ -164,7 +192,12 @@ pub trait Ledger: Send + Sync {
     }
 
     /// What became of the charge of this id; `None` from a ledger that cannot look one up. Writes nothing.
-    async fn look_up(&self, _account: &Account, _id: &ChargeId, _now: Timestamp) -> Result<Option<Known>, LedgerError> {
+    async fn look_up(
+        &self,
+        _account: &Account,
+        _id: &ChargeId,
+        _now: Timestamp,
+    ) -> Result<Option<Known>, LedgerError> {
         Ok(None)
     }
 }

@@ -53,7 +53,9 @@ pub fn open(
 ) -> Result<Meter, OpenLedgerError> {
     match &config.store {
         LedgerStore::Sqlite => open_sqlite(&state_dir.join(LEDGER_FILE), mode, clock),
-        LedgerStore::Redis(url) => open_shared(config, url, &state_dir.join(JOURNAL_FILE), mode, clock),
+        LedgerStore::Redis(url) => {
+            open_shared(config, url, &state_dir.join(JOURNAL_FILE), mode, clock)
+        }
     }
 }
 
@@ -74,7 +76,9 @@ fn open_shared(
 ) -> Result<Meter, OpenLedgerError> {
     let ledger = Arc::new(RedisLedger::new(url, config.timeout, config.max_skew)?);
     Ok(match mode {
-        Mode::ReadWrite => Meter::with_journal(ledger, Journal::open(journal)?, Policy::from(config), clock),
+        Mode::ReadWrite => {
+            Meter::with_journal(ledger, Journal::open(journal)?, Policy::from(config), clock)
+        }
         Mode::ReadOnly => Meter::watching(ledger, Journal::open_read_only(journal)?, clock),
     })
 }

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 
 use super::{Charge, Ledger, LedgerError, Seen};
 use crate::quota::{
-    Account, ChargeId, Closing, Cost, Entry, Floor, Grant, LimitName, LimitUsage, Rejection, Timestamp, Units,
+    Account, ChargeId, Closing, Cost, Entry, Floor, Grant, LimitName, LimitUsage, Rejection,
+    Timestamp, Units,
 };
 
 /// Where a ledger stood when it answered.
@@ -125,5 +126,10 @@ pub trait SharedLedger: Ledger {
     ) -> Result<Heard, LedgerError>;
 
     /// How the limits stand. Writes nothing.
-    async fn standing(&self, account: &Account, seen: Option<&Seen>, now: Timestamp) -> Result<Standing, LedgerError>;
+    async fn standing(
+        &self,
+        account: &Account,
+        seen: Option<&Seen>,
+        now: Timestamp,
+    ) -> Result<Standing, LedgerError>;
 }

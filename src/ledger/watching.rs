@@ -16,8 +16,16 @@ pub(super) struct Watching {
 }
 
 impl Watching {
-    pub(super) fn new(ledger: Arc<dyn SharedLedger>, journal: Journal, clock: Arc<dyn Clock>) -> Self {
-        Self { ledger, journal, clock }
+    pub(super) fn new(
+        ledger: Arc<dyn SharedLedger>,
+        journal: Journal,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            ledger,
+            journal,
+            clock,
+        }
     }
 
     /// This machine's own record.
@@ -36,7 +44,11 @@ impl Watching {
         let seen = self.journal.seen(account, now).await?;
         let is_behind = self.ledger.standing(account, Some(&seen), now).await?.lost
             || self.journal.untold(account).await?.of(limit) > Units::ZERO;
-        Ok(if is_behind { None } else { self.ledger.falls_to(account, limit, most, now).await? })
+        Ok(if is_behind {
+            None
+        } else {
+            self.ledger.falls_to(account, limit, most, now).await?
+        })
     }
 
     /// What the ledger says, and what the next run will tell it first: charges that it has not heard of, and after a
@@ -58,7 +70,10 @@ impl Watching {
 }
 
 fn raise(account: &Account, usage: &mut LimitUsage, used: Units) {
-    let enforced = account.limits.get(&usage.limit).map_or(Units::ZERO, |limit| limit.enforced());
+    let enforced = account
+        .limits
+        .get(&usage.limit)
+        .map_or(Units::ZERO, |limit| limit.enforced());
     usage.used = used;
     usage.remaining = usage.remaining.min(enforced.less(used));
 }

@@ -67,18 +67,28 @@ impl Cost {
 
     /// Takes `other` away from this.
     pub fn take(&mut self, other: &Self) {
-        *self = self.iter().map(|(limit, units)| (limit.clone(), units.less(other.of(limit)))).collect();
+        *self = self
+            .iter()
+            .map(|(limit, units)| (limit.clone(), units.less(other.of(limit))))
+            .collect();
     }
 
     /// This, `count` times.
     #[must_use]
     pub fn times(&self, count: u64) -> Self {
-        self.iter().map(|(limit, units)| (limit.clone(), units.times(count))).collect()
+        self.iter()
+            .map(|(limit, units)| (limit.clone(), units.times(count)))
+            .collect()
     }
 }
 
 impl FromIterator<(LimitName, Units)> for Cost {
     fn from_iter<I: IntoIterator<Item = (LimitName, Units)>>(components: I) -> Self {
-        Self(components.into_iter().filter(|(_, units)| *units > Units::ZERO).collect())
+        Self(
+            components
+                .into_iter()
+                .filter(|(_, units)| *units > Units::ZERO)
+                .collect(),
+        )
     }
 }

@@ -34,7 +34,11 @@ impl Limit {
         if headroom >= quota {
             return Err(LimitError::NothingLeft { quota, headroom });
         }
-        Ok(Self { quota, headroom, window })
+        Ok(Self {
+            quota,
+            headroom,
+            window,
+        })
     }
 
     /// What the upstream grants, in units a window.

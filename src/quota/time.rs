@@ -54,7 +54,9 @@ impl Timestamp {
     /// Reads RFC 3339; `None` where the text is something else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        DateTime::parse_from_rfc3339(text).ok().map(|at| Self(at.timestamp_micros()))
+        DateTime::parse_from_rfc3339(text)
+            .ok()
+            .map(|at| Self(at.timestamp_micros()))
     }
 }
 

@@ -80,7 +80,9 @@ impl Window {
     pub fn expiry(&self, at: Timestamp) -> Timestamp {
         let grace = self.grace();
         let slid = self.sliding.map(|span| at.after(span).after(grace));
-        let reset = self.resets.map(|zone| next_midnight(zone, at.after(grace)).after(grace));
+        let reset = self
+            .resets
+            .map(|zone| next_midnight(zone, at.after(grace)).after(grace));
         slid.max(reset).unwrap_or(at)
     }
 
@@ -88,8 +90,14 @@ impl Window {
     #[must_use]
     pub fn counted_from(&self, now: Timestamp) -> Timestamp {
         let grace = self.grace();
-        let slid = self.sliding.map(|span| now.before(span).before(grace).after(Duration::from_micros(1)));
-        let reset = self.resets.map(|zone| last_midnight(zone, now.before(grace)).before(grace));
+        let slid = self.sliding.map(|span| {
+            now.before(span)
+                .before(grace)
+                .after(Duration::from_micros(1))
+        });
+        let reset = self
+            .resets
+            .map(|zone| last_midnight(zone, now.before(grace)).before(grace));
         match (slid, reset) {
             (Some(slid), Some(reset)) => slid.min(reset),
             (slid, reset) => slid.or(reset).unwrap_or(now),
@@ -103,7 +111,8 @@ impl Window {
         let (end, span) = (self.expiry(now), self.sliding.unwrap_or(DAY).as_micros());
         let even = (1..=26).map(|slice| u64::try_from(span * slice / 24).unwrap_or(u64::MAX));
         let even = even.map(|later| now.after(Duration::from_micros(later)));
-        let mut slices: Vec<Timestamp> = even.chain(ASKED_FOR.map(|span| now.after(span))).collect();
+        let mut slices: Vec<Timestamp> =
+            even.chain(ASKED_FOR.map(|span| now.after(span))).collect();
         slices.retain(|at| *at < end);
         slices.push(end);
         slices.sort_unstable();
@@ -151,7 +160,12 @@ fn local_date(zone: Tz, at: Timestamp) -> NaiveDate {
 /// The first instant of a local date. Where clocks skip midnight, the day starts where they land.
 fn midnight(zone: Tz, date: NaiveDate) -> Timestamp {
     let hours = (0..24).filter_map(|hour| date.and_hms_opt(hour, 0, 0));
-    let first: Option<DateTime<Tz>> = hours.filter_map(|local| zone.from_local_datetime(&local).earliest()).next();
-    let start = first.map_or_else(|| date.and_hms_opt(0, 0, 0).unwrap_or_default().and_utc(), |local| local.to_utc());
+    let first: Option<DateTime<Tz>> = hours
+        .filter_map(|local| zone.from_local_datetime(&local).earliest())
+        .next();
+    let start = first.map_or_else(
+        || date.and_hms_opt(0, 0, 0).unwrap_or_default().and_utc(),
+        |local| local.to_utc(),
+    );
     Timestamp::from(start)
 }

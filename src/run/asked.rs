@@ -84,7 +84,9 @@ impl Asked {
     /// Counts a request.
     pub fn count(&self, account: &str, call: &str, led: Led, took: Duration) {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (count, sum) = counted.entry((account.to_owned(), call.to_owned(), led)).or_default();
+        let (count, sum) = counted
+            .entry((account.to_owned(), call.to_owned(), led))
+            .or_default();
         *count = count.saturating_add(1);
         *sum = sum.saturating_add(took);
     }
@@ -93,13 +95,16 @@ impl Asked {
     #[must_use]
     pub fn all(&self) -> Vec<Requests> {
         let counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let requests = |((account, call, led), (count, took)): (&(String, String, Led), &(u64, Duration))| Requests {
-            account: account.clone(),
-            call: call.clone(),
-            led: *led,
-            count: *count,
-            took: *took,
-        };
+        let requests =
+            |((account, call, led), (count, took)): (&(String, String, Led), &(u64, Duration))| {
+                Requests {
+                    account: account.clone(),
+                    call: call.clone(),
+                    led: *led,
+                    count: *count,
+                    took: *took,
+                }
+            };
         counted.iter().map(requests).collect()
     }
 }

@@ -37,22 +37,33 @@ impl Batches {
     /// Whether a pass still waits for ids: those it names itself, or those that the shared pass names.
     #[must_use]
     pub fn waits(&self, pass: PassId) -> bool {
-        self.waiting.contains(&pass) || self.shared.is_some_and(|shared| self.waiting.contains(&shared))
+        self.waiting.contains(&pass)
+            || self
+                .shared
+                .is_some_and(|shared| self.waiting.contains(&shared))
     }
 
     /// Remembers the ids of a batch that was not got.
     pub fn give_up(&mut self, batch: OpenBatch, halt: Halt) {
-        self.given_up.extend(batch.ids.into_iter().map(|id| (batch.step, id)));
+        self.given_up
+            .extend(batch.ids.into_iter().map(|id| (batch.step, id)));
         self.halt_by(halt);
     }
 
     fn gave_up(&self, batch: &OpenBatch) -> bool {
-        batch.ids.iter().all(|id| self.given_up.contains(&(batch.step, id.clone())))
+        batch
+            .ids
+            .iter()
+            .all(|id| self.given_up.contains(&(batch.step, id.clone())))
     }
 
     /// The worst halt is what is told.
     pub fn halt_by(&mut self, halt: Halt) {
-        if self.halt.as_ref().is_none_or(|known| known.outcome() < halt.outcome()) {
+        if self
+            .halt
+            .as_ref()
+            .is_none_or(|known| known.outcome() < halt.outcome())
+        {
             self.halt = Some(halt);
         }
     }
@@ -60,13 +71,16 @@ impl Batches {
     /// The pass that they belong to; a new one where none of them has landed a page.
     #[must_use]
     pub fn reference(&self, job: &Job, now: Timestamp) -> PassRef {
-        self.shared.map_or_else(|| new_shared_pass(job, now), PassRef::Open)
+        self.shared
+            .map_or_else(|| new_shared_pass(job, now), PassRef::Open)
     }
 
     /// Why a pass still waits.
     #[must_use]
     pub fn why(&self) -> Halt {
-        self.halt.clone().unwrap_or_else(|| Halt::Failed("ids that it names were not fetched".to_owned()))
+        self.halt
+            .clone()
+            .unwrap_or_else(|| Halt::Failed("ids that it names were not fetched".to_owned()))
     }
 }
 
@@ -74,23 +88,40 @@ impl Batches {
 ///
 /// # Errors
 /// When the catalog or the lock fails; what a batch meets is in the answer.
-pub async fn fetch_batches(context: &Context, job: &Job, passes: &[PassId], batches: &mut Batches) -> Result<(), Halt> {
+pub async fn fetch_batches(
+    context: &Context,
+    job: &Job,
+    passes: &[PassId],
+    batches: &mut Batches,
+) -> Result<(), Halt> {
     let _held = lock(context, job).await?;
     let shared = SharedPass::open(context, job, batches).await?;
     for (index, step) in job.steps.iter().enumerate() {
         if let Some(ids) = &step.ids {
-            let begun: Vec<OpenBatch> = shared.begun(index).filter(|batch| !batches.gave_up(batch)).cloned().collect();
+            let begun: Vec<OpenBatch> = shared
+                .begun(index)
+                .filter(|batch| !batches.gave_up(batch))
+                .cloned()
+                .collect();
             let begun_ids: HashSet<&String> = begun.iter().flat_map(|batch| &batch.ids).collect();
             let mut pending = pending(context, job, step, ids, Naming::Open).await?;
-            pending.retain(|one| !batches.given_up.contains(&(index, one.id.clone())) && !begun_ids.contains(&one.id));
+            pending.retain(|one| {
+                !batches.given_up.contains(&(index, one.id.clone())) && !begun_ids.contains(&one.id)
+            });
             let own: HashSet<PassId> = passes.iter().copied().chain(shared.id().await).collect();
             let filled = filled_batches(&pending, &own, batch_size(ids));
             let fresh = filled.into_iter().map(|ids| OpenBatch::new(index, ids));
-            shared.fetch_all(step, begun.iter().cloned().chain(fresh).collect(), batches).await;
+            shared
+                .fetch_all(step, begun.iter().cloned().chain(fresh).collect(), batches)
+                .await;
         }
     }
     // What was got is fetched: only what was not need be asked for again.
-    batches.waiting = if batches.given_up.is_empty() { HashSet::new() } else { shared.waiting().await? };
+    batches.waiting = if batches.given_up.is_empty() {
+        HashSet::new()
+    } else {
+        shared.waiting().await?
+    };
     shared.finish(batches).await
 }
 
@@ -107,7 +138,11 @@ async fn lock(context: &Context, job: &Job) -> Result<Held, Halt> {
 
 /// A pass of batches that has landed no page.
 pub fn new_shared_pass(job: &Job, now: Timestamp) -> PassRef {
-    PassRef::New { job: job.name.clone(), region: Region::SHARED.to_owned(), started_at: now }
+    PassRef::New {
+        job: job.name.clone(),
+        region: Region::SHARED.to_owned(),
+        started_at: now,
+    }
 }
 
 /// Nothing where another run holds it.
@@ -129,11 +164,22 @@ pub fn batch_size(ids: &Ids) -> usize {
 /// Batches of the distinct ids that these passes name, in their order; the last one is filled with others'.
 fn filled_batches(pending: &[Pending], own: &HashSet<PassId>, size: usize) -> Vec<Vec<String>> {
     let mut seen = HashSet::new();
-    let (mine, others): (Vec<&Pending>, Vec<&Pending>) = pending.iter().partition(|one| own.contains(&one.pass));
+    let (mine, others): (Vec<&Pending>, Vec<&Pending>) =
+        pending.iter().partition(|one| own.contains(&one.pass));
     let mut ids: Vec<String> = Vec::new();
-    ids.extend(mine.iter().filter(|one| seen.insert(&one.id)).map(|one| one.id.clone()));
+    ids.extend(
+        mine.iter()
+            .filter(|one| seen.insert(&one.id))
+            .map(|one| one.id.clone()),
+    );
     let full = ids.len().div_ceil(size).saturating_mul(size);
     let room = full.saturating_sub(ids.len());
-    ids.extend(others.iter().filter(|one| seen.insert(&one.id)).take(room).map(|one| one.id.clone()));
+    ids.extend(
+        others
+            .iter()
+            .filter(|one| seen.insert(&one.id))
+            .take(room)
+            .map(|one| one.id.clone()),
+    );
     ids.chunks(size).map(<[String]>::to_vec).collect()
 }

@@ -24,16 +24,27 @@ pub struct Believing {
 impl Believing {
     /// A request of this cost is under way until what is returned is dropped.
     pub(super) fn send<'a>(&'a self, account: &'a str, cost: &'a Cost) -> UnderWay<'a> {
-        self.costs().entry(account.to_owned()).or_default().add(cost);
-        UnderWay { believing: self, account, cost }
+        self.costs()
+            .entry(account.to_owned())
+            .or_default()
+            .add(cost);
+        UnderWay {
+            believing: self,
+            account,
+            cost,
+        }
     }
 
     fn under_way(&self, account: &str, limit: &str) -> Units {
-        self.costs().get(account).map_or(Units::ZERO, |cost| cost.of(limit))
+        self.costs()
+            .get(account)
+            .map_or(Units::ZERO, |cost| cost.of(limit))
     }
 
     fn costs(&self) -> MutexGuard<'_, HashMap<String, Cost>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -53,9 +64,17 @@ impl Drop for UnderWay<'_> {
 }
 
 /// Brings to the ledger what an answer tells of its limits, be it a page or a refusal.
-pub(super) async fn believe(context: &Context, asker: Asker<'_>, call: &Call, permit: &Permit, told: &[Standing]) {
+pub(super) async fn believe(
+    context: &Context,
+    asker: Asker<'_>,
+    call: &Call,
+    permit: &Permit,
+    told: &[Standing],
+) {
     for told in told {
-        let Some(limit) = asker.job.credential.account.limits.get(&told.limit) else { continue };
+        let Some(limit) = asker.job.credential.account.limits.get(&told.limit) else {
+            continue;
+        };
         let left = permit.grant.remaining.get(&told.limit);
         if left.is_some_and(|left| *left > told.remaining.less(limit.headroom())) {
             lower(context, asker, told, limit, call.cost.of(&told.limit)).await;
@@ -96,15 +115,34 @@ pub(super) async fn settle_refused(
     told: &BTreeMap<LimitName, Units>,
     tally: &mut Tally,
 ) {
-    correct(context, asker, call, permit, &truth_of_a_refusal(&call.cost, told), tally).await;
+    correct(
+        context,
+        asker,
+        call,
+        permit,
+        &truth_of_a_refusal(&call.cost, told),
+        tally,
+    )
+    .await;
 }
 
-async fn correct(context: &Context, asker: Asker<'_>, call: &Call, permit: &Permit, truth: &Cost, tally: &mut Tally) {
+async fn correct(
+    context: &Context,
+    asker: Asker<'_>,
+    call: &Call,
+    permit: &Permit,
+    truth: &Cost,
+    tally: &mut Tally,
+) {
     if *truth == call.cost {
         return;
     }
     tally.settle(&call.cost, truth, permit.metered);
-    if let Err(error) = context.meter.settle(&asker.job.credential.account, &permit.id, truth).await {
+    if let Err(error) = context
+        .meter
+        .settle(&asker.job.credential.account, &permit.id, truth)
+        .await
+    {
         tracing::warn!(call = call.name, %error, "the ledger could not be told what a request truly cost");
     }
 }
@@ -121,25 +159,38 @@ async fn lower(context: &Context, asker: Asker<'_>, told: &Standing, limit: &Lim
     let told_left = told.remaining.less(limit.headroom());
     let believed = match context.meter.usage(account).await {
         Ok(usage) => usage.into_iter().find(|usage| usage.limit == told.limit),
-        Err(error) => return tracing::warn!(limit = told.limit, %error, "how the ledger stands could not be asked"),
+        Err(error) => {
+            return tracing::warn!(limit = told.limit, %error, "how the ledger stands could not be asked");
+        }
     };
     // While a limit is closed nothing is let through anyway, and what it holds cannot be seen.
-    let Some(believed) = believed.filter(|usage| usage.closed_until.is_none()) else { return };
+    let Some(believed) = believed.filter(|usage| usage.closed_until.is_none()) else {
+        return;
+    };
     let believed_left = limit.enforced().less(believed.used);
     if believed_left <= told_left {
         return;
     }
-    let under_way = context.believing.under_way(&account.name, &told.limit).less(own);
+    let under_way = context
+        .believing
+        .under_way(&account.name, &told.limit)
+        .less(own);
     let missing = believed_left.less(told_left.less(under_way));
     let at = counts_until(limit, told.reset, context.clock.now());
     let id = format!("told-{}-{}-{}", told.limit, at, fresh_id());
-    let entry = Entry { id: ChargeId::new(id), at, cost: Cost::from_iter([(told.limit.clone(), missing)]) };
+    let entry = Entry {
+        id: ChargeId::new(id),
+        at,
+        cost: Cost::from_iter([(told.limit.clone(), missing)]),
+    };
     match context.meter.absorb(account, &[entry]).await {
         Ok(()) => tracing::info!(
             account = account.name, limit = told.limit, %missing, left = %told_left,
             "the upstream told that less is left than the ledger knew: somebody else spends it too"
         ),
-        Err(error) => tracing::warn!(limit = told.limit, %error, "the ledger could not be told what is left"),
+        Err(error) => {
+            tracing::warn!(limit = told.limit, %error, "the ledger could not be told what is left")
+        }
     }
 }
 

@@ -58,7 +58,10 @@ impl Context {
         match self.upstreams.get(&credential.name) {
             Some(Ok(upstream)) => Ok(&**upstream),
             Some(Err(why)) => Err(Halt::Failed(why.clone())),
-            None => Err(Halt::Failed(format!("credential {} was not opened", credential.name))),
+            None => Err(Halt::Failed(format!(
+                "credential {} was not opened",
+                credential.name
+            ))),
         }
     }
 
@@ -76,11 +79,21 @@ impl Context {
 
     /// Counts what was spent on no page, for reports and for a ledger that is lost: the ledger has it in any case.
     pub async fn count_fruitless(&self, pass: &PassRef, tally: &Tally) {
-        let Tally { unlanded_requests: requests, unlanded_units: units, .. } = tally;
+        let Tally {
+            unlanded_requests: requests,
+            unlanded_units: units,
+            ..
+        } = tally;
         if *requests > 0
-            && let Err(error) = self.catalog.count_fruitless(pass, *requests, units, self.clock.now()).await
+            && let Err(error) = self
+                .catalog
+                .count_fruitless(pass, *requests, units, self.clock.now())
+                .await
         {
-            tracing::warn!(requests, "requests that brought no page are missing from the catalog's counts: {error}");
+            tracing::warn!(
+                requests,
+                "requests that brought no page are missing from the catalog's counts: {error}"
+            );
         }
     }
 
@@ -89,6 +102,9 @@ impl Context {
     /// # Errors
     /// Why not.
     pub async fn ready(&self, credential: &Credential) -> Result<(), Halt> {
-        self.upstream(credential)?.ready().await.map_err(|failure| Halt::Failed(failure.to_string()))
+        self.upstream(credential)?
+            .ready()
+            .await
+            .map_err(|failure| Halt::Failed(failure.to_string()))
     }
 }

@@ -37,8 +37,12 @@ impl Candidate {
     /// Whether it is due, with the tolerance that a tick may come early.
     #[must_use]
     pub fn is_due(&self, now: Timestamp) -> bool {
-        let tolerance = self.job.every.map_or(Duration::ZERO, |every| (every / 20).min(LONGEST_TOLERANCE));
-        self.resumable(now).is_some() || self.due_at().is_none_or(|due| now >= due.before(tolerance))
+        let tolerance = self
+            .job
+            .every
+            .map_or(Duration::ZERO, |every| (every / 20).min(LONGEST_TOLERANCE));
+        self.resumable(now).is_some()
+            || self.due_at().is_none_or(|due| now >= due.before(tolerance))
     }
 
     /// The unfinished pass that goes on, if it is not too old for that.
@@ -56,8 +60,10 @@ pub fn fairest_first(candidates: &mut [Candidate], now: Timestamp) {
         Some(pass) => (0, Some(pass.started_at), Some(pass.id)),
         // Of passes that began at the same instant, the one that was taken up first has waited longest.
         None if candidate.standing.unfinished.is_some() => (1, Some(now), None),
-        None => {
-            (1, candidate.last_turn().max(candidate.standing.last_abandoned), candidate.standing.last_complete_pass)
-        }
+        None => (
+            1,
+            candidate.last_turn().max(candidate.standing.last_abandoned),
+            candidate.standing.last_complete_pass,
+        ),
     });
 }

@@ -29,17 +29,28 @@ impl Named {
     #[must_use]
     pub fn by(job: &Job, call: &str, records: &[Record], began: Timestamp) -> Self {
         let named = |ids: &Ids| -> Vec<Arc<str>> {
-            let texts = records.iter().flat_map(|record| ids.at.texts_in(&record.body));
+            let texts = records
+                .iter()
+                .flat_map(|record| ids.at.texts_in(&record.body));
             texts.filter(|id| !id.is_empty()).map(Arc::from).collect()
         };
         let steps = steps_with_ids(job).filter(|(_, _, ids, _)| ids.from == call);
-        Self { by_step: steps.map(|(index, _, ids, _)| (index, named(ids))).collect(), began }
+        Self {
+            by_step: steps
+                .map(|(index, _, ids, _)| (index, named(ids)))
+                .collect(),
+            began,
+        }
     }
 }
 
 /// Fetches batches as soon as the listings of a job fill them, while its regions still walk. What fills no batch stays for
 /// [`super::batches::fetch_batches`], which asks the catalog what is missing.
-pub async fn fetch_full_batches(context: &Context, job: &Job, mut listings: UnboundedReceiver<Named>) -> Batches {
+pub async fn fetch_full_batches(
+    context: &Context,
+    job: &Job,
+    mut listings: UnboundedReceiver<Named>,
+) -> Batches {
     let mut batches = Batches::default();
     let mut queues: Vec<Queue<'_>> = steps_with_ids(job).map(Queue::of).collect();
     while let Some(named) = listings.recv().await {
@@ -60,8 +71,15 @@ pub async fn fetch_full_batches(context: &Context, job: &Job, mut listings: Unbo
 }
 
 /// What fills batches and is not fresh, now that nobody else fetches. Another run's batches come first.
-async fn fetch_full(context: &Context, job: &Job, queues: &mut [Queue<'_>], batches: &mut Batches) -> Result<(), Halt> {
-    let Some(_held) = try_lock(context, job)? else { return Ok(()) };
+async fn fetch_full(
+    context: &Context,
+    job: &Job,
+    queues: &mut [Queue<'_>],
+    batches: &mut Batches,
+) -> Result<(), Halt> {
+    let Some(_held) = try_lock(context, job)? else {
+        return Ok(());
+    };
     let mut shared = None;
     for queue in queues {
         queue.drop_fresh(context, job).await?;
@@ -72,9 +90,16 @@ async fn fetch_full(context: &Context, job: &Job, queues: &mut [Queue<'_>], batc
                 None => shared.insert(SharedPass::open(context, job, batches).await?),
             };
             // What an earlier run began goes on with the rest.
-            let begun: HashSet<&String> = shared.begun(queue.index).flat_map(|batch| &batch.ids).collect();
-            let untouched = full.into_iter().filter(|ids| !ids.iter().any(|id| begun.contains(id)));
-            let full = untouched.map(|ids| OpenBatch::new(queue.index, ids)).collect();
+            let begun: HashSet<&String> = shared
+                .begun(queue.index)
+                .flat_map(|batch| &batch.ids)
+                .collect();
+            let untouched = full
+                .into_iter()
+                .filter(|ids| !ids.iter().any(|id| begun.contains(id)));
+            let full = untouched
+                .map(|ids| OpenBatch::new(queue.index, ids))
+                .collect();
             shared.fetch_all(queue.step, full, batches).await;
         }
     }
@@ -101,11 +126,21 @@ struct Queue<'j> {
 
 impl<'j> Queue<'j> {
     fn of((index, step, ids, records): (usize, &'j Step, &'j Ids, &'j Records)) -> Self {
-        Self { index, step, ids, kind: &records.kind, waiting: Vec::new(), seen: HashSet::new() }
+        Self {
+            index,
+            step,
+            ids,
+            kind: &records.kind,
+            waiting: Vec::new(),
+            seen: HashSet::new(),
+        }
     }
 
     fn add(&mut self, named: &Named) {
-        let of_step = named.by_step.iter().filter(|(index, _)| *index == self.index);
+        let of_step = named
+            .by_step
+            .iter()
+            .filter(|(index, _)| *index == self.index);
         for id in of_step.flat_map(|(_, ids)| ids) {
             if self.seen.insert(Arc::clone(id)) {
                 self.waiting.push((Arc::clone(id), named.began));
@@ -121,16 +156,27 @@ impl<'j> Queue<'j> {
     async fn drop_fresh(&mut self, context: &Context, job: &Job) -> Result<(), Halt> {
         let fresh_since = self.ids.fresh_since(context.clock.now());
         let all: Vec<Arc<str>> = self.waiting.iter().map(|(id, _)| Arc::clone(id)).collect();
-        let fetched = context.catalog.fetched(&job.credential.upstream.name, self.kind, &all).await?;
+        let fetched = context
+            .catalog
+            .fetched(&job.credential.upstream.name, self.kind, &all)
+            .await?;
         let fetched: HashMap<Arc<str>, Timestamp> = fetched.into_iter().collect();
-        self.waiting.retain(|(id, began)| fetched.get(id).is_none_or(|at| *at < fresh_since.min(*began)));
+        self.waiting.retain(|(id, began)| {
+            fetched
+                .get(id)
+                .is_none_or(|at| *at < fresh_since.min(*began))
+        });
         Ok(())
     }
 
     fn take_full(&mut self) -> Vec<Vec<String>> {
         let size = batch_size(self.ids);
         let full = self.waiting.len() / size * size;
-        let full: Vec<String> = self.waiting.drain(..full).map(|(id, _)| id.to_string()).collect();
+        let full: Vec<String> = self
+            .waiting
+            .drain(..full)
+            .map(|(id, _)| id.to_string())
+            .collect();
         full.chunks(size).map(<[String]>::to_vec).collect()
     }
 }

@@ -43,12 +43,23 @@ impl Estimates {
 ///
 /// # Errors
 /// When the catalog cannot be asked.
-pub async fn learned(catalog: &dyn Catalog, selection: Selection) -> Result<Selection, CatalogError> {
-    if selection.iter().flat_map(|(job, _)| &job.steps).all(|step| step.call.settle.is_empty()) {
+pub async fn learned(
+    catalog: &dyn Catalog,
+    selection: Selection,
+) -> Result<Selection, CatalogError> {
+    if selection
+        .iter()
+        .flat_map(|(job, _)| &job.steps)
+        .all(|step| step.call.settle.is_empty())
+    {
         return Ok(selection);
     }
-    let learned: HashMap<(String, String), Cost> =
-        catalog.estimates().await?.into_iter().map(|one| ((one.upstream, one.call), one.cost)).collect();
+    let learned: HashMap<(String, String), Cost> = catalog
+        .estimates()
+        .await?
+        .into_iter()
+        .map(|one| ((one.upstream, one.call), one.cost))
+        .collect();
     let priced = |job: Arc<Job>| {
         let mut priced = Job::clone(&job);
         for step in &mut priced.steps {
@@ -59,13 +70,18 @@ pub async fn learned(catalog: &dyn Catalog, selection: Selection) -> Result<Sele
         }
         Arc::new(priced)
     };
-    Ok(selection.into_iter().map(|(job, regions)| (priced(job), regions)).collect())
+    Ok(selection
+        .into_iter()
+        .map(|(job, regions)| (priced(job), regions))
+        .collect())
 }
 
 /// What a request truly cost: what the answer told, and what was charged of the limits that it did not tell.
 #[must_use]
 pub fn truth(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
-    let of = |(limit, units): (&LimitName, Units)| (limit.clone(), told.get(limit).copied().unwrap_or(units));
+    let of = |(limit, units): (&LimitName, Units)| {
+        (limit.clone(), told.get(limit).copied().unwrap_or(units))
+    };
     charged.iter().map(of).collect()
 }
 
@@ -74,7 +90,12 @@ pub fn truth(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
 pub fn truth_of_a_refusal(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
     charged
         .iter()
-        .map(|(limit, units)| (limit.clone(), told.get(limit).map_or(units, |told| units.max(*told))))
+        .map(|(limit, units)| {
+            (
+                limit.clone(),
+                told.get(limit).map_or(units, |told| units.max(*told)),
+            )
+        })
         .collect()
 }
 
@@ -92,12 +113,22 @@ fn next(estimate: &Cost, truth: &Cost) -> Cost {
 fn at(job: &Job, call: &Arc<Call>, cost: &Cost) -> Arc<Call> {
     let most = |limit: &str| most(&job.credential.account, limit).less(job.leave.of(limit));
     let settled = call.cost.iter().map(|(limit, configured)| {
-        let learned = if call.settle.contains_key(limit) { cost.of(limit) } else { configured };
+        let learned = if call.settle.contains_key(limit) {
+            cost.of(limit)
+        } else {
+            configured
+        };
         (limit.clone(), learned.min(most(limit)).max(Units::new(1)))
     });
-    Arc::new(Call { cost: settled.collect(), ..Call::clone(call) })
+    Arc::new(Call {
+        cost: settled.collect(),
+        ..Call::clone(call)
+    })
 }
 
 fn most(account: &Account, limit: &str) -> Units {
-    account.limits.get(limit).map_or(Units::ZERO, |limit| limit.enforced())
+    account
+        .limits
+        .get(limit)
+        .map_or(Units::ZERO, |limit| limit.enforced())
 }

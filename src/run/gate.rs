@@ -44,18 +44,30 @@ impl Gate {
                 && asked > Units::ZERO
                 && refusal.claim == Some(asked + leave.of(limit))
         };
-        self.state().stops.iter().find(answers).map(|refusal| refusal.stopped_by.clone())
+        self.state()
+            .stops
+            .iter()
+            .find(answers)
+            .map(|refusal| refusal.stopped_by.clone())
     }
 
     /// Remembers that a limit had no room for `claim` units.
     pub fn refuse(&self, claim: Units, stopped_by: StoppedBy, now: Timestamp) {
-        self.state().stops.push(Refusal { claim: Some(claim), stopped_by, at: now });
+        self.state().stops.push(Refusal {
+            claim: Some(claim),
+            stopped_by,
+            at: now,
+        });
     }
 
     /// Remembers that the upstream called a limit spent. The ledger has closed it, and tells whoever asks next when exactly
     /// that fits.
     pub fn spent(&self, stopped_by: StoppedBy, now: Timestamp) {
-        self.state().stops.push(Refusal { claim: None, stopped_by, at: now });
+        self.state().stops.push(Refusal {
+            claim: None,
+            stopped_by,
+            at: now,
+        });
     }
 
     /// All refusals, and how long it is from `now` until each charge fits by what was known then.
@@ -64,7 +76,10 @@ impl Gate {
         let state = self.state();
         let stop = |Refusal { stopped_by, at, .. }: &Refusal| {
             let retry_after = stopped_by.retry_after.saturating_sub(now.since(*at));
-            StoppedBy { retry_after, ..stopped_by.clone() }
+            StoppedBy {
+                retry_after,
+                ..stopped_by.clone()
+            }
         };
         state.stops.iter().map(stop).collect()
     }
@@ -77,7 +92,9 @@ impl Gate {
 
     /// Remembers that the upstream does not take a credential.
     pub fn deny(&self, credential: &str, why: &str) {
-        self.state().denied.insert(credential.to_owned(), why.to_owned());
+        self.state()
+            .denied
+            .insert(credential.to_owned(), why.to_owned());
     }
 
     /// Why an upstream cannot be reached, once all attempts of a request said so: to wait out as many for each region would
@@ -89,7 +106,9 @@ impl Gate {
 
     /// Remembers that no connection to an upstream can be made.
     pub fn unreachable(&self, upstream: &str, why: &str) {
-        self.state().unreachable.insert(upstream.to_owned(), why.to_owned());
+        self.state()
+            .unreachable
+            .insert(upstream.to_owned(), why.to_owned());
     }
 
     /// Until when every request of an account has to pause, since the upstream said to slow down.
@@ -114,7 +133,10 @@ impl Gate {
 
     /// Remembers that no more requests of an account are to be made.
     pub fn hold(&self, account: &str, why: &str) {
-        self.state().held.entry(account.to_owned()).or_insert_with(|| why.to_owned());
+        self.state()
+            .held
+            .entry(account.to_owned())
+            .or_insert_with(|| why.to_owned());
     }
 
     /// Why no page can be landed, once one could not: what cannot be kept is not paid for.
@@ -125,7 +147,9 @@ impl Gate {
 
     /// Remembers that a page could not be landed.
     pub fn cannot_land(&self, why: &str) {
-        self.state().unwritable.get_or_insert_with(|| why.to_owned());
+        self.state()
+            .unwritable
+            .get_or_insert_with(|| why.to_owned());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

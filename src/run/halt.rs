@@ -63,7 +63,11 @@ impl From<MeterError> for Halt {
 
 fn stopped(by: &StoppedBy) -> String {
     let (leave, remaining) = (by.leave, by.remaining);
-    let of_which = if leave == Units::ZERO { String::new() } else { format!(", of which this job leaves {leave}") };
+    let of_which = if leave == Units::ZERO {
+        String::new()
+    } else {
+        format!(", of which this job leaves {leave}")
+    };
     format!(
         "{} takes {} of {} and {remaining} are left{of_which}; it fits at {}",
         by.call, by.units, by.limit, by.retry_at

@@ -48,12 +48,17 @@ impl Locks {
     /// # Errors
     /// When the lock's file cannot be had.
     pub fn take(&self, job: &str, region: &str) -> io::Result<Option<Held>> {
-        let Place::Directory(directory) = &self.0 else { return Ok(Some(Held { _file: None })) };
+        let Place::Directory(directory) = &self.0 else {
+            return Ok(Some(Held { _file: None }));
+        };
         let path = file(directory, job, region);
         let named = |error: io::Error| {
             io::Error::new(
                 error.kind(),
-                format!("{}: {error}; check that its directory is there and writable", path.display()),
+                format!(
+                    "{}: {error}; check that its directory is there and writable",
+                    path.display()
+                ),
             )
         };
         let file = private::open_to_lock(&path).map_err(named)?;
@@ -70,7 +75,11 @@ impl Locks {
 fn file(directory: &Path, job: &str, region: &str) -> PathBuf {
     let escaped = |name| utf8_percent_encode(name, NON_ALPHANUMERIC);
     let name = format!("{}.{}", escaped(job), escaped(region));
-    let name = if name.len() <= LONGEST { name } else { format!("{name:.100}-{:032x}", hash(&name)) };
+    let name = if name.len() <= LONGEST {
+        name
+    } else {
+        format!("{name:.100}-{:032x}", hash(&name))
+    };
     directory.join(format!("{name}.lock"))
 }
 
@@ -79,6 +88,11 @@ const LONGEST: usize = 250;
 
 /// FNV-1a: the same in every release, as runs of two releases may meet.
 fn hash(text: &str) -> u128 {
-    let (basis, prime) = (0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, 0x0100_0000_0000_0000_0000_013b);
-    text.bytes().fold(basis, |hash: u128, byte| (hash ^ u128::from(byte)).wrapping_mul(prime))
+    let (basis, prime) = (
+        0x6c62_272e_07bb_0142_62b8_2175_6295_c58d,
+        0x0100_0000_0000_0000_0000_013b,
+    );
+    text.bytes().fold(basis, |hash: u128, byte| {
+        (hash ^ u128::from(byte)).wrapping_mul(prime)
+    })
 }

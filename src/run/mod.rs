@@ -49,7 +49,8 @@ pub use context::Context;
 pub use due::Candidate;
 pub use estimate::{Estimates, learned, truth, truth_of_a_refusal};
 pub use forecast::{
-    DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule, ScheduleError, Stalest, Used, forecast, what_fits,
+    DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule, ScheduleError, Stalest, Used,
+    forecast, what_fits,
 };
 pub use gate::Gate;
 pub use halt::Halt;
@@ -87,7 +88,10 @@ pub enum RunError {
 pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, RunError> {
     let now = context.clock.now();
     let (mut queue, not_due): (Vec<Candidate>, Vec<Candidate>) =
-        candidates(&*context.catalog, selection, now).await?.into_iter().partition(|one| one.is_due(now));
+        candidates(&*context.catalog, selection, now)
+            .await?
+            .into_iter()
+            .partition(|one| one.is_due(now));
     some_credential(context, &queue).await?;
     fairest_first(&mut queue, now);
     let mut walked = Walked::default();
@@ -116,7 +120,11 @@ async fn some_credential(context: &Context, due: &[Candidate]) -> Result<(), Run
         }
     }
     missing.dedup();
-    if missing.is_empty() { Ok(()) } else { Err(RunError::NoCredential(missing.join("; "))) }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(RunError::NoCredential(missing.join("; ")))
+    }
 }
 
 /// Every selected region of every selected job, with what is known of it at `now`. Clocks are set back a little by those who
@@ -132,7 +140,9 @@ pub async fn candidates(
     let mut candidates = Vec::new();
     for (job, regions) in selection {
         let codes: Vec<String> = regions.iter().map(|region| region.code.clone()).collect();
-        let standings = catalog.standings(&job.name, &codes, now.after(due::LONGEST_TOLERANCE)).await?;
+        let standings = catalog
+            .standings(&job.name, &codes, now.after(due::LONGEST_TOLERANCE))
+            .await?;
         let paired = regions.iter().zip(standings);
         candidates.extend(paired.map(|(region, standing)| Candidate {
             job: Arc::clone(job),
@@ -152,9 +162,17 @@ async fn drop_unseen(context: &Context, selection: &Selection) -> Result<(), Cat
         .filter_map(|upstream| Some((upstream.name.as_str(), upstream.keep?)))
         .collect();
     for (upstream, keep) in upstreams {
-        let dropped = context.catalog.drop_unseen(upstream, now.before(keep)).await?;
+        let dropped = context
+            .catalog
+            .drop_unseen(upstream, now.before(keep))
+            .await?;
         if dropped > 0 {
-            tracing::info!(upstream, dropped, "records not seen for {} were dropped", humantime::format_duration(keep));
+            tracing::info!(
+                upstream,
+                dropped,
+                "records not seen for {} were dropped",
+                humantime::format_duration(keep)
+            );
         }
     }
     Ok(())

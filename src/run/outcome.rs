@@ -60,7 +60,13 @@ impl PassOutcome {
 
 impl RunOutcome {
     /// Every one of them.
-    pub const ALL: [Self; 5] = [Self::NothingDue, Self::Complete, Self::Stopped, Self::Failed, Self::Interrupted];
+    pub const ALL: [Self; 5] = [
+        Self::NothingDue,
+        Self::Complete,
+        Self::Stopped,
+        Self::Failed,
+        Self::Interrupted,
+    ];
 
     /// Its name, as results write it.
     #[must_use]
@@ -120,7 +126,12 @@ impl PassReport {
         self.requests += more.requests;
         self.units.add(&more.units);
         let is_new = |detail: &String| self.detail.as_ref() != Some(detail);
-        let details: Vec<String> = self.detail.iter().cloned().chain(more.detail.into_iter().filter(is_new)).collect();
+        let details: Vec<String> = self
+            .detail
+            .iter()
+            .cloned()
+            .chain(more.detail.into_iter().filter(is_new))
+            .collect();
         self.detail = (!details.is_empty()).then(|| details.join("; "));
     }
 }
@@ -152,7 +163,10 @@ impl StoppedBy {
     /// It fits at another time than was said: by the same clock that said so.
     pub(super) fn fits_at(&mut self, at: Timestamp) {
         let (later, sooner) = (at.since(self.retry_at), self.retry_at.since(at));
-        self.retry_after = self.retry_after.saturating_add(later).saturating_sub(sooner);
+        self.retry_after = self
+            .retry_after
+            .saturating_add(later)
+            .saturating_sub(sooner);
         self.retry_at = at;
     }
 }

@@ -63,9 +63,14 @@ impl Pass {
         match self.positions.iter().find(|position| position.step == step) {
             None => Position::Start,
             Some(StepPosition { cursor: None, .. }) => Position::Done,
-            Some(StepPosition { cursor: Some(cursor), pages, .. }) => {
-                Position::At { cursor: cursor.clone(), pages: *pages }
-            }
+            Some(StepPosition {
+                cursor: Some(cursor),
+                pages,
+                ..
+            }) => Position::At {
+                cursor: cursor.clone(),
+                pages: *pages,
+            },
         }
     }
 
@@ -73,12 +78,20 @@ impl Pass {
     pub fn advance(&mut self, step: usize, landed: Landed, next: Option<String>) {
         self.reference = PassRef::Open(landed.pass);
         let cursor = next.filter(|_| !landed.cursor_repeats);
-        match self.positions.iter_mut().find(|position| position.step == step) {
+        match self
+            .positions
+            .iter_mut()
+            .find(|position| position.step == step)
+        {
             Some(position) => {
                 position.pages += 1;
                 position.cursor = cursor;
             }
-            None => self.positions.push(StepPosition { step, pages: 1, cursor }),
+            None => self.positions.push(StepPosition {
+                step,
+                pages: 1,
+                cursor,
+            }),
         }
     }
 
@@ -99,7 +112,9 @@ impl Pass {
     /// Pages that its steps are configured to list at most; 0 where nothing says so.
     #[must_use]
     pub fn expected_pages(&self) -> u64 {
-        listing_steps(&self.job).map(|(_, step)| step.max_pages.unwrap_or_default()).sum()
+        listing_steps(&self.job)
+            .map(|(_, step)| step.max_pages.unwrap_or_default())
+            .sum()
     }
 
     /// Pages landed by the steps that list, in every run.
@@ -127,12 +142,19 @@ pub enum Position {
 
 /// The steps of a job that list, with their indices.
 pub fn listing_steps(job: &Job) -> impl Iterator<Item = (usize, &Step)> {
-    job.steps.iter().enumerate().filter(|(_, step)| step.ids.is_none())
+    job.steps
+        .iter()
+        .enumerate()
+        .filter(|(_, step)| step.ids.is_none())
 }
 
 fn reference(job: &Job, region: &Region, open: Option<&OpenPass>, now: Timestamp) -> PassRef {
     match open {
         Some(pass) => PassRef::Open(pass.id),
-        None => PassRef::New { job: job.name.clone(), region: region.code.clone(), started_at: now },
+        None => PassRef::New {
+            job: job.name.clone(),
+            region: region.code.clone(),
+            started_at: now,
+        },
     }
 }

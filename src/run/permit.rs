@@ -23,16 +23,25 @@ pub(super) async fn permit(
     let purpose = purpose(asker, call);
     loop {
         ready(context, asker, call).await?;
-        match context.meter.ask(ask(context, asker, call, &purpose)).await? {
+        match context
+            .meter
+            .ask(ask(context, asker, call, &purpose))
+            .await?
+        {
             Verdict::Permitted(permit) => {
                 tally.charge(&call.cost, permit.metered);
                 return Ok(permit);
             }
             Verdict::Rejected(rejection) => {
                 if rejection.retry_after > credential.wait(&rejection.limit) {
-                    return Err(Halt::Stopped(remember(context, asker, call, &rejection).into()));
+                    return Err(Halt::Stopped(
+                        remember(context, asker, call, &rejection).into(),
+                    ));
                 }
-                context.stop.sleep(&*context.clock, rejection.retry_after).await;
+                context
+                    .stop
+                    .sleep(&*context.clock, rejection.retry_after)
+                    .await;
             }
             Verdict::Never { limit, most } => return Err(Halt::Failed(never(call, &limit, most))),
             Verdict::Refused(why) => return Err(Halt::LedgerAway(why)),
@@ -58,10 +67,24 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
         return Err(Halt::Failed(why));
     }
     context.ready(credential).await?;
-    match context.gate.refusal(&credential.account, &call.cost, &asker.job.leave) {
+    match context
+        .gate
+        .refusal(&credential.account, &call.cost, &asker.job.leave)
+    {
         Some(refused) => {
-            let (units, leave) = (call.cost.of(&refused.limit), asker.job.leave.of(&refused.limit));
-            Err(Halt::Stopped(StoppedBy { call: call.name.clone(), units, leave, ..refused }.into()))
+            let (units, leave) = (
+                call.cost.of(&refused.limit),
+                asker.job.leave.of(&refused.limit),
+            );
+            Err(Halt::Stopped(
+                StoppedBy {
+                    call: call.name.clone(),
+                    units,
+                    leave,
+                    ..refused
+                }
+                .into(),
+            ))
         }
         None => Ok(()),
     }
@@ -70,14 +93,25 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
 /// Waits as long as the upstream asked an account to; longer where it asks for more meanwhile.
 async fn pause(context: &Context, account: &str) {
     let mut waited_for = None;
-    while let Some(until) = context.gate.slowed_until(account).filter(|until| waited_for != Some(*until)) {
-        context.stop.sleep(&*context.clock, until.since(context.clock.now())).await;
+    while let Some(until) = context
+        .gate
+        .slowed_until(account)
+        .filter(|until| waited_for != Some(*until))
+    {
+        context
+            .stop
+            .sleep(&*context.clock, until.since(context.clock.now()))
+            .await;
         waited_for = Some(until);
     }
 }
 
 fn purpose(asker: Asker<'_>, call: &Call) -> Purpose {
-    Purpose { job: Some(asker.job.name.clone()), region: Some(asker.region.code.clone()), call: call.name.clone() }
+    Purpose {
+        job: Some(asker.job.name.clone()),
+        region: Some(asker.region.code.clone()),
+        call: call.name.clone(),
+    }
 }
 
 fn ask<'a>(context: &Context, asker: Asker<'a>, call: &'a Call, purpose: &'a Purpose) -> Ask<'a> {
@@ -92,7 +126,10 @@ fn ask<'a>(context: &Context, asker: Asker<'a>, call: &'a Call, purpose: &'a Pur
 }
 
 fn never(call: &Call, limit: &LimitName, most: Units) -> String {
-    format!("{} can never be granted: it takes more of {limit} than the {most} that one charge can take", call.name)
+    format!(
+        "{} can never be granted: it takes more of {limit} than the {most} that one charge can take",
+        call.name
+    )
 }
 
 fn remember(context: &Context, asker: Asker<'_>, call: &Call, rejection: &Rejection) -> StoppedBy {
@@ -107,6 +144,10 @@ fn remember(context: &Context, asker: Asker<'_>, call: &Call, rejection: &Reject
         retry_after: rejection.retry_after,
         retry_at: rejection.retry_at,
     };
-    context.gate.refuse(units + stopped_by.leave, stopped_by.clone(), context.clock.now());
+    context.gate.refuse(
+        units + stopped_by.leave,
+        stopped_by.clone(),
+        context.clock.now(),
+    );
     stopped_by
 }

@@ -15,26 +15,42 @@ impl Range {
     /// Exactly this.
     #[must_use]
     pub const fn exactly(count: u64) -> Self {
-        Self { min: count, expected: count, max: Some(count) }
+        Self {
+            min: count,
+            expected: count,
+            max: Some(count),
+        }
     }
 
     /// The same, but so many are expected; the bounds give way.
     #[must_use]
     pub fn expecting(self, expected: u64) -> Self {
-        Self { min: self.min.min(expected), expected, max: self.max.map(|max| max.max(expected)) }
+        Self {
+            min: self.min.min(expected),
+            expected,
+            max: self.max.map(|max| max.max(expected)),
+        }
     }
 
     /// The same without so many that are expected to cost nothing; at most, they all cost.
     #[must_use]
     pub fn sparing(self, unchanged: u64) -> Self {
         let spared = |count: u64| count.saturating_sub(unchanged);
-        Self { min: spared(self.min), expected: spared(self.expected), max: self.max }
+        Self {
+            min: spared(self.min),
+            expected: spared(self.expected),
+            max: self.max,
+        }
     }
 
     /// Each bound changed alike.
     #[must_use]
     pub fn map(self, change: impl Fn(u64) -> u64) -> Self {
-        Self { min: change(self.min), expected: change(self.expected), max: self.max.map(change) }
+        Self {
+            min: change(self.min),
+            expected: change(self.expected),
+            max: self.max.map(change),
+        }
     }
 
     /// This and another together.

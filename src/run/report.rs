@@ -26,7 +26,14 @@ impl Walked {
     /// A pass that was walked.
     pub fn add(&mut self, pass: Pass, halt: Option<&Halt>) {
         let notes = halt.and_then(why).into_iter().chain(pass.notes);
-        self.push(&pass.job, &pass.region.code, pass.resumed, halt, notes, &pass.tally);
+        self.push(
+            &pass.job,
+            &pass.region.code,
+            pass.resumed,
+            halt,
+            notes,
+            &pass.tally,
+        );
     }
 
     /// The batches of a job, if any request was made for them, or was refused.
@@ -34,21 +41,31 @@ impl Walked {
         let why = batches.halt.as_ref().and_then(why);
         if batches.tally.requests > 0 || why.is_some() {
             let notes = why.into_iter().chain(batches.notes.iter().cloned());
-            self.push(job, Region::SHARED, batches.resumed, batches.halt.as_ref(), notes, &batches.tally);
+            self.push(
+                job,
+                Region::SHARED,
+                batches.resumed,
+                batches.halt.as_ref(),
+                notes,
+                &batches.tally,
+            );
         }
     }
 
     /// Regions that were not walked.
     pub fn leave(&mut self, candidates: &[Candidate], outcome: PassOutcome, why: Option<&Halt>) {
-        if let Some(why) = why.filter(|_| matches!(outcome, PassOutcome::Failed | PassOutcome::Refused)) {
+        if let Some(why) =
+            why.filter(|_| matches!(outcome, PassOutcome::Failed | PassOutcome::Refused))
+        {
             let (regions, outcome) = (candidates.len(), outcome.name());
             tracing::error!(target: FAILURE, outcome, regions, detail = %why, "regions were not walked");
         }
-        self.passes.extend(candidates.iter().map(|candidate| PassReport {
-            outcome,
-            detail: why.and_then(self::why),
-            ..blank(&candidate.job, &candidate.region.code)
-        }));
+        self.passes
+            .extend(candidates.iter().map(|candidate| PassReport {
+                outcome,
+                detail: why.and_then(self::why),
+                ..blank(&candidate.job, &candidate.region.code)
+            }));
     }
 
     fn push(
@@ -78,7 +95,8 @@ impl Walked {
 
     /// What several waves ask for in batches is one row a job.
     fn keep(&mut self, pass: PassReport) {
-        let is_same = |known: &&mut PassReport| known.job == pass.job && known.region == pass.region;
+        let is_same =
+            |known: &&mut PassReport| known.job == pass.job && known.region == pass.region;
         match self.passes.iter_mut().find(is_same) {
             Some(known) => known.add(pass),
             None => self.passes.push(pass),
@@ -91,13 +109,33 @@ pub const FAILURE: &str = "ingest::failure";
 
 /// The end of a pass is an event of the log.
 fn tell(pass: &PassReport) {
-    let PassReport { job, region, pages, records, requests, .. } = pass;
-    let (outcome, units, detail) =
-        (pass.outcome.name(), shown(&pass.units), pass.detail.as_deref().unwrap_or_default());
+    let PassReport {
+        job,
+        region,
+        pages,
+        records,
+        requests,
+        ..
+    } = pass;
+    let (outcome, units, detail) = (
+        pass.outcome.name(),
+        shown(&pass.units),
+        pass.detail.as_deref().unwrap_or_default(),
+    );
     if matches!(pass.outcome, PassOutcome::Failed | PassOutcome::Refused) {
         tracing::error!(target: FAILURE, job, region, outcome, pages, records, requests, units, detail, "a pass failed");
     } else {
-        tracing::info!(job, region, outcome, pages, records, requests, units, detail, "a pass ended");
+        tracing::info!(
+            job,
+            region,
+            outcome,
+            pages,
+            records,
+            requests,
+            units,
+            detail,
+            "a pass ended"
+        );
     }
 }
 
@@ -130,7 +168,11 @@ fn skipped(tally: &Tally) -> Option<String> {
 
 /// The whole of it, with how the limits stand now.
 pub async fn report(context: &Context, selection: &Selection, walked: Walked) -> RunReport {
-    let outcome = walked.passes.iter().map(|pass| RunOutcome::from(pass.outcome)).max();
+    let outcome = walked
+        .passes
+        .iter()
+        .map(|pass| RunOutcome::from(pass.outcome))
+        .max();
     let mut limits = Vec::new();
     for account in accounts(selection.iter().map(|(job, _)| &job.credential)) {
         limits.extend(limit_reports(&context.meter, &account).await);
@@ -146,17 +188,35 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
 }
 
 /// Of all refusals the one whose charge fits soonest, by what was spent until now: another job may have gone on.
-async fn soonest(context: &Context, selection: &Selection, limits: &[LimitReport]) -> Option<StoppedBy> {
+async fn soonest(
+    context: &Context,
+    selection: &Selection,
+    limits: &[LimitReport],
+) -> Option<StoppedBy> {
     let accounts = accounts(selection.iter().map(|(job, _)| &job.credential));
     let mut stops = context.gate.stops(context.clock.now());
     for stop in &mut stops {
-        let Some(account) = accounts.iter().find(|account| account.name == stop.account) else { continue };
-        let Some(limit) = account.limits.get(&stop.limit) else { continue };
+        let Some(account) = accounts.iter().find(|account| account.name == stop.account) else {
+            continue;
+        };
+        let Some(limit) = account.limits.get(&stop.limit) else {
+            continue;
+        };
         let room = limit.enforced().less(stop.units + stop.leave);
-        let Ok(Some(falls)) = context.meter.falls_to(account, &stop.limit, room).await else { continue };
-        let standing = limits.iter().find(|limit| limit.account == stop.account && limit.limit == stop.limit);
-        stop.fits_at(standing.and_then(|limit| limit.closed_until).map_or(falls, |until| until.max(falls)));
-        stop.remaining = standing.and_then(|limit| limit.remaining).unwrap_or(stop.remaining);
+        let Ok(Some(falls)) = context.meter.falls_to(account, &stop.limit, room).await else {
+            continue;
+        };
+        let standing = limits
+            .iter()
+            .find(|limit| limit.account == stop.account && limit.limit == stop.limit);
+        stop.fits_at(
+            standing
+                .and_then(|limit| limit.closed_until)
+                .map_or(falls, |until| until.max(falls)),
+        );
+        stop.remaining = standing
+            .and_then(|limit| limit.remaining)
+            .unwrap_or(stop.remaining);
     }
     stops.into_iter().min_by_key(|stop| stop.retry_at)
 }
@@ -165,7 +225,10 @@ async fn soonest(context: &Context, selection: &Selection, limits: &[LimitReport
 pub fn accounts<'a>(credentials: impl Iterator<Item = &'a Arc<Credential>>) -> Vec<Arc<Account>> {
     let mut accounts: Vec<Arc<Account>> = Vec::new();
     for credential in credentials {
-        if accounts.iter().all(|account| account.name != credential.account.name) {
+        if accounts
+            .iter()
+            .all(|account| account.name != credential.account.name)
+        {
             accounts.push(Arc::clone(&credential.account));
         }
     }
@@ -181,12 +244,21 @@ pub async fn limit_reports(meter: &Meter, account: &Account) -> Vec<LimitReport>
         Vec::new()
     });
     let usage = |name: &str| usages.iter().find(|usage| usage.limit == name);
-    account.limits.iter().map(|(name, limit)| limit_report(account, name, limit, usage(name))).collect()
+    account
+        .limits
+        .iter()
+        .map(|(name, limit)| limit_report(account, name, limit, usage(name)))
+        .collect()
 }
 
 /// How a limit stands; without its use where that is not known.
 #[must_use]
-pub fn limit_report(account: &Account, name: &str, limit: &Limit, usage: Option<&LimitUsage>) -> LimitReport {
+pub fn limit_report(
+    account: &Account,
+    name: &str,
+    limit: &Limit,
+    usage: Option<&LimitUsage>,
+) -> LimitReport {
     LimitReport {
         account: account.name.clone(),
         limit: name.to_owned(),

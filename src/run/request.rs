@@ -58,7 +58,10 @@ pub async fn fetch(
     tally: &mut Tally,
 ) -> Result<Page, Halt> {
     let known = unchanged::known(context, asker, request).await?;
-    let request = PageRequest { known: known.as_ref(), ..request };
+    let request = PageRequest {
+        known: known.as_ref(),
+        ..request
+    };
     let mut attempt = 1;
     loop {
         match attempt_once(context, asker, request, tally).await? {
@@ -79,9 +82,14 @@ async fn attempt_once(
     let upstream = context.upstream(&asker.job.credential)?;
     let call = &*context.estimates.priced(asker.job, &request.step.call);
     let permit = permit(context, asker, call, tally).await?;
-    let _under_way = context.believing.send(&asker.job.credential.account.name, &call.cost);
+    let _under_way = context
+        .believing
+        .send(&asker.job.credential.account.name, &call.cost);
     let sent = Monotonic::now();
-    let request = PageRequest { now: context.clock.now(), ..request };
+    let request = PageRequest {
+        now: context.clock.now(),
+        ..request
+    };
     let Answered { page, told } = upstream.fetch(request, permit.deadline).await;
     count(context, asker, call, &page, sent.elapsed());
     match page {
@@ -97,7 +105,9 @@ async fn attempt_once(
         Err(failure) => {
             settle_refused(context, asker, call, &permit, &told.cost, tally).await;
             believe(context, asker, call, &permit, &told.limits).await;
-            after(context, asker, call, &permit, failure, tally).await.map(Err)
+            after(context, asker, call, &permit, failure, tally)
+                .await
+                .map(Err)
         }
     }
 }
@@ -108,10 +118,17 @@ async fn wait_for_next(
     context: &Context,
     asker: Asker<'_>,
     call: &Call,
-    Retry { pause, why, trouble }: Retry,
+    Retry {
+        pause,
+        why,
+        trouble,
+    }: Retry,
     attempt: u32,
 ) -> Result<(), Halt> {
-    let (account, upstream) = (&asker.job.credential.account.name, &asker.job.credential.upstream);
+    let (account, upstream) = (
+        &asker.job.credential.account.name,
+        &asker.job.credential.upstream,
+    );
     let attempts = upstream.attempts.max(1);
     if let Some(pause) = pause.filter(|pause| *pause > LONGEST_PAUSE) {
         let why = format!("{why}; it asks to wait {}", wait(pause));
@@ -129,24 +146,51 @@ async fn wait_for_next(
     }
     let pause = pause.unwrap_or_else(|| growing(upstream.pause, attempt));
     let (job, region, units) = (&asker.job.name, &asker.region.code, shown(&call.cost));
-    tracing::info!(job, region, call = call.name, units, attempt, ?pause, "{why}; trying again");
+    tracing::info!(
+        job,
+        region,
+        call = call.name,
+        units,
+        attempt,
+        ?pause,
+        "{why}; trying again"
+    );
     context.stop.sleep(&*context.clock, pause).await;
     Ok(())
 }
 
 /// Counts a request, and tells whoever reads the log of a page.
-fn count(context: &Context, asker: Asker<'_>, call: &Call, fetched: &Result<Page, Failure>, took: Duration) {
+fn count(
+    context: &Context,
+    asker: Asker<'_>,
+    call: &Call,
+    fetched: &Result<Page, Failure>,
+    took: Duration,
+) {
     let led = fetched.as_ref().map_or_else(Led::from, |_| Led::Page);
-    context.asked.count(&asker.job.credential.account.name, &call.name, led, took);
+    context
+        .asked
+        .count(&asker.job.credential.account.name, &call.name, led, took);
     if let Ok(page) = fetched {
         let (job, region, units) = (&asker.job.name, &asker.region.code, shown(&call.cost));
-        tracing::info!(job, region, call = call.name, units, records = page.records.len(), ?took, "a page");
+        tracing::info!(
+            job,
+            region,
+            call = call.name,
+            units,
+            records = page.records.len(),
+            ?took,
+            "a page"
+        );
     }
 }
 
 /// Units by limit, as a log shows them: `daily=100 search=1`
 pub fn shown(cost: &Cost) -> String {
-    let parts: Vec<String> = cost.iter().map(|(limit, units)| format!("{limit}={units}")).collect();
+    let parts: Vec<String> = cost
+        .iter()
+        .map(|(limit, units)| format!("{limit}={units}"))
+        .collect();
     parts.join(" ")
 }
 
@@ -159,12 +203,18 @@ fn wait(pause: Duration) -> String {
 }
 
 fn gave_up(attempts: u32, why: &str) -> String {
-    if attempts == 1 { why.to_owned() } else { format!("{why} (tried {attempts} times)") }
+    if attempts == 1 {
+        why.to_owned()
+    } else {
+        format!("{why} (tried {attempts} times)")
+    }
 }
 
 /// Twice as long after each attempt, with jitter, so that many clients do not come back all at once.
 fn growing(first: Duration, attempt: u32) -> Duration {
-    let full = first.saturating_mul(1 << (attempt - 1).min(6)).min(LONGEST_PAUSE);
+    let full = first
+        .saturating_mul(1 << (attempt - 1).min(6))
+        .min(LONGEST_PAUSE);
     full.mul_f64(0.75 + 0.5 * jitter())
 }
 
@@ -186,7 +236,11 @@ async fn after(
     match failure {
         Failure::Unreachable(why) => {
             give_back(context, asker, call, permit, tally).await?;
-            Ok(Retry { pause: None, why, trouble: Trouble::Unreachable })
+            Ok(Retry {
+                pause: None,
+                why,
+                trouble: Trouble::Unreachable,
+            })
         }
         Failure::NotSent(why) => {
             give_back(context, asker, call, permit, tally).await?;
@@ -194,16 +248,32 @@ async fn after(
         }
         Failure::TooLate => {
             give_back(context, asker, call, permit, tally).await?;
-            Ok(Retry { pause: Some(Duration::ZERO), why: failure.to_string(), trouble: Trouble::Other })
+            Ok(Retry {
+                pause: Some(Duration::ZERO),
+                why: failure.to_string(),
+                trouble: Trouble::Other,
+            })
         }
-        Failure::Spent { message, limit, until } => {
-            Err(close(context, asker, call, message, limit.as_deref(), until).await)
-        }
-        Failure::SlowDown { message, retry_after } => {
+        Failure::Spent {
+            message,
+            limit,
+            until,
+        } => Err(close(context, asker, call, message, limit.as_deref(), until).await),
+        Failure::SlowDown {
+            message,
+            retry_after,
+        } => {
             if let Some(pause) = retry_after.filter(|pause| *pause <= LONGEST_PAUSE) {
-                context.gate.slow_down(&asker.job.credential.account.name, context.clock.now().after(pause));
+                context.gate.slow_down(
+                    &asker.job.credential.account.name,
+                    context.clock.now().after(pause),
+                );
             }
-            Ok(Retry { pause: retry_after, why: message, trouble: Trouble::SlowDown })
+            Ok(Retry {
+                pause: retry_after,
+                why: message,
+                trouble: Trouble::SlowDown,
+            })
         }
         Failure::Denied(why) => {
             context.gate.deny(&asker.job.credential.name, &why);
@@ -214,9 +284,14 @@ async fn after(
             unchanged::forget(context, asker, call).await;
             Err(Halt::BadCursor(why))
         }
-        Failure::Transient { message, retry_after } => {
-            Ok(Retry { pause: retry_after, why: message, trouble: Trouble::Other })
-        }
+        Failure::Transient {
+            message,
+            retry_after,
+        } => Ok(Retry {
+            pause: retry_after,
+            why: message,
+            trouble: Trouble::Other,
+        }),
     }
 }
 
@@ -228,7 +303,10 @@ async fn give_back(
     permit: &Permit,
     tally: &mut Tally,
 ) -> Result<(), Halt> {
-    context.meter.release(&asker.job.credential.account, permit).await?;
+    context
+        .meter
+        .release(&asker.job.credential.account, permit)
+        .await?;
     tally.release(&call.cost, permit.metered);
     Ok(())
 }

@@ -42,24 +42,46 @@ impl<'a> SharedPass<'a> {
     ///
     /// # Errors
     /// When the catalog cannot be asked.
-    pub async fn open(context: &'a Context, job: &'a Job, batches: &mut Batches) -> Result<Self, Halt> {
+    pub async fn open(
+        context: &'a Context,
+        job: &'a Job,
+        batches: &mut Batches,
+    ) -> Result<Self, Halt> {
         let now = context.clock.now();
         let open = context.catalog.open_passes(&job.name).await?;
         let mut reference = new_shared_pass(job, now);
         let mut begun = Vec::new();
-        for OpenPass { id, started_at, batches: open, .. } in
-            open.into_iter().filter(|pass| pass.region == Region::SHARED)
+        for OpenPass {
+            id,
+            started_at,
+            batches: open,
+            ..
+        } in open
+            .into_iter()
+            .filter(|pass| pass.region == Region::SHARED)
         {
             if now.since(started_at) < job.resume_within {
                 batches.resumed |= batches.shared != Some(id);
                 reference = PassRef::Open(id);
                 begun = open;
             } else {
-                context.catalog.finish(&PassRef::Open(id), PassEnd::Abandoned, now).await?;
+                context
+                    .catalog
+                    .finish(&PassRef::Open(id), PassEnd::Abandoned, now)
+                    .await?;
             }
         }
-        let region = Region { code: Region::SHARED.to_owned(), ..Region::default() };
-        Ok(Self { context, job, region, reference: Mutex::new(reference), begun })
+        let region = Region {
+            code: Region::SHARED.to_owned(),
+            ..Region::default()
+        };
+        Ok(Self {
+            context,
+            job,
+            region,
+            reference: Mutex::new(reference),
+            begun,
+        })
     }
 
     /// The batches of a step that were between two pages when this was opened.
@@ -72,11 +94,16 @@ impl<'a> SharedPass<'a> {
     pub async fn fetch_all(&self, step: &Step, mut work: Vec<OpenBatch>, batches: &mut Batches) {
         let (mut served, mut rounds) = (false, 0);
         while !work.is_empty() {
-            let refused = self.fetch_side_by_side(step, std::mem::take(&mut work), &mut served, batches).await;
+            let refused = self
+                .fetch_side_by_side(step, std::mem::take(&mut work), &mut served, batches)
+                .await;
             let is_some_ids_fault = served || (rounds == 0 && refused.len() == 1);
             for (batch, why) in refused {
                 if !is_some_ids_fault {
-                    let halt = Halt::Failed(format!("the upstream refuses what {} asks: {why}", step.call.name));
+                    let halt = Halt::Failed(format!(
+                        "the upstream refuses what {} asks: {why}",
+                        step.call.name
+                    ));
                     batches.give_up(batch, halt);
                 } else if batch.ids.len() == 1 {
                     self.leave_out(step, batch, &why, batches).await;
@@ -120,7 +147,9 @@ impl<'a> SharedPass<'a> {
             Ok(()) => fetched.served = true,
             // Half of it would be paid for once more.
             Err(Halt::Unserved(why)) if batch.cursor().is_some() => {
-                fetched.halt = Some(Halt::Failed(format!("the upstream refuses to go on: {why}")));
+                fetched.halt = Some(Halt::Failed(format!(
+                    "the upstream refuses to go on: {why}"
+                )));
             }
             Err(halt) => fetched.halt = Some(halt),
         }
@@ -129,23 +158,51 @@ impl<'a> SharedPass<'a> {
 
     /// An id that the upstream refuses is as good as absent.
     async fn leave_out(&self, step: &Step, mut batch: OpenBatch, why: &str, batches: &mut Batches) {
-        batches.notes.extend(batch.ids.first().map(|id| format!("`{id}` was refused: {why}")));
+        batches.notes.extend(
+            batch
+                .ids
+                .first()
+                .map(|id| format!("`{id}` was refused: {why}")),
+        );
         let asked = batch.advance(&HashSet::new(), None);
-        if let Err(halt) = self.land(step, &Page::default(), &asked, &batch, &mut batches.tally).await {
+        if let Err(halt) = self
+            .land(step, &Page::default(), &asked, &batch, &mut batches.tally)
+            .await
+        {
             batches.give_up(batch, halt);
         }
     }
 
-    async fn fetch_pages(&self, step: &Step, batch: &mut OpenBatch, fetched: &mut Fetched) -> Result<(), Halt> {
+    async fn fetch_pages(
+        &self,
+        step: &Step,
+        batch: &mut OpenBatch,
+        fetched: &mut Fetched,
+    ) -> Result<(), Halt> {
         let (mut before, mut started_over) = (Before::default(), false);
         loop {
             let now = self.context.clock.now();
             let (region, ids, cursor) = (&self.region, &*batch.ids, batch.cursor());
-            let request = PageRequest { step, region, ids, cursor, now, since: None, known: None };
-            let asker = Asker { job: self.job, region: &self.region };
+            let request = PageRequest {
+                step,
+                region,
+                ids,
+                cursor,
+                now,
+                since: None,
+                known: None,
+            };
+            let asker = Asker {
+                job: self.job,
+                region: &self.region,
+            };
             let page = match fetch(self.context, asker, request, &mut fetched.tally).await {
                 Err(Halt::BadCursor(why)) if batch.cursor().is_some() && !started_over => {
-                    tracing::warn!(job = self.job.name, call = step.call.name, "{why}: a batch starts over");
+                    tracing::warn!(
+                        job = self.job.name,
+                        call = step.call.name,
+                        "{why}: a batch starts over"
+                    );
                     fetched.notes.push(format!("started over: {why}"));
                     batch.start_over();
                     started_over = true;
@@ -157,10 +214,18 @@ impl<'a> SharedPass<'a> {
             let ends = before.ends(&page, &step.call);
             let more = step.max_pages.is_none_or(|most| pages < most) && ends.is_none();
             fetched.notes.extend(ends);
-            let next = page.next.clone().filter(|next| more && !batch.cursors.contains(next));
-            let came = page.records.iter().map(|record| record.id.as_str()).collect();
+            let next = page
+                .next
+                .clone()
+                .filter(|next| more && !batch.cursors.contains(next));
+            let came = page
+                .records
+                .iter()
+                .map(|record| record.id.as_str())
+                .collect();
             let asked = batch.advance(&came, next);
-            self.land(step, &page, &asked, batch, &mut fetched.tally).await?;
+            self.land(step, &page, &asked, batch, &mut fetched.tally)
+                .await?;
             if let Some(why) = page.dead_end {
                 return Err(Halt::Failed(why));
             }
@@ -178,7 +243,9 @@ impl<'a> SharedPass<'a> {
         batch: &OpenBatch,
         tally: &mut Tally,
     ) -> Result<(), Halt> {
-        let Some(kind) = &step.call.records else { return Ok(()) };
+        let Some(kind) = &step.call.records else {
+            return Ok(());
+        };
         let mut reference = self.reference.lock().await;
         let landing = Landing {
             pass: &reference,
@@ -198,7 +265,9 @@ impl<'a> SharedPass<'a> {
         let landed = self.context.land(landing).await?;
         *reference = PassRef::Open(landed.pass);
         tally.land(page.records.len() as u64, page.skipped);
-        self.context.progress.landed(&self.job.name, Region::SHARED, page.records.len() as u64);
+        self.context
+            .progress
+            .landed(&self.job.name, Region::SHARED, page.records.len() as u64);
         Ok(())
     }
 
@@ -234,7 +303,14 @@ impl<'a> SharedPass<'a> {
             && batches.halt.is_none()
             && !batches.waiting.contains(&id)
         {
-            self.context.catalog.finish(&PassRef::Open(id), PassEnd::Complete, self.context.clock.now()).await?;
+            self.context
+                .catalog
+                .finish(
+                    &PassRef::Open(id),
+                    PassEnd::Complete,
+                    self.context.clock.now(),
+                )
+                .await?;
         }
         Ok(())
     }

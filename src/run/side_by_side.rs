@@ -51,7 +51,12 @@ pub async fn walk_wave(context: &Context, wave: Vec<Candidate>, walked: &mut Wal
         .filter(|job| several && asks_for_ids(job) && !others_bring_them(job, &jobs))
         .map(|job| {
             let (tell, told) = unbounded_channel();
-            let full = async { (job.name.clone(), fetch_full_batches(context, job, told).await) };
+            let full = async {
+                (
+                    job.name.clone(),
+                    fetch_full_batches(context, job, told).await,
+                )
+            };
             ((job.name.clone(), tell), full)
         })
         .unzip();
@@ -68,12 +73,28 @@ pub async fn walk_wave(context: &Context, wave: Vec<Candidate>, walked: &mut Wal
 /// Whether another step of these jobs brings records that this job asks for by id: then it waits until all lists are
 /// walked, or it would pay for what they bring.
 fn others_bring_them(job: &Job, jobs: &[Arc<Job>]) -> bool {
-    let kind = |step: &Step| step.call.records.as_ref().map(|records| records.kind.clone());
-    let asked_for: Vec<String> = job.steps.iter().filter(|step| step.ids.is_some()).filter_map(kind).collect();
+    let kind = |step: &Step| {
+        step.call
+            .records
+            .as_ref()
+            .map(|records| records.kind.clone())
+    };
+    let asked_for: Vec<String> = job
+        .steps
+        .iter()
+        .filter(|step| step.ids.is_some())
+        .filter_map(kind)
+        .collect();
     let upstream = &job.credential.upstream.name;
-    let beside = jobs.iter().filter(|other| other.credential.upstream.name == *upstream);
-    let brought: Vec<String> = beside.flat_map(|other| other.steps.iter().filter_map(kind)).collect();
-    asked_for.iter().any(|kind| brought.iter().filter(|brought| *brought == kind).count() > 1)
+    let beside = jobs
+        .iter()
+        .filter(|other| other.credential.upstream.name == *upstream);
+    let brought: Vec<String> = beside
+        .flat_map(|other| other.steps.iter().filter_map(kind))
+        .collect();
+    asked_for
+        .iter()
+        .any(|kind| brought.iter().filter(|brought| *brought == kind).count() > 1)
 }
 
 /// Walks the listing steps of these regions, by job. Nobody is told of pages any more when it ends.
@@ -88,8 +109,13 @@ async fn list_all(
     let mut turns = turns.buffered(context.concurrency);
     while let Some(turn) = turns.next().await {
         match turn {
-            Turn::Listed(listed) => by_job.entry(listed.pass.job.name.clone()).or_default().push(*listed),
-            Turn::Left(candidate, outcome, why) => walked.leave(&[*candidate], outcome, why.as_ref()),
+            Turn::Listed(listed) => by_job
+                .entry(listed.pass.job.name.clone())
+                .or_default()
+                .push(*listed),
+            Turn::Left(candidate, outcome, why) => {
+                walked.leave(&[*candidate], outcome, why.as_ref())
+            }
         }
     }
     by_job
@@ -103,9 +129,13 @@ async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> T
     match take_up(context, &candidate).await {
         Ok(Ok(mut pass)) => {
             let (job, region) = (pass.job.name.clone(), pass.region.code.clone());
-            context.progress.started(&job, &region, pass.pages(), pass.expected_pages());
+            context
+                .progress
+                .started(&job, &region, pass.pages(), pass.expected_pages());
             let halt = walk(context, &mut pass, listings.get(&job)).await.err();
-            let how = halt.as_ref().map_or_else(|| "listed".to_owned(), ToString::to_string);
+            let how = halt
+                .as_ref()
+                .map_or_else(|| "listed".to_owned(), ToString::to_string);
             context.progress.ended(&job, &region, &how);
             Turn::Listed(Box::new(Listed { pass, halt }))
         }
@@ -115,29 +145,54 @@ async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> T
 }
 
 /// Locks a region and looks again: what was due before the lock may have been walked meanwhile.
-async fn take_up(context: &Context, candidate: &Candidate) -> Result<Result<Pass, PassOutcome>, Halt> {
+async fn take_up(
+    context: &Context,
+    candidate: &Candidate,
+) -> Result<Result<Pass, PassOutcome>, Halt> {
     let (job, region) = (&candidate.job, &candidate.region);
     let held = context.locks.take(&job.name, &region.code);
-    let Some(held) = held.map_err(|error| Halt::Failed(format!("cannot lock {}: {error}", region.code)))? else {
+    let Some(held) =
+        held.map_err(|error| Halt::Failed(format!("cannot lock {}: {error}", region.code)))?
+    else {
         return Ok(Err(PassOutcome::Busy));
     };
     let selection = vec![(Arc::clone(job), vec![Arc::clone(region)])];
     let now = context.clock.now();
-    let Some(fresh) = candidates(&*context.catalog, &selection, now).await?.pop().filter(|fresh| fresh.is_due(now))
+    let Some(fresh) = candidates(&*context.catalog, &selection, now)
+        .await?
+        .pop()
+        .filter(|fresh| fresh.is_due(now))
     else {
         return Ok(Err(PassOutcome::NotDue));
     };
-    if let Some(old) = fresh.standing.unfinished.as_ref().filter(|_| fresh.resumable(now).is_none()) {
+    if let Some(old) = fresh
+        .standing
+        .unfinished
+        .as_ref()
+        .filter(|_| fresh.resumable(now).is_none())
+    {
         tracing::warn!(job = job.name, region = region.code, began = %old.started_at, "a pass grew too old to go on and is abandoned; what it landed stays");
-        context.catalog.finish(&PassRef::Open(old.id), PassEnd::Abandoned, now).await?;
+        context
+            .catalog
+            .finish(&PassRef::Open(old.id), PassEnd::Abandoned, now)
+            .await?;
     }
     Ok(Ok(Pass::of(&fresh, held, now)))
 }
 
 /// Fetches what is left of what the listings of a job named, and ends the passes that have it all.
-async fn complete(context: &Context, job: &Job, listed: Vec<Listed>, mut batches: Batches, walked: &mut Walked) {
-    let listings: Vec<PassId> =
-        listed.iter().filter(|one| one.halt.is_none()).filter_map(|one| one.pass.id()).collect();
+async fn complete(
+    context: &Context,
+    job: &Job,
+    listed: Vec<Listed>,
+    mut batches: Batches,
+    walked: &mut Walked,
+) {
+    let listings: Vec<PassId> = listed
+        .iter()
+        .filter(|one| one.halt.is_none())
+        .filter_map(|one| one.pass.id())
+        .collect();
     if asks_for_ids(job)
         && (!listings.is_empty() || batches.shared.is_some())
         && let Err(halt) = fetch_batches(context, job, &listings, &mut batches).await
@@ -148,12 +203,18 @@ async fn complete(context: &Context, job: &Job, listed: Vec<Listed>, mut batches
     for mut one in listed {
         let ended = match one.halt.take() {
             Some(halt) => Err(halt),
-            None => one.pass.id().filter(|id| batches.waits(*id)).map_or(Ok(()), |_| Err(batches.why())),
+            None => one
+                .pass
+                .id()
+                .filter(|id| batches.waits(*id))
+                .map_or(Ok(()), |_| Err(batches.why())),
         };
         let halt = end(context, &one.pass, ended).await.err();
         walked.add(one.pass, halt.as_ref());
     }
-    context.count_fruitless(&batches.reference(job, context.clock.now()), &batches.tally).await;
+    context
+        .count_fruitless(&batches.reference(job, context.clock.now()), &batches.tally)
+        .await;
     walked.add_batches(job, &batches);
 }
 
@@ -165,7 +226,12 @@ async fn end(context: &Context, pass: &Pass, ended: Result<(), Halt>) -> Result<
         Err(_) => None,
     };
     let reference = match end {
-        Some(end) => PassRef::Open(context.catalog.finish(&pass.reference, end, context.clock.now()).await?),
+        Some(end) => PassRef::Open(
+            context
+                .catalog
+                .finish(&pass.reference, end, context.clock.now())
+                .await?,
+        ),
         None => pass.reference.clone(),
     };
     context.count_fruitless(&reference, &pass.tally).await;

@@ -11,7 +11,11 @@ use crate::quota::{Closing, Cost, Limit, LimitName, Timestamp, Units};
 /// The upstream accepted what a limit without a known reset let through to try: it is no longer spent.
 pub(super) async fn reopen(context: &Context, asker: Asker<'_>, permit: &Permit) {
     for limit in &permit.grant.probing {
-        if let Err(error) = context.meter.reopen(&asker.job.credential.account, limit).await {
+        if let Err(error) = context
+            .meter
+            .reopen(&asker.job.credential.account, limit)
+            .await
+        {
             tracing::warn!(limit, %error, "a limit that the upstream serves again could not be reopened");
         }
     }
@@ -30,7 +34,10 @@ pub(super) async fn close(
     let now = context.clock.now();
     let mut stops = Vec::new();
     for limit in spent_limits(asker, &call.cost, named) {
-        let reset = account.limits.get(&limit).and_then(|limit| reopens(limit, until, now));
+        let reset = account
+            .limits
+            .get(&limit)
+            .and_then(|limit| reopens(limit, until, now));
         let closing = reset.map_or(Closing::Probing, Closing::Until);
         if let Err(error) = context.meter.close(account, &limit, closing).await {
             return error.into();
@@ -63,8 +70,15 @@ pub(super) async fn close(
 fn reopens(limit: &Limit, until: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
     let reset = limit.closed_until(now);
     let latest = reset.unwrap_or_else(|| now.after(limit.window().longest()).after(limit.grace()));
-    let earliest = if reset.is_some() { now.after(LONGEST_PAUSE) } else { now };
-    until.filter(|until| *until >= earliest).map(|until| until.min(latest)).or(reset)
+    let earliest = if reset.is_some() {
+        now.after(LONGEST_PAUSE)
+    } else {
+        now
+    };
+    until
+        .filter(|until| *until >= earliest)
+        .map(|until| until.min(latest))
+        .or(reset)
 }
 
 /// The limit that was named, by the upstream's name or its own, else every limit that the call charges.
@@ -72,7 +86,10 @@ fn spent_limits(asker: Asker<'_>, cost: &Cost, named: Option<&str>) -> Vec<Limit
     let credential = &asker.job.credential;
     let charged: Vec<LimitName> = cost.limits().cloned().collect();
     let is_named = |limit: &&LimitName| {
-        let upstream_name = credential.limits.get(*limit).and_then(|limit| limit.upstream_name.as_deref());
+        let upstream_name = credential
+            .limits
+            .get(*limit)
+            .and_then(|limit| limit.upstream_name.as_deref());
         named.is_some() && (upstream_name == named || Some(limit.as_str()) == named)
     };
     match charged.iter().find(is_named) {

@@ -17,17 +17,32 @@ pub(super) async fn known(
     request: PageRequest<'_>,
 ) -> Result<Option<Known>, Halt> {
     let (call, upstream) = (&request.step.call, &asker.job.credential.upstream);
-    let (Etag::Free, Some(records)) = (call.etag, &call.records) else { return Ok(None) };
+    let (Etag::Free, Some(records)) = (call.etag, &call.records) else {
+        return Ok(None);
+    };
     match request.name(upstream) {
-        Some(name) => Ok(context.catalog.known(&upstream.name, &records.kind, &name).await?),
+        Some(name) => Ok(context
+            .catalog
+            .known(&upstream.name, &records.kind, &name)
+            .await?),
         None => Ok(None),
     }
 }
 
 /// Gives back what an unchanged page was charged. The page is there either way: it is landed even if the ledger cannot be
 /// told, and then stays charged.
-pub(super) async fn give_back(context: &Context, asker: Asker<'_>, call: &Call, permit: &Permit, tally: &mut Tally) {
-    match context.meter.release(&asker.job.credential.account, permit).await {
+pub(super) async fn give_back(
+    context: &Context,
+    asker: Asker<'_>,
+    call: &Call,
+    permit: &Permit,
+    tally: &mut Tally,
+) {
+    match context
+        .meter
+        .release(&asker.job.credential.account, permit)
+        .await
+    {
         Ok(()) => tally.settle(&call.cost, &Cost::none(), permit.metered),
         Err(error) => {
             tracing::warn!(call = call.name, %error, "the ledger could not be told that an unchanged page cost nothing");
@@ -38,7 +53,10 @@ pub(super) async fn give_back(context: &Context, asker: Asker<'_>, call: &Call, 
 /// Forgets the pages of a call: one of them led on by a cursor that is no longer taken, and would again.
 pub(super) async fn forget(context: &Context, asker: Asker<'_>, call: &Call) {
     if call.etag == Etag::Free
-        && let Err(error) = context.catalog.forget_tags(&asker.job.credential.upstream.name, &call.name).await
+        && let Err(error) = context
+            .catalog
+            .forget_tags(&asker.job.credential.upstream.name, &call.name)
+            .await
     {
         tracing::warn!(call = call.name, %error, "pages with a cursor that is no longer taken could not be forgotten");
     }

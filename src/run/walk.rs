@@ -17,16 +17,25 @@ use crate::upstream::{Page, PageRequest};
 pub async fn walk(context: &Context, pass: &mut Pass, told: Option<&Told>) -> Result<(), Halt> {
     for step in pass.listing_steps() {
         while let Err(halt) = walk_step(context, pass, step, told).await {
-            let Halt::BadCursor(why) = halt else { return Err(halt) };
+            let Halt::BadCursor(why) = halt else {
+                return Err(halt);
+            };
             start_over(context, pass, step, why).await?;
         }
     }
     Ok(())
 }
 
-async fn walk_step(context: &Context, pass: &mut Pass, index: usize, told: Option<&Told>) -> Result<(), Halt> {
+async fn walk_step(
+    context: &Context,
+    pass: &mut Pass,
+    index: usize,
+    told: Option<&Told>,
+) -> Result<(), Halt> {
     let job = pass.job.clone();
-    let Some(step) = job.steps.get(index) else { return Ok(()) };
+    let Some(step) = job.steps.get(index) else {
+        return Ok(());
+    };
     let mut before = Before::default();
     let mut no_list = NoList::default();
     loop {
@@ -45,7 +54,12 @@ async fn walk_step(context: &Context, pass: &mut Pass, index: usize, told: Optio
             pass.notes.push(why);
         }
         let dead_end = page.dead_end.take();
-        let named = told.map(|told| (told, Named::by(&job, &step.call.name, &page.records, pass.began)));
+        let named = told.map(|told| {
+            (
+                told,
+                Named::by(&job, &step.call.name, &page.records, pass.began),
+            )
+        });
         land(context, pass, index, step, pages + 1, page).await?;
         if let Some((told, named)) = named {
             // Nobody may be left to listen, and need not.
@@ -71,12 +85,24 @@ impl NoList {
     }
 
     fn note(&self, step: &Step) -> Option<String> {
-        let records = step.call.records.as_ref().filter(|_| self.pages > 0 && self.without == self.pages)?;
-        Some(format!("no answer of {} had a list at `{}`: see its records.at", step.call.name, records.at))
+        let records = step
+            .call
+            .records
+            .as_ref()
+            .filter(|_| self.pages > 0 && self.without == self.pages)?;
+        Some(format!(
+            "no answer of {} had a list at `{}`: see its records.at",
+            step.call.name, records.at
+        ))
     }
 }
 
-async fn next_page(context: &Context, pass: &mut Pass, step: &Step, cursor: Option<&str>) -> Result<Page, Halt> {
+async fn next_page(
+    context: &Context,
+    pass: &mut Pass,
+    step: &Step,
+    cursor: Option<&str>,
+) -> Result<Page, Halt> {
     let region = pass.region.clone();
     let job = pass.job.clone();
     let request = PageRequest {
@@ -88,7 +114,16 @@ async fn next_page(context: &Context, pass: &mut Pass, step: &Step, cursor: Opti
         since: pass.since,
         known: None,
     };
-    fetch(context, Asker { job: &job, region: &region }, request, &mut pass.tally).await
+    fetch(
+        context,
+        Asker {
+            job: &job,
+            region: &region,
+        },
+        request,
+        &mut pass.tally,
+    )
+    .await
 }
 
 async fn land(
@@ -99,8 +134,12 @@ async fn land(
     pages: u64,
     page: Page,
 ) -> Result<(), Halt> {
-    let Some(records) = &step.call.records else { return Ok(()) };
-    let next = page.next.filter(|_| step.max_pages.is_none_or(|most| pages < most));
+    let Some(records) = &step.call.records else {
+        return Ok(());
+    };
+    let next = page
+        .next
+        .filter(|_| step.max_pages.is_none_or(|most| pages < most));
     let landing = Landing {
         pass: &pass.reference,
         step: index,
@@ -121,20 +160,38 @@ async fn land(
     pass.tally.land(count, page.skipped);
     pass.advance(index, landed, next);
     if landed.cursor_repeats {
-        pass.notes.push(format!("{} gave the same cursor again: its list ends there", step.call.name));
+        pass.notes.push(format!(
+            "{} gave the same cursor again: its list ends there",
+            step.call.name
+        ));
     }
-    context.progress.landed(&pass.job.name, &pass.region.code, count);
+    context
+        .progress
+        .landed(&pass.job.name, &pass.region.code, count);
     Ok(())
 }
 
 /// A cursor that the upstream no longer takes: the step begins anew, once in a pass.
-async fn start_over(context: &Context, pass: &mut Pass, step: usize, why: String) -> Result<(), Halt> {
-    let PassRef::Open(id) = pass.reference else { return Err(Halt::Failed(why)) };
+async fn start_over(
+    context: &Context,
+    pass: &mut Pass,
+    step: usize,
+    why: String,
+) -> Result<(), Halt> {
+    let PassRef::Open(id) = pass.reference else {
+        return Err(Halt::Failed(why));
+    };
     if !context.catalog.restart_step(id, step).await? {
         // It is not asked for again at every run: the pass ends, and the next one begins when it is due.
-        return Err(Halt::Unserved(format!("{why}; and it had started over once already")));
+        return Err(Halt::Unserved(format!(
+            "{why}; and it had started over once already"
+        )));
     }
-    tracing::warn!(job = pass.job.name, region = pass.region.code, "{why}: the step starts over");
+    tracing::warn!(
+        job = pass.job.name,
+        region = pass.region.code,
+        "{why}: the step starts over"
+    );
     pass.notes.push(format!("started over: {why}"));
     pass.restart(step);
     Ok(())

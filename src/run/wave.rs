@@ -17,21 +17,35 @@ use crate::quota::Cost;
 ///
 /// # Errors
 /// When the catalog cannot be asked.
-pub async fn next_wave(context: &Context, queue: &mut Vec<Candidate>) -> Result<Vec<Candidate>, Halt> {
+pub async fn next_wave(
+    context: &Context,
+    queue: &mut Vec<Candidate>,
+) -> Result<Vec<Candidate>, Halt> {
     let room = Room::of(context, queue).await;
-    if most(context, queue).await?.is_some_and(|most| room.holds(&most)) {
+    if most(context, queue)
+        .await?
+        .is_some_and(|most| room.holds(&most))
+    {
         return Ok(std::mem::take(queue));
     }
     let expectations = expectations(context, queue).await?;
-    let count = most_that_fit(queue.len(), |count| room.holds(&costs(queue, &expectations, count)));
+    let count = most_that_fit(queue.len(), |count| {
+        room.holds(&costs(queue, &expectations, count))
+    });
     Ok(queue.drain(..count.min(queue.len())).collect())
 }
 
 /// What all of them charge at most, by job, where that is bounded: whatever is expected, it is no more.
-async fn most(context: &Context, queue: &[Candidate]) -> Result<Option<Vec<(Arc<Job>, Cost)>>, Halt> {
+async fn most(
+    context: &Context,
+    queue: &[Candidate],
+) -> Result<Option<Vec<(Arc<Job>, Cost)>>, Halt> {
     let mut costs = Vec::new();
     for job in jobs(queue) {
-        let of_job: Vec<&Candidate> = queue.iter().filter(|one| one.job.name == job.name).collect();
+        let of_job: Vec<&Candidate> = queue
+            .iter()
+            .filter(|one| one.job.name == job.name)
+            .collect();
         match expect::most(&*context.catalog, &job, &of_job, context.clock.now()).await? {
             Some(cost) => costs.push((job, cost)),
             None => return Ok(None),
@@ -45,7 +59,11 @@ fn most_that_fit(regions: usize, fit: impl Fn(usize) -> bool) -> usize {
     let (mut fits, mut too_many) = (1, regions + 1);
     while too_many - fits > 1 {
         let middle = fits.midpoint(too_many);
-        if fit(middle) { fits = middle } else { too_many = middle }
+        if fit(middle) {
+            fits = middle
+        } else {
+            too_many = middle
+        }
     }
     fits
 }
@@ -54,12 +72,22 @@ fn most_that_fit(regions: usize, fit: impl Fn(usize) -> bool) -> usize {
 ///
 /// # Errors
 /// When the catalog cannot be asked.
-pub async fn expectations(context: &Context, queue: &[Candidate]) -> Result<Vec<Expectation>, Halt> {
+pub async fn expectations(
+    context: &Context,
+    queue: &[Candidate],
+) -> Result<Vec<Expectation>, Halt> {
     let mut expectations = vec![Expectation::default(); queue.len()];
     for job in jobs(queue) {
-        let indices: Vec<usize> =
-            queue.iter().enumerate().filter(|(_, one)| one.job.name == job.name).map(|(index, _)| index).collect();
-        let candidates: Vec<&Candidate> = indices.iter().filter_map(|index| queue.get(*index)).collect();
+        let indices: Vec<usize> = queue
+            .iter()
+            .enumerate()
+            .filter(|(_, one)| one.job.name == job.name)
+            .map(|(index, _)| index)
+            .collect();
+        let candidates: Vec<&Candidate> = indices
+            .iter()
+            .filter_map(|index| queue.get(*index))
+            .collect();
         let expected = expect(&*context.catalog, &job, &candidates, context.clock.now()).await?;
         for (index, expectation) in indices.into_iter().zip(expected) {
             if let Some(place) = expectations.get_mut(index) {
@@ -86,7 +114,10 @@ pub fn jobs(queue: &[Candidate]) -> Vec<Arc<Job>> {
 fn costs(queue: &[Candidate], expectations: &[Expectation], count: usize) -> Vec<(Arc<Job>, Cost)> {
     let front = queue.get(..count).unwrap_or(queue);
     let cost = |job: Arc<Job>| {
-        let of_job = front.iter().zip(expectations).filter(|(one, _)| one.job.name == job.name);
+        let of_job = front
+            .iter()
+            .zip(expectations)
+            .filter(|(one, _)| one.job.name == job.name);
         let passes: Vec<&Expectation> = of_job.map(|(_, expectation)| expectation).collect();
         let cost = expected_cost(&job, &passes);
         (job, cost)
@@ -116,7 +147,10 @@ impl Room {
     fn holds(&self, costs: &[(Arc<Job>, Cost)]) -> bool {
         let mut totals: HashMap<&str, Cost> = HashMap::new();
         for (job, cost) in costs {
-            totals.entry(&job.credential.account.name).or_default().add(cost);
+            totals
+                .entry(&job.credential.account.name)
+                .or_default()
+                .add(cost);
         }
         let fits = |(job, cost): &(Arc<Job>, Cost)| {
             let account = job.credential.account.name.as_str();
@@ -124,7 +158,8 @@ impl Room {
             match self.left.get(account) {
                 Some(Left::Metered(usages)) => cost.iter().all(|(limit, _)| {
                     let usage = usages.iter().find(|usage| usage.limit == *limit);
-                    total.of(limit) + job.leave.of(limit) <= usage.map(|usage| usage.remaining).unwrap_or_default()
+                    total.of(limit) + job.leave.of(limit)
+                        <= usage.map(|usage| usage.remaining).unwrap_or_default()
                 }),
                 Some(Left::Unmetered(units)) => total.largest() <= *units,
                 None => false,

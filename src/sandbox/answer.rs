@@ -54,7 +54,13 @@ impl Answer {
     }
 
     const fn new(status: u16, content: Content) -> Self {
-        Self { status, headers: Vec::new(), content, ending: Ending::Whole, delay: Duration::ZERO }
+        Self {
+            status,
+            headers: Vec::new(),
+            content,
+            ending: Ending::Whole,
+            delay: Duration::ZERO,
+        }
     }
 
     pub(super) fn with_header(mut self, name: &str, value: impl Into<String>) -> Self {
@@ -65,7 +71,11 @@ impl Answer {
     /// Adds a header that is not there yet.
     pub(super) fn or_header(self, name: &str, value: String) -> Self {
         let there = self.headers.iter().any(|(other, _)| other == name);
-        if there { self } else { self.with_header(name, value) }
+        if there {
+            self
+        } else {
+            self.with_header(name, value)
+        }
     }
 
     pub(super) const fn ending(mut self, ending: Ending) -> Self {
@@ -92,10 +102,15 @@ impl Answer {
             Content::Text(_) => "text/html; charset=UTF-8",
         };
         let mut response = Response::new(body(self.content.to_text(), self.ending));
-        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        *response.status_mut() =
+            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         for (name, value) in self.headers {
-            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            if let (Ok(name), Ok(value)) =
+                (HeaderName::try_from(name), HeaderValue::try_from(value))
+            {
                 response.headers_mut().insert(name, value);
             }
         }
@@ -115,7 +130,10 @@ impl Content {
 /// A tag as upstreams make them: of the text, and telling nothing.
 pub(super) fn etag(text: &str) -> String {
     let chance = Chance::new(0).of(text);
-    let bytes: Vec<u8> = (0..3).flat_map(|part| chance.nth(part).bits().to_be_bytes()).take(20).collect();
+    let bytes: Vec<u8> = (0..3)
+        .flat_map(|part| chance.nth(part).bits().to_be_bytes())
+        .take(20)
+        .collect();
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
@@ -130,7 +148,11 @@ fn body(text: String, ending: Ending) -> Body {
 
 fn half(text: &str) -> Bytes {
     let bytes = text.as_bytes();
-    Bytes::copy_from_slice(bytes.split_at_checked(bytes.len() / 2).map_or(bytes, |(first, _)| first))
+    Bytes::copy_from_slice(
+        bytes
+            .split_at_checked(bytes.len() / 2)
+            .map_or(bytes, |(first, _)| first),
+    )
 }
 
 /// A body that breaks after this part. Before anything was sent, the whole connection just ends.
@@ -149,6 +171,12 @@ fn broken_after(part: Option<Bytes>) -> Body {
 }
 
 fn endless(text: &str) -> Body {
-    let part = Bytes::from(if text.is_empty() { " ".repeat(64 * 1024) } else { text.repeat(8) });
-    Body::from_stream(stream::repeat_with(move || Ok::<_, Infallible>(part.clone())))
+    let part = Bytes::from(if text.is_empty() {
+        " ".repeat(64 * 1024)
+    } else {
+        text.repeat(8)
+    });
+    Body::from_stream(stream::repeat_with(move || {
+        Ok::<_, Infallible>(part.clone())
+    }))
 }

@@ -48,7 +48,9 @@ impl Arrived {
             Auth::None => None,
             Auth::Header(name) => self.header(name),
             Auth::Query(name) => self.params.get(name).map(String::as_str),
-            Auth::Bearer => self.header("authorization").and_then(|value| value.strip_prefix("Bearer ")),
+            Auth::Bearer => self
+                .header("authorization")
+                .and_then(|value| value.strip_prefix("Bearer ")),
         };
         secret.filter(|secret| !secret.is_empty())
     }
@@ -90,19 +92,39 @@ impl<'a> Asked<'a> {
         if let Auth::Query(name) = &route.upstream.auth {
             params.remove(name);
         }
-        Self { route, path: &arrived.path, params, body: &arrived.body, url }
+        Self {
+            route,
+            path: &arrived.path,
+            params,
+            body: &arrived.body,
+            url,
+        }
     }
 
     pub(super) fn param(&self, name: &str) -> Option<&str> {
-        self.params.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.params
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
     }
 
     /// The ids that it asks for; `None` where it lists.
     pub(super) fn ids(&self) -> Option<Vec<String>> {
-        let in_query = self.route.ids_params.iter().filter_map(|name| self.params.get(name).cloned());
+        let in_query = self
+            .route
+            .ids_params
+            .iter()
+            .filter_map(|name| self.params.get(name).cloned());
         let in_path = self.route.pattern.read(self.path).unwrap_or_default();
-        let in_path = in_path.into_iter().filter(|(name, _)| *name == "ids").map(|(_, value)| value.to_owned());
-        let in_body = self.route.ids_in_body().into_iter().filter_map(|place| self.body.pointer(&place));
+        let in_path = in_path
+            .into_iter()
+            .filter(|(name, _)| *name == "ids")
+            .map(|(_, value)| value.to_owned());
+        let in_body = self
+            .route
+            .ids_in_body()
+            .into_iter()
+            .filter_map(|place| self.body.pointer(&place));
         let in_body = in_body.filter_map(Value::as_str).map(str::to_owned);
         let joined: Vec<String> = in_query.chain(in_path).chain(in_body).collect();
         (!joined.is_empty()).then(|| joined.iter().flat_map(|ids| split(ids)).collect())
@@ -115,11 +137,13 @@ impl<'a> Asked<'a> {
 
     /// A parameter that turns pages: from the query, else from the top of the body.
     pub(super) fn page_value(&self, name: &str) -> Option<String> {
-        self.param(name).map(str::to_owned).or_else(|| match self.body.get(name)? {
-            Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
-            Value::Number(number) => Some(number.to_string()),
-            _ => None,
-        })
+        self.param(name)
+            .map(str::to_owned)
+            .or_else(|| match self.body.get(name)? {
+                Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+                Value::Number(number) => Some(number.to_string()),
+                _ => None,
+            })
     }
 
     /// What names the page that it asks for.
@@ -130,17 +154,31 @@ impl<'a> Asked<'a> {
     /// What names the list that it asks for: all of it, less what turns pages.
     pub(super) fn list(&self) -> String {
         let turning = self.route.page_params();
-        let params = self.params.iter().filter(|(name, _)| !turning.contains(&name.as_str()));
-        let params: Vec<String> = params.map(|(name, value)| format!("{name}={value}")).collect();
+        let params = self
+            .params
+            .iter()
+            .filter(|(name, _)| !turning.contains(&name.as_str()));
+        let params: Vec<String> = params
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         let mut body = self.body.clone();
         if let Value::Object(members) = &mut body {
             members.retain(|name, _| !turning.contains(&name.as_str()));
         }
-        format!("{} {} {} {body}", self.route.call.name, self.path, params.join("&"))
+        format!(
+            "{} {} {} {body}",
+            self.route.call.name,
+            self.path,
+            params.join("&")
+        )
     }
 }
 
 /// The ids of a list that is joined by commas.
 pub(super) fn split(ids: &str) -> Vec<String> {
-    ids.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect()
+    ids.split(',')
+        .map(str::trim)
+        .filter(|id| !id.is_empty())
+        .map(str::to_owned)
+        .collect()
 }

@@ -14,7 +14,9 @@ impl Chance {
     pub(super) fn of(self, purpose: &str) -> Self {
         let hash = purpose
             .bytes()
-            .fold(self.0 ^ 0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+            .fold(self.0 ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
         Self(mix(hash))
     }
 

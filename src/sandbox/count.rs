@@ -60,8 +60,18 @@ impl Left {
         [
             ("x-ratelimit-limit", self.quota.to_string()),
             ("x-ratelimit-used", self.used.to_string()),
-            ("x-ratelimit-remaining", self.quota.saturating_sub(self.used).to_string()),
-            ("x-ratelimit-reset", self.resets_at.micros().div_euclid(1_000_000).saturating_add(1).to_string()),
+            (
+                "x-ratelimit-remaining",
+                self.quota.saturating_sub(self.used).to_string(),
+            ),
+            (
+                "x-ratelimit-reset",
+                self.resets_at
+                    .micros()
+                    .div_euclid(1_000_000)
+                    .saturating_add(1)
+                    .to_string(),
+            ),
         ]
     }
 }
@@ -75,26 +85,45 @@ pub(super) struct Counts {
 impl Counts {
     /// Counts nothing yet. `quota` takes the place of every configured one.
     pub(super) fn new(config: &Config, quota: Option<Units>) -> Self {
-        let accounts = config.credentials.values().map(|credential| &credential.account);
+        let accounts = config
+            .credentials
+            .values()
+            .map(|credential| &credential.account);
         let limits = accounts.flat_map(|account| {
             account.limits.iter().map(move |(name, limit)| {
                 let count = Count::new(quota.unwrap_or(limit.quota()).get(), *limit.window());
                 ((account.name.clone(), name.clone()), count)
             })
         });
-        Self { limits: limits.collect() }
+        Self {
+            limits: limits.collect(),
+        }
     }
 
     /// Counts a request that arrived, whatever becomes of it; tells which limit it did not fit.
-    pub(super) fn count(&mut self, account: &str, cost: &Cost, now: Timestamp) -> Option<Exhausted> {
+    pub(super) fn count(
+        &mut self,
+        account: &str,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Option<Exhausted> {
         let mut exhausted: Option<Exhausted> = None;
         for (limit, units) in cost.iter() {
-            let Some(count) = self.limits.get_mut(&(account.to_owned(), limit.clone())) else { continue };
+            let Some(count) = self.limits.get_mut(&(account.to_owned(), limit.clone())) else {
+                continue;
+            };
             if let Some(fits_at) = count.add(units.get(), now) {
                 let fits_in = fits_at.since(now);
-                let found =
-                    Exhausted { limit: limit.clone(), quota: count.quota, fits_at, fits_in, pace: count.pace() };
-                exhausted = exhausted.filter(|other| other.fits_at >= fits_at).or(Some(found));
+                let found = Exhausted {
+                    limit: limit.clone(),
+                    quota: count.quota,
+                    fits_at,
+                    fits_in,
+                    pace: count.pace(),
+                };
+                exhausted = exhausted
+                    .filter(|other| other.fits_at >= fits_at)
+                    .or(Some(found));
             }
         }
         exhausted
@@ -106,12 +135,16 @@ impl Counts {
             let count = self.limits.get(&(account.to_owned(), limit.clone()))?;
             Some(count.left(limit.clone(), now))
         };
-        cost.limits().filter_map(left).min_by_key(|left| left.quota.saturating_sub(left.used))
+        cost.limits()
+            .filter_map(left)
+            .min_by_key(|left| left.quota.saturating_sub(left.used))
     }
 
     pub(super) fn usage(&self, now: Timestamp) -> Vec<Counted> {
         let limits = self.limits.iter();
-        limits.map(|((account, limit), count)| count.counted(account.clone(), limit.clone(), now)).collect()
+        limits
+            .map(|((account, limit), count)| count.counted(account.clone(), limit.clone(), now))
+            .collect()
     }
 }
 
@@ -132,7 +165,12 @@ struct Entry {
 
 impl Count {
     const fn new(quota: u64, window: Window) -> Self {
-        Self { quota, window, entries: Vec::new(), most: 0 }
+        Self {
+            quota,
+            window,
+            entries: Vec::new(),
+            most: 0,
+        }
     }
 
     /// Adds an entry; tells when it would have fitted, if it does not.
@@ -140,7 +178,11 @@ impl Count {
         let fits = self.fits_at(units, now) <= now;
         // A clock that was set back must not let entries overtake each other.
         let at = self.entries.last().map_or(now, |last| last.at.max(now));
-        self.entries.push(Entry { at, day: self.day(at), units });
+        self.entries.push(Entry {
+            at,
+            day: self.day(at),
+            units,
+        });
         self.most = self.most.max(self.used(at));
         // The refused request counts too, so it is in the way of the next.
         (!fits).then(|| self.fits_at(units, now))
@@ -152,32 +194,54 @@ impl Count {
 
     /// What the sliding window that ends now holds.
     fn slid(&self, now: Timestamp) -> u64 {
-        let Some(span) = self.window.sliding() else { return 0 };
-        sum(self.entries.iter().rev().take_while(|entry| entry.at.after(span) > now))
+        let Some(span) = self.window.sliding() else {
+            return 0;
+        };
+        sum(self
+            .entries
+            .iter()
+            .rev()
+            .take_while(|entry| entry.at.after(span) > now))
     }
 
     /// What the upstream's day holds.
     fn today(&self, now: Timestamp) -> u64 {
         let Some(today) = self.day(now) else { return 0 };
-        sum(self.entries.iter().rev().take_while(|entry| entry.day >= Some(today)))
+        sum(self
+            .entries
+            .iter()
+            .rev()
+            .take_while(|entry| entry.day >= Some(today)))
     }
 
     fn day(&self, at: Timestamp) -> Option<NaiveDate> {
-        self.window.resets().map(|zone| at.to_utc().with_timezone(&zone).date_naive())
+        self.window
+            .resets()
+            .map(|zone| at.to_utc().with_timezone(&zone).date_naive())
     }
 
     /// When `units` fit: now, or when enough has left.
     fn fits_at(&self, units: u64, now: Timestamp) -> Timestamp {
-        self.slides_free_at(units, now).max(self.resets_free_at(units, now))
+        self.slides_free_at(units, now)
+            .max(self.resets_free_at(units, now))
     }
 
     fn slides_free_at(&self, units: u64, now: Timestamp) -> Timestamp {
-        let Some(span) = self.window.sliding() else { return now };
-        let mut over = self.slid(now).saturating_add(units).saturating_sub(self.quota);
+        let Some(span) = self.window.sliding() else {
+            return now;
+        };
+        let mut over = self
+            .slid(now)
+            .saturating_add(units)
+            .saturating_sub(self.quota);
         if over == 0 {
             return now;
         }
-        for entry in self.entries.iter().filter(|entry| entry.at.after(span) > now) {
+        for entry in self
+            .entries
+            .iter()
+            .filter(|entry| entry.at.after(span) > now)
+        {
             over = over.saturating_sub(entry.units);
             if over == 0 {
                 return entry.at.after(span);
@@ -193,22 +257,38 @@ impl Count {
 
     fn left(&self, limit: LimitName, now: Timestamp) -> Left {
         let oldest = self.window.sliding().and_then(|span| {
-            let counted = self.entries.iter().rev().take_while(|entry| entry.at.after(span) > now);
+            let counted = self
+                .entries
+                .iter()
+                .rev()
+                .take_while(|entry| entry.at.after(span) > now);
             counted.last().map(|entry| entry.at.after(span))
         });
         let resets_at = self.window.next_reset(now).or(oldest).unwrap_or(now);
-        Left { limit, quota: self.quota, used: self.used(now), resets_at }
+        Left {
+            limit,
+            quota: self.quota,
+            used: self.used(now),
+            resets_at,
+        }
     }
 
     fn pace(&self) -> Pace {
         const HOUR: Duration = Duration::from_secs(60 * 60);
-        let short = self.window.resets().is_none() && self.window.sliding().is_some_and(|span| span < HOUR);
+        let short =
+            self.window.resets().is_none() && self.window.sliding().is_some_and(|span| span < HOUR);
         if short { Pace::Rate } else { Pace::Budget }
     }
 
     fn counted(&self, account: String, limit: LimitName, now: Timestamp) -> Counted {
         let (quota, used) = (Units::new(self.quota), Units::new(self.used(now)));
-        Counted { account, limit, quota, used, most_in_window: Units::new(self.most) }
+        Counted {
+            account,
+            limit,
+            quota,
+            used,
+            most_in_window: Units::new(self.most),
+        }
     }
 }
 

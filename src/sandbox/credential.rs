@@ -8,7 +8,10 @@ use crate::quota::LimitName;
 
 /// The secret that the stand-in knows a credential by. Any text is a credential's name; this can stand in a header.
 pub(super) fn secret_of(credential: &str) -> String {
-    format!("stand-in-{:016x}", Chance::new(0).of("secret").of(credential).bits())
+    format!(
+        "stand-in-{:016x}",
+        Chance::new(0).of("secret").of(credential).bits()
+    )
 }
 
 /// A secret that every stand-in refuses.
@@ -32,14 +35,25 @@ impl Accounts {
         let names = credentials().flat_map(|credential| {
             let limits = credential.limits.iter();
             limits.filter_map(|(limit, about)| {
-                Some(((upstream(credential), limit.clone()), about.upstream_name.clone()?))
+                Some((
+                    (upstream(credential), limit.clone()),
+                    about.upstream_name.clone()?,
+                ))
             })
         });
-        let by_secret = credentials().map(|one| ((upstream(one), secret_of(&one.name)), one.account.name.clone()));
+        let by_secret = credentials().map(|one| {
+            (
+                (upstream(one), secret_of(&one.name)),
+                one.account.name.clone(),
+            )
+        });
         Self {
             names: names.collect(),
             by_secret: by_secret.collect(),
-            first: credentials().rev().map(|one| (upstream(one), one.account.name.clone())).collect(),
+            first: credentials()
+                .rev()
+                .map(|one| (upstream(one), one.account.name.clone()))
+                .collect(),
         }
     }
 
@@ -49,12 +63,22 @@ impl Accounts {
         if needed && secret.is_none_or(|secret| secret == WRONG) {
             return None;
         }
-        let known = secret.and_then(|secret| self.by_secret.get(&(upstream.name.clone(), secret.to_owned())));
-        Some(known.or_else(|| self.first.get(&upstream.name)).cloned().unwrap_or_default())
+        let known = secret.and_then(|secret| {
+            self.by_secret
+                .get(&(upstream.name.clone(), secret.to_owned()))
+        });
+        Some(
+            known
+                .or_else(|| self.first.get(&upstream.name))
+                .cloned()
+                .unwrap_or_default(),
+        )
     }
 
     /// How an upstream calls a limit, where the configuration says.
     pub(super) fn upstream_name(&self, upstream: &str, limit: &str) -> Option<String> {
-        self.names.get(&(upstream.to_owned(), limit.to_owned())).cloned()
+        self.names
+            .get(&(upstream.to_owned(), limit.to_owned()))
+            .cloned()
     }
 }

@@ -85,7 +85,9 @@ pub(super) struct Hit {
 
 /// The first fault that hits this call, used up a little.
 pub(super) fn hit(faults: &mut Vec<Fault>, call: &str) -> Option<Hit> {
-    let found = faults.iter_mut().find(|fault| fault.call.as_deref().is_none_or(|named| named == call))?;
+    let found = faults
+        .iter_mut()
+        .find(|fault| fault.call.as_deref().is_none_or(|named| named == call))?;
     if let Some(left) = found.after.checked_sub(1) {
         found.after = left;
         return None;
@@ -121,7 +123,10 @@ impl Hit {
             Some(Kind::HalfBody) => good.ending(Ending::Half),
             Some(Kind::Endless) => good.ending(Ending::Endless),
             Some(Kind::NoBody) => Answer::text(200, ""),
-            Some(Kind::Html) => Answer::text(200, "<!doctype html><title>Welcome</title><p>Please log in."),
+            Some(Kind::Html) => Answer::text(
+                200,
+                "<!doctype html><title>Welcome</title><p>Please log in.",
+            ),
             Some(Kind::List) => Answer::json(200, json!([1, "two", null])),
             Some(Kind::PlainError) => Answer::json(400, json!({ "error": "that did not work" })),
             _ => good,
@@ -139,14 +144,22 @@ impl Hit {
 }
 
 fn null_records(body: &mut Value, asked: &Asked<'_>) {
-    let at = asked.route.call.records.as_ref().map_or("", |records| records.at.as_str());
+    let at = asked
+        .route
+        .call
+        .records
+        .as_ref()
+        .map_or("", |records| records.at.as_str());
     if let Some(Value::Array(list)) = body.pointer_mut(at) {
         list.fill(Value::Null);
     }
 }
 
 fn same_cursor(body: &mut Value, asked: &Asked<'_>) {
-    let (Paging::Token { next, .. }, Some(cursor)) = (&asked.route.call.paging, asked.cursor()) else { return };
+    let (Paging::Token { next, .. }, Some(cursor)) = (&asked.route.call.paging, asked.cursor())
+    else {
+        return;
+    };
     if let Some(found) = body.pointer_mut(next.as_str()) {
         *found = cursor.into();
     }
@@ -163,6 +176,13 @@ pub(super) enum Mishap {
 /// not depend on what else is asked meanwhile.
 pub(super) fn mishap(chance: Chance, rate: f64, asked: &str, attempt: u64) -> Option<Mishap> {
     let chance = chance.of("failure").of(asked).nth(attempt);
-    let kinds = [Some(Mishap::Backend(500)), Some(Mishap::Backend(503)), Some(Mishap::Drop)];
-    chance.happens(rate).then(|| chance.of("kind").pick(&kinds)).flatten()
+    let kinds = [
+        Some(Mishap::Backend(500)),
+        Some(Mishap::Backend(503)),
+        Some(Mishap::Drop),
+    ];
+    chance
+        .happens(rate)
+        .then(|| chance.of("kind").pick(&kinds))
+        .flatten()
 }

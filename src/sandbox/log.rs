@@ -27,10 +27,17 @@ pub(super) struct Logged {
 
 impl Logged {
     /// A request for a call.
-    pub(super) fn new(asked: &Asked<'_>, ids: usize, account: Option<String>, at: Timestamp) -> Self {
+    pub(super) fn new(
+        asked: &Asked<'_>,
+        ids: usize,
+        account: Option<String>,
+        at: Timestamp,
+    ) -> Self {
         let route = asked.route;
         let left_out = |name: &String| {
-            route.page_params().contains(&name.as_str()) || route.ids_params.contains(name) || name == "id"
+            route.page_params().contains(&name.as_str())
+                || route.ids_params.contains(name)
+                || name == "id"
         };
         let params = asked.params.iter().filter(|(name, _)| !left_out(name));
         Self {
@@ -39,7 +46,9 @@ impl Logged {
             call: Some(route.call.name.clone()),
             account,
             path: asked.path.to_owned(),
-            params: params.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            params: params
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
             ids,
             cursor: asked.cursor(),
             status: 0,

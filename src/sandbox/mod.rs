@@ -58,7 +58,13 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Self { listen, latency: Duration::ZERO, failure_rate: 0.0, quota: None, seed: 0 }
+        Self {
+            listen,
+            latency: Duration::ZERO,
+            failure_rate: 0.0,
+            quota: None,
+            seed: 0,
+        }
     }
 }
 
@@ -77,7 +83,11 @@ impl Sandbox {
     ///
     /// # Errors
     /// When the address cannot be listened on.
-    pub async fn start(config: &Config, options: Options, clock: Arc<dyn Clock>) -> io::Result<Self> {
+    pub async fn start(
+        config: &Config,
+        options: Options,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(options.listen).await?;
         let address = listener.local_addr()?;
         let root = Url::parse(&format!("http://{address}/")).map_err(io::Error::other)?;
@@ -87,7 +97,14 @@ impl Sandbox {
             // A sandbox that was dropped is stopped too.
             .with_graceful_shutdown(async { drop(stopped.await) });
         let upstreams = config.upstreams.keys().cloned().collect();
-        Ok(Self { address, root, upstreams, state, stop, server: tokio::spawn(serving.into_future()) })
+        Ok(Self {
+            address,
+            root,
+            upstreams,
+            state,
+            stop,
+            server: tokio::spawn(serving.into_future()),
+        })
     }
 
     /// Where it listens.
@@ -105,7 +122,10 @@ impl Sandbox {
     /// Every upstream's name with the URL that stands in for its `base_url`.
     #[must_use]
     pub fn base_urls(&self) -> Vec<(String, Url)> {
-        self.upstreams.iter().map(|name| (name.clone(), self.base_url(name))).collect()
+        self.upstreams
+            .iter()
+            .map(|name| (name.clone(), self.base_url(name)))
+            .collect()
     }
 
     /// Every limit of every account, by the stand-in's own count.
@@ -128,7 +148,9 @@ impl Sandbox {
 
     /// Takes no more requests, and returns once those in flight are answered, or a second later.
     pub async fn shutdown(self) {
-        let Self { stop, mut server, .. } = self;
+        let Self {
+            stop, mut server, ..
+        } = self;
         drop(stop);
         if tokio::time::timeout(PATIENCE, &mut server).await.is_err() {
             server.abort();
@@ -140,7 +162,10 @@ impl Sandbox {
 fn below(root: &Url, upstream: &str, path: &str) -> Url {
     let mut url = root.clone();
     if let Ok(mut segments) = url.path_segments_mut() {
-        segments.pop_if_empty().push(upstream).extend(path.split('/').filter(|part| !part.is_empty()));
+        segments
+            .pop_if_empty()
+            .push(upstream)
+            .extend(path.split('/').filter(|part| !part.is_empty()));
     }
     url
 }

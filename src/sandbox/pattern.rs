@@ -19,15 +19,23 @@ impl Pattern {
         let mut text = String::new();
         let mut rest = template.trim_matches('/');
         while let Some(first) = rest.chars().next() {
-            rest = match rest.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+            rest = match rest
+                .strip_prefix('{')
+                .and_then(|inner| inner.split_once('}'))
+            {
                 Some((name, after)) if !rest.starts_with("{{") => {
-                    pieces.extend([Piece::Text(std::mem::take(&mut text)), Piece::Variable(name.to_owned())]);
+                    pieces.extend([
+                        Piece::Text(std::mem::take(&mut text)),
+                        Piece::Variable(name.to_owned()),
+                    ]);
                     after
                 }
                 _ => {
                     text.push(first);
                     let doubled = if first == '{' { "{{" } else { "}}" };
-                    rest.strip_prefix(doubled).or_else(|| rest.strip_prefix(first)).unwrap_or_default()
+                    rest.strip_prefix(doubled)
+                        .or_else(|| rest.strip_prefix(first))
+                        .unwrap_or_default()
                 }
             };
         }
@@ -70,6 +78,10 @@ fn read<'a>(pieces: &'a [Piece], path: &'a str) -> Option<Vec<(&'a str, &'a str)
 
 /// Where a variable may end. Only a date's format may hold slashes.
 fn ends<'a>(name: &str, path: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let reach = if name.starts_with("date") { path.len() } else { path.find('/').unwrap_or(path.len()) };
+    let reach = if name.starts_with("date") {
+        path.len()
+    } else {
+        path.find('/').unwrap_or(path.len())
+    };
     (1..=reach).rev()
 }

@@ -22,15 +22,26 @@ pub(super) struct Route {
 /// All routes of a configuration.
 pub(super) fn all(config: &Config) -> Vec<Route> {
     let upstreams = config.upstreams.values();
-    upstreams.flat_map(|upstream| upstream.calls.values().filter_map(|call| route(config, upstream, call))).collect()
+    upstreams
+        .flat_map(|upstream| {
+            upstream
+                .calls
+                .values()
+                .filter_map(|call| route(config, upstream, call))
+        })
+        .collect()
 }
 
 fn route(config: &Config, upstream: &Arc<Upstream>, call: &Arc<Call>) -> Option<Route> {
     let pattern = Pattern::new(call.path.as_ref()?.as_str());
     let steps = || steps_of(config, &upstream.name);
     let asking = steps().filter(|step| step.call.name == call.name);
-    let ids_params = asking.flat_map(|step| &step.params).filter(|(_, value)| value.as_str().contains("{ids}"));
-    let reading = steps().filter_map(|step| step.ids.as_ref()).filter(|ids| ids.from == call.name);
+    let ids_params = asking
+        .flat_map(|step| &step.params)
+        .filter(|(_, value)| value.as_str().contains("{ids}"));
+    let reading = steps()
+        .filter_map(|step| step.ids.as_ref())
+        .filter(|ids| ids.from == call.name);
     Some(Route {
         upstream: Arc::clone(upstream),
         call: Arc::clone(call),
@@ -41,14 +52,24 @@ fn route(config: &Config, upstream: &Arc<Upstream>, call: &Arc<Call>) -> Option<
 }
 
 fn steps_of<'a>(config: &'a Config, upstream: &'a str) -> impl Iterator<Item = &'a Step> {
-    let jobs = config.jobs.iter().filter(move |job| job.credential.upstream.name == upstream);
+    let jobs = config
+        .jobs
+        .iter()
+        .filter(move |job| job.credential.upstream.name == upstream);
     jobs.flat_map(|job| &job.steps)
 }
 
 /// The route of a request, where there is one.
-pub(super) fn find<'a>(routes: &'a [Route], upstream: &str, method: &str, path: &str) -> Option<&'a Route> {
+pub(super) fn find<'a>(
+    routes: &'a [Route],
+    upstream: &str,
+    method: &str,
+    path: &str,
+) -> Option<&'a Route> {
     let matching = routes.iter().filter(|route| {
-        route.upstream.name == upstream && route.method() == method && route.pattern.read(path).is_some()
+        route.upstream.name == upstream
+            && route.method() == method
+            && route.pattern.read(path).is_some()
     });
     matching.max_by_key(|route| route.pattern.precision())
 }
@@ -71,21 +92,30 @@ impl Route {
             Paging::Link { size } | Paging::NextUrl { size, .. } => (Some(LINKED), size.as_ref()),
             Paging::Offset { param, size, .. } => (Some(param.as_str()), Some(size)),
         };
-        cursor.into_iter().chain(size.and_then(|size| size.param.as_deref())).collect()
+        cursor
+            .into_iter()
+            .chain(size.and_then(|size| size.param.as_deref()))
+            .collect()
     }
 
     /// The parameter that says where to go on.
     pub(super) fn cursor_param(&self) -> Option<&str> {
         match &self.call.paging {
             Paging::None => None,
-            Paging::Token { param, .. } | Paging::Offset { param, .. } | Paging::Number { param, .. } => Some(param),
+            Paging::Token { param, .. }
+            | Paging::Offset { param, .. }
+            | Paging::Number { param, .. } => Some(param),
             Paging::Link { .. } | Paging::NextUrl { .. } => Some(LINKED),
         }
     }
 
     /// The places of the body that carry ids.
     pub(super) fn ids_in_body(&self) -> Vec<String> {
-        self.call.body.as_ref().map(|body| places(body, String::new())).unwrap_or_default()
+        self.call
+            .body
+            .as_ref()
+            .map(|body| places(body, String::new()))
+            .unwrap_or_default()
     }
 }
 
@@ -96,12 +126,19 @@ pub(super) const LINKED: &str = "after";
 fn places(template: &Value, at: String) -> Vec<String> {
     match template {
         Value::String(text) if text.contains("{ids}") => vec![at],
-        Value::Array(parts) => {
-            parts.iter().enumerate().flat_map(|(index, part)| places(part, format!("{at}/{index}"))).collect()
-        }
+        Value::Array(parts) => parts
+            .iter()
+            .enumerate()
+            .flat_map(|(index, part)| places(part, format!("{at}/{index}")))
+            .collect(),
         Value::Object(members) => members
             .iter()
-            .flat_map(|(name, part)| places(part, format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"))))
+            .flat_map(|(name, part)| {
+                places(
+                    part,
+                    format!("{at}/{}", name.replace('~', "~0").replace('/', "~1")),
+                )
+            })
             .collect(),
         _ => Vec::new(),
     }

@@ -19,12 +19,22 @@ pub(super) struct StandIn {
 
 impl StandIn {
     pub(super) fn new(seed: u64, failure_rate: f64) -> serde_json::Result<Self> {
-        Ok(Self { resources: Resources::read()?, world: Chance::new(seed), failure_rate })
+        Ok(Self {
+            resources: Resources::read()?,
+            world: Chance::new(seed),
+            failure_rate,
+        })
     }
 
     /// What a request is answered that fits the quota, `attempt`s of it told apart. `total` takes the place of how much a
     /// list holds, `known` is the `ETag` of what the client has.
-    pub(super) fn answer(&self, asked: &Asked<'_>, attempt: u64, total: Option<u64>, known: Option<&str>) -> Answer {
+    pub(super) fn answer(
+        &self,
+        asked: &Asked<'_>,
+        attempt: u64,
+        total: Option<u64>,
+        known: Option<&str>,
+    ) -> Answer {
         match fault::mishap(self.world, self.failure_rate, &asked.page(), attempt) {
             Some(Mishap::Backend(status)) => self.refuse(asked, &Refusal::Backend(status)),
             Some(Mishap::Drop) => Answer::text(503, "").ending(Ending::Dropped),

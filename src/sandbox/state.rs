@@ -78,13 +78,20 @@ impl State {
     /// Answers a request to an upstream.
     pub(super) fn answer(&self, arrived: &Arrived) -> Answer {
         let now = self.clock.now();
-        let Some(route) = route::find(&self.routes, &arrived.upstream, &arrived.method, &arrived.path) else {
+        let Some(route) = route::find(
+            &self.routes,
+            &arrived.upstream,
+            &arrived.method,
+            &arrived.path,
+        ) else {
             self.changing().log.push(Logged::unknown(arrived, now));
             return Answer::json(404, json!({ "message": self.nothing_here(arrived) }));
         };
         let url = below(&self.root, &arrived.upstream, &arrived.path);
         let asked = Asked::new(route, arrived, url);
-        let account = self.accounts.of(&route.upstream, arrived.secret(&route.upstream.auth));
+        let account = self
+            .accounts
+            .of(&route.upstream, arrived.secret(&route.upstream.auth));
         let mut answer = match &account {
             Some(account) => self.answer_to(account, &asked, arrived.header("if-none-match"), now),
             None => self.stand_in.refuse(&asked, &Refusal::Denied),
@@ -94,7 +101,13 @@ impl State {
         answer
     }
 
-    fn answer_to(&self, account: &str, asked: &Asked<'_>, known: Option<&str>, now: Timestamp) -> Answer {
+    fn answer_to(
+        &self,
+        account: &str,
+        asked: &Asked<'_>,
+        known: Option<&str>,
+        now: Timestamp,
+    ) -> Answer {
         let verdict = self.judge(account, asked, known, now);
         let usual = || self.usual(asked, &verdict);
         let answer = match &verdict.hit {
@@ -105,24 +118,47 @@ impl State {
     }
 
     /// Finds out what is to become of a request, and counts it: all but one that costs nothing, since nothing changed.
-    fn judge(&self, account: &str, asked: &Asked<'_>, known: Option<&str>, now: Timestamp) -> Verdict {
+    fn judge(
+        &self,
+        account: &str,
+        asked: &Asked<'_>,
+        known: Option<&str>,
+        now: Timestamp,
+    ) -> Verdict {
         let call = &asked.route.call;
         let (hit, attempt, total) = self.note(asked);
         let good = self.stand_in.answer(asked, attempt, total, known);
         let free = call.etag == Etag::Free && good.status == 304 && hit.is_none();
         let cost = self.stand_in.cost(asked);
-        let exhausted = if free { None } else { self.changing().counts.count(account, &cost, now) };
-        Verdict { exhausted, hit, good }
+        let exhausted = if free {
+            None
+        } else {
+            self.changing().counts.count(account, &cost, now)
+        };
+        Verdict {
+            exhausted,
+            hit,
+            good,
+        }
     }
 
     /// Notes that a page is asked for: what a test wants to become of that, how often it was, how much its list holds.
     fn note(&self, asked: &Asked<'_>) -> (Option<Hit>, u64, Option<u64>) {
         let call = &asked.route.call.name;
         let mut changing = self.changing();
-        let Changing { faults, totals, attempts, .. } = &mut *changing;
+        let Changing {
+            faults,
+            totals,
+            attempts,
+            ..
+        } = &mut *changing;
         let attempt = attempts.entry(asked.page()).or_default();
         *attempt = attempt.saturating_add(1);
-        (fault::hit(faults, call), *attempt, totals.get(call).copied())
+        (
+            fault::hit(faults, call),
+            *attempt,
+            totals.get(call).copied(),
+        )
     }
 
     /// What is answered unless a test wants something else.
@@ -134,7 +170,9 @@ impl State {
     }
 
     fn refusal(&self, asked: &Asked<'_>, exhausted: &Exhausted) -> Refusal {
-        let name = self.accounts.upstream_name(&asked.route.upstream.name, &exhausted.limit);
+        let name = self
+            .accounts
+            .upstream_name(&asked.route.upstream.name, &exhausted.limit);
         match exhausted.pace {
             Pace::Budget => Refusal::Spent(exhausted.clone(), name),
             Pace::Rate => Refusal::SlowDown(exhausted.clone(), name),
@@ -151,36 +189,78 @@ impl State {
             Some(Kind::Backend) => Some(Refusal::Backend(hit.status.unwrap_or(503))),
             _ => None,
         };
-        hit.spoil(refusal.map_or(usual, |refusal| self.stand_in.refuse(asked, &refusal)), asked)
+        hit.spoil(
+            refusal.map_or(usual, |refusal| self.stand_in.refuse(asked, &refusal)),
+            asked,
+        )
     }
 
     fn as_if_exhausted(&self, account: &str, asked: &Asked<'_>, pace: Pace) -> Option<Refusal> {
-        let (limit, now) = (asked.route.call.cost.limits().next()?.clone(), self.clock.now());
-        let left = self.changing().counts.left(account, &asked.route.call.cost, now);
+        let (limit, now) = (
+            asked.route.call.cost.limits().next()?.clone(),
+            self.clock.now(),
+        );
+        let left = self
+            .changing()
+            .counts
+            .left(account, &asked.route.call.cost, now);
         let (quota, fits_at) = left.map_or((0, now), |left| (left.quota, left.resets_at));
-        let exhausted = Exhausted { limit, quota, fits_at, fits_in: fits_at.since(now), pace };
+        let exhausted = Exhausted {
+            limit,
+            quota,
+            fits_at,
+            fits_in: fits_at.since(now),
+            pace,
+        };
         Some(self.refusal(asked, &exhausted))
     }
 
     /// The headers by which many upstreams tell what is left.
-    fn tell_what_is_left(&self, account: &str, asked: &Asked<'_>, answer: Answer, now: Timestamp) -> Answer {
+    fn tell_what_is_left(
+        &self,
+        account: &str,
+        asked: &Asked<'_>,
+        answer: Answer,
+        now: Timestamp,
+    ) -> Answer {
         if !self.stand_in.tells_what_is_left(asked) {
             return answer;
         }
-        match self.changing().counts.left(account, &asked.route.call.cost, now) {
+        match self
+            .changing()
+            .counts
+            .left(account, &asked.route.call.cost, now)
+        {
             Some(left) => {
-                let name = self.accounts.upstream_name(&asked.route.upstream.name, &left.limit);
-                let resource = ("x-ratelimit-resource", name.unwrap_or_else(|| left.limit.clone()));
+                let name = self
+                    .accounts
+                    .upstream_name(&asked.route.upstream.name, &left.limit);
+                let resource = (
+                    "x-ratelimit-resource",
+                    name.unwrap_or_else(|| left.limit.clone()),
+                );
                 let told = left.told().into_iter().chain([resource]);
-                told.fold(answer, |answer, (name, value)| answer.or_header(name, value))
+                told.fold(answer, |answer, (name, value)| {
+                    answer.or_header(name, value)
+                })
             }
             None => answer,
         }
     }
 
-    fn write_down(&self, asked: &Asked<'_>, account: Option<String>, answer: &Answer, now: Timestamp) {
+    fn write_down(
+        &self,
+        asked: &Asked<'_>,
+        account: Option<String>,
+        answer: &Answer,
+        now: Timestamp,
+    ) {
         let mut logged = Logged::new(asked, self.stand_in.ids(asked), account, now);
-        logged.status = if answer.ending == Ending::Dropped { 0 } else { answer.status };
+        logged.status = if answer.ending == Ending::Dropped {
+            0
+        } else {
+            answer.status
+        };
         self.changing().log.push(logged);
     }
 
@@ -188,7 +268,12 @@ impl State {
         let upstreams = self.routes.iter().map(|route| route.upstream.name.as_str());
         let names: std::collections::BTreeSet<&str> = upstreams.collect();
         let names: Vec<&str> = names.into_iter().collect();
-        format!("No call of an upstream is {} {}; upstreams are: {}.", arrived.method, arrived.path, names.join(", "))
+        format!(
+            "No call of an upstream is {} {}; upstreams are: {}.",
+            arrived.method,
+            arrived.path,
+            names.join(", ")
+        )
     }
 
     pub(super) fn usage(&self) -> Vec<Counted> {

@@ -31,7 +31,8 @@ pub(super) fn decode(token: &str, list: Chance) -> Option<u64> {
     let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
     let (first, rest) = bytes.split_first()?;
     let (offset, rest) = read_varint(rest)?;
-    let right = matches!(rest, [DIRECTION, 0 | 1, CHECK, found @ ..] if *found == check(offset, list));
+    let right =
+        matches!(rest, [DIRECTION, 0 | 1, CHECK, found @ ..] if *found == check(offset, list));
     (*first == OFFSET && right).then_some(offset)
 }
 
@@ -56,6 +57,9 @@ fn varint(mut number: u64) -> Vec<u8> {
 fn read_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let last = bytes.iter().take(9).position(|byte| byte & 0x80 == 0)?;
     let (number, rest) = bytes.split_at_checked(last.saturating_add(1))?;
-    let number = number.iter().rev().fold(0_u64, |sum, byte| (sum << 7) | u64::from(byte & 0x7f));
+    let number = number
+        .iter()
+        .rev()
+        .fold(0_u64, |sum, byte| (sum << 7) | u64::from(byte & 0x7f));
     Some((number, rest))
 }

@@ -84,8 +84,12 @@ impl Script {
             Self::Cyrillic => {
                 "Чайник Маяк Воробей Полночь Велосипед Урожай Медь Каньон Блины Ракета Ива Щенок Мрамор Гром Орхидея Лето"
             }
-            Self::Arabic => "منارة عصفور دراجة حصاد نحاس رحلة رخام رعد أوركيد لغز صيف محرك وصفة قمر بحر حديقة",
-            Self::Hindi => "केतली गौरैया साइकिल फसल ताँबा यात्रा संगमरमर गर्जन पहेली ग्रीष्म इंजन व्यंजन चाँद समुद्र बगीचा सितारा",
+            Self::Arabic => {
+                "منارة عصفور دراجة حصاد نحاس رحلة رخام رعد أوركيد لغز صيف محرك وصفة قمر بحر حديقة"
+            }
+            Self::Hindi => {
+                "केतली गौरैया साइकिल फसल ताँबा यात्रा संगमरमर गर्जन पहेली ग्रीष्म इंजन व्यंजन चाँद समुद्र बगीचा सितारा"
+            }
             Self::Japanese => {
                 "灯台 すずめ 真夜中 自転車 収穫 渓谷 ロケット やなぎ 大理石 雷 パズル 夏休み エンジン 子犬 レシピ 月"
             }
@@ -109,13 +113,19 @@ impl Script {
 /// So many words.
 pub(super) fn words(script: Script, count: u64, chance: Chance) -> String {
     let known: Vec<&str> = script.words().split(' ').collect();
-    let words: Vec<&str> = (0..count).map(|number| chance.nth(number).pick(&known)).collect();
+    let words: Vec<&str> = (0..count)
+        .map(|number| chance.nth(number).pick(&known))
+        .collect();
     words.join(script.between())
 }
 
 /// A title as people give them: with what needs escaping now and then.
 pub(super) fn title(script: Script, chance: Chance) -> String {
-    let words = words(script, chance.of("length").below(5).saturating_add(2), chance);
+    let words = words(
+        script,
+        chance.of("length").below(5).saturating_add(2),
+        chance,
+    );
     match chance.of("decoration").below(12) {
         0 => format!("{words} & Co."),
         1 => format!("\"{words}\""),
@@ -130,17 +140,30 @@ pub(super) fn title(script: Script, chance: Chance) -> String {
 /// A description: some lines, at times none at all.
 pub(super) fn text(script: Script, chance: Chance) -> String {
     let lines = chance.of("lines").below(5);
-    let line = |number| words(script, chance.of("line").nth(number).below(9).saturating_add(3), chance.nth(number));
+    let line = |number| {
+        words(
+            script,
+            chance.of("line").nth(number).below(9).saturating_add(3),
+            chance.nth(number),
+        )
+    };
     (0..lines).map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// A name of somebody or something: a word or two.
 pub(super) fn name(script: Script, chance: Chance) -> String {
-    words(script, chance.of("length").below(2).saturating_add(1), chance)
+    words(
+        script,
+        chance.of("length").below(2).saturating_add(1),
+        chance,
+    )
 }
 
 /// A text as it stands in a web page.
 pub(super) fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let text = text
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;");
     text.replace('"', "&quot;").replace('\'', "&#39;")
 }

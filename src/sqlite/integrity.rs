@@ -37,6 +37,8 @@ pub fn mend(path: &Path) -> rusqlite::Result<Integrity> {
 
 fn complaints(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare(&format!("pragma integrity_check({COMPLAINTS})"))?;
-    let lines = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let lines = statement
+        .query_map([], |row| row.get::<_, String>(0))?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }

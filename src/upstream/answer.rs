@@ -52,7 +52,14 @@ impl Answer {
     /// An answer that came whole.
     #[must_use]
     pub fn new(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Self {
-        Self { status, headers, body, end: End::Whole, redactor: Redactor::new(None), alone: Alone::default() }
+        Self {
+            status,
+            headers,
+            body,
+            end: End::Whole,
+            redactor: Redactor::new(None),
+            alone: Alone::default(),
+        }
     }
 
     pub(super) fn ending(self, end: End) -> Self {
@@ -91,12 +98,19 @@ impl Answer {
         asked: &Asked<'_>,
         cost: &mut BTreeMap<LimitName, Units>,
     ) -> Result<Page, Failure> {
-        if let Some(known) = asked.request.known.filter(|_| self.status == StatusCode::NOT_MODIFIED) {
+        if let Some(known) = asked
+            .request
+            .known
+            .filter(|_| self.status == StatusCode::NOT_MODIFIED)
+        {
             return Ok(unchanged(known));
         }
         if !self.status.is_success() {
             if !asked.request.step.call.settle.is_empty() {
-                *cost = told::cost(&asked.request.step.call, &json::read(&self.body).unwrap_or_default());
+                *cost = told::cost(
+                    &asked.request.step.call,
+                    &json::read(&self.body).unwrap_or_default(),
+                );
             }
             return Err(failure_of(&self, &asked.upstream.errors, asked.request.now));
         }
@@ -111,12 +125,16 @@ impl Answer {
     async fn parsed(mut self) -> Result<(Self, Result<Value, Failure>), Failure> {
         if Alone::is_large(self.body.len(), || most_values(&self.body)) {
             self.alone.wait().await;
-            return apart_alone(move || self.with_document()).await.map_err(|error| transient(error.to_string()));
+            return apart_alone(move || self.with_document())
+                .await
+                .map_err(|error| transient(error.to_string()));
         }
         if self.body.len() < LONG_BODY {
             return Ok(self.with_document());
         }
-        apart(move || self.with_document()).await.map_err(|error| transient(error.to_string()))
+        apart(move || self.with_document())
+            .await
+            .map_err(|error| transient(error.to_string()))
     }
 
     fn with_document(self) -> (Self, Result<Value, Failure>) {
@@ -127,25 +145,49 @@ impl Answer {
     fn page(&self, mut document: Value, asked: &Asked<'_>) -> Result<Page, Failure> {
         self.no_refusal(&document, asked)?;
         let records = asked.request.step.call.records.as_ref();
-        let records =
-            records.ok_or_else(|| Failure::Skip(format!("`{}` has no records", asked.request.step.call.name)))?;
-        let found = records::take(&mut document, records).map_err(|wrong| transient(wrong.to_string()))?;
+        let records = records.ok_or_else(|| {
+            Failure::Skip(format!("`{}` has no records", asked.request.step.call.name))
+        })?;
+        let found =
+            records::take(&mut document, records).map_err(|wrong| transient(wrong.to_string()))?;
         let (next, dead_end) = match paging::next(asked, self, &document, found.listed) {
             Err(Failure::Skip(why)) => (None, Some(why)),
             next => (next?, None),
         };
-        let tag = self.tag(asked, &found, next.as_deref()).filter(|_| dead_end.is_none());
+        let tag = self
+            .tag(asked, &found, next.as_deref())
+            .filter(|_| dead_end.is_none());
         let alone = self.alone.clone();
-        let Found { records, skipped, lacks_list, .. } = found;
-        Ok(Page { records, skipped, lacks_list, next, tag, unchanged: false, dead_end, alone })
+        let Found {
+            records,
+            skipped,
+            lacks_list,
+            ..
+        } = found;
+        Ok(Page {
+            records,
+            skipped,
+            lacks_list,
+            next,
+            tag,
+            unchanged: false,
+            dead_end,
+            alone,
+        })
     }
 
     /// The name of a page that can be asked for again under it: all that the page says is in the body that it names.
     fn tag(&self, asked: &Asked<'_>, found: &Found, next: Option<&str>) -> Option<Tag> {
         let wanted = asked.request.step.call.etag == Etag::Free;
-        let name = self.header(ETAG.as_str()).filter(|name| wanted && !name.is_empty())?;
+        let name = self
+            .header(ETAG.as_str())
+            .filter(|name| wanted && !name.is_empty())?;
         let whole = found.skipped == 0 && !paging::may_grow_unseen(asked, found.listed, next);
-        whole.then(|| Tag { request: asked.name(), name: name.to_owned(), next: next.map(str::to_owned) })
+        whole.then(|| Tag {
+            request: asked.name(),
+            name: name.to_owned(),
+            next: next.map(str::to_owned),
+        })
     }
 
     fn came_whole(&self, asked: &Asked<'_>) -> Result<(), Failure> {
@@ -177,9 +219,14 @@ impl Answer {
     /// JSON that is right and cannot be read will not be read later either: it is asked for once.
     fn unreadable(&self, error: &serde_json::Error) -> Failure {
         let said = error.to_string();
-        let at = |what: &str| said.strip_prefix(what).map(|at| at.trim_start_matches(" at ").to_owned());
+        let at = |what: &str| {
+            said.strip_prefix(what)
+                .map(|at| at.trim_start_matches(" at ").to_owned())
+        };
         match (at("number out of range"), at("recursion limit exceeded")) {
-            (Some(at), _) => Failure::Skip(format!("the answer holds a number that is out of range: {at}")),
+            (Some(at), _) => Failure::Skip(format!(
+                "the answer holds a number that is out of range: {at}"
+            )),
             (_, Some(at)) => Failure::Skip(format!("the answer is nested too deeply: {at}")),
             _ => transient(self.not_json(error)),
         }
@@ -188,7 +235,10 @@ impl Answer {
     fn not_json(&self, error: &serde_json::Error) -> String {
         let text = String::from_utf8_lossy(&self.body);
         if is_html(&text) {
-            return format!("the answer is HTML instead of JSON: {}", self.shown(&html_text(&text)));
+            return format!(
+                "the answer is HTML instead of JSON: {}",
+                self.shown(&html_text(&text))
+            );
         }
         format!("the answer is no JSON: {error}")
     }
@@ -196,16 +246,28 @@ impl Answer {
     /// A success that is none: a rule says so, or there is an error where the list should be.
     fn no_refusal(&self, document: &Value, asked: &Asked<'_>) -> Result<(), Failure> {
         let rules = &asked.upstream.errors;
-        if classify(rules, self.status.as_u16(), |name| self.header(name), document).is_some() {
+        if classify(
+            rules,
+            self.status.as_u16(),
+            |name| self.header(name),
+            document,
+        )
+        .is_some()
+        {
             return Err(failure_of(self, rules, asked.request.now));
         }
-        let Value::Object(members) = document else { return Ok(()) };
-        let error = ["error", "errors"].iter().filter_map(|name| members.get(*name)).find(|error| is_said(error));
+        let Value::Object(members) = document else {
+            return Ok(());
+        };
+        let error = ["error", "errors"]
+            .iter()
+            .filter_map(|name| members.get(*name))
+            .find(|error| is_said(error));
         let records = asked.request.step.call.records.as_ref();
         match error {
-            Some(_) if records.is_none_or(|records| records.at.find(document).is_none()) => {
-                Err(transient(format!("the answer is an error: {}", said(self, document))))
-            }
+            Some(_) if records.is_none_or(|records| records.at.find(document).is_none()) => Err(
+                transient(format!("the answer is an error: {}", said(self, document))),
+            ),
             _ => Ok(()),
         }
     }
@@ -218,13 +280,25 @@ impl Answer {
 
 /// The page that is there already.
 fn unchanged(known: &Known) -> Page {
-    let (records, next, tag) = (known.records.clone(), known.tag.next.clone(), Some(known.tag.clone()));
-    Page { records, next, tag, unchanged: true, ..Page::default() }
+    let (records, next, tag) = (
+        known.records.clone(),
+        known.tag.next.clone(),
+        Some(known.tag.clone()),
+    );
+    Page {
+        records,
+        next,
+        tag,
+        unchanged: true,
+        ..Page::default()
+    }
 }
 
 /// How many values a JSON text can hold at most: each but the first follows a comma or an opening bracket.
 fn most_values(json: &[u8]) -> usize {
-    json.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
+    json.iter()
+        .filter(|byte| matches!(byte, b',' | b'[' | b'{'))
+        .count()
 }
 
 /// Whether an error says anything: not null, false, 0 or empty.

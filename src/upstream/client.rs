@@ -32,7 +32,9 @@ pub struct Client {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ClientError {
     /// A secret would go over the network for all to read.
-    #[error("upstreams.{upstream}.base_url is plain http to {host}: a secret is sent over https alone; write https://")]
+    #[error(
+        "upstreams.{upstream}.base_url is plain http to {host}: a secret is sent over https alone; write https://"
+    )]
     PlainHttp {
         /// To which upstream.
         upstream: String,
@@ -47,9 +49,15 @@ impl Client {
     /// # Errors
     /// Where a secret would go over plain http to another machine.
     pub fn of(credential: &config::Credential) -> Result<Self, ClientError> {
-        let source = credential.secret.clone().filter(|_| credential.upstream.auth != Auth::None);
-        Ok(Self::new(Arc::clone(&credential.upstream), Secret::new(&credential.name, source))?
-            .with(credential.limits.clone()))
+        let source = credential
+            .secret
+            .clone()
+            .filter(|_| credential.upstream.auth != Auth::None);
+        Ok(Self::new(
+            Arc::clone(&credential.upstream),
+            Secret::new(&credential.name, source),
+        )?
+        .with(credential.limits.clone()))
     }
 
     /// The way to `upstream` with that secret.
@@ -59,9 +67,17 @@ impl Client {
     pub fn new(upstream: Arc<config::Upstream>, secret: Secret) -> Result<Self, ClientError> {
         let base = &upstream.base_url;
         if secret.is_some() && base.scheme() != "https" && !upstream.is_loopback() {
-            return Err(ClientError::PlainHttp { upstream: upstream.name.clone(), host: http::host_of(base) });
+            return Err(ClientError::PlainHttp {
+                upstream: upstream.name.clone(),
+                host: http::host_of(base),
+            });
         }
-        Ok(Self { upstream, secret, limits: Limits::new(), http: OnceCell::new() })
+        Ok(Self {
+            upstream,
+            secret,
+            limits: Limits::new(),
+            http: OnceCell::new(),
+        })
     }
 
     /// The same, where answers tell of these limits.
@@ -71,8 +87,16 @@ impl Client {
     }
 
     async fn http(&self) -> Result<&reqwest::Client, Failure> {
-        let built = self.http.get_or_try_init(|| async { http::client(&self.upstream) }).await;
-        built.map_err(|error| Failure::NotSent(format!("no secure connection can be made: {}", error.without_url())))
+        let built = self
+            .http
+            .get_or_try_init(|| async { http::client(&self.upstream) })
+            .await;
+        built.map_err(|error| {
+            Failure::NotSent(format!(
+                "no secure connection can be made: {}",
+                error.without_url()
+            ))
+        })
     }
 
     /// A token runs out: after a 401 the next attempt has another one, where a command gives one.
@@ -88,20 +112,35 @@ impl Client {
 #[async_trait]
 impl Upstream for Client {
     async fn ready(&self) -> Result<(), Failure> {
-        self.secret.ready().await.map_err(|error| Failure::NotSent(error.to_string()))?;
+        self.secret
+            .ready()
+            .await
+            .map_err(|error| Failure::NotSent(error.to_string()))?;
         self.http().await.map(drop)
     }
 
     async fn fetch(&self, request: PageRequest<'_>, deadline: Deadline) -> Answered {
         let mut told = Told::default();
-        Answered { page: self.ask(request, deadline, &mut told).await, told }
+        Answered {
+            page: self.ask(request, deadline, &mut told).await,
+            told,
+        }
     }
 }
 
 impl Client {
     /// Sends a request and understands the answer; what that tells of the quota is `told`.
-    async fn ask(&self, request: PageRequest<'_>, deadline: Deadline, told: &mut Told) -> Result<Page, Failure> {
-        let shown = self.secret.show().await.map_err(|error| Failure::NotSent(error.to_string()))?;
+    async fn ask(
+        &self,
+        request: PageRequest<'_>,
+        deadline: Deadline,
+        told: &mut Told,
+    ) -> Result<Page, Failure> {
+        let shown = self
+            .secret
+            .show()
+            .await
+            .map_err(|error| Failure::NotSent(error.to_string()))?;
         let asked = Asked::new(&self.upstream, &self.limits, request)?;
         let sent = asked.with_secret(shown.secret.as_ref())?;
         let redactor = Redactor::new(shown.secret.as_ref());

@@ -60,7 +60,10 @@ pub(super) fn client(upstream: &config::Upstream) -> reqwest::Result<reqwest::Cl
 fn headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("ingest/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(
+        USER_AGENT,
+        HeaderValue::from_static(concat!("ingest/", env!("CARGO_PKG_VERSION"))),
+    );
     headers
 }
 
@@ -74,13 +77,22 @@ pub(super) async fn exchange(
 ) -> Result<Answer, Failure> {
     let host = host_of(request.url());
     let patience = Patience::of(upstream.timeout);
-    let Some(response) = patience.with(client.execute(request)).await else { return Err(too_late(&host)) };
+    let Some(response) = patience.with(client.execute(request)).await else {
+        return Err(too_late(&host));
+    };
     let response = response.map_err(|error| unanswered(error, &host, &redactor))?;
     let (status, headers) = (response.status(), response.headers().clone());
-    let most = if status.is_success() { upstream.max_body } else { upstream.max_body.min(REFUSAL_BYTES) };
+    let most = if status.is_success() {
+        upstream.max_body
+    } else {
+        upstream.max_body.min(REFUSAL_BYTES)
+    };
     let mut alone = Alone::default();
     let (body, end) = read(response, most, patience, &redactor, &mut alone).await;
-    Ok(Answer::new(status, headers, body).ending(end).taken(alone).redacted_by(redactor))
+    Ok(Answer::new(status, headers, body)
+        .ending(end)
+        .taken(alone)
+        .redacted_by(redactor))
 }
 
 /// Until when an answer is waited for. What it waits for us is no fault of the upstream's.
@@ -150,7 +162,9 @@ fn unanswered(error: reqwest::Error, host: &str, redactor: &Redactor) -> Failure
     } else if error.is_timeout() {
         too_late(host)
     } else {
-        transient(format!("the connection to {host} broke before an answer came: {cause}"))
+        transient(format!(
+            "the connection to {host} broke before an answer came: {cause}"
+        ))
     }
 }
 
@@ -173,5 +187,6 @@ fn cause(error: &reqwest::Error, redactor: &Redactor) -> String {
 /// The host of a URL and its port, which may be shown.
 pub(super) fn host_of(url: &Url) -> String {
     let host = url.host_str().unwrap_or("nowhere");
-    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    url.port()
+        .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }

@@ -34,7 +34,11 @@ pub(super) fn read_cut(json: &[u8]) -> Option<Value> {
             _ => (),
         }
     }
-    let closed: String = text.get(..end)?.chars().chain(open.into_iter().rev()).collect();
+    let closed: String = text
+        .get(..end)?
+        .chars()
+        .chain(open.into_iter().rev())
+        .collect();
     read(closed.as_bytes()).ok()
 }
 
@@ -55,7 +59,12 @@ fn with_whole_pairs(text: &str) -> String {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, escape)) = rest.split_once('\\') {
-        let (kept, length) = match (unit(escape), escape.get(5..).and_then(|next| unit(next.strip_prefix('\\')?))) {
+        let (kept, length) = match (
+            unit(escape),
+            escape
+                .get(5..)
+                .and_then(|next| unit(next.strip_prefix('\\')?)),
+        ) {
             (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (None, 11),
             (Some(0xD800..=0xDFFF), _) => (Some("ufffd"), 5),
             // The escaped character goes along, since it may be a backslash.

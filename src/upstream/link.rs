@@ -25,7 +25,9 @@ fn is_next(parameters: &str) -> bool {
             && name.trim().eq_ignore_ascii_case("rel")
         {
             let relations = value.trim().trim_matches('"');
-            return relations.split_ascii_whitespace().any(|relation| relation.eq_ignore_ascii_case("next"));
+            return relations
+                .split_ascii_whitespace()
+                .any(|relation| relation.eq_ignore_ascii_case("next"));
         }
         rest = more;
     }

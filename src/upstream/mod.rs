@@ -65,7 +65,10 @@ pub struct Answered {
 
 impl From<Result<Page, Failure>> for Answered {
     fn from(page: Result<Page, Failure>) -> Self {
-        Self { page, told: Told::default() }
+        Self {
+            page,
+            told: Told::default(),
+        }
     }
 }
 
@@ -171,5 +174,8 @@ pub trait Upstream: Send + Sync {
 }
 
 fn transient(message: String) -> Failure {
-    Failure::Transient { message, retry_after: None }
+    Failure::Transient {
+        message,
+        retry_after: None,
+    }
 }

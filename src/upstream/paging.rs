@@ -23,22 +23,43 @@ pub(super) struct Turn<'a> {
 
 /// Turns to the page at `cursor`.
 pub(super) fn turn<'a>(paging: &'a Paging, cursor: Option<&'a str>) -> Result<Turn<'a>, Failure> {
-    let size = paging.size().and_then(|size| Some((size.param.as_deref()?, size.size)));
-    let turned = |place, cursor| Turn { size, cursor, place, go_to: None };
+    let size = paging
+        .size()
+        .and_then(|size| Some((size.param.as_deref()?, size.size)));
+    let turned = |place, cursor| Turn {
+        size,
+        cursor,
+        place,
+        go_to: None,
+    };
     Ok(match paging {
         Paging::None => Turn::default(),
-        Paging::Token { param, place, .. } => turned(*place, cursor.map(|token| (&**param, Value::from(token)))),
-        Paging::Link { .. } | Paging::NextUrl { .. } => Turn { go_to: cursor, ..turned(Place::Query, None) },
-        Paging::Offset { param, place, .. } => turned(*place, Some((param, Value::from(number(cursor, 0)?)))),
-        Paging::Number { param, first, place, .. } => {
-            turned(*place, Some((param, Value::from(number(cursor, *first)?))))
+        Paging::Token { param, place, .. } => {
+            turned(*place, cursor.map(|token| (&**param, Value::from(token))))
         }
+        Paging::Link { .. } | Paging::NextUrl { .. } => Turn {
+            go_to: cursor,
+            ..turned(Place::Query, None)
+        },
+        Paging::Offset { param, place, .. } => {
+            turned(*place, Some((param, Value::from(number(cursor, 0)?))))
+        }
+        Paging::Number {
+            param,
+            first,
+            place,
+            ..
+        } => turned(*place, Some((param, Value::from(number(cursor, *first)?)))),
     })
 }
 
 fn number(cursor: Option<&str>, first: u64) -> Result<u64, Failure> {
     let number = cursor.map_or(Ok(first), str::parse);
-    number.map_err(|_| Failure::BadCursor("the cursor is no number, as the paging of this call needs it".to_owned()))
+    number.map_err(|_| {
+        Failure::BadCursor(
+            "the cursor is no number, as the paging of this call needs it".to_owned(),
+        )
+    })
 }
 
 /// The cursor of the page after one that listed so many records. An empty page is the last where we count; where the
@@ -56,17 +77,27 @@ pub(super) fn next(
         Paging::Token { next, .. } => token(next, document),
         Paging::NextUrl { next, .. } => {
             let place = format!("at `{next}`");
-            token(next, document)?.map(|url| on_same_host(asked, answer, &url, &place)).transpose()
+            token(next, document)?
+                .map(|url| on_same_host(asked, answer, &url, &place))
+                .transpose()
         }
         Paging::Link { .. } => {
-            let values = answer.headers.get_all("link").iter().filter_map(|value| value.to_str().ok());
+            let values = answer
+                .headers
+                .get_all("link")
+                .iter()
+                .filter_map(|value| value.to_str().ok());
             let next = next_link(values).filter(|url| !url.is_empty());
-            let next = next.map(|url| on_same_host(asked, answer, url, "in the header `link`")).transpose()?;
+            let next = next
+                .map(|url| on_same_host(asked, answer, url, "in the header `link`"))
+                .transpose()?;
             Ok(next.map(|next| answer.redactor.clean_data(&next).into_owned()))
         }
         Paging::Offset { total, .. } => {
             let reached = number(cursor, 0)?.saturating_add(listed);
-            let total = total.as_ref().and_then(|total| total.text_in(document)?.parse::<u64>().ok());
+            let total = total
+                .as_ref()
+                .and_then(|total| total.text_in(document)?.parse::<u64>().ok());
             let more = total.map_or_else(|| is_full(asked, listed), |total| reached < total);
             Ok(more.then(|| reached.to_string()))
         }
@@ -80,7 +111,9 @@ pub(super) fn next(
 /// Whether a list can go on behind a page although the page's own body stays as it is: a full last one, where a header
 /// leads on.
 pub(super) fn may_grow_unseen(asked: &Asked<'_>, listed: u64, next: Option<&str>) -> bool {
-    matches!(asked.request.step.call.paging, Paging::Link { .. }) && next.is_none() && is_full(asked, listed)
+    matches!(asked.request.step.call.paging, Paging::Link { .. })
+        && next.is_none()
+        && is_full(asked, listed)
 }
 
 fn is_full(asked: &Asked<'_>, listed: u64) -> bool {
@@ -91,26 +124,40 @@ fn is_full(asked: &Asked<'_>, listed: u64) -> bool {
 fn token(at: &Pointer, document: &Value) -> Result<Option<String>, Failure> {
     match at.find(document) {
         None | Some(Value::Null | Value::Bool(false)) => Ok(None),
-        Some(Value::String(token)) => Ok(Some(token.clone()).filter(|token| !token.trim().is_empty())),
-        Some(token @ Value::Number(_)) if is_inexact(token) => Err(no_token("a number that is no exact integer", at)),
+        Some(Value::String(token)) => {
+            Ok(Some(token.clone()).filter(|token| !token.trim().is_empty()))
+        }
+        Some(token @ Value::Number(_)) if is_inexact(token) => {
+            Err(no_token("a number that is no exact integer", at))
+        }
         Some(Value::Number(token)) => Ok(Some(token.to_string())),
         Some(other) => Err(no_token(name_of(other), at)),
     }
 }
 
 fn no_token(found: &str, at: &Pointer) -> Failure {
-    transient(format!("the answer holds {found} where the next page's token belongs (at `{at}`)"))
+    transient(format!(
+        "the answer holds {found} where the next page's token belongs (at `{at}`)"
+    ))
 }
 
 /// Path and query of a page's URL, which stands at that place, without the secret: all that is kept of it. Another host is
 /// refused.
-fn on_same_host(asked: &Asked<'_>, answer: &Answer, url: &str, place: &str) -> Result<String, Failure> {
+fn on_same_host(
+    asked: &Asked<'_>,
+    answer: &Answer,
+    url: &str,
+    place: &str,
+) -> Result<String, Failure> {
     let base = &asked.upstream.base_url;
     let shown = || answer.shown(url);
     let none = |_| transient(format!("what stands {place} is no URL: \"{}\"", shown()));
     let mut to = asked.url.join(url).map_err(none)?;
     if !to.has_host() {
-        return Err(Failure::Skip(format!("the next page's URL has no host: \"{}\"", shown())));
+        return Err(Failure::Skip(format!(
+            "the next page's URL has no host: \"{}\"",
+            shown()
+        )));
     }
     let same_port = to.port().is_none() || to.port() == base.port();
     if to.host() != base.host() || !same_port || !matches!(to.scheme(), "http" | "https") {
@@ -123,7 +170,10 @@ fn on_same_host(asked: &Asked<'_>, answer: &Answer, url: &str, place: &str) -> R
     if let Auth::Query(secret) = &asked.upstream.auth {
         remove_parameter(&mut to, secret);
     }
-    let query = to.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let query = to
+        .query()
+        .map(|query| format!("?{query}"))
+        .unwrap_or_default();
     Ok(format!("{}{query}", to.path()))
 }
 
@@ -131,7 +181,10 @@ fn remove_parameter(url: &mut Url, name: &str) {
     if url.query_pairs().all(|(key, _)| key != name) {
         return;
     }
-    let kept: Vec<(String, String)> =
-        url.query_pairs().filter(|(key, _)| key != name).map(|(key, value)| (key.into(), value.into())).collect();
+    let kept: Vec<(String, String)> = url
+        .query_pairs()
+        .filter(|(key, _)| key != name)
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect();
     url.query_pairs_mut().clear().extend_pairs(kept);
 }

@@ -10,7 +10,11 @@ use crate::record::Record;
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(super) enum WrongShape {
     #[error("the answer holds {found} where {expected} belongs (at `{at}`)")]
-    Value { at: String, found: &'static str, expected: &'static str },
+    Value {
+        at: String,
+        found: &'static str,
+        expected: &'static str,
+    },
     #[error("none of the answer's {count} records has an id at `{ids}`")]
     NoIds { count: u64, ids: String },
 }
@@ -33,7 +37,12 @@ pub(super) fn take(document: &mut Value, what: &Records) -> Result<Found, WrongS
     let list = list_at(document, what.at.tokens(), &what.at)?;
     let listed = count(&list);
     let mut seen = HashSet::new();
-    let mut found = Found { records: Vec::new(), skipped: 0, listed, lacks_list: lacks_list && listed == 0 };
+    let mut found = Found {
+        records: Vec::new(),
+        skipped: 0,
+        listed,
+        lacks_list: lacks_list && listed == 0,
+    };
     for body in list {
         match id_of(&body, &what.id) {
             None => found.skipped += 1,
@@ -42,7 +51,10 @@ pub(super) fn take(document: &mut Value, what: &Records) -> Result<Found, WrongS
         }
     }
     if listed > 0 && found.skipped == listed {
-        return Err(WrongShape::NoIds { count: listed, ids: joined(&what.id) });
+        return Err(WrongShape::NoIds {
+            count: listed,
+            ids: joined(&what.id),
+        });
     }
     Ok(found)
 }
@@ -56,14 +68,26 @@ fn list_at(value: &mut Value, tokens: &[String], at: &Pointer) -> Result<Vec<Val
         };
     };
     match value {
-        Value::Object(members) => members.get_mut(token).map_or(Ok(Vec::new()), |inner| list_at(inner, rest, at)),
-        Value::Array(elements) if token == "*" => elements.iter_mut().try_fold(Vec::new(), |mut lists, inner| {
-            lists.append(&mut list_at(inner, rest, at)?);
-            Ok(lists)
-        }),
+        Value::Object(members) => members
+            .get_mut(token)
+            .map_or(Ok(Vec::new()), |inner| list_at(inner, rest, at)),
+        Value::Array(elements) if token == "*" => {
+            elements
+                .iter_mut()
+                .try_fold(Vec::new(), |mut lists, inner| {
+                    lists.append(&mut list_at(inner, rest, at)?);
+                    Ok(lists)
+                })
+        }
         Value::Array(elements) => match token.parse::<usize>() {
-            Ok(index) => elements.get_mut(index).map_or(Ok(Vec::new()), |inner| list_at(inner, rest, at)),
-            Err(_) => Err(WrongShape::Value { at: at.to_string(), found: "an array", expected: "an object" }),
+            Ok(index) => elements
+                .get_mut(index)
+                .map_or(Ok(Vec::new()), |inner| list_at(inner, rest, at)),
+            Err(_) => Err(WrongShape::Value {
+                at: at.to_string(),
+                found: "an array",
+                expected: "an object",
+            }),
         },
         other => Err(wrong(at, other, "an object")),
     }
@@ -71,11 +95,16 @@ fn list_at(value: &mut Value, tokens: &[String], at: &Pointer) -> Result<Vec<Val
 
 /// The id of a record; `None` where a part of it is missing, blank, or holds what no database keeps whole.
 fn id_of(record: &Value, parts: &[Pointer]) -> Option<String> {
-    let id = |part: &Pointer| part.text_in(record).filter(|id| is_id(id) && !part.find(record).is_some_and(is_inexact));
+    let id = |part: &Pointer| {
+        part.text_in(record)
+            .filter(|id| is_id(id) && !part.find(record).is_some_and(is_inexact))
+    };
     let parts: Option<Vec<String>> = parts.iter().map(id).collect();
     let (last, before) = parts.as_deref()?.split_last()?;
     // A slash in the last part is no question: it is left as it is.
-    let before = before.iter().map(|part| part.replace('%', "%25").replace('/', "%2F") + "/");
+    let before = before
+        .iter()
+        .map(|part| part.replace('%', "%25").replace('/', "%2F") + "/");
     Some(before.collect::<String>() + last)
 }
 
@@ -88,15 +117,19 @@ pub(super) fn is_inexact(value: &Value) -> bool {
     /// From here on not every integer is a floating-point number.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
-        Value::Number(number) if number.is_f64() => {
-            number.as_f64().is_none_or(|number| number.fract() != 0.0 || number.abs() >= EXACT)
-        }
+        Value::Number(number) if number.is_f64() => number
+            .as_f64()
+            .is_none_or(|number| number.fract() != 0.0 || number.abs() >= EXACT),
         _ => false,
     }
 }
 
 fn wrong(at: &Pointer, found: &Value, expected: &'static str) -> WrongShape {
-    WrongShape::Value { at: at.to_string(), found: name_of(found), expected }
+    WrongShape::Value {
+        at: at.to_string(),
+        found: name_of(found),
+        expected,
+    }
 }
 
 pub(super) const fn name_of(value: &Value) -> &'static str {
@@ -111,7 +144,11 @@ pub(super) const fn name_of(value: &Value) -> &'static str {
 }
 
 fn joined(pointers: &[Pointer]) -> String {
-    pointers.iter().map(Pointer::as_str).collect::<Vec<_>>().join("`, `")
+    pointers
+        .iter()
+        .map(Pointer::as_str)
+        .collect::<Vec<_>>()
+        .join("`, `")
 }
 
 fn count(list: &[Value]) -> u64 {

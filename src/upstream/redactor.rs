@@ -19,7 +19,9 @@ pub(super) struct Redactor {
 
 impl Redactor {
     pub(super) fn new(secret: Option<&SecretString>) -> Self {
-        Self { secret: secret.cloned().unwrap_or_default() }
+        Self {
+            secret: secret.cloned().unwrap_or_default(),
+        }
     }
 
     /// The text, with `***` wherever the secret was.
@@ -32,12 +34,20 @@ impl Redactor {
             cleaned.push_str("***");
             rest = rest.get(start + length..).unwrap_or_default();
         }
-        if cleaned.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(cleaned + rest) }
+        if cleaned.is_empty() {
+            Cow::Borrowed(text)
+        } else {
+            Cow::Owned(cleaned + rest)
+        }
     }
 
     /// The same for a text that is sent again, where the secret is long enough to be no coincidence.
     pub(super) fn clean_data<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        if self.is_telltale() { self.clean(text) } else { Cow::Borrowed(text) }
+        if self.is_telltale() {
+            self.clean(text)
+        } else {
+            Cow::Borrowed(text)
+        }
     }
 
     /// The same for every text of a document that will be landed, the names of members included.
@@ -58,12 +68,21 @@ impl Redactor {
                     *text = cleaned;
                 }
             }
-            Value::Array(elements) => elements.iter_mut().for_each(|element| self.clean_texts(element)),
+            Value::Array(elements) => elements
+                .iter_mut()
+                .for_each(|element| self.clean_texts(element)),
             Value::Object(members) => {
-                members.values_mut().for_each(|member| self.clean_texts(member));
-                if members.keys().any(|name| matches!(self.clean(name), Cow::Owned(_))) {
+                members
+                    .values_mut()
+                    .for_each(|member| self.clean_texts(member));
+                if members
+                    .keys()
+                    .any(|name| matches!(self.clean(name), Cow::Owned(_)))
+                {
                     let cleaned = std::mem::take(members).into_iter();
-                    *members = cleaned.map(|(name, member)| (self.clean(&name).into_owned(), member)).collect();
+                    *members = cleaned
+                        .map(|(name, member)| (self.clean(&name).into_owned(), member))
+                        .collect();
                 }
             }
             _ => (),
@@ -75,8 +94,13 @@ impl Redactor {
 fn find(text: &[u8], secret: &[u8]) -> Option<(usize, usize)> {
     let (first, more) = secret.split_first()?;
     let may_begin = |byte: u8| byte == *first || matches!(byte, b'%' | b'&' | b'\\' | b'+');
-    let starts = text.iter().enumerate().filter(|(_, byte)| may_begin(**byte));
-    starts.map(|(start, _)| start).find_map(|start| Some((start, length(text.get(start..)?, *first, more)?)))
+    let starts = text
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| may_begin(**byte));
+    starts
+        .map(|(start, _)| start)
+        .find_map(|start| Some((start, length(text.get(start..)?, *first, more)?)))
 }
 
 /// How many bytes the secret takes at the beginning of a text: each byte of it may be written in a way of its own.
@@ -94,9 +118,14 @@ fn length(text: &[u8], first: u8, more: &[u8]) -> Option<usize> {
 
 /// How many bytes a byte takes at the beginning of a text, in each way in which it can be written there.
 fn written(text: &[u8], byte: u8) -> impl Iterator<Item = usize> + use<> {
-    [plain(text, byte), in_percent(text, byte), behind_backslashes(text, byte), as_entity(text, byte)]
-        .into_iter()
-        .flatten()
+    [
+        plain(text, byte),
+        in_percent(text, byte),
+        behind_backslashes(text, byte),
+        as_entity(text, byte),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// As it is, or a space as forms have it.
@@ -108,7 +137,10 @@ fn plain(text: &[u8], byte: u8) -> Option<usize> {
 /// `%2F`, and `%252f` where that was written so once more.
 fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
     let mut digits = text.strip_prefix(b"%")?;
-    while let Some(again) = digits.strip_prefix(b"25").filter(|again| again.len() >= 2 && hex(again, 2).is_some()) {
+    while let Some(again) = digits
+        .strip_prefix(b"25")
+        .filter(|again| again.len() >= 2 && hex(again, 2).is_some())
+    {
         digits = again;
     }
     (hex(digits, 2)? == u32::from(byte)).then_some(text.len() - digits.len() + 2)
@@ -117,7 +149,11 @@ fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
 /// `\/` and `\u002f`, with a backslash more for each time that the text was put into another.
 fn behind_backslashes(text: &[u8], byte: u8) -> Option<usize> {
     // A text of backslashes alone is not counted anew from each of them.
-    let backslashes = text.iter().take(MOST_BACKSLASHES).take_while(|byte| **byte == b'\\').count();
+    let backslashes = text
+        .iter()
+        .take(MOST_BACKSLASHES)
+        .take_while(|byte| **byte == b'\\')
+        .count();
     let after = text.get(backslashes..).filter(|_| backslashes > 0)?;
     if let Some(digits) = after.strip_prefix(b"u")
         && hex(digits, 4) == Some(u32::from(byte))
@@ -149,5 +185,7 @@ fn as_entity(text: &[u8], byte: u8) -> Option<usize> {
 /// The number that so many hexadecimal digits at the beginning of a text are.
 fn hex(text: &[u8], digits: usize) -> Option<u32> {
     let digits = text.get(..digits)?;
-    digits.iter().try_fold(0, |number, digit| Some(number * 16 + char::from(*digit).to_digit(16)?))
+    digits.iter().try_fold(0, |number, digit| {
+        Some(number * 16 + char::from(*digit).to_digit(16)?)
+    })
 }

@@ -15,8 +15,14 @@ use crate::config::{Class, Rule, Until, classify};
 use crate::quota::Timestamp;
 
 /// Where upstreams put what they have to say, the most telling first.
-const MESSAGES: [&str; 6] =
-    ["/error/message", "/message", "/error", "/error_description", "/errors/0/message", "/errors/0"];
+const MESSAGES: [&str; 6] = [
+    "/error/message",
+    "/message",
+    "/error",
+    "/error_description",
+    "/errors/0/message",
+    "/errors/0",
+];
 
 /// What an answer that is no page means: by the first rule that it meets, else by its status alone.
 ///
@@ -25,13 +31,24 @@ const MESSAGES: [&str; 6] =
 #[must_use]
 pub fn failure_of(answer: &Answer, rules: &[Rule], now: Timestamp) -> Failure {
     let document = &document(answer);
-    let rule = classify(rules, answer.status.as_u16(), |name| answer.header(name), document);
-    let by_status = if answer.broke_off().is_some() { Class::Transient } else { class_of(answer.status) };
+    let rule = classify(
+        rules,
+        answer.status.as_u16(),
+        |name| answer.header(name),
+        document,
+    );
+    let by_status = if answer.broke_off().is_some() {
+        Class::Transient
+    } else {
+        class_of(answer.status)
+    };
     let rule = rule.filter(|rule| answer.broke_off().is_none() || !rule.conditions.is_empty());
     let refusal = Refusal {
         message: message(answer, document),
         limit: rule.and_then(|rule| limit_of(rule, answer, document)),
-        wait: answer.header(RETRY_AFTER.as_str()).and_then(|value| retry_after(value, now)),
+        wait: answer
+            .header(RETRY_AFTER.as_str())
+            .and_then(|value| retry_after(value, now)),
         until: rule.and_then(|rule| until(rule, answer, now)),
     };
     refusal.failure(rule.map_or(by_status, |rule| rule.class), now)
@@ -40,14 +57,30 @@ pub fn failure_of(answer: &Answer, rules: &[Rule], now: Timestamp) -> Failure {
 /// The body, or what came of it; one that is not JSON is one text.
 fn document(answer: &Answer) -> Value {
     let text = || Value::String(String::from_utf8_lossy(&answer.body).into_owned());
-    let cut = || if answer.is_whole() { None } else { json::read_cut(&answer.body) };
-    json::read(&answer.body).ok().or_else(cut).unwrap_or_else(text)
+    let cut = || {
+        if answer.is_whole() {
+            None
+        } else {
+            json::read_cut(&answer.body)
+        }
+    };
+    json::read(&answer.body)
+        .ok()
+        .or_else(cut)
+        .unwrap_or_else(text)
 }
 
 fn message(answer: &Answer, document: &Value) -> String {
     let (status, said) = (answer.status, said(answer, document));
-    let broke_off = answer.broke_off().map(|cause| format!("; the answer broke off: {cause}")).unwrap_or_default();
-    if said.is_empty() { format!("{status}{broke_off}") } else { format!("{status}: {said}{broke_off}") }
+    let broke_off = answer
+        .broke_off()
+        .map(|cause| format!("; the answer broke off: {cause}"))
+        .unwrap_or_default();
+    if said.is_empty() {
+        format!("{status}{broke_off}")
+    } else {
+        format!("{status}: {said}{broke_off}")
+    }
 }
 
 struct Refusal {
@@ -62,15 +95,24 @@ impl Refusal {
         let wait = self.wait.or(self.until.map(|until| until.since(now)));
         match class {
             Class::Spent => Failure::Spent {
-                until: self.until.or(self.wait.filter(|wait| !wait.is_zero()).map(|wait| now.after(wait))),
+                until: self.until.or(self
+                    .wait
+                    .filter(|wait| !wait.is_zero())
+                    .map(|wait| now.after(wait))),
                 message: self.message,
                 limit: self.limit,
             },
-            Class::SlowDown => Failure::SlowDown { message: self.message, retry_after: wait },
+            Class::SlowDown => Failure::SlowDown {
+                message: self.message,
+                retry_after: wait,
+            },
             Class::Denied => Failure::Denied(self.message),
             Class::Skip => Failure::Skip(self.message),
             Class::BadCursor => Failure::BadCursor(self.message),
-            Class::Transient => Failure::Transient { message: self.message, retry_after: wait },
+            Class::Transient => Failure::Transient {
+                message: self.message,
+                retry_after: wait,
+            },
         }
     }
 }
@@ -98,10 +140,19 @@ fn until(rule: &Rule, answer: &Answer, now: Timestamp) -> Option<Timestamp> {
 
 /// What an answer says, as one short line without its full stop, since more may follow; empty where it says nothing.
 pub(super) fn said(answer: &Answer, document: &Value) -> String {
-    let text = redirect(answer).or_else(|| message_in(document)).unwrap_or_default();
-    let text = if is_html(&text) { html_text(&text) } else { without_tags(&text) };
+    let text = redirect(answer)
+        .or_else(|| message_in(document))
+        .unwrap_or_default();
+    let text = if is_html(&text) {
+        html_text(&text)
+    } else {
+        without_tags(&text)
+    };
     let shown = answer.shown(&text);
-    match shown.strip_suffix('.').filter(|shown| !shown.ends_with('.')) {
+    match shown
+        .strip_suffix('.')
+        .filter(|shown| !shown.ends_with('.'))
+    {
         Some(without_stop) => without_stop.to_owned(),
         None => shown,
     }
@@ -109,13 +160,24 @@ pub(super) fn said(answer: &Answer, document: &Value) -> String {
 
 /// Where a redirect points, by its host alone: the rest may hold what was sent.
 fn redirect(answer: &Answer) -> Option<String> {
-    let location = answer.status.is_redirection().then(|| answer.header(LOCATION.as_str()))??;
-    let to = Url::parse(location).map_or_else(|_| "another path of the same host".to_owned(), |to| host_of(&to));
-    Some(format!("it points to {to}, and redirects are not followed; correct the upstream's base_url or path"))
+    let location = answer
+        .status
+        .is_redirection()
+        .then(|| answer.header(LOCATION.as_str()))??;
+    let to = Url::parse(location).map_or_else(
+        |_| "another path of the same host".to_owned(),
+        |to| host_of(&to),
+    );
+    Some(format!(
+        "it points to {to}, and redirects are not followed; correct the upstream's base_url or path"
+    ))
 }
 
 fn message_in(document: &Value) -> Option<String> {
-    let known = MESSAGES.iter().filter_map(|place| Some(document.pointer(place)?.as_str()?.to_owned())).next();
+    let known = MESSAGES
+        .iter()
+        .filter_map(|place| Some(document.pointer(place)?.as_str()?.to_owned()))
+        .next();
     known.or_else(|| first_text(document))
 }
 

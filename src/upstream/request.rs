@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH,
+};
 use reqwest::{Method, Request};
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
@@ -14,7 +16,11 @@ use crate::config::{self, Auth, CredentialLimit, Place, Region, Step, Template, 
 use crate::quota::LimitName;
 
 /// What may stand in a path as it is.
-const IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// A request, all of it but the secret.
 pub(super) struct Asked<'a> {
@@ -41,7 +47,15 @@ impl<'a> Asked<'a> {
         let page_size = page_size(&request, &parameters);
         let url = url(&upstream.base_url, &request, &turn, parameters)?;
         fits(&url, &request, &turn)?;
-        Ok(Self { upstream, limits, request, url, page_size, headers, body })
+        Ok(Self {
+            upstream,
+            limits,
+            request,
+            url,
+            page_size,
+            headers,
+            body,
+        })
     }
 
     /// What tells this request from others, and what is read out of its answer. The secret is not in it.
@@ -49,18 +63,30 @@ impl<'a> Asked<'a> {
         let call = &self.request.step.call;
         let records = call.records.as_ref();
         let read = records.map(|records| (records.at.as_str(), &records.kind, &records.id));
-        format!("{} {} {:?} {read:?}", method(call.method), self.url, self.headers)
+        format!(
+            "{} {} {:?} {read:?}",
+            method(call.method),
+            self.url,
+            self.headers
+        )
     }
 
     /// The request as it is sent.
     pub(super) fn with_secret(&self, secret: Option<&SecretString>) -> Result<Request, Failure> {
         let mut request = Request::new(method(self.request.step.call.method), self.url.clone());
         request.headers_mut().clone_from(&self.headers);
-        if let Some(tag) = self.request.known.and_then(|known| HeaderValue::try_from(&known.tag.name).ok()) {
+        if let Some(tag) = self
+            .request
+            .known
+            .and_then(|known| HeaderValue::try_from(&known.tag.name).ok())
+        {
             request.headers_mut().insert(IF_NONE_MATCH, tag);
         }
         if let Some(body) = &self.body {
-            request.headers_mut().entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+            request
+                .headers_mut()
+                .entry(CONTENT_TYPE)
+                .or_insert(HeaderValue::from_static("application/json"));
             *request.body_mut() = Some(body.to_string().into());
         }
         if let Some(secret) = secret {
@@ -74,7 +100,9 @@ impl PageRequest<'_> {
     /// What tells it from others to this upstream; `None` where it cannot be made.
     #[must_use]
     pub fn name(self, upstream: &config::Upstream) -> Option<String> {
-        Asked::new(upstream, &BTreeMap::new(), self).ok().map(|asked| asked.name())
+        Asked::new(upstream, &BTreeMap::new(), self)
+            .ok()
+            .map(|asked| asked.name())
     }
 }
 
@@ -90,11 +118,18 @@ fn authorize(request: &mut Request, auth: &Auth, secret: &SecretString) -> Resul
     match auth {
         Auth::None => Ok(()),
         Auth::Query(name) => {
-            request.url_mut().query_pairs_mut().append_pair(name, secret);
+            request
+                .url_mut()
+                .query_pairs_mut()
+                .append_pair(name, secret);
             Ok(())
         }
         Auth::Header(name) => carry(request, name, secret),
-        Auth::Bearer => carry(request, AUTHORIZATION.as_str(), &Zeroizing::new(format!("Bearer {secret}"))),
+        Auth::Bearer => carry(
+            request,
+            AUTHORIZATION.as_str(),
+            &Zeroizing::new(format!("Bearer {secret}")),
+        ),
     }
 }
 
@@ -108,15 +143,26 @@ fn carry(request: &mut Request, name: &str, secret: &str) -> Result<(), Failure>
 }
 
 fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
-    Values { region: request.region, ids: request.ids, cursor: request.cursor, now: request.now, since: request.since }
+    Values {
+        region: request.region,
+        ids: request.ids,
+        cursor: request.cursor,
+        now: request.now,
+        since: request.since,
+    }
 }
 
 /// The configured headers, those of the call before those of its upstream.
 fn headers(upstream: &config::Upstream, request: &PageRequest<'_>) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     for (name, template) in upstream.headers.iter().chain(&request.step.call.headers) {
-        let unfit = || Failure::NotSent(format!("the header `{name}` cannot hold `{template}` with these values"));
-        let value = HeaderValue::try_from(template.render(&values(request))).map_err(|_| unfit())?;
+        let unfit = || {
+            Failure::NotSent(format!(
+                "the header `{name}` cannot hold `{template}` with these values"
+            ))
+        };
+        let value =
+            HeaderValue::try_from(template.render(&values(request))).map_err(|_| unfit())?;
         headers.insert(HeaderName::try_from(name).map_err(|_| unfit())?, value);
     }
     Ok(headers)
@@ -125,9 +171,18 @@ fn headers(upstream: &config::Upstream, request: &PageRequest<'_>) -> Result<Hea
 /// The query's parameters. The step's own go before the usual page size, and the page before all.
 fn parameters(request: &PageRequest<'_>, turn: &Turn<'_>) -> BTreeMap<String, String> {
     let values = values(request);
-    let size = turn.size.map(|(name, size)| (name.to_owned(), size.to_string()));
-    let own = request.step.params.iter().map(|(name, template)| (name.clone(), template.render(&values)));
-    let cursor = turn.cursor.as_ref().map(|(name, cursor)| ((*name).to_owned(), plain(cursor)));
+    let size = turn
+        .size
+        .map(|(name, size)| (name.to_owned(), size.to_string()));
+    let own = request
+        .step
+        .params
+        .iter()
+        .map(|(name, template)| (name.clone(), template.render(&values)));
+    let cursor = turn
+        .cursor
+        .as_ref()
+        .map(|(name, cursor)| ((*name).to_owned(), plain(cursor)));
     match turn.place {
         Place::Query => size.into_iter().chain(own).chain(cursor).collect(),
         Place::Body => own.collect(),
@@ -135,13 +190,18 @@ fn parameters(request: &PageRequest<'_>, turn: &Turn<'_>) -> BTreeMap<String, St
 }
 
 fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// How long a full page is: by what is really asked for, should the step ask for another size than its call.
 fn page_size(request: &PageRequest<'_>, parameters: &BTreeMap<String, String>) -> Option<u64> {
     let size = request.step.call.paging.size()?;
-    let asked = size.param.as_ref().and_then(|name| parameters.get(name)?.parse().ok());
+    let asked = size
+        .param
+        .as_ref()
+        .and_then(|name| parameters.get(name)?.parse().ok());
     asked.or(Some(size.size))
 }
 
@@ -158,7 +218,11 @@ fn fits(url: &Url, request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<(), Fai
         Turn { go_to: Some(_), .. } => {
             format!("the next page's URL is {cursor} characters long: no request holds it")
         }
-        Turn { cursor: Some((_, Value::String(_))), place: Place::Query, .. } if cursor > length / 4 => {
+        Turn {
+            cursor: Some((_, Value::String(_))),
+            place: Place::Query,
+            ..
+        } if cursor > length / 4 => {
             format!("the next page's token is {cursor} characters long: no URL holds it")
         }
         _ => format!("the URL would be {length} characters long: no request holds it"),
@@ -173,14 +237,19 @@ fn url(
 ) -> Result<Url, Failure> {
     let mut url = base.clone();
     if let Some(page) = turn.go_to {
-        let (path, query) = page.split_once('?').map_or((page, None), |(path, query)| (path, Some(query)));
+        let (path, query) = page
+            .split_once('?')
+            .map_or((page, None), |(path, query)| (path, Some(query)));
         url.set_path(path);
         url.set_query(query);
         return Ok(url);
     }
     let path = path(request)?;
     let separator = if path.is_empty() { "" } else { "/" };
-    url.set_path(&format!("{}{separator}{path}", base.path().trim_end_matches('/')));
+    url.set_path(&format!(
+        "{}{separator}{path}",
+        base.path().trim_end_matches('/')
+    ));
     if !parameters.is_empty() {
         url.query_pairs_mut().extend_pairs(parameters);
     }
@@ -190,10 +259,25 @@ fn url(
 /// The path below the base URL. What a value holds stays within its segment.
 fn path(request: &PageRequest<'_>) -> Result<String, Failure> {
     let Step { call, .. } = request.step;
-    let template = call.path.as_ref().ok_or_else(|| Failure::NotSent(format!("`{}` has no path", call.name)))?;
-    let (region, ids) = (in_segments(request.region), request.ids.iter().map(|id| in_segment(id)).collect::<Vec<_>>());
+    let template = call
+        .path
+        .as_ref()
+        .ok_or_else(|| Failure::NotSent(format!("`{}` has no path", call.name)))?;
+    let (region, ids) = (
+        in_segments(request.region),
+        request
+            .ids
+            .iter()
+            .map(|id| in_segment(id))
+            .collect::<Vec<_>>(),
+    );
     let cursor = request.cursor.map(in_segment);
-    let values = Values { region: &region, ids: &ids, cursor: cursor.as_deref(), ..values(request) };
+    let values = Values {
+        region: &region,
+        ids: &ids,
+        cursor: cursor.as_deref(),
+        ..values(request)
+    };
     let path = template.render(&values);
     let path = path.trim_start_matches('/');
     if path.split('/').any(climbs) {
@@ -206,8 +290,14 @@ fn path(request: &PageRequest<'_>) -> Result<String, Failure> {
 }
 
 fn in_segments(region: &Region) -> Region {
-    let values = region.values.iter().map(|(name, value)| (name.clone(), in_segment(value)));
-    Region { code: in_segment(&region.code), values: values.collect() }
+    let values = region
+        .values
+        .iter()
+        .map(|(name, value)| (name.clone(), in_segment(value)));
+    Region {
+        code: in_segment(&region.code),
+        values: values.collect(),
+    }
 }
 
 fn in_segment(value: &str) -> String {
@@ -216,19 +306,27 @@ fn in_segment(value: &str) -> String {
 
 /// Whether a segment is one that URLs take for "here" or "one up".
 fn climbs(segment: &str) -> bool {
-    matches!(&*percent_decode_str(segment).collect::<Vec<u8>>(), b"." | b"..")
+    matches!(
+        &*percent_decode_str(segment).collect::<Vec<u8>>(),
+        b"." | b".."
+    )
 }
 
 /// The JSON body, its texts rendered, the page in it where it goes there.
 fn body(request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<Option<Value>, Failure> {
     let call = &request.step.call;
     let template = call.body.as_ref();
-    let body = template.map(|body| rendered(body, &values(request))).transpose()?;
+    let body = template
+        .map(|body| rendered(body, &values(request)))
+        .transpose()?;
     if turn.place == Place::Query {
         return Ok(body);
     }
     let Value::Object(mut members) = body.unwrap_or_else(|| Value::Object(Map::new())) else {
-        return Err(Failure::NotSent(format!("the body of `{}` is no object, so no page can go into it", call.name)));
+        return Err(Failure::NotSent(format!(
+            "the body of `{}` is no object, so no page can go into it",
+            call.name
+        )));
     };
     if let Some((name, size)) = turn.size {
         members.entry(name).or_insert_with(|| size.into());
@@ -242,12 +340,18 @@ fn body(request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<Option<Value>, Fai
 fn rendered(body: &Value, values: &Values<'_>) -> Result<Value, Failure> {
     Ok(match body {
         Value::String(text) => {
-            let template = Template::parse(text).map_err(|error| Failure::NotSent(format!("`{text}`: {error}")))?;
+            let template = Template::parse(text)
+                .map_err(|error| Failure::NotSent(format!("`{text}`: {error}")))?;
             Value::String(template.render(values))
         }
-        Value::Array(elements) => elements.iter().map(|element| rendered(element, values)).collect::<Result<_, _>>()?,
+        Value::Array(elements) => elements
+            .iter()
+            .map(|element| rendered(element, values))
+            .collect::<Result<_, _>>()?,
         Value::Object(members) => {
-            let members = members.iter().map(|(name, member)| Ok((name.clone(), rendered(member, values)?)));
+            let members = members
+                .iter()
+                .map(|(name, member)| Ok((name.clone(), rendered(member, values)?)));
             Value::Object(members.collect::<Result<_, Failure>>()?)
         }
         other => other.clone(),

@@ -12,7 +12,9 @@ pub const LONGEST_WAIT: Duration = Duration::from_secs(32 * 24 * 60 * 60);
 #[must_use]
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
-    seconds(value).or_else(|| Some(http_date(value)?.since(now))).map(|wait| wait.min(LONGEST_WAIT))
+    seconds(value)
+        .or_else(|| Some(http_date(value)?.since(now)))
+        .map(|wait| wait.min(LONGEST_WAIT))
 }
 
 /// Reads seconds since the Unix epoch, or from now on: what would be long ago (before 2001) is the latter. `None` where that
@@ -20,7 +22,11 @@ pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
 pub(super) fn epoch(value: &str, now: Timestamp) -> Option<Timestamp> {
     const LONG_AGO: Duration = Duration::from_secs(1_000_000_000);
     let told = seconds(value.trim())?;
-    let wait = if told < LONG_AGO { told } else { Timestamp::from_micros(0).after(told).since(now) };
+    let wait = if told < LONG_AGO {
+        told
+    } else {
+        Timestamp::from_micros(0).after(told).since(now)
+    };
     let wait = wait.min(LONGEST_WAIT);
     (!wait.is_zero()).then(|| now.after(wait))
 }
@@ -28,13 +34,20 @@ pub(super) fn epoch(value: &str, now: Timestamp) -> Option<Timestamp> {
 /// Seconds, a fraction rounded up; more than fits is very many.
 fn seconds(value: &str) -> Option<Duration> {
     let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
-    if [whole, fraction].iter().any(|digits| digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit())) {
+    if [whole, fraction]
+        .iter()
+        .any(|digits| digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()))
+    {
         return None;
     }
     let more = u64::from(fraction.bytes().any(|digit| digit != b'0'));
-    Some(Duration::from_secs(whole.parse().unwrap_or(u64::MAX).saturating_add(more)))
+    Some(Duration::from_secs(
+        whole.parse().unwrap_or(u64::MAX).saturating_add(more),
+    ))
 }
 
 fn http_date(value: &str) -> Option<Timestamp> {
-    DateTime::parse_from_rfc2822(value).ok().map(|at| at.with_timezone(&Utc).into())
+    DateTime::parse_from_rfc2822(value)
+        .ok()
+        .map(|at| at.with_timezone(&Utc).into())
 }

@@ -41,7 +41,9 @@ fn without_escapes(text: &str) -> String {
 fn skip_escape(rest: &mut std::str::Chars<'_>) {
     match rest.next() {
         Some('[') => skip_to(rest, |last| ('@'..='~').contains(&last)),
-        Some(']' | 'P' | '^' | '_') => skip_to(rest, |last| matches!(last, '\u{7}' | '\u{9c}' | '\u{1b}')),
+        Some(']' | 'P' | '^' | '_') => {
+            skip_to(rest, |last| matches!(last, '\u{7}' | '\u{9c}' | '\u{1b}'))
+        }
         _ => (),
     }
 }
@@ -72,7 +74,9 @@ pub(super) fn without_tags(text: &str) -> String {
     let mut rest = text;
     while let Some((before, tag)) = rest.split_once('<') {
         plain.push_str(before);
-        let begins_tag = tag.starts_with(|next: char| next.is_ascii_alphabetic() || matches!(next, '/' | '!' | '?'));
+        let begins_tag = tag.starts_with(|next: char| {
+            next.is_ascii_alphabetic() || matches!(next, '/' | '!' | '?')
+        });
         match tag.split_once('>').filter(|_| begins_tag) {
             Some((_, after)) => {
                 if after.starts_with(char::is_alphanumeric) {

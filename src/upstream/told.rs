@@ -16,26 +16,43 @@ const MOST: u64 = 1_000_000_000_000_000;
 
 /// What the request truly cost, of the limits whose cost the answer tells.
 pub(super) fn cost(call: &Call, document: &Value) -> BTreeMap<LimitName, Units> {
-    let told = call.settle.iter().filter_map(|(limit, at)| Some((limit.clone(), units(&at.text_in(document)?)?)));
+    let told = call
+        .settle
+        .iter()
+        .filter_map(|(limit, at)| Some((limit.clone(), units(&at.text_in(document)?)?)));
     told.collect()
 }
 
 /// How the charged limits stand that the headers tell of.
 pub(super) fn limits(asked: &Asked<'_>, answer: &Answer) -> Vec<Standing> {
     let charged = asked.request.step.call.cost.limits();
-    charged.filter_map(|limit| standing(asked, answer, limit, asked.limits.get(limit)?)).collect()
+    charged
+        .filter_map(|limit| standing(asked, answer, limit, asked.limits.get(limit)?))
+        .collect()
 }
 
-fn standing(asked: &Asked<'_>, answer: &Answer, limit: &str, about: &CredentialLimit) -> Option<Standing> {
+fn standing(
+    asked: &Asked<'_>,
+    answer: &Answer,
+    limit: &str,
+    about: &CredentialLimit,
+) -> Option<Standing> {
     let told = about.told.as_ref()?;
     let name = about.upstream_name.as_deref().unwrap_or(limit);
-    if told.resource.as_ref().is_some_and(|resource| answer.header(resource) != Some(name)) {
+    if told
+        .resource
+        .as_ref()
+        .is_some_and(|resource| answer.header(resource) != Some(name))
+    {
         return None;
     }
     Some(Standing {
         limit: limit.to_owned(),
         remaining: left(answer.header(&told.remaining)?)?,
-        reset: told.reset.as_ref().and_then(|reset| epoch(answer.header(reset)?, asked.request.now)),
+        reset: told
+            .reset
+            .as_ref()
+            .and_then(|reset| epoch(answer.header(reset)?, asked.request.now)),
     })
 }
 
@@ -44,7 +61,11 @@ fn left(text: &str) -> Option<Units> {
     let text = text.trim();
     match text.strip_prefix('-') {
         Some(overdrawn) => units(overdrawn).map(|_| Units::ZERO),
-        None => units(text.split_once('.').filter(|_| units(text).is_some()).map_or(text, |(whole, _)| whole)),
+        None => units(
+            text.split_once('.')
+                .filter(|_| units(text).is_some())
+                .map_or(text, |(whole, _)| whole),
+        ),
     }
 }
 
@@ -54,5 +75,10 @@ fn units(text: &str) -> Option<Units> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let more = u64::from(fraction.bytes().any(|digit| digit != b'0'));
     let units = whole.parse::<u64>().ok()?.checked_add(more)?;
-    fraction.bytes().all(|digit| digit.is_ascii_digit()).then_some(units).filter(|units| *units <= MOST).map(Units::new)
+    fraction
+        .bytes()
+        .all(|digit| digit.is_ascii_digit())
+        .then_some(units)
+        .filter(|units| *units <= MOST)
+        .map(Units::new)
 }

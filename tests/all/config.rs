@@ -79,6 +79,10 @@ fn problems(text: &str, sets: &[&str]) -> Vec<Problem> {
 
 /// `SMALL` with one text, which must be in it once, replaced by another.
 fn small_with(before: &str, after: &str) -> String {
-    assert_eq!(SMALL.matches(before).count(), 1, "{before:?} is not in the file once");
+    assert_eq!(
+        SMALL.matches(before).count(),
+        1,
+        "{before:?} is not in the file once"
+    );
     SMALL.replace(before, after)
 }

@@ -18,7 +18,10 @@ fn window(sliding: Option<Duration>, resets: Option<Tz>) -> Window {
 }
 
 fn cost<const N: usize>(components: [(&str, u64); N]) -> Cost {
-    components.into_iter().map(|(limit, units)| (limit.to_owned(), Units::new(units))).collect()
+    components
+        .into_iter()
+        .map(|(limit, units)| (limit.to_owned(), Units::new(units)))
+        .collect()
 }
 
 /// Windows that slide, reset, and do both; in zones that move their clocks at midnight, by half an hour, or never.
@@ -33,7 +36,9 @@ fn windows() -> impl Strategy<Value = Window> {
     ]);
     let spans = (1..40 * 24 * 3600 * 1_000_000_u64).prop_map(Duration::from_micros);
     (prop::option::of(spans), prop::option::of(zones))
-        .prop_filter_map("a limit needs one of both", |(sliding, resets)| Window::new(sliding, resets).ok())
+        .prop_filter_map("a limit needs one of both", |(sliding, resets)| {
+            Window::new(sliding, resets).ok()
+        })
 }
 
 /// Any microsecond from 2020 to 2034, and those around the days on which clocks move in the year 2026.
@@ -47,7 +52,8 @@ fn instants() -> impl Strategy<Value = Timestamp> {
         "2026-04-05T04:00:00Z",
         "2026-09-06T04:00:00Z",
     ]);
-    let near = (moves, -100_000_000..100_000_000_i64).prop_map(|(day, micros)| time(day).micros() + micros);
+    let near = (moves, -100_000_000..100_000_000_i64)
+        .prop_map(|(day, micros)| time(day).micros() + micros);
     prop_oneof![any, near].prop_map(Timestamp::from_micros)
 }
 
@@ -112,27 +118,45 @@ fn a_day_of_a_clock_change_is_as_long_as_the_calendar_says() {
         ("2026-06-10T19:00:00Z", "2026-06-10T07:00:00Z", 24),
     ] {
         assert_eq!(calendar.last_reset(time(noon)), Some(time(begins)));
-        assert_eq!(calendar.next_reset(time(noon)), Some(time(begins).after(Duration::from_secs(hours * 3600))));
+        assert_eq!(
+            calendar.next_reset(time(noon)),
+            Some(time(begins).after(Duration::from_secs(hours * 3600)))
+        );
     }
 }
 
 #[test]
 fn a_day_whose_midnight_is_skipped_begins_where_the_clocks_land() {
     let calendar = window(None, Some(chrono_tz::America::Santiago));
-    assert_eq!(calendar.last_reset(time("2026-09-06T12:00:00Z")), Some(time("2026-09-06T04:00:00Z")));
+    assert_eq!(
+        calendar.last_reset(time("2026-09-06T12:00:00Z")),
+        Some(time("2026-09-06T04:00:00Z"))
+    );
 }
 
 #[test]
 fn the_grace_is_a_thousandth_of_the_window_and_at_least_a_tenth_of_a_second() {
-    assert_eq!(window(Some(DAY), None).grace(), Duration::from_millis(86_400));
-    assert_eq!(window(None, Some(chrono_tz::UTC)).grace(), Duration::from_millis(86_400));
-    assert_eq!(window(Some(Duration::from_secs(1)), None).grace(), Duration::from_millis(100));
+    assert_eq!(
+        window(Some(DAY), None).grace(),
+        Duration::from_millis(86_400)
+    );
+    assert_eq!(
+        window(None, Some(chrono_tz::UTC)).grace(),
+        Duration::from_millis(86_400)
+    );
+    assert_eq!(
+        window(Some(Duration::from_secs(1)), None).grace(),
+        Duration::from_millis(100)
+    );
 }
 
 #[test]
 fn a_window_of_nothing_cannot_be_made() {
     assert_eq!(Window::new(None, None), Err(WindowError::Missing));
-    assert_eq!(Window::new(Some(Duration::ZERO), Some(chrono_tz::UTC)), Err(WindowError::Zero));
+    assert_eq!(
+        Window::new(Some(Duration::ZERO), Some(chrono_tz::UTC)),
+        Err(WindowError::Zero)
+    );
 }
 
 #[test]
@@ -140,23 +164,44 @@ fn a_limit_that_grants_nothing_cannot_be_made() {
     let (quota, window) = (Units::new(10), window(Some(DAY), None));
     for headroom in [10, 11] {
         let headroom = Units::new(headroom);
-        assert_eq!(Limit::new(quota, headroom, window), Err(LimitError::NothingLeft { quota, headroom }));
+        assert_eq!(
+            Limit::new(quota, headroom, window),
+            Err(LimitError::NothingLeft { quota, headroom })
+        );
     }
-    assert_eq!(Limit::new(quota, Units::new(9), window).map(|limit| limit.enforced()), Ok(Units::new(1)));
+    assert_eq!(
+        Limit::new(quota, Units::new(9), window).map(|limit| limit.enforced()),
+        Ok(Units::new(1))
+    );
 }
 
 #[test]
 fn sums_too_large_to_hold_fit_nowhere() {
-    let limit = Limit::new(Units::new(u64::MAX - 1), Units::ZERO, window(Some(DAY), None)).unwrap();
+    let limit = Limit::new(
+        Units::new(u64::MAX - 1),
+        Units::ZERO,
+        window(Some(DAY), None),
+    )
+    .unwrap();
     assert!(!limit.fits(Units::new(u64::MAX), Units::new(1), Units::new(1)));
-    assert_eq!(cost([("daily", u64::MAX)]).times(2).of("daily"), Units::new(u64::MAX));
+    assert_eq!(
+        cost([("daily", u64::MAX)]).times(2).of("daily"),
+        Units::new(u64::MAX)
+    );
 }
 
 #[test]
 fn a_closed_limit_opens_a_grace_past_its_reset() {
     let now = time("2026-06-10T20:00:00Z");
-    let daily = Limit::new(Units::new(10), Units::ZERO, window(Some(DAY), Some(chrono_tz::America::Los_Angeles)));
-    assert_eq!(daily.unwrap().closed_until(now), Some(time("2026-06-11T07:01:26.4Z")));
+    let daily = Limit::new(
+        Units::new(10),
+        Units::ZERO,
+        window(Some(DAY), Some(chrono_tz::America::Los_Angeles)),
+    );
+    assert_eq!(
+        daily.unwrap().closed_until(now),
+        Some(time("2026-06-11T07:01:26.4Z"))
+    );
     let sliding = Limit::new(Units::new(10), Units::ZERO, window(Some(DAY), None));
     assert_eq!(sliding.unwrap().closed_until(now), None);
 }
@@ -166,15 +211,28 @@ fn a_cost_names_no_limit_that_it_takes_nothing_of() {
     let mut sum = cost([("daily", 100), ("search", 0)]);
     assert_eq!(sum.limits().collect::<Vec<_>>(), ["daily"]);
     sum.add(&cost([("daily", 1), ("search", 1)]));
-    assert_eq!((sum.of("daily").get(), sum.of("search").get(), sum.of("other").get()), (101, 1, 0));
-    assert_eq!((sum.largest().get(), sum.is_none(), Cost::none().is_none()), (101, false, true));
+    assert_eq!(
+        (
+            sum.of("daily").get(),
+            sum.of("search").get(),
+            sum.of("other").get()
+        ),
+        (101, 1, 0)
+    );
+    assert_eq!(
+        (sum.largest().get(), sum.is_none(), Cost::none().is_none()),
+        (101, false, true)
+    );
 }
 
 #[test]
 fn an_instant_is_told_to_the_microsecond() {
     let text = "2026-06-10T20:00:00.123457Z";
     assert_eq!(time(text).to_string(), text);
-    assert_eq!(serde_json::to_string(&time(text)).unwrap(), format!("\"{text}\""));
+    assert_eq!(
+        serde_json::to_string(&time(text)).unwrap(),
+        format!("\"{text}\"")
+    );
     assert_eq!(Timestamp::parse("2026-06-10"), None);
 }
 
@@ -184,8 +242,15 @@ fn time_ends_without_a_panic() {
     let beginning = Timestamp::from_micros(i64::MIN).before(DAY);
     assert_eq!(beginning.since(end), Duration::ZERO);
     for instant in [end, beginning] {
-        for window in [window(Some(DAY), None), window(None, Some(chrono_tz::America::Los_Angeles))] {
-            let _ = (window.expiry(instant), window.counted_from(instant), instant.to_string());
+        for window in [
+            window(Some(DAY), None),
+            window(None, Some(chrono_tz::America::Los_Angeles)),
+        ] {
+            let _ = (
+                window.expiry(instant),
+                window.counted_from(instant),
+                instant.to_string(),
+            );
         }
     }
 }

@@ -11,20 +11,44 @@ const README: &str = include_str!("../../README.md");
 /// The commands of the blocks that are marked so, in their order.
 fn commands(mark: &str) -> Vec<&'static str> {
     let opening = format!("```{mark}\n");
-    let blocks = README.split(opening.as_str()).skip(1).filter_map(|rest| rest.split("```").next());
-    blocks.flat_map(str::lines).filter(|line| !line.trim().is_empty()).collect()
+    let blocks = README
+        .split(opening.as_str())
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    blocks
+        .flat_map(str::lines)
+        .filter(|line| !line.trim().is_empty())
+        .collect()
 }
 
 /// Runs a line in a shell whose home is empty at first, with the built program in the place of a build.
 fn shell(world: &World, home: &Path, line: &str) -> Output {
-    let binary = assert_cmd::cargo::cargo_bin!("ingest").display().to_string();
-    let redirected: String = world.sets.iter().map(|set| format!(" --set '{set}'")).collect();
-    let real = if line.contains("--sandbox") { String::new() } else { redirected };
-    let line = line.replace("$ ", "").replace("cargo run --release --", &binary)
+    let binary = assert_cmd::cargo::cargo_bin!("ingest")
+        .display()
+        .to_string();
+    let redirected: String = world
+        .sets
+        .iter()
+        .map(|set| format!(" --set '{set}'"))
+        .collect();
+    let real = if line.contains("--sandbox") {
+        String::new()
+    } else {
+        redirected
+    };
+    let line = line
+        .replace("$ ", "")
+        .replace("cargo run --release --", &binary)
         + if line.contains("sqlite3") { "" } else { &real };
     let mut command = Command::new("sh");
-    command.args(["-c", &line]).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear();
-    command.env("HOME", home).env("PATH", std::env::var_os("PATH").unwrap()).env("YOUTUBE_API_KEY", "any");
+    command
+        .args(["-c", &line])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env_clear();
+    command
+        .env("HOME", home)
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("YOUTUBE_API_KEY", "any");
     command.output().unwrap()
 }
 
@@ -33,10 +57,19 @@ fn every_command_of_the_readme_succeeds_and_prints_something() {
     let world = World::new();
     let home = world.directory.path();
     let has_sqlite3 = Command::new("sqlite3").arg("--version").output().is_ok();
-    for line in commands("sh").into_iter().filter(|line| has_sqlite3 || !line.starts_with("sqlite3")) {
+    for line in commands("sh")
+        .into_iter()
+        .filter(|line| has_sqlite3 || !line.starts_with("sqlite3"))
+    {
         let ran = shell(&world, home, line);
-        assert!(ran.status.success() && !ran.stdout.is_empty(), "{line}: {ran:?}");
-        assert!(!String::from_utf8_lossy(&ran.stdout).contains("Nothing found"), "{line}: {ran:?}");
+        assert!(
+            ran.status.success() && !ran.stdout.is_empty(),
+            "{line}: {ran:?}"
+        );
+        assert!(
+            !String::from_utf8_lossy(&ran.stdout).contains("Nothing found"),
+            "{line}: {ran:?}"
+        );
     }
 }
 
@@ -44,7 +77,13 @@ fn every_command_of_the_readme_succeeds_and_prints_something() {
 fn the_first_command_prints_what_the_readme_shows_and_the_second_time_nothing_is_due() {
     let world = World::new();
     let first = commands("sh")[0];
-    let shown = README.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    let shown = README
+        .split("```text\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
     let printed = shell(&world, world.directory.path(), first);
     assert_eq!(String::from_utf8(printed.stdout).unwrap(), shown);
     let again = shell(&world, world.directory.path(), first);
@@ -65,13 +104,19 @@ fn the_command_with_a_real_key_works_against_the_upstream() {
 #[test]
 fn the_files_that_the_readme_names_are_there_and_the_cron_line_is_the_shipped_one() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let links = README.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let links = README
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
     for link in links.filter(|link| !link.starts_with("http")) {
         assert!(root.join(link).exists(), "{link}");
     }
     assert!(root.join("tests/all.sh").exists());
     let shipped = fs::read_to_string(root.join("deploy/cron/ingest.cron")).unwrap();
     for line in commands("cron") {
-        assert!(shipped.lines().any(|shipped| shipped == line), "{line}: {shipped}");
+        assert!(
+            shipped.lines().any(|shipped| shipped == line),
+            "{line}: {shipped}"
+        );
     }
 }

@@ -34,11 +34,13 @@ impl Clock for Hand {
 
 impl Hand {
     fn set(&self, at: &str) {
-        self.0.store(Timestamp::parse(at).unwrap().micros(), Ordering::SeqCst);
+        self.0
+            .store(Timestamp::parse(at).unwrap().micros(), Ordering::SeqCst);
     }
 
     fn advance(&self, span: Duration) {
-        self.0.fetch_add(i64::try_from(span.as_micros()).unwrap(), Ordering::SeqCst);
+        self.0
+            .fetch_add(i64::try_from(span.as_micros()).unwrap(), Ordering::SeqCst);
     }
 }
 
@@ -53,9 +55,19 @@ impl Table {
     async fn laid(config: &Config, options: Options) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let clock = Arc::new(Hand(AtomicI64::new(NOON)));
-        let sandbox = Sandbox::start(config, options, Arc::clone(&clock) as Arc<dyn Clock>).await.unwrap();
-        let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-        Self { sandbox, clock, client }
+        let sandbox = Sandbox::start(config, options, Arc::clone(&clock) as Arc<dyn Clock>)
+            .await
+            .unwrap();
+        let client = Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .unwrap();
+        Self {
+            sandbox,
+            clock,
+            client,
+        }
     }
 
     async fn youtube() -> Self {
@@ -69,7 +81,11 @@ impl Table {
     /// Asks YouTube, with the right key.
     async fn ask(&self, path: &str) -> Response {
         let request = self.client.get(self.url("youtube", path));
-        request.header("x-goog-api-key", Sandbox::secret_of("youtube")).send().await.unwrap()
+        request
+            .header("x-goog-api-key", Sandbox::secret_of("youtube"))
+            .send()
+            .await
+            .unwrap()
     }
 
     async fn json(&self, path: &str) -> Value {
@@ -86,11 +102,24 @@ impl Table {
 
     async fn report(&self, path: &str) -> Value {
         let url = format!("http://{}/_sandbox/{path}", self.sandbox.address());
-        self.client.get(url).send().await.unwrap().json().await.unwrap()
+        self.client
+            .get(url)
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap()
     }
 
     fn used(&self, limit: &str) -> u64 {
-        self.sandbox.usage().iter().find(|counted| counted.limit == limit).unwrap().used.get()
+        self.sandbox
+            .usage()
+            .iter()
+            .find(|counted| counted.limit == limit)
+            .unwrap()
+            .used
+            .get()
     }
 }
 
@@ -107,11 +136,15 @@ fn invented(text: &str) -> Config {
 
 fn texts(page: &Value, at: &str) -> Vec<String> {
     let items = page["items"].as_array().unwrap();
-    items.iter().map(|item| item.pointer(at).unwrap().as_str().unwrap().to_owned()).collect()
+    items
+        .iter()
+        .map(|item| item.pointer(at).unwrap().as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn ids(page: &Value) -> Vec<String> {
     texts(page, "/id")
 }
 
-const CHART: &str = "videos?part=snippet,contentDetails,statistics&chart=mostPopular&maxResults=50&regionCode=";
+const CHART: &str =
+    "videos?part=snippet,contentDetails,statistics&chart=mostPopular&maxResults=50&regionCode=";

@@ -13,14 +13,24 @@ const LEARN: &str = "insert into estimate (upstream, call, units) values (?1, ?2
 pub(super) fn estimates(connection: &Connection) -> rusqlite::Result<Vec<Estimate>> {
     let mut statement = connection.prepare_cached("select upstream, call, units from estimate")?;
     let rows = statement.query_map([], |row| {
-        let units: BTreeMap<String, u64> = serde_json::from_str(&row.get::<_, String>(2)?).unwrap_or_default();
-        let cost = units.into_iter().map(|(limit, units)| (limit, Units::new(units))).collect();
-        Ok(Estimate { upstream: row.get(0)?, call: row.get(1)?, cost })
+        let units: BTreeMap<String, u64> =
+            serde_json::from_str(&row.get::<_, String>(2)?).unwrap_or_default();
+        let cost = units
+            .into_iter()
+            .map(|(limit, units)| (limit, Units::new(units)))
+            .collect();
+        Ok(Estimate {
+            upstream: row.get(0)?,
+            call: row.get(1)?,
+            cost,
+        })
     })?;
     rows.collect()
 }
 
 pub(super) fn learn(tx: &Transaction<'_>, estimate: &Estimate) -> rusqlite::Result<()> {
     let units = serde_json::json!(estimate.cost).to_string();
-    tx.prepare_cached(LEARN)?.execute((&estimate.upstream, &estimate.call, units)).map(drop)
+    tx.prepare_cached(LEARN)?
+        .execute((&estimate.upstream, &estimate.call, units))
+        .map(drop)
 }

@@ -10,26 +10,39 @@ use crate::catalog::{Landed, PassId, PassRef};
 const BEGIN: &str = "insert into pass (job, region, started_at) values (?1, ?2, ?3)";
 const NEWEST: &str = "select coalesce(max(number), 0) from record";
 /// Leaves `text_hash` as it was, and so tells of what is there already which text the index holds.
-const STORE: &str = "insert into record (upstream, kind, id, first_seen, last_seen, text_hash, body)
+const STORE: &str =
+    "insert into record (upstream, kind, id, first_seen, last_seen, text_hash, body)
     values (?1, ?2, ?3, ?4, ?4, ?5, ?6)
     on conflict do update set last_seen = excluded.last_seen, body = excluded.body
     returning number, text_hash";
 const REHASH: &str = "update record set text_hash = ?2 where number = ?1";
 const INDEX: &str = "insert into record_text (rowid, text) values (?1, ?2)";
 const UNINDEX: &str = "delete from record_text where rowid = ?1";
-const LAST_POSITION: &str = "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
+const LAST_POSITION: &str =
+    "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
 const LIST: &str = "insert into listing (pass, step, position, call, upstream, kind, id)
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7) on conflict do nothing";
 const CAME: &str = "delete from absent where upstream = ?1 and kind = ?2 and id = ?3";
 const ABSENT: &str = "insert into absent (upstream, kind, id, at) values (?1, ?2, ?3, ?4)
     on conflict do update set at = excluded.at";
-const BEGUN: &str = "insert into batch (pass, step, ids, missing, cursors) values (?1, ?2, ?3, ?4, ?5)
+const BEGUN: &str =
+    "insert into batch (pass, step, ids, missing, cursors) values (?1, ?2, ?3, ?4, ?5)
     on conflict do update set missing = excluded.missing, cursors = excluded.cursors";
 const FETCHED: &str = "delete from batch where pass = ?1 and step = ?2 and ids = ?3";
-const REPEATS: &str = "select exists (select 1 from checkpoint where pass = ?1 and step = ?2 and cursor = ?3)";
+const REPEATS: &str =
+    "select exists (select 1 from checkpoint where pass = ?1 and step = ?2 and cursor = ?3)";
 const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at)
     select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4 from checkpoint where pass = ?1 and step = ?2";
-pub(super) const STATEMENTS: &[&str] = &[NEWEST, REHASH, UNINDEX, LAST_POSITION, CAME, FETCHED, REPEATS, CHECKPOINT];
+pub(super) const STATEMENTS: &[&str] = &[
+    NEWEST,
+    REHASH,
+    UNINDEX,
+    LAST_POSITION,
+    CAME,
+    FETCHED,
+    REPEATS,
+    CHECKPOINT,
+];
 
 /// Lands a page.
 pub(super) fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure> {
@@ -38,19 +51,35 @@ pub(super) fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure>
     store(tx, page)?;
     let listed = list(tx, pass, page)?;
     remember_absent(tx, page)?;
-    page.batch.iter().try_for_each(|batch| remember_batch(tx, pass, page, batch))?;
+    page.batch
+        .iter()
+        .try_for_each(|batch| remember_batch(tx, pass, page, batch))?;
     tags::remember(tx, page)?;
     let cursor_repeats = checkpoint(tx, pass, page)?;
-    let counts = Counts { pages: 1, records: listed, requests: page.requests, units: &page.units };
+    let counts = Counts {
+        pages: 1,
+        records: listed,
+        requests: page.requests,
+        units: &page.units,
+    };
     count(tx, pass, &counts)?;
-    Ok(Landed { pass, cursor_repeats })
+    Ok(Landed {
+        pass,
+        cursor_repeats,
+    })
 }
 
 fn begin(tx: &Transaction<'_>, pass: &PassRef) -> rusqlite::Result<PassId> {
     match pass {
         PassRef::Open(pass) => Ok(*pass),
-        PassRef::New { job, region, started_at } => {
-            let pass = tx.prepare_cached(BEGIN)?.insert((job, region, moment::write(*started_at)))?;
+        PassRef::New {
+            job,
+            region,
+            started_at,
+        } => {
+            let pass =
+                tx.prepare_cached(BEGIN)?
+                    .insert((job, region, moment::write(*started_at)))?;
             Ok(PassId(pass))
         }
     }
@@ -61,12 +90,21 @@ fn store(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
     let mut newest: i64 = tx.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
     let mut statement = tx.prepare_cached(STORE)?;
     for row in &page.rows {
-        let values = params![page.upstream, page.kind, row.id, page.now, row.text_hash(), row.body];
+        let values = params![
+            page.upstream,
+            page.kind,
+            row.id,
+            page.now,
+            row.text_hash(),
+            row.body
+        ];
         let stored = statement.query_row(values, |stored| stored.try_into())?;
         let (number, indexed): (i64, Option<i64>) = stored;
         if number > newest {
             newest = number;
-            row.text.iter().try_for_each(|text| index(tx, number, text))?;
+            row.text
+                .iter()
+                .try_for_each(|text| index(tx, number, text))?;
         } else if indexed != row.text_hash() {
             reindex(tx, number, row)?;
         }
@@ -76,22 +114,35 @@ fn store(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
 
 /// The full-text index is the costly part, and most of what is seen again has the same text.
 fn reindex(tx: &Transaction<'_>, number: i64, row: &Row) -> rusqlite::Result<()> {
-    tx.prepare_cached(REHASH)?.execute((number, row.text_hash()))?;
+    tx.prepare_cached(REHASH)?
+        .execute((number, row.text_hash()))?;
     tx.prepare_cached(UNINDEX)?.execute([number])?;
     row.text.iter().try_for_each(|text| index(tx, number, text))
 }
 
 fn index(tx: &Transaction<'_>, number: i64, text: &Text) -> rusqlite::Result<()> {
-    tx.prepare_cached(INDEX)?.execute((number, &text.parted)).map(drop)
+    tx.prepare_cached(INDEX)?
+        .execute((number, &text.parted))
+        .map(drop)
 }
 
 /// Lists the records after those that the step listed before, and says how many of them are new in it.
 fn list(tx: &Transaction<'_>, pass: PassId, page: &Page) -> rusqlite::Result<i64> {
-    let before: i64 = tx.prepare_cached(LAST_POSITION)?.query_row((pass.0, page.step), |row| row.get(0))?;
+    let before: i64 = tx
+        .prepare_cached(LAST_POSITION)?
+        .query_row((pass.0, page.step), |row| row.get(0))?;
     let mut statement = tx.prepare_cached(LIST)?;
     let mut last = before;
     for row in &page.rows {
-        let place = params![pass.0, page.step, last.saturating_add(1), page.call, page.upstream, page.kind, row.id];
+        let place = params![
+            pass.0,
+            page.step,
+            last.saturating_add(1),
+            page.call,
+            page.upstream,
+            page.kind,
+            row.id
+        ];
         last = last.saturating_add(i64::from(statement.execute(place)? > 0));
     }
     Ok(last.saturating_sub(before))
@@ -100,19 +151,29 @@ fn list(tx: &Transaction<'_>, pass: PassId, page: &Page) -> rusqlite::Result<i64
 fn remember_absent(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
     for (id, came) in page.answers() {
         if came {
-            tx.prepare_cached(CAME)?.execute((&page.upstream, &page.kind, id))?;
+            tx.prepare_cached(CAME)?
+                .execute((&page.upstream, &page.kind, id))?;
         } else {
-            tx.prepare_cached(ABSENT)?.execute((&page.upstream, &page.kind, id, &page.now))?;
+            tx.prepare_cached(ABSENT)?
+                .execute((&page.upstream, &page.kind, id, &page.now))?;
         }
     }
     Ok(())
 }
 
 /// A batch is in the catalog between its pages only.
-fn remember_batch(tx: &Transaction<'_>, pass: PassId, page: &Page, batch: &Batch) -> rusqlite::Result<()> {
+fn remember_batch(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    page: &Page,
+    batch: &Batch,
+) -> rusqlite::Result<()> {
     let (step, ids) = (page.step, &batch.ids);
     match &batch.cursors {
-        Some(cursors) => tx.prepare_cached(BEGUN)?.execute((pass.0, step, ids, &batch.missing, cursors)),
+        Some(cursors) => {
+            tx.prepare_cached(BEGUN)?
+                .execute((pass.0, step, ids, &batch.missing, cursors))
+        }
         None => tx.prepare_cached(FETCHED)?.execute((pass.0, step, ids)),
     }
     .map(drop)
@@ -121,10 +182,13 @@ fn remember_batch(tx: &Transaction<'_>, pass: PassId, page: &Page, batch: &Batch
 /// Says whether the cursor was seen before in this step; then the step is done.
 fn checkpoint(tx: &Transaction<'_>, pass: PassId, page: &Page) -> rusqlite::Result<bool> {
     let repeats = match &page.next {
-        Some(next) => tx.prepare_cached(REPEATS)?.query_row((pass.0, page.step, next), |row| row.get(0))?,
+        Some(next) => tx
+            .prepare_cached(REPEATS)?
+            .query_row((pass.0, page.step, next), |row| row.get(0))?,
         None => false,
     };
     let cursor = page.next.as_ref().filter(|_| !repeats);
-    tx.prepare_cached(CHECKPOINT)?.execute((pass.0, page.step, cursor, &page.now))?;
+    tx.prepare_cached(CHECKPOINT)?
+        .execute((pass.0, page.step, cursor, &page.now))?;
     Ok(repeats)
 }

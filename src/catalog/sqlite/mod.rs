@@ -26,8 +26,9 @@ use thiserror::Error;
 
 use self::page::Page;
 use super::{
-    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, NamedIds, OpenPass,
-    PassEnd, PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing,
+    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed,
+    NamedIds, OpenPass, PassEnd, PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery,
+    Standing,
 };
 use crate::apart::{CutOff, apart, apart_alone};
 use crate::config::Pointer;
@@ -108,7 +109,10 @@ impl SqliteCatalog {
         if let Some(connection) = &connection {
             connection.set_prepared_statement_cache_capacity(STATEMENTS);
         }
-        Self { path: path.to_owned(), connection: connection.map(|connection| Arc::new(Mutex::new(connection))) }
+        Self {
+            path: path.to_owned(),
+            connection: connection.map(|connection| Arc::new(Mutex::new(connection))),
+        }
     }
 
     /// Reads from one state of the catalog, whatever others write meanwhile.
@@ -119,7 +123,10 @@ impl SqliteCatalog {
     {
         let reading = move |connection: &mut Connection| Ok(work(&*connection.transaction()?)?);
         match &self.connection {
-            Some(connection) => self.on_its_thread(Arc::clone(connection), reading).await.map(Some),
+            Some(connection) => self
+                .on_its_thread(Arc::clone(connection), reading)
+                .await
+                .map(Some),
             None => Ok(None),
         }
     }
@@ -130,7 +137,8 @@ impl SqliteCatalog {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     {
-        self.change(move |connection| written(connection, work)).await
+        self.change(move |connection| written(connection, work))
+            .await
     }
 
     async fn change<T, F>(&self, work: F) -> Result<T, CatalogError>
@@ -138,12 +146,19 @@ impl SqliteCatalog {
         T: Send + 'static,
         F: FnOnce(&mut Connection) -> Result<T, Failure> + Send + 'static,
     {
-        let connection = self.connection.as_ref().ok_or_else(|| self.error(&Failure::ReadOnly))?;
+        let connection = self
+            .connection
+            .as_ref()
+            .ok_or_else(|| self.error(&Failure::ReadOnly))?;
         self.on_its_thread(Arc::clone(connection), work).await
     }
 
     /// SQLite waits for disks and for other processes: not on a thread that has requests in flight.
-    async fn on_its_thread<T, F>(&self, connection: Arc<Mutex<Connection>>, work: F) -> Result<T, CatalogError>
+    async fn on_its_thread<T, F>(
+        &self,
+        connection: Arc<Mutex<Connection>>,
+        work: F,
+    ) -> Result<T, CatalogError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Connection) -> Result<T, Failure> + Send + 'static,
@@ -153,11 +168,17 @@ impl SqliteCatalog {
     }
 
     fn told<T>(&self, worked: Result<Result<T, Failure>, CutOff>) -> Result<T, CatalogError> {
-        worked.map_err(Failure::from).and_then(|result| result).map_err(|failure| self.error(&failure))
+        worked
+            .map_err(Failure::from)
+            .and_then(|result| result)
+            .map_err(|failure| self.error(&failure))
     }
 
     fn error(&self, failure: &Failure) -> CatalogError {
-        CatalogError(format!("{}: the catalog did not do as asked: {failure}", self.path.display()))
+        CatalogError(format!(
+            "{}: the catalog did not do as asked: {failure}",
+            self.path.display()
+        ))
     }
 }
 
@@ -173,26 +194,40 @@ fn written<T>(
 
 #[async_trait]
 impl Catalog for SqliteCatalog {
-    async fn standings(&self, job: &str, regions: &[String], now: Timestamp) -> Result<Vec<Standing>, CatalogError> {
+    async fn standings(
+        &self,
+        job: &str,
+        regions: &[String],
+        now: Timestamp,
+    ) -> Result<Vec<Standing>, CatalogError> {
         let (job, asked) = (job.to_owned(), regions.to_vec());
-        let known = self.read(move |connection| passes::standings(connection, &job, &asked, now)).await?;
-        let unknown = |region: &String| Standing { region: region.clone(), ..Standing::default() };
+        let known = self
+            .read(move |connection| passes::standings(connection, &job, &asked, now))
+            .await?;
+        let unknown = |region: &String| Standing {
+            region: region.clone(),
+            ..Standing::default()
+        };
         Ok(known.unwrap_or_else(|| regions.iter().map(unknown).collect()))
     }
 
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
         let job = job.to_owned();
-        self.read(move |connection| passes::open_passes(connection, &job)).await.map(Option::unwrap_or_default)
+        self.read(move |connection| passes::open_passes(connection, &job))
+            .await
+            .map(Option::unwrap_or_default)
     }
 
     async fn land(&self, landing: Landing<'_>) -> Result<Landed, CatalogError> {
         let page = Page::of(&landing);
         let large = page.is_large();
-        let land = move |connection: &mut Connection| written(connection, |tx| land::land(tx, &page));
+        let land =
+            move |connection: &mut Connection| written(connection, |tx| land::land(tx, &page));
         match &self.connection {
             Some(connection) if large => {
                 let connection = Arc::clone(connection);
-                let landing = move || land(&mut connection.lock().unwrap_or_else(PoisonError::into_inner));
+                let landing =
+                    move || land(&mut connection.lock().unwrap_or_else(PoisonError::into_inner));
                 self.told(apart_alone(landing).await)
             }
             _ => self.change(land).await,
@@ -200,12 +235,19 @@ impl Catalog for SqliteCatalog {
     }
 
     async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError> {
-        self.write(move |tx| passes::restart_step(tx, pass, integer(step as u64))).await
+        self.write(move |tx| passes::restart_step(tx, pass, integer(step as u64)))
+            .await
     }
 
-    async fn finish(&self, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<PassId, CatalogError> {
+    async fn finish(
+        &self,
+        pass: &PassRef,
+        end: PassEnd,
+        now: Timestamp,
+    ) -> Result<PassId, CatalogError> {
         let pass = pass.clone();
-        self.write(move |tx| passes::finish(tx, &pass, end, now)).await
+        self.write(move |tx| passes::finish(tx, &pass, end, now))
+            .await
     }
 
     async fn count_fruitless(
@@ -216,46 +258,69 @@ impl Catalog for SqliteCatalog {
         now: Timestamp,
     ) -> Result<(), CatalogError> {
         let (pass, units) = (pass.clone(), units.clone());
-        self.write(move |tx| passes::count_fruitless(tx, &pass, integer(requests), &units, now)).await
+        self.write(move |tx| passes::count_fruitless(tx, &pass, integer(requests), &units, now))
+            .await
     }
 
     async fn pending_ids(&self, question: IdsQuestion<'_>) -> Result<Vec<Pending>, CatalogError> {
         let question = pending::Question::of(&question);
-        self.read(move |connection| pending::pending_ids(connection, &question)).await.map(Option::unwrap_or_default)
+        self.read(move |connection| pending::pending_ids(connection, &question))
+            .await
+            .map(Option::unwrap_or_default)
     }
 
     async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
-        self.read(estimates::estimates).await.map(Option::unwrap_or_default)
+        self.read(estimates::estimates)
+            .await
+            .map(Option::unwrap_or_default)
     }
 
     async fn learn(&self, upstream: &str, call: &str, cost: &Cost) -> Result<(), CatalogError> {
-        let estimate = Estimate { upstream: upstream.to_owned(), call: call.to_owned(), cost: cost.clone() };
-        self.write(move |tx| Ok(estimates::learn(tx, &estimate)?)).await
+        let estimate = Estimate {
+            upstream: upstream.to_owned(),
+            call: call.to_owned(),
+            cost: cost.clone(),
+        };
+        self.write(move |tx| Ok(estimates::learn(tx, &estimate)?))
+            .await
     }
 
-    async fn known(&self, upstream: &str, kind: &str, request: &str) -> Result<Option<Known>, CatalogError> {
+    async fn known(
+        &self,
+        upstream: &str,
+        kind: &str,
+        request: &str,
+    ) -> Result<Option<Known>, CatalogError> {
         let [upstream, kind, request] = [upstream, kind, request].map(str::to_owned);
-        let known = self.read(move |connection| tags::known(connection, &upstream, &kind, request)).await?;
+        let known = self
+            .read(move |connection| tags::known(connection, &upstream, &kind, request))
+            .await?;
         Ok(known.flatten())
     }
 
     async fn tags(&self, upstream: &str) -> Result<Vec<Tag>, CatalogError> {
         let upstream = upstream.to_owned();
-        self.read(move |connection| tags::tags(connection, &upstream)).await.map(Option::unwrap_or_default)
+        self.read(move |connection| tags::tags(connection, &upstream))
+            .await
+            .map(Option::unwrap_or_default)
     }
 
     async fn forget_tags(&self, upstream: &str, call: &str) -> Result<(), CatalogError> {
         let (upstream, call) = (upstream.to_owned(), call.to_owned());
-        self.write(move |tx| Ok(tags::forget(tx, &upstream, &call)?)).await
+        self.write(move |tx| Ok(tags::forget(tx, &upstream, &call)?))
+            .await
     }
 
     async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
         let (upstream, since) = (upstream.to_owned(), moment::write(since));
-        self.change(move |connection| Ok(prune::drop_unseen(connection, &upstream, &since)?)).await
+        self.change(move |connection| Ok(prune::drop_unseen(connection, &upstream, &since)?))
+            .await
     }
 
     async fn listing(&self, pass: PassId) -> Result<Vec<Listed>, CatalogError> {
-        self.read(move |connection| recall::listing(connection, pass)).await.map(Option::unwrap_or_default)
+        self.read(move |connection| recall::listing(connection, pass))
+            .await
+            .map(Option::unwrap_or_default)
     }
 
     async fn named(
@@ -267,7 +332,9 @@ impl Catalog for SqliteCatalog {
     ) -> Result<Vec<NamedIds>, CatalogError> {
         let records = recall::Records::of(upstream, kind, ids);
         let at = at.clone();
-        self.read(move |connection| recall::named(connection, &records, &at)).await.map(Option::unwrap_or_default)
+        self.read(move |connection| recall::named(connection, &records, &at))
+            .await
+            .map(Option::unwrap_or_default)
     }
 
     async fn fetched(
@@ -277,21 +344,29 @@ impl Catalog for SqliteCatalog {
         ids: &[Arc<str>],
     ) -> Result<Vec<(Arc<str>, Timestamp)>, CatalogError> {
         let records = recall::Records::of(upstream, kind, ids);
-        self.read(move |connection| recall::fetched(connection, &records)).await.map(Option::unwrap_or_default)
+        self.read(move |connection| recall::fetched(connection, &records))
+            .await
+            .map(Option::unwrap_or_default)
     }
 
     async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {
-        self.read(move |connection| report::history(connection, since)).await.map(Option::unwrap_or_default)
+        self.read(move |connection| report::history(connection, since))
+            .await
+            .map(Option::unwrap_or_default)
     }
 
     async fn records(&self, query: RecordsQuery<'_>, each: EachRecord) -> Result<(), CatalogError> {
         let query = report::Query::of(&query);
-        self.read(move |connection| report::records(connection, &query, each)).await.map(Option::unwrap_or_default)
+        self.read(move |connection| report::records(connection, &query, each))
+            .await
+            .map(Option::unwrap_or_default)
     }
 
     async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError> {
         let query = search::Query::of(&query);
-        self.read(move |connection| search::search(connection, &query)).await.map(Option::unwrap_or_default)
+        self.read(move |connection| search::search(connection, &query))
+            .await
+            .map(Option::unwrap_or_default)
     }
 }
 

@@ -17,6 +17,10 @@ pub(super) fn write(at: Timestamp) -> String {
 pub(super) fn read(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     let text: String = row.get(column)?;
     Timestamp::parse(&text).ok_or_else(|| {
-        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, format!("`{text}` is not RFC 3339").into())
+        rusqlite::Error::FromSqlConversionFailure(
+            column,
+            Type::Text,
+            format!("`{text}` is not RFC 3339").into(),
+        )
     })
 }

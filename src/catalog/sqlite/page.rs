@@ -43,7 +43,11 @@ impl Batch {
     fn of(batch: &OpenBatch) -> Self {
         let json = |list: &[String]| serde_json::json!(list).to_string();
         let cursors = Some(&*batch.cursors).filter(|cursors| !cursors.is_empty());
-        Self { ids: json(&batch.ids), missing: json(&batch.missing), cursors: cursors.map(json) }
+        Self {
+            ids: json(&batch.ids),
+            missing: json(&batch.missing),
+            cursors: cursors.map(json),
+        }
     }
 }
 
@@ -71,7 +75,11 @@ impl Page {
             call: landing.call.to_owned(),
             kind: landing.kind.kind.clone(),
             shape: Shape::of(landing.kind),
-            rows: landing.records.iter().map(|record| Row::of(record, &landing.kind.text)).collect(),
+            rows: landing
+                .records
+                .iter()
+                .map(|record| Row::of(record, &landing.kind.text))
+                .collect(),
             next: landing.next.map(str::to_owned),
             asked: landing.asked.to_vec(),
             batch: landing.batch.map(Batch::of),
@@ -92,7 +100,9 @@ impl Page {
     /// The ids that were asked for, and whether each came.
     pub(super) fn answers(&self) -> impl Iterator<Item = (&str, bool)> {
         let came: HashSet<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
-        self.asked.iter().map(move |id| (id.as_str(), came.contains(id.as_str())))
+        self.asked
+            .iter()
+            .map(move |id| (id.as_str(), came.contains(id.as_str())))
     }
 }
 
@@ -116,7 +126,10 @@ impl Text {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
         let hash = i64::from_ne_bytes(hasher.finish().to_ne_bytes());
-        (!text.is_empty()).then(|| Self { parted: words::part(&text).into_owned(), hash })
+        (!text.is_empty()).then(|| Self {
+            parted: words::part(&text).into_owned(),
+            hash,
+        })
     }
 }
 
@@ -130,7 +143,10 @@ const MOST_TEXT: usize = 64 * 1024;
 /// The text of a record, a line a place, or as much of it as is in the index.
 pub(super) fn joined(body: &Value, pointers: &[Pointer]) -> String {
     let mut text = String::new();
-    let found = pointers.iter().flat_map(|pointer| pointer.find_all(body)).filter_map(scalar);
+    let found = pointers
+        .iter()
+        .flat_map(|pointer| pointer.find_all(body))
+        .filter_map(scalar);
     for (number, more) in found.enumerate() {
         if text.len() >= MOST_TEXT {
             break;
@@ -138,7 +154,11 @@ pub(super) fn joined(body: &Value, pointers: &[Pointer]) -> String {
         text.push_str(if number > 0 { "\n" } else { "" });
         text.push_str(beginning(&more, MOST_TEXT.saturating_sub(text.len())));
     }
-    if text.is_ascii() { text } else { text.replace(MARKS, "") }
+    if text.is_ascii() {
+        text
+    } else {
+        text.replace(MARKS, "")
+    }
 }
 
 fn scalar(value: &Value) -> Option<Cow<'_, str>> {
@@ -152,5 +172,8 @@ fn scalar(value: &Value) -> Option<Cow<'_, str>> {
 
 /// At most so many bytes of a text, and no half of a character.
 fn beginning(text: &str, most: usize) -> &str {
-    (0..=most.min(text.len())).rev().find_map(|end| text.get(..end)).unwrap_or_default()
+    (0..=most.min(text.len()))
+        .rev()
+        .find_map(|end| text.get(..end))
+        .unwrap_or_default()
 }

@@ -12,8 +12,10 @@ use crate::quota::{Cost, Timestamp};
 const OPEN: &str = "select id, region, started_at from pass where job = ?1 and finished_at is null
     order by started_at, id";
 /// The cursor is that of the row with the greatest page.
-const POSITIONS: &str = "select step, max(page), cursor from checkpoint where pass = ?1 group by step";
-const BATCHES: &str = "select step, ids, missing, cursors from batch where pass = ?1 order by step, ids";
+const POSITIONS: &str =
+    "select step, max(page), cursor from checkpoint where pass = ?1 group by step";
+const BATCHES: &str =
+    "select step, ids, missing, cursors from batch where pass = ?1 order by step, ids";
 const END_BATCHES: &str = "delete from batch where pass = ?1";
 const LAST: &str = "select id, started_at, finished_at from pass
     where job = ?1 and region = ?2 and outcome = ?3 and started_at <= ?4
@@ -29,9 +31,22 @@ const COUNT: &str = "update pass set pages = pages + ?2, records = records + ?3,
     where id = ?1";
 const END_WITHOUT_PAGE: &str =
     "insert into pass (job, region, started_at, outcome, finished_at) values (?1, ?2, ?3, ?4, ?5)";
-const FINISH: &str = "update pass set outcome = ?2, finished_at = ?3 where id = ?1 and finished_at is null";
-pub(super) const STATEMENTS: &[&str] =
-    &[OPEN, POSITIONS, BATCHES, END_BATCHES, LAST, EXISTS, UNLIST, FORGET, UNCOUNT, UNITS, COUNT, FINISH];
+const FINISH: &str =
+    "update pass set outcome = ?2, finished_at = ?3 where id = ?1 and finished_at is null";
+pub(super) const STATEMENTS: &[&str] = &[
+    OPEN,
+    POSITIONS,
+    BATCHES,
+    END_BATCHES,
+    LAST,
+    EXISTS,
+    UNLIST,
+    FORGET,
+    UNCOUNT,
+    UNITS,
+    COUNT,
+    FINISH,
+];
 
 /// What is known of each region at `now`.
 pub(super) fn standings(
@@ -41,7 +56,10 @@ pub(super) fn standings(
     now: Timestamp,
 ) -> rusqlite::Result<Vec<Standing>> {
     let (open, now) = (open_passes(connection, job)?, moment::write(now));
-    regions.iter().map(|region| standing(connection, (job, region, &now), &open)).collect()
+    regions
+        .iter()
+        .map(|region| standing(connection, (job, region, &now), &open))
+        .collect()
 }
 
 fn standing(
@@ -57,13 +75,19 @@ fn standing(
         region: region.to_owned(),
         last_complete,
         last_complete_pass: complete.map(|ended| ended.pass),
-        last_refused: refused.filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
+        last_refused: refused
+            .filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
         last_abandoned: last(PassEnd::Abandoned)?.map(|ended| ended.finished_at),
-        unfinished: open.iter().rev().find(|pass| pass.region == region).cloned(),
+        unfinished: open
+            .iter()
+            .rev()
+            .find(|pass| pass.region == region)
+            .cloned(),
         last_pages: match complete {
-            Some(Ended { pass, .. }) => {
-                positions(connection, pass)?.into_iter().map(|at| (at.step, at.pages)).collect()
-            }
+            Some(Ended { pass, .. }) => positions(connection, pass)?
+                .into_iter()
+                .map(|at| (at.step, at.pages))
+                .collect(),
             None => Vec::new(),
         },
     })
@@ -90,13 +114,19 @@ fn open_pass(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<OpenPas
 fn batches(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<OpenBatch>> {
     let list = |row: &Row<'_>, column| -> rusqlite::Result<Vec<String>> {
         let json = row.get_ref(column)?.as_str()?;
-        serde_json::from_str(json)
-            .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into()))
+        serde_json::from_str(json).map_err(|error| {
+            rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
+        })
     };
     let mut statement = connection.prepare_cached(BATCHES)?;
     let batches = statement.query_map([pass.0], |row| {
         let step = row.get::<_, u32>(0)? as usize;
-        Ok(OpenBatch { step, ids: list(row, 1)?, missing: list(row, 2)?, cursors: list(row, 3)? })
+        Ok(OpenBatch {
+            step,
+            ids: list(row, 1)?,
+            missing: list(row, 2)?,
+            cursors: list(row, 3)?,
+        })
     })?;
     batches.collect()
 }
@@ -127,9 +157,16 @@ fn last(
     end: PassEnd,
 ) -> rusqlite::Result<Option<Ended>> {
     let ended = |row: &Row<'_>| {
-        Ok(Ended { pass: PassId(row.get(0)?), started_at: moment::read(row, 1)?, finished_at: moment::read(row, 2)? })
+        Ok(Ended {
+            pass: PassId(row.get(0)?),
+            started_at: moment::read(row, 1)?,
+            finished_at: moment::read(row, 2)?,
+        })
     };
-    connection.prepare_cached(LAST)?.query_row((job, region, outcome(end), now), ended).optional()
+    connection
+        .prepare_cached(LAST)?
+        .query_row((job, region, outcome(end), now), ended)
+        .optional()
 }
 
 /// Starts a step over, unless that was done before.
@@ -140,22 +177,36 @@ pub(super) fn restart_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Res
     }
     let records = tx.prepare_cached(UNLIST)?.execute((pass.0, step))?;
     let pages = tx.prepare_cached(FORGET)?.execute((pass.0, step))?;
-    tx.prepare_cached(UNCOUNT)?.execute((pass.0, super::integer(pages as u64), super::integer(records as u64)))?;
+    tx.prepare_cached(UNCOUNT)?.execute((
+        pass.0,
+        super::integer(pages as u64),
+        super::integer(records as u64),
+    ))?;
     Ok(true)
 }
 
 /// Ends a pass. One that ended before stays as it is.
-pub(super) fn finish(tx: &Transaction<'_>, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<PassId, Failure> {
+pub(super) fn finish(
+    tx: &Transaction<'_>,
+    pass: &PassRef,
+    end: PassEnd,
+    now: Timestamp,
+) -> Result<PassId, Failure> {
     let now = moment::write(now);
     match pass {
-        PassRef::New { job, region, started_at } => {
+        PassRef::New {
+            job,
+            region,
+            started_at,
+        } => {
             let ended = (job, region, moment::write(*started_at), outcome(end), now);
             Ok(PassId(tx.prepare_cached(END_WITHOUT_PAGE)?.insert(ended)?))
         }
         PassRef::Open(pass) => {
             must_exist(tx, *pass)?;
             tx.prepare_cached(END_BATCHES)?.execute([pass.0])?;
-            tx.prepare_cached(FINISH)?.execute((pass.0, outcome(end), now))?;
+            tx.prepare_cached(FINISH)?
+                .execute((pass.0, outcome(end), now))?;
             Ok(*pass)
         }
     }
@@ -170,10 +221,23 @@ pub(super) struct Counts<'a> {
 }
 
 /// Adds to what a pass spent and got.
-pub(super) fn count(tx: &Transaction<'_>, pass: PassId, counts: &Counts<'_>) -> Result<(), Failure> {
-    let spent: Option<String> = tx.prepare_cached(UNITS)?.query_row([pass.0], |row| row.get(0)).optional()?;
+pub(super) fn count(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    counts: &Counts<'_>,
+) -> Result<(), Failure> {
+    let spent: Option<String> = tx
+        .prepare_cached(UNITS)?
+        .query_row([pass.0], |row| row.get(0))
+        .optional()?;
     let units = sum(&spent.ok_or(Failure::NoSuchPass(pass))?, counts.units);
-    tx.prepare_cached(COUNT)?.execute((pass.0, counts.pages, counts.records, counts.requests, units))?;
+    tx.prepare_cached(COUNT)?.execute((
+        pass.0,
+        counts.pages,
+        counts.records,
+        counts.requests,
+        units,
+    ))?;
     Ok(())
 }
 
@@ -189,7 +253,16 @@ pub(super) fn count_fruitless(
         PassRef::Open(pass) => *pass,
         PassRef::New { .. } => finish(tx, pass, PassEnd::Failed, now)?,
     };
-    count(tx, pass, &Counts { pages: 0, records: 0, requests, units })
+    count(
+        tx,
+        pass,
+        &Counts {
+            pages: 0,
+            records: 0,
+            requests,
+            units,
+        },
+    )
 }
 
 fn sum(spent: &str, more: &Cost) -> String {
@@ -202,8 +275,14 @@ fn sum(spent: &str, more: &Cost) -> String {
 }
 
 fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), Failure> {
-    let exists: bool = tx.prepare_cached(EXISTS)?.query_row([pass.0], |row| row.get(0))?;
-    if exists { Ok(()) } else { Err(Failure::NoSuchPass(pass)) }
+    let exists: bool = tx
+        .prepare_cached(EXISTS)?
+        .query_row([pass.0], |row| row.get(0))?;
+    if exists {
+        Ok(())
+    } else {
+        Err(Failure::NoSuchPass(pass))
+    }
 }
 
 const fn outcome(end: PassEnd) -> &'static str {

@@ -5,9 +5,16 @@ use crate::config::Pointer;
 /// A pointer's leading tokens that name members of objects, as a JSON path, and what is left to be applied to what is
 /// there.
 pub(super) fn split(pointer: &Pointer) -> (String, Option<Pointer>) {
-    let plain = pointer.tokens().iter().take_while(|token| *token != "*" && !is_index(token)).count();
+    let plain = pointer
+        .tokens()
+        .iter()
+        .take_while(|token| *token != "*" && !is_index(token))
+        .count();
     let (members, rest) = pointer.tokens().split_at(plain);
-    let rest: String = rest.iter().map(|token| format!("/{}", escape(token))).collect();
+    let rest: String = rest
+        .iter()
+        .map(|token| format!("/{}", escape(token)))
+        .collect();
     (path(members), Pointer::parse(&rest).ok())
 }
 
@@ -35,10 +42,17 @@ fn all_values(document: &str, arrays: &[String], last: &str) -> String {
     let value = if last == "$" {
         format!("case when {within} is null then {element}.value else json({within}) end")
     } else {
-        conditions.push(format!("json_type({within}, {}) is not null", literal(last)));
+        conditions.push(format!(
+            "json_type({within}, {}) is not null",
+            literal(last)
+        ));
         format!("json_extract({within}, {})", literal(last))
     };
-    format!("(select json_group_array({value}) from {} where {})", walks.join(" cross join "), conditions.join(" and "))
+    format!(
+        "(select json_group_array({value}) from {} where {})",
+        walks.join(" cross join "),
+        conditions.join(" and ")
+    )
 }
 
 /// Quotes a text for SQL.
@@ -48,7 +62,10 @@ pub(super) fn literal(text: &str) -> String {
 
 /// Quotes a name for SQL, whatever it holds.
 pub(super) fn name(text: &str) -> String {
-    format!("\"{}\"", text.replace('\0', "\u{FFFD}").replace('"', "\"\""))
+    format!(
+        "\"{}\"",
+        text.replace('\0', "\u{FFFD}").replace('"', "\"\"")
+    )
 }
 
 fn path(tokens: &[String]) -> String {

@@ -77,14 +77,20 @@ struct Listed {
 }
 
 /// Ids to fetch, in the order of the passes and their listings.
-pub(super) fn pending_ids(connection: &Connection, question: &Question) -> rusqlite::Result<Vec<Pending>> {
+pub(super) fn pending_ids(
+    connection: &Connection,
+    question: &Question,
+) -> rusqlite::Result<Vec<Pending>> {
     let mut answers = Answers::of(connection, question)?;
     let mut seen = HashSet::new();
     let mut pending = Vec::new();
     for naming in namings(connection, question)? {
         for id in answers.named_by(naming.record)?.iter() {
             if seen.insert((naming.pass, Rc::clone(id))) && !answers.is_fresh(id, &naming)? {
-                pending.push(Pending { id: id.to_string(), pass: naming.pass });
+                pending.push(Pending {
+                    id: id.to_string(),
+                    pass: naming.pass,
+                });
             }
         }
     }
@@ -109,9 +115,19 @@ fn listed(
     question: &Question,
 ) -> rusqlite::Result<Vec<Listed>> {
     let mut statement = connection.prepare_cached(statement)?;
-    let asked = (passes, &question.upstream, &question.call, &question.call_kind);
+    let asked = (
+        passes,
+        &question.upstream,
+        &question.call,
+        &question.call_kind,
+    );
     let listed = statement.query_map(asked, |row| {
-        Ok(Listed { pass: PassId(row.get(0)?), started_at: row.get(1)?, unfinished: row.get(2)?, record: row.get(3)? })
+        Ok(Listed {
+            pass: PassId(row.get(0)?),
+            started_at: row.get(1)?,
+            unfinished: row.get(2)?,
+            record: row.get(3)?,
+        })
     })?;
     listed.collect()
 }
@@ -140,15 +156,24 @@ impl<'a> Answers<'a> {
         if let Some(named) = self.named.get(&record) {
             return Ok(Rc::clone(named));
         }
-        let part: Option<String> = self.part.query_row((record, &self.question.path), |row| row.get(0))?;
-        let named: Rc<[Rc<str>]> = part.map(|part| self.ids_in(&part)).unwrap_or_default().into();
+        let part: Option<String> = self
+            .part
+            .query_row((record, &self.question.path), |row| row.get(0))?;
+        let named: Rc<[Rc<str>]> = part
+            .map(|part| self.ids_in(&part))
+            .unwrap_or_default()
+            .into();
         self.named.insert(record, Rc::clone(&named));
         Ok(named)
     }
 
     fn ids_in(&self, part: &str) -> Vec<Rc<str>> {
         let part = serde_json::from_str(part).unwrap_or_default();
-        let ids = self.question.rest.iter().flat_map(|rest| rest.texts_in(&part));
+        let ids = self
+            .question
+            .rest
+            .iter()
+            .flat_map(|rest| rest.texts_in(&part));
         ids.filter(|id| !id.is_empty()).map(Rc::from).collect()
     }
 
@@ -156,7 +181,10 @@ impl<'a> Answers<'a> {
     fn is_fresh(&mut self, id: &Rc<str>, naming: &Listed) -> rusqlite::Result<bool> {
         if !self.fetched.contains_key(id) {
             let asked = (&self.question.upstream, &self.question.kind, &**id);
-            self.fetched.insert(Rc::clone(id), self.last_fetched.query_row(asked, |row| row.get(0))?);
+            self.fetched.insert(
+                Rc::clone(id),
+                self.last_fetched.query_row(asked, |row| row.get(0))?,
+            );
         }
         let fetched = self.fetched.get(id).map_or("", String::as_str);
         let in_this_pass = naming.unfinished && fetched >= naming.started_at.as_str();

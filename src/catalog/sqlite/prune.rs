@@ -17,9 +17,16 @@ const FORGET: &str = "delete from absent where upstream = ?1 and at < ?2";
 pub(super) const STATEMENTS: &[&str] = &[OLD, UNINDEX, DROP, FORGET];
 
 /// Drops the records of an upstream, and its absent ids, that are older. Where there are none, nothing is written.
-pub(super) fn drop_unseen(connection: &mut Connection, upstream: &str, since: &str) -> rusqlite::Result<u64> {
+pub(super) fn drop_unseen(
+    connection: &mut Connection,
+    upstream: &str,
+    since: &str,
+) -> rusqlite::Result<u64> {
     let mut dropped = 0;
-    while connection.prepare_cached(OLD)?.query_row((upstream, since), |row| row.get(0))? {
+    while connection
+        .prepare_cached(OLD)?
+        .query_row((upstream, since), |row| row.get(0))?
+    {
         dropped += drop_some(connection, upstream, since)?;
     }
     Ok(dropped)
@@ -27,8 +34,11 @@ pub(super) fn drop_unseen(connection: &mut Connection, upstream: &str, since: &s
 
 fn drop_some(connection: &mut Connection, upstream: &str, since: &str) -> rusqlite::Result<u64> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    tx.prepare_cached(UNINDEX)?.execute((upstream, since, AT_ONCE))?;
-    let dropped = tx.prepare_cached(DROP)?.execute((upstream, since, AT_ONCE))?;
+    tx.prepare_cached(UNINDEX)?
+        .execute((upstream, since, AT_ONCE))?;
+    let dropped = tx
+        .prepare_cached(DROP)?
+        .execute((upstream, since, AT_ONCE))?;
     tx.prepare_cached(FORGET)?.execute((upstream, since))?;
     tags::forget_old(&tx, upstream, since)?;
     tx.commit()?;

@@ -27,7 +27,10 @@ pub(super) fn rebuild(tx: &Transaction<'_>) -> rusqlite::Result<u64> {
             pointers.insert(kind.clone(), views::text_pointers(tx, &kind.0, &kind.1)?);
         }
         let body: String = row.get(3)?;
-        let text = text(&body, pointers.get(&kind).map(Vec::as_slice).unwrap_or_default());
+        let text = text(
+            &body,
+            pointers.get(&kind).map(Vec::as_slice).unwrap_or_default(),
+        );
         indexed += u64::from(text.is_some());
         store(tx, number, text.as_ref())?;
     }
@@ -40,9 +43,14 @@ fn text(body: &str, pointers: &[Pointer]) -> Option<Text> {
 }
 
 fn store(connection: &Connection, number: i64, text: Option<&Text>) -> rusqlite::Result<()> {
-    connection.prepare_cached(REHASH)?.execute((number, text.map(|text| text.hash)))?;
+    connection
+        .prepare_cached(REHASH)?
+        .execute((number, text.map(|text| text.hash)))?;
     match text {
-        Some(text) => connection.prepare_cached(INDEX)?.execute((number, &text.parted)).map(drop),
+        Some(text) => connection
+            .prepare_cached(INDEX)?
+            .execute((number, &text.parted))
+            .map(drop),
         None => Ok(()),
     }
 }

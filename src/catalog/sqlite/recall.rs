@@ -9,7 +9,8 @@ use crate::catalog::{Listed, NamedIds, PassId};
 use crate::config::Pointer;
 use crate::quota::Timestamp;
 
-const LISTING: &str = "select step, call, kind, id from listing where pass = ?1 order by step, position";
+const LISTING: &str =
+    "select step, call, kind, id from listing where pass = ?1 order by step, position";
 const PART: &str = "select body -> ?4 from record where upstream = ?1 and kind = ?2 and id = ?3";
 pub(super) const STATEMENTS: &[&str] = &[LISTING, PART];
 
@@ -22,7 +23,11 @@ pub(super) struct Records {
 
 impl Records {
     pub(super) fn of(upstream: &str, kind: &str, ids: &[Arc<str>]) -> Self {
-        Self { upstream: upstream.to_owned(), kind: kind.to_owned(), ids: ids.to_vec() }
+        Self {
+            upstream: upstream.to_owned(),
+            kind: kind.to_owned(),
+            ids: ids.to_vec(),
+        }
     }
 }
 
@@ -33,9 +38,17 @@ pub(super) fn listing(connection: &Connection, pass: PassId) -> rusqlite::Result
     while let Some(row) = rows.next()? {
         let (step, call, kind) = (row.get::<_, u32>(0)? as usize, text(row, 1)?, text(row, 2)?);
         let id = Arc::from(text(row, 3)?);
-        match all.last_mut().filter(|last| (last.step, &*last.call, &*last.kind) == (step, call, kind)) {
+        match all
+            .last_mut()
+            .filter(|last| (last.step, &*last.call, &*last.kind) == (step, call, kind))
+        {
             Some(last) => last.ids.push(id),
-            None => all.push(Listed { step, call: call.to_owned(), kind: kind.to_owned(), ids: vec![id] }),
+            None => all.push(Listed {
+                step,
+                call: call.to_owned(),
+                kind: kind.to_owned(),
+                ids: vec![id],
+            }),
         }
     }
     Ok(all)
@@ -45,25 +58,44 @@ fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r str> {
     Ok(row.get_ref(column)?.as_str()?)
 }
 
-pub(super) fn named(connection: &Connection, records: &Records, at: &Pointer) -> rusqlite::Result<Vec<NamedIds>> {
+pub(super) fn named(
+    connection: &Connection,
+    records: &Records,
+    at: &Pointer,
+) -> rusqlite::Result<Vec<NamedIds>> {
     let (path, rest) = path::split(at);
     let mut statement = connection.prepare_cached(PART)?;
     let mut named = Vec::new();
     for id in &records.ids {
-        let part = statement.query_row((&records.upstream, &records.kind, id, &path), |row| row.get(0)).optional()?;
-        let Some(part): Option<Option<String>> = part else { continue };
-        let part = part.and_then(|part| serde_json::from_str(&part).ok()).unwrap_or_default();
-        let ids = rest.iter().flat_map(|rest| rest.texts_in(&part)).filter(|id| !id.is_empty());
+        let part = statement
+            .query_row((&records.upstream, &records.kind, id, &path), |row| {
+                row.get(0)
+            })
+            .optional()?;
+        let Some(part): Option<Option<String>> = part else {
+            continue;
+        };
+        let part = part
+            .and_then(|part| serde_json::from_str(&part).ok())
+            .unwrap_or_default();
+        let ids = rest
+            .iter()
+            .flat_map(|rest| rest.texts_in(&part))
+            .filter(|id| !id.is_empty());
         named.push((Arc::clone(id), ids.map(Arc::from).collect()));
     }
     Ok(named)
 }
 
-pub(super) fn fetched(connection: &Connection, records: &Records) -> rusqlite::Result<Vec<(Arc<str>, Timestamp)>> {
+pub(super) fn fetched(
+    connection: &Connection,
+    records: &Records,
+) -> rusqlite::Result<Vec<(Arc<str>, Timestamp)>> {
     let mut statement = connection.prepare_cached(pending::FETCHED)?;
     let mut fetched = Vec::new();
     for id in &records.ids {
-        let at: String = statement.query_row((&records.upstream, &records.kind, id), |row| row.get(0))?;
+        let at: String =
+            statement.query_row((&records.upstream, &records.kind, id), |row| row.get(0))?;
         fetched.extend(Timestamp::parse(&at).map(|at| (Arc::clone(id), at)));
     }
     Ok(fetched)

@@ -37,14 +37,21 @@ impl Query {
     }
 }
 
-pub(super) fn history(connection: &Connection, since: Timestamp) -> rusqlite::Result<Vec<PassRecord>> {
+pub(super) fn history(
+    connection: &Connection,
+    since: Timestamp,
+) -> rusqlite::Result<Vec<PassRecord>> {
     let mut statement = connection.prepare_cached(PASSES)?;
     statement.query_map([moment::write(since)], pass)?.collect()
 }
 
 fn pass(row: &Row<'_>) -> rusqlite::Result<PassRecord> {
-    let count = |column| row.get(column).map(|count: i64| u64::try_from(count).unwrap_or(0));
-    let units: BTreeMap<String, Units> = serde_json::from_str(&row.get::<_, String>(7)?).unwrap_or_default();
+    let count = |column| {
+        row.get(column)
+            .map(|count: i64| u64::try_from(count).unwrap_or(0))
+    };
+    let units: BTreeMap<String, Units> =
+        serde_json::from_str(&row.get::<_, String>(7)?).unwrap_or_default();
     Ok(PassRecord {
         job: row.get(0)?,
         region: row.get(1)?,
@@ -54,12 +61,19 @@ fn pass(row: &Row<'_>) -> rusqlite::Result<PassRecord> {
         records: count(5)?,
         requests: count(6)?,
         units: units.into_iter().collect(),
-        finished_at: row.get::<_, Option<String>>(8)?.map(|_| moment::read(row, 8)).transpose()?,
+        finished_at: row
+            .get::<_, Option<String>>(8)?
+            .map(|_| moment::read(row, 8))
+            .transpose()?,
     })
 }
 
 /// One after the other, so that no catalog is too large for the memory.
-pub(super) fn records(connection: &Connection, query: &Query, mut each: EachRecord) -> rusqlite::Result<()> {
+pub(super) fn records(
+    connection: &Connection,
+    query: &Query,
+    mut each: EachRecord,
+) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(RECORDS)?;
     let mut rows = statement.query((&query.kind, &query.since, &query.region))?;
     while let Some(row) = rows.next()? {

@@ -47,10 +47,20 @@ impl Query {
 
 /// The records that hold all of the words, best first.
 pub(super) fn search(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Hit>> {
-    let Some(matching) = &query.matching else { return Ok(Vec::new()) };
+    let Some(matching) = &query.matching else {
+        return Ok(Vec::new());
+    };
     let mut statement = connection.prepare_cached(SEARCH)?;
-    let filters = (matching, &query.kind, &query.since, &query.region, query.limit);
-    let mut hits = statement.query_map(filters, hit)?.collect::<rusqlite::Result<Vec<Hit>>>()?;
+    let filters = (
+        matching,
+        &query.kind,
+        &query.since,
+        &query.region,
+        query.limit,
+    );
+    let mut hits = statement
+        .query_map(filters, hit)?
+        .collect::<rusqlite::Result<Vec<Hit>>>()?;
     cut_excerpts(connection, matching, &mut hits)?;
     Ok(hits)
 }

@@ -15,7 +15,8 @@ const REMEMBER: &str = "insert into tag (upstream, request, call, name, kind, id
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
     on conflict do update set call = excluded.call, name = excluded.name, kind = excluded.kind, ids = excluded.ids,
         next = excluded.next, at = excluded.at";
-const KNOWN: &str = "select name, ids, next from tag where upstream = ?1 and request = ?2 and kind = ?3";
+const KNOWN: &str =
+    "select name, ids, next from tag where upstream = ?1 and request = ?2 and kind = ?3";
 const BODY: &str = "select body from record where upstream = ?1 and kind = ?2 and id = ?3";
 const ALL: &str = "select request, name, next from tag where upstream = ?1";
 const FORGET: &str = "delete from tag where upstream = ?1 and call = ?2";
@@ -24,9 +25,25 @@ pub(super) const STATEMENTS: &[&str] = &[KNOWN, BODY, ALL, FORGET, FORGET_OLD];
 
 /// Remembers under which name a page came.
 pub(super) fn remember(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
-    let Some(Tag { request, name, next }) = &page.tag else { return Ok(()) };
+    let Some(Tag {
+        request,
+        name,
+        next,
+    }) = &page.tag
+    else {
+        return Ok(());
+    };
     let ids: Value = page.rows.iter().map(|row| row.id.as_str()).collect();
-    let tag = (&page.upstream, request, &page.call, name, &page.kind, ids.to_string(), next, &page.now);
+    let tag = (
+        &page.upstream,
+        request,
+        &page.call,
+        name,
+        &page.kind,
+        ids.to_string(),
+        next,
+        &page.now,
+    );
     tx.prepare_cached(REMEMBER)?.execute(tag)?;
     forget_old(tx, &page.upstream, &page.tags_since)
 }
@@ -38,32 +55,61 @@ pub(super) fn known(
     kind: &str,
     request: String,
 ) -> rusqlite::Result<Option<Known>> {
-    let found = connection.prepare_cached(KNOWN)?.query_row((upstream, &request, kind), |row| row.try_into());
-    let Some((name, ids, next)): Option<(String, String, Option<String>)> = found.optional()? else { return Ok(None) };
+    let found = connection
+        .prepare_cached(KNOWN)?
+        .query_row((upstream, &request, kind), |row| row.try_into());
+    let Some((name, ids, next)): Option<(String, String, Option<String>)> = found.optional()?
+    else {
+        return Ok(None);
+    };
     let ids: Vec<String> = serde_json::from_str(&ids).unwrap_or_default();
     let mut statement = connection.prepare_cached(BODY)?;
     let mut records = Vec::with_capacity(ids.len());
     for id in ids {
-        let body: Option<String> = statement.query_row((upstream, kind, &id), |row| row.get(0)).optional()?;
-        let Some(body) = body.and_then(|body| serde_json::from_str(&body).ok()) else { return Ok(None) };
+        let body: Option<String> = statement
+            .query_row((upstream, kind, &id), |row| row.get(0))
+            .optional()?;
+        let Some(body) = body.and_then(|body| serde_json::from_str(&body).ok()) else {
+            return Ok(None);
+        };
         records.push(Record { id, body });
     }
-    Ok(Some(Known { tag: Tag { request, name, next }, records }))
+    Ok(Some(Known {
+        tag: Tag {
+            request,
+            name,
+            next,
+        },
+        records,
+    }))
 }
 
 pub(super) fn tags(connection: &Connection, upstream: &str) -> rusqlite::Result<Vec<Tag>> {
     let mut statement = connection.prepare_cached(ALL)?;
-    let tags = statement
-        .query_map([upstream], |row| Ok(Tag { request: row.get(0)?, name: row.get(1)?, next: row.get(2)? }))?;
+    let tags = statement.query_map([upstream], |row| {
+        Ok(Tag {
+            request: row.get(0)?,
+            name: row.get(1)?,
+            next: row.get(2)?,
+        })
+    })?;
     tags.collect()
 }
 
 /// Forgets the tags of a call's pages.
 pub(super) fn forget(tx: &Transaction<'_>, upstream: &str, call: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(FORGET)?.execute((upstream, call)).map(drop)
+    tx.prepare_cached(FORGET)?
+        .execute((upstream, call))
+        .map(drop)
 }
 
 /// Forgets the tags of pages that were not asked for since.
-pub(super) fn forget_old(tx: &Transaction<'_>, upstream: &str, since: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(FORGET_OLD)?.execute((upstream, since)).map(drop)
+pub(super) fn forget_old(
+    tx: &Transaction<'_>,
+    upstream: &str,
+    since: &str,
+) -> rusqlite::Result<()> {
+    tx.prepare_cached(FORGET_OLD)?
+        .execute((upstream, since))
+        .map(drop)
 }

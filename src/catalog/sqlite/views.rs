@@ -8,10 +8,13 @@ use rusqlite::{Connection, OptionalExtension, Transaction};
 use super::path;
 use crate::config::{Pointer, Records};
 
-pub(super) const SHAPE: &str = "select text, columns from kind where upstream = ?1 and kind = ?2 and call = ?3";
-const REMEMBER: &str = "insert into kind (upstream, kind, call, text, columns) values (?1, ?2, ?3, ?4, ?5)
+pub(super) const SHAPE: &str =
+    "select text, columns from kind where upstream = ?1 and kind = ?2 and call = ?3";
+const REMEMBER: &str =
+    "insert into kind (upstream, kind, call, text, columns) values (?1, ?2, ?3, ?4, ?5)
     on conflict do update set text = excluded.text, columns = excluded.columns";
-pub(super) const SHAPES: &str = "select text, columns from kind where upstream = ?1 and kind = ?2 order by call";
+pub(super) const SHAPES: &str =
+    "select text, columns from kind where upstream = ?1 and kind = ?2 order by call";
 
 /// How a call's records are read, as the catalog remembers it.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,13 +26,22 @@ pub(super) struct Shape {
 impl Shape {
     pub(super) fn of(records: &Records) -> Self {
         let text: Vec<&str> = records.text.iter().map(Pointer::as_str).collect();
-        let columns: BTreeMap<&str, &str> =
-            records.columns.iter().map(|(name, at)| (name.as_str(), at.as_str())).collect();
-        Self { text: serde_json::json!(text).to_string(), columns: serde_json::json!(columns).to_string() }
+        let columns: BTreeMap<&str, &str> = records
+            .columns
+            .iter()
+            .map(|(name, at)| (name.as_str(), at.as_str()))
+            .collect();
+        Self {
+            text: serde_json::json!(text).to_string(),
+            columns: serde_json::json!(columns).to_string(),
+        }
     }
 
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self { text: row.get(0)?, columns: row.get(1)? })
+        Ok(Self {
+            text: row.get(0)?,
+            columns: row.get(1)?,
+        })
     }
 }
 
@@ -41,20 +53,30 @@ pub(super) fn declare(
     call: &str,
     shape: &Shape,
 ) -> rusqlite::Result<()> {
-    let known = tx.prepare_cached(SHAPE)?.query_row((upstream, kind, call), Shape::read).optional()?;
+    let known = tx
+        .prepare_cached(SHAPE)?
+        .query_row((upstream, kind, call), Shape::read)
+        .optional()?;
     if known.as_ref() == Some(shape) {
         return Ok(());
     }
-    tx.prepare_cached(REMEMBER)?.execute((upstream, kind, call, &shape.text, &shape.columns))?;
+    tx.prepare_cached(REMEMBER)?
+        .execute((upstream, kind, call, &shape.text, &shape.columns))?;
     create_view(tx, upstream, kind)
 }
 
 /// Where the records of a kind hold their text, whichever call landed them.
-pub(super) fn text_pointers(connection: &Connection, upstream: &str, kind: &str) -> rusqlite::Result<Vec<Pointer>> {
-    let texts = shapes(connection, upstream, kind)?.into_iter().flat_map(|shape| {
-        let pointers: Vec<String> = serde_json::from_str(&shape.text).unwrap_or_default();
-        pointers
-    });
+pub(super) fn text_pointers(
+    connection: &Connection,
+    upstream: &str,
+    kind: &str,
+) -> rusqlite::Result<Vec<Pointer>> {
+    let texts = shapes(connection, upstream, kind)?
+        .into_iter()
+        .flat_map(|shape| {
+            let pointers: Vec<String> = serde_json::from_str(&shape.text).unwrap_or_default();
+            pointers
+        });
     let mut pointers: Vec<Pointer> = Vec::new();
     for pointer in texts.filter_map(|text| Pointer::parse(&text).ok()) {
         if !pointers.contains(&pointer) {
@@ -65,7 +87,10 @@ pub(super) fn text_pointers(connection: &Connection, upstream: &str, kind: &str)
 }
 
 fn shapes(connection: &Connection, upstream: &str, kind: &str) -> rusqlite::Result<Vec<Shape>> {
-    connection.prepare_cached(SHAPES)?.query_map((upstream, kind), Shape::read)?.collect()
+    connection
+        .prepare_cached(SHAPES)?
+        .query_map((upstream, kind), Shape::read)?
+        .collect()
 }
 
 /// A page that was paid for is not lost over a view whose name SQLite does not take.
@@ -73,10 +98,12 @@ fn create_view(tx: &Transaction<'_>, upstream: &str, kind: &str) -> rusqlite::Re
     let view = format!("{upstream}_{kind}");
     let columns = columns(&shapes(tx, upstream, kind)?);
     let drop_it = format!("drop view if exists main.{}", path::name(&view));
-    let created = tx.execute_batch(&drop_it).and_then(|()| match columns.is_empty() {
-        true => Ok(()),
-        false => tx.execute_batch(&definition(&view, upstream, kind, &columns)),
-    });
+    let created = tx
+        .execute_batch(&drop_it)
+        .and_then(|()| match columns.is_empty() {
+            true => Ok(()),
+            false => tx.execute_batch(&definition(&view, upstream, kind, &columns)),
+        });
     match created {
         Err(error) if tx.is_autocommit() => Err(error),
         Err(error) => {
@@ -87,12 +114,19 @@ fn create_view(tx: &Transaction<'_>, upstream: &str, kind: &str) -> rusqlite::Re
     }
 }
 
-fn definition(view: &str, upstream: &str, kind: &str, columns: &BTreeMap<String, Vec<String>>) -> String {
+fn definition(
+    view: &str,
+    upstream: &str,
+    kind: &str,
+    columns: &BTreeMap<String, Vec<String>>,
+) -> String {
     let of_all = ["id", "first_seen", "last_seen"]
         .into_iter()
         .filter(|name| !columns.keys().any(|c| c.eq_ignore_ascii_case(name)));
     let of_all = of_all.map(|name| format!("record.{name}"));
-    let own = columns.iter().map(|(name, found)| format!("{} as {}", first_of(found), path::name(name)));
+    let own = columns
+        .iter()
+        .map(|(name, found)| format!("{} as {}", first_of(found), path::name(name)));
     let selected: Vec<String> = of_all.chain(own).collect();
     format!(
         "create view main.{} as select {} from record where upstream = {} and kind = {}",
@@ -107,8 +141,12 @@ fn definition(view: &str, upstream: &str, kind: &str, columns: &BTreeMap<String,
 fn columns(shapes: &[Shape]) -> BTreeMap<String, Vec<String>> {
     let mut columns: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for shape in shapes {
-        let named: BTreeMap<String, String> = serde_json::from_str(&shape.columns).unwrap_or_default();
-        for (name, at) in named.into_iter().filter_map(|(name, at)| Some((name, Pointer::parse(&at).ok()?))) {
+        let named: BTreeMap<String, String> =
+            serde_json::from_str(&shape.columns).unwrap_or_default();
+        for (name, at) in named
+            .into_iter()
+            .filter_map(|(name, at)| Some((name, Pointer::parse(&at).ok()?)))
+        {
             let found = columns.entry(name).or_default();
             let expression = path::expression("record.body", at.tokens());
             if !found.contains(&expression) {

@@ -32,13 +32,17 @@ pub(super) fn join(text: &str) -> String {
 
 /// What asks the index for all of these words, whatever they hold; `None` when there are none.
 pub(super) fn all_of(words: &str) -> Option<String> {
-    let words: BTreeSet<&str> = words.split(|c: char| c.is_whitespace() || c.is_control()).collect();
+    let words: BTreeSet<&str> = words
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .collect();
     let quoted: Vec<String> = words.into_iter().filter_map(quote).collect();
     (!quoted.is_empty()).then(|| quoted.join(" "))
 }
 
 fn quote(word: &str) -> Option<String> {
-    word.chars().any(char::is_alphanumeric).then(|| format!("\"{}\"", part(word).replace('"', "\"\"")))
+    word.chars()
+        .any(char::is_alphanumeric)
+        .then(|| format!("\"{}\"", part(word).replace('"', "\"\"")))
 }
 
 fn is_unspaced(character: char) -> bool {

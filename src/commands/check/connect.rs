@@ -23,14 +23,19 @@ pub(super) async fn everything(environment: &Environment, meter: Option<&Meter>)
     }
     for upstream in environment.config.upstreams.values() {
         let what = format!("upstream {}", upstream.name);
-        findings.push(match tokio::time::timeout(PATIENCE, connect(upstream)).await {
-            Ok(Ok(spoken)) => good(what, spoken),
-            Ok(Err(why)) => bad(what, format!("{why}; check base_url and the network")),
-            Err(_) => bad(
-                what,
-                format!("{} did not answer within {PATIENCE:?}; check base_url and the network", at(upstream).0),
-            ),
-        });
+        findings.push(
+            match tokio::time::timeout(PATIENCE, connect(upstream)).await {
+                Ok(Ok(spoken)) => good(what, spoken),
+                Ok(Err(why)) => bad(what, format!("{why}; check base_url and the network")),
+                Err(_) => bad(
+                    what,
+                    format!(
+                        "{} did not answer within {PATIENCE:?}; check base_url and the network",
+                        at(upstream).0
+                    ),
+                ),
+            },
+        );
     }
     findings
 }
@@ -38,7 +43,10 @@ pub(super) async fn everything(environment: &Environment, meter: Option<&Meter>)
 /// Whether the ledger answers for every account.
 pub(super) async fn answers(environment: &Environment, meter: &Meter) -> Result<(), String> {
     for credential in environment.config.credentials.values() {
-        meter.usage(&credential.account).await.map_err(|error| error.to_string())?;
+        meter
+            .usage(&credential.account)
+            .await
+            .map_err(|error| error.to_string())?;
     }
     Ok(())
 }
@@ -46,13 +54,22 @@ pub(super) async fn answers(environment: &Environment, meter: &Meter) -> Result<
 /// Whether a Redis answers, may run what it has to, and is set up so that it loses nothing.
 async fn shared_ledger(environment: &Environment, meter: &Meter) -> Vec<Finding> {
     let config = &environment.config.ledger;
-    let LedgerStore::Redis(url) = &config.store else { return Vec::new() };
+    let LedgerStore::Redis(url) = &config.store else {
+        return Vec::new();
+    };
     let what = format!("the ledger ({})", config.store);
     if let Err(why) = answers(environment, meter).await {
         return vec![bad(what, why)];
     }
     let mut findings = vec![good(what.clone(), "answers".to_owned())];
-    match ledger::redis::inspect(url, config.timeout, config.max_skew, environment.clock.now()).await {
+    match ledger::redis::inspect(
+        url,
+        config.timeout,
+        config.max_skew,
+        environment.clock.now(),
+    )
+    .await
+    {
         Ok(found) => findings.extend(found.iter().map(|finding| judged(&what, finding))),
         Err(error) => findings.push(bad(what, error.to_string())),
     }
@@ -62,8 +79,16 @@ async fn shared_ledger(environment: &Environment, meter: &Meter) -> Vec<Finding>
 /// A Redis that can lose the ledger serves it all the same; one that lacks a permission does not.
 fn judged(what: &str, finding: &ledger::redis::Finding) -> Finding {
     use ledger::redis::Finding::{KeepsNothing, MayEvict};
-    let verdict = if matches!(finding, MayEvict { .. } | KeepsNothing) { Verdict::Warning } else { Verdict::Bad };
-    Finding { what: what.to_owned(), verdict, detail: finding.to_string() }
+    let verdict = if matches!(finding, MayEvict { .. } | KeepsNothing) {
+        Verdict::Warning
+    } else {
+        Verdict::Bad
+    };
+    Finding {
+        what: what.to_owned(),
+        verdict,
+        detail: finding.to_string(),
+    }
 }
 
 async fn connect(upstream: &Upstream) -> Result<String, String> {
@@ -73,8 +98,9 @@ async fn connect(upstream: &Upstream) -> Result<String, String> {
     if upstream.base_url.scheme() != "https" {
         return Ok(format!("{to} can be reached"));
     }
-    let version =
-        speak_tls(host, socket).await.map_err(|why| format!("{to} does not speak TLS as it should: {why}"))?;
+    let version = speak_tls(host, socket)
+        .await
+        .map_err(|why| format!("{to} does not speak TLS as it should: {why}"))?;
     Ok(format!("{to} can be reached and speaks {version}"))
 }
 
@@ -90,8 +116,19 @@ async fn speak_tls(host: &str, socket: TcpStream) -> Result<String, String> {
     // Whoever was first, it is the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let config = ClientConfig::with_platform_verifier().map_err(|error| error.to_string())?;
-    let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(|error| error.to_string())?;
-    let spoken = TlsConnector::from(Arc::new(config)).connect(name, socket).await.map_err(|error| error.to_string())?;
-    let version = spoken.get_ref().1.protocol_version().and_then(|version| version.as_str().map(str::to_owned));
-    Ok(version.map_or_else(|| "TLS".to_owned(), |version| version.replace('_', ".").replace("TLSv", "TLS ")))
+    let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
+        .map_err(|error| error.to_string())?;
+    let spoken = TlsConnector::from(Arc::new(config))
+        .connect(name, socket)
+        .await
+        .map_err(|error| error.to_string())?;
+    let version = spoken
+        .get_ref()
+        .1
+        .protocol_version()
+        .and_then(|version| version.as_str().map(str::to_owned));
+    Ok(version.map_or_else(
+        || "TLS".to_owned(),
+        |version| version.replace('_', ".").replace("TLSv", "TLS "),
+    ))
 }

@@ -19,11 +19,19 @@ pub(super) enum Verdict {
 }
 
 pub(super) const fn good(what: String, detail: String) -> Finding {
-    Finding { what, verdict: Verdict::Good, detail }
+    Finding {
+        what,
+        verdict: Verdict::Good,
+        detail,
+    }
 }
 
 pub(super) const fn bad(what: String, detail: String) -> Finding {
-    Finding { what, verdict: Verdict::Bad, detail }
+    Finding {
+        what,
+        verdict: Verdict::Bad,
+        detail,
+    }
 }
 
 pub(super) fn in_words(findings: &[Finding]) -> String {
@@ -33,7 +41,11 @@ pub(super) fn in_words(findings: &[Finding]) -> String {
             Verdict::Warning => "warning",
             Verdict::Bad => "BAD    ",
         };
-        format!("{word}  {}: {}", finding.what, output::shown(&finding.detail))
+        format!(
+            "{word}  {}: {}",
+            finding.what,
+            output::shown(&finding.detail)
+        )
     };
     findings.iter().map(line).collect::<Vec<_>>().join("\n")
 }

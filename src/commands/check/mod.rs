@@ -39,13 +39,23 @@ pub(super) async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Erro
 }
 
 fn show(findings: &[Finding], global: &Global) -> Result<Exit, Error> {
-    let worst = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Good);
+    let worst = findings
+        .iter()
+        .map(|finding| finding.verdict)
+        .max()
+        .unwrap_or(Verdict::Good);
     match global.format {
-        Format::Json => output::json(&serde_json::json!({ "verdict": worst, "findings": findings }))?,
+        Format::Json => {
+            output::json(&serde_json::json!({ "verdict": worst, "findings": findings }))?
+        }
         Format::Text if global.quiet && worst != Verdict::Bad => {}
         Format::Text => output::text_line(&in_words(findings))?,
     }
-    Ok(if worst == Verdict::Bad { Exit::Failed } else { Exit::Success })
+    Ok(if worst == Verdict::Bad {
+        Exit::Failed
+    } else {
+        Exit::Success
+    })
 }
 
 fn configuration(environment: &Environment) -> Finding {
@@ -56,18 +66,29 @@ fn configuration(environment: &Environment) -> Finding {
         (config.credentials.len(), "credential"),
         (config.jobs.len(), "job"),
     ];
-    let counted = parts.map(|(number, what)| counted(number as u64, what)).join(", ");
+    let counted = parts
+        .map(|(number, what)| counted(number as u64, what))
+        .join(", ");
     good(config.path.display().to_string(), counted)
 }
 
 fn warning((what, detail): (String, String)) -> Finding {
-    Finding { what, verdict: Verdict::Warning, detail }
+    Finding {
+        what,
+        verdict: Verdict::Warning,
+        detail,
+    }
 }
 
 /// Whether the secrets are there. They are read, and not sent anywhere.
 async fn secrets(environment: &Environment) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for credential in environment.config.credentials.values().filter(|one| one.upstream.auth != Auth::None) {
+    for credential in environment
+        .config
+        .credentials
+        .values()
+        .filter(|one| one.upstream.auth != Auth::None)
+    {
         let what = format!("the secret of credential {}", credential.name);
         findings.push(match ready(environment, credential).await {
             Ok(()) => good(what, "is there".to_owned()),
@@ -79,7 +100,10 @@ async fn secrets(environment: &Environment) -> Vec<Finding> {
 
 async fn ready(environment: &Environment, credential: &Arc<Credential>) -> Result<(), String> {
     let upstream = environment.upstream(credential)?;
-    upstream.ready().await.map_err(|failure| failure.to_string())
+    upstream
+        .ready()
+        .await
+        .map_err(|failure| failure.to_string())
 }
 
 /// What of the ledger is on this machine: all of it, or the journal.
@@ -93,8 +117,11 @@ async fn ledger(environment: &Environment) -> (Finding, Option<Arc<Meter>>) {
         Ok(meter) => meter,
         Err(error) => return (unusable(what, &error.to_string()), None),
     };
-    let usable =
-        if elsewhere { can_be_read(environment, &meter).await } else { connect::answers(environment, &meter).await };
+    let usable = if elsewhere {
+        can_be_read(environment, &meter).await
+    } else {
+        connect::answers(environment, &meter).await
+    };
     match usable {
         Ok(()) => (good(what, "can be used".to_owned()), Some(meter)),
         Err(why) => (bad(what, why), None),
@@ -104,13 +131,20 @@ async fn ledger(environment: &Environment) -> (Finding, Option<Arc<Meter>>) {
 /// Whether the journal tells what it holds.
 async fn can_be_read(environment: &Environment, meter: &Meter) -> Result<(), String> {
     for credential in environment.config.credentials.values() {
-        meter.unrepaid(&credential.account).await.map_err(|error| error.to_string())?;
+        meter
+            .unrepaid(&credential.account)
+            .await
+            .map_err(|error| error.to_string())?;
     }
     Ok(())
 }
 
 async fn catalog(environment: &Environment) -> Finding {
-    let what = environment.state_dir.join("catalog.db").display().to_string();
+    let what = environment
+        .state_dir
+        .join("catalog.db")
+        .display()
+        .to_string();
     match environment.catalog() {
         Ok(_) => good(what, "can be used".to_owned()),
         Err(error) => unusable(what, &error.to_string()),

@@ -18,7 +18,11 @@ pub(super) async fn once_each(environment: &Environment, meter: &Meter) -> Vec<F
         let what = format!("a call with credential {}", credential.name);
         findings.push(match cheapest(environment, credential) {
             Some(trial) => trial.make(environment, meter, what).await,
-            None => Finding { what, verdict: Verdict::Warning, detail: "no job lists anything with it".to_owned() },
+            None => Finding {
+                what,
+                verdict: Verdict::Warning,
+                detail: "no job lists anything with it".to_owned(),
+            },
         });
     }
     findings
@@ -33,12 +37,24 @@ struct Trial<'a> {
 }
 
 /// Of all that jobs list with a credential, what costs least.
-fn cheapest<'a>(environment: &'a Environment, credential: &'a Arc<Credential>) -> Option<Trial<'a>> {
-    let jobs = environment.config.jobs.iter().filter(|job| job.credential.name == credential.name);
+fn cheapest<'a>(
+    environment: &'a Environment,
+    credential: &'a Arc<Credential>,
+) -> Option<Trial<'a>> {
+    let jobs = environment
+        .config
+        .jobs
+        .iter()
+        .filter(|job| job.credential.name == credential.name);
     let steps = jobs.flat_map(|job| job.steps.iter().map(move |step| (job, step)));
     let listing = steps.filter(|(_, step)| step.ids.is_none());
     let (job, step) = listing.min_by_key(|(_, step)| step.call.cost.total())?;
-    Some(Trial { credential, job, step, region: job.regions.first()? })
+    Some(Trial {
+        credential,
+        job,
+        step,
+        region: job.regions.first()?,
+    })
 }
 
 impl Trial<'_> {
@@ -51,29 +67,61 @@ impl Trial<'_> {
         let Answered { page, told } = self.fetch(environment, permit.deadline).await;
         let spent = match self.settle(meter, &permit, &told, page.is_ok()).await {
             Ok(spent) => spent,
-            Err(error) => return bad(what, format!("what it truly cost could not be told the ledger: {error}")),
+            Err(error) => {
+                return bad(
+                    what,
+                    format!("what it truly cost could not be told the ledger: {error}"),
+                );
+            }
         };
         match page {
             Ok(page) => {
                 let (records, region) = (page.records.len(), &self.region.code);
-                good(what, format!("{} for {region} gave {records} records; it cost {}", call.name, cost(&spent)))
+                good(
+                    what,
+                    format!(
+                        "{} for {region} gave {records} records; it cost {}",
+                        call.name,
+                        cost(&spent)
+                    ),
+                )
             }
             Err(failure @ (Failure::NotSent(_) | Failure::Unreachable(_) | Failure::TooLate)) => {
                 let released = meter.release(&self.credential.account, &permit).await;
-                let spent = released
-                    .map_or_else(|error| format!("and stays charged: {error}"), |()| "and cost nothing".to_owned());
-                bad(what, format!("{} was not sent, {spent}: {failure}", call.name))
+                let spent = released.map_or_else(
+                    |error| format!("and stays charged: {error}"),
+                    |()| "and cost nothing".to_owned(),
+                );
+                bad(
+                    what,
+                    format!("{} was not sent, {spent}: {failure}", call.name),
+                )
             }
-            Err(failure) => bad(what, format!("{}: {failure}; it cost {}", call.name, cost(&spent))),
+            Err(failure) => bad(
+                what,
+                format!("{}: {failure}; it cost {}", call.name, cost(&spent)),
+            ),
         }
     }
 
     /// Corrects the charge to what the answer told; that a refusal cost less is not believed.
-    async fn settle(&self, meter: &Meter, permit: &Permit, told: &Told, served: bool) -> Result<Cost, MeterError> {
+    async fn settle(
+        &self,
+        meter: &Meter,
+        permit: &Permit,
+        told: &Told,
+        served: bool,
+    ) -> Result<Cost, MeterError> {
         let charged = &self.step.call.cost;
-        let truth = if served { truth(charged, &told.cost) } else { truth_of_a_refusal(charged, &told.cost) };
+        let truth = if served {
+            truth(charged, &told.cost)
+        } else {
+            truth_of_a_refusal(charged, &told.cost)
+        };
         if truth != *charged {
-            meter.settle(&self.credential.account, &permit.id, &truth).await?;
+            meter
+                .settle(&self.credential.account, &permit.id, &truth)
+                .await?;
         }
         Ok(truth)
     }
@@ -98,7 +146,9 @@ impl Trial<'_> {
                 "{} of {} are left; it fits at {}",
                 rejection.remaining, rejection.limit, rejection.retry_at
             )),
-            Answer::Never { limit, most } => Err(format!("it can never be granted: {limit} holds at most {most}")),
+            Answer::Never { limit, most } => Err(format!(
+                "it can never be granted: {limit} holds at most {most}"
+            )),
             Answer::Refused(why) => Err(why),
         }
     }
@@ -110,7 +160,15 @@ impl Trial<'_> {
         };
         let now = environment.clock.now();
         let (step, region) = (self.step, self.region);
-        let request = PageRequest { step, region, ids: &[], cursor: None, now, since: None, known: None };
+        let request = PageRequest {
+            step,
+            region,
+            ids: &[],
+            cursor: None,
+            now,
+            since: None,
+            known: None,
+        };
         upstream.fetch(request, deadline).await
     }
 }

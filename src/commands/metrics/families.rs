@@ -18,7 +18,10 @@ pub(super) const COUNTERS: [(&str, &str); 6] = [
     (REQUESTS, "Requests, by what they led to"),
     (REQUEST_SECONDS, "How long requests took, together"),
     (UNITS, "Units charged by runs"),
-    (UNMETERED, "Units spent while the ledger could not be reached"),
+    (
+        UNMETERED,
+        "Units spent while the ledger could not be reached",
+    ),
     (RECORDS, "Records landed"),
 ];
 pub(super) const RUNS: &str = "ingest_runs_total";
@@ -43,7 +46,10 @@ pub(super) struct Families(BTreeMap<&'static str, Family>);
 impl Families {
     /// A counter of the table.
     pub(super) fn counter(&mut self, name: &'static str) -> &mut Family {
-        let help = COUNTERS.iter().find(|(known, _)| *known == name).map_or("", |(_, help)| help);
+        let help = COUNTERS
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or("", |(_, help)| help);
         self.family(name, Kind::Counter, help)
     }
 
@@ -53,7 +59,11 @@ impl Families {
     }
 
     fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> &mut Family {
-        self.0.entry(name).or_insert_with(|| Family { kind, help, samples: BTreeMap::new() })
+        self.0.entry(name).or_insert_with(|| Family {
+            kind,
+            help,
+            samples: BTreeMap::new(),
+        })
     }
 
     /// All of it, counters going on from `old`, which is what an earlier run wrote.
@@ -61,7 +71,11 @@ impl Families {
         self.go_on(old);
         let mut text = String::new();
         for (name, family) in &self.0 {
-            let kind = if family.kind == Kind::Counter { "counter" } else { "gauge" };
+            let kind = if family.kind == Kind::Counter {
+                "counter"
+            } else {
+                "gauge"
+            };
             let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", family.help);
             for (labels, value) in &family.samples {
                 let _ = writeln!(text, "{name}{labels} {value}");
@@ -72,16 +86,25 @@ impl Families {
 
     fn go_on(&mut self, old: &str) {
         for line in old.lines().filter(|line| !line.starts_with('#')) {
-            let Some((series, value)) = line.rsplit_once(' ') else { continue };
-            let Some(value) = value.parse::<f64>().ok().filter(|value| value.is_finite()) else { continue };
-            let (name, labels) =
-                series.split_at_checked(series.find('{').unwrap_or(series.len())).unwrap_or((series, ""));
+            let Some((series, value)) = line.rsplit_once(' ') else {
+                continue;
+            };
+            let Some(value) = value.parse::<f64>().ok().filter(|value| value.is_finite()) else {
+                continue;
+            };
+            let (name, labels) = series
+                .split_at_checked(series.find('{').unwrap_or(series.len()))
+                .unwrap_or((series, ""));
             // A line that was cut, or that somebody else wrote, would spoil this file and every one after it.
             if !labels.is_empty() && !labels.ends_with("\"}") {
                 continue;
             }
             if let Some((name, _)) = COUNTERS.iter().find(|(known, _)| *known == name) {
-                *self.counter(name).samples.entry(labels.to_owned()).or_default() += value;
+                *self
+                    .counter(name)
+                    .samples
+                    .entry(labels.to_owned())
+                    .or_default() += value;
             }
         }
     }
@@ -90,12 +113,22 @@ impl Families {
 impl Family {
     /// Adds a figure to the one of these labels.
     pub(super) fn add(&mut self, labels: &[(&str, &str)], value: f64) {
-        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
+            .collect();
+        let labels = if labels.is_empty() {
+            String::new()
+        } else {
+            format!("{{{}}}", labels.join(","))
+        };
         *self.samples.entry(labels).or_default() += value;
     }
 }
 
 fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }

@@ -38,7 +38,10 @@ pub(super) async fn write(file: &Path, environment: &Environment, figures: Figur
         Err(error) => Err(io::Error::other(error.to_string())),
     };
     if let Err(error) = written {
-        tracing::error!("{}: cannot write the metrics: {error}; name another --metrics-file", file.display());
+        tracing::error!(
+            "{}: cannot write the metrics: {error}; name another --metrics-file",
+            file.display()
+        );
     }
 }
 
@@ -52,46 +55,99 @@ async fn collect(environment: &Environment, figures: &Figures<'_>) -> Result<Fam
     Ok(families)
 }
 
-fn of_run(families: &mut Families, Figures { report, began, took, .. }: &Figures<'_>) {
+fn of_run(
+    families: &mut Families,
+    Figures {
+        report,
+        began,
+        took,
+        ..
+    }: &Figures<'_>,
+) {
     let runs = families.counter(RUNS);
     for outcome in RunOutcome::ALL {
-        runs.add(&[("outcome", outcome.name())], f64::from(u8::from(outcome == report.outcome)));
+        runs.add(
+            &[("outcome", outcome.name())],
+            f64::from(u8::from(outcome == report.outcome)),
+        );
     }
-    let last = families.gauge("ingest_last_run_timestamp_seconds", "When the last run began");
+    let last = families.gauge(
+        "ingest_last_run_timestamp_seconds",
+        "When the last run began",
+    );
     last.add(&[], seconds(*began));
     let took_seconds = took.as_secs_f64();
-    families.gauge("ingest_last_run_duration_seconds", "How long the last run took").add(&[], took_seconds);
-    families.counter(UNMETERED).add(&[], number(report.unmetered_units.get()));
+    families
+        .gauge(
+            "ingest_last_run_duration_seconds",
+            "How long the last run took",
+        )
+        .add(&[], took_seconds);
+    families
+        .counter(UNMETERED)
+        .add(&[], number(report.unmetered_units.get()));
 }
 
 fn of_requests(families: &mut Families, requests: &[Requests]) {
-    for Requests { account, call, led, count, took } in requests {
-        let labels = [("account", account.as_str()), ("call", call), ("class", led.name())];
+    for Requests {
+        account,
+        call,
+        led,
+        count,
+        took,
+    } in requests
+    {
+        let labels = [
+            ("account", account.as_str()),
+            ("call", call),
+            ("class", led.name()),
+        ];
         families.counter(REQUESTS).add(&labels, number(*count));
-        families.counter(REQUEST_SECONDS).add(&labels, took.as_secs_f64());
+        families
+            .counter(REQUEST_SECONDS)
+            .add(&labels, took.as_secs_f64());
     }
 }
 
 fn of_units(families: &mut Families, environment: &Environment, report: &RunReport) {
     let account = |job: &str| {
-        let job = environment.config.jobs.iter().find(|known| known.name == job);
-        job.map(|job| job.credential.account.name.as_str()).unwrap_or_default()
+        let job = environment
+            .config
+            .jobs
+            .iter()
+            .find(|known| known.name == job);
+        job.map(|job| job.credential.account.name.as_str())
+            .unwrap_or_default()
     };
     for pass in &report.passes {
         let (job, region) = (pass.job.as_str(), pass.region.as_str());
         for (limit, units) in pass.units.iter() {
-            let labels = [("account", account(job)), ("limit", limit), ("job", job), ("region", region)];
+            let labels = [
+                ("account", account(job)),
+                ("limit", limit),
+                ("job", job),
+                ("region", region),
+            ];
             families.counter(UNITS).add(&labels, number(units.get()));
         }
-        families.counter(RECORDS).add(&[("job", job), ("region", region)], number(pass.records));
+        families
+            .counter(RECORDS)
+            .add(&[("job", job), ("region", region)], number(pass.records));
     }
 }
 
 fn of_limits(families: &mut Families, report: &RunReport) {
     for limit in &report.limits {
-        let labels = [("account", limit.account.as_str()), ("limit", &*limit.limit)];
+        let labels = [
+            ("account", limit.account.as_str()),
+            ("limit", &*limit.limit),
+        ];
         let gauges = [
-            ("ingest_limit_enforced_units", "What is let through in a window", Some(limit.enforced)),
+            (
+                "ingest_limit_enforced_units",
+                "What is let through in a window",
+                Some(limit.enforced),
+            ),
             ("ingest_limit_used_units", "What counts now", limit.used),
             (
                 "ingest_limit_remaining_units",
@@ -106,18 +162,33 @@ fn of_limits(families: &mut Families, report: &RunReport) {
         }
         let closed = limit.closed_until.map_or(0.0, seconds);
         let help = "Until when the upstream's \"spent\" closes it; 0 while it is open";
-        families.gauge("ingest_limit_closed_until_timestamp_seconds", help).add(&labels, closed);
+        families
+            .gauge("ingest_limit_closed_until_timestamp_seconds", help)
+            .add(&labels, closed);
     }
 }
 
 /// Every region of every job, whichever this run walked.
 async fn of_regions(families: &mut Families, environment: &Environment) -> Result<(), Error> {
-    let all = environment.config.jobs.iter().map(|job| (Arc::clone(job), job.regions.clone())).collect();
-    for one in run::candidates(&*environment.catalog_to_read()?, &all, environment.clock.now()).await? {
+    let all = environment
+        .config
+        .jobs
+        .iter()
+        .map(|job| (Arc::clone(job), job.regions.clone()))
+        .collect();
+    for one in run::candidates(
+        &*environment.catalog_to_read()?,
+        &all,
+        environment.clock.now(),
+    )
+    .await?
+    {
         let labels = [("job", one.job.name.as_str()), ("region", &one.region.code)];
         let help = "When the last complete pass over a region began; 0 where there was none";
         let last = one.standing.last_complete.map_or(0.0, seconds);
-        families.gauge("ingest_last_success_timestamp_seconds", help).add(&labels, last);
+        families
+            .gauge("ingest_last_success_timestamp_seconds", help)
+            .add(&labels, last);
     }
     Ok(())
 }
@@ -151,7 +222,10 @@ fn replace(file: &Path, text: impl FnOnce(&str) -> String) -> io::Result<()> {
 /// Waits until no other run replaces a file there. The directory itself is locked: a file for this would have an owner,
 /// whom others may not be, and would lie in the collector's directory for ever.
 fn lock_directory_of(file: &Path) -> io::Result<File> {
-    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = file
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let directory = File::open(directory)?;
     directory.lock()?;
     Ok(directory)

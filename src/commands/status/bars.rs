@@ -4,9 +4,19 @@ use super::super::output::{Colour, Style};
 use crate::quota::Units;
 
 /// What is used of a quota, what is free, and the headroom at its end.
-pub(super) fn bar(used: Units, enforced: Units, quota: Units, width: usize, style: Style) -> String {
+pub(super) fn bar(
+    used: Units,
+    enforced: Units,
+    quota: Units,
+    width: usize,
+    style: Style,
+) -> String {
     let cells = |units: Units| share(units, quota, width);
-    let headroom = if enforced < quota { cells(quota.less(enforced)).max(1) } else { 0 };
+    let headroom = if enforced < quota {
+        cells(quota.less(enforced)).max(1)
+    } else {
+        0
+    };
     let free_for_use = width - headroom.min(width);
     let mut full = cells(used).min(free_for_use);
     if used > Units::ZERO && full == 0 {
@@ -19,7 +29,10 @@ pub(super) fn bar(used: Units, enforced: Units, quota: Units, width: usize, styl
     };
     let full_part = style.paint(&"█".repeat(full), colour);
     let free_part = style.paint(&"░".repeat(free_for_use.saturating_sub(full)), Colour::Grey);
-    format!("[{full_part}{free_part}{}]", style.paint(&"▒".repeat(headroom), Colour::Grey))
+    format!(
+        "[{full_part}{free_part}{}]",
+        style.paint(&"▒".repeat(headroom), Colour::Grey)
+    )
 }
 
 /// So many of `width` cells.

@@ -20,7 +20,11 @@ use crate::run::{self, Candidate, LimitReport};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// Within how long people ask for what returns.
-const SOON: [Duration; 3] = [HOUR, Duration::from_secs(6 * 60 * 60), Duration::from_secs(24 * 60 * 60)];
+const SOON: [Duration; 3] = [
+    HOUR,
+    Duration::from_secs(6 * 60 * 60),
+    Duration::from_secs(24 * 60 * 60),
+];
 
 /// What `status` says.
 #[derive(Debug, Serialize)]
@@ -90,9 +94,15 @@ pub(super) async fn status(global: &Global) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let now = environment.clock.now();
     let meter = environment.meter(Mode::ReadOnly)?;
-    let mut status = Status { limits: Vec::new(), spend: Vec::new(), regions: regions(&environment, now).await? };
+    let mut status = Status {
+        limits: Vec::new(),
+        spend: Vec::new(),
+        regions: regions(&environment, now).await?,
+    };
     for account in environment.accounts() {
-        status.limits.extend(limit_statuses(&meter, &account, now).await?);
+        status
+            .limits
+            .extend(limit_statuses(&meter, &account, now).await?);
         status.spend.extend(spend(&meter, &account, now).await);
     }
     match global.format {
@@ -102,7 +112,11 @@ pub(super) async fn status(global: &Global) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-async fn limit_statuses(meter: &Meter, account: &Account, now: Timestamp) -> Result<Vec<LimitStatus>, Error> {
+async fn limit_statuses(
+    meter: &Meter,
+    account: &Account,
+    now: Timestamp,
+) -> Result<Vec<LimitStatus>, Error> {
     let usages = match meter.usage(account).await {
         Ok(usages) => usages,
         Err(error @ MeterError::Journal(_)) => return Err(error.into()),
@@ -131,22 +145,45 @@ async fn limit_statuses(meter: &Meter, account: &Account, now: Timestamp) -> Res
 impl ReturnsWithin {
     fn of(returns: &[Return], now: Timestamp) -> Self {
         let within = |span: Duration| {
-            returns.iter().filter(|back| back.at <= now.after(span)).map(|back| back.units).sum::<Units>()
+            returns
+                .iter()
+                .filter(|back| back.at <= now.after(span))
+                .map(|back| back.units)
+                .sum::<Units>()
         };
         let [hour, six_hours, day] = SOON.map(within);
-        Self { hour, six_hours, day }
+        Self {
+            hour,
+            six_hours,
+            day,
+        }
     }
 }
 
 /// What counts in any window of the account.
 async fn spend(meter: &Meter, account: &Account, now: Timestamp) -> Vec<Spend> {
     let from = |limit: &Limit| limit.window().counted_from(now);
-    let Some(first) = account.limits.values().map(from).min() else { return Vec::new() };
-    let counts: BTreeMap<&LimitName, Timestamp> =
-        account.limits.iter().map(|(name, limit)| (name, from(limit))).collect();
-    let Ok(spending) = meter.spent(account, first).await else { return Vec::new() };
-    let counts = |spent: &Spent| counts.get(&spent.limit).is_some_and(|from| spent.at >= *from);
-    gathered(account, spending.told_by, spending.charges.into_iter().filter(counts))
+    let Some(first) = account.limits.values().map(from).min() else {
+        return Vec::new();
+    };
+    let counts: BTreeMap<&LimitName, Timestamp> = account
+        .limits
+        .iter()
+        .map(|(name, limit)| (name, from(limit)))
+        .collect();
+    let Ok(spending) = meter.spent(account, first).await else {
+        return Vec::new();
+    };
+    let counts = |spent: &Spent| {
+        counts
+            .get(&spent.limit)
+            .is_some_and(|from| spent.at >= *from)
+    };
+    gathered(
+        account,
+        spending.told_by,
+        spending.charges.into_iter().filter(counts),
+    )
 }
 
 /// Charges and units by limit.
@@ -154,7 +191,13 @@ type Sums = BTreeMap<LimitName, (u64, Units)>;
 
 fn gathered(account: &Account, told_by: Teller, spent: impl Iterator<Item = Spent>) -> Vec<Spend> {
     let mut all: BTreeMap<Arc<Purpose>, Sums> = BTreeMap::new();
-    for Spent { limit, units, purpose, .. } in spent {
+    for Spent {
+        limit,
+        units,
+        purpose,
+        ..
+    } in spent
+    {
         let sums = all.entry(purpose).or_default();
         let (charges, sum) = sums.entry(limit).or_default();
         *charges += 1;
@@ -167,21 +210,36 @@ fn gathered(account: &Account, told_by: Teller, spent: impl Iterator<Item = Spen
         region: purpose.region.clone(),
         call: purpose.call.clone(),
         // A charge takes of a limit once.
-        charges: sums.values().map(|(charges, _)| *charges).max().unwrap_or_default(),
-        units: sums.into_iter().map(|(limit, (_, units))| (limit, units)).collect(),
+        charges: sums
+            .values()
+            .map(|(charges, _)| *charges)
+            .max()
+            .unwrap_or_default(),
+        units: sums
+            .into_iter()
+            .map(|(limit, (_, units))| (limit, units))
+            .collect(),
     };
     all.into_iter().map(spend).collect()
 }
 
 async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<RegionStatus>, Error> {
     let catalog = environment.catalog_to_read()?;
-    let selection = environment.config.jobs.iter().map(|job| (job.clone(), job.regions.clone())).collect();
+    let selection = environment
+        .config
+        .jobs
+        .iter()
+        .map(|job| (job.clone(), job.regions.clone()))
+        .collect();
     let candidates = run::candidates(&*catalog, &selection, now).await?;
     let status = |candidate: &Candidate| RegionStatus {
         job: candidate.job.name.clone(),
         region: candidate.region.code.clone(),
         last_complete: candidate.standing.last_complete,
-        age_seconds: candidate.standing.last_complete.map(|began| now.since(began).as_secs_f64()),
+        age_seconds: candidate
+            .standing
+            .last_complete
+            .map(|began| now.since(began).as_secs_f64()),
         due_at: candidate.due_at(),
         unfinished: candidate.resumable(now).is_some(),
         stopped_at: stopped_at(candidate, now),
@@ -191,14 +249,31 @@ async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<Region
 
 fn stopped_at(candidate: &Candidate, now: Timestamp) -> Option<StoppedAt> {
     let pass = candidate.resumable(now)?;
-    let step = pass.steps.iter().find(|step| step.cursor.is_some()).or_else(|| pass.steps.last())?;
+    let step = pass
+        .steps
+        .iter()
+        .find(|step| step.cursor.is_some())
+        .or_else(|| pass.steps.last())?;
     let call = candidate.job.steps.get(step.step)?.call.name.clone();
-    Some(StoppedAt { call, pages: step.pages, since: pass.started_at })
+    Some(StoppedAt {
+        call,
+        pages: step.pages,
+        since: pass.started_at,
+    })
 }
 
 fn in_words(status: &Status, now: Timestamp, screen: Screen) -> String {
-    let name = status.limits.iter().map(|limit| words::name(limit).len()).max().unwrap_or_default();
-    let mut parts: Vec<String> = status.limits.iter().map(|limit| words::limit(limit, name, now, screen)).collect();
+    let name = status
+        .limits
+        .iter()
+        .map(|limit| words::name(limit).len())
+        .max()
+        .unwrap_or_default();
+    let mut parts: Vec<String> = status
+        .limits
+        .iter()
+        .map(|limit| words::limit(limit, name, now, screen))
+        .collect();
     parts.push(words::spend(&status.spend, screen));
     parts.push(words::regions(&status.regions, now, screen));
     parts.retain(|part| !part.is_empty());

@@ -18,15 +18,28 @@ pub(super) fn name(limit: &LimitStatus) -> String {
 ///   headroom 500 of the quota of 10,000; 3,990 since the upstream's reset
 ///   back within 1h 120, 6h 800, 24h 4,120; all by 2026-11-22 08:01:27 UTC
 /// ```
-pub(super) fn limit(limit: &LimitStatus, name_width: usize, now: Timestamp, screen: Screen) -> String {
+pub(super) fn limit(
+    limit: &LimitStatus,
+    name_width: usize,
+    now: Timestamp,
+    screen: Screen,
+) -> String {
     let style = screen.style;
     let report = &limit.report;
     let name = format!("{:name_width$}", name(limit));
     let head = match (report.used, report.remaining) {
         (Some(used), Some(left)) => {
-            let width = screen.width.unwrap_or(80).saturating_sub(name_width + BESIDE).clamp(10, 40);
+            let width = screen
+                .width
+                .unwrap_or(80)
+                .saturating_sub(name_width + BESIDE)
+                .clamp(10, 40);
             let bar = bars::bar(used, report.enforced, report.quota, width, style);
-            let (used, left, of) = (count(used.get()), count(left.get()), count(report.enforced.get()));
+            let (used, left, of) = (
+                count(used.get()),
+                count(left.get()),
+                count(report.enforced.get()),
+            );
             format!("{name}  {bar} {used} used, {left} left of {of}")
         }
         _ => {
@@ -34,9 +47,20 @@ pub(super) fn limit(limit: &LimitStatus, name_width: usize, now: Timestamp, scre
             format!("{name}  of {}: {silent}", count(report.enforced.get()))
         }
     };
-    let details = [since(limit), back(limit), closed(limit, now, style), unrepaid(limit, style)];
-    let details = details.into_iter().flatten().map(|line| screen.wrapped(&line));
-    std::iter::once(head).chain(details).collect::<Vec<_>>().join("\n")
+    let details = [
+        since(limit),
+        back(limit),
+        closed(limit, now, style),
+        unrepaid(limit, style),
+    ];
+    let details = details
+        .into_iter()
+        .flatten()
+        .map(|line| screen.wrapped(&line));
+    std::iter::once(head)
+        .chain(details)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn since(limit: &LimitStatus) -> Option<String> {
@@ -44,29 +68,40 @@ fn since(limit: &LimitStatus) -> Option<String> {
         let (headroom, quota) = (count(limit.headroom.get()), count(limit.report.quota.get()));
         format!("headroom {headroom} of the quota of {quota}")
     });
-    let reset = limit.since_reset.map(|units| format!("{} since the upstream's reset", count(units.get())));
+    let reset = limit
+        .since_reset
+        .map(|units| format!("{} since the upstream's reset", count(units.get())));
     let parts: Vec<String> = headroom.into_iter().chain(reset).collect();
     (!parts.is_empty()).then(|| format!("  {}", parts.join("; ")))
 }
 
 fn back(limit: &LimitStatus) -> Option<String> {
     let within = &limit.returns_within;
-    let [hour, six_hours, day] = [within.hour, within.six_hours, within.day].map(|units| count(units.get()));
+    let [hour, six_hours, day] =
+        [within.hour, within.six_hours, within.day].map(|units| count(units.get()));
     let last = limit.returns.last()?;
-    Some(format!("  back within 1h {hour}, 6h {six_hours}, 24h {day}; all by {}", instant(last.at)))
+    Some(format!(
+        "  back within 1h {hour}, 6h {six_hours}, 24h {day}; all by {}",
+        instant(last.at)
+    ))
 }
 
 fn closed(limit: &LimitStatus, now: Timestamp, style: Style) -> Option<String> {
     let until = limit.report.closed_until?;
-    let closed =
-        format!("closed until {}, in {}: the upstream said that it is spent", instant(until), span(until.since(now)));
+    let closed = format!(
+        "closed until {}, in {}: the upstream said that it is spent",
+        instant(until),
+        span(until.since(now))
+    );
     Some(format!("  {}", style.paint(&closed, Colour::Red)))
 }
 
 fn unrepaid(limit: &LimitStatus, style: Style) -> Option<String> {
     let units = Some(limit.unrepaid).filter(|units| *units > Units::ZERO)?;
-    let owed =
-        format!("{} units went unmetered from this machine and are not repaid to the ledger yet", count(units.get()));
+    let owed = format!(
+        "{} units went unmetered from this machine and are not repaid to the ledger yet",
+        count(units.get())
+    );
     Some(format!("  {}", style.paint(&owed, Colour::Yellow)))
 }
 
@@ -74,9 +109,24 @@ pub(super) fn spend(spend: &[Spend], screen: Screen) -> String {
     if spend.is_empty() {
         return String::new();
     }
-    let mut table = table(screen, &["ACCOUNT", "JOB", "REGION", "CALL", "CHARGES", "UNITS THAT COUNT"], &[4]);
+    let mut table = table(
+        screen,
+        &[
+            "ACCOUNT",
+            "JOB",
+            "REGION",
+            "CALL",
+            "CHARGES",
+            "UNITS THAT COUNT",
+        ],
+        &[4],
+    );
     for one in spend {
-        let whose = if one.call.is_empty() { "told by the upstream" } else { "by hand" };
+        let whose = if one.call.is_empty() {
+            "told by the upstream"
+        } else {
+            "by hand"
+        };
         table.add_row([
             one.account.clone(),
             one.job.clone().unwrap_or_else(|| whose.to_owned()),
@@ -88,33 +138,61 @@ pub(super) fn spend(spend: &[Spend], screen: Screen) -> String {
     }
     let partial = spend.iter().any(|one| one.told_by == Teller::Journal);
     let note = "This is what this machine charged; the ledger does not keep what other machines' charges were for.";
-    if partial { format!("{}\n{}", text(&table), screen.wrapped(note)) } else { text(&table) }
+    if partial {
+        format!("{}\n{}", text(&table), screen.wrapped(note))
+    } else {
+        text(&table)
+    }
 }
 
 pub(super) fn regions(regions: &[RegionStatus], now: Timestamp, screen: Screen) -> String {
-    let mut table = table(screen, &["JOB", "REGION", "LAST COMPLETE", "AGE", "DUE"], &[3]);
+    let mut table = table(
+        screen,
+        &["JOB", "REGION", "LAST COMPLETE", "AGE", "DUE"],
+        &[3],
+    );
     for region in regions {
         let due = region.due_at.filter(|due| *due > now);
         table.add_row([
             region.job.clone(),
             output::shown(&region.region),
-            region.last_complete.map_or_else(|| "never".to_owned(), instant),
-            region.last_complete.map_or_else(|| "-".to_owned(), |began| span(now.since(began))),
-            due.map_or_else(|| "now".to_owned(), |due| format!("in {}", span(due.since(now)))),
+            region
+                .last_complete
+                .map_or_else(|| "never".to_owned(), instant),
+            region
+                .last_complete
+                .map_or_else(|| "-".to_owned(), |began| span(now.since(began))),
+            due.map_or_else(
+                || "now".to_owned(),
+                |due| format!("in {}", span(due.since(now))),
+            ),
         ]);
     }
-    let stopped = regions.iter().filter_map(|region| stopped(region, now)).map(|line| screen.wrapped(&line));
+    let stopped = regions
+        .iter()
+        .filter_map(|region| stopped(region, now))
+        .map(|line| screen.wrapped(&line));
     let mut lines: Vec<String> = std::iter::once(text(&table)).chain(stopped).collect();
-    if regions.iter().all(|region| region.last_complete.is_none() && !region.unfinished) {
-        lines
-            .push(screen.wrapped("Nothing was ingested yet; `ingest --region all --dry-run` says what it would take."));
+    if regions
+        .iter()
+        .all(|region| region.last_complete.is_none() && !region.unfinished)
+    {
+        lines.push(screen.wrapped(
+            "Nothing was ingested yet; `ingest --region all --dry-run` says what it would take.",
+        ));
     }
     lines.join("\n")
 }
 
 fn stopped(region: &RegionStatus, now: Timestamp) -> Option<String> {
     let at = region.stopped_at.as_ref()?;
-    let (page, whose) = (count(at.pages), format!("{} {}", region.job, output::shown(&region.region)));
+    let (page, whose) = (
+        count(at.pages),
+        format!("{} {}", region.job, output::shown(&region.region)),
+    );
     let began = span(now.since(at.since));
-    Some(format!("{whose} is unfinished: begun {began} ago, it stopped after page {page} of {}.", at.call))
+    Some(format!(
+        "{whose} is unfinished: begun {began} ago, it stopped after page {page} of {}.",
+        at.call
+    ))
 }

@@ -22,8 +22,20 @@ pub(super) fn costs(config: &Config, root: &Item<'_>) {
 
 /// Every limit that a call charges is one of each credential's.
 fn charges(credential: &Credential, call: &Call, root: &Item<'_>) {
-    let Some(cost) = root.find(&["upstreams", &credential.upstream.name, "calls", &call.name, "cost"]) else { return };
-    for limit in call.cost.limits().filter(|limit| !credential.account.limits.contains_key(*limit)) {
+    let Some(cost) = root.find(&[
+        "upstreams",
+        &credential.upstream.name,
+        "calls",
+        &call.name,
+        "cost",
+    ]) else {
+        return;
+    };
+    for limit in call
+        .cost
+        .limits()
+        .filter(|limit| !credential.account.limits.contains_key(*limit))
+    {
         let item = cost.find(&[limit]).unwrap_or_else(|| cost.clone());
         let expected = format!("credential {:?} has no limit {limit:?}", credential.name);
         item.refuse::<()>(expected, remedy(credential, limit, cost.is_number(), call));
@@ -32,28 +44,53 @@ fn charges(credential: &Credential, call: &Call, root: &Item<'_>) {
 
 /// What an answer settles, the call charges; what is cheaper, is there.
 fn settles(upstream: &Upstream, call: &Call, root: &Item<'_>) {
-    let Some(item) = root.find(&["upstreams", &upstream.name, "calls", &call.name]) else { return };
-    for limit in call.settle.keys().filter(|limit| call.cost.of(limit) == Units::ZERO) {
-        let Some(item) = item.find(&["settle", limit]) else { continue };
+    let Some(item) = root.find(&["upstreams", &upstream.name, "calls", &call.name]) else {
+        return;
+    };
+    for limit in call
+        .settle
+        .keys()
+        .filter(|limit| call.cost.of(limit) == Units::ZERO)
+    {
+        let Some(item) = item.find(&["settle", limit]) else {
+            continue;
+        };
         item.refuse::<()>(
             "the call does not charge this limit",
             format!("write {limit} into its `cost`: the estimate"),
         );
     }
-    if let Some(cheaper) = call.cheaper.as_ref().filter(|cheaper| !upstream.calls.contains_key(&cheaper.call))
+    if let Some(cheaper) = call
+        .cheaper
+        .as_ref()
+        .filter(|cheaper| !upstream.calls.contains_key(&cheaper.call))
         && let Some(item) = item.find(&["cheaper", "call"])
     {
         let known = upstream.calls.keys().map(String::as_str);
-        item.refuse::<()>(format!("upstream {:?} has no such call", upstream.name), advice(&cheaper.call, known));
+        item.refuse::<()>(
+            format!("upstream {:?} has no such call", upstream.name),
+            advice(&cheaper.call, known),
+        );
     }
 }
 
 fn remedy(credential: &Credential, limit: &str, bare: bool, call: &Call) -> String {
-    let names: Vec<&str> = credential.account.limits.keys().map(String::as_str).collect();
+    let names: Vec<&str> = credential
+        .account
+        .limits
+        .keys()
+        .map(String::as_str)
+        .collect();
     match names.as_slice() {
-        [only] if bare => format!("name the limit: write cost = {{ {only} = {} }}", call.cost.largest()),
+        [only] if bare => format!(
+            "name the limit: write cost = {{ {only} = {} }}",
+            call.cost.largest()
+        ),
         [] => {
-            format!("write [credentials.{}.limits] with {limit} = {{ quota = ..., window = \"24h\" }}", credential.name)
+            format!(
+                "write [credentials.{}.limits] with {limit} = {{ quota = ..., window = \"24h\" }}",
+                credential.name
+            )
         }
         _ => advice(limit, names),
     }
@@ -61,7 +98,9 @@ fn remedy(credential: &Credential, limit: &str, bare: bool, call: &Call) -> Stri
 
 /// What a job leaves is less than what there is.
 fn leave(job: &Job, root: &Item<'_>) {
-    let Some(leave) = root.find(&["jobs", &job.name, "leave"]) else { return };
+    let Some(leave) = root.find(&["jobs", &job.name, "leave"]) else {
+        return;
+    };
     for (name, units) in job.leave.iter() {
         let item = leave.find(&[name]).unwrap_or_else(|| leave.clone());
         match job.credential.account.limits.get(name) {
@@ -90,13 +129,18 @@ fn fits(job: &Job, at: usize, step: &Step, root: &Item<'_>) {
         let (units, leave) = (step.call.cost.of(name), job.leave.of(name));
         let left = limit.enforced().less(leave);
         if units > left && leave < limit.enforced() {
-            let Some(item) = root.find(&["jobs", &job.name, "steps", &at.to_string(), "call"]) else { continue };
+            let Some(item) = root.find(&["jobs", &job.name, "steps", &at.to_string(), "call"])
+            else {
+                continue;
+            };
             item.refuse::<()>(
                 format!(
                     "this could never be granted: it costs {units} of {name:?}, and {} can be used",
                     sum(limit, leave.get())
                 ),
-                format!("lower headroom or leave until {units} fit, or correct the quota or the cost"),
+                format!(
+                    "lower headroom or leave until {units} fit, or correct the quota or the cost"
+                ),
             );
         }
     }

@@ -6,16 +6,25 @@ use serde_json::Value;
 
 use crate::config::item::Item;
 use crate::config::names::{advice, quoted};
-use crate::config::{Auth, Call, Config, Job, Method, Paging, Place, Step, Template, Upstream, Variable};
+use crate::config::{
+    Auth, Call, Config, Job, Method, Paging, Place, Step, Template, Upstream, Variable,
+};
 
 /// A template, with where it was written.
 type Written<'a> = (Item<'a>, Template);
 
 pub(super) fn requests(config: &Config, root: &Item<'_>) {
-    let values: BTreeSet<&str> =
-        config.regions.iter().flat_map(|region| region.values.keys()).map(String::as_str).collect();
+    let values: BTreeSet<&str> = config
+        .regions
+        .iter()
+        .flat_map(|region| region.values.keys())
+        .map(String::as_str)
+        .collect();
     for upstream in config.upstreams.values() {
-        upstream.calls.values().for_each(|call| check_call(upstream, call, root, &values));
+        upstream
+            .calls
+            .values()
+            .for_each(|call| check_call(upstream, call, root, &values));
     }
     for job in &config.jobs {
         for (at, step) in job.steps.iter().enumerate() {
@@ -27,26 +36,38 @@ pub(super) fn requests(config: &Config, root: &Item<'_>) {
 }
 
 fn check_call(upstream: &Upstream, call: &Call, root: &Item<'_>, values: &BTreeSet<&str>) {
-    let Some(item) = root.find(&["upstreams", &upstream.name, "calls", &call.name]) else { return };
+    let Some(item) = root.find(&["upstreams", &upstream.name, "calls", &call.name]) else {
+        return;
+    };
     let params = item.find(&["params"]);
     let upstream_headers = root.find(&["upstreams", &upstream.name, "headers"]);
-    let written = requested(&item, call).into_iter().chain(upstream_headers.iter().flat_map(parameters));
+    let written = requested(&item, call)
+        .into_iter()
+        .chain(upstream_headers.iter().flat_map(parameters));
     let written = written.chain(params.iter().flat_map(parameters));
     written.for_each(|written| names_something(&written, values));
-    params.iter().for_each(|params| leaves_to_others(params, upstream, call));
+    params
+        .iter()
+        .for_each(|params| leaves_to_others(params, upstream, call));
     if in_body(&call.paging)
         && call.method == Method::Get
         && let Some(place) = item.find(&["page", "in"])
     {
-        place.refuse::<()>("a GET has no body for the cursor", "write in = \"query\", or method = \"POST\"");
+        place.refuse::<()>(
+            "a GET has no body for the cursor",
+            "write in = \"query\", or method = \"POST\"",
+        );
     }
 }
 
 fn check_step(job: &Job, step: &Step, item: &Item<'_>, values: &BTreeSet<&str>) {
     let params = item.find(&["params"]);
     let own: Vec<Written<'_>> = params.iter().flat_map(parameters).collect();
-    own.iter().for_each(|written| names_something(written, values));
-    params.iter().for_each(|params| leaves_to_others(params, &job.credential.upstream, &step.call));
+    own.iter()
+        .for_each(|written| names_something(written, values));
+    params
+        .iter()
+        .for_each(|params| leaves_to_others(params, &job.credential.upstream, &step.call));
     let all = all_of_step(job, step, item, own);
     asks_for_ids(job, step, item, &all);
     for (written, template) in &all {
@@ -60,14 +81,43 @@ fn check_step(job: &Job, step: &Step, item: &Item<'_>, values: &BTreeSet<&str>) 
 
 /// Everything that a step's requests are rendered from: the path and body of its call, and each parameter where it was
 /// written last.
-fn all_of_step<'a>(job: &Job, step: &Step, item: &Item<'a>, own: Vec<Written<'a>>) -> Vec<Written<'a>> {
-    let Some(upstream) = item.root().find(&["upstreams", &job.credential.upstream.name]) else { return own };
-    let Some(call) = upstream.find(&["calls", &step.call.name]) else { return own };
-    let headers: Vec<_> = upstream.find(&["headers"]).iter().flat_map(parameters).collect();
-    let always = call.find(&["params"]).iter().flat_map(parameters).collect::<Vec<_>>();
-    let overridden = |written: &Written<'_>| own.iter().any(|(item, _)| item.name() == written.0.name());
-    let always = always.into_iter().filter(|written| !overridden(written)).collect::<Vec<_>>();
-    headers.into_iter().chain(requested(&call, &step.call)).chain(always).chain(own).collect()
+fn all_of_step<'a>(
+    job: &Job,
+    step: &Step,
+    item: &Item<'a>,
+    own: Vec<Written<'a>>,
+) -> Vec<Written<'a>> {
+    let Some(upstream) = item
+        .root()
+        .find(&["upstreams", &job.credential.upstream.name])
+    else {
+        return own;
+    };
+    let Some(call) = upstream.find(&["calls", &step.call.name]) else {
+        return own;
+    };
+    let headers: Vec<_> = upstream
+        .find(&["headers"])
+        .iter()
+        .flat_map(parameters)
+        .collect();
+    let always = call
+        .find(&["params"])
+        .iter()
+        .flat_map(parameters)
+        .collect::<Vec<_>>();
+    let overridden =
+        |written: &Written<'_>| own.iter().any(|(item, _)| item.name() == written.0.name());
+    let always = always
+        .into_iter()
+        .filter(|written| !overridden(written))
+        .collect::<Vec<_>>();
+    headers
+        .into_iter()
+        .chain(requested(&call, &step.call))
+        .chain(always)
+        .chain(own)
+        .collect()
 }
 
 /// The templates of a call's path, headers and body.
@@ -76,36 +126,60 @@ fn requested<'a>(item: &Item<'a>, call: &Call) -> Vec<Written<'a>> {
     let body = item.find(&["body"]).zip(call.body.as_ref());
     let headers = item.find(&["headers"]);
     let headers: Vec<_> = headers.iter().flat_map(parameters).collect();
-    path.into_iter().chain(headers).chain(body.into_iter().flat_map(|(item, body)| texts(&item, body))).collect()
+    path.into_iter()
+        .chain(headers)
+        .chain(body.into_iter().flat_map(|(item, body)| texts(&item, body)))
+        .collect()
 }
 
 fn texts<'a>(item: &Item<'a>, value: &Value) -> Vec<Written<'a>> {
-    let below = |key: &str, value: &Value| item.find(&[key]).map(|item| texts(&item, value)).unwrap_or_default();
+    let below = |key: &str, value: &Value| {
+        item.find(&[key])
+            .map(|item| texts(&item, value))
+            .unwrap_or_default()
+    };
     match value {
-        Value::String(text) => {
-            Template::parse(text).ok().map(|template| (item.clone(), template)).into_iter().collect()
-        }
-        Value::Array(values) => {
-            values.iter().enumerate().flat_map(|(at, value)| below(&at.to_string(), value)).collect()
-        }
-        Value::Object(members) => members.iter().flat_map(|(key, value)| below(key, value)).collect(),
+        Value::String(text) => Template::parse(text)
+            .ok()
+            .map(|template| (item.clone(), template))
+            .into_iter()
+            .collect(),
+        Value::Array(values) => values
+            .iter()
+            .enumerate()
+            .flat_map(|(at, value)| below(&at.to_string(), value))
+            .collect(),
+        Value::Object(members) => members
+            .iter()
+            .flat_map(|(key, value)| below(key, value))
+            .collect(),
         _ => Vec::new(),
     }
 }
 
 fn parameters<'a>(params: &Item<'a>) -> Vec<Written<'a>> {
     let template = |item: Item<'a>| Some((item.clone(), Template::parse(&item.as_text()?).ok()?));
-    params.entries().unwrap_or_default().into_iter().filter_map(template).collect()
+    params
+        .entries()
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(template)
+        .collect()
 }
 
 fn names_something((item, template): &Written<'_>, values: &BTreeSet<&str>) {
     for variable in template.variables() {
-        let Variable::OfRegion(name) = &variable else { continue };
+        let Variable::OfRegion(name) = &variable else {
+            continue;
+        };
         if names_nothing(&variable, values) {
             let known = Template::VARIABLES.iter().chain(values).copied();
             item.refuse::<()>(
                 format!("{{{name}}} names nothing known"),
-                format!("{}; a value of regions is written [regions.CODE] {name} = \"...\"", advice(name, known)),
+                format!(
+                    "{}; a value of regions is written [regions.CODE] {name} = \"...\"",
+                    advice(name, known)
+                ),
             );
         }
     }
@@ -116,7 +190,9 @@ fn names_nothing(variable: &Variable, values: &BTreeSet<&str>) -> bool {
 }
 
 fn asks_for_ids(job: &Job, step: &Step, item: &Item<'_>, all: &[Written<'_>]) {
-    let asking = all.iter().find(|(_, template)| template.variables().contains(&Variable::Ids));
+    let asking = all
+        .iter()
+        .find(|(_, template)| template.variables().contains(&Variable::Ids));
     match (&step.ids, asking) {
         (Some(_), None) => {
             item.find(&["ids"]).and_then(|ids| {
@@ -128,7 +204,10 @@ fn asks_for_ids(job: &Job, step: &Step, item: &Item<'_>, all: &[Written<'_>]) {
         }
         (None, Some((written, _))) => {
             written.refuse::<()>(
-                format!("{{ids}} stands for nothing in a step of job {:?} that has no `ids`", job.name),
+                format!(
+                    "{{ids}} stands for nothing in a step of job {:?} that has no `ids`",
+                    job.name
+                ),
                 "write ids = { from = \"...\", at = \"/id\", batch = 50 } in that step",
             );
         }
@@ -151,7 +230,10 @@ fn stands_for_something(job: &Job, step: &Step, item: &Item<'_>, variable: &Vari
         }
         Variable::OfRegion(name) => every_region_has(job, item, name),
         Variable::Cursor if step.call.paging == Paging::None => {
-            item.refuse::<()>("{cursor} stands for nothing in a call without pages", "write page = { kind = ... }");
+            item.refuse::<()>(
+                "{cursor} stands for nothing in a call without pages",
+                "write page = { kind = ... }",
+            );
         }
         _ => {}
     }
@@ -159,12 +241,23 @@ fn stands_for_something(job: &Job, step: &Step, item: &Item<'_>, variable: &Vari
 
 fn every_region_has(job: &Job, item: &Item<'_>, name: &str) {
     let has = |region: &&std::sync::Arc<crate::config::Region>| region.values.contains_key(name);
-    let lacking: Vec<&str> =
-        job.regions.iter().filter(|region| !has(region)).map(|region| region.code.as_str()).collect();
+    let lacking: Vec<&str> = job
+        .regions
+        .iter()
+        .filter(|region| !has(region))
+        .map(|region| region.code.as_str())
+        .collect();
     if let Some(first) = lacking.first() {
         item.refuse::<()>(
-            format!("job {:?} walks regions without a {name}: {}", job.name, lacking.join(", ")),
-            format!("write [regions.{}] {name} = \"...\", or give the job the regions that have one", quoted(first)),
+            format!(
+                "job {:?} walks regions without a {name}: {}",
+                job.name,
+                lacking.join(", ")
+            ),
+            format!(
+                "write [regions.{}] {name} = \"...\", or give the job the regions that have one",
+                quoted(first)
+            ),
         );
     }
 }
@@ -186,19 +279,29 @@ fn leaves_to_others(params: &Item<'_>, upstream: &Upstream, call: &Call) {
 fn leaves_paging_alone(params: &Item<'_>, call: &Call) {
     let (page, size) = paging_params(&call.paging);
     if let Some(item) = page.and_then(|page| params.find(&[page])) {
-        let expected = format!("page.param of call {:?} sets this parameter already", call.name);
+        let expected = format!(
+            "page.param of call {:?} sets this parameter already",
+            call.name
+        );
         item.refuse::<()>(expected, "leave it out here, or change `page`");
     }
     if let Some(item) = size.and_then(|size| params.find(&[size]))
-        && item.as_text().is_some_and(|text| !text.parse().is_ok_and(|size: u64| size > 0))
+        && item
+            .as_text()
+            .is_some_and(|text| !text.parse().is_ok_and(|size: u64| size > 0))
     {
-        item.refuse::<()>("expected the size of a page, a whole number from 1", "leave it out for that of the call");
+        item.refuse::<()>(
+            "expected the size of a page, a whole number from 1",
+            "leave it out for that of the call",
+        );
     }
 }
 
 fn paging_params(paging: &Paging) -> (Option<&str>, Option<&str>) {
     let page = match paging {
-        Paging::Token { param, .. } | Paging::Number { param, .. } | Paging::Offset { param, .. } => Some(&**param),
+        Paging::Token { param, .. }
+        | Paging::Number { param, .. }
+        | Paging::Offset { param, .. } => Some(&**param),
         Paging::Link { .. } | Paging::NextUrl { .. } | Paging::None => None,
     };
     (page, paging.size().and_then(|size| size.param.as_deref()))
@@ -207,8 +310,15 @@ fn paging_params(paging: &Paging) -> (Option<&str>, Option<&str>) {
 fn in_body(paging: &Paging) -> bool {
     matches!(
         paging,
-        Paging::Token { place: Place::Body, .. }
-            | Paging::Offset { place: Place::Body, .. }
-            | Paging::Number { place: Place::Body, .. }
+        Paging::Token {
+            place: Place::Body,
+            ..
+        } | Paging::Offset {
+            place: Place::Body,
+            ..
+        } | Paging::Number {
+            place: Place::Body,
+            ..
+        }
     )
 }

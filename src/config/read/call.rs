@@ -13,13 +13,17 @@ use crate::config::tree::Kind;
 use crate::config::{Call, Cheaper, Etag, Method, Pointer, Records, Template};
 use crate::quota::{LimitName, Outage};
 
-pub(in crate::config) const KEYS: [&str; 12] =
-    ["path", "cost", "outage", "method", "headers", "params", "body", "page", "records", "etag", "settle", "cheaper"];
+pub(in crate::config) const KEYS: [&str; 12] = [
+    "path", "cost", "outage", "method", "headers", "params", "body", "page", "records", "etag",
+    "settle", "cheaper",
+];
 
 pub(in crate::config) const CHEAPER_KEYS: [&str; 3] = ["call", "with", "how"];
 pub(in crate::config) const RECORDS_KEYS: [&str; 5] = ["at", "kind", "id", "text", "columns"];
-pub(in crate::config) const OUTAGES: [(&str, Outage); 2] = [("allow", Outage::Allow), ("refuse", Outage::Refuse)];
-pub(in crate::config) const METHODS: [(&str, Method); 2] = [("GET", Method::Get), ("POST", Method::Post)];
+pub(in crate::config) const OUTAGES: [(&str, Outage); 2] =
+    [("allow", Outage::Allow), ("refuse", Outage::Refuse)];
+pub(in crate::config) const METHODS: [(&str, Method); 2] =
+    [("GET", Method::Get), ("POST", Method::Post)];
 pub(in crate::config) const ETAGS: [(&str, Etag); 1] = [("free", Etag::Free)];
 
 pub(super) fn call(item: Item<'_>) -> Option<Call> {
@@ -57,13 +61,20 @@ pub(super) fn call(item: Item<'_>) -> Option<Call> {
 fn etag_of(section: &Section<'_>, method: Method) -> Option<Etag> {
     section.or("etag", Etag::Unused, |item| match method {
         Method::Get => word(&item, &ETAGS),
-        Method::Post => item.refuse("only a GET can be asked whether it changed", "leave etag out"),
+        Method::Post => item.refuse(
+            "only a GET can be asked whether it changed",
+            "leave etag out",
+        ),
     })
 }
 
 /// Where an answer tells what it truly cost.
 fn settle(item: Item<'_>) -> Option<BTreeMap<LimitName, Pointer>> {
-    item::all(item.entries()?.into_iter().map(|item| Some((item.name().to_owned(), pointer(item)?))))
+    item::all(
+        item.entries()?
+            .into_iter()
+            .map(|item| Some((item.name().to_owned(), pointer(item)?))),
+    )
 }
 
 fn cheaper(item: Item<'_>) -> Option<Cheaper> {
@@ -71,29 +82,46 @@ fn cheaper(item: Item<'_>) -> Option<Cheaper> {
     let call = section.required("call", "\"things.list\"", |item| item.filled_text());
     let with = section.optional("with", |item| item.filled_text());
     let how = section.optional("how", |item| item.filled_text());
-    Some(Cheaper { call: call?, with: with?, how: how? })
+    Some(Cheaper {
+        call: call?,
+        with: with?,
+        how: how?,
+    })
 }
 
 /// A path below the base URL. What would lead elsewhere, or into the query, is not part of one.
 fn path(item: Item<'_>) -> Option<Template> {
     let text = item.text()?;
     if text.contains(['?', '#']) {
-        return item.refuse("expected a path without `?` and `#`", "move what follows into `params`");
+        return item.refuse(
+            "expected a path without `?` and `#`",
+            "move what follows into `params`",
+        );
     }
     if text.contains("://") || text.split('/').any(|segment| matches!(segment, "." | "..")) {
-        return item.refuse("expected a path below the upstream's base_url", "write for example \"things/{region}\"");
+        return item.refuse(
+            "expected a path below the upstream's base_url",
+            "write for example \"things/{region}\"",
+        );
     }
     template(item)
 }
 
 /// Query parameters by name. Those of a call are merged under those of the steps that use it.
 pub(super) fn params(item: Item<'_>) -> Option<BTreeMap<String, Template>> {
-    item::all(item.entries()?.into_iter().map(|item| Some((item.name().to_owned(), template(item)?))))
+    item::all(
+        item.entries()?
+            .into_iter()
+            .map(|item| Some((item.name().to_owned(), template(item)?))),
+    )
 }
 
 fn body_of(section: &Section<'_>, method: Method) -> Option<Option<Value>> {
     section.optional("body", |item| match (method, item.is_table()) {
-        (Method::Get, _) => item.refuse("only a POST has a body", "write method = \"POST\", or leave the body out"),
+        (Method::Get, _) => item.refuse(
+            "only a POST has a body",
+            "write method = \"POST\", or leave the body out",
+        ),
         (Method::Post, false) => item.refuse("expected a table", "write { name = value }"),
         (Method::Post, true) => json(item),
     })
@@ -109,7 +137,10 @@ fn json(item: Item<'_>) -> Option<Value> {
         Kind::Float(number, _) => number_of(&item, Number::from_f64(*number)),
         Kind::List(_) => item::all(item.list()?.into_iter().map(json)).map(Value::Array),
         Kind::Table(_) => {
-            let members = item.entries()?.into_iter().map(|item| Some((item.name().to_owned(), json(item)?)));
+            let members = item
+                .entries()?
+                .into_iter()
+                .map(|item| Some((item.name().to_owned(), json(item)?)));
             item::all::<_, Map<String, Value>>(members).map(Value::Object)
         }
     }
@@ -129,7 +160,13 @@ fn records(item: Item<'_>) -> Option<Records> {
     let id = section.required("id", "\"/id\"", pointers);
     let text = section.or("text", Vec::new(), pointers_or_none);
     let columns = section.or("columns", BTreeMap::new(), columns);
-    Some(Records { at: at?, kind: kind?, id: id?, text: text?, columns: columns? })
+    Some(Records {
+        at: at?,
+        kind: kind?,
+        id: id?,
+        text: text?,
+        columns: columns?,
+    })
 }
 
 fn pointers_or_none(item: Item<'_>) -> Option<Vec<Pointer>> {
@@ -144,7 +181,10 @@ fn columns(item: Item<'_>) -> Option<BTreeMap<String, Pointer>> {
             return item.refuse("expected a column's name", "write for example view_count");
         }
         if !seen.insert(item.name().to_ascii_lowercase()) {
-            return item.refuse("SQL takes this for the same name as another column's", "write another name");
+            return item.refuse(
+                "SQL takes this for the same name as another column's",
+                "write another name",
+            );
         }
         Some((item.name().to_owned(), pointer(item)?))
     }))

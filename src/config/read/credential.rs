@@ -13,8 +13,15 @@ use crate::quota::{Account, Limit, LimitName, Units, Window, WindowError};
 
 pub(in crate::config) const KEYS: [&str; 4] = ["upstream", "secret", "account", "limits"];
 pub(in crate::config) const SECRET_KEYS: [&str; 4] = ["env", "file", "credential", "command"];
-pub(in crate::config) const LIMIT_KEYS: [&str; 7] =
-    ["quota", "headroom", "window", "resets", "wait", "upstream_name", "told"];
+pub(in crate::config) const LIMIT_KEYS: [&str; 7] = [
+    "quota",
+    "headroom",
+    "window",
+    "resets",
+    "wait",
+    "upstream_name",
+    "told",
+];
 pub(in crate::config) const TOLD_KEYS: [&str; 3] = ["remaining", "reset", "resource"];
 const WAIT: Duration = Duration::from_secs(2);
 
@@ -32,11 +39,19 @@ pub(super) fn all(items: Vec<Item<'_>>, upstreams: &Named<Upstream>) -> Named<Cr
     let mut own: BTreeMap<String, Own> = BTreeMap::new();
     let mut accounts: BTreeMap<String, Limits> = BTreeMap::new();
     for item in &items {
-        let Some(read) = credential(item.clone(), upstreams) else { continue };
-        agree(item, &read, accounts.entry(read.account.clone()).or_default());
+        let Some(read) = credential(item.clone(), upstreams) else {
+            continue;
+        };
+        agree(
+            item,
+            &read,
+            accounts.entry(read.account.clone()).or_default(),
+        );
         own.insert(item.name().to_owned(), read);
     }
-    Named::read(items, |item| Some(complete(item.name(), own.get(item.name())?, &accounts)))
+    Named::read(items, |item| {
+        Some(complete(item.name(), own.get(item.name())?, &accounts))
+    })
 }
 
 /// Adds a credential's limits to those of its account. Two that say different things about one limit cannot both be right.
@@ -47,7 +62,10 @@ fn agree(item: &Item<'_>, own: &Own, account: &mut Limits) {
             Some((known, _)) if known == limit => {}
             Some(_) => {
                 let found = item.find(&["limits", name]).unwrap_or_else(|| item.clone());
-                let expected = format!("another credential of account {:?} gives this limit differently", own.account);
+                let expected = format!(
+                    "another credential of account {:?} gives this limit differently",
+                    own.account
+                );
                 found.refuse::<()>(expected, "write the limits in one of them only");
             }
         }
@@ -60,12 +78,18 @@ fn complete(name: &str, own: &Own, accounts: &BTreeMap<String, Limits>) -> Crede
         let own = own.limits.get(name).map_or(more, |(_, own)| own);
         (name.clone(), own.clone())
     };
-    let limits = all.iter().map(|(name, (limit, _))| (name.clone(), *limit)).collect();
+    let limits = all
+        .iter()
+        .map(|(name, (limit, _))| (name.clone(), *limit))
+        .collect();
     Credential {
         name: name.to_owned(),
         upstream: own.upstream.clone(),
         secret: own.secret.clone(),
-        account: Arc::new(Account { name: own.account.clone(), limits }),
+        account: Arc::new(Account {
+            name: own.account.clone(),
+            limits,
+        }),
         limits: all.iter().map(more).collect(),
     }
 }
@@ -73,17 +97,27 @@ fn complete(name: &str, own: &Own, accounts: &BTreeMap<String, Limits>) -> Crede
 fn credential(item: Item<'_>, upstreams: &Named<Upstream>) -> Option<Own> {
     let own_name = item.name().to_owned();
     let section = item.table(&KEYS)?;
-    let upstream = section.required("upstream", "\"NAME\"", |item| upstreams.named_by(&item, "upstream"));
+    let upstream = section.required("upstream", "\"NAME\"", |item| {
+        upstreams.named_by(&item, "upstream")
+    });
     let secret = section.optional("secret", secret);
     let account = section.or("account", own_name, account);
     let limits = section.or("limits", Limits::new(), limits);
     let (upstream, secret) = (upstream?, secret?);
     match (&upstream.auth, &secret, section.get("secret")) {
         (Auth::None, Some(_), Some(item)) => item.refuse(
-            format!("upstream {:?} has no `auth`, so this secret would never be sent", upstream.name),
+            format!(
+                "upstream {:?} has no `auth`, so this secret would never be sent",
+                upstream.name
+            ),
             "give the upstream its auth, or leave the secret out",
         ),
-        (Auth::None, ..) | (_, Some(_), _) => Some(Own { upstream, secret, account: account?, limits: limits? }),
+        (Auth::None, ..) | (_, Some(_), _) => Some(Own {
+            upstream,
+            secret,
+            account: account?,
+            limits: limits?,
+        }),
         _ => section.0.lacks("secret", "{ env = \"VARIABLE\" }"),
     }
 }
@@ -91,25 +125,35 @@ fn credential(item: Item<'_>, upstreams: &Named<Upstream>) -> Option<Own> {
 fn account(item: Item<'_>) -> Option<String> {
     let text = item.filled_text()?;
     if text.contains(['{', '}']) || text.len() > 200 {
-        return item.refuse("expected a name of at most 200 bytes without braces", "write another name");
+        return item.refuse(
+            "expected a name of at most 200 bytes without braces",
+            "write another name",
+        );
     }
     Some(text)
 }
 
 fn secret(item: Item<'_>) -> Option<SecretSource> {
-    let ways =
-        "write { env = \"NAME\" }, { file = \"/path\" }, { credential = \"name\" } or { command = [\"program\"] }";
+    let ways = "write { env = \"NAME\" }, { file = \"/path\" }, { credential = \"name\" } or { command = [\"program\"] }";
     if !item.is_table() {
-        return item.refuse("expected where the secret is: the secret itself has no place in this file", ways);
+        return item.refuse(
+            "expected where the secret is: the secret itself has no place in this file",
+            ways,
+        );
     }
     let section = item.clone().table(&SECRET_KEYS)?;
     let ways_given = SECRET_KEYS.map(|key| section.get(key));
     match ways_given {
         [Some(env), None, None, None] => variable(&env).map(SecretSource::Env),
-        [None, Some(file), None, None] => file.filled_text().map(|path| SecretSource::File(path.into())),
+        [None, Some(file), None, None] => file
+            .filled_text()
+            .map(|path| SecretSource::File(path.into())),
         [None, None, Some(name), None] => systemd(&name).map(SecretSource::Credential),
         [None, None, None, Some(command)] => command_line(&command).map(SecretSource::Command),
-        _ => item.refuse("expected exactly one of env, file, credential, command", ways),
+        _ => item.refuse(
+            "expected exactly one of env, file, credential, command",
+            ways,
+        ),
     }
 }
 
@@ -117,7 +161,10 @@ fn variable(item: &Item<'_>) -> Option<String> {
     let text = item.filled_text()?;
     let right = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     if !text.chars().all(right) || text.starts_with(|first: char| first.is_ascii_digit()) {
-        return item.refuse("expected the name of an environment variable", "write for example \"API_KEY\"");
+        return item.refuse(
+            "expected the name of an environment variable",
+            "write for example \"API_KEY\"",
+        );
     }
     Some(text)
 }
@@ -125,17 +172,26 @@ fn variable(item: &Item<'_>) -> Option<String> {
 fn systemd(item: &Item<'_>) -> Option<String> {
     let text = item.filled_text()?;
     if text.contains('/') || text == "." || text == ".." {
-        return item
-            .refuse("expected a name that LoadCredential= gives, without a slash", "write for example \"api-key\"");
+        return item.refuse(
+            "expected a name that LoadCredential= gives, without a slash",
+            "write for example \"api-key\"",
+        );
     }
     Some(text)
 }
 
 fn command_line(item: &Item<'_>) -> Option<Vec<String>> {
-    let words: Vec<String> = item::all(item.list()?.iter().map(|word| word.text().map(str::to_owned)))?;
+    let words: Vec<String> = item::all(
+        item.list()?
+            .iter()
+            .map(|word| word.text().map(str::to_owned)),
+    )?;
     match words.first() {
         Some(program) if !program.is_empty() => Some(words),
-        _ => item.refuse("expected a program and its arguments", "write for example [\"pass\", \"show\", \"api-key\"]"),
+        _ => item.refuse(
+            "expected a program and its arguments",
+            "write for example [\"pass\", \"show\", \"api-key\"]",
+        ),
     }
 }
 
@@ -155,15 +211,25 @@ fn limit(item: Item<'_>) -> Option<(Limit, CredentialLimit)> {
     let wait = section.or("wait", WAIT, any_duration);
     let upstream_name = section.optional("upstream_name", |item| item.filled_text());
     let told = section.optional("told", told);
-    let more = CredentialLimit { wait: wait?, upstream_name: upstream_name?, told: told? };
+    let more = CredentialLimit {
+        wait: wait?,
+        upstream_name: upstream_name?,
+        told: told?,
+    };
     let window = match Window::new(window?, resets?) {
         Ok(window) => window,
-        Err(WindowError::Missing) => return section.0.lacks("window", "\"24h\", or resets = \"UTC\", or both"),
+        Err(WindowError::Missing) => {
+            return section
+                .0
+                .lacks("window", "\"24h\", or resets = \"UTC\", or both");
+        }
         Err(error) => return item.refuse(error, "write window = \"24h\""),
     };
     match Limit::new(quota?, headroom?, window) {
         Ok(limit) => Some((limit, more)),
-        Err(error) => section.get("headroom")?.refuse(error, "write a headroom below the quota"),
+        Err(error) => section
+            .get("headroom")?
+            .refuse(error, "write a headroom below the quota"),
     }
 }
 
@@ -174,7 +240,11 @@ fn told(item: Item<'_>) -> Option<Told> {
     let remaining = section.required("remaining", "\"x-ratelimit-remaining\"", header);
     let reset = section.optional("reset", header);
     let resource = section.optional("resource", header);
-    Some(Told { remaining: remaining?, reset: reset?, resource: resource? })
+    Some(Told {
+        remaining: remaining?,
+        reset: reset?,
+        resource: resource?,
+    })
 }
 
 /// A time zone by its name in the time zone database, in that very case.

@@ -12,7 +12,14 @@ use crate::config::section::Section;
 use crate::config::{Call, Credential, Ids, Job, Region, Step, Template, Upstream};
 use crate::quota::Cost;
 
-pub(in crate::config) const KEYS: [&str; 6] = ["credential", "regions", "every", "leave", "resume_within", "steps"];
+pub(in crate::config) const KEYS: [&str; 6] = [
+    "credential",
+    "regions",
+    "every",
+    "leave",
+    "resume_within",
+    "steps",
+];
 pub(in crate::config) const STEP_KEYS: [&str; 4] = ["call", "params", "max_pages", "ids"];
 pub(in crate::config) const IDS_KEYS: [&str; 4] = ["from", "at", "batch", "fresh_for"];
 const RESUME_WITHIN: Duration = Duration::from_secs(36 * 60 * 60);
@@ -26,12 +33,19 @@ pub(super) struct Known<'a> {
 pub(super) fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
     let name = item.name().to_owned();
     let section = item.table(&KEYS)?;
-    let credential = section.required("credential", "\"NAME\"", |item| known.credentials.named_by(&item, "credential"));
+    let credential = section.required("credential", "\"NAME\"", |item| {
+        known.credentials.named_by(&item, "credential")
+    });
     let regions = regions(&section, known.regions);
     let every = section.optional("every", duration);
     let leave = section.or("leave", Cost::none(), cost);
     let resume_within = section.or("resume_within", RESUME_WITHIN, duration);
-    let steps = steps(&section, credential.as_ref().map(|credential| credential.upstream.as_ref()));
+    let steps = steps(
+        &section,
+        credential
+            .as_ref()
+            .map(|credential| credential.upstream.as_ref()),
+    );
     Some(Job {
         name,
         credential: credential?,
@@ -48,7 +62,10 @@ fn regions(section: &Section<'_>, all: &[Arc<Region>]) -> Option<Vec<Arc<Region>
     match section.get("regions") {
         Some(item) => some_regions(&item, all),
         None if all.is_empty() && section.0.root().find(&["regions"]).is_none() => {
-            section.0.refuse("a job needs regions to fan out over", "write regions = [\"US\"] at the top of the file")
+            section.0.refuse(
+                "a job needs regions to fan out over",
+                "write regions = [\"US\"] at the top of the file",
+            )
         }
         None => Some(all.to_vec()),
     }
@@ -66,27 +83,39 @@ fn some_regions(item: &Item<'_>, all: &[Arc<Region>]) -> Option<Vec<Arc<Region>>
         found.or_else(|| item.refuse("there is no such region in `regions`", advice(code, known)))
     }))?;
     if regions.is_empty() {
-        return item.refuse("expected at least one region", "leave it out for all of them");
+        return item.refuse(
+            "expected at least one region",
+            "leave it out for all of them",
+        );
     }
     Some(regions)
 }
 
 fn steps(section: &Section<'_>, upstream: Option<&Upstream>) -> Option<Vec<Step>> {
     let Some(item) = section.get("steps") else {
-        return section
-            .0
-            .refuse("a job needs steps", format!("write [[jobs.{}.steps]] and call = \"...\"", section.0.name()));
+        return section.0.refuse(
+            "a job needs steps",
+            format!(
+                "write [[jobs.{}.steps]] and call = \"...\"",
+                section.0.name()
+            ),
+        );
     };
     let items = item.list_of_tables()?;
     if items.is_empty() {
-        return item.refuse("a job needs at least one step", "write [{ call = \"...\" }]");
+        return item.refuse(
+            "a job needs at least one step",
+            "write [{ call = \"...\" }]",
+        );
     }
     let upstream = upstream?;
     let mut earlier = Earlier::default();
     item::all(items.into_iter().map(|item| {
         let step = step(item, upstream, &earlier);
         earlier.steps += 1;
-        earlier.calls.extend(step.as_ref().map(|step| step.call.clone()));
+        earlier
+            .calls
+            .extend(step.as_ref().map(|step| step.call.clone()));
         step
     }))
 }
@@ -106,7 +135,12 @@ fn step(item: Item<'_>, upstream: &Upstream, earlier: &Earlier) -> Option<Step> 
     let ids = section.optional("ids", |item| ids(item, earlier));
     let call = call?;
     let params = merged(&section.0, upstream, &call, own?);
-    Some(Step { call, params, max_pages: max_pages?, ids: ids? })
+    Some(Step {
+        call,
+        params,
+        max_pages: max_pages?,
+        ids: ids?,
+    })
 }
 
 /// The step's parameters over those that its call always has.
@@ -116,7 +150,10 @@ fn merged(
     call: &Call,
     own: BTreeMap<String, Template>,
 ) -> BTreeMap<String, Template> {
-    let always = item.root().find(&["upstreams", &upstream.name, "calls", &call.name, "params"]).and_then(params);
+    let always = item
+        .root()
+        .find(&["upstreams", &upstream.name, "calls", &call.name, "params"])
+        .and_then(params);
     always.unwrap_or_default().into_iter().chain(own).collect()
 }
 
@@ -124,7 +161,10 @@ fn call(item: &Item<'_>, upstream: &Upstream) -> Option<Arc<Call>> {
     let name = item.text()?;
     let Some(call) = upstream.calls.get(name) else {
         let known = upstream.calls.keys().map(String::as_str);
-        return item.refuse(format!("upstream {:?} has no such call", upstream.name), advice(name, known));
+        return item.refuse(
+            format!("upstream {:?} has no such call", upstream.name),
+            advice(name, known),
+        );
     };
     let lacking = match (&call.path, &call.records) {
         (None, _) => "path",
@@ -133,14 +173,19 @@ fn call(item: &Item<'_>, upstream: &Upstream) -> Option<Arc<Call>> {
     };
     item.refuse(
         format!("this call has no `{lacking}`: it can be charged, but not made"),
-        format!("write its {lacking} in [upstreams.{}.calls.{name:?}]", upstream.name),
+        format!(
+            "write its {lacking} in [upstreams.{}.calls.{name:?}]",
+            upstream.name
+        ),
     )
 }
 
 fn ids(item: Item<'_>, earlier: &Earlier) -> Option<Ids> {
     if earlier.steps == 0 {
-        return item
-            .refuse("the first step of a job lists: no step before it names ids", "put a step that lists before it");
+        return item.refuse(
+            "the first step of a job lists: no step before it names ids",
+            "put a step that lists before it",
+        );
     }
     let section = item.table(&IDS_KEYS)?;
     let from = section.required("from", "\"things.list\"", |item| listing(&item, earlier));
@@ -148,7 +193,13 @@ fn ids(item: Item<'_>, earlier: &Earlier) -> Option<Ids> {
     let batch = section.required("batch", "50", count);
     let fresh_for = section.optional("fresh_for", any_duration);
     let (from, from_kind) = from?;
-    Some(Ids { from, from_kind, at: at?, batch: batch?, fresh_for: fresh_for? })
+    Some(Ids {
+        from,
+        from_kind,
+        at: at?,
+        batch: batch?,
+        fresh_for: fresh_for?,
+    })
 }
 
 /// The call of an earlier step, and the kind of its records.
@@ -158,7 +209,10 @@ fn listing(item: &Item<'_>, earlier: &Earlier) -> Option<(String, String)> {
     match found.and_then(|call| Some((call.name.clone(), call.records.as_ref()?.kind.clone()))) {
         None if earlier.calls.len() == earlier.steps => {
             let known = earlier.calls.iter().map(|call| call.name.as_str());
-            item.refuse("expected the call of an earlier step of this job", advice(name, known))
+            item.refuse(
+                "expected the call of an earlier step of this job",
+                advice(name, known),
+            )
         }
         found => found,
     }

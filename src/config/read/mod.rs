@@ -21,11 +21,20 @@ use super::set;
 use super::tree::Node;
 use super::{Config, LedgerConfig, Notify};
 
-pub(super) const SECTIONS: [&str; 7] = ["regions", "ledger", "catalog", "notify", "upstreams", "credentials", "jobs"];
+pub(super) const SECTIONS: [&str; 7] = [
+    "regions",
+    "ledger",
+    "catalog",
+    "notify",
+    "upstreams",
+    "credentials",
+    "jobs",
+];
 
 /// Reads a configuration, or says everything that is wrong with it.
 pub(super) fn config(text: &str, path: &Path, sets: &[String]) -> Result<Config, Vec<Problem>> {
-    let mut root = Node::parse(text).map_err(|error| vec![set::not_toml(path, error.line, &error.message)])?;
+    let mut root =
+        Node::parse(text).map_err(|error| vec![set::not_toml(path, error.line, &error.message)])?;
     for set in sets {
         set::apply(&mut root, set).map_err(|problem| vec![problem])?;
     }
@@ -47,12 +56,28 @@ fn sections(document: &Document) -> Option<Config> {
     let ledger = root.or("ledger", LedgerConfig::default(), ledger::ledger);
     let catalog = root.or("catalog", (), ledger::catalog);
     let notify = root.or("notify", Notify::default(), notify::notify);
-    let upstreams = root.required("upstreams", "{ name = { base_url = \"https://...\", calls = { ... } } }", some);
-    let upstreams = Named::read(upstreams.unwrap_or_default(), |item| upstream::upstream(item.clone()));
-    let credentials = credential::all(root.or("credentials", Vec::new(), named).unwrap_or_default(), &upstreams);
+    let upstreams = root.required(
+        "upstreams",
+        "{ name = { base_url = \"https://...\", calls = { ... } } }",
+        some,
+    );
+    let upstreams = Named::read(upstreams.unwrap_or_default(), |item| {
+        upstream::upstream(item.clone())
+    });
+    let credentials = credential::all(
+        root.or("credentials", Vec::new(), named)
+            .unwrap_or_default(),
+        &upstreams,
+    );
     let jobs = root.or("jobs", Vec::new(), named).unwrap_or_default();
-    let known = job::Known { regions: regions.as_deref().unwrap_or_default(), credentials: &credentials };
-    let jobs: Vec<_> = jobs.into_iter().filter_map(|item| job::job(item, &known)).collect();
+    let known = job::Known {
+        regions: regions.as_deref().unwrap_or_default(),
+        credentials: &credentials,
+    };
+    let jobs: Vec<_> = jobs
+        .into_iter()
+        .filter_map(|item| job::job(item, &known))
+        .collect();
     let () = catalog?;
     let config = Config {
         path: document.file.clone(),
@@ -69,13 +94,19 @@ fn sections(document: &Document) -> Option<Config> {
 /// The entries of a table of things with names.
 fn named(item: Item<'_>) -> Option<Vec<Item<'_>>> {
     let entries = item.entries()?;
-    entries.iter().all(|entry| scalars::name(entry).is_some()).then_some(entries)
+    entries
+        .iter()
+        .all(|entry| scalars::name(entry).is_some())
+        .then_some(entries)
 }
 
 /// At least one thing with a name: without any, nothing could ever be done, and nobody would be told.
 fn some(item: Item<'_>) -> Option<Vec<Item<'_>>> {
     match named(item.clone())? {
-        entries if entries.is_empty() => item.refuse("expected at least one", "write [upstreams.NAME] and what it has"),
+        entries if entries.is_empty() => item.refuse(
+            "expected at least one",
+            "write [upstreams.NAME] and what it has",
+        ),
         entries => Some(entries),
     }
 }

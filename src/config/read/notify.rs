@@ -10,7 +10,12 @@ pub(in crate::config) const KEYS: [&str; 4] = ["start", "success", "stopped", "f
 pub(super) fn notify(item: Item<'_>) -> Option<Notify> {
     let section = item.table(&KEYS)?;
     let [start, success, stopped, failure] = KEYS.map(|key| section.optional(key, url));
-    Some(Notify { start: start?, success: success?, stopped: stopped?, failure: failure? })
+    Some(Notify {
+        start: start?,
+        success: success?,
+        stopped: stopped?,
+        failure: failure?,
+    })
 }
 
 /// No message shows it: whoever knows the URL can ping it.
@@ -18,6 +23,9 @@ fn url(item: Item<'_>) -> Option<Url> {
     let parsed = item.text().and_then(|text| Url::parse(text).ok());
     let right = parsed.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     right.or_else(|| {
-        item.refuse_unseen("expected a URL of https or http", "write for example \"https://hc-ping.com/...\"")
+        item.refuse_unseen(
+            "expected a URL of https or http",
+            "write for example \"https://hc-ping.com/...\"",
+        )
     })
 }

@@ -7,21 +7,34 @@ use crate::config::section::Section;
 use crate::config::{PageSize, Paging, Place};
 
 pub(in crate::config) const KINDS: [(&str, &[&str]); 6] = [
-    ("token", &["kind", "param", "next", "in", "size_param", "size"]),
+    (
+        "token",
+        &["kind", "param", "next", "in", "size_param", "size"],
+    ),
     ("link", &["kind", "size_param", "size"]),
     ("next_url", &["kind", "next", "size_param", "size"]),
-    ("offset", &["kind", "param", "in", "size_param", "size", "total"]),
-    ("number", &["kind", "param", "in", "size_param", "size", "first"]),
+    (
+        "offset",
+        &["kind", "param", "in", "size_param", "size", "total"],
+    ),
+    (
+        "number",
+        &["kind", "param", "in", "size_param", "size", "first"],
+    ),
     ("none", &["kind"]),
 ];
 
-pub(in crate::config) const PLACES: [(&str, Place); 2] = [("query", Place::Query), ("body", Place::Body)];
+pub(in crate::config) const PLACES: [(&str, Place); 2] =
+    [("query", Place::Query), ("body", Place::Body)];
 
 pub(super) fn paging(item: Item<'_>) -> Option<Paging> {
     let names = KINDS.map(|(name, _)| name);
     let Some(kind) = item.find(&["kind"]) else {
         item.entries()?;
-        return item.lacks("kind", &format!("\"token\", or another of {}", names.join(", ")));
+        return item.lacks(
+            "kind",
+            &format!("\"token\", or another of {}", names.join(", ")),
+        );
     };
     let text = kind.text()?;
     let Some((name, keys)) = KINDS.iter().find(|(name, _)| *name == text) else {
@@ -30,7 +43,9 @@ pub(super) fn paging(item: Item<'_>) -> Option<Paging> {
     let section = item.table(keys)?;
     match *name {
         "token" => token(&section),
-        "link" => Some(Paging::Link { size: size(&section)? }),
+        "link" => Some(Paging::Link {
+            size: size(&section)?,
+        }),
         "next_url" => next_url(&section),
         "offset" => offset(&section),
         "number" => number(&section),
@@ -41,27 +56,49 @@ pub(super) fn paging(item: Item<'_>) -> Option<Paging> {
 fn token(section: &Section<'_>) -> Option<Paging> {
     let (param, next) = (param(section), next(section));
     let (place, size) = (place(section), size(section));
-    Some(Paging::Token { param: param?, next: next?, place: place?, size: size? })
+    Some(Paging::Token {
+        param: param?,
+        next: next?,
+        place: place?,
+        size: size?,
+    })
 }
 
 fn next_url(section: &Section<'_>) -> Option<Paging> {
     let (next, size) = (next(section), size(section));
-    Some(Paging::NextUrl { next: next?, size: size? })
+    Some(Paging::NextUrl {
+        next: next?,
+        size: size?,
+    })
 }
 
 fn offset(section: &Section<'_>) -> Option<Paging> {
-    let (param, place, total) = (param(section), place(section), section.optional("total", pointer));
+    let (param, place, total) = (
+        param(section),
+        place(section),
+        section.optional("total", pointer),
+    );
     let size = match size(section)? {
         Some(size) => size,
         None => return section.0.lacks("size", "100"),
     };
-    Some(Paging::Offset { param: param?, place: place?, size, total: total? })
+    Some(Paging::Offset {
+        param: param?,
+        place: place?,
+        size,
+        total: total?,
+    })
 }
 
 fn number(section: &Section<'_>) -> Option<Paging> {
     let (param, place, size) = (param(section), place(section), size(section));
     let first = section.or("first", 1, |item| item.number(0..=1_000_000));
-    Some(Paging::Number { param: param?, first: first?, place: place?, size: size? })
+    Some(Paging::Number {
+        param: param?,
+        first: first?,
+        place: place?,
+        size: size?,
+    })
 }
 
 fn param(section: &Section<'_>) -> Option<String> {

@@ -12,14 +12,28 @@ pub(in crate::config) const ALL: &str = "all";
 
 pub(super) fn all(item: &Item<'_>) -> Option<Vec<Arc<Region>>> {
     let regions: Vec<Arc<Region>> = match item.kind() {
-        Kind::List(_) => {
-            distinct(item)?.into_iter().map(|code| Arc::new(Region { code, ..Region::default() })).collect()
-        }
+        Kind::List(_) => distinct(item)?
+            .into_iter()
+            .map(|code| {
+                Arc::new(Region {
+                    code,
+                    ..Region::default()
+                })
+            })
+            .collect(),
         Kind::Table(_) => item::all(item.entries()?.iter().map(region))?,
-        _ => return item.refuse("expected a list of codes", "write for example [\"US\", \"GB\"]"),
+        _ => {
+            return item.refuse(
+                "expected a list of codes",
+                "write for example [\"US\", \"GB\"]",
+            );
+        }
     };
     if regions.is_empty() {
-        return item.refuse("expected at least one region", "write for example [\"US\", \"GB\"]");
+        return item.refuse(
+            "expected at least one region",
+            "write for example [\"US\", \"GB\"]",
+        );
     }
     Some(regions)
 }
@@ -29,7 +43,11 @@ fn distinct(item: &Item<'_>) -> Option<Vec<String>> {
     let mut seen = BTreeSet::new();
     let once = |item: &Item<'_>| {
         let code = code(item, item.text()?)?;
-        if seen.insert(code.clone()) { Some(code) } else { item.refuse("this region is there twice", "leave it out") }
+        if seen.insert(code.clone()) {
+            Some(code)
+        } else {
+            item.refuse("this region is there twice", "leave it out")
+        }
     };
     item::all(item.list()?.iter().map(once))
 }
@@ -37,7 +55,10 @@ fn distinct(item: &Item<'_>) -> Option<Vec<String>> {
 fn region(item: &Item<'_>) -> Option<Arc<Region>> {
     let code = code(item, item.name());
     let values: Option<BTreeMap<String, String>> = item::all(item.entries()?.iter().map(value));
-    Some(Arc::new(Region { code: code?, values: values? }))
+    Some(Arc::new(Region {
+        code: code?,
+        values: values?,
+    }))
 }
 
 fn code(item: &Item<'_>, code: &str) -> Option<String> {
@@ -61,7 +82,10 @@ fn value(item: &Item<'_>) -> Option<(String, String)> {
     let name = item.name();
     if Template::VARIABLES.contains(&name) || name.is_empty() || name.contains(['{', '}', ':']) {
         return item.refuse(
-            format!("expected a name that templates have no other meaning for ({})", Template::VARIABLES.join(", ")),
+            format!(
+                "expected a name that templates have no other meaning for ({})",
+                Template::VARIABLES.join(", ")
+            ),
             "write another name",
         );
     }

@@ -9,9 +9,21 @@ use crate::config::tree::{Kind, Node};
 use crate::config::{Class, Condition, Rule, StatusMatch, Until};
 
 /// The built-in sets: rules of upstreams whose answers many APIs share.
-pub(in crate::config) const SETS: [(&str, &str); 1] = [("google", include_str!("../rules/google.toml"))];
-pub(in crate::config) const KEYS: [&str; 11] =
-    ["status", "at", "is", "all", "text", "header", "header_is", "class", "limit", "limit_at", "until_header"];
+pub(in crate::config) const SETS: [(&str, &str); 1] =
+    [("google", include_str!("../rules/google.toml"))];
+pub(in crate::config) const KEYS: [&str; 11] = [
+    "status",
+    "at",
+    "is",
+    "all",
+    "text",
+    "header",
+    "header_is",
+    "class",
+    "limit",
+    "limit_at",
+    "until_header",
+];
 pub(in crate::config) const BODY_KEYS: [&str; 2] = ["at", "is"];
 pub(in crate::config) const CLASSES: [(&str, Class); 6] = [
     ("spent", Class::Spent),
@@ -42,7 +54,10 @@ pub(super) fn rules(item: Item<'_>) -> Option<Vec<Rule>> {
 
 fn set(item: &Item<'_>, name: &str) -> Option<Vec<Rule>> {
     let Some((_, text)) = SETS.iter().find(|(known, _)| *known == name) else {
-        return item.refuse("there is no such set of rules", advice(name, SETS.map(|(known, _)| known)));
+        return item.refuse(
+            "there is no such set of rules",
+            advice(name, SETS.map(|(known, _)| known)),
+        );
     };
     let document = Document::new(format!("{name}.toml").into(), Node::parse(text).ok()?);
     let rules = document.item().find(&["rules"])?;
@@ -56,7 +71,9 @@ fn rule(item: Item<'_>) -> Option<Rule> {
     let class = section.required("class", "\"skip\"", |item| word(&item, &CLASSES));
     let limit = section.optional("limit", |item| item.filled_text());
     let limit_at = section.optional("limit_at", pointer);
-    let until = section.optional("until_header", |item| header_name(&item, item.text()?).map(Until::EpochHeader));
+    let until = section.optional("until_header", |item| {
+        header_name(&item, item.text()?).map(Until::EpochHeader)
+    });
     let (status, conditions) = (status?, conditions?);
     if status.is_empty() && conditions.is_empty() {
         return item.refuse(
@@ -64,7 +81,14 @@ fn rule(item: Item<'_>) -> Option<Rule> {
             "write status = [\"4xx\", \"5xx\"], or what else tells it",
         );
     }
-    Some(Rule { status, conditions, class: class?, limit: limit?, limit_at: limit_at?, until: until? })
+    Some(Rule {
+        status,
+        conditions,
+        class: class?,
+        limit: limit?,
+        limit_at: limit_at?,
+        until: until?,
+    })
 }
 
 fn statuses(item: Item<'_>) -> Option<Vec<StatusMatch>> {
@@ -73,17 +97,26 @@ fn statuses(item: Item<'_>) -> Option<Vec<StatusMatch>> {
 
 fn status(item: Item<'_>) -> Option<StatusMatch> {
     let found = match item.kind() {
-        Kind::Integer(number) => {
-            u16::try_from(*number).ok().filter(|status| (100..600).contains(status)).map(StatusMatch::Exactly)
-        }
+        Kind::Integer(number) => u16::try_from(*number)
+            .ok()
+            .filter(|status| (100..600).contains(status))
+            .map(StatusMatch::Exactly),
         Kind::Text(text) => hundred(text).map(StatusMatch::Hundred),
         _ => None,
     };
-    found.or_else(|| item.refuse("expected a status, or a hundred of them", "write 403 or \"5xx\""))
+    found.or_else(|| {
+        item.refuse(
+            "expected a status, or a hundred of them",
+            "write 403 or \"5xx\"",
+        )
+    })
 }
 
 fn hundred(text: &str) -> Option<u16> {
-    text.strip_suffix("xx")?.parse().ok().filter(|hundred| (1..6).contains(hundred))
+    text.strip_suffix("xx")?
+        .parse()
+        .ok()
+        .filter(|hundred| (1..6).contains(hundred))
 }
 
 fn conditions(section: &Section<'_>) -> Option<Vec<Condition>> {
@@ -91,8 +124,13 @@ fn conditions(section: &Section<'_>) -> Option<Vec<Condition>> {
         (None, None) => Some(Vec::new()),
         _ => body(section).map(|condition| vec![condition]),
     };
-    let all = section
-        .or("all", Vec::new(), |item| item::all(item.list()?.into_iter().map(|item| body(&item.table(&BODY_KEYS)?))));
+    let all = section.or("all", Vec::new(), |item| {
+        item::all(
+            item.list()?
+                .into_iter()
+                .map(|item| body(&item.table(&BODY_KEYS)?)),
+        )
+    });
     let text = section.optional("text", |item| item.filled_text().map(Condition::Text));
     let header = header(section);
     let mut conditions = bodies?;
@@ -112,7 +150,10 @@ fn header(section: &Section<'_>) -> Option<Option<Condition>> {
     let name = section.optional("header", |item| header_name(&item, item.text()?));
     let is = section.optional("header_is", patterns);
     match (name?, is?) {
-        (Some(name), is) => Some(Some(Condition::Header { name, is: is.unwrap_or_default() })),
+        (Some(name), is) => Some(Some(Condition::Header {
+            name,
+            is: is.unwrap_or_default(),
+        })),
         (None, None) => Some(None),
         (None, Some(_)) => section.0.lacks("header", "\"x-ratelimit-remaining\""),
     }

@@ -18,9 +18,16 @@ pub(in crate::config) const MOST_COUNT: u64 = 1_000_000_000;
 /// Checks a key that somebody chose: it becomes part of the ledger's keys and of messages.
 pub(super) fn name(item: &Item<'_>) -> Option<()> {
     let name = item.name();
-    if name.is_empty() || name.len() > 200 || name.chars().any(|letter| letter.is_control() || "{}".contains(letter)) {
-        return item
-            .refuse("expected a name of 1 to 200 bytes without braces and control characters", "write another name");
+    if name.is_empty()
+        || name.len() > 200
+        || name
+            .chars()
+            .any(|letter| letter.is_control() || "{}".contains(letter))
+    {
+        return item.refuse(
+            "expected a name of 1 to 200 bytes without braces and control characters",
+            "write another name",
+        );
     }
     Some(())
 }
@@ -28,7 +35,10 @@ pub(super) fn name(item: &Item<'_>) -> Option<()> {
 /// A span of time that is not zero.
 pub(super) fn duration(item: Item<'_>) -> Option<Duration> {
     match any_duration(item.clone())? {
-        Duration::ZERO => item.refuse("expected a duration that is not zero", "write for example \"24h\" or \"250ms\""),
+        Duration::ZERO => item.refuse(
+            "expected a duration that is not zero",
+            "write for example \"24h\" or \"250ms\"",
+        ),
         duration => Some(duration),
     }
 }
@@ -36,9 +46,13 @@ pub(super) fn duration(item: Item<'_>) -> Option<Duration> {
 /// A span of time, zero included.
 pub(super) fn any_duration(item: Item<'_>) -> Option<Duration> {
     let example = "write for example \"24h\", \"7d\" or \"250ms\"";
-    let Kind::Text(text) = item.kind() else { return item.refuse("expected a duration", example) };
+    let Kind::Text(text) = item.kind() else {
+        return item.refuse("expected a duration", example);
+    };
     match humantime::parse_duration(text) {
-        Ok(duration) if duration > LONGEST => item.refuse("expected a duration of at most 100 years", example),
+        Ok(duration) if duration > LONGEST => {
+            item.refuse("expected a duration of at most 100 years", example)
+        }
         Ok(duration) if duration.subsec_nanos() % 1000 != 0 => {
             item.refuse("expected a duration of whole microseconds", example)
         }
@@ -58,7 +72,10 @@ pub(super) fn bytes(item: Item<'_>) -> Option<u64> {
         return item.number(1..=MOST_BYTES);
     }
     let text = item.text()?;
-    let digits = text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+    let digits = text.len()
+        - text
+            .trim_start_matches(|letter: char| letter.is_ascii_digit())
+            .len();
     let (number, unit) = text.split_at(digits);
     let factor = match unit.trim() {
         "" | "B" => Some(1),
@@ -70,9 +87,18 @@ pub(super) fn bytes(item: Item<'_>) -> Option<u64> {
         "GiB" => Some(1_u64 << 30),
         _ => None,
     };
-    let bytes = number.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+    let bytes = number
+        .parse::<u64>()
+        .ok()
+        .zip(factor)
+        .and_then(|(number, factor)| number.checked_mul(factor));
     let bytes = bytes.filter(|bytes| (1..=MOST_BYTES).contains(bytes));
-    bytes.or_else(|| item.refuse("expected a number of bytes from 1 to 1024GiB", "write for example \"32MiB\""))
+    bytes.or_else(|| {
+        item.refuse(
+            "expected a number of bytes from 1 to 1024GiB",
+            "write for example \"32MiB\"",
+        )
+    })
 }
 
 /// Units, zero included.
@@ -94,7 +120,8 @@ pub(super) fn cost(item: Item<'_>) -> Option<Cost> {
         return item.refuse("expected units by limit", "write for example { daily = 1 }");
     }
     let component = |entry: Item<'_>| Some((entry.name().to_owned(), some_units(entry)?));
-    let components: Option<Vec<_>> = crate::config::item::all(item.entries()?.into_iter().map(component));
+    let components: Option<Vec<_>> =
+        crate::config::item::all(item.entries()?.into_iter().map(component));
     components.map(Cost::from_iter)
 }
 
@@ -104,7 +131,10 @@ pub(super) fn pointer(item: Item<'_>) -> Option<Pointer> {
         Ok(pointer) => Some(pointer),
         Err(PointerError::NoSlash) => {
             let meant = text.trim_start_matches(['$', '.', '/']).replace('.', "/");
-            item.refuse("expected a JSON pointer, which is empty or begins with `/`", format!("write \"/{meant}\""))
+            item.refuse(
+                "expected a JSON pointer, which is empty or begins with `/`",
+                format!("write \"/{meant}\""),
+            )
         }
         Err(error) => item.refuse(error, format!("write {:?}", escaped(text))),
     }
@@ -114,7 +144,13 @@ pub(super) fn pointer(item: Item<'_>) -> Option<Pointer> {
 fn escaped(text: &str) -> String {
     let mut parts = text.split('~');
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |done, part| done + if part.starts_with(['0', '1']) { "~" } else { "~0" } + part)
+    parts.fold(first, |done, part| {
+        done + if part.starts_with(['0', '1']) {
+            "~"
+        } else {
+            "~0"
+        } + part
+    })
 }
 
 pub(super) fn pointers(item: Item<'_>) -> Option<Vec<Pointer>> {
@@ -133,6 +169,14 @@ pub(super) fn template(item: Item<'_>) -> Option<Template> {
 pub(super) fn word<T: Copy>(item: &Item<'_>, words: &[(&str, T)]) -> Option<T> {
     let text = item.text()?;
     let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-    let found = words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
-    found.or_else(|| item.refuse(format!("expected {}", choice(&known)), crate::config::names::advice(text, known)))
+    let found = words
+        .iter()
+        .find(|(word, _)| *word == text)
+        .map(|(_, meaning)| *meaning);
+    found.or_else(|| {
+        item.refuse(
+            format!("expected {}", choice(&known)),
+            crate::config::names::advice(text, known),
+        )
+    })
 }

@@ -12,8 +12,10 @@ use super::{call, named, rules};
 use crate::config::item::{self, Item};
 use crate::config::{Auth, Call, Template, Upstream};
 
-pub(in crate::config) const KEYS: [&str; 10] =
-    ["base_url", "auth", "timeout", "attempts", "pause", "max_body", "keep", "headers", "errors", "calls"];
+pub(in crate::config) const KEYS: [&str; 10] = [
+    "base_url", "auth", "timeout", "attempts", "pause", "max_body", "keep", "headers", "errors",
+    "calls",
+];
 pub(in crate::config) const AUTH_KEYS: [&str; 3] = ["header", "query", "bearer"];
 const TIMEOUT: Duration = Duration::from_secs(30);
 const ATTEMPTS: u32 = 4;
@@ -34,7 +36,11 @@ pub(super) fn upstream(item: Item<'_>) -> Option<Upstream> {
     let keep = section.optional("keep", duration);
     let headers = section.or("headers", BTreeMap::new(), headers);
     let errors = section.or("errors", Vec::new(), rules::rules);
-    let calls = section.required("calls", "{ \"things.list\" = { path = \"things\", cost = 1 } }", calls);
+    let calls = section.required(
+        "calls",
+        "{ \"things.list\" = { path = \"things\", cost = 1 } }",
+        calls,
+    );
     Some(Upstream {
         name,
         base_url: base_url?,
@@ -59,20 +65,28 @@ fn base_url(item: Item<'_>) -> Option<Url> {
         return item.refuse("expected a URL of https or http", example);
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return item.refuse("expected a URL without a user or password", "name a secret with `auth` and a credential");
+        return item.refuse(
+            "expected a URL without a user or password",
+            "name a secret with `auth` and a credential",
+        );
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return item.refuse("expected a URL without `?` and `#`", "move them into `params` of the calls");
+        return item.refuse(
+            "expected a URL without `?` and `#`",
+            "move them into `params` of the calls",
+        );
     }
     Some(url)
 }
 
 fn attempts(item: Item<'_>) -> Option<u32> {
-    item.number(1..=100).and_then(|attempts| u32::try_from(attempts).ok())
+    item.number(1..=100)
+        .and_then(|attempts| u32::try_from(attempts).ok())
 }
 
 fn auth(item: Item<'_>) -> Option<Auth> {
-    let ways = "write { header = \"x-api-key\" }, { query = \"key\" }, { bearer = true } or \"none\"";
+    let ways =
+        "write { header = \"x-api-key\" }, { query = \"key\" }, { bearer = true } or \"none\"";
     if !item.is_table() {
         return match item.text()? {
             "none" => Some(Auth::None),
@@ -80,12 +94,19 @@ fn auth(item: Item<'_>) -> Option<Auth> {
         };
     }
     let section = item.clone().table(&AUTH_KEYS)?;
-    match (section.get("header"), section.get("query"), section.get("bearer")) {
+    match (
+        section.get("header"),
+        section.get("query"),
+        section.get("bearer"),
+    ) {
         (Some(header), None, None) => header_name(&header, header.text()?).map(Auth::Header),
         (None, Some(query), None) => query.filled_text().map(Auth::Query),
         (None, None, Some(bearer)) => match bearer.truth()? {
             true => Some(Auth::Bearer),
-            false => bearer.refuse("expected true", "write auth = \"none\" where no secret is sent"),
+            false => bearer.refuse(
+                "expected true",
+                "write auth = \"none\" where no secret is sent",
+            ),
         },
         _ => item.refuse("expected exactly one of header, query, bearer", ways),
     }
@@ -95,7 +116,10 @@ fn auth(item: Item<'_>) -> Option<Auth> {
 pub(super) fn header_name(item: &Item<'_>, name: &str) -> Option<String> {
     match HeaderName::from_bytes(name.as_bytes()) {
         Ok(name) => Some(name.as_str().to_owned()),
-        Err(_) => item.refuse("expected the name of a header", "write for example \"x-api-key\""),
+        Err(_) => item.refuse(
+            "expected the name of a header",
+            "write for example \"x-api-key\"",
+        ),
     }
 }
 
@@ -115,7 +139,10 @@ fn header(item: &Item<'_>) -> Option<(String, Template)> {
     let value = item.as_text()?;
     match HeaderValue::from_str(&value) {
         Ok(_) => Some((name, template(item.clone())?)),
-        Err(_) => item.refuse("expected a header's value without control characters", "leave them out"),
+        Err(_) => item.refuse(
+            "expected a header's value without control characters",
+            "leave them out",
+        ),
     }
 }
 
@@ -125,7 +152,10 @@ fn calls(item: Item<'_>) -> Option<BTreeMap<String, Arc<Call>>> {
         Some((call.name.clone(), Arc::new(call)))
     }))?;
     if calls.is_empty() {
-        return item.refuse("expected at least one call", "write [upstreams.NAME.calls.\"things.list\"]");
+        return item.refuse(
+            "expected at least one call",
+            "write [upstreams.NAME.calls.\"things.list\"]",
+        );
     }
     Some(calls)
 }

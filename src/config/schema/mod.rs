@@ -6,11 +6,13 @@ mod parts;
 use serde_json::{Value, json};
 
 use self::parts::{
-    array, bytes, count, described, duration, names, number, object, one_of, one_or_more, pattern, pointer, template,
-    text, units, units_by_limit, with, word,
+    array, bytes, count, described, duration, names, number, object, one_of, one_or_more, pattern,
+    pointer, template, text, units, units_by_limit, with, word,
 };
 use super::Template;
-use super::read::{SECTIONS, call, credential, job, ledger, notify, paging, region, rules, upstream};
+use super::read::{
+    SECTIONS, call, credential, job, ledger, notify, paging, region, rules, upstream,
+};
 
 /// The JSON Schema (draft 2020-12) of `quotas.toml`.
 #[must_use]
@@ -20,8 +22,14 @@ pub fn schema() -> Value {
         "ledger" => described("Where charges are recorded", of_ledger()),
         "catalog" => described("Where pages are landed", of_catalog()),
         "notify" => described("URLs that are pinged as runs begin and end", of_notify()),
-        "upstreams" => described("APIs that are pulled from, by name", with(names(of_upstream()), "minProperties", 1)),
-        "credentials" => described("Secrets, and the accounts whose quota they draw on", names(of_credential())),
+        "upstreams" => described(
+            "APIs that are pulled from, by name",
+            with(names(of_upstream()), "minProperties", 1),
+        ),
+        "credentials" => described(
+            "Secrets, and the accounts whose quota they draw on",
+            names(of_credential()),
+        ),
         "jobs" => described("What to fetch, as steps, for each region", names(of_job())),
         _ => json!(true),
     });
@@ -37,21 +45,30 @@ pub fn schema() -> Value {
 }
 
 fn regions() -> Value {
-    let code =
-        json!({ "type": "string", "pattern": "^[^,\\s]([^,]*[^,\\s])?$", "not": { "enum": ["*", region::ALL] } });
+    let code = json!({ "type": "string", "pattern": "^[^,\\s]([^,]*[^,\\s])?$", "not": { "enum": ["*", region::ALL] } });
     let list = json!({ "type": "array", "items": code, "minItems": 1, "uniqueItems": true });
     let value = json!({ "type": ["string", "number", "boolean"] });
     let allowed = json!({ "not": { "enum": Template::VARIABLES } });
-    let region = json!({ "type": "object", "propertyNames": allowed, "additionalProperties": value });
+    let region =
+        json!({ "type": "object", "propertyNames": allowed, "additionalProperties": value });
     one_of([list, with(names(region), "minProperties", 1)])
 }
 
 fn of_ledger() -> Value {
     object(&ledger::KEYS, &[], |key| match key {
-        "url" => described("\"sqlite\", or a Redis", pattern(&format!("^(sqlite$|({}):)", schemes()))),
+        "url" => described(
+            "\"sqlite\", or a Redis",
+            pattern(&format!("^(sqlite$|({}):)", schemes())),
+        ),
         "timeout" => described("For one operation, connecting included", duration()),
-        "cheap_max" => described("The dearest call that goes ahead when the ledger is down", units(0)),
-        "unmetered_max" => described("So many units of an account may go unmetered within a window", units(0)),
+        "cheap_max" => described(
+            "The dearest call that goes ahead when the ledger is down",
+            units(0),
+        ),
+        "unmetered_max" => described(
+            "So many units of an account may go unmetered within a window",
+            units(0),
+        ),
         "max_skew" => described("How far the ledger's clock may be off", duration()),
         "after_loss" => described("After a ledger lost its data", word(&ledger::AFTER_LOSS)),
         _ => json!(true),
@@ -59,7 +76,9 @@ fn of_ledger() -> Value {
 }
 
 fn schemes() -> String {
-    ledger::SCHEMES.map(|scheme| scheme.replace('+', "\\+")).join("|")
+    ledger::SCHEMES
+        .map(|scheme| scheme.replace('+', "\\+"))
+        .join("|")
 }
 
 fn of_catalog() -> Value {
@@ -73,8 +92,14 @@ fn of_notify() -> Value {
     object(&notify::KEYS, &[], |key| match key {
         "start" => described("Pinged as a run begins", pattern("^https?://")),
         "success" => described("Pinged when it ended well", pattern("^https?://")),
-        "stopped" => described("Pinged when a limit left work for the next one; unset: success", pattern("^https?://")),
-        "failure" => described("Pinged when something failed or was refused", pattern("^https?://")),
+        "stopped" => described(
+            "Pinged when a limit left work for the next one; unset: success",
+            pattern("^https?://"),
+        ),
+        "failure" => described(
+            "Pinged when something failed or was refused",
+            pattern("^https?://"),
+        ),
         _ => json!(true),
     })
 }
@@ -84,15 +109,27 @@ fn of_upstream() -> Value {
         "base_url" => described("Where it is", pattern("^https?://[^?#]*$")),
         "auth" => described("How a request carries the secret", of_auth()),
         "timeout" => described("For one request", duration()),
-        "attempts" => described("How often one request is tried; every attempt is charged", number(1, 100)),
-        "pause" => described("Before the second attempt; longer before each further one", duration()),
+        "attempts" => described(
+            "How often one request is tried; every attempt is charged",
+            number(1, 100),
+        ),
+        "pause" => described(
+            "Before the second attempt; longer before each further one",
+            duration(),
+        ),
         "max_body" => described("The longest answer that is read", bytes()),
-        "keep" => described("Records not seen again for this long are dropped", duration()),
+        "keep" => described(
+            "Records not seen again for this long are dropped",
+            duration(),
+        ),
         "headers" => {
             json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } })
         }
         "errors" => described("How its refusals are told apart", of_rules()),
-        "calls" => described("Its metered methods, by their own names", with(names(of_call()), "minProperties", 1)),
+        "calls" => described(
+            "Its metered methods, by their own names",
+            with(names(of_call()), "minProperties", 1),
+        ),
         _ => json!(true),
     })
 }
@@ -113,17 +150,32 @@ fn exactly_one(table: Value) -> Value {
 
 fn of_call() -> Value {
     object(&call::KEYS, &["cost"], |key| match key {
-        "path" => described("Below base_url; unset for a call that is only charged by hand", template()),
+        "path" => described(
+            "Below base_url; unset for a call that is only charged by hand",
+            template(),
+        ),
         "cost" => described("What one request takes of each limit", units_by_limit()),
-        "outage" => described("Whether it goes ahead when the ledger is down", word(&call::OUTAGES)),
+        "outage" => described(
+            "Whether it goes ahead when the ledger is down",
+            word(&call::OUTAGES),
+        ),
         "method" => word(&call::METHODS),
         "headers" => described("Headers of its own: templates", params()),
         "params" => described("Of every request; a step may say otherwise", params()),
-        "body" => described("The JSON of a POST: every text in it is a template", json!({ "type": "object" })),
+        "body" => described(
+            "The JSON of a POST: every text in it is a template",
+            json!({ "type": "object" }),
+        ),
         "page" => described("How it turns pages", of_paging()),
         "records" => described("What is in its answers", of_records()),
-        "etag" => described("An unchanged answer costs nothing, so it is asked whether it changed", word(&call::ETAGS)),
-        "settle" => described("Where an answer tells what it truly cost, by limit", pointers_by_name()),
+        "etag" => described(
+            "An unchanged answer costs nothing, so it is asked whether it changed",
+            word(&call::ETAGS),
+        ),
+        "settle" => described(
+            "Where an answer tells what it truly cost, by limit",
+            pointers_by_name(),
+        ),
         "cheaper" => described("A call that brings the same for less", of_cheaper()),
         _ => json!(true),
     })
@@ -147,14 +199,18 @@ fn params() -> Value {
 }
 
 fn of_records() -> Value {
-    object(&call::RECORDS_KEYS, &["at", "kind", "id"], |key| match key {
-        "at" => described("The list of records", pointer()),
-        "kind" => described("What a record is: records of one kind share ids", text()),
-        "id" => described("What tells one from another", one_or_more(pointer())),
-        "text" => described("What a search finds", array(pointer())),
-        "columns" => described("Columns of the kind's view", pointers_by_name()),
-        _ => json!(true),
-    })
+    object(
+        &call::RECORDS_KEYS,
+        &["at", "kind", "id"],
+        |key| match key {
+            "at" => described("The list of records", pointer()),
+            "kind" => described("What a record is: records of one kind share ids", text()),
+            "id" => described("What tells one from another", one_or_more(pointer())),
+            "text" => described("What a search finds", array(pointer())),
+            "columns" => described("Columns of the kind's view", pointers_by_name()),
+            _ => json!(true),
+        },
+    )
 }
 
 fn of_paging() -> Value {
@@ -204,7 +260,10 @@ fn of_rule() -> Value {
         "class" => described("What the refusal means", word(&rules::CLASSES)),
         "limit" => described("The limit that is meant", text()),
         "limit_at" => described("Where the answer names the limit", pointer()),
-        "until_header" => described("The header that says, in seconds since 1970, when to come back", text()),
+        "until_header" => described(
+            "The header that says, in seconds since 1970, when to come back",
+            text(),
+        ),
         _ => json!(true),
     })
 }
@@ -229,10 +288,16 @@ fn of_credential() -> Value {
 
 fn of_secret() -> Value {
     exactly_one(object(&credential::SECRET_KEYS, &[], |key| match key {
-        "env" => described("An environment variable; $NAME_FILE names a file", pattern("^[A-Za-z_][A-Za-z0-9_]*$")),
+        "env" => described(
+            "An environment variable; $NAME_FILE names a file",
+            pattern("^[A-Za-z_][A-Za-z0-9_]*$"),
+        ),
         "file" => described("A file that only its owner may read", text()),
         "credential" => described("What systemd's LoadCredential= names", pattern("^[^/]+$")),
-        "command" => described("A program that prints it", with(array(json!({ "type": "string" })), "minItems", 1)),
+        "command" => described(
+            "A program that prints it",
+            with(array(json!({ "type": "string" })), "minItems", 1),
+        ),
         _ => json!(true),
     }))
 }
@@ -242,13 +307,20 @@ fn of_limit() -> Value {
         "quota" => described("What the upstream grants", units(1)),
         "headroom" => described("What is kept free for others", units(0)),
         "window" => described("No window of this length ever holds more", duration()),
-        "resets" => described("The time zone in whose midnight the upstream's day ends", text()),
+        "resets" => described(
+            "The time zone in whose midnight the upstream's day ends",
+            text(),
+        ),
         "wait" => described("How long a run sleeps for this limit", duration()),
         "upstream_name" => described("How the upstream calls it", text()),
         "told" => described("The headers by which answers tell how it stands", of_told()),
         _ => json!(true),
     });
-    with(table, "anyOf", json!([{ "required": ["window"] }, { "required": ["resets"] }]))
+    with(
+        table,
+        "anyOf",
+        json!([{ "required": ["window"] }, { "required": ["resets"] }]),
+    )
 }
 
 fn of_told() -> Value {
@@ -267,9 +339,15 @@ fn of_job() -> Value {
             "Only these; unset: all",
             json!({ "type": "array", "items": { "type": "string" }, "minItems": 1, "uniqueItems": true }),
         ),
-        "every" => described("A region is due again this long after its last complete pass", duration()),
+        "every" => described(
+            "A region is due again this long after its last complete pass",
+            duration(),
+        ),
         "leave" => described("This job stops while that much is left", units_by_limit()),
-        "resume_within" => described("An unfinished pass is continued while it is younger than this", duration()),
+        "resume_within" => described(
+            "An unfinished pass is continued while it is younger than this",
+            duration(),
+        ),
         "steps" => with(array(of_step()), "minItems", 1),
         _ => json!(true),
     })

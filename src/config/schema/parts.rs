@@ -4,9 +4,17 @@ use crate::config::read::scalars::{MOST_BYTES, MOST_COUNT, MOST_UNITS};
 
 /// A table of these keys and no others.
 pub(super) fn object(keys: &[&str], required: &[&str], describe: impl Fn(&str) -> Value) -> Value {
-    let properties: Map<String, Value> = keys.iter().map(|key| ((*key).to_owned(), describe(key))).collect();
-    let table = json!({ "type": "object", "properties": properties, "additionalProperties": false });
-    if required.is_empty() { table } else { with(table, "required", json!(required)) }
+    let properties: Map<String, Value> = keys
+        .iter()
+        .map(|key| ((*key).to_owned(), describe(key)))
+        .collect();
+    let table =
+        json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    if required.is_empty() {
+        table
+    } else {
+        with(table, "required", json!(required))
+    }
 }
 
 /// A table of things with names that somebody chose.
@@ -72,11 +80,21 @@ pub(super) fn units(least: u64) -> Value {
 
 /// Units by limit; a plain number is units of `daily`.
 pub(super) fn units_by_limit() -> Value {
-    one_of([units(1), json!({ "type": "object", "additionalProperties": units(1) })])
+    one_of([
+        units(1),
+        json!({ "type": "object", "additionalProperties": units(1) }),
+    ])
 }
 
 pub(super) fn bytes() -> Value {
-    one_of([number(1, MOST_BYTES), with(pattern("^[0-9]+ *(B|[kKMG]B|[KMG]iB)?$"), "examples", json!(["32MiB"]))])
+    one_of([
+        number(1, MOST_BYTES),
+        with(
+            pattern("^[0-9]+ *(B|[kKMG]B|[KMG]iB)?$"),
+            "examples",
+            json!(["32MiB"]),
+        ),
+    ])
 }
 
 pub(super) fn word<T>(words: &[(&str, T)]) -> Value {

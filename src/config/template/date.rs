@@ -24,7 +24,10 @@ enum Offset {
 
 impl Default for Date {
     fn default() -> Self {
-        Self { offset: Offset::Ahead(Duration::ZERO), format: FORMAT.to_owned() }
+        Self {
+            offset: Offset::Ahead(Duration::ZERO),
+            format: FORMAT.to_owned(),
+        }
     }
 }
 
@@ -36,8 +39,12 @@ impl Date {
             None if !text.contains('%') => (Offset::parse(text)?, FORMAT),
             _ => (Offset::Ahead(Duration::ZERO), text),
         };
-        let right = !format.is_empty() && StrftimeItems::new(format).all(|item| !matches!(item, Item::Error));
-        right.then(|| Self { offset, format: format.to_owned() })
+        let right = !format.is_empty()
+            && StrftimeItems::new(format).all(|item| !matches!(item, Item::Error));
+        right.then(|| Self {
+            offset,
+            format: format.to_owned(),
+        })
     }
 
     /// The date as it is written at a time.
@@ -65,13 +72,21 @@ impl Offset {
             "d" => 24 * 60 * 60,
             _ => 7 * 24 * 60 * 60,
         };
-        let count = digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse::<u64>().ok())??;
+        let count = digits
+            .bytes()
+            .all(|digit| digit.is_ascii_digit())
+            .then(|| digits.parse::<u64>().ok())??;
         let span = Duration::from_secs(count.checked_mul(seconds)?);
-        Some(if text.starts_with('-') { Self::Back(span) } else { Self::Ahead(span) })
+        Some(if text.starts_with('-') {
+            Self::Back(span)
+        } else {
+            Self::Ahead(span)
+        })
     }
 }
 
 /// RFC 3339 to the second, as APIs take it.
 pub(super) fn second(at: Timestamp) -> String {
-    at.to_utc().to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+    at.to_utc()
+        .to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
 }

@@ -55,7 +55,12 @@ impl Journal {
         (cost, purpose): (&Cost, &Purpose),
         now: Timestamp,
     ) -> Result<Begun, JournalError> {
-        let (name, id, cost, window) = (account.name.clone(), id.clone(), json(cost), account.longest_window());
+        let (name, id, cost, window) = (
+            account.name.clone(),
+            id.clone(),
+            json(cost),
+            account.longest_window(),
+        );
         let Purpose { job, region, call } = purpose.clone();
         self.with(move |connection| {
             let tx = write(connection)?;
@@ -92,13 +97,20 @@ impl Journal {
         now: Timestamp,
     ) -> Result<Begun, JournalError> {
         let (name, id, window) = (account.name.clone(), id.clone(), account.longest_window());
-        self.with(move |connection| begun(connection, &name, id, now, window)).await
+        self.with(move |connection| begun(connection, &name, id, now, window))
+            .await
     }
 
     /// What this machine has seen of the ledger, as far as it still matters.
-    pub(in crate::ledger) async fn seen(&self, account: &Account, now: Timestamp) -> Result<Seen, JournalError> {
+    pub(in crate::ledger) async fn seen(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Seen, JournalError> {
         let (name, window) = (account.name.clone(), account.longest_window());
-        let contact = self.look(move |connection| contact(connection, &name, now, window)).await?;
+        let contact = self
+            .look(move |connection| contact(connection, &name, now, window))
+            .await?;
         Ok(contact.unwrap_or_default().seen)
     }
 
@@ -132,7 +144,11 @@ impl Journal {
         contact: &Contact,
         now: Timestamp,
     ) -> Result<(), JournalError> {
-        let (account, heard, window) = (account.name.clone(), contact.clone(), account.longest_window());
+        let (account, heard, window) = (
+            account.name.clone(),
+            contact.clone(),
+            account.longest_window(),
+        );
         self.with(move |connection| {
             let tx = write(connection)?;
             let before = self::contact(&tx, &account, now, window)?;
@@ -145,17 +161,29 @@ impl Journal {
     }
 
     /// Takes back a charge of which the ledger may have heard: it is settled to nothing at the next contact.
-    pub(in crate::ledger) async fn void(&self, account: &Account, id: &ChargeId) -> Result<(), JournalError> {
+    pub(in crate::ledger) async fn void(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+    ) -> Result<(), JournalError> {
         let (account, id) = (account.name.clone(), id.clone());
-        self.with(move |connection| void(connection, &account, &id)).await
+        self.with(move |connection| void(connection, &account, &id))
+            .await
     }
 
     /// Drops a charge of which the ledger has recorded nothing.
-    pub(in crate::ledger) async fn forget(&self, account: &Account, id: &ChargeId) -> Result<(), JournalError> {
+    pub(in crate::ledger) async fn forget(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+    ) -> Result<(), JournalError> {
         let (account, id) = (account.name.clone(), id.clone());
         self.with(move |connection| {
             let delete = "delete from charge where account = ? and id = ? and state = 'asked'";
-            connection.prepare_cached(delete)?.execute(params![account, id.as_str()]).map(drop)
+            connection
+                .prepare_cached(delete)?
+                .execute(params![account, id.as_str()])
+                .map(drop)
         })
         .await
     }
@@ -171,7 +199,10 @@ pub(super) fn json(cost: &Cost) -> String {
 
 pub(super) fn cost(json: &str) -> Cost {
     let components: BTreeMap<LimitName, u64> = serde_json::from_str(json).unwrap_or_default();
-    components.into_iter().map(|(limit, units)| (limit, Units::new(units))).collect()
+    components
+        .into_iter()
+        .map(|(limit, units)| (limit, Units::new(units)))
+        .collect()
 }
 
 pub(super) fn units(number: i64) -> Units {
@@ -199,7 +230,11 @@ pub(super) fn drop_expired(
 
 /// The id under which a charge can be made: one that was voided or taken back stays settled in the ledger and would cost
 /// nothing, so that its next use takes the next of its kind.
-pub(super) fn valid_id(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<ChargeId> {
+pub(super) fn valid_id(
+    connection: &Connection,
+    account: &str,
+    id: &ChargeId,
+) -> rusqlite::Result<ChargeId> {
     let mut statement = connection.prepare_cached(
         "select 1 from charge where account = ? and id = ? and (state = 'void' or (settled and cost = '{}'))",
     )?;
@@ -232,8 +267,20 @@ fn begun(
              or exists (select 1 from closing where account = ?1 and told = 0)",
     )?;
     let pending = charges.query_row(params![account, id.as_str()], |row| row.get(0))?;
-    let StoredContact { seen, recovering, wait_until, .. } = contact;
-    Ok(Begun { id, seen, recovering, pending, wait_until, doubtful: false })
+    let StoredContact {
+        seen,
+        recovering,
+        wait_until,
+        ..
+    } = contact;
+    Ok(Begun {
+        id,
+        seen,
+        recovering,
+        pending,
+        wait_until,
+        doubtful: false,
+    })
 }
 
 /// What is written of the ledger.
@@ -270,7 +317,9 @@ impl StoredContact {
 /// window, whichever is longer, and their lives are renewed when a sixteenth of the window has gone by
 /// (`lua/common.lua`).
 fn surely_kept(window: Duration) -> Duration {
-    (window * 9 / 8).max(Duration::from_secs(26 * 60 * 60)).saturating_sub(window / 16)
+    (window * 9 / 8)
+        .max(Duration::from_secs(26 * 60 * 60))
+        .saturating_sub(window / 16)
 }
 
 /// A charge of more than a window ago counts nowhere: a ledger that has forgotten it has lost nothing. One that has
@@ -287,7 +336,9 @@ pub(super) fn contact(
     let found = statement.query_row([account], |row| {
         let ahead = Duration::from_micros(row.get::<_, i64>(4)?.unsigned_abs());
         let newest_at = Timestamp::from_micros(row.get(7)?);
-        let newest = row.get::<_, Option<String>>(2)?.filter(|_| newest_at.after(window) > now.after(ahead));
+        let newest = row
+            .get::<_, Option<String>>(2)?
+            .filter(|_| newest_at.after(window) > now.after(ahead));
         let stored = StoredContact {
             seen: Seen {
                 epoch: row.get(0)?,
@@ -301,7 +352,10 @@ pub(super) fn contact(
         };
         Ok(stored)
     });
-    Ok(found.optional()?.filter(|stored| stored.at.after(surely_kept(window)) > now).unwrap_or_default())
+    Ok(found
+        .optional()?
+        .filter(|stored| stored.at.after(surely_kept(window)) > now)
+        .unwrap_or_default())
 }
 
 fn mark(
@@ -320,11 +374,21 @@ fn mark(
         "update charge set state = 'sent', known = 1, at = case when state = 'asked' or ? then ? else at end
          where account = ? and id = ? and state in ('asked', 'sent') and not (settled and cost = '{}')",
     )?;
-    if statement.execute(params![granted.fresh, granted.contact.at.micros(), account, id.as_str()])? == 0 {
+    if statement.execute(params![
+        granted.fresh,
+        granted.contact.at.micros(),
+        account,
+        id.as_str()
+    ])? == 0
+    {
         return Ok(Marked::Void);
     }
     // A repeat tells the time of the charge, which is not the ledger's now.
-    let ahead = if granted.fresh { granted.contact.at.since(now) } else { before.ahead };
+    let ahead = if granted.fresh {
+        granted.contact.at.since(now)
+    } else {
+        before.ahead
+    };
     note_contact(tx, account, &granted.contact, &before, ahead)?;
     if granted.fresh {
         note_newest(tx, account, id, &granted.contact, &before)?;

@@ -23,11 +23,22 @@ impl Journal {
         closing: Closing,
         now: Timestamp,
     ) -> Result<(), JournalError> {
-        self.write_closing(account, limit, Some(closing.ends(now)), closing == Closing::Probing, false).await
+        self.write_closing(
+            account,
+            limit,
+            Some(closing.ends(now)),
+            closing == Closing::Probing,
+            false,
+        )
+        .await
     }
 
     /// Writes down that a closing was taken back.
-    pub(in crate::ledger) async fn reopen(&self, account: &Account, limit: &str) -> Result<(), JournalError> {
+    pub(in crate::ledger) async fn reopen(
+        &self,
+        account: &Account,
+        limit: &str,
+    ) -> Result<(), JournalError> {
         self.write_closing(account, limit, None, false, false).await
     }
 
@@ -38,7 +49,8 @@ impl Journal {
         limit: &str,
         until: Timestamp,
     ) -> Result<(), JournalError> {
-        self.write_closing(account, limit, Some(until), false, true).await
+        self.write_closing(account, limit, Some(until), false, true)
+            .await
     }
 
     async fn write_closing(
@@ -83,8 +95,12 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let (account, told) = (account.name.clone(), told.clone());
         self.with(move |connection| {
-            let update = "update closing set told = 1 where account = ? and limit_name = ? and version = ?";
-            connection.prepare_cached(update)?.execute(params![account, told.limit, told.version]).map(drop)
+            let update =
+                "update closing set told = 1 where account = ? and limit_name = ? and version = ?";
+            connection
+                .prepare_cached(update)?
+                .execute(params![account, told.limit, told.version])
+                .map(drop)
         })
         .await
     }
@@ -101,18 +117,28 @@ pub(super) fn holding(
     let closings = statement.query_map(params![account, now.micros()], read)?;
     closings
         .filter_map(|pending| {
-            pending.map(|pending| pending.closing.map(|closing| (pending.limit, closing))).transpose()
+            pending
+                .map(|pending| pending.closing.map(|closing| (pending.limit, closing)))
+                .transpose()
         })
         .collect()
 }
 
 /// A limit that the ledger grants is open: what it had told before is over, but for one that this grant tries.
-pub(super) fn granted(tx: &Transaction<'_>, account: &str, granted: &Granted) -> rusqlite::Result<()> {
+pub(super) fn granted(
+    tx: &Transaction<'_>,
+    account: &str,
+    granted: &Granted,
+) -> rusqlite::Result<()> {
     let mut statement = tx.prepare_cached(
         "update closing set until = null, probing = 0, version = version + 1
          where account = ? and limit_name = ? and told = 1 and until is not null",
     )?;
-    for limit in granted.used.keys().filter(|limit| !granted.tries.contains(limit)) {
+    for limit in granted
+        .used
+        .keys()
+        .filter(|limit| !granted.tries.contains(limit))
+    {
         statement.execute([account, limit])?;
     }
     Ok(())
@@ -136,20 +162,42 @@ pub(super) fn binding(
     }
     for limit in tries {
         let update = "update closing set until = ?, version = version + 1 where account = ? and limit_name = ?";
-        tx.prepare_cached(update)?.execute(params![now.after(Closing::PROBE_EVERY).micros(), account.name, limit])?;
+        tx.prepare_cached(update)?.execute(params![
+            now.after(Closing::PROBE_EVERY).micros(),
+            account.name,
+            limit
+        ])?;
     }
     Ok(None)
 }
 
-fn closed(tx: &Transaction<'_>, account: &str, limit: &str) -> rusqlite::Result<Option<(Timestamp, bool)>> {
+fn closed(
+    tx: &Transaction<'_>,
+    account: &str,
+    limit: &str,
+) -> rusqlite::Result<Option<(Timestamp, bool)>> {
     let select = "select until, probing from closing where account = ? and limit_name = ? and until is not null";
     let mut statement = tx.prepare_cached(select)?;
-    statement.query_row([account, limit], |row| Ok((Timestamp::from_micros(row.get(0)?), row.get(1)?))).optional()
+    statement
+        .query_row([account, limit], |row| {
+            Ok((Timestamp::from_micros(row.get(0)?), row.get(1)?))
+        })
+        .optional()
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<PendingClosing> {
     let until = row.get::<_, Option<i64>>(1)?.map(Timestamp::from_micros);
     let probing: bool = row.get(2)?;
-    let closing = until.map(|until| if probing { Closing::Probing } else { Closing::Until(until) });
-    Ok(PendingClosing { limit: row.get(0)?, closing, version: row.get(3)? })
+    let closing = until.map(|until| {
+        if probing {
+            Closing::Probing
+        } else {
+            Closing::Until(until)
+        }
+    });
+    Ok(PendingClosing {
+        limit: row.get(0)?,
+        closing,
+        version: row.get(3)?,
+    })
 }

@@ -57,7 +57,8 @@ impl Journal {
         allowance: Allowance,
         now: Timestamp,
     ) -> Result<Unmetered, JournalError> {
-        let (account, id, cost, purpose) = (account.clone(), id.clone(), cost.clone(), purpose.clone());
+        let (account, id, cost, purpose) =
+            (account.clone(), id.clone(), cost.clone(), purpose.clone());
         self.with(move |connection| {
             connection.pragma_update(None, "synchronous", "full")?;
             let unmetered = unmetered(connection, &account, &id, (&cost, &purpose), allowance, now);
@@ -74,7 +75,8 @@ impl Journal {
         from: Timestamp,
     ) -> Result<Units, JournalError> {
         let account = account.name.clone();
-        self.with(move |connection| spent(connection, &account, from)).await
+        self.with(move |connection| spent(connection, &account, from))
+            .await
     }
 
     /// Writes down what a charge truly cost.
@@ -100,7 +102,11 @@ impl Journal {
     }
 
     /// Writes down charges made elsewhere, each once.
-    pub(in crate::ledger) async fn add(&self, account: &Account, entries: &[Entry]) -> Result<(), JournalError> {
+    pub(in crate::ledger) async fn add(
+        &self,
+        account: &Account,
+        entries: &[Entry],
+    ) -> Result<(), JournalError> {
         let (account, entries) = (account.name.clone(), entries.to_vec());
         self.with(move |connection| {
             let tx = write(connection)?;
@@ -131,16 +137,27 @@ impl Journal {
     }
 
     /// Notes that the ledger has these charges as they were when they were read.
-    pub(in crate::ledger) async fn told(&self, account: &Account, told: &[Pending]) -> Result<(), JournalError> {
+    pub(in crate::ledger) async fn told(
+        &self,
+        account: &Account,
+        told: &[Pending],
+    ) -> Result<(), JournalError> {
         let account = account.name.clone();
-        let told: Vec<_> = told.iter().map(|pending| (pending.entry.id.clone(), pending.version)).collect();
+        let told: Vec<_> = told
+            .iter()
+            .map(|pending| (pending.entry.id.clone(), pending.version))
+            .collect();
         self.with(move |connection| {
             let tx = write(connection)?;
             for (id, version) in &told {
-                tx.prepare_cached("update charge set known = 1 where account = ? and id = ? and state = 'sent'")?
-                    .execute(params![account, id.as_str()])?;
-                tx.prepare_cached("update charge set told = 1 where account = ? and id = ? and version = ?")?
-                    .execute(params![account, id.as_str(), version])?;
+                tx.prepare_cached(
+                    "update charge set known = 1 where account = ? and id = ? and state = 'sent'",
+                )?
+                .execute(params![account, id.as_str()])?;
+                tx.prepare_cached(
+                    "update charge set told = 1 where account = ? and id = ? and version = ?",
+                )?
+                .execute(params![account, id.as_str(), version])?;
             }
             tx.commit()
         })
@@ -151,18 +168,35 @@ impl Journal {
     pub(in crate::ledger) async fn untold(&self, account: &Account) -> Result<Cost, JournalError> {
         let account = account.name.clone();
         const ALL: i64 = -1;
-        let pending = self.look(move |connection| pending(connection, &account, ALL)).await?.unwrap_or_default();
+        let pending = self
+            .look(move |connection| pending(connection, &account, ALL))
+            .await?
+            .unwrap_or_default();
         let mut sum = Cost::none();
-        pending.iter().filter(|pending| pending.absorb).for_each(|pending| sum.add(&pending.entry.cost));
+        pending
+            .iter()
+            .filter(|pending| pending.absorb)
+            .for_each(|pending| sum.add(&pending.entry.cost));
         Ok(sum)
     }
 
     /// Drops what is older than two windows and told.
-    pub(in crate::ledger) async fn prune(&self, account: &Account, now: Timestamp) -> Result<(), JournalError> {
-        let (before, account) = (now.before(account.longest_window().saturating_mul(2)), account.name.clone());
+    pub(in crate::ledger) async fn prune(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<(), JournalError> {
+        let (before, account) = (
+            now.before(account.longest_window().saturating_mul(2)),
+            account.name.clone(),
+        );
         self.with(move |connection| {
-            let delete = "delete from charge where account = ? and at < ? and told = 1 and state != 'asked'";
-            connection.prepare_cached(delete)?.execute(params![account, before.micros()]).map(drop)
+            let delete =
+                "delete from charge where account = ? and at < ? and told = 1 and state != 'asked'";
+            connection
+                .prepare_cached(delete)?
+                .execute(params![account, before.micros()])
+                .map(drop)
         })
         .await
     }
@@ -198,15 +232,23 @@ fn unmetered(
 
 /// What an id that may have been sent was charged.
 fn sent(tx: &Transaction<'_>, account: &str, id: &ChargeId) -> rusqlite::Result<Option<Cost>> {
-    let mut statement = tx.prepare_cached("select cost from charge where account = ? and id = ? and state = 'sent'")?;
-    statement.query_row(params![account, id.as_str()], |row| Ok(cost(&row.get::<_, String>(0)?))).optional()
+    let mut statement = tx.prepare_cached(
+        "select cost from charge where account = ? and id = ? and state = 'sent'",
+    )?;
+    statement
+        .query_row(params![account, id.as_str()], |row| {
+            Ok(cost(&row.get::<_, String>(0)?))
+        })
+        .optional()
 }
 
 /// What went unmetered since `from`: of a charge of several limits, its largest component.
 fn spent(connection: &Connection, account: &str, from: Timestamp) -> rusqlite::Result<Units> {
-    let mut statement =
-        connection.prepare_cached("select cost from charge where account = ? and unmetered = 1 and at > ?")?;
-    let costs = statement.query_map(params![account, from.micros()], |row| row.get::<_, String>(0))?;
+    let mut statement = connection
+        .prepare_cached("select cost from charge where account = ? and unmetered = 1 and at > ?")?;
+    let costs = statement.query_map(params![account, from.micros()], |row| {
+        row.get::<_, String>(0)
+    })?;
     costs.map(|json| Ok(cost(&json?).largest())).sum()
 }
 
@@ -230,10 +272,16 @@ fn record(
     .map(drop)
 }
 
-fn void_abandoned(connection: &mut Connection, account: &str, now: Timestamp) -> rusqlite::Result<()> {
-    let mut statement =
-        connection.prepare_cached("select id, owner, asked_at from charge where account = ? and state = 'asked'")?;
-    let asked = statement.query_map([account], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+fn void_abandoned(
+    connection: &mut Connection,
+    account: &str,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(
+        "select id, owner, asked_at from charge where account = ? and state = 'asked'",
+    )?;
+    let asked =
+        statement.query_map([account], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let asked: Vec<(String, i32, i64)> = asked.collect::<rusqlite::Result<_>>()?;
     drop(statement);
     for (id, owner, asked_at) in asked {
@@ -254,7 +302,9 @@ fn pending(connection: &Connection, account: &str, most: i64) -> rusqlite::Resul
         "select id, at, cost, state = 'sent' and not known, settled, version from charge
          where account = ? and told = 0 order by at limit ?",
     )?;
-    statement.query_map(params![account, most], read_pending)?.collect()
+    statement
+        .query_map(params![account, most], read_pending)?
+        .collect()
 }
 
 fn read_pending(row: &Row<'_>) -> rusqlite::Result<Pending> {
@@ -263,7 +313,12 @@ fn read_pending(row: &Row<'_>) -> rusqlite::Result<Pending> {
         at: Timestamp::from_micros(row.get(1)?),
         cost: cost(&row.get::<_, String>(2)?),
     };
-    Ok(Pending { entry, absorb: row.get(3)?, settle: row.get(4)?, version: row.get(5)? })
+    Ok(Pending {
+        entry,
+        absorb: row.get(3)?,
+        settle: row.get(4)?,
+        version: row.get(5)?,
+    })
 }
 
 /// What the ledger had said last of a limit.
@@ -272,8 +327,11 @@ pub(super) fn said(
     account: &str,
     limit: &str,
 ) -> rusqlite::Result<Option<(Timestamp, Units)>> {
-    let mut statement = connection.prepare_cached("select at, used from said where account = ? and limit_name = ?")?;
+    let mut statement = connection
+        .prepare_cached("select at, used from said where account = ? and limit_name = ?")?;
     statement
-        .query_row([account, limit], |row| Ok((Timestamp::from_micros(row.get(0)?), units(row.get(1)?))))
+        .query_row([account, limit], |row| {
+            Ok((Timestamp::from_micros(row.get(0)?), units(row.get(1)?)))
+        })
         .optional()
 }

@@ -33,10 +33,17 @@ impl Journal {
         let (account, epoch) = (account.clone(), epoch.to_owned());
         self.with(move |connection| {
             let tx = write(connection)?;
-            if contact(&tx, &account.name, now, account.longest_window())?.seen.epoch != epoch {
+            if contact(&tx, &account.name, now, account.longest_window())?
+                .seen
+                .epoch
+                != epoch
+            {
                 return Ok(None);
             }
-            tx.execute("update contact set recovering = 1 where account = ?", [&account.name])?;
+            tx.execute(
+                "update contact set recovering = 1 where account = ?",
+                [&account.name],
+            )?;
             let recovery = gather(&tx, &account, now)?;
             tx.commit()?;
             Ok(Some(recovery))
@@ -48,24 +55,40 @@ impl Journal {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub async fn charges(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, JournalError> {
+    pub async fn charges(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<Entry>, JournalError> {
         let account = account.clone();
-        Ok(self.look(move |connection| own(connection, &account, now)).await?.unwrap_or_default())
+        Ok(self
+            .look(move |connection| own(connection, &account, now))
+            .await?
+            .unwrap_or_default())
     }
 
     /// What of those charges passes tell too: not what was charged by hand, nor what an upstream told of somebody else.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub async fn spent_by_passes(&self, account: &Account, now: Timestamp) -> Result<Cost, JournalError> {
-        let (name, from) = (account.name.clone(), now.before(account.longest_window()).micros());
+    pub async fn spent_by_passes(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Cost, JournalError> {
+        let (name, from) = (
+            account.name.clone(),
+            now.before(account.longest_window()).micros(),
+        );
         let spent = self.look(move |connection| {
             let mut statement = connection.prepare_cached(
                 "select cost from charge where account = ? and at > ? and state != 'asked'
                      and (job is not null or call is null) and id not like 'told-%'",
             )?;
             let mut spent = Cost::none();
-            for charged in statement.query_map(params![name, from], |row| row.get::<_, String>(0))? {
+            for charged in
+                statement.query_map(params![name, from], |row| row.get::<_, String>(0))?
+            {
                 spent.add(&cost(&charged?));
             }
             Ok(spent)
@@ -83,13 +106,23 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let (account, contact) = (account.name.clone(), contact.clone());
         self.with(move |connection| {
-            let update = "update contact set epoch = ?, sequence = ?, at = max(at, ?), recovering = 0,
+            let update =
+                "update contact set epoch = ?, sequence = ?, at = max(at, ?), recovering = 0,
                      wait_until = max(wait_until, ?)
                  where account = ? and recovering = 1";
             let sequence = i64::try_from(contact.sequence).unwrap_or(i64::MAX);
             let wait_until = wait_until.map_or(0, Timestamp::micros);
             connection
-                .execute(update, params![contact.epoch, sequence, contact.at.micros(), wait_until, account])
+                .execute(
+                    update,
+                    params![
+                        contact.epoch,
+                        sequence,
+                        contact.at.micros(),
+                        wait_until,
+                        account
+                    ],
+                )
                 .map(drop)
         })
         .await
@@ -103,20 +136,35 @@ impl Journal {
         now: Timestamp,
     ) -> Result<Units, JournalError> {
         let (account, limit) = (account.clone(), limit.to_owned());
-        Ok(self.look(move |connection| known_use(connection, &account, &limit, now)).await?.unwrap_or_default())
+        Ok(self
+            .look(move |connection| known_use(connection, &account, &limit, now))
+            .await?
+            .unwrap_or_default())
     }
 }
 
-fn gather(connection: &Connection, account: &Account, now: Timestamp) -> rusqlite::Result<Recovery> {
+fn gather(
+    connection: &Connection,
+    account: &Account,
+    now: Timestamp,
+) -> rusqlite::Result<Recovery> {
     let seen = contact(connection, &account.name, now, account.longest_window())?.seen;
     let mut entries = own(connection, account, now)?;
-    if let Some(newest) = entries.iter().position(|entry| Some(&entry.id) == seen.newest.as_ref()) {
+    if let Some(newest) = entries
+        .iter()
+        .position(|entry| Some(&entry.id) == seen.newest.as_ref())
+    {
         let newest = entries.remove(newest);
         entries.push(newest);
     }
     let floors = floors(connection, account, now)?;
     let closings = closings::holding(connection, &account.name, now)?;
-    Ok(Recovery { seen, entries, floors, closings })
+    Ok(Recovery {
+        seen,
+        entries,
+        floors,
+        closings,
+    })
 }
 
 /// This machine's charges of the window. Those that are void are among them, at no cost: they may still arrive.
@@ -135,26 +183,53 @@ fn own(connection: &Connection, account: &Account, now: Timestamp) -> rusqlite::
     entries.collect()
 }
 
-fn floors(connection: &Connection, account: &Account, now: Timestamp) -> rusqlite::Result<Vec<Floor>> {
+fn floors(
+    connection: &Connection,
+    account: &Account,
+    now: Timestamp,
+) -> rusqlite::Result<Vec<Floor>> {
     let mut floors = Vec::new();
     for (name, limit) in &account.limits {
         if let Some((at, used)) = entries::said(connection, &account.name, name)?
             && limit.window().expiry(at) > now
         {
-            floors.push(Floor { limit: name.clone(), at, used });
+            floors.push(Floor {
+                limit: name.clone(),
+                at,
+                used,
+            });
         }
     }
     Ok(floors)
 }
 
-fn known_use(connection: &Connection, account: &Account, name: &str, now: Timestamp) -> rusqlite::Result<Units> {
-    let Some(limit) = account.limits.get(name) else { return Ok(Units::ZERO) };
+fn known_use(
+    connection: &Connection,
+    account: &Account,
+    name: &str,
+    now: Timestamp,
+) -> rusqlite::Result<Units> {
+    let Some(limit) = account.limits.get(name) else {
+        return Ok(Units::ZERO);
+    };
     let counted = |entry: &&Entry| limit.window().expiry(entry.at) > now;
     let own = own(connection, account, now)?;
-    let sum: Units = own.iter().filter(counted).map(|entry| entry.cost.of(name)).sum();
+    let sum: Units = own
+        .iter()
+        .filter(counted)
+        .map(|entry| entry.cost.of(name))
+        .sum();
     let floors = floors(connection, account, now)?;
-    let floor = floors.iter().filter(|floor| floor.limit == name).map(|floor| {
-        floor.used + own.iter().filter(|entry| entry.at > floor.at).map(|entry| entry.cost.of(name)).sum()
-    });
+    let floor = floors
+        .iter()
+        .filter(|floor| floor.limit == name)
+        .map(|floor| {
+            floor.used
+                + own
+                    .iter()
+                    .filter(|entry| entry.at > floor.at)
+                    .map(|entry| entry.cost.of(name))
+                    .sum()
+        });
     Ok(floor.fold(sum, Units::max))
 }

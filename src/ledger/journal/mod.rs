@@ -64,7 +64,9 @@ impl Journal {
     }
 
     fn over(connection: Option<Connection>) -> Self {
-        Self { connection: Arc::new(Mutex::new(connection)) }
+        Self {
+            connection: Arc::new(Mutex::new(connection)),
+        }
     }
 
     /// Does something with the file, away from the threads that must not wait.
@@ -72,7 +74,9 @@ impl Journal {
         &self,
         act: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, JournalError> {
-        self.look(act).await?.ok_or_else(|| JournalError("it was opened to be read only".to_owned()))
+        self.look(act)
+            .await?
+            .ok_or_else(|| JournalError("it was opened to be read only".to_owned()))
     }
 
     /// The same, or nothing where there is no file.
@@ -81,8 +85,16 @@ impl Journal {
         act: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<Option<T>, JournalError> {
         let connection = Arc::clone(&self.connection);
-        let done =
-            apart(move || connection.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(act).transpose());
-        Ok(done.await.map_err(|error| JournalError(error.to_string()))??)
+        let done = apart(move || {
+            connection
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .as_mut()
+                .map(act)
+                .transpose()
+        });
+        Ok(done
+            .await
+            .map_err(|error| JournalError(error.to_string()))??)
     }
 }

@@ -17,14 +17,21 @@ impl Journal {
         from: Timestamp,
     ) -> Result<Vec<Spent>, JournalError> {
         let account = account.name.clone();
-        let spent = self.look(move |connection| spent(connection, &account, from)).await?;
+        let spent = self
+            .look(move |connection| spent(connection, &account, from))
+            .await?;
         Ok(spent.unwrap_or_default())
     }
 
     /// What went unmetered and the ledger has not heard of.
-    pub(in crate::ledger) async fn unrepaid(&self, account: &Account) -> Result<Cost, JournalError> {
+    pub(in crate::ledger) async fn unrepaid(
+        &self,
+        account: &Account,
+    ) -> Result<Cost, JournalError> {
         let account = account.name.clone();
-        let sum = self.look(move |connection| unrepaid(connection, &account)).await?;
+        let sum = self
+            .look(move |connection| unrepaid(connection, &account))
+            .await?;
         Ok(sum.unwrap_or_else(Cost::none))
     }
 
@@ -35,11 +42,18 @@ impl Journal {
         id: &ChargeId,
     ) -> Result<Option<ChargeId>, JournalError> {
         let (account, id) = (account.name.clone(), id.clone());
-        Ok(self.look(move |connection| counting(connection, &account, &id)).await?.flatten())
+        Ok(self
+            .look(move |connection| counting(connection, &account, &id))
+            .await?
+            .flatten())
     }
 
     /// Whether a charge of this id was made here, whatever became of it.
-    pub(in crate::ledger) async fn remembers(&self, account: &Account, id: &ChargeId) -> Result<bool, JournalError> {
+    pub(in crate::ledger) async fn remembers(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+    ) -> Result<bool, JournalError> {
         let (account, id) = (account.name.clone(), id.clone());
         let remembers = self.look(move |connection| {
             connection
@@ -57,15 +71,28 @@ fn spent(connection: &Connection, account: &str, from: Timestamp) -> rusqlite::R
     let charges = statement.query_map(params![account, from.micros()], charge)?;
     let charges = charges.collect::<rusqlite::Result<Vec<(Timestamp, Cost, Arc<Purpose>)>>>()?;
     let parts = charges.iter().flat_map(|(at, cost, purpose)| {
-        cost.iter().map(|(limit, units)| Spent { at: *at, limit: limit.clone(), units, purpose: Arc::clone(purpose) })
+        cost.iter().map(|(limit, units)| Spent {
+            at: *at,
+            limit: limit.clone(),
+            units,
+            purpose: Arc::clone(purpose),
+        })
     });
     Ok(parts.collect())
 }
 
 fn charge(row: &Row<'_>) -> rusqlite::Result<(Timestamp, Cost, Arc<Purpose>)> {
     let call = row.get::<_, Option<String>>(4)?.unwrap_or_default();
-    let purpose = Purpose { job: row.get(2)?, region: row.get(3)?, call };
-    Ok((Timestamp::from_micros(row.get(0)?), cost(&row.get::<_, String>(1)?), purpose.into()))
+    let purpose = Purpose {
+        job: row.get(2)?,
+        region: row.get(3)?,
+        call,
+    };
+    Ok((
+        Timestamp::from_micros(row.get(0)?),
+        cost(&row.get::<_, String>(1)?),
+        purpose.into(),
+    ))
 }
 
 fn unrepaid(connection: &Connection, account: &str) -> rusqlite::Result<Cost> {
@@ -80,9 +107,16 @@ fn unrepaid(connection: &Connection, account: &str) -> rusqlite::Result<Cost> {
     Ok(sum)
 }
 
-fn counting(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<Option<ChargeId>> {
+fn counting(
+    connection: &Connection,
+    account: &str,
+    id: &ChargeId,
+) -> rusqlite::Result<Option<ChargeId>> {
     let id = valid_id(connection, account, id)?;
-    let mut statement = connection.prepare_cached("select 1 from charge where account = ? and id = ?")?;
-    let found = statement.query_row(params![account, id.as_str()], |_| Ok(())).optional()?;
+    let mut statement =
+        connection.prepare_cached("select 1 from charge where account = ? and id = ?")?;
+    let found = statement
+        .query_row(params![account, id.as_str()], |_| Ok(()))
+        .optional()?;
     Ok(found.map(|()| id))
 }

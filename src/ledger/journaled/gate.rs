@@ -24,7 +24,10 @@ impl Gate {
     /// Why the ledger is not to be asked now; `None` where it is.
     pub(super) fn closed(&self) -> Option<String> {
         let closed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        closed.as_ref().filter(|closed| closed.since.elapsed() < closed.pause).map(|closed| closed.why.clone())
+        closed
+            .as_ref()
+            .filter(|closed| closed.since.elapsed() < closed.pause)
+            .map(|closed| closed.why.clone())
     }
 
     /// It did not answer. Several that asked at once have failed once.
@@ -38,12 +41,22 @@ impl Gate {
         if gate.is_none() {
             tracing::warn!("{why}");
         }
-        *gate = Some(Closed { since: Monotonic::now(), pause, why: why.to_owned() });
+        *gate = Some(Closed {
+            since: Monotonic::now(),
+            pause,
+            why: why.to_owned(),
+        });
     }
 
     /// It answered.
     pub(super) fn answered(&self) {
-        if self.0.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
+        if self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+            .is_some()
+        {
             tracing::info!("the ledger answers again");
         }
     }

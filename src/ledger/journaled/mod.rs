@@ -14,7 +14,9 @@ use super::meter::{Ask, Left, MeterError, Permit, Verdict, fresh_id};
 use super::{Answer, Charge, LedgerError, SharedLedger};
 use crate::clock::{Clock, Deadline, Monotonic};
 use crate::config::{AfterLoss, LedgerConfig};
-use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Grant, LimitUsage, Outage, Timestamp, Units};
+use crate::quota::{
+    Account, ChargeId, Closing, Cost, Entry, Grant, LimitUsage, Outage, Timestamp, Units,
+};
 
 use gate::Gate;
 use telling::Losses;
@@ -33,7 +35,10 @@ pub struct Policy {
 
 impl From<&LedgerConfig> for Policy {
     fn from(config: &LedgerConfig) -> Self {
-        Self { unmetered_max: config.unmetered_max, after_loss: config.after_loss }
+        Self {
+            unmetered_max: config.unmetered_max,
+            after_loss: config.after_loss,
+        }
     }
 }
 
@@ -78,7 +83,12 @@ enum Outcome {
 }
 
 impl Journaled {
-    pub(super) fn new(ledger: Arc<dyn SharedLedger>, journal: Journal, policy: Policy, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(
+        ledger: Arc<dyn SharedLedger>,
+        journal: Journal,
+        policy: Policy,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             ledger,
             journal,
@@ -94,14 +104,22 @@ impl Journaled {
         let mut voided = 0;
         while voided < ATTEMPTS {
             let id = ask.id.cloned().unwrap_or_else(fresh_id);
-            let attempt = Attempt { ask, id, asked: Monotonic::now(), reached: false, doubtful: false };
+            let attempt = Attempt {
+                ask,
+                id,
+                asked: Monotonic::now(),
+                reached: false,
+                doubtful: false,
+            };
             match self.attempt(attempt).await? {
                 Outcome::Verdict(verdict) => return Ok(verdict),
                 Outcome::Void => voided += 1,
                 Outcome::TakenBack => {}
             }
         }
-        Ok(Verdict::Refused("the ledger lost its data again and again while a charge was made".to_owned()))
+        Ok(Verdict::Refused(
+            "the ledger lost its data again and again while a charge was made".to_owned(),
+        ))
     }
 
     async fn attempt(&self, mut attempt: Attempt<'_>) -> Result<Outcome, MeterError> {
@@ -109,7 +127,15 @@ impl Journaled {
             return self.without_ledger(attempt, why).await;
         }
         let (account, now) = (attempt.ask.account, self.clock.now());
-        let begun = self.journal.begin(account, &attempt.id, (attempt.ask.cost, attempt.ask.purpose), now).await?;
+        let begun = self
+            .journal
+            .begin(
+                account,
+                &attempt.id,
+                (attempt.ask.cost, attempt.ask.purpose),
+                now,
+            )
+            .await?;
         attempt.id = begun.id.clone();
         attempt.doubtful = begun.doubtful;
         match self.put(&mut attempt, begun).await {
@@ -134,16 +160,26 @@ impl Journaled {
         loop {
             if begun.recovering || begun.pending {
                 self.catch_up(account, &mut losses).await?;
-                begun = self.journal.look_again(account, &attempt.id, self.clock.now()).await?;
+                begun = self
+                    .journal
+                    .look_again(account, &attempt.id, self.clock.now())
+                    .await?;
             }
             if begun.wait_until > self.clock.now() {
                 return self.wait(account, attempt).await;
             }
             attempt.reached = true;
-            match self.ledger.ask(charge(attempt, &begun), self.clock.now()).await? {
+            match self
+                .ledger
+                .ask(charge(attempt, &begun), self.clock.now())
+                .await?
+            {
                 Answer::Lost => {
                     self.recover(account, &begun.seen, &mut losses).await?;
-                    begun = self.journal.look_again(account, &attempt.id, self.clock.now()).await?;
+                    begun = self
+                        .journal
+                        .look_again(account, &attempt.id, self.clock.now())
+                        .await?;
                 }
                 answer => {
                     self.gate.answered();
@@ -159,7 +195,10 @@ impl Journaled {
             Err(error) if !error.is_outage() => return Err(error),
             _ => (),
         }
-        let begun = self.journal.look_again(account, &attempt.id, self.clock.now()).await?;
+        let begun = self
+            .journal
+            .look_again(account, &attempt.id, self.clock.now())
+            .await?;
         Ok(Put::Waits(begun.wait_until))
     }
 
@@ -167,11 +206,26 @@ impl Journaled {
     async fn take(&self, attempt: Attempt<'_>, answer: Answer) -> Result<Outcome, MeterError> {
         let account = attempt.ask.account;
         match answer {
-            Answer::Granted { grant, used, contact, fresh } => {
+            Answer::Granted {
+                grant,
+                used,
+                contact,
+                fresh,
+            } => {
                 let due = contact.sequence.is_multiple_of(256);
-                let granted = Granted { contact, used, tries: grant.probing.clone(), fresh };
+                let granted = Granted {
+                    contact,
+                    used,
+                    tries: grant.probing.clone(),
+                    fresh,
+                };
                 let now = self.clock.now();
-                if self.journal.mark(account, &attempt.id, granted, now).await? == Marked::Void {
+                if self
+                    .journal
+                    .mark(account, &attempt.id, granted, now)
+                    .await?
+                    == Marked::Void
+                {
                     return Ok(Outcome::Void);
                 }
                 if due {
@@ -179,7 +233,11 @@ impl Journaled {
                 }
                 Ok(permitted(attempt, grant, true))
             }
-            Answer::Rejected { rejection, closed_until, doubtful } => {
+            Answer::Rejected {
+                rejection,
+                closed_until,
+                doubtful,
+            } => {
                 self.drop_rejected(&attempt, doubtful).await?;
                 if let Some(until) = closed_until {
                     self.journal.learn(account, &rejection.limit, until).await?;
@@ -191,7 +249,9 @@ impl Journaled {
                 Ok(Outcome::Verdict(Verdict::Never { limit, most }))
             }
             Answer::TakenBack => {
-                self.journal.settle(account, &attempt.id, &Cost::none(), self.clock.now()).await?;
+                self.journal
+                    .settle(account, &attempt.id, &Cost::none(), self.clock.now())
+                    .await?;
                 Ok(Outcome::TakenBack)
             }
             Answer::Lost => Ok(Outcome::Void),
@@ -213,57 +273,115 @@ impl Journaled {
         self.drop_rejected(attempt, attempt.reached).await
     }
 
-    async fn waits_after_loss(&self, attempt: Attempt<'_>, until: Timestamp) -> Result<Outcome, MeterError> {
+    async fn waits_after_loss(
+        &self,
+        attempt: Attempt<'_>,
+        until: Timestamp,
+    ) -> Result<Outcome, MeterError> {
         self.drop_refused(&attempt).await?;
-        Ok(refused(format!("the ledger lost its data, and ledger.after_loss = \"wait\" refuses until {until}")))
+        Ok(refused(format!(
+            "the ledger lost its data, and ledger.after_loss = \"wait\" refuses until {until}"
+        )))
     }
 
     /// What the call's policy says where the ledger is silent.
-    async fn without_ledger(&self, attempt: Attempt<'_>, why: String) -> Result<Outcome, MeterError> {
+    async fn without_ledger(
+        &self,
+        attempt: Attempt<'_>,
+        why: String,
+    ) -> Result<Outcome, MeterError> {
         if attempt.ask.outage == Outage::Refuse {
             self.drop_refused(&attempt).await?;
             let remedy = "a call of more than `ledger.cheap_max` units, or with `outage = \"refuse\"`, does not go ahead without it";
             return Ok(refused(format!("{why}; {remedy}")));
         }
-        let Ask { account, cost, leave, purpose, .. } = *attempt.ask;
+        let Ask {
+            account,
+            cost,
+            leave,
+            purpose,
+            ..
+        } = *attempt.ask;
         if let Some((limit, most)) = account.never_holds(cost, leave) {
             self.drop_refused(&attempt).await?;
             return Ok(Outcome::Verdict(Verdict::Never { limit, most }));
         }
-        let allowance = Allowance { units: self.policy.unmetered_max };
-        match self.journal.unmetered(account, &attempt.id, (cost, purpose), allowance, self.clock.now()).await? {
-            Unmetered::Allowed(id) => Ok(permitted(Attempt { id, ..attempt }, Grant::default(), false)),
+        let allowance = Allowance {
+            units: self.policy.unmetered_max,
+        };
+        match self
+            .journal
+            .unmetered(
+                account,
+                &attempt.id,
+                (cost, purpose),
+                allowance,
+                self.clock.now(),
+            )
+            .await?
+        {
+            Unmetered::Allowed(id) => Ok(permitted(
+                Attempt { id, ..attempt },
+                Grant::default(),
+                false,
+            )),
             Unmetered::Repeated(id, held) => {
                 let held = Some(held).filter(|held| *held != account.taken(cost));
-                let grant = Grant { repeated: true, held, ..Grant::default() };
+                let grant = Grant {
+                    repeated: true,
+                    held,
+                    ..Grant::default()
+                };
                 Ok(permitted(Attempt { id, ..attempt }, grant, false))
             }
             Unmetered::Spent => {
                 self.drop_refused(&attempt).await?;
                 let most = self.policy.unmetered_max;
-                Ok(refused(format!("{why}; and the {most} units that may go unmetered within a window are spent")))
+                Ok(refused(format!(
+                    "{why}; and the {most} units that may go unmetered within a window are spent"
+                )))
             }
             Unmetered::Closed(limit, until) => {
                 self.drop_refused(&attempt).await?;
-                Ok(refused(format!("{why}; and the upstream called `{limit}` spent until {until}")))
+                Ok(refused(format!(
+                    "{why}; and the upstream called `{limit}` spent until {until}"
+                )))
             }
         }
     }
 
     /// Tells what a charge truly cost: at once where the ledger answers, else at the next contact.
-    pub(super) async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost) -> Result<(), MeterError> {
-        self.journal.settle(account, id, cost, self.clock.now()).await?;
+    pub(super) async fn settle(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+    ) -> Result<(), MeterError> {
+        self.journal
+            .settle(account, id, cost, self.clock.now())
+            .await?;
         self.tell_now_or_later(account).await
     }
 
     /// Adds what was charged elsewhere: what is not known yet is told at its own time.
-    pub(super) async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), MeterError> {
+    pub(super) async fn absorb(
+        &self,
+        account: &Account,
+        entries: &[Entry],
+    ) -> Result<(), MeterError> {
         self.journal.add(account, entries).await?;
         self.tell_now_or_later(account).await
     }
 
-    pub(super) async fn close(&self, account: &Account, limit: &str, closing: Closing) -> Result<(), MeterError> {
-        self.journal.close(account, limit, closing, self.clock.now()).await?;
+    pub(super) async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+    ) -> Result<(), MeterError> {
+        self.journal
+            .close(account, limit, closing, self.clock.now())
+            .await?;
         self.tell_now_or_later(account).await
     }
 
@@ -290,7 +408,10 @@ impl Journaled {
     ) -> Result<Option<Timestamp>, MeterError> {
         match self.gate.closed() {
             Some(_) => Ok(None),
-            None => Ok(self.ledger.falls_to(account, limit, most, self.clock.now()).await?),
+            None => Ok(self
+                .ledger
+                .falls_to(account, limit, most, self.clock.now())
+                .await?),
         }
     }
 
@@ -310,12 +431,19 @@ impl Journaled {
         let mut losses = Losses::default();
         self.catch_up(account, &mut losses).await?;
         let seen = self.journal.seen(account, self.clock.now()).await?;
-        let standing = self.ledger.standing(account, Some(&seen), self.clock.now()).await?;
+        let standing = self
+            .ledger
+            .standing(account, Some(&seen), self.clock.now())
+            .await?;
         if !standing.lost {
             return Ok(standing.limits);
         }
         self.recover(account, &seen, &mut losses).await?;
-        Ok(self.ledger.standing(account, None, self.clock.now()).await?.limits)
+        Ok(self
+            .ledger
+            .standing(account, None, self.clock.now())
+            .await?
+            .limits)
     }
 
     /// This machine's own record.
@@ -335,13 +463,34 @@ impl Journaled {
 }
 
 fn charge<'a>(attempt: &'a Attempt<'_>, begun: &'a Begun) -> Charge<'a> {
-    let Ask { account, cost, leave, purpose, .. } = *attempt.ask;
-    Charge { account, id: &attempt.id, cost, leave, purpose, seen: Some(&begun.seen) }
+    let Ask {
+        account,
+        cost,
+        leave,
+        purpose,
+        ..
+    } = *attempt.ask;
+    Charge {
+        account,
+        id: &attempt.id,
+        cost,
+        leave,
+        purpose,
+        seen: Some(&begun.seen),
+    }
 }
 
 fn permitted(attempt: Attempt<'_>, grant: Grant, metered: bool) -> Outcome {
-    let deadline = Deadline::new(attempt.asked, attempt.ask.account.grant_lifetime(attempt.ask.cost));
-    Outcome::Verdict(Verdict::Permitted(Permit { id: attempt.id, grant, metered, deadline }))
+    let deadline = Deadline::new(
+        attempt.asked,
+        attempt.ask.account.grant_lifetime(attempt.ask.cost),
+    );
+    Outcome::Verdict(Verdict::Permitted(Permit {
+        id: attempt.id,
+        grant,
+        metered,
+        deadline,
+    }))
 }
 
 const fn refused(why: String) -> Outcome {

@@ -44,8 +44,15 @@ impl Journaled {
     }
 
     /// Tells what is due, and everything again where the ledger turns out to have lost its data.
-    pub(super) async fn catch_up(&self, account: &Account, losses: &mut Losses) -> Result<(), MeterError> {
-        let contact = self.journal.look_again(account, &super::fresh_id(), self.clock.now()).await?;
+    pub(super) async fn catch_up(
+        &self,
+        account: &Account,
+        losses: &mut Losses,
+    ) -> Result<(), MeterError> {
+        let contact = self
+            .journal
+            .look_again(account, &super::fresh_id(), self.clock.now())
+            .await?;
         if contact.recovering {
             self.recover(account, &contact.seen, losses).await?;
         }
@@ -75,7 +82,10 @@ impl Journaled {
         }
         self.journal.told(account, pending).await?;
         for closing in closings {
-            if let Told::Lost = self.tell_closing(account, &closing.limit, closing.closing, seen).await? {
+            if let Told::Lost = self
+                .tell_closing(account, &closing.limit, closing.closing, seen)
+                .await?
+            {
                 return Ok(Told::Lost);
             }
             self.journal.closing_told(account, closing).await?;
@@ -83,9 +93,17 @@ impl Journaled {
         Ok(Told::All)
     }
 
-    async fn tell_charges(&self, account: &Account, pending: &[Pending], seen: &Seen) -> Result<Told, MeterError> {
-        let unknown: Vec<Entry> =
-            pending.iter().filter(|pending| pending.absorb).map(|pending| pending.entry.clone()).collect();
+    async fn tell_charges(
+        &self,
+        account: &Account,
+        pending: &[Pending],
+        seen: &Seen,
+    ) -> Result<Told, MeterError> {
+        let unknown: Vec<Entry> = pending
+            .iter()
+            .filter(|pending| pending.absorb)
+            .map(|pending| pending.entry.clone())
+            .collect();
         if !unknown.is_empty() {
             if let Told::Lost = self.tell(account, News::Made(&unknown), seen).await? {
                 return Ok(Told::Lost);
@@ -100,7 +118,10 @@ impl Journaled {
             );
         }
         for Pending { entry, .. } in pending.iter().filter(|pending| pending.settle) {
-            let news = News::Settled { id: &entry.id, cost: &entry.cost };
+            let news = News::Settled {
+                id: &entry.id,
+                cost: &entry.cost,
+            };
             if let Told::Lost = self.tell(account, news, seen).await? {
                 return Ok(Told::Lost);
             }
@@ -122,10 +143,21 @@ impl Journaled {
         self.tell(account, news, seen).await
     }
 
-    async fn tell(&self, account: &Account, news: News<'_>, seen: &Seen) -> Result<Told, MeterError> {
-        match self.ledger.tell(account, news, Some(seen), self.clock.now()).await? {
+    async fn tell(
+        &self,
+        account: &Account,
+        news: News<'_>,
+        seen: &Seen,
+    ) -> Result<Told, MeterError> {
+        match self
+            .ledger
+            .tell(account, news, Some(seen), self.clock.now())
+            .await?
+        {
             Heard::Noted { contact, .. } => {
-                self.journal.heard(account, &contact, self.clock.now()).await?;
+                self.journal
+                    .heard(account, &contact, self.clock.now())
+                    .await?;
                 Ok(Told::All)
             }
             Heard::Lost => Ok(Told::Lost),
@@ -134,34 +166,60 @@ impl Journaled {
 
     /// Tells a ledger that lost its data everything that this machine knows of the window, unless another task has done so
     /// since. Its grants are void from the first step to the last.
-    pub(super) async fn recover(&self, account: &Account, lost: &Seen, losses: &mut Losses) -> Result<(), MeterError> {
+    pub(super) async fn recover(
+        &self,
+        account: &Account,
+        lost: &Seen,
+        losses: &mut Losses,
+    ) -> Result<(), MeterError> {
         let _alone = self.recovering.lock().await;
         let (recovery, contact, intact) = loop {
             if losses.0 == LOSSES {
-                return Err(LedgerError::Unreachable("it loses its data again and again".to_owned()).into());
+                return Err(LedgerError::Unreachable(
+                    "it loses its data again and again".to_owned(),
+                )
+                .into());
             }
             losses.0 += 1;
-            let Some(recovery) = self.journal.start_recovery(account, &lost.epoch, self.clock.now()).await? else {
+            let Some(recovery) = self
+                .journal
+                .start_recovery(account, &lost.epoch, self.clock.now())
+                .await?
+            else {
                 return Ok(());
             };
             if let Some((contact, intact)) = self.tell_again(account, &recovery).await? {
                 break (recovery, contact, intact);
             }
         };
-        let seen = Seen { epoch: contact.epoch.clone(), sequence: 0, newest: None };
+        let seen = Seen {
+            epoch: contact.epoch.clone(),
+            sequence: 0,
+            newest: None,
+        };
         for (limit, closing) in &recovery.closings {
-            self.tell_closing(account, limit, Some(*closing), &seen).await?;
+            self.tell_closing(account, limit, Some(*closing), &seen)
+                .await?;
         }
-        self.journal.finish_recovery(account, &contact, self.wait_until(account, intact)).await?;
+        self.journal
+            .finish_recovery(account, &contact, self.wait_until(account, intact))
+            .await?;
         self.say_lost(account, &recovery, intact);
         Ok(())
     }
 
     /// Floors first, the newest charge last: so whoever knows the newest knows the floors. Nothing where the ledger lost its
     /// data once more between two batches: what was told before that is gone.
-    async fn tell_again(&self, account: &Account, recovery: &Recovery) -> Result<Option<(Contact, bool)>, MeterError> {
+    async fn tell_again(
+        &self,
+        account: &Account,
+        recovery: &Recovery,
+    ) -> Result<Option<(Contact, bool)>, MeterError> {
         let (first, rest) = recovery.entries.split_at(recovery.entries.len().min(BATCH));
-        let Some((mut contact, intact)) = self.tell_batch(account, recovery, first, &recovery.floors).await? else {
+        let Some((mut contact, intact)) = self
+            .tell_batch(account, recovery, first, &recovery.floors)
+            .await?
+        else {
             return Ok(None);
         };
         for batch in rest.chunks(BATCH) {
@@ -181,10 +239,16 @@ impl Journaled {
         floors: &[Floor],
     ) -> Result<Option<(Contact, bool)>, MeterError> {
         let news = News::Recovered(batch, floors);
-        Ok(match self.ledger.tell(account, news, Some(&recovery.seen), self.clock.now()).await? {
-            Heard::Noted { contact, intact } => Some((contact, intact)),
-            Heard::Lost => None,
-        })
+        Ok(
+            match self
+                .ledger
+                .tell(account, news, Some(&recovery.seen), self.clock.now())
+                .await?
+            {
+                Heard::Noted { contact, intact } => Some((contact, intact)),
+                Heard::Lost => None,
+            },
+        )
     }
 
     fn wait_until(&self, account: &Account, intact: bool) -> Option<Timestamp> {
@@ -201,9 +265,17 @@ impl Journaled {
             );
             return;
         }
-        let is_news = self.said_lost.lock().unwrap_or_else(PoisonError::into_inner).insert(account.name.clone());
+        let is_news = self
+            .said_lost
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(account.name.clone());
         if !is_news {
-            tracing::debug!(account = account.name, charges = recovery.entries.len(), "the ledger lost data again");
+            tracing::debug!(
+                account = account.name,
+                charges = recovery.entries.len(),
+                "the ledger lost data again"
+            );
             return;
         }
         tracing::warn!(

@@ -73,7 +73,12 @@ impl Meter {
     ///
     /// # Errors
     /// When the ledger cannot be asked.
-    pub async fn falls_to(&self, account: &Account, limit: &str, most: Units) -> Result<Option<Timestamp>, MeterError> {
+    pub async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+    ) -> Result<Option<Timestamp>, MeterError> {
         match &self.0 {
             Way::Local(local) => local.falls_to(account, limit, most).await,
             Way::Journaled(journaled) => journaled.falls_to(account, limit, most).await,

@@ -6,15 +6,29 @@ use crate::ledger::LedgerError;
 use crate::plain::plain;
 
 /// Codes of a server that cannot do its work for now, or does not let us.
-const OUTAGES: [&str; 9] =
-    ["OOM", "NOAUTH", "WRONGPASS", "NOPERM", "MISCONF", "NOREPLICAS", "BUSY", "UNKILLABLE", "READONLY"];
+const OUTAGES: [&str; 9] = [
+    "OOM",
+    "NOAUTH",
+    "WRONGPASS",
+    "NOPERM",
+    "MISCONF",
+    "NOREPLICAS",
+    "BUSY",
+    "UNKILLABLE",
+    "READONLY",
+];
 
 /// What a script is told whose user lacks a permission.
 const DENIED: &str = "The user executing the script can't";
 
 /// What older servers, and any server from within a script, say in words instead of a code.
-const OUTAGES_IN_WORDS: [&str; 5] =
-    ["unauthenticated", DENIED, "max number of clients", "command not allowed when used memory", "against a read only"];
+const OUTAGES_IN_WORDS: [&str; 5] = [
+    "unauthenticated",
+    DENIED,
+    "max number of clients",
+    "command not allowed when used memory",
+    "against a read only",
+];
 
 /// What the failure of a script means. A script's own error is a bug and never looks like an outage.
 pub(super) fn of_script(error: &RedisError) -> LedgerError {
@@ -32,8 +46,12 @@ pub(super) fn of_connection(error: &RedisError) -> LedgerError {
 /// What a person can do something about; else a server's own words where it spoke.
 fn words(error: &RedisError) -> String {
     match error.kind() {
-        ErrorKind::Parse => "what answers there does not speak Redis' protocol, or was cut off".to_owned(),
-        ErrorKind::AuthenticationFailed => "it does not take the user or password of ledger.url".to_owned(),
+        ErrorKind::Parse => {
+            "what answers there does not speak Redis' protocol, or was cut off".to_owned()
+        }
+        ErrorKind::AuthenticationFailed => {
+            "it does not take the user or password of ledger.url".to_owned()
+        }
         _ if error.code() == Some("NOAUTH") || said(error, "unauthenticated") => {
             "it asks for a user and a password: redis://USER:PASSWORD@host".to_owned()
         }

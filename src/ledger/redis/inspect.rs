@@ -40,7 +40,9 @@ pub enum Finding {
         why: String,
     },
     /// Its clock is too far from ours.
-    #[error("its clock is {skew:?} away from this machine's, more than ledger.max_skew allows; set the clocks right")]
+    #[error(
+        "its clock is {skew:?} away from this machine's, more than ledger.max_skew allows; set the clocks right"
+    )]
     Skewed {
         /// How far.
         skew: Duration,
@@ -66,10 +68,15 @@ pub async fn inspect(
     now: Timestamp,
 ) -> Result<Vec<Finding>, LedgerError> {
     let link = Link::new(url, timeout)?;
-    let probe = reply::probe(link.run(Script::Probe, &keys::of_account(PROBED), &[]).await?)?;
+    let probe = reply::probe(
+        link.run(Script::Probe, &keys::of_account(PROBED), &[])
+            .await?,
+    )?;
     let mut findings = Vec::new();
     if probe.policy != "noeviction" {
-        findings.push(Finding::MayEvict { policy: probe.policy });
+        findings.push(Finding::MayEvict {
+            policy: probe.policy,
+        });
     }
     if !probe.is_appended {
         findings.push(Finding::KeepsNothing);
@@ -78,6 +85,11 @@ pub async fn inspect(
     if skew > max_skew {
         findings.push(Finding::Skewed { skew });
     }
-    findings.extend(probe.failures.into_iter().map(|(command, why)| Finding::Lacks { command, why }));
+    findings.extend(
+        probe
+            .failures
+            .into_iter()
+            .map(|(command, why)| Finding::Lacks { command, why }),
+    );
     Ok(findings)
 }

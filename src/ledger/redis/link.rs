@@ -43,9 +43,16 @@ pub(super) enum Connection {
 impl Link {
     pub(super) fn new(url: &RedisUrl, deadline: Duration) -> Result<Self, LedgerError> {
         let shown = Arc::from(url.to_string());
-        let route = Route::new(url, deadline)
-            .map_err(|error| LedgerError::Broken(format!("{shown} is not the URL of a Redis: {error}")))?;
-        Ok(Self { route: Arc::new(route), held: Arc::default(), deadline, shown, is_tls: url.is_tls() })
+        let route = Route::new(url, deadline).map_err(|error| {
+            LedgerError::Broken(format!("{shown} is not the URL of a Redis: {error}"))
+        })?;
+        Ok(Self {
+            route: Arc::new(route),
+            held: Arc::default(),
+            deadline,
+            shown,
+            is_tls: url.is_tls(),
+        })
     }
 
     /// Runs a script within the deadline: by its name, and by its text where the server does not know it yet. A failure
@@ -64,15 +71,30 @@ impl Link {
         reply.map_err(|failure| self.explain(failure))
     }
 
-    async fn run_patiently(&self, script: Script, keys: &[String; 5], arguments: &[Vec<u8>]) -> Result<Sent, Failure> {
+    async fn run_patiently(
+        &self,
+        script: Script,
+        keys: &[String; 5],
+        arguments: &[Vec<u8>],
+    ) -> Result<Sent, Failure> {
         let source = script.source();
-        let (reply, repeated) = self.send_twice(&evaluation("EVALSHA", &source.sha, keys, arguments)).await;
+        let (reply, repeated) = self
+            .send_twice(&evaluation("EVALSHA", &source.sha, keys, arguments))
+            .await;
         match reply {
             Err(Failure::Redis(error)) if errors::is_unknown_script(&error) => {
-                let (reply, again) = self.send_twice(&evaluation("EVAL", source.code, keys, arguments)).await;
-                Ok(Sent { value: reply?, repeated: repeated || again })
+                let (reply, again) = self
+                    .send_twice(&evaluation("EVAL", source.code, keys, arguments))
+                    .await;
+                Ok(Sent {
+                    value: reply?,
+                    repeated: repeated || again,
+                })
             }
-            reply => Ok(Sent { value: reply?, repeated }),
+            reply => Ok(Sent {
+                value: reply?,
+                repeated,
+            }),
         }
     }
 
@@ -114,14 +136,20 @@ impl Link {
     fn explain(&self, failure: Failure) -> LedgerError {
         let error = match failure {
             Failure::Silent => {
-                let hint = if self.is_tls { " (does it speak TLS? rediss:// needs it)" } else { "" };
+                let hint = if self.is_tls {
+                    " (does it speak TLS? rediss:// needs it)"
+                } else {
+                    ""
+                };
                 LedgerError::Unreachable(format!("no answer within {:?}{hint}", self.deadline))
             }
             Failure::Connecting(error) => errors::of_connection(&error),
             Failure::Redis(error) => errors::of_script(&error),
         };
         match error {
-            LedgerError::Unreachable(why) => LedgerError::Unreachable(format!("{}: {why}", self.shown)),
+            LedgerError::Unreachable(why) => {
+                LedgerError::Unreachable(format!("{}: {why}", self.shown))
+            }
             other => other,
         }
     }
@@ -136,11 +164,17 @@ enum Failure {
 
 fn evaluation(how: &str, script: &str, keys: &[String; 5], arguments: &[Vec<u8>]) -> Cmd {
     let mut command = redis::cmd(how);
-    command.arg(script).arg(keys.len()).arg(keys.as_slice()).arg(arguments);
+    command
+        .arg(script)
+        .arg(keys.len())
+        .arg(keys.as_slice())
+        .arg(arguments);
     command
 }
 
 /// The library's own limits of time are off: the deadline is one for all.
 pub(super) fn patient() -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None)
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
 }

@@ -19,7 +19,10 @@ use uuid::Uuid;
 use super::{Answer, Charge, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing};
 use crate::clock::Clock;
 use crate::config::RedisUrl;
-use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp, Units};
+use crate::quota::{
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp,
+    Units,
+};
 
 pub use inspect::{Finding, inspect};
 use link::{Link, Sent};
@@ -69,8 +72,14 @@ impl RedisLedger {
     /// The same ledger by another time.
     #[must_use]
     pub fn with_time(self, time: ServerTime) -> Self {
-        let max_skew = self.max_skew.filter(|_| !matches!(time, ServerTime::Callers));
-        Self { time, max_skew, ..self }
+        let max_skew = self
+            .max_skew
+            .filter(|_| !matches!(time, ServerTime::Callers));
+        Self {
+            time,
+            max_skew,
+            ..self
+        }
     }
 
     async fn run(
@@ -82,7 +91,9 @@ impl RedisLedger {
         more: impl IntoIterator<Item = String>,
     ) -> Result<Sent, LedgerError> {
         let arguments = self.arguments(script, account, seen, now, more);
-        self.link.run(script, &keys::of_account(&account.name), &arguments).await
+        self.link
+            .run(script, &keys::of_account(&account.name), &arguments)
+            .await
     }
 
     fn arguments(
@@ -104,7 +115,15 @@ impl RedisLedger {
         };
         let ahead = shown.saturating_add(3 * DAY);
         let fresh_epoch = Uuid::now_v7().simple().to_string();
-        let terms = Terms { account, now, max_skew: self.max_skew, told, seen, fresh_epoch, ahead };
+        let terms = Terms {
+            account,
+            now,
+            max_skew: self.max_skew,
+            told,
+            seen,
+            fresh_epoch,
+            ahead,
+        };
         let mut arguments = terms.arguments();
         arguments.extend(more.into_iter().map(String::into_bytes));
         arguments
@@ -132,10 +151,14 @@ impl RedisLedger {
         let arguments = self.arguments(Script::Check, account, None, now, []);
         let (link, account) = (self.link.clone(), account.name.clone());
         tokio::spawn(async move {
-            let checked = link.run(Script::Check, &keys::of_account(&account), &arguments).await;
+            let checked = link
+                .run(Script::Check, &keys::of_account(&account), &arguments)
+                .await;
             match checked.and_then(reply::mended) {
                 Ok(mended) => mended.iter().for_each(|what| say_mended(&account, what)),
-                Err(error) => tracing::debug!(account, "the ledger's sums could not be checked: {error}"),
+                Err(error) => {
+                    tracing::debug!(account, "the ledger's sums could not be checked: {error}")
+                }
             }
         });
     }
@@ -144,8 +167,14 @@ impl RedisLedger {
     ///
     /// # Errors
     /// When Redis cannot be reached.
-    pub async fn mend(&self, account: &Account, now: Timestamp) -> Result<Vec<String>, LedgerError> {
-        self.run(Script::Check, account, None, now, []).await.and_then(reply::mended)
+    pub async fn mend(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<String>, LedgerError> {
+        self.run(Script::Check, account, None, now, [])
+            .await
+            .and_then(reply::mended)
     }
 }
 
@@ -155,10 +184,17 @@ impl SharedLedger for RedisLedger {
         let account = charge.account;
         let more = std::iter::once(charge.id.as_str().to_owned());
         let more = more.chain(terms::charge(account, charge.cost, charge.leave));
-        let sent = self.run(Script::Charge, account, charge.seen, now, more).await?;
+        let sent = self
+            .run(Script::Charge, account, charge.seen, now, more)
+            .await?;
         let (answer, disagreements) = reply::charge(sent, account, charge.cost)?;
         self.warn(account, disagreements);
-        if let Answer::Granted { contact, fresh: true, .. } = &answer {
+        if let Answer::Granted {
+            contact,
+            fresh: true,
+            ..
+        } = &answer
+        {
             self.check_at(contact.sequence, account, now);
         }
         Ok(answer)
@@ -176,13 +212,24 @@ impl SharedLedger for RedisLedger {
         reply::heard(self.run(script, &account, seen, now, more).await?)
     }
 
-    async fn standing(&self, account: &Account, seen: Option<&Seen>, now: Timestamp) -> Result<Standing, LedgerError> {
-        reply::standing(self.run(Script::Usage, account, seen, now, []).await?, account)
+    async fn standing(
+        &self,
+        account: &Account,
+        seen: Option<&Seen>,
+        now: Timestamp,
+    ) -> Result<Standing, LedgerError> {
+        reply::standing(
+            self.run(Script::Usage, account, seen, now, []).await?,
+            account,
+        )
     }
 }
 
 fn say_mended(account: &str, what: &str) {
-    tracing::warn!(account, "the ledger's sums were wrong and are mended: {what}");
+    tracing::warn!(
+        account,
+        "the ledger's sums were wrong and are mended: {what}"
+    );
 }
 
 /// The script that takes a piece of news, and its arguments.
@@ -190,12 +237,21 @@ fn told(account: &Account, news: News<'_>) -> (Script, Vec<String>) {
     match news {
         News::Settled { id, cost } => {
             let id = std::iter::once(id.as_str().to_owned());
-            (Script::Settle, id.chain(terms::components(account, cost)).collect())
+            (
+                Script::Settle,
+                id.chain(terms::components(account, cost)).collect(),
+            )
         }
         News::Made(entries) => (Script::Absorb, absorbed("tell", account, entries, &[])),
-        News::Recovered(entries, floors) => (Script::Absorb, absorbed("recover", account, entries, floors)),
+        News::Recovered(entries, floors) => (
+            Script::Absorb,
+            absorbed("recover", account, entries, floors),
+        ),
         News::Closed { limit, closing } => (Script::Close, closed(limit, closing)),
-        News::Reopened { limit } => (Script::Close, vec![limit.to_owned(), "reopen".to_owned(), String::new()]),
+        News::Reopened { limit } => (
+            Script::Close,
+            vec![limit.to_owned(), "reopen".to_owned(), String::new()],
+        ),
     }
 }
 
@@ -226,8 +282,16 @@ impl Ledger for RedisLedger {
         })
     }
 
-    async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) -> Result<(), LedgerError> {
-        self.tell(account, News::Settled { id, cost }, None, now).await.map(drop)
+    async fn settle(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        self.tell(account, News::Settled { id, cost }, None, now)
+            .await
+            .map(drop)
     }
 
     async fn absorb(
@@ -241,12 +305,27 @@ impl Ledger for RedisLedger {
         reply::heard(self.run(Script::Absorb, account, None, now, more).await?).map(drop)
     }
 
-    async fn close(&self, account: &Account, limit: &str, closing: Closing, now: Timestamp) -> Result<(), LedgerError> {
-        self.tell(account, News::Closed { limit, closing }, None, now).await.map(drop)
+    async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        self.tell(account, News::Closed { limit, closing }, None, now)
+            .await
+            .map(drop)
     }
 
-    async fn reopen(&self, account: &Account, limit: &str, now: Timestamp) -> Result<(), LedgerError> {
-        self.tell(account, News::Reopened { limit }, None, now).await.map(drop)
+    async fn reopen(
+        &self,
+        account: &Account,
+        limit: &str,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        self.tell(account, News::Reopened { limit }, None, now)
+            .await
+            .map(drop)
     }
 
     async fn falls_to(
@@ -256,12 +335,20 @@ impl Ledger for RedisLedger {
         most: Units,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, LedgerError> {
-        let Some(place) = account.limits.keys().position(|name| name == limit) else { return Ok(None) };
+        let Some(place) = account.limits.keys().position(|name| name == limit) else {
+            return Ok(None);
+        };
         let more = [(place + 1).to_string(), terms::units(most)];
         reply::falls(self.run(Script::Falls, account, None, now, more).await?).map(Some)
     }
 
-    async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError> {
-        self.standing(account, None, now).await.map(|standing| standing.limits)
+    async fn usage(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<LimitUsage>, LedgerError> {
+        self.standing(account, None, now)
+            .await
+            .map(|standing| standing.limits)
     }
 }

@@ -8,7 +8,9 @@ use redis::{FromRedisValue, Value};
 use super::inspect::Probe;
 use super::link::Sent;
 use crate::ledger::{Answer, Contact, Heard, LedgerError, Standing};
-use crate::quota::{Account, Cost, Grant, Limit, LimitName, LimitUsage, Rejection, Return, Timestamp, Units};
+use crate::quota::{
+    Account, Cost, Grant, Limit, LimitName, LimitUsage, Rejection, Return, Timestamp, Units,
+};
 
 /// The words of a reply, one after another.
 pub(super) struct Reply(std::vec::IntoIter<String>);
@@ -16,12 +18,15 @@ pub(super) struct Reply(std::vec::IntoIter<String>);
 impl Reply {
     /// Reads what every script may say: that the clocks are too far apart.
     pub(super) fn new(value: Value) -> Result<(String, Self), LedgerError> {
-        let words = Vec::<String>::from_redis_value(value).map_err(|error| broken(&error.to_string()))?;
+        let words =
+            Vec::<String>::from_redis_value(value).map_err(|error| broken(&error.to_string()))?;
         let mut reply = Self(words.into_iter());
         let first = reply.word()?;
         if first == "skewed" {
             let micros = reply.number::<i64>()?.unsigned_abs();
-            return Err(LedgerError::Skewed { skew: Duration::from_micros(micros) });
+            return Err(LedgerError::Skewed {
+                skew: Duration::from_micros(micros),
+            });
         }
         Ok((first, reply))
     }
@@ -32,7 +37,8 @@ impl Reply {
 
     fn number<T: FromStr>(&mut self) -> Result<T, LedgerError> {
         let word = self.word()?;
-        word.parse().map_err(|_| broken(&format!("`{word}` is not a number")))
+        word.parse()
+            .map_err(|_| broken(&format!("`{word}` is not a number")))
     }
 
     fn time(&mut self) -> Result<Timestamp, LedgerError> {
@@ -47,7 +53,11 @@ impl Reply {
     }
 
     fn contact(&mut self) -> Result<Contact, LedgerError> {
-        Ok(Contact { epoch: self.word()?, sequence: self.number()?, at: self.time()? })
+        Ok(Contact {
+            epoch: self.word()?,
+            sequence: self.number()?,
+            at: self.time()?,
+        })
     }
 }
 
@@ -69,7 +79,13 @@ pub(super) fn charge(
         "rejected" => Ok((rejected(&mut reply, account, repeated)?, Vec::new())),
         "never" => {
             let (limit, _) = nth(account, reply.number()?)?;
-            Ok((Answer::Never { limit, most: Units::new(reply.number()?) }, Vec::new()))
+            Ok((
+                Answer::Never {
+                    limit,
+                    most: Units::new(reply.number()?),
+                },
+                Vec::new(),
+            ))
         }
         "taken_back" => Ok((Answer::TakenBack, Vec::new())),
         "lost" => Ok((Answer::Lost, Vec::new())),
@@ -84,12 +100,20 @@ fn granted(
     fresh: bool,
 ) -> Result<(Answer, Vec<Disagreement>), LedgerError> {
     let contact = reply.contact()?;
-    let (mut grant, mut used, mut disagreements) =
-        (Grant { repeated: !fresh, ..Grant::default() }, std::collections::BTreeMap::new(), Vec::new());
+    let (mut grant, mut used, mut disagreements) = (
+        Grant {
+            repeated: !fresh,
+            ..Grant::default()
+        },
+        std::collections::BTreeMap::new(),
+        Vec::new(),
+    );
     for (name, limit) in account.charged(cost) {
         let units = Units::new(reply.number()?);
         used.insert(name.clone(), units);
-        grant.remaining.insert(name.clone(), limit.enforced().less(units));
+        grant
+            .remaining
+            .insert(name.clone(), limit.enforced().less(units));
     }
     while let Some(word) = reply.0.next() {
         let (limit, _) = nth(account, reply.number()?)?;
@@ -99,11 +123,22 @@ fn granted(
                 let held = grant.held.get_or_insert_with(|| account.taken(cost));
                 held.set(&limit, Units::new(reply.number()?));
             }
-            "differs" => disagreements.push(Disagreement { limit, theirs: reply.word()? }),
+            "differs" => disagreements.push(Disagreement {
+                limit,
+                theirs: reply.word()?,
+            }),
             other => return Err(broken(&format!("`{other}` is no remark"))),
         }
     }
-    Ok((Answer::Granted { grant, used, contact, fresh }, disagreements))
+    Ok((
+        Answer::Granted {
+            grant,
+            used,
+            contact,
+            fresh,
+        },
+        disagreements,
+    ))
 }
 
 fn rejected(reply: &mut Reply, account: &Account, doubtful: bool) -> Result<Answer, LedgerError> {
@@ -113,27 +148,50 @@ fn rejected(reply: &mut Reply, account: &Account, doubtful: bool) -> Result<Answ
     let remaining = Units::new(reply.number()?);
     let retry_at = reply.time()?;
     let closed_until = reply.perhaps()?.map(Timestamp::from_micros);
-    let rejection = Rejection { limit, used, remaining, retry_after: retry_at.since(clock), retry_at };
-    Ok(Answer::Rejected { rejection, closed_until, doubtful })
+    let rejection = Rejection {
+        limit,
+        used,
+        remaining,
+        retry_after: retry_at.since(clock),
+        retry_at,
+    };
+    Ok(Answer::Rejected {
+        rejection,
+        closed_until,
+        doubtful,
+    })
 }
 
 pub(super) fn heard(Sent { value, .. }: Sent) -> Result<Heard, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     match word.as_str() {
-        "settled" | "closed" => Ok(Heard::Noted { contact: reply.contact()?, intact: true }),
-        "absorbed" => Ok(Heard::Noted { contact: reply.contact()?, intact: reply.word()? == "1" }),
+        "settled" | "closed" => Ok(Heard::Noted {
+            contact: reply.contact()?,
+            intact: true,
+        }),
+        "absorbed" => Ok(Heard::Noted {
+            contact: reply.contact()?,
+            intact: reply.word()? == "1",
+        }),
         "lost" => Ok(Heard::Lost),
         other => Err(unexpected(other)),
     }
 }
 
-pub(super) fn standing(Sent { value, .. }: Sent, account: &Account) -> Result<Standing, LedgerError> {
+pub(super) fn standing(
+    Sent { value, .. }: Sent,
+    account: &Account,
+) -> Result<Standing, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     if word != "usage" {
         return Err(unexpected(&word));
     }
     let lost = !reply.word()?.is_empty();
-    let limits = account.limits.keys().map(|name| usage(&mut reply, name)).collect::<Result<_, _>>()?;
+    let limits = account
+        .limits
+        .keys()
+        .map(|name| usage(&mut reply, name))
+        .collect::<Result<_, _>>()?;
     Ok(Standing { limits, lost })
 }
 
@@ -150,7 +208,14 @@ fn usage(reply: &mut Reply, name: &LimitName) -> Result<LimitUsage, LedgerError>
 
 fn returns(reply: &mut Reply) -> Result<Vec<Return>, LedgerError> {
     let count: usize = reply.number()?;
-    (0..count).map(|_| Ok(Return { at: reply.time()?, units: Units::new(reply.number()?) })).collect()
+    (0..count)
+        .map(|_| {
+            Ok(Return {
+                at: reply.time()?,
+                units: Units::new(reply.number()?),
+            })
+        })
+        .collect()
 }
 
 /// When a limit's use has fallen.
@@ -184,13 +249,22 @@ pub(super) fn probe(Sent { value, .. }: Sent) -> Result<Probe, LedgerError> {
     while let Some(command) = reply.0.next() {
         failures.entry(command).or_insert(reply.word()?);
     }
-    Ok(Probe { policy, is_appended, time, failures })
+    Ok(Probe {
+        policy,
+        is_appended,
+        time,
+        failures,
+    })
 }
 
 /// A limit by the number that the scripts give it.
 fn nth(account: &Account, number: usize) -> Result<(LimitName, Limit), LedgerError> {
-    let limit = number.checked_sub(1).and_then(|place| account.limits.iter().nth(place));
-    limit.map(|(name, limit)| (name.clone(), *limit)).ok_or_else(|| broken(&format!("there is no limit {number}")))
+    let limit = number
+        .checked_sub(1)
+        .and_then(|place| account.limits.iter().nth(place));
+    limit
+        .map(|(name, limit)| (name.clone(), *limit))
+        .ok_or_else(|| broken(&format!("there is no limit {number}")))
 }
 
 fn unexpected(word: &str) -> LedgerError {
@@ -198,5 +272,7 @@ fn unexpected(word: &str) -> LedgerError {
 }
 
 fn broken(what: &str) -> LedgerError {
-    LedgerError::Broken(format!("a script of the ledger gave an answer that cannot be read: {what}"))
+    LedgerError::Broken(format!(
+        "a script of the ledger gave an answer that cannot be read: {what}"
+    ))
 }

@@ -7,7 +7,9 @@ use percent_encoding::percent_decode_str;
 use redis::aio::MultiplexedConnection;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
-use redis::{Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisResult, TlsMode};
+use redis::{
+    Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisResult, TlsMode,
+};
 use tokio::sync::Mutex;
 
 use super::link::{Connection, patient};
@@ -40,12 +42,15 @@ impl Route {
 
     pub(super) async fn connect(&self) -> RedisResult<Connection> {
         match self {
-            Self::Node(client) => {
-                client.get_multiplexed_async_connection_with_config(&patient()).await.map(Connection::Node)
-            }
+            Self::Node(client) => client
+                .get_multiplexed_async_connection_with_config(&patient())
+                .await
+                .map(Connection::Node),
             Self::Sentinels(clients) => {
                 let connections = clients.iter().map(|client| Box::pin(primary(client)));
-                select_ok(connections).await.map(|(connection, _)| Connection::Node(connection))
+                select_ok(connections)
+                    .await
+                    .map(|(connection, _)| Connection::Node(connection))
             }
             Self::Cluster(client) => client.get_async_connection().await.map(Connection::Cluster),
         }
@@ -56,7 +61,9 @@ impl Route {
 fn node(url: &RedisUrl) -> RedisResult<Route> {
     let info = url.expose().clone().into_connection_info()?;
     let settings = info.redis_settings().clone().set_skip_set_lib_name();
-    Ok(Route::Node(Box::new(Client::open(info.set_redis_settings(settings))?)))
+    Ok(Route::Node(Box::new(Client::open(
+        info.set_redis_settings(settings),
+    )?)))
 }
 
 /// The provider of cryptography that rustls asks for; the first to install one decides for the process.
@@ -66,7 +73,9 @@ fn install_tls() {
 
 fn sentinels(url: &RedisUrl) -> RedisResult<Route> {
     let addresses = addresses(url, SENTINEL_PORT)?;
-    let clients = addresses.into_iter().map(|address| Ok(Mutex::new(sentinel(url, address)?)));
+    let clients = addresses
+        .into_iter()
+        .map(|address| Ok(Mutex::new(sentinel(url, address)?)));
     Ok(Route::Sentinels(clients.collect::<RedisResult<_>>()?))
 }
 
@@ -90,14 +99,22 @@ fn sentinel(url: &RedisUrl, address: ConnectionAddr) -> RedisResult<SentinelClie
 }
 
 async fn primary(sentinel: &Mutex<SentinelClient>) -> RedisResult<MultiplexedConnection> {
-    sentinel.lock().await.get_async_connection_with_config(&patient()).await
+    sentinel
+        .lock()
+        .await
+        .get_async_connection_with_config(&patient())
+        .await
 }
 
 fn cluster(url: &RedisUrl, deadline: Duration) -> RedisResult<Route> {
-    let nodes = addresses(url, REDIS_PORT)?.into_iter().map(IntoConnectionInfo::into_connection_info);
+    let nodes = addresses(url, REDIS_PORT)?
+        .into_iter()
+        .map(IntoConnectionInfo::into_connection_info);
     let nodes = nodes.collect::<RedisResult<Vec<ConnectionInfo>>>()?;
     // A node that is away must leave time for those that are not.
-    let mut builder = ClusterClientBuilder::new(nodes).connection_timeout(deadline / 2).response_timeout(deadline);
+    let mut builder = ClusterClientBuilder::new(nodes)
+        .connection_timeout(deadline / 2)
+        .response_timeout(deadline);
     if let Some(user) = user(url) {
         builder = builder.username(user);
     }
@@ -111,27 +128,44 @@ fn cluster(url: &RedisUrl, deadline: Duration) -> RedisResult<Route> {
 }
 
 fn addresses(url: &RedisUrl, usual_port: u16) -> RedisResult<Vec<ConnectionAddr>> {
-    url.hosts().iter().map(|host| address(host, usual_port, url.is_tls())).collect()
+    url.hosts()
+        .iter()
+        .map(|host| address(host, usual_port, url.is_tls()))
+        .collect()
 }
 
 fn address(host: &str, usual_port: u16, tls: bool) -> RedisResult<ConnectionAddr> {
-    let (host, port) = match host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) {
+    let (host, port) = match host
+        .rsplit_once(':')
+        .filter(|(_, port)| !port.ends_with(']'))
+    {
         Some((host, port)) => (host, port.parse().map_err(|_| bad_port())?),
         None => (host, usual_port),
     };
     let host = host.trim_matches(['[', ']']).to_owned();
     Ok(match tls {
-        true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+        true => ConnectionAddr::TcpTls {
+            host,
+            port,
+            insecure: false,
+            tls_params: None,
+        },
         false => ConnectionAddr::Tcp(host, port),
     })
 }
 
 fn bad_port() -> redis::RedisError {
-    (ErrorKind::InvalidClientConfig, "a port is a number up to 65535").into()
+    (
+        ErrorKind::InvalidClientConfig,
+        "a port is a number up to 65535",
+    )
+        .into()
 }
 
 fn user(url: &RedisUrl) -> Option<String> {
-    Some(url.expose().username()).filter(|user| !user.is_empty()).map(decoded)
+    Some(url.expose().username())
+        .filter(|user| !user.is_empty())
+        .map(decoded)
 }
 
 fn password(url: &RedisUrl) -> Option<String> {

@@ -39,11 +39,15 @@ static CLOSE: LazyLock<Source> = source!("close");
 static USAGE: LazyLock<Source> = source!("usage");
 static FALLS: LazyLock<Source> = source!("falls");
 static CHECK: LazyLock<Source> = source!("check");
-static PROBE: LazyLock<Source> = LazyLock::new(|| Source::new(include_str!("../../../lua/probe.lua")));
+static PROBE: LazyLock<Source> =
+    LazyLock::new(|| Source::new(include_str!("../../../lua/probe.lua")));
 
 impl Source {
     fn new(code: &'static str) -> Self {
-        Self { code, sha: redis::Script::new(code).get_hash().to_owned() }
+        Self {
+            code,
+            sha: redis::Script::new(code).get_hash().to_owned(),
+        }
     }
 }
 

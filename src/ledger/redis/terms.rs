@@ -27,7 +27,11 @@ pub(super) struct Terms<'a> {
 impl Terms<'_> {
     /// One argument for the caller, one for each limit.
     pub(super) fn arguments(&self) -> Vec<Vec<u8>> {
-        let limits = self.account.limits.iter().map(|(name, limit)| self.terms_of(name, limit));
+        let limits = self
+            .account
+            .limits
+            .iter()
+            .map(|(name, limit)| self.terms_of(name, limit));
         std::iter::once(self.terms()).chain(limits).collect()
     }
 
@@ -38,12 +42,16 @@ impl Terms<'_> {
         packed.perhaps(self.told.map(|at| at.micros().unsigned_abs()));
         match self.seen {
             None => packed.word("-").number(0).word(""),
-            Some(seen) => packed
-                .word(&seen.epoch)
-                .number(seen.sequence)
-                .word(seen.newest.as_ref().map(ChargeId::as_str).unwrap_or_default()),
+            Some(seen) => packed.word(&seen.epoch).number(seen.sequence).word(
+                seen.newest
+                    .as_ref()
+                    .map(ChargeId::as_str)
+                    .unwrap_or_default(),
+            ),
         };
-        packed.word(&self.fresh_epoch).number(micros(self.account.longest_window()));
+        packed
+            .word(&self.fresh_epoch)
+            .number(micros(self.account.longest_window()));
         packed.number(self.account.limits.len() as u64);
         packed.0
     }
@@ -51,9 +59,14 @@ impl Terms<'_> {
     fn terms_of(&self, name: &str, limit: &Limit) -> Vec<u8> {
         let window = limit.window();
         let mut packed = Packed::default();
-        packed.word(name).number(limit.enforced().get().min(LARGEST));
+        packed
+            .word(name)
+            .number(limit.enforced().get().min(LARGEST));
         packed.perhaps(window.sliding().map(micros));
-        packed.number(micros(window.grace())).word(&rule(limit)).times(&days(window, self.now, self.ahead));
+        packed
+            .number(micros(window.grace()))
+            .word(&rule(limit))
+            .times(&days(window, self.now, self.ahead));
         packed.0
     }
 }
@@ -86,7 +99,8 @@ impl Packed {
     }
 
     fn times(&mut self, times: &[Timestamp]) -> &mut Self {
-        let _ = encode::write_array_len(&mut self.0, u32::try_from(times.len()).unwrap_or(u32::MAX));
+        let _ =
+            encode::write_array_len(&mut self.0, u32::try_from(times.len()).unwrap_or(u32::MAX));
         for time in times {
             self.number(time.micros().unsigned_abs());
         }
@@ -101,15 +115,24 @@ const UNKNOWN: Units = Units::new(u64::MAX);
 /// this machine charged them. Whoever knows them sums them up by their own rule.
 pub(super) fn with_unknown_limits<'a>(account: &'a Account, news: &News<'_>) -> Cow<'a, Account> {
     let costs: Vec<&Cost> = match news {
-        News::Made(entries) | News::Recovered(entries, _) => entries.iter().map(|entry| &entry.cost).collect(),
+        News::Made(entries) | News::Recovered(entries, _) => {
+            entries.iter().map(|entry| &entry.cost).collect()
+        }
         News::Settled { cost, .. } => vec![cost],
         News::Closed { .. } | News::Reopened { .. } => Vec::new(),
     };
-    let unknown = costs.into_iter().flat_map(Cost::limits).filter(|name| !account.limits.contains_key(*name));
+    let unknown = costs
+        .into_iter()
+        .flat_map(Cost::limits)
+        .filter(|name| !account.limits.contains_key(*name));
     let window = Window::new(Some(account.longest_window()), None);
-    let limit = window.ok().and_then(|window| Limit::new(UNKNOWN, Units::ZERO, window).ok());
+    let limit = window
+        .ok()
+        .and_then(|window| Limit::new(UNKNOWN, Units::ZERO, window).ok());
     // An account without a window has none to tell them by.
-    let Some(limit) = limit else { return Cow::Borrowed(account) };
+    let Some(limit) = limit else {
+        return Cow::Borrowed(account);
+    };
     let mut known = Cow::Borrowed(account);
     for name in unknown {
         known.to_mut().limits.insert(name.clone(), limit);
@@ -123,16 +146,29 @@ fn rule(limit: &Limit) -> String {
         return String::new();
     }
     let window = limit.window();
-    let slides = window.sliding().map(|span| format!(" in {}", humantime::format_duration(span)));
+    let slides = window
+        .sliding()
+        .map(|span| format!(" in {}", humantime::format_duration(span)));
     let resets = window.resets().map(|zone| format!(" a day of {zone}"));
-    format!("{} less {}{}{}", limit.quota(), limit.headroom(), slides.unwrap_or_default(), resets.unwrap_or_default())
+    format!(
+        "{} less {}{}{}",
+        limit.quota(),
+        limit.headroom(),
+        slides.unwrap_or_default(),
+        resets.unwrap_or_default()
+    )
 }
 
 /// The beginnings of days from some before `now` to some after it.
 fn days(window: &Window, now: Timestamp, ahead: Duration) -> Vec<Timestamp> {
     let end = now.after(ahead);
     let first = window.last_reset(now.before(3 * DAY));
-    std::iter::successors(first, |day| window.next_reset(*day).filter(|next| next > day && *day < end)).collect()
+    std::iter::successors(first, |day| {
+        window
+            .next_reset(*day)
+            .filter(|next| next > day && *day < end)
+    })
+    .collect()
 }
 
 /// What a cost takes of each limit of the account, in their order.
@@ -142,7 +178,10 @@ pub(super) fn components(account: &Account, cost: &Cost) -> impl Iterator<Item =
 
 /// What a charge takes and leaves, limit after limit.
 pub(super) fn charge(account: &Account, cost: &Cost, leave: &Cost) -> impl Iterator<Item = String> {
-    account.limits.keys().flat_map(|name| [units(cost.of(name)), units(leave.of(name))])
+    account
+        .limits
+        .keys()
+        .flat_map(|name| [units(cost.of(name)), units(leave.of(name))])
 }
 
 pub(super) fn entries(account: &Account, entries: &[Entry]) -> Vec<String> {
@@ -158,7 +197,11 @@ pub(super) fn entries(account: &Account, entries: &[Entry]) -> Vec<String> {
 pub(super) fn floors(floors: &[Floor]) -> Vec<String> {
     let mut arguments = vec![floors.len().to_string()];
     for floor in floors {
-        arguments.extend([floor.limit.clone(), floor.at.micros().to_string(), units(floor.used)]);
+        arguments.extend([
+            floor.limit.clone(),
+            floor.at.micros().to_string(),
+            units(floor.used),
+        ]);
     }
     arguments
 }
@@ -169,5 +212,7 @@ pub(super) fn units(units: Units) -> String {
 
 /// Microseconds, as many as the scripts can calculate with.
 fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX).min(LARGEST)
+    u64::try_from(span.as_micros())
+        .unwrap_or(u64::MAX)
+        .min(LARGEST)
 }

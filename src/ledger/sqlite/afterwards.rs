@@ -7,7 +7,13 @@ use super::rows::{Closed, Place, Rows};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Timestamp};
 
 /// Corrects what a charge took, at its own time, or remembers what one took that is not known yet.
-pub(super) fn settle(rows: Rows<'_>, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) -> Result<()> {
+pub(super) fn settle(
+    rows: Rows<'_>,
+    account: &Account,
+    id: &ChargeId,
+    cost: &Cost,
+    now: Timestamp,
+) -> Result<()> {
     let place = match rows.known(id, remembered_from(account, now))? {
         Some(place) => place,
         None => add(rows, id, now)?,
@@ -33,16 +39,30 @@ pub(super) fn absorb(
     let mut changed = BTreeMap::new();
     for entry in entries {
         let at = entry.at.min(now);
-        if at > remembered_from(account, now) && rows.known(&entry.id, remembered_from(account, now))?.is_none() {
+        if at > remembered_from(account, now)
+            && rows
+                .known(&entry.id, remembered_from(account, now))?
+                .is_none()
+        {
             let place = add(rows, &entry.id, at)?;
             for (limit, _) in account.charged(&entry.cost) {
                 rows.take(limit, place, entry.cost.of(limit), 0)?;
-                changed.entry(limit).and_modify(|first: &mut Timestamp| *first = at.min(*first)).or_insert(at);
+                changed
+                    .entry(limit)
+                    .and_modify(|first: &mut Timestamp| *first = at.min(*first))
+                    .or_insert(at);
             }
         }
     }
-    changed.into_iter().try_for_each(|(limit, first)| rows.total_again(limit, first))?;
-    floors.iter().try_for_each(|floor| rows.add_floor(&Floor { at: floor.at.min(now), ..floor.clone() }))
+    changed
+        .into_iter()
+        .try_for_each(|(limit, first)| rows.total_again(limit, first))?;
+    floors.iter().try_for_each(|floor| {
+        rows.add_floor(&Floor {
+            at: floor.at.min(now),
+            ..floor.clone()
+        })
+    })
 }
 
 fn add(rows: Rows<'_>, id: &ChargeId, at: Timestamp) -> Result<Place> {
@@ -53,7 +73,10 @@ fn add(rows: Rows<'_>, id: &ChargeId, at: Timestamp) -> Result<Place> {
 
 /// Closes a limit, unless it is closed for longer.
 pub(super) fn close(rows: Rows<'_>, limit: &str, closing: Closing, now: Timestamp) -> Result<()> {
-    let closed = Closed { until: closing.ends(now), probing: closing == Closing::Probing };
+    let closed = Closed {
+        until: closing.ends(now),
+        probing: closing == Closing::Probing,
+    };
     match rows.closing(limit)? {
         Some(longer) if longer.until >= closed.until => Ok(()),
         _ => rows.close(limit, closed),

@@ -9,7 +9,10 @@ use crate::quota::{Closing, Cost, Decision, Grant, LimitName, Rejection, Timesta
 /// Decides on a charge, and records it if it is granted.
 pub(super) fn charge(rows: Rows<'_>, charge: Charge<'_>, moment: Moment) -> Result<Decision> {
     let now = moment.now;
-    let standings = charge.account.charged(charge.cost).map(|(name, limit)| Standing::read(rows, name, limit, now));
+    let standings = charge
+        .account
+        .charged(charge.cost)
+        .map(|(name, limit)| Standing::read(rows, name, limit, now));
     let standings = standings.collect::<Result<Vec<_>>>()?;
     if let Some(place) = rows.known(charge.id, remembered_from(charge.account, now))? {
         return repeated(charge, &standings, rows.held(charge.account, place)?);
@@ -18,7 +21,9 @@ pub(super) fn charge(rows: Rows<'_>, charge: Charge<'_>, moment: Moment) -> Resu
         return Ok(Decision::Never { limit, most });
     }
     match fits_last(rows, charge, &standings)? {
-        (Some(last), retry_at) if retry_at > now => Ok(Decision::Rejected(rejection(last, retry_at, moment))),
+        (Some(last), retry_at) if retry_at > now => {
+            Ok(Decision::Rejected(rejection(last, retry_at, moment)))
+        }
         _ => record(rows, charge, &standings, moment).map(Decision::Granted),
     }
 }
@@ -30,7 +35,11 @@ fn repeated(charge: Charge<'_>, standings: &[Standing<'_>], held: Cost) -> Resul
     }
     let asked = charge.account.taken(charge.cost);
     let grant = grant(standings, |_| Units::ZERO);
-    Ok(Decision::Granted(Grant { repeated: true, held: (held != asked).then_some(held), ..grant }))
+    Ok(Decision::Granted(Grant {
+        repeated: true,
+        held: (held != asked).then_some(held),
+        ..grant
+    }))
 }
 
 /// The limit that fits last, the first by name of several, and when.
@@ -41,7 +50,11 @@ fn fits_last<'a, 'b>(
 ) -> Result<(Option<&'a Standing<'b>>, Timestamp)> {
     let mut last = (None, Timestamp::from_micros(i64::MIN));
     for standing in standings {
-        let fits_from = standing.fits_from(rows, charge.cost.of(standing.name), charge.leave.of(standing.name))?;
+        let fits_from = standing.fits_from(
+            rows,
+            charge.cost.of(standing.name),
+            charge.leave.of(standing.name),
+        )?;
         if fits_from > last.1 {
             last = (Some(standing), fits_from);
         }
@@ -59,29 +72,62 @@ fn rejection(last: &Standing<'_>, retry_at: Timestamp, moment: Moment) -> Reject
     }
 }
 
-fn record(rows: Rows<'_>, charge: Charge<'_>, standings: &[Standing<'_>], moment: Moment) -> Result<Grant> {
-    let place = Place { at: moment.now, n: moment.n };
+fn record(
+    rows: Rows<'_>,
+    charge: Charge<'_>,
+    standings: &[Standing<'_>],
+    moment: Moment,
+) -> Result<Grant> {
+    let place = Place {
+        at: moment.now,
+        n: moment.n,
+    };
     rows.add_charge(place, charge.id, Some(charge.purpose))?;
     for standing in standings {
         let units = charge.cost.of(standing.name);
-        rows.take(standing.name, place, units, standing.total.saturating_add(signed(units)?))?;
+        rows.take(
+            standing.name,
+            place,
+            units,
+            standing.total.saturating_add(signed(units)?),
+        )?;
     }
     let probing = probe(rows, standings, moment.now)?;
-    Ok(Grant { probing, ..grant(standings, |limit| charge.cost.of(limit)) })
+    Ok(Grant {
+        probing,
+        ..grant(standings, |limit| charge.cost.of(limit))
+    })
 }
 
 /// Closes again, for a while, whatever this charge tries.
 fn probe(rows: Rows<'_>, standings: &[Standing<'_>], now: Timestamp) -> Result<Vec<LimitName>> {
     let mut probing = Vec::new();
     for standing in standings.iter().filter(|standing| standing.is_probing()) {
-        rows.close(standing.name, Closed { until: now.after(Closing::PROBE_EVERY), probing: true })?;
+        rows.close(
+            standing.name,
+            Closed {
+                until: now.after(Closing::PROBE_EVERY),
+                probing: true,
+            },
+        )?;
         probing.push(standing.name.clone());
     }
     Ok(probing)
 }
 
 fn grant(standings: &[Standing<'_>], taken: impl Fn(&str) -> Units) -> Grant {
-    let left = |standing: &Standing<'_>| standing.limit.enforced().less(standing.used() + taken(standing.name));
-    let remaining = standings.iter().map(|standing| (standing.name.clone(), left(standing))).collect();
-    Grant { remaining, ..Grant::default() }
+    let left = |standing: &Standing<'_>| {
+        standing
+            .limit
+            .enforced()
+            .less(standing.used() + taken(standing.name))
+    };
+    let remaining = standings
+        .iter()
+        .map(|standing| (standing.name.clone(), left(standing)))
+        .collect();
+    Grant {
+        remaining,
+        ..Grant::default()
+    }
 }

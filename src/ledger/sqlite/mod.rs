@@ -25,7 +25,9 @@ use self::schema::SCHEMA;
 use self::standing::Standing;
 use super::{Charge, Known, Ledger, LedgerError, Spent};
 use crate::apart::apart;
-use crate::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp, Units};
+use crate::quota::{
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp, Units,
+};
 use crate::sqlite::{self, OpenError};
 
 /// A ledger that is this far ahead of its machine's clock is worth a word.
@@ -67,14 +69,21 @@ impl SqliteLedger {
     ///
     /// # Errors
     /// When the file fails.
-    pub async fn charges(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError> {
+    pub async fn charges(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<Entry>, LedgerError> {
         let (name, from) = (account.name.clone(), remembered_from(account, now));
-        self.read(move |connection| Rows::new(connection, &name).entries(from)).await
+        self.read(move |connection| Rows::new(connection, &name).entries(from))
+            .await
     }
 
     fn over(connection: Connection) -> Self {
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        Self { connection: Arc::new(Mutex::new(connection)) }
+        Self {
+            connection: Arc::new(Mutex::new(connection)),
+        }
     }
 
     /// Reads from one state of the ledger.
@@ -91,7 +100,8 @@ impl SqliteLedger {
         act: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
         if let Ok(connection) = self.connection.try_lock()
-            && let Some(transaction) = sqlite::begin_at_once(&connection).map_err(|error| broken(&error))?
+            && let Some(transaction) =
+                sqlite::begin_at_once(&connection).map_err(|error| broken(&error))?
         {
             return done(transaction, act).map_err(|error| broken(&error));
         }
@@ -111,13 +121,18 @@ impl SqliteLedger {
         };
         match apart(work).await {
             Ok(done) => done.map_err(|error| broken(&error)),
-            Err(error) => Err(LedgerError::Broken(format!("the ledger stopped in the middle: {error}"))),
+            Err(error) => Err(LedgerError::Broken(format!(
+                "the ledger stopped in the middle: {error}"
+            ))),
         }
     }
 }
 
 /// Acts, and commits.
-fn done<T>(transaction: Transaction<'_>, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+fn done<T>(
+    transaction: Transaction<'_>,
+    act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
     let answer = act(&transaction)?;
     transaction.commit().map(|()| answer)
 }
@@ -139,13 +154,25 @@ struct Moment {
 
 impl Moment {
     fn read(rows: Rows<'_>, callers: Timestamp) -> rusqlite::Result<Self> {
-        let after_floor = rows.newest_floor()?.map(|at| at.after(Duration::from_micros(1)));
+        let after_floor = rows
+            .newest_floor()?
+            .map(|at| at.after(Duration::from_micros(1)));
         let earliest = callers.max(after_floor.unwrap_or(callers));
         let newest = rows.newest()?;
-        newest.iter().for_each(|newest| say_ahead(newest.at.since(callers)));
+        newest
+            .iter()
+            .for_each(|newest| say_ahead(newest.at.since(callers)));
         Ok(match newest {
-            Some(newest) if newest.at >= earliest => Self { callers, now: newest.at, n: newest.n.saturating_add(1) },
-            _ => Self { callers, now: earliest, n: 0 },
+            Some(newest) if newest.at >= earliest => Self {
+                callers,
+                now: newest.at,
+                n: newest.n.saturating_add(1),
+            },
+            _ => Self {
+                callers,
+                now: earliest,
+                n: 0,
+            },
         })
     }
 }
@@ -175,18 +202,34 @@ fn remembered_from(account: &Account, now: Timestamp) -> Timestamp {
 #[async_trait]
 impl Ledger for SqliteLedger {
     async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
-        let (account, id, purpose) = (charge.account.clone(), charge.id.clone(), charge.purpose.clone());
+        let (account, id, purpose) = (
+            charge.account.clone(),
+            charge.id.clone(),
+            charge.purpose.clone(),
+        );
         let (cost, leave) = (charge.cost.clone(), charge.leave.clone());
         self.write(move |connection| {
             let rows = Rows::new(connection, &account.name);
-            let charge =
-                Charge { account: &account, id: &id, cost: &cost, leave: &leave, purpose: &purpose, seen: None };
+            let charge = Charge {
+                account: &account,
+                id: &id,
+                cost: &cost,
+                leave: &leave,
+                purpose: &purpose,
+                seen: None,
+            };
             charge::charge(rows, charge, Moment::read(rows, now)?)
         })
         .await
     }
 
-    async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) -> Result<(), LedgerError> {
+    async fn settle(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
         let (account, id, cost) = (account.clone(), id.clone(), cost.clone());
         self.write(move |connection| {
             let rows = Rows::new(connection, &account.name);
@@ -205,12 +248,24 @@ impl Ledger for SqliteLedger {
         let (account, entries, floors) = (account.clone(), entries.to_vec(), floors.to_vec());
         self.write(move |connection| {
             let rows = Rows::new(connection, &account.name);
-            afterwards::absorb(rows, &account, &entries, &floors, Moment::read(rows, now)?.now)
+            afterwards::absorb(
+                rows,
+                &account,
+                &entries,
+                &floors,
+                Moment::read(rows, now)?.now,
+            )
         })
         .await
     }
 
-    async fn close(&self, account: &Account, limit: &str, closing: Closing, now: Timestamp) -> Result<(), LedgerError> {
+    async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
         let (account, limit) = (account.name.clone(), limit.to_owned());
         self.write(move |connection| {
             let rows = Rows::new(connection, &account);
@@ -219,12 +274,22 @@ impl Ledger for SqliteLedger {
         .await
     }
 
-    async fn reopen(&self, account: &Account, limit: &str, _now: Timestamp) -> Result<(), LedgerError> {
+    async fn reopen(
+        &self,
+        account: &Account,
+        limit: &str,
+        _now: Timestamp,
+    ) -> Result<(), LedgerError> {
         let (account, limit) = (account.name.clone(), limit.to_owned());
-        self.write(move |connection| Rows::new(connection, &account).reopen(&limit)).await
+        self.write(move |connection| Rows::new(connection, &account).reopen(&limit))
+            .await
     }
 
-    async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError> {
+    async fn usage(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<LimitUsage>, LedgerError> {
         let account = account.clone();
         self.read(move |connection| {
             let rows = Rows::new(connection, &account.name);
@@ -242,7 +307,9 @@ impl Ledger for SqliteLedger {
     ) -> Result<Option<Timestamp>, LedgerError> {
         let (account, name) = (account.clone(), limit.to_owned());
         self.read(move |connection| {
-            let Some(limit) = account.limits.get(&name) else { return Ok(None) };
+            let Some(limit) = account.limits.get(&name) else {
+                return Ok(None);
+            };
             let rows = Rows::new(connection, &account.name);
             let standing = Standing::read(rows, &name, limit, Moment::read(rows, now)?.now)?;
             standing.falls_to(rows, most).map(Some)
@@ -250,23 +317,43 @@ impl Ledger for SqliteLedger {
         .await
     }
 
-    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Option<Vec<Spent>>, LedgerError> {
+    async fn spent(
+        &self,
+        account: &Account,
+        from: Timestamp,
+    ) -> Result<Option<Vec<Spent>>, LedgerError> {
         let account = account.clone();
-        self.read(move |connection| spent::spent(Rows::new(connection, &account.name), &account, from)).await.map(Some)
+        self.read(move |connection| {
+            spent::spent(Rows::new(connection, &account.name), &account, from)
+        })
+        .await
+        .map(Some)
     }
 
     async fn is_empty(&self) -> Result<bool, LedgerError> {
         let none = "select not exists (select 1 from charge)";
-        self.read(move |connection| connection.query_row(none, [], |row| row.get(0))).await
+        self.read(move |connection| connection.query_row(none, [], |row| row.get(0)))
+            .await
     }
 
-    async fn look_up(&self, account: &Account, id: &ChargeId, now: Timestamp) -> Result<Option<Known>, LedgerError> {
+    async fn look_up(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        now: Timestamp,
+    ) -> Result<Option<Known>, LedgerError> {
         let (account, id) = (account.clone(), id.clone());
         let reading = move |connection: &Connection| {
             let rows = Rows::new(connection, &account.name);
             let from = remembered_from(&account, Moment::read(rows, now)?.now);
-            let Some(place) = rows.known(&id, from)? else { return Ok(Known::Unknown) };
-            Ok(if rows.held(&account, place)?.is_none() { Known::TakenBack } else { Known::Counts })
+            let Some(place) = rows.known(&id, from)? else {
+                return Ok(Known::Unknown);
+            };
+            Ok(if rows.held(&account, place)?.is_none() {
+                Known::TakenBack
+            } else {
+                Known::Counts
+            })
         };
         self.read(reading).await.map(Some)
     }

@@ -34,7 +34,10 @@ pub(super) struct Rows<'c> {
 
 impl<'c> Rows<'c> {
     pub(super) fn new(connection: &'c Connection, account: &'c str) -> Self {
-        Self { connection, account }
+        Self {
+            connection,
+            account,
+        }
     }
 
     /// The newest charge.
@@ -46,28 +49,47 @@ impl<'c> Rows<'c> {
     /// When the newest floor was told.
     pub(super) fn newest_floor(&self) -> Result<Option<Timestamp>> {
         let sql = "SELECT max(at) FROM floor WHERE account = ?1";
-        self.one(sql, (self.account,), |row| Ok(row.get::<_, Option<i64>>(0)?.map(Timestamp::from_micros)))
+        self.one(sql, (self.account,), |row| {
+            Ok(row.get::<_, Option<i64>>(0)?.map(Timestamp::from_micros))
+        })
     }
 
     /// The newest charge under `id`, if it was made later than `after`.
     pub(super) fn known(&self, id: &ChargeId, after: Timestamp) -> Result<Option<Place>> {
-        let sql =
-            "SELECT at, n FROM charge WHERE account = ?1 AND id = ?2 AND at > ?3 ORDER BY at DESC, n DESC LIMIT 1";
+        let sql = "SELECT at, n FROM charge WHERE account = ?1 AND id = ?2 AND at > ?3 ORDER BY at DESC, n DESC LIMIT 1";
         self.find(sql, (self.account, id.as_str(), after.micros()), place)
     }
 
     /// The place behind all charges made at `at`.
     pub(super) fn place_at(&self, at: Timestamp) -> Result<Place> {
         let sql = "SELECT coalesce(max(n) + 1, 0) FROM charge WHERE account = ?1 AND at = ?2";
-        self.one(sql, (self.account, at.micros()), |row| Ok(Place { at, n: row.get(0)? }))
+        self.one(sql, (self.account, at.micros()), |row| {
+            Ok(Place { at, n: row.get(0)? })
+        })
     }
 
-    pub(super) fn add_charge(&self, place: Place, id: &ChargeId, purpose: Option<&Purpose>) -> Result<()> {
+    pub(super) fn add_charge(
+        &self,
+        place: Place,
+        id: &ChargeId,
+        purpose: Option<&Purpose>,
+    ) -> Result<()> {
         let sql = "INSERT INTO charge (account, at, n, id, job, region, call) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
         let job = purpose.and_then(|purpose| purpose.job.as_deref());
         let region = purpose.and_then(|purpose| purpose.region.as_deref());
         let call = purpose.map(|purpose| purpose.call.as_str());
-        self.execute(sql, (self.account, place.at.micros(), place.n, id.as_str(), job, region, call))
+        self.execute(
+            sql,
+            (
+                self.account,
+                place.at.micros(),
+                place.n,
+                id.as_str(),
+                job,
+                region,
+                call,
+            ),
+        )
     }
 
     /// The running total of a limit: all of it, and what of it was charged before `from`.
@@ -77,7 +99,9 @@ impl<'c> Rows<'c> {
                       ORDER BY at DESC, n DESC LIMIT 1), 0),
             coalesce((SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND at < ?3
                       ORDER BY at DESC, n DESC LIMIT 1), 0)";
-        self.one(sql, (self.account, limit, from.micros()), |row| Ok((row.get(0)?, row.get(1)?)))
+        self.one(sql, (self.account, limit, from.micros()), |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
     }
 
     /// When the running total of a limit first reached `total`.
@@ -89,8 +113,13 @@ impl<'c> Rows<'c> {
 
     /// What a charge took of a limit, if it named it.
     pub(super) fn taken(&self, limit: &str, place: Place) -> Result<Option<Units>> {
-        let sql = "SELECT units FROM taken WHERE account = ?1 AND limit_name = ?2 AND at = ?3 AND n = ?4";
-        self.find(sql, (self.account, limit, place.at.micros(), place.n), |row| units(row, 0))
+        let sql =
+            "SELECT units FROM taken WHERE account = ?1 AND limit_name = ?2 AND at = ?3 AND n = ?4";
+        self.find(
+            sql,
+            (self.account, limit, place.at.micros(), place.n),
+            |row| units(row, 0),
+        )
     }
 
     /// What a charge took of the limits of an account; nothing, where it was settled to nothing.
@@ -106,7 +135,17 @@ impl<'c> Rows<'c> {
     pub(super) fn take(&self, limit: &str, place: Place, units: Units, total: i64) -> Result<()> {
         let sql = "INSERT OR REPLACE INTO taken (account, limit_name, at, n, units, total)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        self.execute(sql, (self.account, limit, place.at.micros(), place.n, signed(units)?, total))
+        self.execute(
+            sql,
+            (
+                self.account,
+                limit,
+                place.at.micros(),
+                place.n,
+                signed(units)?,
+                total,
+            ),
+        )
     }
 
     /// Sums a limit's running total up again, from `at` on. Costs as much as there are rows since.
@@ -123,16 +162,27 @@ impl<'c> Rows<'c> {
 
     pub(super) fn closing(&self, limit: &str) -> Result<Option<Closed>> {
         let sql = "SELECT until, probing FROM closing WHERE account = ?1 AND limit_name = ?2";
-        self.find(sql, (self.account, limit), |row| Ok(Closed { until: instant(row, 0)?, probing: row.get(1)? }))
+        self.find(sql, (self.account, limit), |row| {
+            Ok(Closed {
+                until: instant(row, 0)?,
+                probing: row.get(1)?,
+            })
+        })
     }
 
     pub(super) fn close(&self, limit: &str, closed: Closed) -> Result<()> {
         let sql = "INSERT OR REPLACE INTO closing (account, limit_name, until, probing) VALUES (?1, ?2, ?3, ?4)";
-        self.execute(sql, (self.account, limit, closed.until.micros(), closed.probing))
+        self.execute(
+            sql,
+            (self.account, limit, closed.until.micros(), closed.probing),
+        )
     }
 
     pub(super) fn reopen(&self, limit: &str) -> Result<()> {
-        self.execute("DELETE FROM closing WHERE account = ?1 AND limit_name = ?2", (self.account, limit))
+        self.execute(
+            "DELETE FROM closing WHERE account = ?1 AND limit_name = ?2",
+            (self.account, limit),
+        )
     }
 
     /// The floors of a limit that were told at `from` or later.
@@ -143,7 +193,11 @@ impl<'c> Rows<'c> {
             FROM floor WHERE account = ?1 AND limit_name = ?2 AND at >= ?3";
         let mut statement = self.connection.prepare_cached(sql)?;
         let rows = statement.query_map((self.account, limit, from.micros()), |row| {
-            Ok(FloorRow { at: instant(row, 0)?, used: units(row, 1)?, total: row.get(2)? })
+            Ok(FloorRow {
+                at: instant(row, 0)?,
+                used: units(row, 1)?,
+                total: row.get(2)?,
+            })
         })?;
         rows.collect()
     }
@@ -151,7 +205,15 @@ impl<'c> Rows<'c> {
     pub(super) fn add_floor(&self, floor: &Floor) -> Result<()> {
         let sql = "INSERT INTO floor (account, limit_name, at, used) VALUES (?1, ?2, ?3, ?4)
                    ON CONFLICT DO UPDATE SET used = max(used, excluded.used)";
-        self.execute(sql, (self.account, &floor.limit, floor.at.micros(), signed(floor.used)?))
+        self.execute(
+            sql,
+            (
+                self.account,
+                &floor.limit,
+                floor.at.micros(),
+                signed(floor.used)?,
+            ),
+        )
     }
 
     /// What each charge took of a limit at `from` or later, in their order; those that took nothing are left out.
@@ -159,8 +221,9 @@ impl<'c> Rows<'c> {
         let sql = "SELECT at, n, units FROM taken
                    WHERE account = ?1 AND limit_name = ?2 AND at >= ?3 AND units > 0 ORDER BY at, n";
         let mut statement = self.connection.prepare_cached(sql)?;
-        let taken =
-            statement.query_map((self.account, limit, from.micros()), |row| Ok((place(row)?, units(row, 2)?)))?;
+        let taken = statement.query_map((self.account, limit, from.micros()), |row| {
+            Ok((place(row)?, units(row, 2)?))
+        })?;
         taken.collect()
     }
 
@@ -173,7 +236,9 @@ impl<'c> Rows<'c> {
     ) -> Result<Vec<(Place, T)>> {
         let sql = "SELECT at, n, job, region, call FROM charge WHERE account = ?1 AND at >= ?2 ORDER BY at, n";
         let mut statement = self.connection.prepare_cached(sql)?;
-        let charged = statement.query_map((self.account, from.micros()), |row| Ok((place(row)?, read(row)?)))?;
+        let charged = statement.query_map((self.account, from.micros()), |row| {
+            Ok((place(row)?, read(row)?))
+        })?;
         charged.collect()
     }
 
@@ -186,7 +251,10 @@ impl<'c> Rows<'c> {
         let mut taken = statement.query((self.account, after.micros()))?;
         let mut entries: Vec<Entry> = Vec::new();
         while let Some(row) = taken.next()? {
-            let (at, id) = (Timestamp::from_micros(row.get(0)?), ChargeId::new(row.get::<_, String>(1)?));
+            let (at, id) = (
+                Timestamp::from_micros(row.get(0)?),
+                ChargeId::new(row.get::<_, String>(1)?),
+            );
             let took = Cost::from_iter([(row.get(2)?, units(row, 3)?)]);
             match entries.last_mut().filter(|last| last.id == id) {
                 Some(last) => last.cost.add(&took),
@@ -196,21 +264,40 @@ impl<'c> Rows<'c> {
         Ok(entries)
     }
 
-    fn find<T>(&self, sql: &str, params: impl Params, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<Option<T>> {
-        self.connection.prepare_cached(sql)?.query_row(params, read).optional()
+    fn find<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.connection
+            .prepare_cached(sql)?
+            .query_row(params, read)
+            .optional()
     }
 
-    fn one<T>(&self, sql: &str, params: impl Params, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
+    fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> Result<T>,
+    ) -> Result<T> {
         self.connection.prepare_cached(sql)?.query_row(params, read)
     }
 
     fn execute(&self, sql: &str, params: impl Params) -> Result<()> {
-        self.connection.prepare_cached(sql)?.execute(params).map(drop)
+        self.connection
+            .prepare_cached(sql)?
+            .execute(params)
+            .map(drop)
     }
 }
 
 fn place(row: &Row<'_>) -> Result<Place> {
-    Ok(Place { at: instant(row, 0)?, n: row.get(1)? })
+    Ok(Place {
+        at: instant(row, 0)?,
+        n: row.get(1)?,
+    })
 }
 
 fn instant(row: &Row<'_>, column: usize) -> Result<Timestamp> {
@@ -218,7 +305,8 @@ fn instant(row: &Row<'_>, column: usize) -> Result<Timestamp> {
 }
 
 fn units(row: &Row<'_>, column: usize) -> Result<Units> {
-    row.get::<_, i64>(column).map(|units| Units::new(u64::try_from(units).unwrap_or(0)))
+    row.get::<_, i64>(column)
+        .map(|units| Units::new(u64::try_from(units).unwrap_or(0)))
 }
 
 /// Units as SQLite holds them. More than 63 bits are refused.

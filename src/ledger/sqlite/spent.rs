@@ -16,13 +16,23 @@ pub(super) fn spent(rows: Rows<'_>, account: &Account, from: Timestamp) -> Resul
     let mut purposes = Purposes::default();
     let charged = rows.charged(from, |row| purposes.of(row))?;
     let of = |place: Place| {
-        let found = charged.binary_search_by_key(&place, |(place, _)| *place).ok().and_then(|at| charged.get(at));
-        found.map(|(_, purpose)| Arc::clone(purpose)).unwrap_or_default()
+        let found = charged
+            .binary_search_by_key(&place, |(place, _)| *place)
+            .ok()
+            .and_then(|at| charged.get(at));
+        found
+            .map(|(_, purpose)| Arc::clone(purpose))
+            .unwrap_or_default()
     };
     let mut spent = Vec::new();
     for limit in account.limits.keys() {
         for (place, units) in rows.taken_from(limit, from)? {
-            spent.push(Spent { at: place.at, limit: limit.clone(), units, purpose: of(place) });
+            spent.push(Spent {
+                at: place.at,
+                limit: limit.clone(),
+                units,
+                purpose: of(place),
+            });
         }
     }
     spent.sort_by_key(|spent| spent.at);
@@ -39,12 +49,28 @@ struct Purposes {
 impl Purposes {
     /// The purpose in the columns after the place.
     fn of(&mut self, row: &Row<'_>) -> Result<Arc<Purpose>> {
-        let (job, region, call) = (text(row, 2)?, text(row, 3)?, text(row, 4)?.unwrap_or_default());
+        let (job, region, call) = (
+            text(row, 2)?,
+            text(row, 3)?,
+            text(row, 4)?.unwrap_or_default(),
+        );
         let last = &*self.last;
-        if (last.job.as_deref(), last.region.as_deref(), last.call.as_str()) != (job, region, call) {
-            let read =
-                Purpose { job: job.map(str::to_owned), region: region.map(str::to_owned), call: call.to_owned() };
-            self.last = self.all.get(&read).cloned().unwrap_or_else(|| Arc::new(read));
+        if (
+            last.job.as_deref(),
+            last.region.as_deref(),
+            last.call.as_str(),
+        ) != (job, region, call)
+        {
+            let read = Purpose {
+                job: job.map(str::to_owned),
+                region: region.map(str::to_owned),
+                call: call.to_owned(),
+            };
+            self.last = self
+                .all
+                .get(&read)
+                .cloned()
+                .unwrap_or_else(|| Arc::new(read));
             self.all.insert(Arc::clone(&self.last));
         }
         Ok(Arc::clone(&self.last))

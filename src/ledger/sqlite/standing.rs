@@ -17,25 +17,47 @@ pub(super) struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
-    pub(super) fn read(rows: Rows<'_>, name: &'a LimitName, limit: &'a Limit, now: Timestamp) -> Result<Self> {
+    pub(super) fn read(
+        rows: Rows<'_>,
+        name: &'a LimitName,
+        limit: &'a Limit,
+        now: Timestamp,
+    ) -> Result<Self> {
         let from = limit.window().counted_from(now);
         let (total, expired) = rows.totals(name, from)?;
         let (floors, closed) = (rows.floors(name, from)?, rows.closing(name)?);
-        Ok(Self { name, limit, total, expired, floors, closed, now })
+        Ok(Self {
+            name,
+            limit,
+            total,
+            expired,
+            floors,
+            closed,
+            now,
+        })
     }
 
     /// What counts, floors included.
     pub(super) fn used(&self) -> Units {
-        self.floors.iter().map(|floor| self.used_over(floor)).fold(self.counted(), Units::max)
+        self.floors
+            .iter()
+            .map(|floor| self.used_over(floor))
+            .fold(self.counted(), Units::max)
     }
 
     /// What a charge would still get that leaves nothing.
     pub(super) fn remaining(&self) -> Units {
-        if self.closed_until().is_some() { Units::ZERO } else { self.limit.enforced().less(self.used()) }
+        if self.closed_until().is_some() {
+            Units::ZERO
+        } else {
+            self.limit.enforced().less(self.used())
+        }
     }
 
     pub(super) fn closed_until(&self) -> Option<Timestamp> {
-        self.closed.map(|closed| closed.until).filter(|until| *until > self.now)
+        self.closed
+            .map(|closed| closed.until)
+            .filter(|until| *until > self.now)
     }
 
     /// Whether a charge that is granted now is one that tries.
@@ -45,7 +67,12 @@ impl<'a> Standing<'a> {
 
     /// The first instant, now or later, at which `units` fit beside what must be left, if nobody else charges. They must
     /// not be more than the limit can hold.
-    pub(super) fn fits_from(&self, rows: Rows<'_>, units: Units, leave: Units) -> Result<Timestamp> {
+    pub(super) fn fits_from(
+        &self,
+        rows: Rows<'_>,
+        units: Units,
+        leave: Units,
+    ) -> Result<Timestamp> {
         let falls = self.falls_to(rows, self.limit.enforced().less(units + leave))?;
         Ok(self.closed_until().map_or(falls, |until| until.max(falls)))
     }
@@ -53,8 +80,13 @@ impl<'a> Standing<'a> {
     /// The first instant, now or later, at which no more than `most` units count, if nobody charges.
     pub(super) fn falls_to(&self, rows: Rows<'_>, most: Units) -> Result<Timestamp> {
         let window = self.limit.window();
-        let above = self.floors.iter().filter(|floor| self.used_over(floor) > most);
-        let floors_gone = above.map(|floor| window.expiry(floor.at)).fold(self.now, Timestamp::max);
+        let above = self
+            .floors
+            .iter()
+            .filter(|floor| self.used_over(floor) > most);
+        let floors_gone = above
+            .map(|floor| window.expiry(floor.at))
+            .fold(self.now, Timestamp::max);
         if self.counted() <= most {
             return Ok(floors_gone);
         }
@@ -67,7 +99,11 @@ impl<'a> Standing<'a> {
     pub(super) fn used_at(&self, rows: Rows<'_>, later: Timestamp) -> Result<Units> {
         let from = self.limit.window().counted_from(later);
         let (total, expired) = rows.totals(self.name, from)?;
-        let floors = self.floors.iter().filter(|floor| floor.at >= from).map(|floor| self.used_over(floor));
+        let floors = self
+            .floors
+            .iter()
+            .filter(|floor| floor.at >= from)
+            .map(|floor| self.used_over(floor));
         Ok(floors.fold(difference(total, expired), Units::max))
     }
 

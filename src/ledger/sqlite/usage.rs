@@ -6,10 +6,19 @@ use crate::quota::{Account, Limit, LimitName, LimitUsage, Return, Timestamp, Uni
 
 /// How the limits of an account stand.
 pub(super) fn usage(rows: Rows<'_>, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>> {
-    account.limits.iter().map(|(name, limit)| limit_usage(rows, name, limit, now)).collect()
+    account
+        .limits
+        .iter()
+        .map(|(name, limit)| limit_usage(rows, name, limit, now))
+        .collect()
 }
 
-fn limit_usage(rows: Rows<'_>, name: &LimitName, limit: &Limit, now: Timestamp) -> Result<LimitUsage> {
+fn limit_usage(
+    rows: Rows<'_>,
+    name: &LimitName,
+    limit: &Limit,
+    now: Timestamp,
+) -> Result<LimitUsage> {
     let standing = Standing::read(rows, name, limit, now)?;
     Ok(LimitUsage {
         limit: name.clone(),
@@ -22,7 +31,9 @@ fn limit_usage(rows: Rows<'_>, name: &LimitName, limit: &Limit, now: Timestamp) 
 }
 
 fn since_reset(rows: Rows<'_>, name: &str, limit: &Limit, now: Timestamp) -> Result<Option<Units>> {
-    let Some(reset) = limit.window().last_reset(now) else { return Ok(None) };
+    let Some(reset) = limit.window().last_reset(now) else {
+        return Ok(None);
+    };
     let (total, before) = rows.totals(name, reset)?;
     Ok(Some(difference(total, before)))
 }
@@ -33,7 +44,10 @@ fn returns(rows: Rows<'_>, standing: &Standing<'_>, now: Timestamp) -> Result<Ve
     for end in standing.limit.window().slices(now) {
         let still = standing.used_at(rows, end)?;
         if still < left {
-            returns.push(Return { at: standing.falls_to(rows, still)?, units: left.less(still) });
+            returns.push(Return {
+                at: standing.falls_to(rows, still)?,
+                units: left.less(still),
+            });
         }
         left = still;
     }

@@ -61,18 +61,29 @@ pub(super) async fn fits(
             let every = SPANS.get(index).copied().map(Duration::from_secs);
             changed(plan.selection, job, |job, _| job.every = every)
         };
-        let with_regions =
-            |fewer: usize| changed(plan.selection, job, |_, regions| regions.truncate(regions.len() - fewer));
-        let spans = if all_fits { spans_up_to(job) } else { SPANS.len() };
+        let with_regions = |fewer: usize| {
+            changed(plan.selection, job, |_, regions| {
+                regions.truncate(regions.len() - fewer)
+            })
+        };
+        let spans = if all_fits {
+            spans_up_to(job)
+        } else {
+            SPANS.len()
+        };
         let every = first_that_fits(spans, with_every, scene, openings, plan).await?;
         let fewer = match all_fits {
             true => Some(0),
-            false => first_that_fits(regions.len() + 1, with_regions, scene, openings, plan).await?,
+            false => {
+                first_that_fits(regions.len() + 1, with_regions, scene, openings, plan).await?
+            }
         };
         fits.push(JobFit {
             job: job.name.clone(),
             every_seconds: job.every.map(|every| every.as_secs()),
-            shortest_every_seconds: every.and_then(|index| SPANS.get(index).copied()).map(|every| every.max(between)),
+            shortest_every_seconds: every
+                .and_then(|index| SPANS.get(index).copied())
+                .map(|every| every.max(between)),
             regions: regions.len(),
             most_regions: fewer.map_or(0, |fewer| regions.len() - fewer),
         });
@@ -82,13 +93,20 @@ pub(super) async fn fits(
 
 /// The shortest time between two runs: no job can run more often, whatever its `every`.
 fn shortest_between(starts: &[Timestamp]) -> Duration {
-    starts.windows(2).filter_map(|pair| Some(pair.last()?.since(*pair.first()?))).min().unwrap_or_default()
+    starts
+        .windows(2)
+        .filter_map(|pair| Some(pair.last()?.since(*pair.first()?)))
+        .min()
+        .unwrap_or_default()
 }
 
 /// How many of the spans are to be tried where a job fits as it is: up to the first that is as long as its own.
 fn spans_up_to(job: &Job) -> usize {
     let own = job.every.map_or(0, |every| every.as_secs());
-    SPANS.iter().position(|span| *span >= own).map_or(SPANS.len(), |index| index + 1)
+    SPANS
+        .iter()
+        .position(|span| *span >= own)
+        .map_or(SPANS.len(), |index| index + 1)
 }
 
 /// The selection with one job changed.
@@ -118,7 +136,15 @@ async fn first_that_fits(
     while from < to {
         let middle = from + (to - from) / 2;
         let selection = guess(middle);
-        let fits = refuses_nothing(scene, openings, Plan { selection: &selection, ..plan }).await?;
+        let fits = refuses_nothing(
+            scene,
+            openings,
+            Plan {
+                selection: &selection,
+                ..plan
+            },
+        )
+        .await?;
         if fits { to = middle } else { from = middle + 1 }
     }
     Ok((from < guesses).then_some(from))

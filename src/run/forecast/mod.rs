@@ -119,7 +119,11 @@ pub struct Plan<'a> {
 ///
 /// # Errors
 /// When the catalog cannot be asked.
-pub async fn forecast(catalog: &dyn Catalog, meter: &Meter, plan: Plan<'_>) -> Result<Forecast, CatalogError> {
+pub async fn forecast(
+    catalog: &dyn Catalog,
+    meter: &Meter,
+    plan: Plan<'_>,
+) -> Result<Forecast, CatalogError> {
     let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
     let scene = Scene::of(catalog, plan.selection, plan.from).await?;
     let openings = openings(meter, &accounts, plan.from).await;
@@ -128,15 +132,24 @@ pub async fn forecast(catalog: &dyn Catalog, meter: &Meter, plan: Plan<'_>) -> R
     let refused = played.play.refused();
     let limits = accounts.iter().flat_map(|account| {
         account.limits.iter().map(|(name, limit)| {
-            let of_account = granted.iter().filter(|granted| granted.account == account.name);
-            let used = played.used.get(&(account.name.clone(), name.clone())).cloned().unwrap_or_default();
+            let of_account = granted
+                .iter()
+                .filter(|granted| granted.account == account.name);
+            let used = played
+                .used
+                .get(&(account.name.clone(), name.clone()))
+                .cloned()
+                .unwrap_or_default();
             LimitForecast {
                 account: account.name.clone(),
                 limit: name.clone(),
                 enforced: limit.enforced(),
                 units: of_account.map(|granted| granted.cost.of(name)).sum(),
                 most_used: used.iter().map(|used| used.units).max().unwrap_or_default(),
-                first_hit: refused.iter().find(|one| one.account == account.name && one.limit == *name).map(hit),
+                first_hit: refused
+                    .iter()
+                    .find(|one| one.account == account.name && one.limit == *name)
+                    .map(hit),
                 used,
             }
         })
@@ -157,7 +170,11 @@ pub async fn forecast(catalog: &dyn Catalog, meter: &Meter, plan: Plan<'_>) -> R
 ///
 /// # Errors
 /// When the catalog cannot be asked.
-pub async fn what_fits(catalog: &dyn Catalog, meter: &Meter, plan: Plan<'_>) -> Result<Vec<JobFit>, CatalogError> {
+pub async fn what_fits(
+    catalog: &dyn Catalog,
+    meter: &Meter,
+    plan: Plan<'_>,
+) -> Result<Vec<JobFit>, CatalogError> {
     let scene = Scene::of(catalog, plan.selection, plan.from).await?;
     let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
     fit::fits(&scene, &openings(meter, &accounts, plan.from).await, plan).await
@@ -181,9 +198,18 @@ struct Played {
     used: BTreeMap<(String, LimitName), Vec<Used>>,
 }
 
-async fn played(scene: &Scene, openings: &HashMap<String, Opening>, plan: Plan<'_>) -> Result<Played, CatalogError> {
+async fn played(
+    scene: &Scene,
+    openings: &HashMap<String, Opening>,
+    plan: Plan<'_>,
+) -> Result<Played, CatalogError> {
     let play = scene.play(plan.selection, openings, Bounds::Enforced, plan.from);
-    let mut played = Played { play, stopped_runs: 0, stalest: None, used: BTreeMap::new() };
+    let mut played = Played {
+        play,
+        stopped_runs: 0,
+        stalest: None,
+        used: BTreeMap::new(),
+    };
     let mut next_sample = plan.from;
     for start in plan.starts {
         while next_sample < *start {
@@ -206,7 +232,10 @@ impl Played {
     fn sample(&mut self, at: Timestamp, plan: Plan<'_>) {
         for account in accounts(plan.selection.iter().map(|(job, _)| &job.credential)) {
             for (limit, units) in self.play.used(&account, at) {
-                self.used.entry((account.name.clone(), limit)).or_default().push(Used { at, units });
+                self.used
+                    .entry((account.name.clone(), limit))
+                    .or_default()
+                    .push(Used { at, units });
             }
         }
     }
@@ -214,11 +243,23 @@ impl Played {
     /// Whether a region has waited longer than any before.
     async fn look(&mut self, now: Timestamp, from: Timestamp) -> Result<(), CatalogError> {
         for candidate in self.play.candidates().await? {
-            let since = candidate.standing.last_complete.map_or(from, |complete| complete.max(from));
+            let since = candidate
+                .standing
+                .last_complete
+                .map_or(from, |complete| complete.max(from));
             let age = now.since(since).as_secs_f64();
-            if self.stalest.as_ref().is_none_or(|known| age > known.age_seconds) {
+            if self
+                .stalest
+                .as_ref()
+                .is_none_or(|known| age > known.age_seconds)
+            {
                 let (job, region) = (candidate.job.name.clone(), candidate.region.code.clone());
-                self.stalest = Some(Stalest { job, region, age_seconds: age, at: now });
+                self.stalest = Some(Stalest {
+                    job,
+                    region,
+                    age_seconds: age,
+                    at: now,
+                });
             }
         }
         Ok(())

@@ -38,9 +38,13 @@ impl Schedule {
     /// When it is none of these.
     pub fn parse(text: &str) -> Result<Self, ScheduleError> {
         let expression = as_cron(text.trim()).unwrap_or_else(|| text.trim().to_owned());
-        let unreadable = |why: String| ScheduleError::Unreadable { text: text.to_owned(), why };
+        let unreadable = |why: String| ScheduleError::Unreadable {
+            text: text.to_owned(),
+            why,
+        };
         let cron = Cron::new(&expression).with_seconds_optional().parse();
-        cron.map(Self).map_err(|error| unreadable(error.to_string()))
+        cron.map(Self)
+            .map_err(|error| unreadable(error.to_string()))
     }
 
     /// When runs start after `from` and until `until`, by the clocks of `zone`.
@@ -54,9 +58,19 @@ impl Schedule {
         zone: &Z,
     ) -> Result<Vec<Timestamp>, ScheduleError> {
         let local: DateTime<Z> = from.to_utc().with_timezone(zone);
-        let starts = self.0.iter_after(local).map(|at| Timestamp::from(at.with_timezone(&Utc)));
-        let starts: Vec<Timestamp> = starts.take_while(|at| *at <= until).take(MOST_RUNS + 1).collect();
-        if starts.len() > MOST_RUNS { Err(ScheduleError::TooOften) } else { Ok(starts) }
+        let starts = self
+            .0
+            .iter_after(local)
+            .map(|at| Timestamp::from(at.with_timezone(&Utc)));
+        let starts: Vec<Timestamp> = starts
+            .take_while(|at| *at <= until)
+            .take(MOST_RUNS + 1)
+            .collect();
+        if starts.len() > MOST_RUNS {
+            Err(ScheduleError::TooOften)
+        } else {
+            Ok(starts)
+        }
     }
 }
 
@@ -78,11 +92,21 @@ fn calendar(text: &str) -> Option<String> {
     let time = text.strip_prefix("*-*-*").unwrap_or(text).trim();
     let mut parts = time.split(':');
     let (hour, minute, second) = (parts.next()?, parts.next()?, parts.next().unwrap_or("00"));
-    let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit() || "*/,".contains(c));
+    let plain = |part: &str| {
+        !part.is_empty()
+            && part
+                .chars()
+                .all(|c| c.is_ascii_digit() || "*/,".contains(c))
+    };
     if parts.next().is_some() || ![hour, minute, second].into_iter().all(plain) {
         return None;
     }
-    Some(format!("{} {} {} * * *", stepped(second, 59), stepped(minute, 59), stepped(hour, 23)))
+    Some(format!(
+        "{} {} {} * * *",
+        stepped(second, 59),
+        stepped(minute, 59),
+        stepped(hour, 23)
+    ))
 }
 
 /// `0/15` begins at 0 and goes on every 15: cron wants to be told where it ends.

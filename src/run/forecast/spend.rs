@@ -30,12 +30,22 @@ pub(super) fn by_day(accounts: &[Arc<Account>], granted: &[Granted]) -> Vec<DayS
         let account = accounts.iter().find(|account| account.name == one.account);
         for (limit, units) in one.cost.iter() {
             let rule = account.and_then(|account| account.limits.get(limit));
-            let zone = rule.and_then(|rule| rule.window().resets()).unwrap_or(Tz::UTC);
+            let zone = rule
+                .and_then(|rule| rule.window().resets())
+                .unwrap_or(Tz::UTC);
             let day = one.at.to_utc().with_timezone(&zone).date_naive();
             let job = one.purpose.job.clone().unwrap_or_default();
-            *days.entry((day, one.account.clone(), limit.clone(), job)).or_default() += units;
+            *days
+                .entry((day, one.account.clone(), limit.clone(), job))
+                .or_default() += units;
         }
     }
-    let spend = |((day, account, limit, job), units)| DaySpend { day, account, limit, job, units };
+    let spend = |((day, account, limit, job), units)| DaySpend {
+        day,
+        account,
+        limit,
+        job,
+        units,
+    };
     days.into_iter().map(spend).collect()
 }

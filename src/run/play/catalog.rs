@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use super::super::due::Candidate;
 use super::world::{Kind, World};
 use crate::catalog::{
-    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed, NamedIds, Naming,
-    OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery, Standing,
-    StepPosition,
+    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed,
+    NamedIds, Naming, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, Pending,
+    RecordsQuery, SearchQuery, Standing, StepPosition,
 };
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
@@ -58,7 +58,10 @@ impl PlayCatalog {
         candidates: &[Candidate],
         shared: &[(Arc<crate::config::Job>, OpenPass)],
     ) -> Self {
-        let mut state = State { fetched: world.fetched.clone(), ..State::default() };
+        let mut state = State {
+            fetched: world.fetched.clone(),
+            ..State::default()
+        };
         for candidate in candidates {
             state.begin(&world, candidate);
         }
@@ -66,7 +69,10 @@ impl PlayCatalog {
             let upstream = &job.credential.upstream.name;
             state.put(pass.id, open(&world, upstream, &job.name, pass));
         }
-        Self { world, state: Mutex::new(state) }
+        Self {
+            world,
+            state: Mutex::new(state),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -88,17 +94,35 @@ impl State {
             batches: Vec::new(),
             listings: Vec::new(),
         };
-        if let (Some(id), Some(started_at)) = (standing.last_complete_pass, standing.last_complete) {
-            let position = |&(step, pages): &(usize, u64)| StepPosition { step, pages, cursor: None };
+        if let (Some(id), Some(started_at)) = (standing.last_complete_pass, standing.last_complete)
+        {
+            let position = |&(step, pages): &(usize, u64)| StepPosition {
+                step,
+                pages,
+                cursor: None,
+            };
             let positions = standing.last_pages.iter().map(position).collect();
             let listings = listings(world, upstream, id);
-            self.put(id, PlayPass { positions, listings, ..blank(started_at, PassEnd::Complete) });
+            self.put(
+                id,
+                PlayPass {
+                    positions,
+                    listings,
+                    ..blank(started_at, PassEnd::Complete)
+                },
+            );
         }
         if let Some(started_at) = standing.last_refused {
-            self.put(PassId((-self.next).saturating_sub(1)), blank(started_at, PassEnd::Refused));
+            self.put(
+                PassId((-self.next).saturating_sub(1)),
+                blank(started_at, PassEnd::Refused),
+            );
         }
         if let Some(given_up_at) = standing.last_abandoned {
-            self.put(PassId((-self.next).saturating_sub(1)), blank(given_up_at, PassEnd::Abandoned));
+            self.put(
+                PassId((-self.next).saturating_sub(1)),
+                blank(given_up_at, PassEnd::Abandoned),
+            );
         }
         if let Some(pass) = &standing.unfinished {
             self.put(pass.id, open(world, upstream, &job.name, pass));
@@ -112,23 +136,36 @@ impl State {
 
     /// The newest pass of a region that ended so.
     fn last(&self, job: &str, region: &str, end: PassEnd) -> Option<(i64, &PlayPass)> {
-        let of_region =
-            |(_, pass): &(&i64, &PlayPass)| pass.end == Some(end) && pass.region == region && pass.job == job;
+        let of_region = |(_, pass): &(&i64, &PlayPass)| {
+            pass.end == Some(end) && pass.region == region && pass.job == job
+        };
         let passes = self.passes.iter().filter(of_region);
-        passes.max_by_key(|(id, pass)| (pass.started_at, **id)).map(|(id, pass)| (*id, pass))
+        passes
+            .max_by_key(|(id, pass)| (pass.started_at, **id))
+            .map(|(id, pass)| (*id, pass))
     }
 
     fn standing(&self, job: &str, region: &str) -> Standing {
         let complete = self.last(job, region, PassEnd::Complete);
         let last_complete = complete.map(|(_, pass)| pass.started_at);
-        let refused = self.last(job, region, PassEnd::Refused).map(|(_, pass)| pass.started_at);
-        let pages = |(_, pass): (i64, &PlayPass)| pass.positions.iter().map(|at| (at.step, at.pages)).collect();
+        let refused = self
+            .last(job, region, PassEnd::Refused)
+            .map(|(_, pass)| pass.started_at);
+        let pages = |(_, pass): (i64, &PlayPass)| {
+            pass.positions
+                .iter()
+                .map(|at| (at.step, at.pages))
+                .collect()
+        };
         Standing {
             region: region.to_owned(),
             last_complete,
             last_complete_pass: complete.map(|(id, _)| PassId(id)),
-            last_refused: refused.filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
-            last_abandoned: self.last(job, region, PassEnd::Abandoned).map(|(_, pass)| pass.ended_at),
+            last_refused: refused
+                .filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
+            last_abandoned: self
+                .last(job, region, PassEnd::Abandoned)
+                .map(|(_, pass)| pass.ended_at),
             unfinished: self.open(job).rfind(|pass| pass.region == region),
             last_pages: complete.map(pages).unwrap_or_default(),
         }
@@ -136,7 +173,10 @@ impl State {
 
     /// The unfinished passes of a job, oldest first.
     fn open<'a>(&'a self, job: &'a str) -> std::vec::IntoIter<OpenPass> {
-        let open = self.passes.iter().filter(|(_, pass)| pass.end.is_none() && pass.job == job);
+        let open = self
+            .passes
+            .iter()
+            .filter(|(_, pass)| pass.end.is_none() && pass.job == job);
         let mut open: Vec<OpenPass> = open
             .map(|(id, pass)| OpenPass {
                 id: PassId(*id),
@@ -156,7 +196,16 @@ impl State {
         let (positions, batches, listings) = (Vec::new(), Vec::new(), Vec::new());
         self.put(
             id,
-            PlayPass { job, region, started_at, end: None, ended_at: started_at, positions, batches, listings },
+            PlayPass {
+                job,
+                region,
+                started_at,
+                end: None,
+                ended_at: started_at,
+                positions,
+                batches,
+                listings,
+            },
         );
         id
     }
@@ -164,27 +213,49 @@ impl State {
     fn land(&mut self, landing: &Landing<'_>) -> Landed {
         let id = match landing.pass {
             PassRef::Open(id) => *id,
-            PassRef::New { job, region, started_at } => self.begin_new(job, region, *started_at),
+            PassRef::New {
+                job,
+                region,
+                started_at,
+            } => self.begin_new(job, region, *started_at),
         };
         let kind = (landing.upstream.to_owned(), landing.kind.kind.clone());
-        let ids: Vec<Arc<str>> = landing.records.iter().map(|record| Arc::from(&*record.id)).collect();
+        let ids: Vec<Arc<str>> = landing
+            .records
+            .iter()
+            .map(|record| Arc::from(&*record.id))
+            .collect();
         let fetched = self.fetched.entry(kind.clone()).or_default();
         fetched.extend(ids.iter().map(|id| (Arc::clone(id), landing.now)));
-        fetched.extend(landing.asked.iter().map(|id| (Arc::from(&**id), landing.now)));
+        fetched.extend(
+            landing
+                .asked
+                .iter()
+                .map(|id| (Arc::from(&**id), landing.now)),
+        );
         if let Some(pass) = self.passes.get_mut(&id.0) {
             pass.advance(landing.step, landing.next);
             pass.keep(landing.batch);
             pass.list(landing.call, kind, ids);
         }
-        Landed { pass: id, cursor_repeats: false }
+        Landed {
+            pass: id,
+            cursor_repeats: false,
+        }
     }
 
     fn finish(&mut self, pass: &PassRef, end: PassEnd, now: Timestamp) -> PassId {
         let id = match pass {
             PassRef::Open(id) => *id,
-            PassRef::New { job, region, started_at } => self.begin_new(job, region, *started_at),
+            PassRef::New {
+                job,
+                region,
+                started_at,
+            } => self.begin_new(job, region, *started_at),
         };
-        let Some(ended) = self.passes.get_mut(&id.0) else { return id };
+        let Some(ended) = self.passes.get_mut(&id.0) else {
+            return id;
+        };
         ended.end = Some(end);
         ended.ended_at = now;
         ended.batches.clear();
@@ -207,17 +278,32 @@ impl State {
         let place = (from, question.at.as_str().to_owned());
         let (names, fetched) = (world.names(&place), self.fetched.get(&asked));
         let mut pending = Vec::new();
-        for (id, pass) in passes.iter().filter_map(|id| Some((*id, self.passes.get(&id.0)?))) {
+        for (id, pass) in passes
+            .iter()
+            .filter_map(|id| Some((*id, self.passes.get(&id.0)?)))
+        {
             // What was fetched since an unfinished pass began is there, even where nothing stays fresh.
             let began = Some(pass.started_at).filter(|_| pass.end.is_none());
-            let fresh_since = began.map_or(question.fresh_since, |began| began.min(question.fresh_since));
-            let is_fresh = |id: &str| fetched.and_then(|all| all.get(id)).is_some_and(|at| *at >= fresh_since);
+            let fresh_since = began.map_or(question.fresh_since, |began| {
+                began.min(question.fresh_since)
+            });
+            let is_fresh = |id: &str| {
+                fetched
+                    .and_then(|all| all.get(id))
+                    .is_some_and(|at| *at >= fresh_since)
+            };
             let mut seen: HashSet<Arc<str>> = HashSet::new();
-            let listings = pass.listings.iter().filter(|one| one.call == question.from.0 && one.kind == place.0);
+            let listings = pass
+                .listings
+                .iter()
+                .filter(|one| one.call == question.from.0 && one.kind == place.0);
             for record in listings.flat_map(|one| &one.ids) {
                 for named in names.of(record).iter() {
                     if !is_fresh(named) && seen.insert(Arc::clone(named)) {
-                        pending.push(Pending { id: named.to_string(), pass: id });
+                        pending.push(Pending {
+                            id: named.to_string(),
+                            pass: id,
+                        });
                     }
                 }
             }
@@ -229,40 +315,71 @@ impl State {
 impl PlayPass {
     fn advance(&mut self, step: usize, next: Option<&str>) {
         let cursor = next.map(str::to_owned);
-        match self.positions.iter_mut().find(|position| position.step == step) {
+        match self
+            .positions
+            .iter_mut()
+            .find(|position| position.step == step)
+        {
             Some(position) => {
                 position.pages += 1;
                 position.cursor = cursor;
             }
-            None => self.positions.push(StepPosition { step, pages: 1, cursor }),
+            None => self.positions.push(StepPosition {
+                step,
+                pages: 1,
+                cursor,
+            }),
         }
     }
 
     fn keep(&mut self, batch: Option<&OpenBatch>) {
         let Some(batch) = batch else { return };
-        self.batches.retain(|one| (one.step, &one.ids) != (batch.step, &batch.ids));
-        self.batches.extend(Some(batch).filter(|batch| batch.cursor().is_some()).cloned());
+        self.batches
+            .retain(|one| (one.step, &one.ids) != (batch.step, &batch.ids));
+        self.batches.extend(
+            Some(batch)
+                .filter(|batch| batch.cursor().is_some())
+                .cloned(),
+        );
     }
 
     fn list(&mut self, call: &str, kind: Kind, ids: Vec<Arc<str>>) {
-        let found = self.listings.iter().position(|listing| listing.call == call && listing.kind == kind);
+        let found = self
+            .listings
+            .iter()
+            .position(|listing| listing.call == call && listing.kind == kind);
         let index = found.unwrap_or_else(|| {
-            self.listings.push(Listing { call: call.to_owned(), kind, ids: Vec::new(), seen: HashSet::new() });
+            self.listings.push(Listing {
+                call: call.to_owned(),
+                kind,
+                ids: Vec::new(),
+                seen: HashSet::new(),
+            });
             self.listings.len() - 1
         });
         if let Some(listing) = self.listings.get_mut(index) {
-            listing.ids.extend(ids.into_iter().filter(|id| listing.seen.insert(Arc::clone(id))));
+            listing.ids.extend(
+                ids.into_iter()
+                    .filter(|id| listing.seen.insert(Arc::clone(id))),
+            );
         }
     }
 }
 
 /// An unfinished pass: its cursors become page numbers, as the play's upstream knows them.
 fn open(world: &World, upstream: &str, job: &str, pass: &OpenPass) -> PlayPass {
-    let numbered =
-        |at: &StepPosition| StepPosition { cursor: at.cursor.as_ref().map(|_| at.pages.to_string()), ..at.clone() };
+    let numbered = |at: &StepPosition| StepPosition {
+        cursor: at.cursor.as_ref().map(|_| at.pages.to_string()),
+        ..at.clone()
+    };
     let numbered_batch = |batch: &OpenBatch| {
-        let cursors = (1..=batch.cursors.len()).map(|page| page.to_string()).collect();
-        OpenBatch { cursors, ..batch.clone() }
+        let cursors = (1..=batch.cursors.len())
+            .map(|page| page.to_string())
+            .collect();
+        OpenBatch {
+            cursors,
+            ..batch.clone()
+        }
     };
     PlayPass {
         job: job.to_owned(),
@@ -287,7 +404,10 @@ fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
         batches: Vec::new(),
         listings: Vec::new(),
     };
-    for Listed { call, kind, ids, .. } in world.listings.get(&pass).into_iter().flatten() {
+    for Listed {
+        call, kind, ids, ..
+    } in world.listings.get(&pass).into_iter().flatten()
+    {
         blank.list(call, (upstream.to_owned(), kind.clone()), ids.clone());
     }
     blank.listings
@@ -295,9 +415,17 @@ fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
 
 #[async_trait]
 impl Catalog for PlayCatalog {
-    async fn standings(&self, job: &str, regions: &[String], _: Timestamp) -> Result<Vec<Standing>, CatalogError> {
+    async fn standings(
+        &self,
+        job: &str,
+        regions: &[String],
+        _: Timestamp,
+    ) -> Result<Vec<Standing>, CatalogError> {
         let state = self.state();
-        Ok(regions.iter().map(|region| state.standing(job, region)).collect())
+        Ok(regions
+            .iter()
+            .map(|region| state.standing(job, region))
+            .collect())
     }
 
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
@@ -312,11 +440,22 @@ impl Catalog for PlayCatalog {
         Ok(false)
     }
 
-    async fn finish(&self, pass: &PassRef, end: PassEnd, now: Timestamp) -> Result<PassId, CatalogError> {
+    async fn finish(
+        &self,
+        pass: &PassRef,
+        end: PassEnd,
+        now: Timestamp,
+    ) -> Result<PassId, CatalogError> {
         Ok(self.state().finish(pass, end, now))
     }
 
-    async fn count_fruitless(&self, _: &PassRef, _: u64, _: &Cost, _: Timestamp) -> Result<(), CatalogError> {
+    async fn count_fruitless(
+        &self,
+        _: &PassRef,
+        _: u64,
+        _: &Cost,
+        _: Timestamp,
+    ) -> Result<(), CatalogError> {
         Ok(())
     }
 
@@ -359,9 +498,15 @@ impl Catalog for PlayCatalog {
         ids: &[Arc<str>],
         at: &Pointer,
     ) -> Result<Vec<NamedIds>, CatalogError> {
-        let place = ((upstream.to_owned(), kind.to_owned()), at.as_str().to_owned());
+        let place = (
+            (upstream.to_owned(), kind.to_owned()),
+            at.as_str().to_owned(),
+        );
         let names = self.world.names(&place);
-        Ok(ids.iter().map(|id| (Arc::clone(id), names.of(id).into_owned())).collect())
+        Ok(ids
+            .iter()
+            .map(|id| (Arc::clone(id), names.of(id).into_owned()))
+            .collect())
     }
 
     async fn fetched(
@@ -372,7 +517,10 @@ impl Catalog for PlayCatalog {
     ) -> Result<Vec<(Arc<str>, Timestamp)>, CatalogError> {
         let state = self.state();
         let fetched = state.fetched.get(&(upstream.to_owned(), kind.to_owned()));
-        Ok(ids.iter().filter_map(|id| Some((Arc::clone(id), *fetched?.get(id)?))).collect())
+        Ok(ids
+            .iter()
+            .filter_map(|id| Some((Arc::clone(id), *fetched?.get(id)?)))
+            .collect())
     }
 
     async fn history(&self, _: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {

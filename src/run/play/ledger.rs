@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use crate::ledger::{Charge, Ledger, LedgerError, Purpose};
 use crate::quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitName, LimitUsage, Rejection,
-    Timestamp, Units,
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitName, LimitUsage,
+    Rejection, Timestamp, Units,
 };
 
 /// How an account stands at the beginning of a play: what counts of each limit, and until when it is closed.
@@ -99,7 +99,10 @@ impl PlayLedger {
                 state.shelf(account, limit).closed_until = Some(*until);
             }
         }
-        Self { bounds, state: Mutex::new(state) }
+        Self {
+            bounds,
+            state: Mutex::new(state),
+        }
     }
 
     pub(super) fn granted(&self) -> Vec<Granted> {
@@ -112,8 +115,12 @@ impl PlayLedger {
 
     pub(super) fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {
         let mut state = self.state();
-        let used =
-            |(name, limit): (&LimitName, &Limit)| (name.clone(), state.shelf(&account.name, name).used(limit, at));
+        let used = |(name, limit): (&LimitName, &Limit)| {
+            (
+                name.clone(),
+                state.shelf(&account.name, name).used(limit, at),
+            )
+        };
         account.limits.iter().map(used).collect()
     }
 
@@ -122,7 +129,12 @@ impl PlayLedger {
     }
 
     /// The limit that fits last, of those that do not fit now.
-    fn misfit(&self, state: &mut State, charge: Charge<'_>, now: Timestamp) -> Option<(LimitName, Timestamp)> {
+    fn misfit(
+        &self,
+        state: &mut State,
+        charge: Charge<'_>,
+        now: Timestamp,
+    ) -> Option<(LimitName, Timestamp)> {
         if self.bounds == Bounds::Lifted {
             return None;
         }
@@ -140,7 +152,9 @@ impl PlayLedger {
 
 impl State {
     fn shelf(&mut self, account: &str, limit: &str) -> &mut Shelf {
-        self.shelves.entry((account.to_owned(), limit.to_owned())).or_default()
+        self.shelves
+            .entry((account.to_owned(), limit.to_owned()))
+            .or_default()
     }
 
     fn grant(&mut self, charge: Charge<'_>, now: Timestamp) -> Grant {
@@ -159,10 +173,13 @@ impl State {
     }
 
     fn release(&mut self, id: &ChargeId) {
-        let Some(index) = self.granted.iter().rposition(|granted| granted.id == *id) else { return };
+        let Some(index) = self.granted.iter().rposition(|granted| granted.id == *id) else {
+            return;
+        };
         let granted = self.granted.remove(index);
         for (limit, units) in granted.cost.iter() {
-            self.shelf(&granted.account, limit).give_back(granted.at, units);
+            self.shelf(&granted.account, limit)
+                .give_back(granted.at, units);
         }
     }
 }
@@ -191,7 +208,9 @@ impl Shelf {
     fn gone(&self, limit: &Limit, now: Timestamp) -> Units {
         let from = limit.window().counted_from(now);
         let gone = self.taken.partition_point(|(at, _)| *at < from);
-        gone.checked_sub(1).and_then(|last| self.taken.get(last)).map_or(Units::ZERO, |(_, total)| *total)
+        gone.checked_sub(1)
+            .and_then(|last| self.taken.get(last))
+            .map_or(Units::ZERO, |(_, total)| *total)
     }
 
     fn used(&self, limit: &Limit, now: Timestamp) -> Units {
@@ -212,7 +231,10 @@ impl Shelf {
         }
         let needed = gone + (used + units + leave).less(limit.enforced());
         let last_to_go = self.taken.partition_point(|(_, total)| *total < needed);
-        let expiry = self.taken.get(last_to_go).map_or(open, |(at, _)| limit.window().expiry(*at));
+        let expiry = self
+            .taken
+            .get(last_to_go)
+            .map_or(open, |(at, _)| limit.window().expiry(*at));
         open.max(expiry)
     }
 }
@@ -231,7 +253,9 @@ impl Ledger for PlayLedger {
         let shelf = state.shelf(&charge.account.name, &limit);
         let used = rule.map_or(Units::ZERO, |rule| shelf.used(rule, now));
         let closed_until = shelf.closed(now);
-        let remaining = rule.filter(|_| closed_until.is_none()).map_or(Units::ZERO, |rule| rule.enforced().less(used));
+        let remaining = rule
+            .filter(|_| closed_until.is_none())
+            .map_or(Units::ZERO, |rule| rule.enforced().less(used));
         let claim = charge.cost.of(&limit) + charge.leave.of(&limit) + shelf.granted();
         state.refused.push(Refused {
             at: now,
@@ -240,40 +264,84 @@ impl Ledger for PlayLedger {
             purpose: charge.purpose.clone(),
             retry_at,
             closed_until,
-            room: rule.map(Limit::enforced).filter(|enforced| *enforced >= claim).map(|enforced| enforced.less(claim)),
+            room: rule
+                .map(Limit::enforced)
+                .filter(|enforced| *enforced >= claim)
+                .map(|enforced| enforced.less(claim)),
         });
-        Ok(Decision::Rejected(Rejection { limit, used, remaining, retry_after: retry_at.since(now), retry_at }))
+        Ok(Decision::Rejected(Rejection {
+            limit,
+            used,
+            remaining,
+            retry_after: retry_at.since(now),
+            retry_at,
+        }))
     }
 
-    async fn settle(&self, _: &Account, id: &ChargeId, _: &Cost, _: Timestamp) -> Result<(), LedgerError> {
+    async fn settle(
+        &self,
+        _: &Account,
+        id: &ChargeId,
+        _: &Cost,
+        _: Timestamp,
+    ) -> Result<(), LedgerError> {
         self.state().release(id);
         Ok(())
     }
 
-    async fn absorb(&self, _: &Account, _: &[Entry], _: &[Floor], _: Timestamp) -> Result<(), LedgerError> {
+    async fn absorb(
+        &self,
+        _: &Account,
+        _: &[Entry],
+        _: &[Floor],
+        _: Timestamp,
+    ) -> Result<(), LedgerError> {
         Ok(())
     }
 
-    async fn close(&self, account: &Account, limit: &str, closing: Closing, now: Timestamp) -> Result<(), LedgerError> {
+    async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
         self.state().shelf(&account.name, limit).closed_until = Some(closing.ends(now));
         Ok(())
     }
 
-    async fn reopen(&self, account: &Account, limit: &str, _: Timestamp) -> Result<(), LedgerError> {
+    async fn reopen(
+        &self,
+        account: &Account,
+        limit: &str,
+        _: Timestamp,
+    ) -> Result<(), LedgerError> {
         self.state().shelf(&account.name, limit).closed_until = None;
         Ok(())
     }
 
-    async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError> {
+    async fn usage(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<LimitUsage>, LedgerError> {
         let mut state = self.state();
         let usage = |(name, limit): (&LimitName, &Limit)| {
             let shelf = state.shelf(&account.name, name);
             let used = shelf.used(limit, now);
-            let left = if shelf.closed(now).is_some() { Units::ZERO } else { limit.enforced().less(used) };
+            let left = if shelf.closed(now).is_some() {
+                Units::ZERO
+            } else {
+                limit.enforced().less(used)
+            };
             LimitUsage {
                 limit: name.clone(),
                 used,
-                remaining: if self.bounds == Bounds::Lifted { Units::new(u64::MAX) } else { left },
+                remaining: if self.bounds == Bounds::Lifted {
+                    Units::new(u64::MAX)
+                } else {
+                    left
+                },
                 closed_until: shelf.closed(now),
                 since_reset: None,
                 returns: Vec::new(),

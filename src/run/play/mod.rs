@@ -49,16 +49,26 @@ impl Scene {
     ///
     /// # Errors
     /// When the catalog cannot be asked.
-    pub async fn of(catalog: &dyn Catalog, selection: &Selection, now: Timestamp) -> Result<Self, CatalogError> {
+    pub async fn of(
+        catalog: &dyn Catalog,
+        selection: &Selection,
+        now: Timestamp,
+    ) -> Result<Self, CatalogError> {
         let candidates = candidates(catalog, selection, now).await?;
         let world = Arc::new(World::learn(catalog, &candidates).await?);
         let mut shared = Vec::new();
         for (job, _) in selection {
             let open = catalog.open_passes(&job.name).await?;
-            let open = open.into_iter().filter(|pass| pass.region == Region::SHARED);
+            let open = open
+                .into_iter()
+                .filter(|pass| pass.region == Region::SHARED);
             shared.extend(open.map(|pass| (Arc::clone(job), pass)));
         }
-        Ok(Self { world, candidates, shared })
+        Ok(Self {
+            world,
+            candidates,
+            shared,
+        })
     }
 
     /// The catalog as it stands, in memory.
@@ -143,11 +153,16 @@ impl Play {
     fn context(&self, concurrency: usize) -> Context {
         let clock: Arc<dyn Clock> = self.clock.clone();
         let upstream: Arc<dyn Upstream> = self.upstream.clone();
-        let credentials = self.selection.iter().map(|(job, _)| job.credential.name.clone());
+        let credentials = self
+            .selection
+            .iter()
+            .map(|(job, _)| job.credential.name.clone());
         Context {
             catalog: self.catalog.clone(),
             meter: Arc::new(Meter::new(self.ledger.clone(), Arc::clone(&clock))),
-            upstreams: credentials.map(|name| (name, Ok(Arc::clone(&upstream)))).collect(),
+            upstreams: credentials
+                .map(|name| (name, Ok(Arc::clone(&upstream))))
+                .collect(),
             clock,
             locks: Locks::none(),
             stop: channel().1,

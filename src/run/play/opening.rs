@@ -9,7 +9,11 @@ use crate::ledger::{Meter, MeterError, Spent};
 use crate::quota::{Account, Limit, LimitUsage, Timestamp, Units};
 
 /// How these accounts stand; without those whose ledger cannot be reached.
-pub async fn openings(meter: &Meter, accounts: &[Arc<Account>], now: Timestamp) -> HashMap<String, Opening> {
+pub async fn openings(
+    meter: &Meter,
+    accounts: &[Arc<Account>],
+    now: Timestamp,
+) -> HashMap<String, Opening> {
     let mut openings = HashMap::new();
     for account in accounts {
         if let Ok(opening) = opening(meter, account, now).await {
@@ -21,32 +25,58 @@ pub async fn openings(meter: &Meter, accounts: &[Arc<Account>], now: Timestamp) 
 
 async fn opening(meter: &Meter, account: &Account, now: Timestamp) -> Result<Opening, MeterError> {
     let usages = meter.usage(account).await?;
-    let spent = meter.spent(account, now.before(account.longest_window())).await?.charges;
+    let spent = meter
+        .spent(account, now.before(account.longest_window()))
+        .await?
+        .charges;
     let mut opening = Opening::default();
     for usage in &usages {
-        let Some(limit) = account.limits.get(&usage.limit) else { continue };
+        let Some(limit) = account.limits.get(&usage.limit) else {
+            continue;
+        };
         let counted = counted(&spent, usage, limit, now);
         opening.spent.insert(usage.limit.clone(), counted);
     }
-    opening.closed =
-        usages.iter().filter_map(|usage| Some((usage.limit.clone(), usage.closed_until?))).collect::<BTreeMap<_, _>>();
+    opening.closed = usages
+        .iter()
+        .filter_map(|usage| Some((usage.limit.clone(), usage.closed_until?)))
+        .collect::<BTreeMap<_, _>>();
     Ok(opening)
 }
 
 /// The ledger's own charges where it tells them and they are all that counts; else what it says of their return.
-fn counted(spent: &[Spent], usage: &LimitUsage, limit: &Limit, now: Timestamp) -> Vec<(Timestamp, Units)> {
+fn counted(
+    spent: &[Spent],
+    usage: &LimitUsage,
+    limit: &Limit,
+    now: Timestamp,
+) -> Vec<(Timestamp, Units)> {
     let from = limit.window().counted_from(now);
-    let own = spent.iter().filter(|spent| spent.limit == usage.limit && spent.at >= from);
+    let own = spent
+        .iter()
+        .filter(|spent| spent.limit == usage.limit && spent.at >= from);
     let own: Vec<(Timestamp, Units)> = own.map(|spent| (spent.at, spent.units)).collect();
     let total: Units = own.iter().map(|(_, units)| *units).sum();
-    if total == usage.used { own } else { by_returns(usage, limit, now) }
+    if total == usage.used {
+        own
+    } else {
+        by_returns(usage, limit, now)
+    }
 }
 
 /// Charges that return as the ledger says; what it says nothing of, as if charged now.
 fn by_returns(usage: &LimitUsage, limit: &Limit, now: Timestamp) -> Vec<(Timestamp, Units)> {
-    let charged = |at| limit.window().counted_from(at).before(Duration::from_micros(1));
-    let mut all: Vec<(Timestamp, Units)> =
-        usage.returns.iter().map(|back| (charged(back.at).min(now), back.units)).collect();
+    let charged = |at| {
+        limit
+            .window()
+            .counted_from(at)
+            .before(Duration::from_micros(1))
+    };
+    let mut all: Vec<(Timestamp, Units)> = usage
+        .returns
+        .iter()
+        .map(|back| (charged(back.at).min(now), back.units))
+        .collect();
     let told = all.iter().map(|(_, units)| *units).sum();
     all.push((now, usage.used.less(told)));
     all

@@ -38,8 +38,15 @@ pub(super) struct PlayUpstream {
 impl PlayUpstream {
     pub(super) fn new(world: Arc<World>, jobs: Vec<Arc<Job>>) -> Self {
         let known = world.cursors.iter();
-        let cursors = known.map(|(place, (number, cursor))| (place.clone(), (*number, Some(cursor.clone())))).collect();
-        Self { world, jobs, asked: Mutex::default(), cursors: Mutex::new(cursors) }
+        let cursors = known
+            .map(|(place, (number, cursor))| (place.clone(), (*number, Some(cursor.clone()))))
+            .collect();
+        Self {
+            world,
+            jobs,
+            asked: Mutex::default(),
+            cursors: Mutex::new(cursors),
+        }
     }
 
     pub(super) fn asked(&self) -> Asked {
@@ -54,14 +61,29 @@ impl PlayUpstream {
 
     /// Whether a page is there already and asked only whether it changed: by its real request, which the one of the page
     /// before led to.
-    fn is_unchanged(&self, job: &Job, place: &Place, number: usize, request: PageRequest<'_>) -> bool {
-        let Some(tags) = self.world.tags.get(&job.credential.upstream.name) else { return false };
+    fn is_unchanged(
+        &self,
+        job: &Job,
+        place: &Place,
+        number: usize,
+        request: PageRequest<'_>,
+    ) -> bool {
+        let Some(tags) = self.world.tags.get(&job.credential.upstream.name) else {
+            return false;
+        };
         let mut cursors = locked(&self.cursors);
         let known = cursors.remove(place).filter(|(page, _)| *page == number);
-        let Some((_, cursor)) = known.or((number == 0).then_some((0, None))) else { return false };
-        let request = PageRequest { cursor: cursor.as_deref(), ..request };
+        let Some((_, cursor)) = known.or((number == 0).then_some((0, None))) else {
+            return false;
+        };
+        let request = PageRequest {
+            cursor: cursor.as_deref(),
+            ..request
+        };
         let name = request.name(&job.credential.upstream);
-        let Some(next) = name.and_then(|name| tags.get(&name)) else { return false };
+        let Some(next) = name.and_then(|name| tags.get(&name)) else {
+            return false;
+        };
         if next.is_some() {
             cursors.insert(place.clone(), (number.saturating_add(1), next.clone()));
         }
@@ -94,22 +116,45 @@ impl Upstream for PlayUpstream {
 impl PlayUpstream {
     fn page(&self, request: PageRequest<'_>) -> Result<Page, Failure> {
         let Some((job, step)) = self.find(request.step) else {
-            return Err(Failure::Skip("no job of this play has such a step".to_owned()));
+            return Err(Failure::Skip(
+                "no job of this play has such a step".to_owned(),
+            ));
         };
         let place = (job.name.clone(), request.region.code.clone(), step);
-        let number: usize = request.cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
+        let number: usize = request
+            .cursor
+            .and_then(|cursor| cursor.parse().ok())
+            .unwrap_or(0);
         let unchanged = self.is_unchanged(job, &place, number, request);
         self.count(place, unchanged);
         if request.step.ids.is_some() {
-            return Ok(page(request.ids.iter().map(String::as_str), None, unchanged));
+            return Ok(page(
+                request.ids.iter().map(String::as_str),
+                None,
+                unchanged,
+            ));
         }
         let pages = self.world.pages(&job.name, &request.region.code, step);
         let ids = pages.get(number).into_iter().flatten().map(|id| &**id);
-        Ok(page(ids, (number + 1 < pages.len()).then(|| (number + 1).to_string()), unchanged))
+        Ok(page(
+            ids,
+            (number + 1 < pages.len()).then(|| (number + 1).to_string()),
+            unchanged,
+        ))
     }
 }
 
 fn page<'a>(ids: impl Iterator<Item = &'a str>, next: Option<String>, unchanged: bool) -> Page {
-    let records = ids.map(|id| Record { id: id.to_owned(), body: Value::Null }).collect();
-    Page { records, next, unchanged, ..Page::default() }
+    let records = ids
+        .map(|id| Record {
+            id: id.to_owned(),
+            body: Value::Null,
+        })
+        .collect();
+    Page {
+        records,
+        next,
+        unchanged,
+        ..Page::default()
+    }
 }

@@ -59,13 +59,21 @@ impl World {
     ///
     /// # Errors
     /// When the catalog cannot be asked.
-    pub(super) async fn learn(catalog: &dyn Catalog, candidates: &[Candidate]) -> Result<Self, CatalogError> {
+    pub(super) async fn learn(
+        catalog: &dyn Catalog,
+        candidates: &[Candidate],
+    ) -> Result<Self, CatalogError> {
         let mut world = Self::default();
         let mut jobs: BTreeMap<&str, &Arc<Job>> = BTreeMap::new();
         for candidate in candidates {
             jobs.insert(&candidate.job.name, &candidate.job);
             let unfinished = candidate.standing.unfinished.as_ref().map(|pass| pass.id);
-            for pass in candidate.standing.last_complete_pass.into_iter().chain(unfinished) {
+            for pass in candidate
+                .standing
+                .last_complete_pass
+                .into_iter()
+                .chain(unfinished)
+            {
                 world.listings.insert(pass, catalog.listing(pass).await?);
             }
             world.foresee(candidate);
@@ -73,7 +81,9 @@ impl World {
         for job in jobs.into_values() {
             for pass in catalog.open_passes(&job.name).await? {
                 if pass.region == Region::SHARED {
-                    world.listings.insert(pass.id, catalog.listing(pass.id).await?);
+                    world
+                        .listings
+                        .insert(pass.id, catalog.listing(pass.id).await?);
                 }
             }
             world.learn_names(catalog, job).await?;
@@ -84,19 +94,30 @@ impl World {
 
     /// The pages that a step lists for a region.
     pub(super) fn pages(&self, job: &str, region: &str, step: usize) -> &[Vec<Arc<str>>] {
-        self.pages.get(&(job.to_owned(), region.to_owned(), step)).map_or(&[], Vec::as_slice)
+        self.pages
+            .get(&(job.to_owned(), region.to_owned(), step))
+            .map_or(&[], Vec::as_slice)
     }
 
     /// What records of a kind name at a place.
     pub(super) fn names<'w>(&'w self, place: &'w (Kind, String)) -> Names<'w> {
-        Names { known: self.names.get(place), place: &place.1 }
+        Names {
+            known: self.names.get(place),
+            place: &place.1,
+        }
     }
 
     /// What is asked only for what changed is taken not to have changed.
     async fn learn_tags(&mut self, catalog: &dyn Catalog, job: &Job) -> Result<(), CatalogError> {
         let upstream = &job.credential.upstream.name;
-        if job.steps.iter().any(|step| step.call.etag == Etag::Free) && !self.tags.contains_key(upstream) {
-            let tags = catalog.tags(upstream).await?.into_iter().map(|tag| (tag.request, tag.next));
+        if job.steps.iter().any(|step| step.call.etag == Etag::Free)
+            && !self.tags.contains_key(upstream)
+        {
+            let tags = catalog
+                .tags(upstream)
+                .await?
+                .into_iter()
+                .map(|tag| (tag.request, tag.next));
             self.tags.insert(upstream.clone(), tags.collect());
         }
         Ok(())
@@ -111,10 +132,18 @@ impl World {
                 None => invented(job, region, index, pages, step),
             };
             let key = (job.name.clone(), region.clone(), index);
-            let unfinished = candidate.standing.unfinished.iter().flat_map(|pass| &pass.steps);
+            let unfinished = candidate
+                .standing
+                .unfinished
+                .iter()
+                .flat_map(|pass| &pass.steps);
             for at in unfinished.filter(|at| at.step == index) {
                 let landed = usize::try_from(at.pages).unwrap_or(usize::MAX);
-                self.cursors.extend(at.cursor.clone().map(|cursor| (key.clone(), (landed, cursor))));
+                self.cursors.extend(
+                    at.cursor
+                        .clone()
+                        .map(|cursor| (key.clone(), (landed, cursor))),
+                );
             }
             self.pages.insert(key, pages);
         }
@@ -123,7 +152,13 @@ impl World {
     /// What the step listed in the last complete pass.
     fn last(&self, candidate: &Candidate, step: usize) -> Option<Vec<Arc<str>>> {
         let listed = self.listings.get(&candidate.standing.last_complete_pass?)?;
-        Some(listed.iter().filter(|one| one.step == step).flat_map(|one| one.ids.iter().cloned()).collect())
+        Some(
+            listed
+                .iter()
+                .filter(|one| one.step == step)
+                .flat_map(|one| one.ids.iter().cloned())
+                .collect(),
+        )
     }
 
     /// What the records of each step that is drawn from name, and when that was fetched.
@@ -132,24 +167,51 @@ impl World {
         let mut sources: HashMap<&str, BTreeSet<Arc<str>>> = HashMap::new();
         for listed in self.listings.values().flatten() {
             if let Some(step) = job.steps.iter().find(|step| step.call.name == listed.call) {
-                sources.entry(&step.call.name).or_default().extend(listed.ids.iter().cloned());
+                sources
+                    .entry(&step.call.name)
+                    .or_default()
+                    .extend(listed.ids.iter().cloned());
             }
         }
         for step in &job.steps {
-            let (Some(ids), Some(records)) = (&step.ids, &step.call.records) else { continue };
-            let from: Vec<Arc<str>> = sources.get(&*ids.from).into_iter().flatten().cloned().collect();
-            let named = catalog.named(upstream, &ids.from_kind, &from, &ids.at).await?;
-            let all: BTreeSet<Arc<str>> = named.iter().flat_map(|(_, named)| named.iter().cloned()).collect();
+            let (Some(ids), Some(records)) = (&step.ids, &step.call.records) else {
+                continue;
+            };
+            let from: Vec<Arc<str>> = sources
+                .get(&*ids.from)
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect();
+            let named = catalog
+                .named(upstream, &ids.from_kind, &from, &ids.at)
+                .await?;
+            let all: BTreeSet<Arc<str>> = named
+                .iter()
+                .flat_map(|(_, named)| named.iter().cloned())
+                .collect();
             let kind = (upstream.clone(), records.kind.clone());
-            let fetched = catalog.fetched(upstream, &records.kind, &Vec::from_iter(all.iter().cloned())).await?;
+            let fetched = catalog
+                .fetched(
+                    upstream,
+                    &records.kind,
+                    &Vec::from_iter(all.iter().cloned()),
+                )
+                .await?;
             self.fetched.entry(kind).or_default().extend(fetched);
             sources.entry(&step.call.name).or_default().extend(all);
-            let place = ((upstream.clone(), ids.from_kind.clone()), ids.at.as_str().to_owned());
+            let place = (
+                (upstream.clone(), ids.from_kind.clone()),
+                ids.at.as_str().to_owned(),
+            );
             let names = self.names.entry(place).or_default();
             names.extend(named);
             // What was asked for and did not come names nothing, and will not come now.
             let known = self.fetched.get(&(upstream.clone(), ids.from_kind.clone()));
-            for id in from.into_iter().filter(|id| known.is_some_and(|known| known.contains_key(id))) {
+            for id in from
+                .into_iter()
+                .filter(|id| known.is_some_and(|known| known.contains_key(id)))
+            {
                 names.entry(id).or_default();
             }
         }
@@ -160,7 +222,10 @@ impl World {
 /// These ids, on so many pages.
 fn dealt(ids: Vec<Arc<str>>, pages: u64) -> Pages {
     let pages = usize::try_from(pages).unwrap_or(usize::MAX);
-    let mut dealt: Pages = ids.chunks(ids.len().div_ceil(pages).max(1)).map(<[_]>::to_vec).collect();
+    let mut dealt: Pages = ids
+        .chunks(ids.len().div_ceil(pages).max(1))
+        .map(<[_]>::to_vec)
+        .collect();
     dealt.resize(pages, Vec::new());
     dealt
 }
@@ -168,6 +233,9 @@ fn dealt(ids: Vec<Arc<str>>, pages: u64) -> Pages {
 /// Pages that nobody has seen yet: full ones, of records that no other region lists.
 fn invented(job: &Job, region: &str, step: usize, pages: u64, of: &Step) -> Pages {
     let size = of.call.paging.page_size();
-    let name = |page: u64, place: u64| format!("?{}/{region}/{step}/{page}/{place}", job.name).into();
-    (0..pages).map(|page| (0..size).map(|place| name(page, place)).collect()).collect()
+    let name =
+        |page: u64, place: u64| format!("?{}/{region}/{step}/{page}/{place}", job.name).into();
+    (0..pages)
+        .map(|page| (0..size).map(|place| name(page, place)).collect())
+        .collect()
 }

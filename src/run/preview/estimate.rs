@@ -28,8 +28,10 @@ pub(super) async fn estimate(
     fairest_first(&mut all, now);
     let mut steps = Vec::new();
     for (job, _) in selection {
-        let (due, not_due): (Vec<&Candidate>, Vec<&Candidate>) =
-            all.iter().filter(|one| one.job.name == job.name).partition(|one| one.is_due(now));
+        let (due, not_due): (Vec<&Candidate>, Vec<&Candidate>) = all
+            .iter()
+            .filter(|one| one.job.name == job.name)
+            .partition(|one| one.is_due(now));
         let expectations = expect(catalog, job, &due, now).await?;
         steps.extend(listing_steps(job, &due, &expectations));
         steps.extend(batch_steps(job, &expectations));
@@ -38,11 +40,20 @@ pub(super) async fn estimate(
     Ok(steps)
 }
 
-fn listing_steps(job: &Arc<Job>, due: &[&Candidate], expectations: &[Expectation]) -> Vec<Estimated> {
+fn listing_steps(
+    job: &Arc<Job>,
+    due: &[&Candidate],
+    expectations: &[Expectation],
+) -> Vec<Estimated> {
     let of_pass = |(candidate, expectation): (&&Candidate, &Expectation)| -> Vec<Estimated> {
         let pages = expectation.pages.iter();
-        let steps = pages.filter_map(|(index, pages)| Some((*index, job.steps.get(*index)?, *pages)));
-        steps.map(|(index, step, pages)| estimated(job, &candidate.region.code, true, index, step, pages)).collect()
+        let steps =
+            pages.filter_map(|(index, pages)| Some((*index, job.steps.get(*index)?, *pages)));
+        steps
+            .map(|(index, step, pages)| {
+                estimated(job, &candidate.region.code, true, index, step, pages)
+            })
+            .collect()
     };
     due.iter().zip(expectations).flat_map(of_pass).collect()
 }
@@ -50,7 +61,11 @@ fn listing_steps(job: &Arc<Job>, due: &[&Candidate], expectations: &[Expectation
 fn batch_steps(job: &Arc<Job>, expectations: &[Expectation]) -> Vec<Estimated> {
     let passes: Vec<&Expectation> = expectations.iter().collect();
     let requests = requests(job, &passes);
-    let steps = job.steps.iter().enumerate().filter(|(_, step)| step.ids.is_some());
+    let steps = job
+        .steps
+        .iter()
+        .enumerate()
+        .filter(|(_, step)| step.ids.is_some());
     steps
         .map(|(index, step)| {
             let count = requests.get(&index).copied().unwrap_or_default();
@@ -61,11 +76,27 @@ fn batch_steps(job: &Arc<Job>, expectations: &[Expectation]) -> Vec<Estimated> {
 
 fn idle_steps(candidate: &Candidate) -> Vec<Estimated> {
     let listing = pass::listing_steps(&candidate.job);
-    let idle = |(index, step)| estimated(&candidate.job, &candidate.region.code, false, index, step, Range::exactly(0));
+    let idle = |(index, step)| {
+        estimated(
+            &candidate.job,
+            &candidate.region.code,
+            false,
+            index,
+            step,
+            Range::exactly(0),
+        )
+    };
     listing.map(idle).collect()
 }
 
-fn estimated(job: &Job, region: &str, due: bool, index: usize, step: &Step, requests: Range) -> Estimated {
+fn estimated(
+    job: &Job,
+    region: &str,
+    due: bool,
+    index: usize,
+    step: &Step,
+    requests: Range,
+) -> Estimated {
     let preview = StepPreview {
         job: job.name.clone(),
         region: region.to_owned(),
@@ -75,14 +106,22 @@ fn estimated(job: &Job, region: &str, due: bool, index: usize, step: &Step, requ
         units: units(&step.call, requests),
         fits: Fits::Unknown,
     };
-    Estimated { key: (job.name.clone(), region.to_owned(), index), step: preview, call: Arc::clone(&step.call) }
+    Estimated {
+        key: (job.name.clone(), region.to_owned(), index),
+        step: preview,
+        call: Arc::clone(&step.call),
+    }
 }
 
 /// What requests of a call take. Of what only its answers tell, nobody knows how little that can be.
 pub(super) fn units(call: &Call, requests: Range) -> BTreeMap<LimitName, Range> {
     let taken = |(limit, units): (&LimitName, Units)| {
         let taken = requests.map(|count| count.saturating_mul(units.get()));
-        let min = if call.settle.contains_key(limit) { 0 } else { taken.min };
+        let min = if call.settle.contains_key(limit) {
+            0
+        } else {
+            taken.min
+        };
         (limit.clone(), Range { min, ..taken })
     };
     call.cost.iter().map(taken).collect()

@@ -131,21 +131,50 @@ pub async fn preview(
     for account in &accounts {
         limits.extend(limit_reports(meter, account).await);
     }
-    let (scene, openings) = join(Scene::of(catalog, selection, now), openings(meter, &accounts, now)).await;
+    let (scene, openings) = join(
+        Scene::of(catalog, selection, now),
+        openings(meter, &accounts, now),
+    )
+    .await;
     let scene = scene?;
-    let play = async |bounds| Played::of(scene.play(selection, &openings, bounds, now), now, concurrency).await;
-    let fitting = if openings.len() == accounts.len() { Some(play(Bounds::Enforced).await?) } else { None };
+    let play = async |bounds| {
+        Played::of(
+            scene.play(selection, &openings, bounds, now),
+            now,
+            concurrency,
+        )
+        .await
+    };
+    let fitting = if openings.len() == accounts.len() {
+        Some(play(Bounds::Enforced).await?)
+    } else {
+        None
+    };
     let plays = match fitting {
-        Some(fitting) if fitting.play.refused().is_empty() => Plays { asked: None, fitting: Some(fitting) },
-        fitting => Plays { asked: Some(play(Bounds::Lifted).await?), fitting },
+        Some(fitting) if fitting.play.refused().is_empty() => Plays {
+            asked: None,
+            fitting: Some(fitting),
+        },
+        fitting => Plays {
+            asked: Some(play(Bounds::Lifted).await?),
+            fitting,
+        },
     };
     let steps = plays.steps(estimate(&scene.catalog(), selection, now).await?);
     let mut previews = Vec::new();
     for limit in &limits {
         let first_unfit = plays.first_unfit(meter, &accounts, limit, now).await;
-        previews.push(LimitPreview { first_unfit, ..plays.limit(limit, selection, &steps) });
+        previews.push(LimitPreview {
+            first_unfit,
+            ..plays.limit(limit, selection, &steps)
+        });
     }
-    Ok(Preview { dry_run: true, passes: plays.passes(), steps, limits: previews })
+    Ok(Preview {
+        dry_run: true,
+        passes: plays.passes(),
+        steps,
+        limits: previews,
+    })
 }
 
 impl Fits {

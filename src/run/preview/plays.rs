@@ -18,22 +18,31 @@ pub(super) struct Played {
 }
 
 impl Played {
-    pub(super) async fn of(play: Play, now: Timestamp, concurrency: usize) -> Result<Self, CatalogError> {
+    pub(super) async fn of(
+        play: Play,
+        now: Timestamp,
+        concurrency: usize,
+    ) -> Result<Self, CatalogError> {
         let report = play.run(now, concurrency).await?;
         Ok(Self { play, report })
     }
 
     /// The first charge that a limit refused.
     fn first_refused(&self, limit: &LimitReport) -> Option<Refused> {
-        let of_limit = |refused: &Refused| refused.account == limit.account && refused.limit == limit.limit;
+        let of_limit =
+            |refused: &Refused| refused.account == limit.account && refused.limit == limit.limit;
         self.play.refused().into_iter().find(of_limit)
     }
 
     /// What was charged of a limit.
     fn charged(&self, limit: &LimitReport) -> Units {
         let granted = self.play.granted();
-        let of_account = granted.iter().filter(|granted| granted.account == limit.account);
-        of_account.map(|granted| granted.cost.of(&limit.limit)).sum()
+        let of_account = granted
+            .iter()
+            .filter(|granted| granted.account == limit.account);
+        of_account
+            .map(|granted| granted.cost.of(&limit.limit))
+            .sum()
     }
 }
 
@@ -51,11 +60,19 @@ impl Plays {
 
     /// The steps with what is really expected of them, and how much of that fits.
     pub(super) fn steps(&self, mut steps: Vec<Estimated>) -> Vec<StepPreview> {
-        let asked = self.asked().map(|played| played.play.asked()).unwrap_or_default();
+        let asked = self
+            .asked()
+            .map(|played| played.play.asked())
+            .unwrap_or_default();
         let fitting = self.fitting.as_ref().map(|played| played.play.asked());
         for Estimated { key, step, call } in &mut steps {
             let expected = asked.get(key).copied().unwrap_or_default();
-            let fits = |fitting: &Asked| Fits::of(expected.count, fitting.get(key).copied().unwrap_or_default().count);
+            let fits = |fitting: &Asked| {
+                Fits::of(
+                    expected.count,
+                    fitting.get(key).copied().unwrap_or_default().count,
+                )
+            };
             step.requests = step.requests.expecting(expected.count);
             step.units = units(call, step.requests.sparing(expected.unchanged));
             step.fits = fitting.as_ref().map_or(Fits::Unknown, fits);
@@ -64,7 +81,9 @@ impl Plays {
     }
 
     pub(super) fn passes(&self) -> Vec<PassPreview> {
-        let Some(played) = self.fitting.as_ref().or(self.asked.as_ref()) else { return Vec::new() };
+        let Some(played) = self.fitting.as_ref().or(self.asked.as_ref()) else {
+            return Vec::new();
+        };
         let fits = |pass: &PassReport| match (&self.fitting, pass.outcome, pass.requests) {
             (None, ..) => Fits::Unknown,
             (_, PassOutcome::Complete, _) => Fits::All,
@@ -72,15 +91,30 @@ impl Plays {
             _ => Fits::Part,
         };
         let due = played.report.passes.iter();
-        let due = due.filter(|pass| pass.outcome != PassOutcome::NotDue && pass.region != Region::SHARED);
-        due.map(|pass| PassPreview { job: pass.job.clone(), region: pass.region.clone(), fits: fits(pass) }).collect()
+        let due =
+            due.filter(|pass| pass.outcome != PassOutcome::NotDue && pass.region != Region::SHARED);
+        due.map(|pass| PassPreview {
+            job: pass.job.clone(),
+            region: pass.region.clone(),
+            fits: fits(pass),
+        })
+        .collect()
     }
 
-    pub(super) fn limit(&self, limit: &LimitReport, selection: &Selection, steps: &[StepPreview]) -> LimitPreview {
-        let jobs = selection.iter().filter(|(job, _)| job.credential.account.name == limit.account);
+    pub(super) fn limit(
+        &self,
+        limit: &LimitReport,
+        selection: &Selection,
+        steps: &[StepPreview],
+    ) -> LimitPreview {
+        let jobs = selection
+            .iter()
+            .filter(|(job, _)| job.credential.account.name == limit.account);
         let jobs: Vec<&str> = jobs.map(|(job, _)| job.name.as_str()).collect();
         let of_account = steps.iter().filter(|step| jobs.contains(&&*step.job));
-        let units = of_account.filter_map(|step| step.units.get(&limit.limit)).copied();
+        let units = of_account
+            .filter_map(|step| step.units.get(&limit.limit))
+            .copied();
         LimitPreview {
             account: limit.account.clone(),
             limit: limit.limit.clone(),
@@ -94,8 +128,13 @@ impl Plays {
 
     /// A limit that refuses nothing holds all that is asked of it, unless another limit kept it from being asked.
     fn fits(&self, limit: &LimitReport) -> Fits {
-        let Some(fitting) = &self.fitting else { return Fits::Unknown };
-        let asked = self.asked().map(|played| played.charged(limit)).unwrap_or_default();
+        let Some(fitting) = &self.fitting else {
+            return Fits::Unknown;
+        };
+        let asked = self
+            .asked()
+            .map(|played| played.charged(limit))
+            .unwrap_or_default();
         match fitting.first_refused(limit) {
             None if limit.remaining.is_none_or(|remaining| asked <= remaining) => Fits::All,
             _ => Fits::of(asked.get(), fitting.charged(limit).get()),
@@ -115,7 +154,11 @@ impl Plays {
         let job = first.purpose.job.clone().unwrap_or_default();
         let region = first.purpose.region.clone().unwrap_or_default();
         Some(FirstUnfit {
-            region: if region == Region::SHARED { waiting(&fitting.report, &job).unwrap_or(region) } else { region },
+            region: if region == Region::SHARED {
+                waiting(&fitting.report, &job).unwrap_or(region)
+            } else {
+                region
+            },
             job,
             call: first.purpose.call.clone(),
             retry_after: retry_at.since(now),
@@ -126,8 +169,12 @@ impl Plays {
 
 /// When a charge fits: as the ledger itself says, where it does not tell each charge that the play could have gone by.
 async fn retry_at(meter: &Meter, accounts: &[Arc<Account>], refused: &Refused) -> Timestamp {
-    let account = accounts.iter().find(|account| account.name == refused.account);
-    let (Some(account), Some(room)) = (account, refused.room) else { return refused.retry_at };
+    let account = accounts
+        .iter()
+        .find(|account| account.name == refused.account);
+    let (Some(account), Some(room)) = (account, refused.room) else {
+        return refused.retry_at;
+    };
     match meter.falls_to(account, &refused.limit, room).await {
         Ok(Some(falls)) => refused.closed_until.map_or(falls, |until| until.max(falls)),
         Ok(None) | Err(_) => refused.retry_at,
@@ -136,7 +183,12 @@ async fn retry_at(meter: &Meter, accounts: &[Arc<Account>], refused: &Refused) -
 
 /// The first region of a job that waits for batches that do not fit.
 fn waiting(report: &RunReport, job: &str) -> Option<String> {
-    let waits =
-        |pass: &&PassReport| pass.job == job && pass.region != Region::SHARED && pass.outcome == PassOutcome::Stopped;
-    report.passes.iter().find(waits).map(|pass| pass.region.clone())
+    let waits = |pass: &&PassReport| {
+        pass.job == job && pass.region != Region::SHARED && pass.outcome == PassOutcome::Stopped
+    };
+    report
+        .passes
+        .iter()
+        .find(waits)
+        .map(|pass| pass.region.clone())
 }

@@ -14,12 +14,22 @@ pub(super) fn set(document: &mut Value, tokens: &[String], value: Value) {
         }
         return;
     };
-    let index = if token == "*" { Some(0) } else { token.parse().ok().filter(|index| *index < LONGEST) };
+    let index = if token == "*" {
+        Some(0)
+    } else {
+        token.parse().ok().filter(|index| *index < LONGEST)
+    };
     if document.is_null() {
-        *document = if index.is_some() { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
+        *document = if index.is_some() {
+            Value::Array(Vec::new())
+        } else {
+            Value::Object(Map::new())
+        };
     }
     match (document, index) {
-        (Value::Object(members), _) => set(members.entry(token).or_insert(Value::Null), rest, value),
+        (Value::Object(members), _) => {
+            set(members.entry(token).or_insert(Value::Null), rest, value)
+        }
         (Value::Array(parts), Some(index)) => {
             parts.resize(parts.len().max(index.saturating_add(1)), Value::Null);
             if let Some(part) = parts.get_mut(index) {

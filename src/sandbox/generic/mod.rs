@@ -27,7 +27,10 @@ pub(super) fn answer(asked: &Asked<'_>, world: Chance, total: Option<u64>) -> An
         return Answer::json(200, serde_json::json!({}));
     };
     let answer = match asked.ids() {
-        Some(ids) => Answer::json(200, body(records, record::by_id(asked.route, records, &ids, own))),
+        Some(ids) => Answer::json(
+            200,
+            body(records, record::by_id(asked.route, records, &ids, own)),
+        ),
         None => listed(asked, records, own, total),
     };
     tell_cost(answer, asked, world)
@@ -37,9 +40,17 @@ pub(super) fn answer(asked: &Asked<'_>, world: Chance, total: Option<u64>) -> An
 /// tells.
 pub(super) fn cost(asked: &Asked<'_>, world: Chance) -> Cost {
     let call = &asked.route.call;
-    let drawn = world.of(&asked.route.upstream.name).of("cost").of(&asked.page()).below(5).saturating_add(2);
+    let drawn = world
+        .of(&asked.route.upstream.name)
+        .of("cost")
+        .of(&asked.page())
+        .below(5)
+        .saturating_add(2);
     let of = |(limit, units): (&LimitName, Units)| match call.settle.contains_key(limit) {
-        true => (limit.clone(), Units::new(units.times(drawn).get().div_ceil(4))),
+        true => (
+            limit.clone(),
+            Units::new(units.times(drawn).get().div_ceil(4)),
+        ),
         false => (limit.clone(), units),
     };
     call.cost.iter().map(of).collect()
@@ -51,7 +62,9 @@ fn tell_cost(answer: Answer, asked: &Asked<'_>, world: Chance) -> Answer {
         return answer;
     }
     let cost = cost(asked, world);
-    settle.iter().fold(answer, |answer, (limit, at)| page::with_value(answer, at, cost.of(limit).get().into()))
+    settle.iter().fold(answer, |answer, (limit, at)| {
+        page::with_value(answer, at, cost.of(limit).get().into())
+    })
 }
 
 fn listed(asked: &Asked<'_>, records: &Records, world: Chance, total: Option<u64>) -> Answer {
@@ -64,9 +77,18 @@ fn listed(asked: &Asked<'_>, records: &Records, world: Chance, total: Option<u64
     let total = total.min(LONGEST);
     let all = record::list(records, &name, total, world);
     let (skip, take) = (usize::try_from(span.start), usize::try_from(span.size));
-    let page = all.into_iter().skip(skip.unwrap_or(usize::MAX)).take(take.unwrap_or_default());
+    let page = all
+        .into_iter()
+        .skip(skip.unwrap_or(usize::MAX))
+        .take(take.unwrap_or_default());
     let page = page.map(|chance| record::one(asked.route, records, chance, None));
-    page::lead_on(Answer::json(200, body(records, page.collect())), asked, span, total, list)
+    page::lead_on(
+        Answer::json(200, body(records, page.collect())),
+        asked,
+        span,
+        total,
+        list,
+    )
 }
 
 /// An answer that holds these records.

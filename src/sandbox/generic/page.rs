@@ -29,7 +29,10 @@ pub(super) fn usual_total(paging: &Paging) -> u64 {
     match paging {
         Paging::None => USUAL,
         paging => {
-            let size = paging.size().map_or(USUAL, |size| size.size).min(USUAL_PAGE);
+            let size = paging
+                .size()
+                .map_or(USUAL, |size| size.size)
+                .min(USUAL_PAGE);
             size.saturating_mul(3).saturating_add(size / 2)
         }
     }
@@ -40,12 +43,19 @@ pub(super) fn span(asked: &Asked<'_>, list: Chance) -> Option<Span> {
     let paging = &asked.route.call.paging;
     let size = size(asked, paging.size());
     let start = match (paging, asked.cursor()) {
-        (Paging::None, _) => return Some(Span { start: 0, size: MOST }),
+        (Paging::None, _) => {
+            return Some(Span {
+                start: 0,
+                size: MOST,
+            });
+        }
         (_, None) => 0,
         (Paging::Offset { .. }, Some(cursor)) => cursor.parse().ok()?,
-        (Paging::Number { first, .. }, Some(cursor)) => {
-            cursor.parse::<u64>().ok()?.checked_sub(*first)?.checked_mul(size)?
-        }
+        (Paging::Number { first, .. }, Some(cursor)) => cursor
+            .parse::<u64>()
+            .ok()?
+            .checked_sub(*first)?
+            .checked_mul(size)?,
         (_, Some(cursor)) => token::decode(&cursor, list)?,
     };
     Some(Span { start, size })
@@ -54,24 +64,41 @@ pub(super) fn span(asked: &Asked<'_>, list: Chance) -> Option<Span> {
 /// The size that is asked for, else the configured one.
 fn size(asked: &Asked<'_>, configured: Option<&PageSize>) -> u64 {
     let param = configured.and_then(|size| size.param.as_deref());
-    let wanted = param.and_then(|param| asked.page_value(param)).and_then(|size| size.parse().ok());
-    wanted.or(configured.map(|size| size.size)).unwrap_or(USUAL).clamp(1, MOST)
+    let wanted = param
+        .and_then(|param| asked.page_value(param))
+        .and_then(|size| size.parse().ok());
+    wanted
+        .or(configured.map(|size| size.size))
+        .unwrap_or(USUAL)
+        .clamp(1, MOST)
 }
 
 /// Adds what leads on from this page of a list of so many records.
-pub(super) fn lead_on(answer: Answer, asked: &Asked<'_>, span: Span, total: u64, list: Chance) -> Answer {
+pub(super) fn lead_on(
+    answer: Answer,
+    asked: &Asked<'_>,
+    span: Span,
+    total: u64,
+    list: Chance,
+) -> Answer {
     let end = span.start.saturating_add(span.size);
     let next = (end < total).then(|| token::encode(end, Direction::Next, list));
     match &asked.route.call.paging {
         Paging::None | Paging::Number { .. } | Paging::Offset { total: None, .. } => answer,
-        Paging::Offset { total: Some(at), .. } => with_value(answer, at, total.into()),
+        Paging::Offset {
+            total: Some(at), ..
+        } => with_value(answer, at, total.into()),
         Paging::Token { next: at, .. } => match next {
             Some(token) => with_value(answer, at, token.into()),
             None => answer,
         },
         Paging::NextUrl { next: at, .. } => {
             let url = next.map(|token| linked(asked, &token));
-            with_value(answer, at, url.map_or(Value::Null, |url| url.to_string().into()))
+            with_value(
+                answer,
+                at,
+                url.map_or(Value::Null, |url| url.to_string().into()),
+            )
         }
         Paging::Link { .. } => match next.map(|token| linked(asked, &token)) {
             Some(url) => answer.with_header("link", format!("<{url}>; rel=\"next\"")),
@@ -91,6 +118,9 @@ pub(super) fn with_value(mut answer: Answer, at: &Pointer, value: Value) -> Answ
 fn linked(asked: &Asked<'_>, token: &str) -> Url {
     let mut url = asked.url.clone();
     let others = asked.params.iter().filter(|(name, _)| *name != LINKED);
-    url.query_pairs_mut().clear().extend_pairs(others).append_pair(LINKED, token);
+    url.query_pairs_mut()
+        .clear()
+        .extend_pairs(others)
+        .append_pair(LINKED, token);
     url
 }

@@ -19,7 +19,13 @@ const NEWEST: Timestamp = Timestamp::from_micros(1_762_000_000_000_000);
 pub(super) fn list(records: &Records, name: &str, total: u64, world: Chance) -> Vec<Chance> {
     let kind = world.of(&records.kind);
     let shared = total.saturating_mul(2) / 5;
-    let record = |number| if number < shared { kind.of("everywhere").nth(number) } else { kind.of(name).nth(number) };
+    let record = |number| {
+        if number < shared {
+            kind.of("everywhere").nth(number)
+        } else {
+            kind.of(name).nth(number)
+        }
+    };
     let mut drawn: Vec<Chance> = (0..total).map(record).collect();
     let order = kind.of("order").of(name);
     drawn.sort_by_cached_key(|chance| order.nth(chance.bits()).bits());
@@ -28,9 +34,13 @@ pub(super) fn list(records: &Records, name: &str, total: u64, world: Chance) -> 
 
 /// The records of these ids. A few do not exist.
 pub(super) fn by_id(route: &Route, records: &Records, ids: &[String], world: Chance) -> Vec<Value> {
-    let drawn = ids.iter().map(|id| (id, world.of(&records.kind).of("id").of(id)));
+    let drawn = ids
+        .iter()
+        .map(|id| (id, world.of(&records.kind).of("id").of(id)));
     let there = drawn.filter(|(_, chance)| !chance.of("absent").percent(2));
-    there.map(|(id, chance)| one(route, records, chance, Some(id))).collect()
+    there
+        .map(|(id, chance)| one(route, records, chance, Some(id)))
+        .collect()
 }
 
 /// One record; `id` takes the place of the drawn one.
@@ -42,10 +52,18 @@ pub(super) fn one(route: &Route, records: &Records, chance: Chance, id: Option<&
         set(&mut record, pointer.tokens(), id.into());
     }
     for pointer in &route.read_by_jobs {
-        set(&mut record, pointer.tokens(), format!("of-{:x}", chance.of("owner").below(300)).into());
+        set(
+            &mut record,
+            pointer.tokens(),
+            format!("of-{:x}", chance.of("owner").below(300)).into(),
+        );
     }
     for (column, pointer) in &records.columns {
-        set(&mut record, pointer.tokens(), value(column, chance.of(pointer.as_str())));
+        set(
+            &mut record,
+            pointer.tokens(),
+            value(column, chance.of(pointer.as_str())),
+        );
     }
     for pointer in &records.text {
         set(&mut record, pointer.tokens(), title(pointer, chance).into());
@@ -61,9 +79,15 @@ fn title(pointer: &Pointer, chance: Chance) -> String {
 fn value(column: &str, chance: Chance) -> Value {
     let named = |parts: &[&str]| parts.iter().any(|part| column.contains(part));
     if column.ends_with("_at") || named(&["date", "time"]) {
-        return NEWEST.before(Duration::from_secs(chance.below(60 * 60 * 24 * 700))).to_utc().to_rfc3339().into();
+        return NEWEST
+            .before(Duration::from_secs(chance.below(60 * 60 * 24 * 700)))
+            .to_utc()
+            .to_rfc3339()
+            .into();
     }
-    if named(&["count", "views", "stars", "size", "number", "total", "rank", "users", "sessions", "score"]) {
+    if named(&[
+        "count", "views", "stars", "size", "number", "total", "rank", "users", "sessions", "score",
+    ]) {
         return chance.below(1_000_000).into();
     }
     if column.contains("url") {

@@ -11,12 +11,25 @@ use crate::sandbox::refusal::Refusal;
 /// Says no in the way that the upstream's rules expect; where none is about this, in the way that most do.
 pub(in crate::sandbox) fn refuse(upstream: &Upstream, refusal: &Refusal) -> Answer {
     match refusal {
-        Refusal::Denied => said(upstream, Class::Denied, 401, "This secret is not one that we know."),
-        Refusal::BadCursor => said(upstream, Class::BadCursor, 400, "This cursor is none of this list."),
-        Refusal::Backend(status) => {
-            Answer::json(*status, serde_json::json!({ "message": "Something broke on our side." }))
+        Refusal::Denied => said(
+            upstream,
+            Class::Denied,
+            401,
+            "This secret is not one that we know.",
+        ),
+        Refusal::BadCursor => said(
+            upstream,
+            Class::BadCursor,
+            400,
+            "This cursor is none of this list.",
+        ),
+        Refusal::Backend(status) => Answer::json(
+            *status,
+            serde_json::json!({ "message": "Something broke on our side." }),
+        ),
+        Refusal::Spent(exhausted, name) => {
+            exhausted_as(upstream, Class::Spent, exhausted, name.as_deref())
         }
-        Refusal::Spent(exhausted, name) => exhausted_as(upstream, Class::Spent, exhausted, name.as_deref()),
         Refusal::SlowDown(exhausted, name) => {
             let seconds = exhausted.fits_in.as_millis().div_ceil(1_000).max(1);
             exhausted_as(upstream, Class::SlowDown, exhausted, name.as_deref())
@@ -26,16 +39,27 @@ pub(in crate::sandbox) fn refuse(upstream: &Upstream, refusal: &Refusal) -> Answ
 }
 
 fn said(upstream: &Upstream, class: Class, status: u16, message: &str) -> Answer {
-    known_as(upstream, class, (None, None), |rule| answer(rule, status, None, message))
+    known_as(upstream, class, (None, None), |rule| {
+        answer(rule, status, None, message)
+    })
 }
 
-fn exhausted_as(upstream: &Upstream, class: Class, exhausted: &Exhausted, name: Option<&str>) -> Answer {
+fn exhausted_as(
+    upstream: &Upstream,
+    class: Class,
+    exhausted: &Exhausted,
+    name: Option<&str>,
+) -> Answer {
     let message = format!("The quota of {} is used up.", exhausted.limit);
     known_as(upstream, class, (name, Some(&exhausted.limit)), |rule| {
         let answer = answer(rule, 429, name, &message);
         match rule.and_then(|rule| rule.until.as_ref()) {
             Some(Until::EpochHeader(header)) => {
-                let seconds = exhausted.fits_at.micros().div_euclid(1_000_000).saturating_add(1);
+                let seconds = exhausted
+                    .fits_at
+                    .micros()
+                    .div_euclid(1_000_000)
+                    .saturating_add(1);
                 answer.with_header(header, seconds.to_string())
             }
             None => answer,
@@ -51,19 +75,27 @@ fn known_as(
     (name, limit): (Option<&str>, Option<&str>),
     make: impl Fn(Option<&Rule>) -> Answer,
 ) -> Answer {
-    let meant = |rule: &&Rule| rule.class == class && (rule.limit.is_none() || rule.limit.as_deref() == limit);
+    let meant = |rule: &&Rule| {
+        rule.class == class && (rule.limit.is_none() || rule.limit.as_deref() == limit)
+    };
     let mut rules: Vec<&Rule> = upstream.errors.iter().filter(meant).collect();
     rules.sort_by_key(|rule| rule.limit_at.is_some() != name.is_some());
     let mut made = rules.iter().map(|rule| make(Some(rule)));
-    made.find(|answer| class_of(upstream, answer) == Some(class)).unwrap_or_else(|| make(None))
+    made.find(|answer| class_of(upstream, answer) == Some(class))
+        .unwrap_or_else(|| make(None))
 }
 
 fn class_of(upstream: &Upstream, answer: &Answer) -> Option<Class> {
     let header = |name: &str| {
-        let found = answer.headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
+        let found = answer
+            .headers
+            .iter()
+            .find(|(other, _)| other.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     };
-    let Content::Json(body) = &answer.content else { return None };
+    let Content::Json(body) = &answer.content else {
+        return None;
+    };
     classify(&upstream.errors, answer.status, header, body).map(|rule| rule.class)
 }
 
@@ -100,5 +132,7 @@ fn status(taken: &[StatusMatch], usual: u16) -> u16 {
 
 /// A text that one of these patterns takes.
 fn example(patterns: &[String]) -> String {
-    patterns.first().map_or_else(|| "0".to_owned(), |pattern| pattern.replace('*', ""))
+    patterns
+        .first()
+        .map_or_else(|| "0".to_owned(), |pattern| pattern.replace('*', ""))
 }

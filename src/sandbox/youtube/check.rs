@@ -15,14 +15,28 @@ impl<'a> Question<'a> {
             return Ok(Vec::new());
         }
         let Some(asked) = self.asked.param("part") else {
-            return Err(missing("No part is asked for: 'part' is required.", Some("part")));
+            return Err(missing(
+                "No part is asked for: 'part' is required.",
+                Some("part"),
+            ));
         };
         let parts: Vec<&str> = asked.split(',').map(str::trim).collect();
-        let known = |part: &&str| self.resource.parts.keys().any(|known| known.split('?').next() == Some(*part));
+        let known = |part: &&str| {
+            self.resource
+                .parts
+                .keys()
+                .any(|known| known.split('?').next() == Some(*part))
+        };
         match parts.iter().find(|part| !known(part)) {
             Some(unknown) => {
                 let said = format!("There is no part '{unknown}'.");
-                Err(Box::new(no(400, "unknownPart", "youtube.part", &said, Some("part"))))
+                Err(Box::new(no(
+                    400,
+                    "unknownPart",
+                    "youtube.part",
+                    &said,
+                    Some("part"),
+                )))
             }
             None => Ok(parts),
         }
@@ -32,28 +46,65 @@ impl<'a> Question<'a> {
         let Some(code) = self.asked.param("regionCode") else {
             return Ok(Place::parse("US").unwrap_or(Place::EVERYWHERE));
         };
-        let refused = || Box::new(bad_parameter("invalidRegionCode", "regionCode", "There is no such region code."));
+        let refused = || {
+            Box::new(bad_parameter(
+                "invalidRegionCode",
+                "regionCode",
+                "There is no such region code.",
+            ))
+        };
         Place::parse(code).ok_or_else(refused)
     }
 
     /// One of the filters must be there, and hold what exists.
     pub(super) fn filtered(self) -> Result<(), Refused> {
         let filters = &self.resource.filters;
-        if !filters.is_empty() && !filters.iter().any(|filter| self.asked.param(filter).is_some()) {
-            return Err(missing(&format!("No filter is chosen: one of {} is required.", filters.join(", ")), None));
+        if !filters.is_empty()
+            && !filters
+                .iter()
+                .any(|filter| self.asked.param(filter).is_some())
+        {
+            return Err(missing(
+                &format!(
+                    "No filter is chosen: one of {} is required.",
+                    filters.join(", ")
+                ),
+                None,
+            ));
         }
-        if self.asked.param("chart").is_some_and(|chart| chart != "mostPopular") {
+        if self
+            .asked
+            .param("chart")
+            .is_some_and(|chart| chart != "mostPopular")
+        {
             let said = "There is no such chart.";
-            return Err(Box::new(no(400, "videoChartNotFound", "youtube.video", said, Some("chart"))));
+            return Err(Box::new(no(
+                400,
+                "videoChartNotFound",
+                "youtube.video",
+                said,
+                Some("chart"),
+            )));
         }
         self.not_off()
     }
 
     fn not_off(self) -> Result<(), Refused> {
-        let Some(off) = &self.resource.may_be_off else { return Ok(()) };
-        let Some(parent) = self.asked.param(&off.param) else { return Ok(()) };
-        let refused =
-            |status, reason: &str, said: &str| Err(Box::new(no(status, reason, &off.domain, said, Some(&off.param))));
+        let Some(off) = &self.resource.may_be_off else {
+            return Ok(());
+        };
+        let Some(parent) = self.asked.param(&off.param) else {
+            return Ok(());
+        };
+        let refused = |status, reason: &str, said: &str| {
+            Err(Box::new(no(
+                status,
+                reason,
+                &off.domain,
+                said,
+                Some(&off.param),
+            )))
+        };
         match Thing::find(Class::Video, parent, self.world) {
             None => refused(404, &off.unknown, "There is no such video."),
             Some(video) if video.chance(self.world).of("off").percent(5) => {
@@ -65,19 +116,35 @@ impl<'a> Question<'a> {
 
     /// How many items a page may hold: what is asked for, within its range.
     pub(super) fn page_size(self) -> Result<Option<u64>, Refused> {
-        let Some(PageRange { least, most, usual }) = self.resource.page else { return Ok(None) };
-        let Some(asked) = self.asked.param("maxResults") else { return Ok(Some(usual)) };
-        let size = asked.parse().ok().filter(|size| (least..=most).contains(size));
+        let Some(PageRange { least, most, usual }) = self.resource.page else {
+            return Ok(None);
+        };
+        let Some(asked) = self.asked.param("maxResults") else {
+            return Ok(Some(usual));
+        };
+        let size = asked
+            .parse()
+            .ok()
+            .filter(|size| (least..=most).contains(size));
         let said = format!("'maxResults' must be in the range [{least}, {most}].");
-        size.map(Some).ok_or_else(|| Box::new(bad_parameter("invalidParameter", "maxResults", &said)))
+        size.map(Some)
+            .ok_or_else(|| Box::new(bad_parameter("invalidParameter", "maxResults", &said)))
     }
 
     pub(super) fn start(self, list: Chance) -> Result<u64, Refused> {
-        let Some(token) = self.asked.param("pageToken") else { return Ok(0) };
+        let Some(token) = self.asked.param("pageToken") else {
+            return Ok(0);
+        };
         token::decode(token, list).ok_or_else(|| Box::new(refuse(&Refusal::BadCursor)))
     }
 }
 
 fn missing(said: &str, param: Option<&str>) -> Refused {
-    Box::new(no(400, "missingRequiredParameter", "youtube.parameter", said, param))
+    Box::new(no(
+        400,
+        "missingRequiredParameter",
+        "youtube.parameter",
+        said,
+        param,
+    ))
 }

@@ -35,7 +35,9 @@ impl Drawn<'_> {
     /// A shape with its values: a text `@name` is drawn, a member `name?60` is there in 60 of 100 things.
     pub(super) fn fill(&self, shape: &Value) -> Value {
         match shape {
-            Value::String(text) => text.strip_prefix('@').map_or_else(|| shape.clone(), |name| self.value(name)),
+            Value::String(text) => text
+                .strip_prefix('@')
+                .map_or_else(|| shape.clone(), |name| self.value(name)),
             Value::Array(parts) => parts.iter().map(|part| self.fill(part)).collect(),
             Value::Object(members) => Value::Object(self.members(members)),
             _ => shape.clone(),
@@ -45,7 +47,11 @@ impl Drawn<'_> {
     fn members(&self, members: &Map<String, Value>) -> Map<String, Value> {
         let present = members.iter().filter_map(|(name, shape)| {
             let (name, share) = name.split_once('?').unwrap_or((name, "100"));
-            let there = self.chance().of("present").of(name).percent(share.parse().unwrap_or(100));
+            let there = self
+                .chance()
+                .of("present")
+                .of(name)
+                .percent(share.parse().unwrap_or(100));
             there.then(|| (name.to_owned(), self.fill(shape)))
         });
         present.collect()
@@ -57,7 +63,9 @@ impl Drawn<'_> {
         let chance = self.chance().of(name);
         match kind {
             "id" => self.id().into(),
-            "value" => self.value.map_or_else(Value::default, |(_, name)| name.clone().into()),
+            "value" => self
+                .value
+                .map_or_else(Value::default, |(_, name)| name.clone().into()),
             "etag" => etag(&self.id()).into(),
             "asked" => self.asked_or_drawn(argument),
             "video" => self.related(Class::Video).id(self.world).into(),
@@ -78,11 +86,19 @@ impl Drawn<'_> {
             "number" => chance.below(argument.parse().unwrap_or(1_000)).into(),
             "position" => self.thing.number.into(),
             "bool" => chance.percent(argument.parse().unwrap_or(50)).into(),
-            "boolText" => chance.percent(argument.parse().unwrap_or(50)).to_string().into(),
+            "boolText" => chance
+                .percent(argument.parse().unwrap_or(50))
+                .to_string()
+                .into(),
             "one" => chance.pick(&argument.split('|').collect::<Vec<_>>()).into(),
             "duration" => duration(chance).into(),
             "language" => self.script().language().into(),
-            "country" => self.thing.place.code().unwrap_or_else(|| "US".to_owned()).into(),
+            "country" => self
+                .thing
+                .place
+                .code()
+                .unwrap_or_else(|| "US".to_owned())
+                .into(),
             "region" => self.asked.param("regionCode").unwrap_or("US").into(),
             "handle" => format!("@stand-in-{:x}", chance.below(1 << 40)).into(),
             "url" => url(chance).into(),
@@ -94,11 +110,14 @@ impl Drawn<'_> {
     /// What was asked for by this parameter, else what stands behind it: `videoId:video`.
     fn asked_or_drawn(&self, argument: &str) -> Value {
         let (param, otherwise) = argument.split_once(':').unwrap_or((argument, ""));
-        self.asked.param(param).map_or_else(|| self.value(otherwise), Value::from)
+        self.asked
+            .param(param)
+            .map_or_else(|| self.value(otherwise), Value::from)
     }
 
     pub(super) fn id(&self) -> String {
-        self.value.map_or_else(|| self.thing.id(self.world), |(id, _)| id.clone())
+        self.value
+            .map_or_else(|| self.thing.id(self.world), |(id, _)| id.clone())
     }
 
     fn chance(&self) -> Chance {
@@ -110,7 +129,10 @@ impl Drawn<'_> {
     }
 
     const fn related(&self, class: Class) -> Thing {
-        Thing { class, ..self.thing }
+        Thing {
+            class,
+            ..self.thing
+        }
     }
 
     fn channel(&self) -> Thing {
@@ -119,7 +141,9 @@ impl Drawn<'_> {
 
     fn tags(&self, chance: Chance) -> Value {
         let count = chance.of("count").below(12).saturating_add(1);
-        (0..count).map(|number| words::name(self.script(), chance.nth(number))).collect()
+        (0..count)
+            .map(|number| words::name(self.script(), chance.nth(number)))
+            .collect()
     }
 }
 
@@ -134,7 +158,12 @@ fn channel(thing: Thing, world: Chance) -> Thing {
         _ => 300,
     };
     let number = thing.chance(world).of("channel").below(channels);
-    Thing { class: Class::Channel, topic: 0, number: u16::try_from(number).unwrap_or_default(), ..thing }
+    Thing {
+        class: Class::Channel,
+        topic: 0,
+        number: u16::try_from(number).unwrap_or_default(),
+        ..thing
+    }
 }
 
 fn script(thing: Thing, world: Chance) -> Script {
@@ -144,7 +173,11 @@ fn script(thing: Thing, world: Chance) -> Script {
 fn title(thing: Thing, world: Chance) -> String {
     let chance = thing.chance(world).of("title");
     let script = script(thing, world);
-    if thing.class == Class::Channel { words::name(script, chance) } else { words::title(script, chance) }
+    if thing.class == Class::Channel {
+        words::name(script, chance)
+    } else {
+        words::title(script, chance)
+    }
 }
 
 fn rfc3339(at: Timestamp) -> String {
@@ -154,15 +187,25 @@ fn rfc3339(at: Timestamp) -> String {
 /// Small ones and large ones, and a few that no float holds exactly.
 fn count(chance: Chance) -> u64 {
     let digits = chance.of("digits").below(8).saturating_add(2);
-    let digits = if chance.of("huge").percent(1) { 18 } else { digits };
+    let digits = if chance.of("huge").percent(1) {
+        18
+    } else {
+        digits
+    };
     chance.below(10_u64.saturating_pow(u32::try_from(digits).unwrap_or(2)))
 }
 
 fn duration(chance: Chance) -> String {
     let seconds = chance.below(3 * 60 * 60).saturating_add(5);
-    let parts = [(seconds / 3600, 'H'), (seconds / 60 % 60, 'M'), (seconds % 60, 'S')];
+    let parts = [
+        (seconds / 3600, 'H'),
+        (seconds / 60 % 60, 'M'),
+        (seconds % 60, 'S'),
+    ];
     let parts = parts.iter().filter(|(number, _)| *number > 0);
-    parts.fold("PT".to_owned(), |text, (number, unit)| format!("{text}{number}{unit}"))
+    parts.fold("PT".to_owned(), |text, (number, unit)| {
+        format!("{text}{number}{unit}")
+    })
 }
 
 fn url(chance: Chance) -> String {
@@ -183,6 +226,15 @@ fn thumbnails(sizes: &str, chance: Chance) -> Value {
     Value::Object(thumbnails.collect())
 }
 
-const VIDEO_SIZES: [(&str, u32, u32); 5] =
-    [("default", 120, 90), ("medium", 320, 180), ("high", 480, 360), ("standard", 640, 480), ("maxres", 1280, 720)];
-const CHANNEL_SIZES: [(&str, u32, u32); 3] = [("default", 88, 88), ("medium", 240, 240), ("high", 800, 800)];
+const VIDEO_SIZES: [(&str, u32, u32); 5] = [
+    ("default", 120, 90),
+    ("medium", 320, 180),
+    ("high", 480, 360),
+    ("standard", 640, 480),
+    ("maxres", 1280, 720),
+];
+const CHANNEL_SIZES: [(&str, u32, u32); 3] = [
+    ("default", 88, 88),
+    ("medium", 240, 240),
+    ("high", 800, 800),
+];

@@ -25,8 +25,18 @@ pub(super) use self::resource::{Resource, Resources};
 const MOST_IDS: usize = 50;
 
 /// Answers a request. `total` takes the place of how much the list holds.
-pub(super) fn answer(resource: &Resource, asked: &Asked<'_>, world: Chance, total: Option<u64>) -> Answer {
-    let question = Question { resource, asked, world, total: total.unwrap_or(resource.total) };
+pub(super) fn answer(
+    resource: &Resource,
+    asked: &Asked<'_>,
+    world: Chance,
+    total: Option<u64>,
+) -> Answer {
+    let question = Question {
+        resource,
+        asked,
+        world,
+        total: total.unwrap_or(resource.total),
+    };
     question.answer().unwrap_or_else(|refused| *refused)
 }
 
@@ -65,27 +75,56 @@ impl<'a> Question<'a> {
     /// The items of these ids, in their order. What does not exist is left out without a word.
     fn by_id(self, ids: &[String], parts: &[&str]) -> Result<Page, Refused> {
         if ids.len() > MOST_IDS {
-            return Err(Box::new(bad_parameter("invalidFilters", "id", "At most 50 ids can be asked for at once.")));
+            return Err(Box::new(bad_parameter(
+                "invalidFilters",
+                "id",
+                "At most 50 ids can be asked for at once.",
+            )));
         }
         self.page_size()?;
         if self.resource.class == Class::Value {
-            let values = self.resource.values.iter().filter(|(id, _)| ids.contains(id));
+            let values = self
+                .resource
+                .values
+                .iter()
+                .filter(|(id, _)| ids.contains(id));
             return Ok(self.all_of(values.map(|value| self.value_item(value, parts)).collect()));
         }
-        let found = ids.iter().filter_map(|id| Thing::find(self.resource.class, id, self.world));
-        let there = found.filter(|thing| !thing.chance(self.world).of("absent").percent(self.resource.absent));
+        let found = ids
+            .iter()
+            .filter_map(|id| Thing::find(self.resource.class, id, self.world));
+        let there = found.filter(|thing| {
+            !thing
+                .chance(self.world)
+                .of("absent")
+                .percent(self.resource.absent)
+        });
         Ok(self.all_of(there.map(|thing| self.item(thing, None, parts)).collect()))
     }
 
     /// A fixed list.
     fn values(self, parts: &[&str]) -> Page {
-        self.all_of(self.resource.values.iter().map(|value| self.value_item(value, parts)).collect())
+        self.all_of(
+            self.resource
+                .values
+                .iter()
+                .map(|value| self.value_item(value, parts))
+                .collect(),
+        )
     }
 
     fn all_of(self, items: Vec<Value>) -> Page {
         let count = items.len();
-        let info = self.resource.page.map(|_| json!({ "totalResults": count, "resultsPerPage": count }));
-        Page { items, info, next: None, previous: None }
+        let info = self
+            .resource
+            .page
+            .map(|_| json!({ "totalResults": count, "resultsPerPage": count }));
+        Page {
+            items,
+            info,
+            next: None,
+            previous: None,
+        }
     }
 
     /// A page of a list.
@@ -96,15 +135,20 @@ impl<'a> Question<'a> {
         let things = self.things(region);
         let total = u64::try_from(things.len()).unwrap_or_default();
         let end = start.saturating_add(size).min(total);
-        let (skip, take) = (usize::try_from(start), usize::try_from(end.saturating_sub(start)));
-        let page = things.into_iter().skip(skip.unwrap_or_default()).take(take.unwrap_or_default());
+        let (skip, take) = (
+            usize::try_from(start),
+            usize::try_from(end.saturating_sub(start)),
+        );
+        let page = things
+            .into_iter()
+            .skip(skip.unwrap_or_default())
+            .take(take.unwrap_or_default());
         let paged = self.resource.page.is_some() && size > 0;
         Ok(Page {
             items: page.map(|thing| self.item(thing, None, parts)).collect(),
-            info: self
-                .resource
-                .page
-                .map(|_| json!({ "totalResults": self.claimed(total, start), "resultsPerPage": size })),
+            info: self.resource.page.map(
+                |_| json!({ "totalResults": self.claimed(total, start), "resultsPerPage": size }),
+            ),
             next: (paged && end < total).then(|| token::encode(end, Direction::Next, list)),
             previous: (paged && start > 0)
                 .then(|| token::encode(start.saturating_sub(size), Direction::Previous, list)),
@@ -125,7 +169,12 @@ impl<'a> Question<'a> {
             }
         };
         let time = |name| self.asked.param(name).and_then(Timestamp::parse);
-        lists::between(&mut things, time("publishedAfter"), time("publishedBefore"), self.world);
+        lists::between(
+            &mut things,
+            time("publishedAfter"),
+            time("publishedBefore"),
+            self.world,
+        );
         if self.asked.param("order") == Some("date") {
             lists::newest_first(&mut things, self.world);
         }
@@ -135,7 +184,9 @@ impl<'a> Question<'a> {
     /// What a plain list is about: its filters.
     fn about(self) -> String {
         let filters = self.resource.filters.iter();
-        filters.filter_map(|filter| Some(format!("{filter}={}", self.asked.param(filter)?))).collect()
+        filters
+            .filter_map(|filter| Some(format!("{filter}={}", self.asked.param(filter)?)))
+            .collect()
     }
 
     /// What the upstream says that there is: not to be trusted.
@@ -147,25 +198,52 @@ impl<'a> Question<'a> {
     }
 
     fn value_item(self, value: &'a (String, String), parts: &[&str]) -> Value {
-        let number = self.resource.values.iter().position(|other| other == value).unwrap_or_default();
+        let number = self
+            .resource
+            .values
+            .iter()
+            .position(|other| other == value)
+            .unwrap_or_default();
         let number = u16::try_from(number).unwrap_or_default();
-        let thing = Thing { class: Class::Value, place: Place::EVERYWHERE, topic: 0, number };
+        let thing = Thing {
+            class: Class::Value,
+            place: Place::EVERYWHERE,
+            topic: 0,
+            number,
+        };
         self.item(thing, Some(value), parts)
     }
 
     /// One item, with the parts that are asked for.
     fn item(self, thing: Thing, value: Option<&'a (String, String)>, parts: &[&str]) -> Value {
-        let Self { resource, asked, world, .. } = self;
-        let drawn = Drawn { thing, world, asked, value };
+        let Self {
+            resource,
+            asked,
+            world,
+            ..
+        } = self;
+        let drawn = Drawn {
+            thing,
+            world,
+            asked,
+            value,
+        };
         let mut shape = Map::new();
         if !resource.bare {
             shape.insert("kind".to_owned(), resource.kind.clone().into());
             shape.insert("etag".to_owned(), "@etag".into());
-            shape.insert("id".to_owned(), resource.own_id.clone().unwrap_or_else(|| "@id".into()));
+            shape.insert(
+                "id".to_owned(),
+                resource.own_id.clone().unwrap_or_else(|| "@id".into()),
+            );
         }
         shape.extend(resource.always.clone());
         let wanted = resource.parts.iter().filter(|(name, shape)| {
-            !shape.is_null() && name.split('?').next().is_some_and(|name| parts.contains(&name))
+            !shape.is_null()
+                && name
+                    .split('?')
+                    .next()
+                    .is_some_and(|name| parts.contains(&name))
         });
         shape.extend(wanted.map(|(name, part)| (name.clone(), part.clone())));
         drawn.fill(&Value::Object(shape))
@@ -175,12 +253,37 @@ impl<'a> Question<'a> {
     fn envelope(self, page: Page) -> Value {
         let mut body = Map::new();
         body.insert("kind".to_owned(), self.resource.list_kind.clone().into());
-        body.insert("etag".to_owned(), etag(&Value::from(page.items.clone()).to_string()).into());
-        let tokens = [("nextPageToken", page.next), ("prevPageToken", page.previous)];
-        body.extend(tokens.into_iter().filter_map(|(name, token)| Some((name.to_owned(), token?.into()))));
-        let nobody = Thing { class: Class::Other, place: Place::EVERYWHERE, topic: 0, number: 0 };
-        let drawn = Drawn { thing: nobody, world: self.world, asked: self.asked, value: None };
-        body.extend(self.resource.extra.iter().map(|(name, shape)| (name.clone(), drawn.fill(shape))));
+        body.insert(
+            "etag".to_owned(),
+            etag(&Value::from(page.items.clone()).to_string()).into(),
+        );
+        let tokens = [
+            ("nextPageToken", page.next),
+            ("prevPageToken", page.previous),
+        ];
+        body.extend(
+            tokens
+                .into_iter()
+                .filter_map(|(name, token)| Some((name.to_owned(), token?.into()))),
+        );
+        let nobody = Thing {
+            class: Class::Other,
+            place: Place::EVERYWHERE,
+            topic: 0,
+            number: 0,
+        };
+        let drawn = Drawn {
+            thing: nobody,
+            world: self.world,
+            asked: self.asked,
+            value: None,
+        };
+        body.extend(
+            self.resource
+                .extra
+                .iter()
+                .map(|(name, shape)| (name.clone(), drawn.fill(shape))),
+        );
         body.extend(page.info.map(|info| ("pageInfo".to_owned(), info)));
         if !(page.items.is_empty() && self.resource.list_may_be_missing) {
             body.insert("items".to_owned(), page.items.into());

@@ -17,13 +17,29 @@ pub(in crate::sandbox) fn refuse(refusal: &Refusal) -> Answer {
             let said = "This project's <a href=\"/youtube/v3/getting-started#quota\">quota</a> is used up.";
             no(403, "quotaExceeded", "youtube.quota", said, None)
         }
-        Refusal::Spent(exhausted, name) => rate(exhausted, name.as_deref().unwrap_or(POOL), "1/d/{project}"),
+        Refusal::Spent(exhausted, name) => {
+            rate(exhausted, name.as_deref().unwrap_or(POOL), "1/d/{project}")
+        }
         Refusal::SlowDown(exhausted, name) => {
             let by_rate = name.as_deref().filter(|name| !name.contains("PerDay"));
-            rate(exhausted, by_rate.unwrap_or("defaultPerMinutePerProject"), "1/min/{project}")
+            rate(
+                exhausted,
+                by_rate.unwrap_or("defaultPerMinutePerProject"),
+                "1/min/{project}",
+            )
         }
-        Refusal::BadCursor => bad_parameter("invalidPageToken", "pageToken", "That page token is not valid here."),
-        Refusal::Backend(status) => no(*status, "backendError", "global", "Something broke on our side.", None),
+        Refusal::BadCursor => bad_parameter(
+            "invalidPageToken",
+            "pageToken",
+            "That page token is not valid here.",
+        ),
+        Refusal::Backend(status) => no(
+            *status,
+            "backendError",
+            "global",
+            "Something broke on our side.",
+            None,
+        ),
     }
 }
 
@@ -33,7 +49,13 @@ pub(super) fn bad_parameter(reason: &str, param: &str, said: &str) -> Answer {
 }
 
 /// A refusal with one error in it.
-pub(super) fn no(status: u16, reason: &str, domain: &str, said: &str, param: Option<&str>) -> Answer {
+pub(super) fn no(
+    status: u16,
+    reason: &str,
+    domain: &str,
+    said: &str,
+    param: Option<&str>,
+) -> Answer {
     let mut error = Map::new();
     error.insert("message".to_owned(), said.into());
     error.insert("domain".to_owned(), domain.into());
@@ -42,7 +64,10 @@ pub(super) fn no(status: u16, reason: &str, domain: &str, said: &str, param: Opt
         error.insert("location".to_owned(), param.into());
         error.insert("locationType".to_owned(), "parameter".into());
     }
-    Answer::json(status, json!({ "error": { "code": status, "message": said, "errors": [error] } }))
+    Answer::json(
+        status,
+        json!({ "error": { "code": status, "message": said, "errors": [error] } }),
+    )
 }
 
 fn denied() -> Answer {
@@ -62,7 +87,10 @@ fn denied() -> Answer {
 
 /// What the newer buckets say, of a day and of a minute alike.
 fn rate(exhausted: &Exhausted, quota_limit: &str, quota_unit: &str) -> Answer {
-    let said = format!("The stand-in's limit '{}' for service 'youtube.googleapis.com' is reached.", exhausted.limit);
+    let said = format!(
+        "The stand-in's limit '{}' for service 'youtube.googleapis.com' is reached.",
+        exhausted.limit
+    );
     let details = json!([{
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": "RATE_LIMIT_EXCEEDED",
@@ -77,7 +105,13 @@ fn rate(exhausted: &Exhausted, quota_limit: &str, quota_unit: &str) -> Answer {
             "quota_limit_value": exhausted.quota.to_string(),
         },
     }]);
-    detailed(429, "RESOURCE_EXHAUSTED", "rateLimitExceeded", &said, &details)
+    detailed(
+        429,
+        "RESOURCE_EXHAUSTED",
+        "rateLimitExceeded",
+        &said,
+        &details,
+    )
 }
 
 fn detailed(code: u16, status: &str, reason: &str, said: &str, details: &Value) -> Answer {

@@ -96,7 +96,11 @@ impl Resources {
     /// What stands in for this route: `None` where it is not one of YouTube's, or of the few that are not known here.
     pub(in crate::sandbox) fn of(&self, route: &Route) -> Option<&Resource> {
         let base = &route.upstream.base_url;
-        let path = format!("{}/{}", base.path().trim_end_matches('/'), route.call.path.as_ref()?.as_str());
+        let path = format!(
+            "{}/{}",
+            base.path().trim_end_matches('/'),
+            route.call.path.as_ref()?.as_str()
+        );
         let (_, path) = path.split_once("youtube/v3/")?;
         self.0.get(path.trim_matches('/'))
     }

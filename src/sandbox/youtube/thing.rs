@@ -21,8 +21,15 @@ pub(super) enum Class {
     Value = 7,
 }
 
-const CLASSES: [Class; 7] =
-    [Class::Video, Class::Channel, Class::Playlist, Class::PlaylistItem, Class::Comment, Class::Other, Class::Value];
+const CLASSES: [Class; 7] = [
+    Class::Video,
+    Class::Channel,
+    Class::Playlist,
+    Class::PlaylistItem,
+    Class::Comment,
+    Class::Other,
+    Class::Value,
+];
 
 impl Class {
     /// How its ids begin, and how many bytes they hold.
@@ -58,8 +65,12 @@ impl Place {
 
     /// The region of two capital letters; `None` for any other text, and for the codes that are no country's.
     pub(super) fn parse(code: &str) -> Option<Self> {
-        let [first, second] = code.as_bytes() else { return None };
-        let valid = first.is_ascii_uppercase() && second.is_ascii_uppercase() && !matches!(code, "XX" | "ZZ");
+        let [first, second] = code.as_bytes() else {
+            return None;
+        };
+        let valid = first.is_ascii_uppercase()
+            && second.is_ascii_uppercase()
+            && !matches!(code, "XX" | "ZZ");
         let number = |letter: u8| u16::from(letter.wrapping_sub(b'A'));
         valid.then(|| Self(number(*first) * 26 + number(*second) + 1))
     }
@@ -67,8 +78,16 @@ impl Place {
     /// Its code.
     pub(super) fn code(self) -> Option<String> {
         let number = self.0.checked_sub(1)?;
-        let letter = |number: u16| u8::try_from(number).ok().map(|number| char::from(b'A'.saturating_add(number)));
-        Some([letter(number / 26)?, letter(number % 26)?].iter().collect())
+        let letter = |number: u16| {
+            u8::try_from(number)
+                .ok()
+                .map(|number| char::from(b'A'.saturating_add(number)))
+        };
+        Some(
+            [letter(number / 26)?, letter(number % 26)?]
+                .iter()
+                .collect(),
+        )
     }
 }
 
@@ -80,7 +99,13 @@ impl Thing {
     pub(super) fn id(self, world: Chance) -> String {
         let (prefix, length) = self.class.style();
         let bits = self.bits(world);
-        let words = (0..).map(|part: u64| if part == 0 { bits } else { mix(bits ^ mix(part)) });
+        let words = (0..).map(|part: u64| {
+            if part == 0 {
+                bits
+            } else {
+                mix(bits ^ mix(part))
+            }
+        });
         let bytes: Vec<u8> = words.flat_map(u64::to_be_bytes).take(length).collect();
         format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes))
     }
@@ -117,9 +142,16 @@ impl Thing {
     fn from_bits(bits: u64, world: Chance) -> Option<Self> {
         let plain = (unmix(bits) ^ world.bits()) >> CHECK;
         let part = |shift: u32| u16::try_from((plain >> shift) & TWELVE).unwrap_or_default();
-        let class = CLASSES.into_iter().find(|class| *class as u64 == plain >> 34)?;
+        let class = CLASSES
+            .into_iter()
+            .find(|class| *class as u64 == plain >> 34)?;
         let place = Place(part(24) & 0x3ff);
-        Some(Self { class, place, topic: part(12), number: part(0) })
+        Some(Self {
+            class,
+            place,
+            topic: part(12),
+            number: part(0),
+        })
     }
 }
 

@@ -30,7 +30,9 @@ pub enum SecretProblem {
     )]
     Unfit(String),
     /// A file cannot be read.
-    #[error("cannot read the secret's file {path}: {error}; put the secret there, or correct `secret`")]
+    #[error(
+        "cannot read the secret's file {path}: {error}; put the secret there, or correct `secret`"
+    )]
     Unreadable {
         /// Which.
         path: PathBuf,
@@ -62,7 +64,9 @@ pub enum SecretProblem {
         said: String,
     },
     /// The command did not end.
-    #[error("`{program}` gave no secret within {seconds} s; run it by hand to see what it waits for")]
+    #[error(
+        "`{program}` gave no secret within {seconds} s; run it by hand to see what it waits for"
+    )]
     Hung {
         /// Which.
         program: String,

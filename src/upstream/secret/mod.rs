@@ -73,13 +73,24 @@ impl Secret {
 
     /// The same, with environment variables looked up there instead of in the process' own.
     #[must_use]
-    pub fn in_environment(self, lookup: impl Fn(&str) -> Option<OsString> + Send + Sync + 'static) -> Self {
-        Self { environment: Box::new(lookup), ..self }
+    pub fn in_environment(
+        self,
+        lookup: impl Fn(&str) -> Option<OsString> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            environment: Box::new(lookup),
+            ..self
+        }
     }
 
     fn with(credential: &str, source: Source) -> Self {
         let environment = Box::new(|name: &str| std::env::var_os(name));
-        Self { credential: credential.to_owned(), source, environment, held: Mutex::default() }
+        Self {
+            credential: credential.to_owned(),
+            source,
+            environment,
+            held: Mutex::default(),
+        }
     }
 
     /// Whether there is one.
@@ -100,9 +111,16 @@ impl Secret {
     pub(super) async fn show(&self) -> Result<Shown, SecretError> {
         let mut held = self.held.lock().await;
         if held.secret.is_none() && self.is_some() {
-            *held = Held { secret: Some(self.read().await?), reading: held.reading + 1, taken: false };
+            *held = Held {
+                secret: Some(self.read().await?),
+                reading: held.reading + 1,
+                taken: false,
+            };
         }
-        Ok(Shown { secret: held.secret.clone(), reading: held.reading })
+        Ok(Shown {
+            secret: held.secret.clone(),
+            reading: held.reading,
+        })
     }
 
     /// Remembers that the upstream took it.
@@ -121,10 +139,18 @@ impl Secret {
             return Ok(Remedy::Nothing);
         }
         let another = self.read().await?;
-        if held.secret.as_ref().is_some_and(|old| old.expose_secret() == another.expose_secret()) {
+        if held
+            .secret
+            .as_ref()
+            .is_some_and(|old| old.expose_secret() == another.expose_secret())
+        {
             return Ok(Remedy::Nothing);
         }
-        *held = Held { secret: Some(another), reading: held.reading + 1, taken: false };
+        *held = Held {
+            secret: Some(another),
+            reading: held.reading + 1,
+            taken: false,
+        };
         Ok(Remedy::Renewed)
     }
 
@@ -134,7 +160,9 @@ impl Secret {
 
     async fn read(&self) -> Result<SecretString, SecretError> {
         match &self.source {
-            Source::From(source) => read(&self.credential, source, &*self.environment, PATIENCE).await,
+            Source::From(source) => {
+                read(&self.credential, source, &*self.environment, PATIENCE).await
+            }
             Source::Given(secret) => Ok(secret.clone()),
             Source::Nowhere => Ok(SecretString::default()),
         }

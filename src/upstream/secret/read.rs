@@ -38,7 +38,10 @@ pub async fn read(
         SecretSource::Command(words) => from_command(words, patience).await,
     };
     let checked = read.and_then(|secret| fit(secret, place(source)));
-    checked.map_err(|problem| SecretError { credential: credential.to_owned(), problem })
+    checked.map_err(|problem| SecretError {
+        credential: credential.to_owned(),
+        problem,
+    })
 }
 
 /// `$NAME_FILE` names a file that holds what `$NAME` would, as containers give their secrets.
@@ -61,27 +64,43 @@ fn from_environment(name: &str, environment: &Environment) -> Result<SecretStrin
 }
 
 fn from_file(path: &Path) -> Result<SecretString, SecretProblem> {
-    let unreadable = |error| SecretProblem::Unreadable { path: path.to_owned(), error };
+    let unreadable = |error| SecretProblem::Unreadable {
+        path: path.to_owned(),
+        error,
+    };
     let file = File::open(path).map_err(unreadable)?;
     warn_of_others(path, &file);
     let mut bytes = Zeroizing::new(Vec::new());
-    file.take(LONGEST_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(LONGEST_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
     text(&bytes, || path.display().to_string())
 }
 
 fn from_directory(name: &str, environment: &Environment) -> Result<SecretString, SecretProblem> {
-    let directory = environment("CREDENTIALS_DIRECTORY").ok_or_else(|| SecretProblem::NoDirectory(name.to_owned()))?;
+    let directory = environment("CREDENTIALS_DIRECTORY")
+        .ok_or_else(|| SecretProblem::NoDirectory(name.to_owned()))?;
     from_file(&Path::new(&directory).join(name))
 }
 
 async fn from_command(words: &[String], patience: Duration) -> Result<SecretString, SecretProblem> {
-    let (program, arguments) =
-        words.split_first().ok_or_else(|| SecretProblem::Empty("`secret.command`".to_owned()))?;
+    let (program, arguments) = words
+        .split_first()
+        .ok_or_else(|| SecretProblem::Empty("`secret.command`".to_owned()))?;
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     match tokio::time::timeout(patience, command.output()).await {
-        Err(_) => Err(SecretProblem::Hung { program: program.clone(), seconds: patience.as_secs() }),
-        Ok(Err(error)) => Err(SecretProblem::NotStarted { program: program.clone(), error }),
+        Err(_) => Err(SecretProblem::Hung {
+            program: program.clone(),
+            seconds: patience.as_secs(),
+        }),
+        Ok(Err(error)) => Err(SecretProblem::NotStarted {
+            program: program.clone(),
+            error,
+        }),
         Ok(Ok(output)) => printed(program, output),
     }
 }
@@ -92,12 +111,21 @@ fn printed(program: &str, output: Output) -> Result<SecretString, SecretProblem>
         return text(&bytes, || format!("`{program}`"));
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.lines().find(|line| !line.trim().is_empty()).map_or_else(|| "it said nothing".to_owned(), one_line);
-    Err(SecretProblem::Failed { program: program.to_owned(), status: output.status, said })
+    let said = said
+        .lines()
+        .find(|line| !line.trim().is_empty())
+        .map_or_else(|| "it said nothing".to_owned(), one_line);
+    Err(SecretProblem::Failed {
+        program: program.to_owned(),
+        status: output.status,
+        said,
+    })
 }
 
 fn text(bytes: &[u8], place: impl Fn() -> String) -> Result<SecretString, SecretProblem> {
-    std::str::from_utf8(bytes).map(SecretString::from).map_err(|_| SecretProblem::Unfit(place()))
+    std::str::from_utf8(bytes)
+        .map(SecretString::from)
+        .map_err(|_| SecretProblem::Unfit(place()))
 }
 
 /// The secret without the blanks around it, where a header can carry it.
@@ -135,7 +163,10 @@ fn warn_of_others(path: &Path, file: &File) {
         mode if mode & GROUP_READS != 0 && is_ours => "everybody in its group",
         _ => return,
     };
-    tracing::warn!("{who} can read the secret in {0}: chmod 600 {0}", path.display());
+    tracing::warn!(
+        "{who} can read the secret in {0}: chmod 600 {0}",
+        path.display()
+    );
 }
 
 #[cfg(not(unix))]

@@ -6,14 +6,27 @@ use ingest::sqlite::{self, Schema};
 
 use super::fixture::{Fixture, JOB, Page, at, new_pass, pointer, video};
 
-const WORDS: SearchQuery<'_> = SearchQuery { words: "fox", kind: None, region: None, since: None, limit: 9 };
+const WORDS: SearchQuery<'_> = SearchQuery {
+    words: "fox",
+    kind: None,
+    region: None,
+    since: None,
+    limit: 9,
+};
 
 #[tokio::test]
 async fn a_catalog_that_is_not_there_reads_as_an_empty_one_and_stays_away() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state/catalog.db");
     let catalog = SqliteCatalog::open_read_only(&path).unwrap();
-    assert_eq!(catalog.standings(JOB, &["US".into()], at(59)).await.unwrap()[0].region, "US");
+    assert_eq!(
+        catalog
+            .standings(JOB, &["US".into()], at(59))
+            .await
+            .unwrap()[0]
+            .region,
+        "US"
+    );
     assert_eq!(catalog.open_passes(JOB).await.unwrap(), []);
     assert_eq!(catalog.search(WORDS).await.unwrap(), []);
     let at_id = pointer("/id");
@@ -38,15 +51,26 @@ async fn reading_writes_nothing_on_disk() {
     f.land(&Page::of(vec![video("a", "fox")])).await;
     let dir = f.close();
     let snapshot = || {
-        let mut files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path()).collect();
+        let mut files: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .collect();
         files.sort();
-        files.into_iter().map(|path| (fs::read(&path).unwrap(), path)).collect::<Vec<_>>()
+        files
+            .into_iter()
+            .map(|path| (fs::read(&path).unwrap(), path))
+            .collect::<Vec<_>>()
     };
     let before = snapshot();
     let catalog = SqliteCatalog::open_read_only(&dir.path().join("catalog.db")).unwrap();
     assert_eq!(catalog.search(WORDS).await.unwrap().len(), 1);
     assert_eq!(catalog.open_passes(JOB).await.unwrap().len(), 1);
-    assert!(catalog.finish(&new_pass("US", at(0)), PassEnd::Refused, at(0)).await.is_err());
+    assert!(
+        catalog
+            .finish(&new_pass("US", at(0)), PassEnd::Refused, at(0))
+            .await
+            .is_err()
+    );
     assert!(snapshot() == before);
     drop(catalog);
     assert!(snapshot() == before);
@@ -68,7 +92,12 @@ async fn the_file_is_its_owners_alone() {
     f.land(&Page::of(vec![video("a", "fox")])).await;
     for file in fs::read_dir(f.dir.path()).unwrap() {
         let file = file.unwrap();
-        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.path());
+        assert_eq!(
+            file.metadata().unwrap().permissions().mode() & 0o777,
+            0o600,
+            "{:?}",
+            file.path()
+        );
     }
 }
 
@@ -83,16 +112,32 @@ fn the_schema_is_as_it_was_released() {
 async fn a_later_release_brings_a_file_up_to_date_and_this_one_then_leaves_it_alone() {
     let f = Fixture::new();
     f.land(&Page::of(vec![video("a", "fox")])).await;
-    let migrations = [SqliteCatalog::SCHEMA.migrations, &["alter table record add column later text"]].concat();
+    let migrations = [
+        SqliteCatalog::SCHEMA.migrations,
+        &["alter table record add column later text"],
+    ]
+    .concat();
     let version = format!("version {}", migrations.len());
-    let later = Schema { name: "catalog", migrations: migrations.leak() };
+    let later = Schema {
+        name: "catalog",
+        migrations: migrations.leak(),
+    };
     let connection = sqlite::open(&f.path(), later).unwrap();
-    let kept: (String, Option<String>) =
-        connection.query_row("select id, later from record", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    let kept: (String, Option<String>) = connection
+        .query_row("select id, later from record", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .unwrap();
     assert_eq!(kept, ("a".to_owned(), None));
-    for opened in [SqliteCatalog::open(&f.path()).err(), SqliteCatalog::open_read_only(&f.path()).err()] {
+    for opened in [
+        SqliteCatalog::open(&f.path()).err(),
+        SqliteCatalog::open_read_only(&f.path()).err(),
+    ] {
         let error = opened.unwrap().to_string();
-        assert!(error.contains(&version) && error.contains("upgrade ingest"), "{error}");
+        assert!(
+            error.contains(&version) && error.contains("upgrade ingest"),
+            "{error}"
+        );
     }
 }
 
@@ -100,10 +145,21 @@ async fn a_later_release_brings_a_file_up_to_date_and_this_one_then_leaves_it_al
 fn what_is_no_catalog_is_refused_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("catalog.db");
-    fs::write(&path, "this is no database, and somebody may want it".repeat(100)).unwrap();
+    fs::write(
+        &path,
+        "this is no database, and somebody may want it".repeat(100),
+    )
+    .unwrap();
     let error = SqliteCatalog::open(&path).err().unwrap().to_string();
-    assert!(error.contains("catalog.db") && error.contains("damaged"), "{error}");
-    assert!(fs::read_to_string(&path).unwrap().starts_with("this is no database"));
+    assert!(
+        error.contains("catalog.db") && error.contains("damaged"),
+        "{error}"
+    );
+    assert!(
+        fs::read_to_string(&path)
+            .unwrap()
+            .starts_with("this is no database")
+    );
 }
 
 #[test]
@@ -112,11 +168,17 @@ fn no_statement_of_a_run_walks_a_table_from_end_to_end() {
     let connection = rusqlite::Connection::open(f.path()).unwrap();
     assert!(SqliteCatalog::statements().len() > 20);
     for sql in SqliteCatalog::statements() {
-        let mut explained = connection.prepare(&format!("explain query plan {sql}")).unwrap();
+        let mut explained = connection
+            .prepare(&format!("explain query plan {sql}"))
+            .unwrap();
         let unbound = vec![rusqlite::types::Null; explained.parameter_count()];
-        let plan = explained.query_map(rusqlite::params_from_iter(unbound), |row| row.get::<_, String>("detail"));
+        let plan = explained.query_map(rusqlite::params_from_iter(unbound), |row| {
+            row.get::<_, String>("detail")
+        });
         for step in plan.unwrap().map(Result::unwrap) {
-            let walks = step.starts_with("SCAN") && !step.contains("VIRTUAL TABLE") && !step.contains("CONSTANT ROW");
+            let walks = step.starts_with("SCAN")
+                && !step.contains("VIRTUAL TABLE")
+                && !step.contains("CONSTANT ROW");
             assert!(!walks, "{step}\n{sql}");
         }
     }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ingest::catalog::{
-    Catalog, CatalogError, IdsQuestion, Landed, Landing, Naming, PassId, PassRef, Pending, SqliteCatalog,
+    Catalog, CatalogError, IdsQuestion, Landed, Landing, Naming, PassId, PassRef, Pending,
+    SqliteCatalog,
 };
 use ingest::config::{Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
@@ -29,7 +30,11 @@ impl Fixture {
         let catalog = SqliteCatalog::open(&path).unwrap();
         let person = Connection::open(&path).unwrap();
         person.busy_timeout(Duration::from_secs(9)).unwrap();
-        Self { catalog, dir, person }
+        Self {
+            catalog,
+            dir,
+            person,
+        }
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -49,8 +54,14 @@ impl Fixture {
     pub(super) fn rows(&self, sql: &str) -> Vec<String> {
         let mut statement = self.person.prepare_cached(sql).unwrap();
         let width = statement.column_count();
-        let rows = statement.query_map([], |row| (0..width).map(|column| Ok(shown(row.get(column)?))).collect());
-        rows.unwrap().map(|row: rusqlite::Result<Vec<String>>| row.unwrap().join(" ")).collect()
+        let rows = statement.query_map([], |row| {
+            (0..width)
+                .map(|column| Ok(shown(row.get(column)?)))
+                .collect()
+        });
+        rows.unwrap()
+            .map(|row: rusqlite::Result<Vec<String>>| row.unwrap().join(" "))
+            .collect()
     }
 
     pub(super) fn count(&self, table: &str) -> usize {
@@ -73,7 +84,10 @@ impl Fixture {
             fresh_since,
         };
         let pending = self.catalog.pending_ids(question).await.unwrap();
-        pending.into_iter().map(|Pending { id, pass }| (id, pass)).collect()
+        pending
+            .into_iter()
+            .map(|Pending { id, pass }| (id, pass))
+            .collect()
     }
 }
 
@@ -149,7 +163,13 @@ impl Page {
 
     /// The answer to a batch of ids of channels.
     pub(super) fn channels(asked: &[&str], came: &[&str]) -> Self {
-        let records = came.iter().map(|id| Record { id: (*id).to_owned(), body: json!({"id": id}) }).collect();
+        let records = came
+            .iter()
+            .map(|id| Record {
+                id: (*id).to_owned(),
+                body: json!({"id": id}),
+            })
+            .collect();
         Self {
             call: "channels.list".into(),
             kind: records_of("channel", &[], &[]),
@@ -180,16 +200,24 @@ impl Page {
 }
 
 pub(super) fn new_pass(region: &str, started_at: Timestamp) -> PassRef {
-    PassRef::New { job: JOB.into(), region: region.into(), started_at }
+    PassRef::New {
+        job: JOB.into(),
+        region: region.into(),
+        started_at,
+    }
 }
 
 /// So many minutes after noon of a day in 2026.
 pub(super) fn at(minutes: u64) -> Timestamp {
-    Timestamp::parse("2026-03-01T12:00:00Z").unwrap().after(Duration::from_secs(60 * minutes))
+    Timestamp::parse("2026-03-01T12:00:00Z")
+        .unwrap()
+        .after(Duration::from_secs(60 * minutes))
 }
 
 pub(super) fn daily(units: u64) -> Cost {
-    [("daily".to_owned(), Units::new(units))].into_iter().collect()
+    [("daily".to_owned(), Units::new(units))]
+        .into_iter()
+        .collect()
 }
 
 pub(super) fn pointer(text: &str) -> Pointer {
@@ -202,25 +230,41 @@ pub(super) fn records_of(kind: &str, text: &[&str], columns: &[(&str, &str)]) ->
         kind: kind.to_owned(),
         id: vec![pointer("/id")],
         text: text.iter().map(|text| pointer(text)).collect(),
-        columns: columns.iter().map(|(name, at)| ((*name).to_owned(), pointer(at))).collect::<BTreeMap<_, _>>(),
+        columns: columns
+            .iter()
+            .map(|(name, at)| ((*name).to_owned(), pointer(at)))
+            .collect::<BTreeMap<_, _>>(),
     }
 }
 
 pub(super) fn videos() -> Records {
     let text = ["/snippet/title", "/snippet/description", "/snippet/tags/*"];
-    let columns = [("title", "/snippet/title"), ("view_count", "/statistics/viewCount"), ("tags", "/snippet/tags/*")];
+    let columns = [
+        ("title", "/snippet/title"),
+        ("view_count", "/statistics/viewCount"),
+        ("tags", "/snippet/tags/*"),
+    ];
     records_of("video", &text, &columns)
 }
 
 /// A video with a title, of the channel `c-<id>`.
 pub(super) fn video(id: &str, title: &str) -> Record {
-    record(id, json!({"id": id, "snippet": {"title": title, "channelId": format!("c-{id}")}}))
+    record(
+        id,
+        json!({"id": id, "snippet": {"title": title, "channelId": format!("c-{id}")}}),
+    )
 }
 
 pub(super) fn video_of(id: &str, channel: &str) -> Record {
-    record(id, json!({"id": id, "snippet": {"title": "t", "channelId": channel}}))
+    record(
+        id,
+        json!({"id": id, "snippet": {"title": "t", "channelId": channel}}),
+    )
 }
 
 pub(super) fn record(id: &str, body: Value) -> Record {
-    Record { id: id.to_owned(), body }
+    Record {
+        id: id.to_owned(),
+        body,
+    }
 }

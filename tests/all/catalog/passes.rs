@@ -3,11 +3,18 @@ use ingest::catalog::{Catalog, OpenPass, PassEnd, PassId, PassRef, Standing, Ste
 use super::fixture::{Fixture, JOB, Page, at, new_pass, video};
 
 async fn standing(f: &Fixture, region: &str) -> Standing {
-    f.catalog.standings(JOB, &[region.to_owned()], at(59)).await.unwrap().remove(0)
+    f.catalog
+        .standings(JOB, &[region.to_owned()], at(59))
+        .await
+        .unwrap()
+        .remove(0)
 }
 
 async fn finish(f: &Fixture, pass: PassId, end: PassEnd) {
-    f.catalog.finish(&PassRef::Open(pass), end, at(59)).await.unwrap();
+    f.catalog
+        .finish(&PassRef::Open(pass), end, at(59))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -15,8 +22,20 @@ async fn nothing_is_known_of_a_region_that_was_never_walked() {
     let f = Fixture::new();
     let regions = ["US".to_owned(), "GB".to_owned()];
     let standings = f.catalog.standings(JOB, &regions, at(59)).await.unwrap();
-    assert_eq!(standings.iter().map(|s| s.region.as_str()).collect::<Vec<_>>(), ["US", "GB"]);
-    assert_eq!(standings[0], Standing { region: "US".into(), ..Standing::default() });
+    assert_eq!(
+        standings
+            .iter()
+            .map(|s| s.region.as_str())
+            .collect::<Vec<_>>(),
+        ["US", "GB"]
+    );
+    assert_eq!(
+        standings[0],
+        Standing {
+            region: "US".into(),
+            ..Standing::default()
+        }
+    );
 }
 
 #[tokio::test]
@@ -27,11 +46,28 @@ async fn an_unfinished_pass_stands_where_it_stopped() {
     f.land(&Page::of(vec![]).in_pass(pass).step(2)).await;
     f.reopen();
     let steps = vec![
-        StepPosition { step: 0, pages: 2, cursor: Some("3".into()) },
-        StepPosition { step: 2, pages: 1, cursor: None },
+        StepPosition {
+            step: 0,
+            pages: 2,
+            cursor: Some("3".into()),
+        },
+        StepPosition {
+            step: 2,
+            pages: 1,
+            cursor: None,
+        },
     ];
-    let open = OpenPass { id: pass, region: "US".into(), started_at: at(0), steps, batches: Vec::new() };
-    assert_eq!(f.catalog.open_passes(JOB).await.unwrap(), std::slice::from_ref(&open));
+    let open = OpenPass {
+        id: pass,
+        region: "US".into(),
+        started_at: at(0),
+        steps,
+        batches: Vec::new(),
+    };
+    assert_eq!(
+        f.catalog.open_passes(JOB).await.unwrap(),
+        std::slice::from_ref(&open)
+    );
     assert_eq!(standing(&f, "US").await.unfinished, Some(open));
     assert_eq!(standing(&f, "GB").await.unfinished, None);
     assert_eq!(f.catalog.open_passes("another").await.unwrap(), []);
@@ -44,13 +80,21 @@ async fn open_passes_come_oldest_first_with_the_shared_one_among_them() {
         f.land(&Page::of(vec![]).over(region, at(minute))).await;
     }
     let open = f.catalog.open_passes(JOB).await.unwrap();
-    assert_eq!(open.iter().map(|pass| pass.region.as_str()).collect::<Vec<_>>(), ["*", "GB", "US"]);
+    assert_eq!(
+        open.iter()
+            .map(|pass| pass.region.as_str())
+            .collect::<Vec<_>>(),
+        ["*", "GB", "US"]
+    );
 }
 
 #[tokio::test]
 async fn a_complete_pass_is_dated_by_its_start_and_tells_its_pages() {
     let f = Fixture::new();
-    let pass = f.land(&Page::of(vec![]).over("US", at(5)).next("2").now(at(30))).await.pass;
+    let pass = f
+        .land(&Page::of(vec![]).over("US", at(5)).next("2").now(at(30)))
+        .await
+        .pass;
     f.land(&Page::of(vec![]).in_pass(pass)).await;
     f.land(&Page::of(vec![]).in_pass(pass).step(1)).await;
     finish(&f, pass, PassEnd::Complete).await;
@@ -58,7 +102,10 @@ async fn a_complete_pass_is_dated_by_its_start_and_tells_its_pages() {
     assert_eq!(standing.last_complete, Some(at(5)));
     assert_eq!(standing.last_pages, [(0, 2), (1, 1)]);
     assert_eq!(standing.unfinished, None);
-    assert_eq!(f.rows("select outcome, finished_at from pass"), ["complete 2026-03-01T12:59:00.000000Z"]);
+    assert_eq!(
+        f.rows("select outcome, finished_at from pass"),
+        ["complete 2026-03-01T12:59:00.000000Z"]
+    );
 }
 
 #[tokio::test]
@@ -74,14 +121,23 @@ async fn the_last_complete_pass_is_the_one_that_began_last() {
 #[tokio::test]
 async fn a_refusal_counts_until_a_later_pass_is_complete() {
     let f = Fixture::new();
-    f.catalog.finish(&new_pass("US", at(5)), PassEnd::Refused, at(6)).await.unwrap();
+    f.catalog
+        .finish(&new_pass("US", at(5)), PassEnd::Refused, at(6))
+        .await
+        .unwrap();
     assert_eq!(standing(&f, "US").await.last_refused, Some(at(5)));
     let pass = f.land(&Page::of(vec![]).over("US", at(7))).await.pass;
     finish(&f, pass, PassEnd::Complete).await;
     assert_eq!(standing(&f, "US").await.last_refused, None);
-    f.catalog.finish(&new_pass("US", at(8)), PassEnd::Refused, at(9)).await.unwrap();
+    f.catalog
+        .finish(&new_pass("US", at(8)), PassEnd::Refused, at(9))
+        .await
+        .unwrap();
     let standing = standing(&f, "US").await;
-    assert_eq!((standing.last_complete, standing.last_refused), (Some(at(7)), Some(at(8))));
+    assert_eq!(
+        (standing.last_complete, standing.last_refused),
+        (Some(at(7)), Some(at(8)))
+    );
 }
 
 #[tokio::test]
@@ -89,7 +145,11 @@ async fn an_abandoned_pass_is_over_and_what_it_landed_stays() {
     let f = Fixture::new();
     let pass = f.land(&Page::of(vec![video("a", "")]).next("2")).await.pass;
     finish(&f, pass, PassEnd::Abandoned).await;
-    let given_up = Standing { region: "US".into(), last_abandoned: Some(at(59)), ..Standing::default() };
+    let given_up = Standing {
+        region: "US".into(),
+        last_abandoned: Some(at(59)),
+        ..Standing::default()
+    };
     assert_eq!(standing(&f, "US").await, given_up);
     assert_eq!((f.count("record"), f.count("listing")), (1, 1));
 }
@@ -101,25 +161,44 @@ async fn a_pass_ends_once() {
     finish(&f, pass, PassEnd::Complete).await;
     finish(&f, pass, PassEnd::Abandoned).await;
     assert_eq!(f.rows("select outcome from pass"), ["complete"]);
-    let error = f.catalog.finish(&PassRef::Open(PassId(7)), PassEnd::Complete, at(0)).await.unwrap_err();
+    let error = f
+        .catalog
+        .finish(&PassRef::Open(PassId(7)), PassEnd::Complete, at(0))
+        .await
+        .unwrap_err();
     assert!(error.0.contains("no pass 7"), "{error}");
 }
 
 #[tokio::test]
 async fn a_step_starts_over_once_with_its_listing_anew() {
     let mut f = Fixture::new();
-    let pass = f.land(&Page::of(vec![video("a", ""), video("b", "")]).next("2")).await.pass;
-    f.land(&Page::of(vec![video("c", "")]).in_pass(pass).step(1)).await;
+    let pass = f
+        .land(&Page::of(vec![video("a", ""), video("b", "")]).next("2"))
+        .await
+        .pass;
+    f.land(&Page::of(vec![video("c", "")]).in_pass(pass).step(1))
+        .await;
     assert!(f.catalog.restart_step(pass, 0).await.unwrap());
     assert_eq!(f.rows("select step, id from listing"), ["1 c"]);
-    assert_eq!(f.rows("select pages, records, requests, units from pass"), [r#"1 1 2 {"daily":2}"#]);
+    assert_eq!(
+        f.rows("select pages, records, requests, units from pass"),
+        [r#"1 1 2 {"daily":2}"#]
+    );
     assert_eq!(f.catalog.open_passes(JOB).await.unwrap()[0].steps.len(), 1);
-    let again = f.land(&Page::of(vec![video("b", "")]).in_pass(pass).next("2")).await;
+    let again = f
+        .land(&Page::of(vec![video("b", "")]).in_pass(pass).next("2"))
+        .await;
     assert!(!again.cursor_repeats, "the walk is a new one");
     f.reopen();
     assert!(!f.catalog.restart_step(pass, 0).await.unwrap());
-    assert_eq!(f.rows("select position, id from listing where step = 0"), ["1 b"]);
-    assert!(f.catalog.restart_step(pass, 1).await.unwrap(), "another step");
+    assert_eq!(
+        f.rows("select position, id from listing where step = 0"),
+        ["1 b"]
+    );
+    assert!(
+        f.catalog.restart_step(pass, 1).await.unwrap(),
+        "another step"
+    );
 }
 
 #[tokio::test]

@@ -7,25 +7,47 @@ use super::fixture::{Fixture, Page, at, record, video_of};
 const CHANNEL: &str = "/snippet/channelId";
 
 async fn ids(f: &Fixture, at: &str, fresh_since: Timestamp) -> Vec<String> {
-    f.pending(at, fresh_since).await.into_iter().map(|(id, _)| id).collect()
+    f.pending(at, fresh_since)
+        .await
+        .into_iter()
+        .map(|(id, _)| id)
+        .collect()
 }
 
 #[tokio::test]
 async fn ids_come_in_the_order_of_the_passes_and_their_listings_once_a_pass() {
     let f = Fixture::new();
-    let us = f.land(&Page::of(vec![video_of("v1", "c1"), video_of("v2", "c2")]).over("US", at(2)).next("2")).await.pass;
-    let gb = f.land(&Page::of(vec![video_of("v3", "c3"), video_of("v2", "c2")]).over("GB", at(1))).await.pass;
-    f.land(&Page::of(vec![video_of("v4", "c1"), video_of("v5", "c0")]).in_pass(us)).await;
+    let us = f
+        .land(
+            &Page::of(vec![video_of("v1", "c1"), video_of("v2", "c2")])
+                .over("US", at(2))
+                .next("2"),
+        )
+        .await
+        .pass;
+    let gb = f
+        .land(&Page::of(vec![video_of("v3", "c3"), video_of("v2", "c2")]).over("GB", at(1)))
+        .await
+        .pass;
+    f.land(&Page::of(vec![video_of("v4", "c1"), video_of("v5", "c0")]).in_pass(us))
+        .await;
     let expected = [("c3", gb), ("c2", gb), ("c1", us), ("c2", us), ("c0", us)];
     let pending = f.pending(CHANNEL, at(0)).await;
-    assert_eq!(pending.iter().map(|(id, pass)| (id.as_str(), *pass)).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        pending
+            .iter()
+            .map(|(id, pass)| (id.as_str(), *pass))
+            .collect::<Vec<_>>(),
+        expected
+    );
 }
 
 #[tokio::test]
 async fn an_id_fetched_lately_is_fresh_and_one_fetched_long_ago_is_not() {
     let f = Fixture::new();
     f.land(&Page::channels(&["c1"], &["c1"]).now(at(10))).await;
-    f.land(&Page::of(vec![video_of("v", "c1")]).over("US", at(100))).await;
+    f.land(&Page::of(vec![video_of("v", "c1")]).over("US", at(100)))
+        .await;
     assert_eq!(ids(&f, CHANNEL, at(10)).await, [""; 0]);
     assert_eq!(ids(&f, CHANNEL, at(11)).await, ["c1"]);
 }
@@ -33,8 +55,14 @@ async fn an_id_fetched_lately_is_fresh_and_one_fetched_long_ago_is_not() {
 #[tokio::test]
 async fn an_id_fetched_after_the_pass_began_is_fresh_for_that_pass_however_short_fresh_for_is() {
     let f = Fixture::new();
-    let older = f.land(&Page::of(vec![video_of("v", "c1")]).over("US", at(10))).await.pass;
-    let newer = f.land(&Page::of(vec![video_of("v", "c1")]).over("GB", at(12))).await.pass;
+    let older = f
+        .land(&Page::of(vec![video_of("v", "c1")]).over("US", at(10)))
+        .await
+        .pass;
+    let newer = f
+        .land(&Page::of(vec![video_of("v", "c1")]).over("GB", at(12)))
+        .await
+        .pass;
     f.land(&Page::channels(&["c1"], &["c1"]).now(at(11))).await;
     assert_eq!(f.pending(CHANNEL, at(99)).await, [("c1".to_owned(), newer)]);
     assert!(older < newer);
@@ -44,7 +72,8 @@ async fn an_id_fetched_after_the_pass_began_is_fresh_for_that_pass_however_short
 async fn an_absent_id_is_not_asked_for_again_while_its_absence_is_fresh() {
     let f = Fixture::new();
     f.land(&Page::channels(&["gone"], &[]).now(at(10))).await;
-    f.land(&Page::of(vec![video_of("v", "gone")]).over("US", at(50))).await;
+    f.land(&Page::of(vec![video_of("v", "gone")]).over("US", at(50)))
+        .await;
     assert_eq!(ids(&f, CHANNEL, at(10)).await, [""; 0]);
     assert_eq!(ids(&f, CHANNEL, at(11)).await, ["gone"]);
 }
@@ -54,11 +83,30 @@ async fn only_open_passes_of_the_job_and_listings_of_the_call_and_kind_are_asked
     let f = Fixture::new();
     let page = Page::of(vec![video_of("v", "c")]);
     let ended = f.land(&page).await.pass;
-    f.catalog.finish(&PassRef::Open(ended), PassEnd::Complete, at(1)).await.unwrap();
-    f.land(&Page { call: "search.list".into(), ..page.clone() }).await;
-    f.land(&Page { upstream: "other".into(), ..page.clone() }).await;
-    let other_job = PassRef::New { job: "another".into(), region: "US".into(), started_at: at(0) };
-    f.land(&Page { pass: other_job, ..page.clone() }).await;
+    f.catalog
+        .finish(&PassRef::Open(ended), PassEnd::Complete, at(1))
+        .await
+        .unwrap();
+    f.land(&Page {
+        call: "search.list".into(),
+        ..page.clone()
+    })
+    .await;
+    f.land(&Page {
+        upstream: "other".into(),
+        ..page.clone()
+    })
+    .await;
+    let other_job = PassRef::New {
+        job: "another".into(),
+        region: "US".into(),
+        started_at: at(0),
+    };
+    f.land(&Page {
+        pass: other_job,
+        ..page.clone()
+    })
+    .await;
     assert_eq!(ids(&f, CHANNEL, at(0)).await, [""; 0]);
     f.land(&page).await;
     assert_eq!(ids(&f, CHANNEL, at(0)).await, ["c"]);
@@ -79,10 +127,16 @@ async fn a_pointer_may_name_several_ids_numbers_and_places_in_arrays() {
 #[tokio::test]
 async fn members_of_any_name_are_found() {
     let f = Fixture::new();
-    for name in ["a\"b", "a'b", "a.b", "a\\b", "$", "[0]", "#", "größe", "", "a b", "*x", "\u{1}"] {
-        f.land(&Page::of(vec![record("v", json!({ name: {"id": name} }))])).await;
+    for name in [
+        "a\"b", "a'b", "a.b", "a\\b", "$", "[0]", "#", "größe", "", "a b", "*x", "\u{1}",
+    ] {
+        f.land(&Page::of(vec![record("v", json!({ name: {"id": name} }))]))
+            .await;
         let at_name = format!("/{}/id", name.replace('~', "~0").replace('/', "~1"));
-        let expected: Vec<&str> = Some(name).filter(|name| !name.is_empty()).into_iter().collect();
+        let expected: Vec<&str> = Some(name)
+            .filter(|name| !name.is_empty())
+            .into_iter()
+            .collect();
         let mut found = ids(&f, &at_name, at(0)).await;
         found.dedup();
         assert_eq!(found, expected, "{name:?}");

@@ -39,7 +39,11 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     let videos = prop::collection::vec(0..12_u8, 0..6);
-    let end = prop_oneof![Just(PassEnd::Complete), Just(PassEnd::Abandoned), Just(PassEnd::Refused)];
+    let end = prop_oneof![
+        Just(PassEnd::Complete),
+        Just(PassEnd::Abandoned),
+        Just(PassEnd::Refused)
+    ];
     prop_oneof![
         6 => (0..3_usize, 0..2_usize, videos, prop::option::of(0..5_u8))
             .prop_map(|(region, step, videos, next)| Event::Land { region, step, videos, next }),
@@ -81,19 +85,35 @@ struct Model {
 
 impl Model {
     fn open(&mut self, region: &'static str) -> Option<&mut Pass> {
-        self.passes.iter_mut().find(|pass| pass.region == region && pass.end.is_none())
+        self.passes
+            .iter_mut()
+            .find(|pass| pass.region == region && pass.end.is_none())
     }
 
     /// Lands in the model, and says whether the cursor repeats.
     fn land(&mut self, region: &'static str, id: PassId, page: &Page, now: u64) -> bool {
         for record in &page.records {
-            let channel = record.body["snippet"]["channelId"].as_str().unwrap().to_owned();
-            let first = self.videos.get(&record.id).map_or(now, |(first, ..)| *first);
+            let channel = record.body["snippet"]["channelId"]
+                .as_str()
+                .unwrap()
+                .to_owned();
+            let first = self
+                .videos
+                .get(&record.id)
+                .map_or(now, |(first, ..)| *first);
             self.videos.insert(record.id.clone(), (first, now, channel));
         }
         if self.open(region).is_none() {
             let (steps, restarted) = Default::default();
-            self.passes.push(Pass { id, region, started: now, steps, restarted, end: None, requests: 0 });
+            self.passes.push(Pass {
+                id,
+                region,
+                started: now,
+                steps,
+                restarted,
+                end: None,
+                requests: 0,
+            });
         }
         let pass = self.open(region).unwrap();
         assert_eq!(pass.id, id);
@@ -105,7 +125,10 @@ impl Model {
                 step.listed.push(record.id.clone());
             }
         }
-        let repeats = page.next.as_ref().is_some_and(|next| step.cursors.contains(next));
+        let repeats = page
+            .next
+            .as_ref()
+            .is_some_and(|next| step.cursors.contains(next));
         step.at = page.next.clone().filter(|_| !repeats);
         step.cursors.extend(page.next.clone());
         repeats
@@ -113,11 +136,22 @@ impl Model {
 
     fn pending(&self, fresh_since: u64) -> Vec<(String, PassId)> {
         let mut pending: Vec<(String, PassId)> = Vec::new();
-        for pass in self.passes.iter().filter(|pass| pass.end.is_none() && pass.region != "*") {
+        for pass in self
+            .passes
+            .iter()
+            .filter(|pass| pass.end.is_none() && pass.region != "*")
+        {
             for id in pass.steps.values().flat_map(|step| &step.listed) {
-                let Some((.., channel)) = self.videos.get(id) else { continue };
-                let fetched = self.channels.get(channel).max(self.absent.get(channel)).copied();
-                let fresh = fetched.is_some_and(|fetched| fetched >= fresh_since || fetched >= pass.started);
+                let Some((.., channel)) = self.videos.get(id) else {
+                    continue;
+                };
+                let fetched = self
+                    .channels
+                    .get(channel)
+                    .max(self.absent.get(channel))
+                    .copied();
+                let fresh = fetched
+                    .is_some_and(|fetched| fetched >= fresh_since || fetched >= pass.started);
                 if !fresh && !pending.contains(&(channel.clone(), pass.id)) {
                     pending.push((channel.clone(), pass.id));
                 }
@@ -135,7 +169,12 @@ struct World {
 impl World {
     async fn play(&mut self, event: &Event, now: u64) {
         match event {
-            Event::Land { region, step, videos, next } => self.land(REGIONS[*region], *step, videos, *next, now).await,
+            Event::Land {
+                region,
+                step,
+                videos,
+                next,
+            } => self.land(REGIONS[*region], *step, videos, *next, now).await,
             Event::Fetch { channels } => self.fetch(channels, now).await,
             Event::Restart { region, step } => self.restart(REGIONS[*region], *step).await,
             Event::Finish { region, end } => self.finish(REGIONS[*region], *end, now).await,
@@ -151,23 +190,60 @@ impl World {
         };
         let page = page.now(at(now));
         let landed = self.f.land(&page).await;
-        assert_eq!(landed.cursor_repeats, self.model.land(region, landed.pass, &page, now));
+        assert_eq!(
+            landed.cursor_repeats,
+            self.model.land(region, landed.pass, &page, now)
+        );
     }
 
-    async fn land(&mut self, region: &'static str, step: usize, videos: &[u8], next: Option<u8>, now: u64) {
-        let records: Vec<Record> = videos.iter().map(|n| video_of(&format!("v{n}"), &format!("c{}", n % 5))).collect();
+    async fn land(
+        &mut self,
+        region: &'static str,
+        step: usize,
+        videos: &[u8],
+        next: Option<u8>,
+        now: u64,
+    ) {
+        let records: Vec<Record> = videos
+            .iter()
+            .map(|n| video_of(&format!("v{n}"), &format!("c{}", n % 5)))
+            .collect();
         let next = next.map(|next| next.to_string());
-        self.land_page(region, Page { next, ..Page::of(records).step(step) }, now).await;
+        self.land_page(
+            region,
+            Page {
+                next,
+                ..Page::of(records).step(step)
+            },
+            now,
+        )
+        .await;
     }
 
     async fn fetch(&mut self, channels: &[u8], now: u64) {
         let names = |wanted: &dyn Fn(u8) -> bool| -> Vec<String> {
-            channels.iter().filter(|n| wanted(**n)).map(|n| format!("c{n}")).collect()
+            channels
+                .iter()
+                .filter(|n| wanted(**n))
+                .map(|n| format!("c{n}"))
+                .collect()
         };
         let (asked, came) = (names(&|_| true), names(&|n| n % 2 == 0));
-        let borrowed = |names: &[String]| names.iter().map(|name| name.clone().leak() as &str).collect::<Vec<&str>>();
+        let borrowed = |names: &[String]| {
+            names
+                .iter()
+                .map(|name| name.clone().leak() as &str)
+                .collect::<Vec<&str>>()
+        };
         let page = Page::channels(&borrowed(&asked), &borrowed(&came));
-        let pass = self.f.catalog.open_passes(JOB).await.unwrap().into_iter().find(|pass| pass.region == "*");
+        let pass = self
+            .f
+            .catalog
+            .open_passes(JOB)
+            .await
+            .unwrap()
+            .into_iter()
+            .find(|pass| pass.region == "*");
         let page = match pass {
             Some(pass) => page.in_pass(pass.id),
             None => page.over("*", at(now)),
@@ -175,18 +251,27 @@ impl World {
         self.f.land(&page.now(at(now))).await;
         for id in asked {
             self.model.absent.remove(&id);
-            let heap = if came.contains(&id) { &mut self.model.channels } else { &mut self.model.absent };
+            let heap = if came.contains(&id) {
+                &mut self.model.channels
+            } else {
+                &mut self.model.absent
+            };
             heap.insert(id, now);
         }
     }
 
     async fn restart(&mut self, region: &'static str, step: usize) {
-        let Some(pass) = self.model.open(region) else { return };
+        let Some(pass) = self.model.open(region) else {
+            return;
+        };
         let first_time = pass.restarted.insert(step);
         if first_time {
             pass.steps.remove(&step);
         }
-        assert_eq!(self.f.catalog.restart_step(pass.id, step).await.unwrap(), first_time);
+        assert_eq!(
+            self.f.catalog.restart_step(pass.id, step).await.unwrap(),
+            first_time
+        );
     }
 
     async fn finish(&mut self, region: &'static str, end: PassEnd, now: u64) {
@@ -207,7 +292,14 @@ impl World {
         model.channels.retain(|_, last| *last >= since);
         model.absent.retain(|_, last| *last >= since);
         let dropped = before - model.videos.len() - model.channels.len();
-        assert_eq!(self.f.catalog.drop_unseen("youtube", at(since)).await.unwrap(), dropped as u64);
+        assert_eq!(
+            self.f
+                .catalog
+                .drop_unseen("youtube", at(since))
+                .await
+                .unwrap(),
+            dropped as u64
+        );
     }
 
     async fn compare(&self, now: u64) {
@@ -215,30 +307,49 @@ impl World {
         self.compare_passes();
         self.compare_positions().await;
         for fresh_since in [0, now / 2, now, now + 1] {
-            assert_eq!(self.f.pending("/snippet/channelId", at(fresh_since)).await, self.model.pending(fresh_since));
+            assert_eq!(
+                self.f.pending("/snippet/channelId", at(fresh_since)).await,
+                self.model.pending(fresh_since)
+            );
         }
     }
 
     fn compare_records(&self) {
-        let stored = self.f.rows("select id, first_seen, last_seen from record where kind = 'video' order by id");
-        let expected =
-            self.model.videos.iter().map(|(id, (first, last, _))| format!("{id} {} {}", at(*first), at(*last)));
+        let stored = self
+            .f
+            .rows("select id, first_seen, last_seen from record where kind = 'video' order by id");
+        let expected = self
+            .model
+            .videos
+            .iter()
+            .map(|(id, (first, last, _))| format!("{id} {} {}", at(*first), at(*last)));
         assert_eq!(stored, expected.collect::<Vec<_>>());
-        let indexed = self.f.rows("select count(*) from record_text where record_text match 't'");
+        let indexed = self
+            .f
+            .rows("select count(*) from record_text where record_text match 't'");
         assert_eq!(indexed, [self.model.videos.len().to_string()]);
     }
 
     fn compare_passes(&self) {
         for pass in &self.model.passes {
             let steps = pass.steps.values();
-            let (pages, records): (u64, usize) =
-                steps.fold((0, 0), |(pages, records), step| (pages + step.pages, records + step.listed.len()));
-            let counts = format!("select pages, records, requests, units from pass where id = {}", pass.id.0);
+            let (pages, records): (u64, usize) = steps.fold((0, 0), |(pages, records), step| {
+                (pages + step.pages, records + step.listed.len())
+            });
+            let counts = format!(
+                "select pages, records, requests, units from pass where id = {}",
+                pass.id.0
+            );
             let units = format!(r#"{{"daily":{}}}"#, pass.requests);
-            assert_eq!(self.f.rows(&counts), [format!("{pages} {records} {} {units}", pass.requests)]);
+            assert_eq!(
+                self.f.rows(&counts),
+                [format!("{pages} {records} {} {units}", pass.requests)]
+            );
             for (number, step) in &pass.steps {
-                let listing =
-                    format!("select id from listing where pass = {} and step = {number} order by position", pass.id.0);
+                let listing = format!(
+                    "select id from listing where pass = {} and step = {number} order by position",
+                    pass.id.0
+                );
                 assert_eq!(self.f.rows(&listing), step.listed);
             }
         }
@@ -246,13 +357,35 @@ impl World {
 
     async fn compare_positions(&self) {
         let regions = REGIONS.map(str::to_owned);
-        for standing in self.f.catalog.standings(JOB, &regions, at(59)).await.unwrap() {
-            let expected = self.model.passes.iter().find(|pass| pass.region == standing.region && pass.end.is_none());
+        for standing in self
+            .f
+            .catalog
+            .standings(JOB, &regions, at(59))
+            .await
+            .unwrap()
+        {
+            let expected = self
+                .model
+                .passes
+                .iter()
+                .find(|pass| pass.region == standing.region && pass.end.is_none());
             let found = standing.unfinished.map(|open| {
-                (open.id, open.steps.into_iter().map(|step| (step.step, step.pages, step.cursor)).collect::<Vec<_>>())
+                (
+                    open.id,
+                    open.steps
+                        .into_iter()
+                        .map(|step| (step.step, step.pages, step.cursor))
+                        .collect::<Vec<_>>(),
+                )
             });
             let expected = expected.map(|pass| {
-                (pass.id, pass.steps.iter().map(|(number, step)| (*number, step.pages, step.at.clone())).collect())
+                (
+                    pass.id,
+                    pass.steps
+                        .iter()
+                        .map(|(number, step)| (*number, step.pages, step.at.clone()))
+                        .collect(),
+                )
             });
             assert_eq!(found, expected);
         }

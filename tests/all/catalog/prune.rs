@@ -5,13 +5,31 @@ use super::fixture::{Fixture, Page, at, video};
 #[tokio::test]
 async fn records_not_seen_since_are_dropped_from_record_and_index_and_the_listing_stays() {
     let f = Fixture::new();
-    f.land(&Page::of(vec![video("old", "ancient words"), video("kept", "lasting words")])).await;
-    f.land(&Page::of(vec![video("kept", "lasting words")]).now(at(10))).await;
-    f.land(&Page { upstream: "other".into(), ..Page::of(vec![video("old", "other")]) }).await;
+    f.land(&Page::of(vec![
+        video("old", "ancient words"),
+        video("kept", "lasting words"),
+    ]))
+    .await;
+    f.land(&Page::of(vec![video("kept", "lasting words")]).now(at(10)))
+        .await;
+    f.land(&Page {
+        upstream: "other".into(),
+        ..Page::of(vec![video("old", "other")])
+    })
+    .await;
     assert_eq!(f.catalog.drop_unseen("youtube", at(10)).await.unwrap(), 1);
-    assert_eq!(f.rows("select upstream, id from record order by 1"), ["other old", "youtube kept"]);
-    assert_eq!(f.rows("select rowid from record_text where record_text match 'ancient'"), [""; 0]);
-    assert_eq!(f.rows("select rowid from record_text where record_text match 'lasting'"), ["2"]);
+    assert_eq!(
+        f.rows("select upstream, id from record order by 1"),
+        ["other old", "youtube kept"]
+    );
+    assert_eq!(
+        f.rows("select rowid from record_text where record_text match 'ancient'"),
+        [""; 0]
+    );
+    assert_eq!(
+        f.rows("select rowid from record_text where record_text match 'lasting'"),
+        ["2"]
+    );
     assert_eq!(f.count("listing"), 4);
     assert_eq!(f.catalog.drop_unseen("youtube", at(10)).await.unwrap(), 0);
 }
@@ -19,8 +37,14 @@ async fn records_not_seen_since_are_dropped_from_record_and_index_and_the_listin
 #[tokio::test]
 async fn more_than_one_transaction_of_them_are_all_dropped() {
     let f = Fixture::new();
-    f.land(&Page::of((0..2_500).map(|n| video(&n.to_string(), "words")).collect())).await;
-    assert_eq!(f.catalog.drop_unseen("youtube", at(1)).await.unwrap(), 2_500);
+    f.land(&Page::of(
+        (0..2_500).map(|n| video(&n.to_string(), "words")).collect(),
+    ))
+    .await;
+    assert_eq!(
+        f.catalog.drop_unseen("youtube", at(1)).await.unwrap(),
+        2_500
+    );
     assert_eq!((f.count("record"), f.count("record_text")), (0, 0));
 }
 
@@ -40,6 +64,12 @@ async fn a_record_that_comes_back_after_it_was_dropped_is_found_again() {
     f.land(&page).await;
     f.catalog.drop_unseen("youtube", at(1)).await.unwrap();
     f.land(&page.now(at(2))).await;
-    assert_eq!(f.rows("select first_seen from record"), ["2026-03-01T12:02:00.000000Z"]);
-    assert_eq!(f.rows("select count(*) from record_text where record_text match 'phoenix'"), ["1"]);
+    assert_eq!(
+        f.rows("select first_seen from record"),
+        ["2026-03-01T12:02:00.000000Z"]
+    );
+    assert_eq!(
+        f.rows("select count(*) from record_text where record_text match 'phoenix'"),
+        ["1"]
+    );
 }

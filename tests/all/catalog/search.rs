@@ -4,7 +4,13 @@ use serde_json::json;
 use super::fixture::{Fixture, Page, at, record, records_of, video};
 
 fn words(words: &str) -> SearchQuery<'_> {
-    SearchQuery { words, kind: None, region: None, since: None, limit: 20 }
+    SearchQuery {
+        words,
+        kind: None,
+        region: None,
+        since: None,
+        limit: 20,
+    }
 }
 
 async fn search(f: &Fixture, query: SearchQuery<'_>) -> Vec<Hit> {
@@ -12,7 +18,11 @@ async fn search(f: &Fixture, query: SearchQuery<'_>) -> Vec<Hit> {
 }
 
 async fn found(f: &Fixture, asked: &str) -> Vec<String> {
-    let mut ids: Vec<String> = search(f, words(asked)).await.into_iter().map(|hit| hit.id).collect();
+    let mut ids: Vec<String> = search(f, words(asked))
+        .await
+        .into_iter()
+        .map(|hit| hit.id)
+        .collect();
     ids.sort();
     ids
 }
@@ -22,18 +32,31 @@ async fn a_hit_is_the_whole_record_with_its_times_and_the_found_words_marked() {
     let f = Fixture::new();
     let body = json!({"snippet": {"title": "Deep sea", "description": "Creatures of the deep"}});
     f.land(&Page::of(vec![record("a", body.clone())])).await;
-    f.land(&Page::of(vec![record("a", body.clone())]).now(at(9))).await;
+    f.land(&Page::of(vec![record("a", body.clone())]).now(at(9)))
+        .await;
     let excerpt = "\u{E000}Deep\u{E001} sea\nCreatures of the \u{E000}deep\u{E001}".to_owned();
     let (upstream, kind, id) = ("youtube".into(), "video".into(), "a".into());
-    let hit = Hit { upstream, kind, id, excerpt, body, first_seen: at(0), last_seen: at(9) };
+    let hit = Hit {
+        upstream,
+        kind,
+        id,
+        excerpt,
+        body,
+        first_seen: at(0),
+        last_seen: at(9),
+    };
     assert_eq!(search(&f, words("deep")).await, [hit]);
 }
 
 #[tokio::test]
 async fn all_words_must_be_there_whatever_their_case_and_accents() {
     let f = Fixture::new();
-    f.land(&Page::of(vec![video("a", "Crème brûlée RECIPE"), video("b", "Cream recipe"), video("c", "Cre\u{301}me")]))
-        .await;
+    f.land(&Page::of(vec![
+        video("a", "Crème brûlée RECIPE"),
+        video("b", "Cream recipe"),
+        video("c", "Cre\u{301}me"),
+    ]))
+    .await;
     assert_eq!(found(&f, "recipe").await, ["a", "b"]);
     assert_eq!(found(&f, "CREME recipe").await, ["a"]);
     assert_eq!(found(&f, "crème").await, ["a", "c"]);
@@ -53,7 +76,10 @@ async fn titles_in_any_script_are_found_by_a_word_of_theirs() {
         ("ru", "Погода в Москве сегодня"),
         ("km", "អាកាសធាតុថ្ងៃនេះ"),
     ];
-    f.land(&Page::of(titles.iter().map(|(id, title)| video(id, title)).collect())).await;
+    f.land(&Page::of(
+        titles.iter().map(|(id, title)| video(id, title)).collect(),
+    ))
+    .await;
     let asked = [
         ("天気", "ja"),
         ("ニュース", "ja"),
@@ -74,15 +100,27 @@ async fn titles_in_any_script_are_found_by_a_word_of_theirs() {
     for (word, id) in asked {
         assert_eq!(found(&f, word).await, [id], "{word}");
     }
-    assert_eq!(found(&f, "東気").await, [""; 0], "characters that do not follow each other are no word");
-    assert_eq!(found(&f, "ह न").await, [""; 0], "vowel signs belong to their word");
+    assert_eq!(
+        found(&f, "東気").await,
+        [""; 0],
+        "characters that do not follow each other are no word"
+    );
+    assert_eq!(
+        found(&f, "ह न").await,
+        [""; 0],
+        "vowel signs belong to their word"
+    );
 }
 
 #[tokio::test]
 async fn the_excerpt_of_an_unspaced_script_reads_as_the_title_does() {
     let f = Fixture::new();
-    f.land(&Page::of(vec![video("a", "iPhone15の天気アプリ")])).await;
-    assert_eq!(search(&f, words("天気")).await[0].excerpt, "iPhone15の\u{E000}天気\u{E001}アプリ");
+    f.land(&Page::of(vec![video("a", "iPhone15の天気アプリ")]))
+        .await;
+    assert_eq!(
+        search(&f, words("天気")).await[0].excerpt,
+        "iPhone15の\u{E000}天気\u{E001}アプリ"
+    );
 }
 
 #[tokio::test]
@@ -91,45 +129,126 @@ async fn a_long_text_is_cut_around_the_found_words() {
     let title = format!("{} needle {}", "hay ".repeat(500), "straw ".repeat(500));
     f.land(&Page::of(vec![video("a", &title)])).await;
     let excerpt = search(&f, words("needle")).await.remove(0).excerpt;
-    assert!(excerpt.contains("\u{E000}needle\u{E001}") && excerpt.len() < 400, "{excerpt}");
+    assert!(
+        excerpt.contains("\u{E000}needle\u{E001}") && excerpt.len() < 400,
+        "{excerpt}"
+    );
 }
 
 #[tokio::test]
 async fn the_record_that_is_more_about_the_words_comes_first() {
     let f = Fixture::new();
     let long = format!("cats and {}", "many other things ".repeat(50));
-    f.land(&Page::of(vec![video("long", &long), video("short", "cats"), video("none", "dogs")])).await;
-    let ids: Vec<String> = search(&f, words("cats")).await.into_iter().map(|hit| hit.id).collect();
+    f.land(&Page::of(vec![
+        video("long", &long),
+        video("short", "cats"),
+        video("none", "dogs"),
+    ]))
+    .await;
+    let ids: Vec<String> = search(&f, words("cats"))
+        .await
+        .into_iter()
+        .map(|hit| hit.id)
+        .collect();
     assert_eq!(ids, ["short", "long"]);
-    assert_eq!(search(&f, SearchQuery { limit: 1, ..words("cats") }).await.len(), 1);
-    assert_eq!(search(&f, SearchQuery { limit: 0, ..words("cats") }).await.len(), 0);
+    assert_eq!(
+        search(
+            &f,
+            SearchQuery {
+                limit: 1,
+                ..words("cats")
+            }
+        )
+        .await
+        .len(),
+        1
+    );
+    assert_eq!(
+        search(
+            &f,
+            SearchQuery {
+                limit: 0,
+                ..words("cats")
+            }
+        )
+        .await
+        .len(),
+        0
+    );
 }
 
 #[tokio::test]
 async fn hits_can_be_held_to_a_kind_a_region_and_a_time() {
     let f = Fixture::new();
-    f.land(&Page::of(vec![video("us", "fox"), video("both", "fox")]).over("US", at(0))).await;
-    f.land(&Page::of(vec![video("both", "fox"), video("gb", "fox")]).over("GB", at(0)).now(at(5))).await;
+    f.land(&Page::of(vec![video("us", "fox"), video("both", "fox")]).over("US", at(0)))
+        .await;
+    f.land(
+        &Page::of(vec![video("both", "fox"), video("gb", "fox")])
+            .over("GB", at(0))
+            .now(at(5)),
+    )
+    .await;
     let channels = records_of("channel", &["/snippet/title"], &[]);
-    f.land(&Page { kind: channels, ..Page::of(vec![video("us", "fox")]).over("*", at(0)) }).await;
+    f.land(&Page {
+        kind: channels,
+        ..Page::of(vec![video("us", "fox")]).over("*", at(0))
+    })
+    .await;
     let ids = async |query| {
-        let mut ids: Vec<_> =
-            search(&f, query).await.into_iter().map(|hit| format!("{} {}", hit.kind, hit.id)).collect();
+        let mut ids: Vec<_> = search(&f, query)
+            .await
+            .into_iter()
+            .map(|hit| format!("{} {}", hit.kind, hit.id))
+            .collect();
         ids.sort();
         ids
     };
-    assert_eq!(ids(words("fox")).await, ["channel us", "video both", "video gb", "video us"]);
-    assert_eq!(ids(SearchQuery { kind: Some("channel"), ..words("fox") }).await, ["channel us"]);
-    assert_eq!(ids(SearchQuery { region: Some("US"), ..words("fox") }).await, ["video both", "video us"]);
-    assert_eq!(ids(SearchQuery { since: Some(at(5)), ..words("fox") }).await, ["video both", "video gb"]);
-    let all = SearchQuery { kind: Some("video"), region: Some("US"), since: Some(at(5)), ..words("fox") };
+    assert_eq!(
+        ids(words("fox")).await,
+        ["channel us", "video both", "video gb", "video us"]
+    );
+    assert_eq!(
+        ids(SearchQuery {
+            kind: Some("channel"),
+            ..words("fox")
+        })
+        .await,
+        ["channel us"]
+    );
+    assert_eq!(
+        ids(SearchQuery {
+            region: Some("US"),
+            ..words("fox")
+        })
+        .await,
+        ["video both", "video us"]
+    );
+    assert_eq!(
+        ids(SearchQuery {
+            since: Some(at(5)),
+            ..words("fox")
+        })
+        .await,
+        ["video both", "video gb"]
+    );
+    let all = SearchQuery {
+        kind: Some("video"),
+        region: Some("US"),
+        since: Some(at(5)),
+        ..words("fox")
+    };
     assert_eq!(ids(all).await, ["video both"]);
 }
 
 #[tokio::test]
 async fn the_index_follows_a_text_that_changes_comes_and_goes() {
     let f = Fixture::new();
-    for (title, gone) in [("first title", "nothing"), ("second title", "first"), ("", "second"), ("third", "title")] {
+    for (title, gone) in [
+        ("first title", "nothing"),
+        ("second title", "first"),
+        ("", "second"),
+        ("third", "title"),
+    ] {
         f.land(&Page::of(vec![video("a", title)])).await;
         if let Some(word) = title.split(' ').next().filter(|word| !word.is_empty()) {
             assert_eq!(found(&f, word).await, ["a"]);
@@ -143,23 +262,53 @@ async fn the_index_follows_a_text_that_changes_comes_and_goes() {
 async fn the_index_follows_the_configured_fields() {
     let f = Fixture::new();
     let body = json!({"title": "alpha", "notes": "beta"});
-    let page = Page { kind: records_of("note", &["/title"], &[]), ..Page::of(vec![record("n", body)]) };
+    let page = Page {
+        kind: records_of("note", &["/title"], &[]),
+        ..Page::of(vec![record("n", body)])
+    };
     f.land(&page).await;
     assert_eq!(found(&f, "beta").await, [""; 0]);
-    f.land(&Page { kind: records_of("note", &["/notes"], &[]), ..page }).await;
-    assert_eq!((found(&f, "beta").await, found(&f, "alpha").await), (vec!["n".to_owned()], vec![]));
+    f.land(&Page {
+        kind: records_of("note", &["/notes"], &[]),
+        ..page
+    })
+    .await;
+    assert_eq!(
+        (found(&f, "beta").await, found(&f, "alpha").await),
+        (vec!["n".to_owned()], vec![])
+    );
 }
 
 #[tokio::test]
 async fn query_syntax_in_the_words_is_words() {
     let f = Fixture::new();
-    f.land(&Page::of(vec![video("a", "cats AND dogs, near (mice) \"quoted\" don't c++ a*b text:x")])).await;
-    for asked in
-        ["\"cats\"", "dogs AND", "(mice)", "\"quoted", "don't", "c++", "a*b", "text:x", "cats^2", "-dogs", "{mice}"]
-    {
-        assert!(search(&f, words(asked)).await.iter().all(|hit| hit.id == "a"), "{asked}");
+    f.land(&Page::of(vec![video(
+        "a",
+        "cats AND dogs, near (mice) \"quoted\" don't c++ a*b text:x",
+    )]))
+    .await;
+    for asked in [
+        "\"cats\"", "dogs AND", "(mice)", "\"quoted", "don't", "c++", "a*b", "text:x", "cats^2",
+        "-dogs", "{mice}",
+    ] {
+        assert!(
+            search(&f, words(asked))
+                .await
+                .iter()
+                .all(|hit| hit.id == "a"),
+            "{asked}"
+        );
     }
-    for asked in ["\"cats\"", "(mice)", "don't", "c++", "text:x", "NEAR cats", "cats AND dogs", "cats 🎉 \u{0}dogs"] {
+    for asked in [
+        "\"cats\"",
+        "(mice)",
+        "don't",
+        "c++",
+        "text:x",
+        "NEAR cats",
+        "cats AND dogs",
+        "cats 🎉 \u{0}dogs",
+    ] {
         assert_eq!(found(&f, asked).await, ["a"], "{asked}");
     }
     assert_eq!(found(&f, "cats OR birds").await, [""; 0]);
@@ -172,30 +321,46 @@ async fn no_words_find_nothing_and_odd_ones_are_no_error() {
     let many = "x ".repeat(20_000);
     let long = "y".repeat(200_000);
     let odd = [
-        "", "  \t\n", "\0", "\"", "\"\"", "''", "*", "🎉", "\u{FFFF}", "\u{301}", "\u{200B}", "NEAR(", "\u{E000}",
-        "・", &long,
+        "", "  \t\n", "\0", "\"", "\"\"", "''", "*", "🎉", "\u{FFFF}", "\u{301}", "\u{200B}",
+        "NEAR(", "\u{E000}", "・", &long,
     ];
     for asked in odd {
         assert_eq!(found(&f, asked).await, [""; 0], "{asked:?}");
     }
     assert_eq!(found(&f, &many).await, ["a"]);
     let distinct: Vec<String> = (0..2_000).map(|n| format!("w{n}")).collect();
-    f.land(&Page::of(vec![video("b", &distinct.join(" "))])).await;
+    f.land(&Page::of(vec![video("b", &distinct.join(" "))]))
+        .await;
     assert_eq!(found(&f, &distinct.join(" ")).await, ["b"]);
 }
 
 #[tokio::test]
 async fn a_title_cannot_bring_marks_of_its_own() {
     let f = Fixture::new();
-    f.land(&Page::of(vec![video("a", "\u{E000}fake\u{E001} \u{E000}real")])).await;
-    assert_eq!(search(&f, words("real")).await[0].excerpt, "fake \u{E000}real\u{E001}");
+    f.land(&Page::of(vec![video(
+        "a",
+        "\u{E000}fake\u{E001} \u{E000}real",
+    )]))
+    .await;
+    assert_eq!(
+        search(&f, words("real")).await[0].excerpt,
+        "fake \u{E000}real\u{E001}"
+    );
 }
 
 #[tokio::test]
 async fn of_a_record_that_is_twice_in_a_page_the_later_text_is_found() {
     let f = Fixture::new();
-    f.land(&Page::of(vec![video("a", "earlier"), video("b", "between"), video("a", "later")])).await;
-    assert_eq!((found(&f, "earlier").await, found(&f, "later").await), (vec![], vec!["a".to_owned()]));
+    f.land(&Page::of(vec![
+        video("a", "earlier"),
+        video("b", "between"),
+        video("a", "later"),
+    ]))
+    .await;
+    assert_eq!(
+        (found(&f, "earlier").await, found(&f, "later").await),
+        (vec![], vec!["a".to_owned()])
+    );
 }
 
 #[tokio::test]
@@ -203,6 +368,12 @@ async fn of_a_very_long_text_the_beginning_is_found() {
     let f = Fixture::new();
     let title = format!("first {} last", "é".repeat(40_000));
     f.land(&Page::of(vec![video("a", &title)])).await;
-    assert_eq!((found(&f, "first").await, found(&f, "last").await), (vec!["a".to_owned()], vec![]));
-    assert_eq!(search(&f, words("first")).await[0].body["snippet"]["title"], title);
+    assert_eq!(
+        (found(&f, "first").await, found(&f, "last").await),
+        (vec!["a".to_owned()], vec![])
+    );
+    assert_eq!(
+        search(&f, words("first")).await[0].body["snippet"]["title"],
+        title
+    );
 }

@@ -6,11 +6,18 @@ use super::fixture::{Fixture, Page, at, video};
 const DAYS: u64 = 24 * 60;
 
 fn tag(request: &str, name: &str, next: Option<&str>) -> Tag {
-    Tag { request: request.to_owned(), name: name.to_owned(), next: next.map(str::to_owned) }
+    Tag {
+        request: request.to_owned(),
+        name: name.to_owned(),
+        next: next.map(str::to_owned),
+    }
 }
 
 fn tagged(request: &str, name: &str, records: Vec<Record>) -> Page {
-    Page { tag: Some(tag(request, name, Some("on"))), ..Page::of(records) }
+    Page {
+        tag: Some(tag(request, name, Some("on"))),
+        ..Page::of(records)
+    }
 }
 
 async fn known(f: &Fixture, request: &str) -> Option<Known> {
@@ -20,44 +27,84 @@ async fn known(f: &Fixture, request: &str) -> Option<Known> {
 #[tokio::test]
 async fn a_page_that_came_under_a_tag_is_known_as_it_was_last_seen() {
     let f = Fixture::new();
-    f.land(&tagged("one", "v1", vec![video("b", "old"), video("a", "second")])).await;
+    f.land(&tagged(
+        "one",
+        "v1",
+        vec![video("b", "old"), video("a", "second")],
+    ))
+    .await;
     f.land(&Page::of(vec![video("b", "new")]).now(at(1))).await;
     let page = known(&f, "one").await.unwrap();
     assert_eq!(page.tag, tag("one", "v1", Some("on")));
     assert_eq!(page.records, [video("b", "new"), video("a", "second")]);
     assert_eq!(known(&f, "another").await, None);
-    assert_eq!(f.catalog.known("youtube", "channel", "one").await.unwrap(), None);
-    assert_eq!(f.catalog.known("other", "video", "one").await.unwrap(), None);
+    assert_eq!(
+        f.catalog.known("youtube", "channel", "one").await.unwrap(),
+        None
+    );
+    assert_eq!(
+        f.catalog.known("other", "video", "one").await.unwrap(),
+        None
+    );
 }
 
 #[tokio::test]
 async fn the_last_landing_is_what_is_known() {
     let f = Fixture::new();
     f.land(&tagged("one", "v1", vec![video("a", "x")])).await;
-    f.land(&Page { tag: Some(tag("one", "v2", None)), ..Page::of(vec![]) }).await;
-    assert_eq!(known(&f, "one").await, Some(Known { tag: tag("one", "v2", None), records: Vec::new() }));
-    assert_eq!(f.catalog.tags("youtube").await.unwrap(), [tag("one", "v2", None)]);
+    f.land(&Page {
+        tag: Some(tag("one", "v2", None)),
+        ..Page::of(vec![])
+    })
+    .await;
+    assert_eq!(
+        known(&f, "one").await,
+        Some(Known {
+            tag: tag("one", "v2", None),
+            records: Vec::new()
+        })
+    );
+    assert_eq!(
+        f.catalog.tags("youtube").await.unwrap(),
+        [tag("one", "v2", None)]
+    );
 }
 
 #[tokio::test]
 async fn a_page_of_which_a_record_was_dropped_is_not_known() {
     let f = Fixture::new();
-    f.land(&tagged("one", "v1", vec![video("a", "x"), video("b", "x")])).await;
-    f.land(&tagged("two", "v1", vec![video("b", "x")]).now(at(10))).await;
+    f.land(&tagged("one", "v1", vec![video("a", "x"), video("b", "x")]))
+        .await;
+    f.land(&tagged("two", "v1", vec![video("b", "x")]).now(at(10)))
+        .await;
     assert_eq!(f.catalog.drop_unseen("youtube", at(10)).await.unwrap(), 1);
     assert_eq!(known(&f, "one").await, None);
     assert!(known(&f, "two").await.is_some());
-    assert_eq!(f.catalog.tags("youtube").await.unwrap().len(), 1, "what is no use is forgotten");
+    assert_eq!(
+        f.catalog.tags("youtube").await.unwrap().len(),
+        1,
+        "what is no use is forgotten"
+    );
 }
 
 #[tokio::test]
 async fn what_was_not_asked_for_in_a_month_is_forgotten() {
     let f = Fixture::new();
-    f.land(&tagged("daily/1", "v1", vec![video("a", "x")])).await;
-    f.land(&tagged("daily/2", "v1", vec![video("a", "x")]).now(at(31 * DAYS))).await;
+    f.land(&tagged("daily/1", "v1", vec![video("a", "x")]))
+        .await;
+    f.land(&tagged("daily/2", "v1", vec![video("a", "x")]).now(at(31 * DAYS)))
+        .await;
     assert_eq!(f.catalog.tags("youtube").await.unwrap().len(), 2);
-    f.land(&tagged("daily/3", "v1", vec![video("a", "x")]).now(at(40 * DAYS))).await;
-    let kept: Vec<String> = f.catalog.tags("youtube").await.unwrap().into_iter().map(|tag| tag.request).collect();
+    f.land(&tagged("daily/3", "v1", vec![video("a", "x")]).now(at(40 * DAYS)))
+        .await;
+    let kept: Vec<String> = f
+        .catalog
+        .tags("youtube")
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|tag| tag.request)
+        .collect();
     assert_eq!(kept, ["daily/2", "daily/3"]);
 }
 
@@ -66,9 +113,19 @@ async fn the_tags_of_a_call_are_forgotten_together() {
     let f = Fixture::new();
     f.land(&tagged("one", "v1", vec![])).await;
     f.land(&tagged("two", "v1", vec![])).await;
-    f.land(&Page { call: "videos.top".into(), ..tagged("three", "v1", vec![]) }).await;
-    f.catalog.forget_tags("youtube", "videos.list").await.unwrap();
-    assert_eq!(f.catalog.tags("youtube").await.unwrap(), [tag("three", "v1", Some("on"))]);
+    f.land(&Page {
+        call: "videos.top".into(),
+        ..tagged("three", "v1", vec![])
+    })
+    .await;
+    f.catalog
+        .forget_tags("youtube", "videos.list")
+        .await
+        .unwrap();
+    assert_eq!(
+        f.catalog.tags("youtube").await.unwrap(),
+        [tag("three", "v1", Some("on"))]
+    );
 }
 
 #[tokio::test]
@@ -83,6 +140,9 @@ async fn a_landing_that_fails_remembers_no_tag() {
 async fn a_catalog_that_is_not_there_knows_no_page() {
     let directory = tempfile::tempdir().unwrap();
     let catalog = SqliteCatalog::open_read_only(&directory.path().join("catalog.db")).unwrap();
-    assert_eq!(catalog.known("youtube", "video", "one").await.unwrap(), None);
+    assert_eq!(
+        catalog.known("youtube", "video", "one").await.unwrap(),
+        None
+    );
     assert_eq!(catalog.tags("youtube").await.unwrap(), []);
 }

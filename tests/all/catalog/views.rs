@@ -5,11 +5,19 @@ use super::fixture::{Fixture, Page, record, records_of};
 #[tokio::test]
 async fn a_kind_with_columns_is_a_view() {
     let f = Fixture::new();
-    let body = json!({"snippet": {"title": "T", "tags": ["x", "y"]}, "statistics": {"viewCount": "12"}});
-    f.land(&Page::of(vec![record("a", body), record("b", json!({"snippet": "odd"}))])).await;
+    let body =
+        json!({"snippet": {"title": "T", "tags": ["x", "y"]}, "statistics": {"viewCount": "12"}});
+    f.land(&Page::of(vec![
+        record("a", body),
+        record("b", json!({"snippet": "odd"})),
+    ]))
+    .await;
     assert_eq!(
         f.rows("select id, title, view_count, tags, first_seen from youtube_video order by id"),
-        [r#"a T 12 ["x","y"] 2026-03-01T12:00:00.000000Z"#, "b - - [] 2026-03-01T12:00:00.000000Z"]
+        [
+            r#"a T 12 ["x","y"] 2026-03-01T12:00:00.000000Z"#,
+            "b - - [] 2026-03-01T12:00:00.000000Z"
+        ]
     );
 }
 
@@ -20,13 +28,28 @@ async fn a_view_follows_the_configured_columns() {
     for (columns, select, expected) in [
         (&[("n", "/one")][..], "select n from youtube_k", "1"),
         (&[("n", "/two")][..], "select n from youtube_k", "2"),
-        (&[("m", "/two"), ("id", "/one")][..], "select m, id from youtube_k", "2 1"),
+        (
+            &[("m", "/two"), ("id", "/one")][..],
+            "select m, id from youtube_k",
+            "2 1",
+        ),
     ] {
-        f.land(&Page { kind: records_of("k", &[], columns), ..page.clone() }).await;
+        f.land(&Page {
+            kind: records_of("k", &[], columns),
+            ..page.clone()
+        })
+        .await;
         assert_eq!(f.rows(select), [expected]);
     }
-    f.land(&Page { kind: records_of("k", &[], &[]), ..page }).await;
-    assert_eq!(f.rows("select name from sqlite_master where type = 'view'"), [""; 0]);
+    f.land(&Page {
+        kind: records_of("k", &[], &[]),
+        ..page
+    })
+    .await;
+    assert_eq!(
+        f.rows("select name from sqlite_master where type = 'view'"),
+        [""; 0]
+    );
 }
 
 #[tokio::test]
@@ -39,15 +62,24 @@ async fn calls_that_land_one_kind_share_its_view() {
     };
     for _ in 0..2 {
         f.land(&page("x.list", "x", &[("name", "/a/x")])).await;
-        f.land(&page("y.list", "y", &[("name", "/a/y"), ("extra", "/extra")])).await;
+        f.land(&page(
+            "y.list",
+            "y",
+            &[("name", "/a/y"), ("extra", "/extra")],
+        ))
+        .await;
     }
-    assert_eq!(f.rows("select name, extra from youtube_k order by id"), ["x 1", "y 1"]);
+    assert_eq!(
+        f.rows("select name, extra from youtube_k order by id"),
+        ["x 1", "y 1"]
+    );
 }
 
 #[tokio::test]
 async fn places_in_arrays_and_arrays_of_arrays_are_columns() {
     let f = Fixture::new();
-    let body = json!({"list": [{"v": [1, 2]}, "odd", {"v": [3]}, {}], "o": {"a": 1}, "q\"\\'": "quoted"});
+    let body =
+        json!({"list": [{"v": [1, 2]}, "odd", {"v": [3]}, {}], "o": {"a": 1}, "q\"\\'": "quoted"});
     let columns = [
         ("first", "/list/0/v/1"),
         ("each", "/list/*/v"),
@@ -58,9 +90,18 @@ async fn places_in_arrays_and_arrays_of_arrays_are_columns() {
         ("list", "/list"),
         ("nowhere", "/o/a/b/*/c"),
     ];
-    f.land(&Page { kind: records_of("k", &[], &columns), ..Page::of(vec![record("a", body.clone())]) }).await;
-    let row = f.rows("select first, members, quoted, nowhere, list, \"all\", whole from youtube_k").remove(0);
-    assert_eq!(row, format!("2 [] quoted [] {} [1,2,3] {body}", body["list"]));
+    f.land(&Page {
+        kind: records_of("k", &[], &columns),
+        ..Page::of(vec![record("a", body.clone())])
+    })
+    .await;
+    let row = f
+        .rows("select first, members, quoted, nowhere, list, \"all\", whole from youtube_k")
+        .remove(0);
+    assert_eq!(
+        row,
+        format!("2 [] quoted [] {} [1,2,3] {body}", body["list"])
+    );
     assert_eq!(f.rows("select each from youtube_k"), ["[[1,2],[3]]"]);
 }
 
@@ -84,13 +125,26 @@ async fn names_of_any_kind_are_taken_or_do_without_a_view() {
         for kind in names {
             let columns = [(name, "/v"), ("Title", "/v"), ("title", "/v"), ("ID", "/v")];
             let body = json!({"v": name, name: {"x": [name]}});
-            let page = Page { upstream: name.into(), ..Page::of(vec![record("i", body)]) };
-            f.land(&Page { kind: records_of(kind, &["/v"], &columns), ..page }).await;
+            let page = Page {
+                upstream: name.into(),
+                ..Page::of(vec![record("i", body)])
+            };
+            f.land(&Page {
+                kind: records_of(kind, &["/v"], &columns),
+                ..page
+            })
+            .await;
         }
     }
     assert_eq!(f.count("record"), names.len() * names.len());
-    assert_eq!(f.rows("select \"a\"\"b\" from \"a\"\"b_a'b; drop table record\""), ["a\"b"]);
-    assert_eq!(f.rows("select count(*) from sqlite_master where type = 'view' and name like 'sqlite%'"), ["0"]);
+    assert_eq!(
+        f.rows("select \"a\"\"b\" from \"a\"\"b_a'b; drop table record\""),
+        ["a\"b"]
+    );
+    assert_eq!(
+        f.rows("select count(*) from sqlite_master where type = 'view' and name like 'sqlite%'"),
+        ["0"]
+    );
     let views = f.rows("select name from sqlite_master where type = 'view'");
     for view in &views {
         f.count(&format!("\"{}\"", view.replace('"', "\"\"")));
@@ -102,7 +156,14 @@ async fn names_of_any_kind_are_taken_or_do_without_a_view() {
 async fn a_view_never_takes_the_place_of_a_table() {
     let f = Fixture::new();
     let page = Page::of(vec![record("a", json!({"v": "word"}))]);
-    let page = Page { upstream: "record".into(), kind: records_of("text", &["/v"], &[("v", "/v")]), ..page };
+    let page = Page {
+        upstream: "record".into(),
+        kind: records_of("text", &["/v"], &[("v", "/v")]),
+        ..page
+    };
     f.land(&page).await;
-    assert_eq!(f.rows("select count(*) from record_text where record_text match 'word'"), ["1"]);
+    assert_eq!(
+        f.rows("select count(*) from record_text where record_text match 'word'"),
+        ["1"]
+    );
 }

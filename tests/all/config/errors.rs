@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use super::{SMALL, right};
 
 fn rules(toml: &str) -> Vec<Rule> {
-    right(SMALL, &[&format!("upstreams.things.errors={toml}")]).upstreams["things"].errors.clone()
+    right(SMALL, &[&format!("upstreams.things.errors={toml}")]).upstreams["things"]
+        .errors
+        .clone()
 }
 
 fn class(rules: &[Rule], status: u16, headers: &[(&str, &str)], body: &Value) -> Option<Class> {
@@ -36,12 +38,20 @@ fn the_google_set_tells_every_known_refusal() {
     let rules = rules("google");
     let quota = |limit: &str, unit: &str| json!({ "quota_limit": limit, "quota_unit": unit });
     let cases = [
-        (400, details(400, "badRequest", "API_KEY_INVALID", json!({})), Class::Denied),
+        (
+            400,
+            details(400, "badRequest", "API_KEY_INVALID", json!({})),
+            Class::Denied,
+        ),
         (400, reason(400, "keyInvalid"), Class::Denied),
         (400, reason(400, "keyExpired"), Class::Denied),
         (401, reason(401, "authError"), Class::Denied),
         (403, reason(403, "accessNotConfigured"), Class::Denied),
-        (403, details(403, "accessNotConfigured", "SERVICE_DISABLED", json!({})), Class::Denied),
+        (
+            403,
+            details(403, "accessNotConfigured", "SERVICE_DISABLED", json!({})),
+            Class::Denied,
+        ),
         (403, reason(403, "forbidden"), Class::Denied),
         (400, reason(400, "invalidPageToken"), Class::BadCursor),
         (400, reason(400, "invalidRegionCode"), Class::Skip),
@@ -79,34 +89,59 @@ fn the_google_set_tells_every_known_refusal() {
         ),
         (
             403,
-            details(403, "rateLimitExceeded", "RATE_LIMIT_EXCEEDED", quota("defaultPerDayPerProject", "")),
+            details(
+                403,
+                "rateLimitExceeded",
+                "RATE_LIMIT_EXCEEDED",
+                quota("defaultPerDayPerProject", ""),
+            ),
             Class::Spent,
         ),
     ];
     for (status, body, expected) in cases {
-        assert_eq!(class(&rules, status, &[], &body), Some(expected), "{status} {body}");
+        assert_eq!(
+            class(&rules, status, &[], &body),
+            Some(expected),
+            "{status} {body}"
+        );
     }
 }
 
 #[test]
 fn a_spent_bucket_is_named_as_the_upstream_names_it() {
     let rules = rules("google");
-    let metadata = json!({ "quota_limit": "searchPerDayPerProject", "quota_unit": "1/d/{project}" });
+    let metadata =
+        json!({ "quota_limit": "searchPerDayPerProject", "quota_unit": "1/d/{project}" });
     let body = details(429, "rateLimitExceeded", "RATE_LIMIT_EXCEEDED", metadata);
     let rule = classify(&rules, 429, |_| None, &body).unwrap();
-    assert_eq!(rule.limit_at.as_ref().unwrap().text_in(&body).as_deref(), Some("searchPerDayPerProject"));
+    assert_eq!(
+        rule.limit_at.as_ref().unwrap().text_in(&body).as_deref(),
+        Some("searchPerDayPerProject")
+    );
 }
 
 #[test]
 fn what_no_rule_matches_is_left_to_the_status() {
     assert_eq!(class(&rules("google"), 418, &[], &json!({})), None);
-    assert_eq!(class(&right(SMALL, &[]).upstreams["things"].errors, 403, &[], &json!({})), None);
+    assert_eq!(
+        class(
+            &right(SMALL, &[]).upstreams["things"].errors,
+            403,
+            &[],
+            &json!({})
+        ),
+        None
+    );
 }
 
 #[test]
 fn the_first_rule_that_matches_decides_and_a_set_may_follow_own_rules() {
-    let rules = rules(r#"[{ status = 403, class = "spent" }, "google", { status = 418, class = "skip" }]"#);
-    assert_eq!(class(&rules, 403, &[], &reason(403, "forbidden")), Some(Class::Spent));
+    let rules =
+        rules(r#"[{ status = 403, class = "spent" }, "google", { status = 418, class = "skip" }]"#);
+    assert_eq!(
+        class(&rules, 403, &[], &reason(403, "forbidden")),
+        Some(Class::Spent)
+    );
     assert_eq!(class(&rules, 401, &[], &json!({})), Some(Class::Denied));
     assert_eq!(class(&rules, 418, &[], &json!({})), Some(Class::Skip));
 }
@@ -117,11 +152,26 @@ fn headers_tell_a_limit_that_is_spent_and_until_when() {
         r#"[{ status = [403, 429], header = "X-RateLimit-Remaining", header_is = "0", class = "spent",
              until_header = "X-RateLimit-Reset" }, { status = [403, 429], header = "retry-after", class = "slow_down" }]"#,
     );
-    assert_eq!(rules[0].until, Some(Until::EpochHeader("x-ratelimit-reset".to_owned())));
-    assert_eq!(class(&rules, 403, &[("x-ratelimit-remaining", "0")], &json!({})), Some(Class::Spent));
-    assert_eq!(class(&rules, 429, &[("x-ratelimit-remaining", "10")], &json!({})), None);
-    assert_eq!(class(&rules, 429, &[("retry-after", "7")], &json!({})), Some(Class::SlowDown));
-    assert_eq!(class(&rules, 404, &[("retry-after", "7")], &json!({})), None);
+    assert_eq!(
+        rules[0].until,
+        Some(Until::EpochHeader("x-ratelimit-reset".to_owned()))
+    );
+    assert_eq!(
+        class(&rules, 403, &[("x-ratelimit-remaining", "0")], &json!({})),
+        Some(Class::Spent)
+    );
+    assert_eq!(
+        class(&rules, 429, &[("x-ratelimit-remaining", "10")], &json!({})),
+        None
+    );
+    assert_eq!(
+        class(&rules, 429, &[("retry-after", "7")], &json!({})),
+        Some(Class::SlowDown)
+    );
+    assert_eq!(
+        class(&rules, 404, &[("retry-after", "7")], &json!({})),
+        None
+    );
 }
 
 #[test]
@@ -130,28 +180,61 @@ fn all_that_a_rule_names_must_hold() {
         r#"[{ all = [{ at = "/status", is = "EXHAUSTED" }, { at = "/code", is = 8 }], text = "per day", class = "spent" }]"#,
     );
     let body = |status: &str, code: u16, message: &str| json!({ "status": status, "code": code, "m": [message] });
-    assert_eq!(class(&rules, 400, &[], &body("EXHAUSTED", 8, "tokens per day")), Some(Class::Spent));
-    assert_eq!(class(&rules, 400, &[], &body("EXHAUSTED", 9, "tokens per day")), None);
-    assert_eq!(class(&rules, 400, &[], &body("FINE", 8, "tokens per day")), None);
-    assert_eq!(class(&rules, 400, &[], &body("EXHAUSTED", 8, "tokens per hour")), None);
+    assert_eq!(
+        class(&rules, 400, &[], &body("EXHAUSTED", 8, "tokens per day")),
+        Some(Class::Spent)
+    );
+    assert_eq!(
+        class(&rules, 400, &[], &body("EXHAUSTED", 9, "tokens per day")),
+        None
+    );
+    assert_eq!(
+        class(&rules, 400, &[], &body("FINE", 8, "tokens per day")),
+        None
+    );
+    assert_eq!(
+        class(&rules, 400, &[], &body("EXHAUSTED", 8, "tokens per hour")),
+        None
+    );
 }
 
 #[test]
 fn a_star_stands_for_what_begins_or_ends_so() {
-    let rules =
-        rules(r#"[{ at = "/a", is = ["begin*", "*end"], class = "skip" }, { text = "down", class = "transient" }]"#);
-    for (text, expected) in
-        [("beginning", true), ("the end", true), ("begin", true), ("a begin", false), ("ends", false)]
-    {
-        assert_eq!(class(&rules, 400, &[], &json!({ "a": text })).is_some(), expected, "{text}");
+    let rules = rules(
+        r#"[{ at = "/a", is = ["begin*", "*end"], class = "skip" }, { text = "down", class = "transient" }]"#,
+    );
+    for (text, expected) in [
+        ("beginning", true),
+        ("the end", true),
+        ("begin", true),
+        ("a begin", false),
+        ("ends", false),
+    ] {
+        assert_eq!(
+            class(&rules, 400, &[], &json!({ "a": text })).is_some(),
+            expected,
+            "{text}"
+        );
     }
-    assert_eq!(class(&rules, 502, &[], &json!("<p>down</p>")), Some(Class::Transient));
+    assert_eq!(
+        class(&rules, 502, &[], &json!("<p>down</p>")),
+        Some(Class::Transient)
+    );
 }
 
 #[test]
 fn a_rule_without_a_status_is_about_every_answer_that_is_no_success() {
     let rules = rules(r#"[{ at = "/error", is = "limit", class = "slow_down" }]"#);
-    for (status, expected) in [(200, None), (204, None), (302, Some(Class::SlowDown)), (503, Some(Class::SlowDown))] {
-        assert_eq!(class(&rules, status, &[], &json!({ "error": "limit" })), expected, "{status}");
+    for (status, expected) in [
+        (200, None),
+        (204, None),
+        (302, Some(Class::SlowDown)),
+        (503, Some(Class::SlowDown)),
+    ] {
+        assert_eq!(
+            class(&rules, status, &[], &json!({ "error": "limit" })),
+            expected,
+            "{status}"
+        );
     }
 }

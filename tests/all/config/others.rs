@@ -105,10 +105,19 @@ fn upstreams_that_differ_in_everything_are_read() {
     let config = right(OTHERS, &[]);
     assert_eq!(config.jobs.len(), 4);
     let forge = &config.upstreams["forge"];
-    assert_eq!((&forge.auth, forge.headers["accept"].as_str()), (&Auth::Bearer, "application/vnd.forge+json"));
-    assert!(matches!(forge.calls["search.repositories"].paging, Paging::Link { .. }));
+    assert_eq!(
+        (&forge.auth, forge.headers["accept"].as_str()),
+        (&Auth::Bearer, "application/vnd.forge+json")
+    );
+    assert!(matches!(
+        forge.calls["search.repositories"].paging,
+        Paging::Link { .. }
+    ));
     let report = &config.upstreams["analytics"].calls["runReport"];
-    assert_eq!((report.method, report.cost.of("hourly")), (Method::Post, Units::new(10)));
+    assert_eq!(
+        (report.method, report.cost.of("hourly")),
+        (Method::Post, Units::new(10))
+    );
     assert_eq!(config.upstreams["views"].auth, Auth::None);
     assert!(config.credentials["views"].secret.is_none());
 }
@@ -117,8 +126,11 @@ fn upstreams_that_differ_in_everything_are_read() {
 fn own_rules_come_before_those_of_a_set() {
     let config = right(OTHERS, &[]);
     let class = |text: &str| {
-        let body = json!({ "error": { "code": 429, "message": text, "status": "RESOURCE_EXHAUSTED" } });
-        classify(&config.upstreams["analytics"].errors, 429, |_| None, &body).unwrap().class
+        let body =
+            json!({ "error": { "code": 429, "message": text, "status": "RESOURCE_EXHAUSTED" } });
+        classify(&config.upstreams["analytics"].errors, 429, |_| None, &body)
+            .unwrap()
+            .class
     };
     assert_eq!(class("no tokens are left per hour"), Class::Spent);
     assert_eq!(class("too many at once"), Class::SlowDown);
@@ -127,9 +139,18 @@ fn own_rules_come_before_those_of_a_set() {
 #[test]
 fn a_path_is_made_of_the_region_and_the_day_before() {
     let config = right(OTHERS, &[]);
-    let template: &Template = config.upstreams["views"].calls["top"].path.as_ref().unwrap();
+    let template: &Template = config.upstreams["views"].calls["top"]
+        .path
+        .as_ref()
+        .unwrap();
     let region: &Region = &config.regions[0];
     let now = Timestamp::parse("2026-03-01T00:00:00Z").unwrap();
-    let path = template.render(&Values { region, ids: &[], cursor: None, now, since: None });
+    let path = template.render(&Values {
+        region,
+        ids: &[],
+        cursor: None,
+        now,
+        since: None,
+    });
     assert_eq!(path, "top-per-country/DE/all-access/2026/02/28");
 }

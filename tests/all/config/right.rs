@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ingest::config::{AfterLoss, Auth, LedgerStore, Method, PageSize, Paging, Place, Pointer, SecretSource};
+use ingest::config::{
+    AfterLoss, Auth, LedgerStore, Method, PageSize, Paging, Place, Pointer, SecretSource,
+};
 use ingest::quota::{Limit, Outage, Units, Window};
 use serde_json::json;
 
@@ -16,90 +18,179 @@ fn pointer(text: &str) -> Pointer {
 fn what_is_not_said_is_the_default() {
     let config = right(&small_with("[ledger]\nurl = \"sqlite\"", ""), &[]);
     let ledger = &config.ledger;
-    assert_eq!((&ledger.store, ledger.timeout), (&LedgerStore::Sqlite, Duration::from_millis(250)));
-    assert_eq!((ledger.cheap_max, ledger.unmetered_max), (Units::new(5), Units::new(50)));
-    assert_eq!((ledger.max_skew, ledger.after_loss), (Duration::from_secs(300), AfterLoss::Floor));
+    assert_eq!(
+        (&ledger.store, ledger.timeout),
+        (&LedgerStore::Sqlite, Duration::from_millis(250))
+    );
+    assert_eq!(
+        (ledger.cheap_max, ledger.unmetered_max),
+        (Units::new(5), Units::new(50))
+    );
+    assert_eq!(
+        (ledger.max_skew, ledger.after_loss),
+        (Duration::from_secs(300), AfterLoss::Floor)
+    );
 
     let upstream = &config.upstreams["things"];
-    assert_eq!((upstream.timeout, upstream.attempts), (Duration::from_secs(30), 4));
+    assert_eq!(
+        (upstream.timeout, upstream.attempts),
+        (Duration::from_secs(30), 4)
+    );
     assert_eq!((upstream.max_body, upstream.keep), (32 * 1024 * 1024, None));
     let call = &upstream.calls["owners.list"];
-    assert_eq!((call.method, call.outage, &call.paging), (Method::Get, None, &Paging::None));
+    assert_eq!(
+        (call.method, call.outage, &call.paging),
+        (Method::Get, None, &Paging::None)
+    );
 
     let credential = &config.credentials["main"];
     assert_eq!(credential.account.name, "main");
     assert_eq!(credential.limits["daily"].wait, Duration::from_secs(2));
     let job = &config.jobs[0];
-    assert_eq!((job.resume_within, job.regions.len()), (Duration::from_secs(36 * 60 * 60), 2));
+    assert_eq!(
+        (job.resume_within, job.regions.len()),
+        (Duration::from_secs(36 * 60 * 60), 2)
+    );
 }
 
 #[test]
 fn a_plain_cost_is_of_the_daily_limit() {
     let config = right(SMALL, &[]);
-    assert_eq!(config.upstreams["things"].calls["owners.list"].cost.of("daily"), Units::new(1));
+    assert_eq!(
+        config.upstreams["things"].calls["owners.list"]
+            .cost
+            .of("daily"),
+        Units::new(1)
+    );
 }
 
 #[test]
 fn a_plain_cost_where_the_only_limit_has_another_name_must_name_it() {
     let text = small_with("daily = { quota", "core = { quota").replace("{ daily = ", "{ core = ");
-    let said = problems(&text, &[]).iter().map(ToString::to_string).collect::<String>();
-    assert!(said.contains("name the limit: write cost = { core = 1 }"), "{said}");
-    right(&text, &["upstreams.things.calls.'owners.list'.cost={ core = 1 }"]);
+    let said = problems(&text, &[])
+        .iter()
+        .map(ToString::to_string)
+        .collect::<String>();
+    assert!(
+        said.contains("name the limit: write cost = { core = 1 }"),
+        "{said}"
+    );
+    right(
+        &text,
+        &["upstreams.things.calls.'owners.list'.cost={ core = 1 }"],
+    );
 }
 
 #[test]
 fn a_cost_of_nothing_has_to_be_said() {
     let config = right(SMALL, &["upstreams.things.calls.'owners.list'.cost={}"]);
-    assert!(config.upstreams["things"].calls["owners.list"].cost.is_none());
+    assert!(
+        config.upstreams["things"].calls["owners.list"]
+            .cost
+            .is_none()
+    );
 }
 
 #[test]
 fn regions_may_have_values_that_templates_name() {
     let table = "regions={ GB = { city = \"London\", people = 9 }, US = { city = \"New York\" } }";
-    let config = right(SMALL, &[table, "jobs.all.steps.0.params.region={region} {city}"]);
-    let codes: Vec<_> = config.regions.iter().map(|region| region.code.as_str()).collect();
+    let config = right(
+        SMALL,
+        &[table, "jobs.all.steps.0.params.region={region} {city}"],
+    );
+    let codes: Vec<_> = config
+        .regions
+        .iter()
+        .map(|region| region.code.as_str())
+        .collect();
     assert_eq!(codes, ["GB", "US"]);
     assert_eq!(config.regions[0].values["people"], "9");
 
     let lacking = problems(SMALL, &[table, "jobs.all.steps.0.params.region={people}"]);
     let said = lacking[0].to_string();
-    assert!(said.contains("without a people: US") && said.contains("[regions.US] people"), "{said}");
-    right(SMALL, &[table, "jobs.all.steps.0.params.region={people}", "jobs.all.regions=[\"GB\"]"]);
+    assert!(
+        said.contains("without a people: US") && said.contains("[regions.US] people"),
+        "{said}"
+    );
+    right(
+        SMALL,
+        &[
+            table,
+            "jobs.all.steps.0.params.region={people}",
+            "jobs.all.regions=[\"GB\"]",
+        ],
+    );
 }
 
 #[test]
 fn regions_of_any_script_keep_their_order() {
-    let text = small_with("regions = [\"US\", \"GB\"]", "regions = [\"ZZ\", \"São Paulo\", \"日本\", \"a b\", \"AA\"]");
-    let codes: Vec<_> = right(&text, &[]).regions.iter().map(|region| region.code.clone()).collect();
+    let text = small_with(
+        "regions = [\"US\", \"GB\"]",
+        "regions = [\"ZZ\", \"São Paulo\", \"日本\", \"a b\", \"AA\"]",
+    );
+    let codes: Vec<_> = right(&text, &[])
+        .regions
+        .iter()
+        .map(|region| region.code.clone())
+        .collect();
     assert_eq!(codes, ["ZZ", "São Paulo", "日本", "a b", "AA"]);
 }
 
 #[test]
 fn jobs_keep_the_order_of_the_file() {
-    let job = |name: &str| format!("[jobs.{name}]\ncredential = \"main\"\nsteps = [{{ call = \"things.list\" }}]\n");
+    let job = |name: &str| {
+        format!("[jobs.{name}]\ncredential = \"main\"\nsteps = [{{ call = \"things.list\" }}]\n")
+    };
     let text = format!("{SMALL}{}{}", job("zebra"), job("ant"));
-    let names: Vec<_> = right(&text, &[]).jobs.iter().map(|job| job.name.clone()).collect();
+    let names: Vec<_> = right(&text, &[])
+        .jobs
+        .iter()
+        .map(|job| job.name.clone())
+        .collect();
     assert_eq!(names, ["all", "zebra", "ant"]);
 }
 
 #[test]
 fn the_parameters_of_a_call_are_merged_under_those_of_the_step() {
-    let call = "upstreams.things.calls.'things.list'.params={ region = \"none\", part = \"{region}\" }";
+    let call =
+        "upstreams.things.calls.'things.list'.params={ region = \"none\", part = \"{region}\" }";
     let config = right(SMALL, &[call]);
     let params = &config.jobs[0].steps[0].params;
-    assert_eq!((params["region"].as_str(), params["part"].as_str()), ("{region}", "{region}"));
+    assert_eq!(
+        (params["region"].as_str(), params["part"].as_str()),
+        ("{region}", "{region}")
+    );
 }
 
 #[test]
 fn pages_are_turned_in_each_way() {
-    let size = || Some(PageSize { param: Some("n".to_owned()), size: 10 });
+    let size = || {
+        Some(PageSize {
+            param: Some("n".to_owned()),
+            size: 10,
+        })
+    };
     let cases = [
         ("{ kind = 'none' }", Paging::None),
-        ("{ kind = 'link', size_param = 'n', size = 10 }", Paging::Link { size: size() }),
-        ("{ kind = 'next_url', next = '/next' }", Paging::NextUrl { next: pointer("/next"), size: None }),
+        (
+            "{ kind = 'link', size_param = 'n', size = 10 }",
+            Paging::Link { size: size() },
+        ),
+        (
+            "{ kind = 'next_url', next = '/next' }",
+            Paging::NextUrl {
+                next: pointer("/next"),
+                size: None,
+            },
+        ),
         (
             "{ kind = 'token', param = 't', next = '/a/b' }",
-            Paging::Token { param: "t".to_owned(), next: pointer("/a/b"), place: Place::Query, size: None },
+            Paging::Token {
+                param: "t".to_owned(),
+                next: pointer("/a/b"),
+                place: Place::Query,
+                size: None,
+            },
         ),
         (
             "{ kind = 'offset', param = 'o', in = 'body', size_param = 'n', size = 10, total = '/total' }",
@@ -112,7 +203,12 @@ fn pages_are_turned_in_each_way() {
         ),
         (
             "{ kind = 'number', param = 'p', first = 0 }",
-            Paging::Number { param: "p".to_owned(), first: 0, place: Place::Query, size: None },
+            Paging::Number {
+                param: "p".to_owned(),
+                first: 0,
+                place: Place::Query,
+                size: None,
+            },
         ),
     ];
     for (text, expected) in cases {
@@ -120,7 +216,10 @@ fn pages_are_turned_in_each_way() {
             &format!("upstreams.things.calls.'owners.list'.page={text}"),
             "upstreams.things.calls.'owners.list'.method=POST",
         ];
-        assert_eq!(right(SMALL, &sets).upstreams["things"].calls["owners.list"].paging, expected);
+        assert_eq!(
+            right(SMALL, &sets).upstreams["things"].calls["owners.list"].paging,
+            expected
+        );
     }
 }
 
@@ -128,15 +227,26 @@ fn pages_are_turned_in_each_way() {
 fn a_body_is_json_whose_texts_are_templates() {
     let call = "upstreams.things.calls.'owners.list'";
     let body = "{ ids = ['{ids}'], n = 5, x = 1.5, deep = { yes = true, day = 2026-01-01 } }";
-    let sets = [format!("{call}.method=POST"), format!("{call}.body={body}"), "jobs.all.steps.1.params={}".to_owned()];
+    let sets = [
+        format!("{call}.method=POST"),
+        format!("{call}.body={body}"),
+        "jobs.all.steps.1.params={}".to_owned(),
+    ];
     let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
     let config = right(SMALL, &sets);
-    let expected = json!({ "ids": ["{ids}"], "n": 5, "x": 1.5, "deep": { "yes": true, "day": "2026-01-01" } });
-    assert_eq!(config.upstreams["things"].calls["owners.list"].body, Some(expected));
+    let expected =
+        json!({ "ids": ["{ids}"], "n": 5, "x": 1.5, "deep": { "yes": true, "day": "2026-01-01" } });
+    assert_eq!(
+        config.upstreams["things"].calls["owners.list"].body,
+        Some(expected)
+    );
 
     let typo = format!("{call}.body.deep.yes={{regoin}}");
     let wrong = [&sets[..], &[&typo]].concat();
-    assert_eq!(problems(SMALL, &wrong)[0].path, "upstreams.things.calls.\"owners.list\".body.deep.yes");
+    assert_eq!(
+        problems(SMALL, &wrong)[0].path,
+        "upstreams.things.calls.\"owners.list\".body.deep.yes"
+    );
 }
 
 #[test]
@@ -147,12 +257,24 @@ fn a_secret_is_carried_and_found_in_each_way() {
         ("{ bearer = true }", Auth::Bearer),
     ];
     for (text, expected) in cases {
-        assert_eq!(right(SMALL, &[&format!("upstreams.things.auth={text}")]).upstreams["things"].auth, expected);
+        assert_eq!(
+            right(SMALL, &[&format!("upstreams.things.auth={text}")]).upstreams["things"].auth,
+            expected
+        );
     }
     let cases = [
-        ("{ file = '/run/key' }", SecretSource::File("/run/key".into())),
-        ("{ credential = 'key' }", SecretSource::Credential("key".to_owned())),
-        ("{ command = ['pass', 'show'] }", SecretSource::Command(vec!["pass".to_owned(), "show".to_owned()])),
+        (
+            "{ file = '/run/key' }",
+            SecretSource::File("/run/key".into()),
+        ),
+        (
+            "{ credential = 'key' }",
+            SecretSource::Credential("key".to_owned()),
+        ),
+        (
+            "{ command = ['pass', 'show'] }",
+            SecretSource::Command(vec!["pass".to_owned(), "show".to_owned()]),
+        ),
     ];
     for (text, expected) in cases {
         let config = right(SMALL, &[&format!("credentials.main.secret={text}")]);
@@ -163,8 +285,14 @@ fn a_secret_is_carried_and_found_in_each_way() {
 #[test]
 fn an_upstream_without_auth_needs_no_secret_and_takes_none() {
     let open = small_with("secret = { env = \"THINGS_KEY\" }\n", "");
-    for none in ["upstreams.things.auth=none", "upstreams.things.auth=\"none\""] {
-        let config = right(&open, &[none, "upstreams.things.base_url=http://example.com"]);
+    for none in [
+        "upstreams.things.auth=none",
+        "upstreams.things.auth=\"none\"",
+    ] {
+        let config = right(
+            &open,
+            &[none, "upstreams.things.base_url=http://example.com"],
+        );
         assert_eq!(config.credentials["main"].secret, None);
         assert_eq!(problems(SMALL, &[none])[0].path, "credentials.main.secret");
     }
@@ -172,40 +300,85 @@ fn an_upstream_without_auth_needs_no_secret_and_takes_none() {
 
 #[test]
 fn plain_http_carries_a_secret_to_this_machine_only() {
-    for host in ["127.0.0.1:8080", "localhost", "[::1]:80", "127.9.9.9", "sandbox.localhost"] {
-        right(SMALL, &[&format!("upstreams.things.base_url=http://{host}/v1")]);
+    for host in [
+        "127.0.0.1:8080",
+        "localhost",
+        "[::1]:80",
+        "127.9.9.9",
+        "sandbox.localhost",
+    ] {
+        right(
+            SMALL,
+            &[&format!("upstreams.things.base_url=http://{host}/v1")],
+        );
     }
-    for host in ["127.0.0.1.example.com", "localhost.example.com", "10.0.0.1", "[::2]", "0.0.0.0"] {
-        let found = problems(SMALL, &[&format!("upstreams.things.base_url=http://{host}/v1")]);
-        assert!(found.len() == 1 && found[0].to_string().contains("plain http"), "{host}: {found:?}");
+    for host in [
+        "127.0.0.1.example.com",
+        "localhost.example.com",
+        "10.0.0.1",
+        "[::2]",
+        "0.0.0.0",
+    ] {
+        let found = problems(
+            SMALL,
+            &[&format!("upstreams.things.base_url=http://{host}/v1")],
+        );
+        assert!(
+            found.len() == 1 && found[0].to_string().contains("plain http"),
+            "{host}: {found:?}"
+        );
     }
 }
 
 #[test]
 fn two_credentials_of_one_account_share_its_limits() {
-    let spare = "credentials.spare={ upstream = 'things', secret = { env = 'SPARE' }, account = 'main' }";
+    let spare =
+        "credentials.spare={ upstream = 'things', secret = { env = 'SPARE' }, account = 'main' }";
     let config = right(SMALL, &[spare]);
-    assert_eq!(config.credentials["spare"].account, config.credentials["main"].account);
+    assert_eq!(
+        config.credentials["spare"].account,
+        config.credentials["main"].account
+    );
     assert!(config.credentials["spare"].limits.contains_key("daily"));
 
     let same = "credentials.spare.limits={ daily = { quota = 100, headroom = 10, window = '24h', resets = 'UTC', wait = '1s' } }";
     let config = right(SMALL, &[spare, same]);
-    assert_eq!(config.credentials["spare"].limits["daily"].wait, Duration::from_secs(1));
-    assert_eq!(config.credentials["main"].limits["daily"].wait, Duration::from_secs(2));
+    assert_eq!(
+        config.credentials["spare"].limits["daily"].wait,
+        Duration::from_secs(1)
+    );
+    assert_eq!(
+        config.credentials["main"].limits["daily"].wait,
+        Duration::from_secs(2)
+    );
 
     let other = "credentials.spare.limits={ daily = { quota = 200, window = '24h' } }";
     let said = problems(SMALL, &[spare, other])[0].to_string();
-    assert!(said.contains("limits.daily") && said.contains("differently") && said.contains("one of them"), "{said}");
+    assert!(
+        said.contains("limits.daily")
+            && said.contains("differently")
+            && said.contains("one of them"),
+        "{said}"
+    );
 }
 
 #[test]
 fn a_limit_has_any_window() {
     let cases = [
-        ("{ quota = 5, window = '1s' }", Window::new(Some(Duration::from_secs(1)), None)),
-        ("{ quota = 5, resets = 'Asia/Kathmandu' }", Window::new(None, Some(chrono_tz::Asia::Kathmandu))),
+        (
+            "{ quota = 5, window = '1s' }",
+            Window::new(Some(Duration::from_secs(1)), None),
+        ),
+        (
+            "{ quota = 5, resets = 'Asia/Kathmandu' }",
+            Window::new(None, Some(chrono_tz::Asia::Kathmandu)),
+        ),
     ];
     for (text, window) in cases {
-        let config = right(SMALL, &["jobs={}", &format!("credentials.main.limits.daily={text}")]);
+        let config = right(
+            SMALL,
+            &["jobs={}", &format!("credentials.main.limits.daily={text}")],
+        );
         let expected = Limit::new(Units::new(5), Units::ZERO, window.unwrap()).unwrap();
         assert_eq!(config.credentials["main"].account.limits["daily"], expected);
     }
@@ -213,8 +386,13 @@ fn a_limit_has_any_window() {
 
 #[test]
 fn sizes_are_read_in_their_units() {
-    for (text, bytes) in [("1", 1), ("\"64\"", 64), ("\"10kB\"", 10_000), ("\"2 MiB\"", 2 << 20), ("\"1GiB\"", 1 << 30)]
-    {
+    for (text, bytes) in [
+        ("1", 1),
+        ("\"64\"", 64),
+        ("\"10kB\"", 10_000),
+        ("\"2 MiB\"", 2 << 20),
+        ("\"1GiB\"", 1 << 30),
+    ] {
         let config = right(SMALL, &[&format!("upstreams.things.max_body={text}")]);
         assert_eq!(config.upstreams["things"].max_body, bytes, "{text}");
     }
@@ -232,28 +410,56 @@ fn each_address_of_a_redis_is_taken() {
         "unix:///run/redis.sock",
     ] {
         let config = right(SMALL, &[&format!("ledger.url={url}")]);
-        assert!(matches!(config.ledger.store, LedgerStore::Redis(_)), "{url}");
+        assert!(
+            matches!(config.ledger.store, LedgerStore::Redis(_)),
+            "{url}"
+        );
     }
 }
 
 #[test]
 fn a_call_may_say_what_it_does_in_an_outage() {
     for (text, expected) in [("allow", Outage::Allow), ("refuse", Outage::Refuse)] {
-        let config = right(SMALL, &[&format!("upstreams.things.calls.'owners.list'.outage={text}")]);
-        assert_eq!(config.upstreams["things"].calls["owners.list"].outage, Some(expected));
+        let config = right(
+            SMALL,
+            &[&format!(
+                "upstreams.things.calls.'owners.list'.outage={text}"
+            )],
+        );
+        assert_eq!(
+            config.upstreams["things"].calls["owners.list"].outage,
+            Some(expected)
+        );
     }
 }
 
 #[test]
 fn everything_that_is_wrong_is_said_at_once() {
-    let found = problems(SMALL, &["ledger.timeout=soon", "jobs.all.every=often", "upstreams.things.attempts=0"]);
+    let found = problems(
+        SMALL,
+        &[
+            "ledger.timeout=soon",
+            "jobs.all.every=often",
+            "upstreams.things.attempts=0",
+        ],
+    );
     let paths: Vec<_> = found.iter().map(|problem| problem.path.as_str()).collect();
-    assert_eq!(paths, ["ledger.timeout", "upstreams.things.attempts", "jobs.all.every"]);
+    assert_eq!(
+        paths,
+        [
+            "ledger.timeout",
+            "upstreams.things.attempts",
+            "jobs.all.every"
+        ]
+    );
 }
 
 #[test]
 fn a_call_that_is_only_charged_by_hand_needs_neither_path_nor_records() {
-    right(SMALL, &["upstreams.things.calls.'things.delete'={ cost = 50 }"]);
+    right(
+        SMALL,
+        &["upstreams.things.calls.'things.delete'={ cost = 50 }"],
+    );
 }
 
 #[test]
@@ -264,14 +470,22 @@ fn a_step_may_ask_for_pages_of_another_size_than_its_call() {
 
 #[test]
 fn a_secret_among_the_parameters_is_refused_and_not_shown() {
-    let sets = ["upstreams.things.auth={ query = 'key' }", "jobs.all.steps.0.params.key=hush"];
+    let sets = [
+        "upstreams.things.auth={ query = 'key' }",
+        "jobs.all.steps.0.params.key=hush",
+    ];
     let said = format!("{:?}", problems(SMALL, &sets));
-    assert!(said.contains("auth sets this parameter") && !said.contains("hush"), "{said}");
+    assert!(
+        said.contains("auth sets this parameter") && !said.contains("hush"),
+        "{said}"
+    );
 }
 
 #[test]
 fn what_is_wrong_for_two_jobs_is_said_once() {
-    let text = format!("{SMALL}[jobs.more]\ncredential = \"main\"\nsteps = [{{ call = \"things.list\" }}]\n");
+    let text = format!(
+        "{SMALL}[jobs.more]\ncredential = \"main\"\nsteps = [{{ call = \"things.list\" }}]\n"
+    );
     let found = problems(&text, &["upstreams.things.calls.'things.list'.path={city}"]);
     assert_eq!(found.len(), 1, "{found:?}");
 }

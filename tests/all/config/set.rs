@@ -9,8 +9,14 @@ use super::{SMALL, problems, right};
 
 #[test]
 fn a_value_is_read_as_toml() {
-    let config =
-        right(SMALL, &["ledger.cheap_max=7", "upstreams.things.max_body=0x10", "jobs.all.leave={ daily = 1 }"]);
+    let config = right(
+        SMALL,
+        &[
+            "ledger.cheap_max=7",
+            "upstreams.things.max_body=0x10",
+            "jobs.all.leave={ daily = 1 }",
+        ],
+    );
     assert_eq!(config.ledger.cheap_max, Units::new(7));
     assert_eq!(config.upstreams["things"].max_body, 16);
     assert_eq!(config.jobs[0].leave.of("daily"), Units::new(1));
@@ -18,16 +24,37 @@ fn a_value_is_read_as_toml() {
 
 #[test]
 fn a_value_that_is_not_toml_is_text() {
-    let sets = ["upstreams.things.base_url=http://127.0.0.1:9000/v3?", "ledger.timeout=3s"];
-    assert_eq!(problems(SMALL, &sets)[0].place, "--set upstreams.things.base_url");
-    let config = right(SMALL, &["upstreams.things.base_url=http://127.0.0.1:9000/v3", "ledger.timeout=3s"]);
-    assert_eq!(config.upstreams["things"].base_url.as_str(), "http://127.0.0.1:9000/v3");
+    let sets = [
+        "upstreams.things.base_url=http://127.0.0.1:9000/v3?",
+        "ledger.timeout=3s",
+    ];
+    assert_eq!(
+        problems(SMALL, &sets)[0].place,
+        "--set upstreams.things.base_url"
+    );
+    let config = right(
+        SMALL,
+        &[
+            "upstreams.things.base_url=http://127.0.0.1:9000/v3",
+            "ledger.timeout=3s",
+        ],
+    );
+    assert_eq!(
+        config.upstreams["things"].base_url.as_str(),
+        "http://127.0.0.1:9000/v3"
+    );
     assert_eq!(config.ledger.timeout, Duration::from_secs(3));
 }
 
 #[test]
 fn a_value_in_quotes_loses_them_and_may_hold_an_equals_sign() {
-    let config = right(SMALL, &["jobs.all.steps.0.params.q=\"a=b\"", "jobs.all.steps.0.params.r=c=d"]);
+    let config = right(
+        SMALL,
+        &[
+            "jobs.all.steps.0.params.q=\"a=b\"",
+            "jobs.all.steps.0.params.r=c=d",
+        ],
+    );
     let params = &config.jobs[0].steps[0].params;
     assert_eq!(params["q"].as_str(), "a=b");
     assert_eq!(params["r"].as_str(), "c=d");
@@ -42,7 +69,10 @@ fn blanks_around_the_equals_sign_are_no_part_of_path_or_value() {
         "jobs.all.steps.0.params.q = ' kept '",
     ];
     let config = right(SMALL, &sets);
-    assert_eq!(config.credentials["main"].account.limits["daily"].quota(), Units::new(5000));
+    assert_eq!(
+        config.credentials["main"].account.limits["daily"].quota(),
+        Units::new(5000)
+    );
     assert_eq!(config.ledger.cheap_max, Units::new(7));
     assert_eq!(config.jobs[0].every, Some(Duration::from_secs(7200)));
     assert_eq!(config.jobs[0].steps[0].params["q"].as_str(), " kept ");
@@ -50,9 +80,23 @@ fn blanks_around_the_equals_sign_are_no_part_of_path_or_value() {
 
 #[test]
 fn a_key_that_holds_a_dot_goes_in_quotes_of_either_kind() {
-    for path in ["upstreams.things.calls.\"owners.list\".cost", "upstreams.things.calls.'owners.list'.cost"] {
-        let config = right(SMALL, &[&format!("{path}={{ daily = 1 }}"), &format!("{path}.daily=3")]);
-        assert_eq!(config.upstreams["things"].calls["owners.list"].cost.of("daily"), Units::new(3));
+    for path in [
+        "upstreams.things.calls.\"owners.list\".cost",
+        "upstreams.things.calls.'owners.list'.cost",
+    ] {
+        let config = right(
+            SMALL,
+            &[
+                &format!("{path}={{ daily = 1 }}"),
+                &format!("{path}.daily=3"),
+            ],
+        );
+        assert_eq!(
+            config.upstreams["things"].calls["owners.list"]
+                .cost
+                .of("daily"),
+            Units::new(3)
+        );
     }
 }
 
@@ -64,15 +108,24 @@ fn a_key_may_hold_an_equals_sign_and_a_quote() {
 
 #[test]
 fn a_table_replaces_a_table() {
-    let config = right(SMALL, &["credentials.main.limits={ daily = { quota = 50, window = \"1h\" } }"]);
+    let config = right(
+        SMALL,
+        &["credentials.main.limits={ daily = { quota = 50, window = \"1h\" } }"],
+    );
     let limit = config.credentials["main"].account.limits["daily"];
-    assert_eq!((limit.quota(), limit.headroom()), (Units::new(50), Units::ZERO));
+    assert_eq!(
+        (limit.quota(), limit.headroom()),
+        (Units::new(50), Units::ZERO)
+    );
     assert_eq!(limit.window().resets(), None);
 }
 
 #[test]
 fn what_is_missing_is_created() {
-    let sets = ["catalog.url=sqlite", "credentials.spare={upstream=\"things\",secret={env=\"X\"},account=\"main\"}"];
+    let sets = [
+        "catalog.url=sqlite",
+        "credentials.spare={upstream=\"things\",secret={env=\"X\"},account=\"main\"}",
+    ];
     let config = right(SMALL, &sets);
     assert_eq!(config.credentials["spare"].account.name, "main");
 }
@@ -93,28 +146,62 @@ fn an_element_of_a_list_is_named_by_its_number() {
 #[test]
 fn a_wrong_value_is_told_by_the_flag_that_set_it() {
     let found = problems(SMALL, &["ledger.timeout=soon"]);
-    assert_eq!((found[0].place.as_str(), found[0].path.as_str()), ("--set ledger.timeout", "ledger.timeout"));
+    assert_eq!(
+        (found[0].place.as_str(), found[0].path.as_str()),
+        ("--set ledger.timeout", "ledger.timeout")
+    );
     assert!(found[0].to_string().contains("\"soon\""), "{}", found[0]);
 }
 
 #[test]
 fn a_wrong_path_is_refused_with_what_to_write() {
     let cases = [
-        ("ledger.timeout", "expected a dotted path", "--set ledger.timeout=1s"),
+        (
+            "ledger.timeout",
+            "expected a dotted path",
+            "--set ledger.timeout=1s",
+        ),
         ("=5", "expected a dotted path", "--set ledger.timeout=1s"),
         ("a..b=5", "expected a dotted path", "in quotes"),
         ("[a]\nb=5", "expected a dotted path", "in quotes"),
         ("a b=5", "expected a dotted path", "in quotes"),
         ("ledger.url.x=5", "is not a table", "--set ledger.url=VALUE"),
-        ("regions.GB.city=London", "is a list without such an element", "--set regions=VALUE"),
-        ("regions.5=GB", "is a list without such an element", "--set regions=VALUE"),
-        ("lodger.timeout=5s", "there is no such key", "did you mean ledger?"),
-        ("upstreams.thing.timeout=5s", "is its path right?", "write base_url"),
-        ("upstreams.things.calls.owners.list.cost=5", "a dot goes in quotes", "one of path, cost"),
+        (
+            "regions.GB.city=London",
+            "is a list without such an element",
+            "--set regions=VALUE",
+        ),
+        (
+            "regions.5=GB",
+            "is a list without such an element",
+            "--set regions=VALUE",
+        ),
+        (
+            "lodger.timeout=5s",
+            "there is no such key",
+            "did you mean ledger?",
+        ),
+        (
+            "upstreams.thing.timeout=5s",
+            "is its path right?",
+            "write base_url",
+        ),
+        (
+            "upstreams.things.calls.owners.list.cost=5",
+            "a dot goes in quotes",
+            "one of path, cost",
+        ),
     ];
     for (set, expected, instead) in cases {
-        let said = problems(SMALL, &[set]).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-        assert!(said.starts_with("--set ") && said.contains(expected) && said.contains(instead), "{set}: {said}");
+        let said = problems(SMALL, &[set])
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n");
+        assert!(
+            said.starts_with("--set ") && said.contains(expected) && said.contains(instead),
+            "{set}: {said}"
+        );
     }
 }
 
@@ -140,7 +227,10 @@ fn a_password_in_a_set_is_in_no_message() {
         "upstreams.things.base_url=https://me:hush@example.com",
         "upstreams.things.base_url=https://example.com?key=hush",
     ] {
-        let said = problems(SMALL, &[set]).iter().map(|problem| format!("{problem} {problem:?}")).collect::<String>();
+        let said = problems(SMALL, &[set])
+            .iter()
+            .map(|problem| format!("{problem} {problem:?}"))
+            .collect::<String>();
         assert!(!said.is_empty() && !said.contains("hush"), "{set}: {said}");
     }
 }
@@ -148,9 +238,20 @@ fn a_password_in_a_set_is_in_no_message() {
 #[test]
 fn the_password_of_a_redis_url_is_not_shown_and_is_kept() {
     let config = right(SMALL, &["ledger.url=redis://hush@host"]);
-    assert!(!format!("{} {config:?}", config.ledger.store).contains("hush"), "a password where the user belongs");
-    let config = right(SMALL, &["ledger.url=redis://me:hush@host:6379/3?protocol=hush"]);
-    let LedgerStore::Redis(url) = &config.ledger.store else { panic!("{:?}", config.ledger) };
+    assert!(
+        !format!("{} {config:?}", config.ledger.store).contains("hush"),
+        "a password where the user belongs"
+    );
+    let config = right(
+        SMALL,
+        &["ledger.url=redis://me:hush@host:6379/3?protocol=hush"],
+    );
+    let LedgerStore::Redis(url) = &config.ledger.store else {
+        panic!("{:?}", config.ledger)
+    };
     assert_eq!(url.expose().password(), Some("hush"));
-    assert!(!format!("{url} {config:?}").contains("hush"), "{url} {config:?}");
+    assert!(
+        !format!("{url} {config:?}").contains("hush"),
+        "{url} {config:?}"
+    );
 }

@@ -37,15 +37,29 @@ fn every_list_call_has_its_weight() {
         "videos",
     ];
     let weights = of_one.map(|resource| (format!("{resource}.list"), 1));
-    let weights = weights.into_iter().chain([("search.list".to_owned(), 100), ("captions.list".to_owned(), 50)]);
+    let weights = weights.into_iter().chain([
+        ("search.list".to_owned(), 100),
+        ("captions.list".to_owned(), 50),
+    ]);
     let config = shipped();
     let calls = &config.upstreams["youtube"].calls;
-    let found: BTreeMap<String, u64> =
-        calls.values().map(|call| (call.name.clone(), call.cost.of("daily").get())).collect();
+    let found: BTreeMap<String, u64> = calls
+        .values()
+        .map(|call| (call.name.clone(), call.cost.of("daily").get()))
+        .collect();
     assert_eq!(found, weights.collect());
     for call in calls.values() {
-        assert_eq!(call.cost.of("search"), Units::new(u64::from(call.name == "search.list")), "{}", call.name);
-        assert!(call.path.is_some() && call.records.is_some(), "{} can be made", call.name);
+        assert_eq!(
+            call.cost.of("search"),
+            Units::new(u64::from(call.name == "search.list")),
+            "{}",
+            call.name
+        );
+        assert!(
+            call.path.is_some() && call.records.is_some(),
+            "{} can be made",
+            call.name
+        );
     }
     assert_eq!(calls["search.list"].outage, Some(Outage::Refuse));
 }
@@ -53,8 +67,11 @@ fn every_list_call_has_its_weight() {
 #[test]
 fn each_kind_of_record_is_that_of_one_call() {
     let config = shipped();
-    let kinds: Vec<_> =
-        config.upstreams["youtube"].calls.values().map(|call| &call.records.as_ref().unwrap().kind).collect();
+    let kinds: Vec<_> = config.upstreams["youtube"]
+        .calls
+        .values()
+        .map(|call| &call.records.as_ref().unwrap().kind)
+        .collect();
     let distinct: std::collections::BTreeSet<_> = kinds.iter().collect();
     assert_eq!(distinct.len(), kinds.len());
 }
@@ -63,13 +80,25 @@ fn each_kind_of_record_is_that_of_one_call() {
 fn the_limits_are_those_of_the_upstream() {
     let config = shipped();
     let credential = &config.credentials["youtube"];
-    assert_eq!(credential.secret, Some(SecretSource::Env("YOUTUBE_API_KEY".to_owned())));
-    assert_eq!(credential.upstream.auth, Auth::Header("x-goog-api-key".to_owned()));
+    assert_eq!(
+        credential.secret,
+        Some(SecretSource::Env("YOUTUBE_API_KEY".to_owned()))
+    );
+    assert_eq!(
+        credential.upstream.auth,
+        Auth::Header("x-goog-api-key".to_owned())
+    );
     for (name, quota, enforced) in [("daily", 10_000, 9_500), ("search", 100, 90)] {
         let limit = &credential.account.limits[name];
-        assert_eq!((limit.quota(), limit.enforced()), (Units::new(quota), Units::new(enforced)));
+        assert_eq!(
+            (limit.quota(), limit.enforced()),
+            (Units::new(quota), Units::new(enforced))
+        );
         assert_eq!(limit.window().sliding(), Some(DAY));
-        assert_eq!(limit.window().resets(), Some(chrono_tz::America::Los_Angeles));
+        assert_eq!(
+            limit.window().resets(),
+            Some(chrono_tz::America::Los_Angeles)
+        );
     }
 }
 
@@ -83,30 +112,76 @@ fn a_spent_bucket_is_found_among_the_limits() {
     let rule = classify(&config.upstreams["youtube"].errors, 429, |_| None, &body).unwrap();
     assert_eq!(rule.class, Class::Spent);
     let named = rule.limit_at.as_ref().unwrap().text_in(&body);
-    let meant: Vec<_> = limits.iter().filter(|(_, limit)| limit.upstream_name == named).map(|(name, _)| name).collect();
+    let meant: Vec<_> = limits
+        .iter()
+        .filter(|(_, limit)| limit.upstream_name == named)
+        .map(|(name, _)| name)
+        .collect();
     assert_eq!(meant, ["search"]);
 }
 
 #[test]
 fn the_jobs_are_those_of_the_readme() {
     let config = shipped();
-    let codes: Vec<_> = config.regions.iter().map(|region| region.code.as_str()).collect();
+    let codes: Vec<_> = config
+        .regions
+        .iter()
+        .map(|region| region.code.as_str())
+        .collect();
     assert_eq!(codes, ["US", "GB", "DE", "FR", "IN", "BR", "AU", "CA"]);
     assert_eq!(config.ledger.store, LedgerStore::Sqlite);
     assert_eq!(config.upstreams["youtube"].keep, Some(30 * DAY));
 
-    let [trending, discover] = config.jobs.as_slice() else { panic!("{:?}", config.jobs) };
-    assert_eq!((trending.name.as_str(), trending.every, trending.regions.len()), ("trending", Some(DAY / 24), 8));
-    assert_eq!((trending.steps[0].call.name.as_str(), trending.steps[0].max_pages), ("videos.list", Some(4)));
+    let [trending, discover] = config.jobs.as_slice() else {
+        panic!("{:?}", config.jobs)
+    };
+    assert_eq!(
+        (
+            trending.name.as_str(),
+            trending.every,
+            trending.regions.len()
+        ),
+        ("trending", Some(DAY / 24), 8)
+    );
+    assert_eq!(
+        (
+            trending.steps[0].call.name.as_str(),
+            trending.steps[0].max_pages
+        ),
+        ("videos.list", Some(4))
+    );
     assert_eq!(trending.steps[0].params["chart"].as_str(), "mostPopular");
     let channels = trending.steps[1].ids.as_ref().unwrap();
-    assert_eq!((channels.from_kind.as_str(), channels.batch, channels.fresh_for), ("video", 50, Some(7 * DAY)));
-    assert_eq!(trending.steps[1].params["part"].as_str(), "snippet,statistics", "the call's own parameters are there");
+    assert_eq!(
+        (
+            channels.from_kind.as_str(),
+            channels.batch,
+            channels.fresh_for
+        ),
+        ("video", 50, Some(7 * DAY))
+    );
+    assert_eq!(
+        trending.steps[1].params["part"].as_str(),
+        "snippet,statistics",
+        "the call's own parameters are there"
+    );
 
-    assert_eq!((discover.name.as_str(), discover.every), ("discover", Some(DAY / 2)));
-    assert_eq!((discover.steps[0].call.name.as_str(), discover.steps[0].max_pages), ("search.list", Some(1)));
+    assert_eq!(
+        (discover.name.as_str(), discover.every),
+        ("discover", Some(DAY / 2))
+    );
+    assert_eq!(
+        (
+            discover.steps[0].call.name.as_str(),
+            discover.steps[0].max_pages
+        ),
+        ("search.list", Some(1))
+    );
     let videos = discover.steps[1].ids.as_ref().unwrap();
-    assert_eq!((videos.from_kind.as_str(), videos.batch, videos.fresh_for), ("search_result", 50, Some(DAY)));
+    assert_eq!(
+        (videos.from_kind.as_str(), videos.batch, videos.fresh_for),
+        ("search_result", 50, Some(DAY))
+    );
 }
 
 /// At most 200 channels and 50 hits a region, each in batches of 50.
@@ -114,18 +189,31 @@ fn the_jobs_are_those_of_the_readme() {
 fn both_jobs_of_all_regions_fit_into_one_day_beside_what_they_leave() {
     let config = shipped();
     let regions = config.regions.len() as u64;
-    let [trending, discover] = config.jobs.as_slice() else { panic!("{:?}", config.jobs) };
-    let lists = |job: &ingest::config::Job| job.steps[0].call.cost.times(job.steps[0].max_pages.unwrap() * regions);
+    let [trending, discover] = config.jobs.as_slice() else {
+        panic!("{:?}", config.jobs)
+    };
+    let lists = |job: &ingest::config::Job| {
+        job.steps[0]
+            .call
+            .cost
+            .times(job.steps[0].max_pages.unwrap() * regions)
+    };
     let (mut hourly, mut twice) = (lists(trending), lists(discover));
     hourly.add(&trending.steps[1].call.cost.times(regions * 200 / 50));
     twice.add(&discover.steps[1].call.cost.times(regions * 50 / 50));
     for (name, limit) in &config.credentials["youtube"].account.limits {
-        assert!(twice.of(name) <= trending.leave.of(name) || name == "search", "{name}: a pass fits into what is left");
+        assert!(
+            twice.of(name) <= trending.leave.of(name) || name == "search",
+            "{name}: a pass fits into what is left"
+        );
         let both = hourly.of(name) + twice.of(name) + trending.leave.of(name);
         assert!(both <= limit.enforced(), "{name}: {both}");
         // Channels are asked for once in 7 days, so that all but the first of a day's passes are lists.
         let day = lists(trending).of(name).times(24) + hourly.of(name) + twice.of(name).times(2);
-        assert!(day + trending.leave.of(name) <= limit.enforced(), "{name}: {day}");
+        assert!(
+            day + trending.leave.of(name) <= limit.enforced(),
+            "{name}: {day}"
+        );
     }
 }
 
@@ -149,7 +237,10 @@ fn change() -> impl Strategy<Value = Change> {
 
 /// The last place at or before `at` between two characters.
 fn boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+    (0..=at.min(text.len()))
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0)
 }
 
 fn changed(mut text: String, change: &Change) -> String {

@@ -7,14 +7,23 @@ use ingest::quota::Timestamp;
 use proptest::prelude::*;
 
 fn london() -> Region {
-    Region { code: "GB".to_owned(), values: BTreeMap::from([("city".to_owned(), "London".to_owned())]) }
+    Region {
+        code: "GB".to_owned(),
+        values: BTreeMap::from([("city".to_owned(), "London".to_owned())]),
+    }
 }
 
 fn rendered(template: &str) -> String {
     let ids = ["a".to_owned(), "b".to_owned()];
     let now = Timestamp::parse("2026-03-01T00:30:05.250Z").unwrap();
     let since = Timestamp::parse("2026-02-27T01:02:03Z");
-    let values = Values { region: &london(), ids: &ids, cursor: Some("next"), now, since };
+    let values = Values {
+        region: &london(),
+        ids: &ids,
+        cursor: Some("next"),
+        now,
+        since,
+    };
     Template::parse(template).unwrap().render(&values)
 }
 
@@ -48,35 +57,74 @@ fn each_variable_stands_for_its_value() {
 
 #[test]
 fn without_a_last_pass_since_is_the_epoch_and_the_first_page_has_no_cursor() {
-    let values = Values { region: &london(), ids: &[], cursor: None, now: Timestamp::from_micros(0), since: None };
+    let values = Values {
+        region: &london(),
+        ids: &[],
+        cursor: None,
+        now: Timestamp::from_micros(0),
+        since: None,
+    };
     let template = Template::parse("{since}|{cursor}|{ids}").unwrap();
     assert_eq!(template.render(&values), "1970-01-01T00:00:00Z||");
 }
 
 #[test]
 fn values_are_encoded_and_the_text_around_them_is_not() {
-    let region = Region { code: "a/b".to_owned(), ..Region::default() };
-    let values = Values { region: &region, ids: &[], cursor: None, now: Timestamp::from_micros(0), since: None };
+    let region = Region {
+        code: "a/b".to_owned(),
+        ..Region::default()
+    };
+    let values = Values {
+        region: &region,
+        ids: &[],
+        cursor: None,
+        now: Timestamp::from_micros(0),
+        since: None,
+    };
     let template = Template::parse("of/{region}").unwrap();
-    assert_eq!(template.render_with(&values, |value| value.replace('/', "%2F")), "of/a%2Fb");
+    assert_eq!(
+        template.render_with(&values, |value| value.replace('/', "%2F")),
+        "of/a%2Fb"
+    );
 }
 
 #[test]
 fn a_template_tells_what_it_names() {
-    let named = Template::parse("{region}{{no}}{city}{date:-1d:%d}{ids}").unwrap().variables();
+    let named = Template::parse("{region}{{no}}{city}{date:-1d:%d}{ids}")
+        .unwrap()
+        .variables();
     let city = Variable::OfRegion("city".to_owned());
-    assert_eq!(named, [Variable::Region, city, Variable::Date, Variable::Ids]);
+    assert_eq!(
+        named,
+        [Variable::Region, city, Variable::Date, Variable::Ids]
+    );
 }
 
 #[test]
 fn a_wrong_template_says_what_is_wrong() {
     for text in ["{", "}", "a{b", "a}b", "{a{b}", "{{a}", "{a}}"] {
-        assert_eq!(Template::parse(text), Err(TemplateError::Unbalanced), "{text}");
+        assert_eq!(
+            Template::parse(text),
+            Err(TemplateError::Unbalanced),
+            "{text}"
+        );
     }
     assert_eq!(Template::parse("{}"), Err(TemplateError::Nameless));
-    for text in ["{date:}", "{date:-1q:%Y}", "{date:--1d:%Y}", "{date:-1d:}", "{date:%Q}", "{date:1:%Y}", "{date:d}"] {
+    for text in [
+        "{date:}",
+        "{date:-1q:%Y}",
+        "{date:--1d:%Y}",
+        "{date:-1d:}",
+        "{date:%Q}",
+        "{date:1:%Y}",
+        "{date:d}",
+    ] {
         let error = Template::parse(text).unwrap_err();
-        assert!(matches!(error, TemplateError::Date(_)) && error.to_string().contains("{date:-1d:%Y-%m-%d}"), "{text}");
+        assert!(
+            matches!(error, TemplateError::Date(_))
+                && error.to_string().contains("{date:-1d:%Y-%m-%d}"),
+            "{text}"
+        );
     }
 }
 

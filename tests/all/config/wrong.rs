@@ -3,14 +3,50 @@
 use super::{SMALL, problems, small_with};
 
 /// What is replaced by what, and what is said of it: its line, its path, and what else the message holds.
-type Case = (&'static str, &'static str, usize, &'static str, &'static [&'static str]);
+type Case = (
+    &'static str,
+    &'static str,
+    usize,
+    &'static str,
+    &'static [&'static str],
+);
 
 const LEDGER: &[Case] = &[
-    ("[ledger]", "[ledgers]", 3, "ledgers", &["no such key", "did you mean ledger?"]),
-    ("url = \"sqlite\"", "url = \"sqlit\"", 4, "ledger.url", &["\"sqlit\"", "write \"sqlite\""]),
-    ("url = \"sqlite\"", "url = 3", 4, "ledger.url", &["expected text"]),
-    ("url = \"sqlite\"", "url = \"postgres://a:b@c/d\"", 4, "ledger.url", &["\"postgres://...\"", "redis+sentinel://"]),
-    ("url = \"sqlite\"", "url = \"redis://\"", 4, "ledger.url", &["not the URL of a Redis"]),
+    (
+        "[ledger]",
+        "[ledgers]",
+        3,
+        "ledgers",
+        &["no such key", "did you mean ledger?"],
+    ),
+    (
+        "url = \"sqlite\"",
+        "url = \"sqlit\"",
+        4,
+        "ledger.url",
+        &["\"sqlit\"", "write \"sqlite\""],
+    ),
+    (
+        "url = \"sqlite\"",
+        "url = 3",
+        4,
+        "ledger.url",
+        &["expected text"],
+    ),
+    (
+        "url = \"sqlite\"",
+        "url = \"postgres://a:b@c/d\"",
+        4,
+        "ledger.url",
+        &["\"postgres://...\"", "redis+sentinel://"],
+    ),
+    (
+        "url = \"sqlite\"",
+        "url = \"redis://\"",
+        4,
+        "ledger.url",
+        &["not the URL of a Redis"],
+    ),
     (
         "url = \"sqlite\"",
         "url = \"redis://host?password=hush\"",
@@ -18,39 +54,183 @@ const LEDGER: &[Case] = &[
         "ledger.url",
         &["none of `protocol`", "redis://USER:PASSWORD@host"],
     ),
-    ("url = \"sqlite\"", "timeout = \"soon\"", 4, "ledger.timeout", &["\"soon\"", "expected a duration", "\"250ms\""]),
-    ("url = \"sqlite\"", "timeout = \"0s\"", 4, "ledger.timeout", &["not zero"]),
-    ("url = \"sqlite\"", "timeout = 250", 4, "ledger.timeout", &["250: expected a duration", "\"250ms\""]),
-    ("url = \"sqlite\"", "timeout = \"250\"", 4, "ledger.timeout", &["expected a duration", "\"250ms\""]),
-    ("url = \"sqlite\"", "timeout = 10:00:00", 4, "ledger.timeout", &["expected a duration", "\"250ms\""]),
-    ("url = \"sqlite\"", "cheap_max = -1", 4, "ledger.cheap_max", &["-1", "whole number from 0", "write 0 or more"]),
-    ("url = \"sqlite\"", "cheap_max = 1.5", 4, "ledger.cheap_max", &["1.5", "without a fraction"]),
-    ("url = \"sqlite\"", "after_loss = \"flor\"", 4, "ledger.after_loss", &["did you mean floor?"]),
-    ("url = \"sqlite\"", "url = \"sqlite\"\nurl = \"sqlite\"", 5, "", &["not TOML", "duplicate key"]),
+    (
+        "url = \"sqlite\"",
+        "timeout = \"soon\"",
+        4,
+        "ledger.timeout",
+        &["\"soon\"", "expected a duration", "\"250ms\""],
+    ),
+    (
+        "url = \"sqlite\"",
+        "timeout = \"0s\"",
+        4,
+        "ledger.timeout",
+        &["not zero"],
+    ),
+    (
+        "url = \"sqlite\"",
+        "timeout = 250",
+        4,
+        "ledger.timeout",
+        &["250: expected a duration", "\"250ms\""],
+    ),
+    (
+        "url = \"sqlite\"",
+        "timeout = \"250\"",
+        4,
+        "ledger.timeout",
+        &["expected a duration", "\"250ms\""],
+    ),
+    (
+        "url = \"sqlite\"",
+        "timeout = 10:00:00",
+        4,
+        "ledger.timeout",
+        &["expected a duration", "\"250ms\""],
+    ),
+    (
+        "url = \"sqlite\"",
+        "cheap_max = -1",
+        4,
+        "ledger.cheap_max",
+        &["-1", "whole number from 0", "write 0 or more"],
+    ),
+    (
+        "url = \"sqlite\"",
+        "cheap_max = 1.5",
+        4,
+        "ledger.cheap_max",
+        &["1.5", "without a fraction"],
+    ),
+    (
+        "url = \"sqlite\"",
+        "after_loss = \"flor\"",
+        4,
+        "ledger.after_loss",
+        &["did you mean floor?"],
+    ),
+    (
+        "url = \"sqlite\"",
+        "url = \"sqlite\"\nurl = \"sqlite\"",
+        5,
+        "",
+        &["not TOML", "duplicate key"],
+    ),
     ("url = \"sqlite\"", "url = sqlite", 4, "", &["not TOML"]),
-    ("[ledger]\nurl = \"sqlite\"", "ledger = 5", 3, "ledger", &["expected a table"]),
+    (
+        "[ledger]\nurl = \"sqlite\"",
+        "ledger = 5",
+        3,
+        "ledger",
+        &["expected a table"],
+    ),
 ];
 
 const REGIONS: &[Case] = &[
-    ("[\"US\", \"GB\"]", "[]", 1, "regions", &["at least one region"]),
-    ("[\"US\", \"GB\"]", "[\"US\", \"US\"]", 1, "regions.1", &["twice"]),
-    ("[\"US\", \"GB\"]", "[\"US\", \"\"]", 1, "regions.1", &["not empty"]),
+    (
+        "[\"US\", \"GB\"]",
+        "[]",
+        1,
+        "regions",
+        &["at least one region"],
+    ),
+    (
+        "[\"US\", \"GB\"]",
+        "[\"US\", \"US\"]",
+        1,
+        "regions.1",
+        &["twice"],
+    ),
+    (
+        "[\"US\", \"GB\"]",
+        "[\"US\", \"\"]",
+        1,
+        "regions.1",
+        &["not empty"],
+    ),
     ("[\"US\", \"GB\"]", "[\"*\"]", 1, "regions.0", &["not `*`"]),
-    ("[\"US\", \"GB\"]", "[\"a\\tb\"]", 1, "regions.0", &["control characters"]),
-    ("[\"US\", \"GB\"]", "[\"all\"]", 1, "regions.0", &["`all`", "--region"]),
-    ("[\"US\", \"GB\"]", "[\"GB\", \"US,GB\"]", 1, "regions.1", &["comma", "--region"]),
+    (
+        "[\"US\", \"GB\"]",
+        "[\"a\\tb\"]",
+        1,
+        "regions.0",
+        &["control characters"],
+    ),
+    (
+        "[\"US\", \"GB\"]",
+        "[\"all\"]",
+        1,
+        "regions.0",
+        &["`all`", "--region"],
+    ),
+    (
+        "[\"US\", \"GB\"]",
+        "[\"GB\", \"US,GB\"]",
+        1,
+        "regions.1",
+        &["comma", "--region"],
+    ),
     ("[\"US\", \"GB\"]", "[\" US\"]", 1, "regions.0", &["blank"]),
-    ("[\"US\", \"GB\"]", "{ \"a,b\" = {} }", 1, "regions.\"a,b\"", &["comma"]),
-    ("[\"US\", \"GB\"]", "\"US\"", 1, "regions", &["expected a list"]),
-    ("[\"US\", \"GB\"]", "[1]", 1, "regions.0", &["expected text"]),
-    ("[\"US\", \"GB\"]", "{ US = { ids = \"x\" } }", 1, "regions.US.ids", &["templates"]),
-    ("regions = [\"US\", \"GB\"]", "", 28, "jobs.all", &["needs regions", "at the top of the file"]),
+    (
+        "[\"US\", \"GB\"]",
+        "{ \"a,b\" = {} }",
+        1,
+        "regions.\"a,b\"",
+        &["comma"],
+    ),
+    (
+        "[\"US\", \"GB\"]",
+        "\"US\"",
+        1,
+        "regions",
+        &["expected a list"],
+    ),
+    (
+        "[\"US\", \"GB\"]",
+        "[1]",
+        1,
+        "regions.0",
+        &["expected text"],
+    ),
+    (
+        "[\"US\", \"GB\"]",
+        "{ US = { ids = \"x\" } }",
+        1,
+        "regions.US.ids",
+        &["templates"],
+    ),
+    (
+        "regions = [\"US\", \"GB\"]",
+        "",
+        28,
+        "jobs.all",
+        &["needs regions", "at the top of the file"],
+    ),
 ];
 
 const UPSTREAM: &[Case] = &[
-    ("base_url = \"https://api.example.com/v1\"", "", 6, "upstreams.things.base_url", &["is missing", "https://"]),
-    ("\"https://api.example.com/v1\"", "\"api.example.com\"", 7, "upstreams.things.base_url", &["expected a URL"]),
-    ("\"https://api.example.com/v1\"", "\"ftp://example.com\"", 7, "upstreams.things.base_url", &["https or http"]),
+    (
+        "base_url = \"https://api.example.com/v1\"",
+        "",
+        6,
+        "upstreams.things.base_url",
+        &["is missing", "https://"],
+    ),
+    (
+        "\"https://api.example.com/v1\"",
+        "\"api.example.com\"",
+        7,
+        "upstreams.things.base_url",
+        &["expected a URL"],
+    ),
+    (
+        "\"https://api.example.com/v1\"",
+        "\"ftp://example.com\"",
+        7,
+        "upstreams.things.base_url",
+        &["https or http"],
+    ),
     (
         "https://api.example.com/v1",
         "http://api.example.com/v1",
@@ -65,7 +245,13 @@ const UPSTREAM: &[Case] = &[
         "upstreams.things.base_url",
         &["without a user"],
     ),
-    ("https://api.example.com/v1", "https://api.example.com?key=1", 7, "upstreams.things.base_url", &["`params`"]),
+    (
+        "https://api.example.com/v1",
+        "https://api.example.com?key=1",
+        7,
+        "upstreams.things.base_url",
+        &["`params`"],
+    ),
     (
         "{ header = \"x-api-key\" }",
         "{ header = \"x api key\" }",
@@ -73,15 +259,69 @@ const UPSTREAM: &[Case] = &[
         "upstreams.things.auth.header",
         &["name of a header"],
     ),
-    ("{ header = \"x-api-key\" }", "{}", 8, "upstreams.things.auth", &["exactly one of"]),
-    ("{ header = \"x-api-key\" }", "\"bearer\"", 8, "upstreams.things.auth", &["{ bearer = true }"]),
-    ("{ header = \"x-api-key\" }", "{ bearer = false }", 8, "upstreams.things.auth.bearer", &["expected true"]),
-    ("timeout = \"30s\"", "timeouts = \"30s\"", 9, "upstreams.things.timeouts", &["did you mean timeout?"]),
-    ("timeout = \"30s\"", "timeout = \"30 parsecs\"", 9, "upstreams.things.timeout", &["\"30 parsecs\"", "duration"]),
-    ("timeout = \"30s\"", "attempts = 0", 9, "upstreams.things.attempts", &["from 1 to 100"]),
-    ("timeout = \"30s\"", "max_body = \"32 stones\"", 9, "upstreams.things.max_body", &["\"32MiB\""]),
-    ("timeout = \"30s\"", "max_body = 0", 9, "upstreams.things.max_body", &["from 1"]),
-    ("timeout = \"30s\"", "keep = \"101years\"", 9, "upstreams.things.keep", &["at most 100 years"]),
+    (
+        "{ header = \"x-api-key\" }",
+        "{}",
+        8,
+        "upstreams.things.auth",
+        &["exactly one of"],
+    ),
+    (
+        "{ header = \"x-api-key\" }",
+        "\"bearer\"",
+        8,
+        "upstreams.things.auth",
+        &["{ bearer = true }"],
+    ),
+    (
+        "{ header = \"x-api-key\" }",
+        "{ bearer = false }",
+        8,
+        "upstreams.things.auth.bearer",
+        &["expected true"],
+    ),
+    (
+        "timeout = \"30s\"",
+        "timeouts = \"30s\"",
+        9,
+        "upstreams.things.timeouts",
+        &["did you mean timeout?"],
+    ),
+    (
+        "timeout = \"30s\"",
+        "timeout = \"30 parsecs\"",
+        9,
+        "upstreams.things.timeout",
+        &["\"30 parsecs\"", "duration"],
+    ),
+    (
+        "timeout = \"30s\"",
+        "attempts = 0",
+        9,
+        "upstreams.things.attempts",
+        &["from 1 to 100"],
+    ),
+    (
+        "timeout = \"30s\"",
+        "max_body = \"32 stones\"",
+        9,
+        "upstreams.things.max_body",
+        &["\"32MiB\""],
+    ),
+    (
+        "timeout = \"30s\"",
+        "max_body = 0",
+        9,
+        "upstreams.things.max_body",
+        &["from 1"],
+    ),
+    (
+        "timeout = \"30s\"",
+        "keep = \"101years\"",
+        9,
+        "upstreams.things.keep",
+        &["at most 100 years"],
+    ),
     (
         "timeout = \"30s\"",
         "headers = { authorization = \"Bearer hush\" }",
@@ -89,10 +329,34 @@ const UPSTREAM: &[Case] = &[
         "upstreams.things.headers.authorization",
         &["no place", "auth"],
     ),
-    ("timeout = \"30s\"", "headers = { a = \"x\\ny\" }", 9, "upstreams.things.headers.a", &["control characters"]),
-    ("timeout = \"30s\"", "errors = \"gogle\"", 9, "upstreams.things.errors", &["did you mean google?"]),
-    ("timeout = \"30s\"", "errors = [{ status = 403 }]", 9, "upstreams.things.errors.0.class", &["is missing"]),
-    ("timeout = \"30s\"", "errors = [{ class = \"skip\" }]", 9, "upstreams.things.errors.0", &["without a condition"]),
+    (
+        "timeout = \"30s\"",
+        "headers = { a = \"x\\ny\" }",
+        9,
+        "upstreams.things.headers.a",
+        &["control characters"],
+    ),
+    (
+        "timeout = \"30s\"",
+        "errors = \"gogle\"",
+        9,
+        "upstreams.things.errors",
+        &["did you mean google?"],
+    ),
+    (
+        "timeout = \"30s\"",
+        "errors = [{ status = 403 }]",
+        9,
+        "upstreams.things.errors.0.class",
+        &["is missing"],
+    ),
+    (
+        "timeout = \"30s\"",
+        "errors = [{ class = \"skip\" }]",
+        9,
+        "upstreams.things.errors.0",
+        &["without a condition"],
+    ),
     (
         "timeout = \"30s\"",
         "errors = [{ status = 999, class = \"skip\" }]",
@@ -136,7 +400,10 @@ const CALL: &[Case] = &[
         "path = \"owners/{cty}\"",
         18,
         "upstreams.things.calls.\"owners.list\".path",
-        &["{cty} names nothing known", "one of region, ids, cursor, now, since, date"],
+        &[
+            "{cty} names nothing known",
+            "one of region, ids, cursor, now, since, date",
+        ],
     ),
     (
         "path = \"owners\"",
@@ -194,9 +461,27 @@ const CALL: &[Case] = &[
         "upstreams.things.calls.\"owners.list\".body.a.0",
         &["JSON can hold"],
     ),
-    ("cost = 1\n", "", 17, "upstreams.things.calls.\"owners.list\".cost", &["is missing", "write cost = 1"]),
-    ("cost = 1\n", "cost = 0\n", 19, "upstreams.things.calls.\"owners.list\".cost", &["from 1 to"]),
-    ("cost = 1\n", "cost = \"1\"\n", 19, "upstreams.things.calls.\"owners.list\".cost", &["{ daily = 1 }"]),
+    (
+        "cost = 1\n",
+        "",
+        17,
+        "upstreams.things.calls.\"owners.list\".cost",
+        &["is missing", "write cost = 1"],
+    ),
+    (
+        "cost = 1\n",
+        "cost = 0\n",
+        19,
+        "upstreams.things.calls.\"owners.list\".cost",
+        &["from 1 to"],
+    ),
+    (
+        "cost = 1\n",
+        "cost = \"1\"\n",
+        19,
+        "upstreams.things.calls.\"owners.list\".cost",
+        &["{ daily = 1 }"],
+    ),
     (
         "cost = 1\n",
         "cost = { weekly = 1 }\n",
@@ -281,7 +566,13 @@ const CALL: &[Case] = &[
         "upstreams.things.calls.\"things.list\".page.next",
         &["write \"/next~0\""],
     ),
-    ("kind = \"owner\"", "kind = \"\"", 20, "upstreams.things.calls.\"owners.list\".records.kind", &["not empty"]),
+    (
+        "kind = \"owner\"",
+        "kind = \"\"",
+        20,
+        "upstreams.things.calls.\"owners.list\".records.kind",
+        &["not empty"],
+    ),
     (
         "kind = \"owner\"",
         "kind = \"owner\", columns = { name = \"/a\", Name = \"/b\" }",
@@ -313,10 +604,34 @@ const CALL: &[Case] = &[
 ];
 
 const PATH: &[Case] = &[
-    ("path = \"owners\"", "path = \"owners?x=1\"", 18, "upstreams.things.calls.\"owners.list\".path", &["`params`"]),
-    ("path = \"owners\"", "path = \"../owners\"", 18, "upstreams.things.calls.\"owners.list\".path", &["below"]),
-    ("path = \"owners\"", "path = \"http://a/b\"", 18, "upstreams.things.calls.\"owners.list\".path", &["below"]),
-    ("path = \"owners\"", "path = 5", 18, "upstreams.things.calls.\"owners.list\".path", &["expected text"]),
+    (
+        "path = \"owners\"",
+        "path = \"owners?x=1\"",
+        18,
+        "upstreams.things.calls.\"owners.list\".path",
+        &["`params`"],
+    ),
+    (
+        "path = \"owners\"",
+        "path = \"../owners\"",
+        18,
+        "upstreams.things.calls.\"owners.list\".path",
+        &["below"],
+    ),
+    (
+        "path = \"owners\"",
+        "path = \"http://a/b\"",
+        18,
+        "upstreams.things.calls.\"owners.list\".path",
+        &["below"],
+    ),
+    (
+        "path = \"owners\"",
+        "path = 5",
+        18,
+        "upstreams.things.calls.\"owners.list\".path",
+        &["expected text"],
+    ),
 ];
 
 const CREDENTIAL: &[Case] = &[
@@ -327,7 +642,13 @@ const CREDENTIAL: &[Case] = &[
         "credentials.main.upstream",
         &["no such upstream", "did you mean things?"],
     ),
-    ("secret = { env = \"THINGS_KEY\" }\n", "", 22, "credentials.main.secret", &["is missing", "{ env = "]),
+    (
+        "secret = { env = \"THINGS_KEY\" }\n",
+        "",
+        22,
+        "credentials.main.secret",
+        &["is missing", "{ env = "],
+    ),
     (
         "{ env = \"THINGS_KEY\" }",
         "\"hush-hush\"",
@@ -335,7 +656,13 @@ const CREDENTIAL: &[Case] = &[
         "credentials.main.secret",
         &["no place in this file", "{ env = \"NAME\" }"],
     ),
-    ("{ env = \"THINGS_KEY\" }", "{ env = \"A\", file = \"b\" }", 24, "credentials.main.secret", &["exactly one"]),
+    (
+        "{ env = \"THINGS_KEY\" }",
+        "{ env = \"A\", file = \"b\" }",
+        24,
+        "credentials.main.secret",
+        &["exactly one"],
+    ),
     (
         "{ env = \"THINGS_KEY\" }",
         "{ env = \"hush hush\" }",
@@ -343,7 +670,13 @@ const CREDENTIAL: &[Case] = &[
         "credentials.main.secret.env",
         &["environment variable"],
     ),
-    ("{ env = \"THINGS_KEY\" }", "{ command = [] }", 24, "credentials.main.secret.command", &["a program"]),
+    (
+        "{ env = \"THINGS_KEY\" }",
+        "{ command = [] }",
+        24,
+        "credentials.main.secret.command",
+        &["a program"],
+    ),
     (
         "{ env = \"THINGS_KEY\" }",
         "{ credential = \"../x\" }",
@@ -351,14 +684,62 @@ const CREDENTIAL: &[Case] = &[
         "credentials.main.secret.credential",
         &["without a slash"],
     ),
-    ("quota = 100", "quota = 0", 26, "credentials.main.limits.daily.quota", &["from 1 to"]),
-    ("quota = 100", "quota = 100.0", 26, "credentials.main.limits.daily.quota", &["quota = 100.0: ", "; write 100"]),
-    ("quota = 100", "quota = 1e4", 26, "credentials.main.limits.daily.quota", &["quota = 1e4: ", "; write 10000"]),
-    ("quota = 100", "quota = 99_999_999_999_999_999_999", 26, "credentials.main.limits.daily.quota", &["from 1 to"]),
-    ("quota = 100", "quota = 10", 26, "credentials.main.limits.daily.headroom", &["leaves nothing", "below the quota"]),
-    ("quota = 100, ", "", 26, "credentials.main.limits.daily.quota", &["is missing"]),
-    ("window = \"24h\"", "window = \"0h\"", 26, "credentials.main.limits.daily.window", &["not zero"]),
-    ("window = \"24h\"", "window = 86400", 26, "credentials.main.limits.daily.window", &["expected a duration"]),
+    (
+        "quota = 100",
+        "quota = 0",
+        26,
+        "credentials.main.limits.daily.quota",
+        &["from 1 to"],
+    ),
+    (
+        "quota = 100",
+        "quota = 100.0",
+        26,
+        "credentials.main.limits.daily.quota",
+        &["quota = 100.0: ", "; write 100"],
+    ),
+    (
+        "quota = 100",
+        "quota = 1e4",
+        26,
+        "credentials.main.limits.daily.quota",
+        &["quota = 1e4: ", "; write 10000"],
+    ),
+    (
+        "quota = 100",
+        "quota = 99_999_999_999_999_999_999",
+        26,
+        "credentials.main.limits.daily.quota",
+        &["from 1 to"],
+    ),
+    (
+        "quota = 100",
+        "quota = 10",
+        26,
+        "credentials.main.limits.daily.headroom",
+        &["leaves nothing", "below the quota"],
+    ),
+    (
+        "quota = 100, ",
+        "",
+        26,
+        "credentials.main.limits.daily.quota",
+        &["is missing"],
+    ),
+    (
+        "window = \"24h\"",
+        "window = \"0h\"",
+        26,
+        "credentials.main.limits.daily.window",
+        &["not zero"],
+    ),
+    (
+        "window = \"24h\"",
+        "window = 86400",
+        26,
+        "credentials.main.limits.daily.window",
+        &["expected a duration"],
+    ),
     (
         "resets = \"UTC\"",
         "resets = \"PST\"",
@@ -366,7 +747,13 @@ const CREDENTIAL: &[Case] = &[
         "credentials.main.limits.daily.resets",
         &["write a place, such as \"America/Los_Angeles\""],
     ),
-    ("window = \"24h\"", "window = \"1 ns\"", 26, "credentials.main.limits.daily.window", &["microseconds"]),
+    (
+        "window = \"24h\"",
+        "window = \"1 ns\"",
+        26,
+        "credentials.main.limits.daily.window",
+        &["microseconds"],
+    ),
     (
         "window = \"24h\", resets = \"UTC\"",
         "wait = \"1s\"",
@@ -388,7 +775,13 @@ const CREDENTIAL: &[Case] = &[
         "credentials.main.limits.daily.resets",
         &["time zone", "or \"UTC\""],
     ),
-    ("daily = { quota", "\"da}ily\" = { quota", 26, "credentials.main.limits.\"da}ily\"", &["without braces"]),
+    (
+        "daily = { quota",
+        "\"da}ily\" = { quota",
+        26,
+        "credentials.main.limits.\"da}ily\"",
+        &["without braces"],
+    ),
 ];
 
 const JOB: &[Case] = &[
@@ -406,7 +799,13 @@ const JOB: &[Case] = &[
         "jobs.all.regions.0",
         &["no such region"],
     ),
-    ("credential = \"main\"", "credential = \"main\"\nregions = []", 30, "jobs.all.regions", &["at least one"]),
+    (
+        "credential = \"main\"",
+        "credential = \"main\"\nregions = []",
+        30,
+        "jobs.all.regions",
+        &["at least one"],
+    ),
     (
         "credential = \"main\"",
         "credential = \"main\"\nregions = [\"US\", \"US\"]",
@@ -414,9 +813,27 @@ const JOB: &[Case] = &[
         "jobs.all.regions.1",
         &["twice"],
     ),
-    ("every = \"1h\"", "every = \"hourly\"", 30, "jobs.all.every", &["\"hourly\"", "duration"]),
-    ("every = \"1h\"", "every = 10:00:00", 30, "jobs.all.every", &["10:00:00: expected a duration"]),
-    ("every = \"1h\"", "every = \"0s\"", 30, "jobs.all.every", &["not zero"]),
+    (
+        "every = \"1h\"",
+        "every = \"hourly\"",
+        30,
+        "jobs.all.every",
+        &["\"hourly\"", "duration"],
+    ),
+    (
+        "every = \"1h\"",
+        "every = 10:00:00",
+        30,
+        "jobs.all.every",
+        &["10:00:00: expected a duration"],
+    ),
+    (
+        "every = \"1h\"",
+        "every = \"0s\"",
+        30,
+        "jobs.all.every",
+        &["not zero"],
+    ),
     (
         "leave = { daily = 20 }",
         "leave = { daily = 90 }",
@@ -424,7 +841,13 @@ const JOB: &[Case] = &[
         "jobs.all.leave.daily",
         &["leaves this job nothing", "less than 90"],
     ),
-    ("leave = { daily = 20 }", "leave = { weekly = 20 }", 31, "jobs.all.leave.weekly", &["no limit"]),
+    (
+        "leave = { daily = 20 }",
+        "leave = { weekly = 20 }",
+        31,
+        "jobs.all.leave.weekly",
+        &["no limit"],
+    ),
     (
         "call = \"things.list\"",
         "call = \"thing.list\"",
@@ -432,15 +855,31 @@ const JOB: &[Case] = &[
         "jobs.all.steps.0.call",
         &["\"thing.list\"", "did you mean \"things.list\"?"],
     ),
-    ("path = \"owners\"\n", "", 38, "jobs.all.steps.1.call", &["no `path`", "calls.\"owners.list\""]),
+    (
+        "path = \"owners\"\n",
+        "",
+        38,
+        "jobs.all.steps.1.call",
+        &["no `path`", "calls.\"owners.list\""],
+    ),
     (
         "cost = { daily = 1 }",
         "cost = { daily = 71 }",
         34,
         "jobs.all.steps.0.call",
-        &["never be granted", "costs 71", "70 (quota 100 less headroom 10 and leave 20)"],
+        &[
+            "never be granted",
+            "costs 71",
+            "70 (quota 100 less headroom 10 and leave 20)",
+        ],
     ),
-    ("max_pages = 4", "max_pages = 0", 36, "jobs.all.steps.0.max_pages", &["from 1"]),
+    (
+        "max_pages = 4",
+        "max_pages = 0",
+        36,
+        "jobs.all.steps.0.max_pages",
+        &["from 1"],
+    ),
     (
         "max_pages = 4",
         "ids = { from = \"things.list\", at = \"/id\", batch = 1 }",
@@ -462,10 +901,34 @@ const JOB: &[Case] = &[
         "jobs.all.steps.0.params.region",
         &["{city} names nothing known", "[regions.CODE] city"],
     ),
-    ("{ region = \"{region}\" }", "{ page = \"2\" }", 35, "jobs.all.steps.0.params.page", &["page.param", "already"]),
-    ("{ region = \"{region}\" }", "{ size = 0 }", 35, "jobs.all.steps.0.params.size", &["whole number from 1"]),
-    ("{ region = \"{region}\" }", "{ region = [1] }", 35, "jobs.all.steps.0.params.region", &["expected text"]),
-    ("params = { id = \"{ids}\" }", "", 41, "jobs.all.steps.1.ids", &["nothing of this step asks"]),
+    (
+        "{ region = \"{region}\" }",
+        "{ page = \"2\" }",
+        35,
+        "jobs.all.steps.0.params.page",
+        &["page.param", "already"],
+    ),
+    (
+        "{ region = \"{region}\" }",
+        "{ size = 0 }",
+        35,
+        "jobs.all.steps.0.params.size",
+        &["whole number from 1"],
+    ),
+    (
+        "{ region = \"{region}\" }",
+        "{ region = [1] }",
+        35,
+        "jobs.all.steps.0.params.region",
+        &["expected text"],
+    ),
+    (
+        "params = { id = \"{ids}\" }",
+        "",
+        41,
+        "jobs.all.steps.1.ids",
+        &["nothing of this step asks"],
+    ),
     (
         "{ id = \"{ids}\" }",
         "{ id = \"{ids}\", r = \"{region}\" }",
@@ -480,14 +943,34 @@ const JOB: &[Case] = &[
         "jobs.all.steps.1.ids.from",
         &["earlier step", "write \"things.list\""],
     ),
-    ("batch = 50", "batch = 0", 41, "jobs.all.steps.1.ids.batch", &["from 1"]),
-    (", batch = 50", "", 41, "jobs.all.steps.1.ids.batch", &["is missing"]),
-    ("at = \"/owner\"", "at = \"owner\"", 41, "jobs.all.steps.1.ids.at", &["write \"/owner\""]),
+    (
+        "batch = 50",
+        "batch = 0",
+        41,
+        "jobs.all.steps.1.ids.batch",
+        &["from 1"],
+    ),
+    (
+        ", batch = 50",
+        "",
+        41,
+        "jobs.all.steps.1.ids.batch",
+        &["is missing"],
+    ),
+    (
+        "at = \"/owner\"",
+        "at = \"owner\"",
+        41,
+        "jobs.all.steps.1.ids.at",
+        &["write \"/owner\""],
+    ),
 ];
 
 #[test]
 fn every_wrong_file_is_refused_with_its_line_its_path_and_what_to_write() {
-    let cases = [LEDGER, REGIONS, UPSTREAM, CALL, PATH, CREDENTIAL, JOB].into_iter().flatten();
+    let cases = [LEDGER, REGIONS, UPSTREAM, CALL, PATH, CREDENTIAL, JOB]
+        .into_iter()
+        .flatten();
     let complaints: Vec<String> = cases.filter_map(complaint).collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
@@ -495,12 +978,18 @@ fn every_wrong_file_is_refused_with_its_line_its_path_and_what_to_write() {
 /// What is wrong with what is said of a wrong file.
 fn complaint(&(before, after, line, path, phrases): &Case) -> Option<String> {
     let found = problems(&small_with(before, after), &[]);
-    let said = found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    let said = found
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n");
     let place = format!("quotas.toml:{line}: {path}");
     let right = found.len() == 1
         && said.starts_with(&place)
         && phrases.iter().all(|phrase| said.contains(phrase))
-        && !["hush", "pw@", "pw:"].iter().any(|secret| said.contains(secret));
+        && !["hush", "pw@", "pw:"]
+            .iter()
+            .any(|secret| said.contains(secret));
     (!right).then(|| format!("{after:?} gave\n    {said}\n  in place of {place} {phrases:?}"))
 }
 
@@ -508,7 +997,10 @@ fn complaint(&(before, after, line, path, phrases): &Case) -> Option<String> {
 fn a_file_that_says_nothing_is_wrong() {
     for text in ["", "# nothing", "[upstreams]", "upstreams = {}"] {
         let found = super::problems(text, &[]);
-        assert!(found.len() == 1 && found[0].path == "upstreams", "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].path == "upstreams",
+            "{found:?}"
+        );
     }
 }
 
@@ -520,10 +1012,16 @@ fn a_number_in_quotes_is_to_be_written_without_them() {
 
 #[test]
 fn steps_in_single_brackets_are_to_be_written_in_double_ones() {
-    let once = small_with("[[jobs.all.steps]]\ncall = \"things.list\"", "[jobs.all.steps]\ncall = \"things.list\"");
+    let once = small_with(
+        "[[jobs.all.steps]]\ncall = \"things.list\"",
+        "[jobs.all.steps]\ncall = \"things.list\"",
+    );
     let (once, _) = once.split_once("[[jobs.all.steps]]").unwrap();
     let said = problems(once, &[])[0].to_string();
-    assert!(said.ends_with("expected a list of tables; write [[jobs.all.steps]]"), "{said}");
+    assert!(
+        said.ends_with("expected a list of tables; write [[jobs.all.steps]]"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -536,16 +1034,29 @@ fn what_follows_the_question_mark_of_a_ledgers_url_is_taken_at_its_word_or_refus
         "unix:///run/redis.sock?db=x",
     ] {
         let found = problems(SMALL, &[&format!("ledger.url={url}")]);
-        assert!(found[0].to_string().contains("what follows its `?` is none of"), "{url}: {}", found[0]);
+        assert!(
+            found[0]
+                .to_string()
+                .contains("what follows its `?` is none of"),
+            "{url}: {}",
+            found[0]
+        );
     }
 }
 
 #[test]
 fn a_rule_that_names_a_limit_which_no_credential_has_is_refused() {
-    let errors =
-        |limit: &str| format!("upstreams.things.errors=[{{ status = 429, class = \"spent\", limit = \"{limit}\" }}]");
+    let errors = |limit: &str| {
+        format!(
+            "upstreams.things.errors=[{{ status = 429, class = \"spent\", limit = \"{limit}\" }}]"
+        )
+    };
     let found = problems(SMALL, &[&errors("dayli")]);
     let said = found[0].to_string();
-    assert!(said.contains("no credential of this upstream has such a limit") && said.contains("write daily"), "{said}");
+    assert!(
+        said.contains("no credential of this upstream has such a limit")
+            && said.contains("write daily"),
+        "{said}"
+    );
     crate::config::right(SMALL, &[&errors("daily")]);
 }

@@ -51,7 +51,9 @@ fn items(ids: impl IntoIterator<Item = String>, next: Option<u64>) -> StubAnswer
 }
 
 fn page_of(request: &StubRequest) -> u64 {
-    request.param("page").map_or(1, |page| page.trim_start_matches('T').parse().unwrap())
+    request
+        .param("page")
+        .map_or(1, |page| page.trim_start_matches('T').parse().unwrap())
 }
 
 /// Six pages of children of one parent; the fourth is refused while it is told to be.
@@ -66,11 +68,20 @@ fn six_pages(broken: Arc<AtomicBool>) -> StubUpstream {
 /// The pages of children that were asked for.
 fn pages(upstream: &StubUpstream) -> Vec<u64> {
     let asked = upstream.requests();
-    asked.iter().filter(|request| request.path.ends_with("children")).map(page_of).collect()
+    asked
+        .iter()
+        .filter(|request| request.path.ends_with("children"))
+        .map(page_of)
+        .collect()
 }
 
 fn batches(run: &Value) -> &Value {
-    run["passes"].as_array().unwrap().iter().find(|pass| pass["region"] == "*").unwrap_or_else(|| panic!("{run}"))
+    run["passes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|pass| pass["region"] == "*")
+        .unwrap_or_else(|| panic!("{run}"))
 }
 
 #[test]
@@ -79,21 +90,43 @@ fn a_batch_that_failed_between_its_pages_goes_on_where_it_stopped() {
     let upstream = six_pages(Arc::clone(&broken));
     let world = world(&upstream, 1, "{ quota = 100, window = \"24h\" }");
     let failed = world.ingest(&[&RUN[..], &["--format", "json"]].concat());
-    assert_eq!((failed.code, &batches(&failed.json())["pages"]), (1, &3.into()), "{failed:?}");
+    assert_eq!(
+        (failed.code, &batches(&failed.json())["pages"]),
+        (1, &3.into()),
+        "{failed:?}"
+    );
     broken.store(false, Ordering::SeqCst);
     let preview = world.json(&[&RUN[..], &["--dry-run"]].concat());
     let run = world.json(&RUN);
-    assert_eq!((&run["outcome"], &batches(&run)["pages"]), (&"complete".into(), &3.into()), "{run}");
-    assert_eq!(pages(&upstream), [1, 2, 3, 4, 4, 5, 6], "no page that landed is asked for again");
-    assert!(preview["limits"][0]["min"].as_u64().unwrap() <= 3, "{preview}");
-    assert_eq!(world.count("select count(*) from listing where call = 'children'"), 6);
+    assert_eq!(
+        (&run["outcome"], &batches(&run)["pages"]),
+        (&"complete".into(), &3.into()),
+        "{run}"
+    );
+    assert_eq!(
+        pages(&upstream),
+        [1, 2, 3, 4, 4, 5, 6],
+        "no page that landed is asked for again"
+    );
+    assert!(
+        preview["limits"][0]["min"].as_u64().unwrap() <= 3,
+        "{preview}"
+    );
+    assert_eq!(
+        world.count("select count(*) from listing where call = 'children'"),
+        6
+    );
     assert_eq!(world.count("select count(*) from batch"), 0);
 }
 
 #[test]
 fn a_batch_longer_than_the_limit_is_finished_over_several_windows() {
     let upstream = six_pages(Arc::default());
-    let world = world(&upstream, 1, "{ quota = 3, window = \"1s\", wait = \"0s\" }");
+    let world = world(
+        &upstream,
+        1,
+        "{ quota = 3, window = \"1s\", wait = \"0s\" }",
+    );
     let mut runs = 0;
     while world.json(&RUN)["outcome"] != "complete" {
         runs += 1;
@@ -106,13 +139,19 @@ fn a_batch_longer_than_the_limit_is_finished_over_several_windows() {
 /// Parents `p0` to `p7`; whatever holds one of these is refused.
 fn refusing(bad: &'static [&'static str]) -> StubUpstream {
     StubUpstream::start(move |request| {
-        let parents: Vec<&str> = request.param("parents").map(|ids| ids.split(',').collect()).unwrap_or_default();
+        let parents: Vec<&str> = request
+            .param("parents")
+            .map(|ids| ids.split(',').collect())
+            .unwrap_or_default();
         if request.path.ends_with("parents") {
             items((0..8).map(|number| format!("p{number}")), None)
         } else if parents.iter().any(|parent| bad.contains(parent)) {
             StubAnswer::error(400, &json!({ "error": "one of these is no parent" }))
         } else {
-            items(parents.iter().map(|parent| format!("child of {parent}")), None)
+            items(
+                parents.iter().map(|parent| format!("child of {parent}")),
+                None,
+            )
         }
     })
 }
@@ -127,11 +166,21 @@ fn one_id_that_is_refused_costs_no_other_id_of_its_batch() {
     let world = world(&upstream, 8, "{ quota = 100, window = \"24h\" }");
     let run = world.json(&RUN);
     assert_eq!(run["outcome"], "complete", "{run}");
-    assert!(batches(&run)["detail"].as_str().unwrap().contains("`p5` was refused"), "{run}");
+    assert!(
+        batches(&run)["detail"]
+            .as_str()
+            .unwrap()
+            .contains("`p5` was refused"),
+        "{run}"
+    );
     assert_eq!(children(&world), 7);
     let asked = upstream.requests().len();
     world.json(&RUN);
-    assert_eq!(upstream.requests().len(), asked + 1, "what was refused alone is not asked for again: only the list is");
+    assert_eq!(
+        upstream.requests().len(),
+        asked + 1,
+        "what was refused alone is not asked for again: only the list is"
+    );
 }
 
 #[test]
@@ -141,9 +190,22 @@ fn ids_of_which_none_is_served_fail_their_run_and_are_asked_for_again() {
     for _ in 0..2 {
         let before = upstream.requests().len();
         let ran = world.ingest(&[&RUN[..], &["--format", "json"]].concat());
-        assert_eq!((ran.code, &batches(&ran.json())["outcome"]), (1, &"failed".into()), "{ran:?}");
-        assert!(batches(&ran.json())["detail"].as_str().unwrap().contains("refuses"), "{ran:?}");
-        assert!(upstream.requests().len() <= before + 4, "the list, the batch and its halves");
+        assert_eq!(
+            (ran.code, &batches(&ran.json())["outcome"]),
+            (1, &"failed".into()),
+            "{ran:?}"
+        );
+        assert!(
+            batches(&ran.json())["detail"]
+                .as_str()
+                .unwrap()
+                .contains("refuses"),
+            "{ran:?}"
+        );
+        assert!(
+            upstream.requests().len() <= before + 4,
+            "the list, the batch and its halves"
+        );
     }
     assert_eq!(world.count("select count(*) from absent"), 0);
 }
@@ -153,7 +215,11 @@ fn batches_of_one_id_of_which_none_is_served_are_no_absent_ids() {
     let upstream = refusing(&["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"]);
     let world = world(&upstream, 1, "{ quota = 100, window = \"24h\" }");
     let ran = world.ingest(&[&RUN[..], &["--format", "json"]].concat());
-    assert_eq!((ran.code, &batches(&ran.json())["outcome"]), (1, &"failed".into()), "{ran:?}");
+    assert_eq!(
+        (ran.code, &batches(&ran.json())["outcome"]),
+        (1, &"failed".into()),
+        "{ran:?}"
+    );
     assert_eq!(world.count("select count(*) from absent"), 0);
 }
 
@@ -163,6 +229,16 @@ fn batches_of_one_id_of_which_some_are_served_leave_the_others_out() {
     let world = world(&upstream, 1, "{ quota = 100, window = \"24h\" }");
     let run = world.json(&RUN);
     assert_eq!(run["outcome"], "complete", "{run}");
-    assert_eq!((children(&world), &run["requests"]), (6, &9.into()), "{run}");
-    assert!(batches(&run)["detail"].as_str().unwrap().contains("`p2` was refused"), "{run}");
+    assert_eq!(
+        (children(&world), &run["requests"]),
+        (6, &9.into()),
+        "{run}"
+    );
+    assert!(
+        batches(&run)["detail"]
+            .as_str()
+            .unwrap()
+            .contains("`p2` was refused"),
+        "{run}"
+    );
 }

@@ -16,7 +16,9 @@ const PAGES: u64 = 4;
 
 /// A page of 50 videos, each of a channel of its own.
 fn videos(request: &StubRequest) -> StubAnswer {
-    let page: u64 = request.param("pageToken").map_or(0, |token| token.parse().unwrap());
+    let page: u64 = request
+        .param("pageToken")
+        .map_or(0, |token| token.parse().unwrap());
     let region = request.param("regionCode").unwrap();
     let video = |number| {
         let id = format!("{region}-{page}-{number}");
@@ -29,13 +31,21 @@ fn videos(request: &StubRequest) -> StubAnswer {
 
 fn channels(request: &StubRequest) -> StubAnswer {
     let channel = |id: &str| json!({ "id": id, "snippet": { "title": id } });
-    let items: Vec<Value> = request.param("id").unwrap().split(',').map(channel).collect();
+    let items: Vec<Value> = request
+        .param("id")
+        .unwrap()
+        .split(',')
+        .map(channel)
+        .collect();
     StubAnswer::json(&json!({ "items": items }))
 }
 
 fn world(upstream: &StubUpstream) -> World {
     let mut world = World::new();
-    world.set(&format!("upstreams.youtube.base_url=\"{}\"", upstream.url()));
+    world.set(&format!(
+        "upstreams.youtube.base_url=\"{}\"",
+        upstream.url()
+    ));
     world.set("upstreams.youtube.pause=\"1ms\"");
     world
 }
@@ -54,9 +64,13 @@ fn a_full_batch_is_asked_for_while_a_region_still_waits_for_a_page() {
                 asked.1.notify_all();
                 return channels(request);
             }
-            if (request.param("regionCode"), request.param("pageToken")) == (Some("CA"), Some("1")) {
+            if (request.param("regionCode"), request.param("pageToken")) == (Some("CA"), Some("1"))
+            {
                 let waiting = asked.0.lock().unwrap();
-                let (_asked, waited) = asked.1.wait_timeout_while(waiting, PATIENCE, |asked| !*asked).unwrap();
+                let (_asked, waited) = asked
+                    .1
+                    .wait_timeout_while(waiting, PATIENCE, |asked| !*asked)
+                    .unwrap();
                 waited_in_vain.fetch_or(waited.timed_out(), Ordering::SeqCst);
             }
             videos(request)
@@ -64,8 +78,15 @@ fn a_full_batch_is_asked_for_while_a_region_still_waits_for_a_page() {
     });
     let run = world(&upstream).json(&RUN);
     assert_eq!(run["outcome"], "complete", "{run}");
-    assert!(!waited_in_vain.load(Ordering::SeqCst), "no batch came while a page was outstanding");
-    let batches = upstream.requests().iter().filter(|request| request.path == "/channels").count();
+    assert!(
+        !waited_in_vain.load(Ordering::SeqCst),
+        "no batch came while a page was outstanding"
+    );
+    let batches = upstream
+        .requests()
+        .iter()
+        .filter(|request| request.path == "/channels")
+        .count();
     assert_eq!(batches, 8 * 4, "only full ones");
 }
 
@@ -78,9 +99,14 @@ fn a_batch_that_failed_while_regions_listed_is_not_tried_again_at_the_end_of_the
     let run = world(&upstream).ingest(&RUN);
     assert_eq!(run.code, 1, "{run:?}");
     let mut attempts: BTreeMap<String, u64> = BTreeMap::new();
-    for request in upstream.requests().iter().filter(|request| request.path == "/channels") {
+    for request in upstream
+        .requests()
+        .iter()
+        .filter(|request| request.path == "/channels")
+    {
         let ids: HashSet<&str> = request.param("id").unwrap().split(',').collect();
-        ids.into_iter().for_each(|id| *attempts.entry(id.to_owned()).or_default() += 1);
+        ids.into_iter()
+            .for_each(|id| *attempts.entry(id.to_owned()).or_default() += 1);
     }
     assert_eq!(attempts.len(), 8 * 200, "each was asked for");
     assert!(attempts.values().all(|times| *times == 4), "{attempts:?}");

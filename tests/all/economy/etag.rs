@@ -33,14 +33,21 @@ const ALL: [&str; 2] = ["--region", "all"];
 fn complete(world: &World) -> Value {
     let run = world.json(&ALL);
     assert_eq!(run["outcome"], "complete", "{run}");
-    assert_eq!(world.charged("core"), world.counted("core"), "the ledger and the upstream count the same");
+    assert_eq!(
+        world.charged("core"),
+        world.counted("core"),
+        "the ledger and the upstream count the same"
+    );
     run
 }
 
 /// The statuses of the requests from the one of this number on.
 fn statuses(world: &World, from: u64) -> Vec<u64> {
     let requests = world.sandbox_says("requests");
-    requests.as_array().unwrap()[from as usize..].iter().map(|one| one["status"].as_u64().unwrap()).collect()
+    requests.as_array().unwrap()[from as usize..]
+        .iter()
+        .map(|one| one["status"].as_u64().unwrap())
+        .collect()
 }
 
 /// What the newest pass over a region listed, in order.
@@ -48,7 +55,11 @@ fn listed(world: &World, region: &str) -> Vec<String> {
     let catalog = world.catalog();
     let question = "select id from listing where pass = (select max(id) from pass where region = ?1) order by position";
     let mut statement = catalog.prepare(question).unwrap();
-    statement.query_map([region], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    statement
+        .query_map([region], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect()
 }
 
 #[test]
@@ -56,16 +67,36 @@ fn what_did_not_change_is_renewed_and_costs_nothing() {
     let world = World::written(FORGE, &[]);
     complete(&world);
     let (first, began) = (listed(&world, "US"), "select max(last_seen) from record");
-    let began: String = world.catalog().query_row(began, [], |row| row.get(0)).unwrap();
+    let began: String = world
+        .catalog()
+        .query_row(began, [], |row| row.get(0))
+        .unwrap();
     let run = complete(&world);
     assert_eq!((world.requests(), world.charged("core")), (16, 8));
     assert_eq!(statuses(&world, 8), [304; 8]);
-    assert_eq!(listed(&world, "US"), first, "the same ids in the same order");
+    assert_eq!(
+        listed(&world, "US"),
+        first,
+        "the same ids in the same order"
+    );
     assert_eq!(first.len(), 35);
-    assert_eq!(world.count(&format!("select count(*) from record where last_seen <= '{began}'")), 0);
+    assert_eq!(
+        world.count(&format!(
+            "select count(*) from record where last_seen <= '{began}'"
+        )),
+        0
+    );
     let pass = &run["passes"][0];
-    let told = (pass["pages"].as_u64(), pass["records"].as_u64(), pass["requests"].as_u64());
-    assert_eq!((told, pass["units"]["core"].as_u64().unwrap_or(0)), ((Some(4), Some(35), Some(4)), 0), "{pass}");
+    let told = (
+        pass["pages"].as_u64(),
+        pass["records"].as_u64(),
+        pass["requests"].as_u64(),
+    );
+    assert_eq!(
+        (told, pass["units"]["core"].as_u64().unwrap_or(0)),
+        ((Some(4), Some(35), Some(4)), 0),
+        "{pass}"
+    );
     assert_eq!(world.count("select sum(units ->> 'core') from pass"), 8);
 }
 
@@ -90,7 +121,11 @@ fn a_preview_knows_what_costs_nothing() {
     }
     world.totals(&json!({ "list": 36 }));
     let preview = world.json(&["--region", "all", "--dry-run"]);
-    assert_eq!(limit(&preview, "core")["expected"], 0, "what is not known to have changed: {preview}");
+    assert_eq!(
+        limit(&preview, "core")["expected"],
+        0,
+        "what is not known to have changed: {preview}"
+    );
 }
 
 #[test]
@@ -101,10 +136,17 @@ fn only_what_changed_is_paid_for() {
     world.faults(&json!({ "call": "list", "after": 2, "times": 1, "status": 200, "body": items }));
     world.json(&["--region", "all", "--concurrency", "1"]);
     assert_eq!(world.charged("core"), 8 + 1);
-    assert_eq!(world.count("select count(*) from record where id in ('new', 'newer')"), 2);
+    assert_eq!(
+        world.count("select count(*) from record where id in ('new', 'newer')"),
+        2
+    );
     world.totals(&json!({ "list": 47 }));
     complete(&world);
-    assert_eq!(world.charged("core"), 9 + 10, "the stand-in's lists are others when they are longer");
+    assert_eq!(
+        world.charged("core"),
+        9 + 10,
+        "the stand-in's lists are others when they are longer"
+    );
     assert_eq!(listed(&world, "GB").len(), 47);
     complete(&world);
     assert_eq!(world.charged("core"), 19);
@@ -127,15 +169,32 @@ fn a_unit_that_is_left_is_enough_for_all_that_did_not_change() {
     let server = RedisServer::start();
     let redis = format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port());
     for ledger in ["ledger.url=\"sqlite\"", &redis] {
-        let world = World::written(FORGE, &["credentials.forge.limits.core={ quota = 9, window = \"24h\" }"]);
+        let world = World::written(
+            FORGE,
+            &["credentials.forge.limits.core={ quota = 9, window = \"24h\" }"],
+        );
         let mut world = world;
         world.set(ledger).set("ledger.timeout=2s");
         complete(&world);
         let run = world.json(&["--region", "all", "--concurrency", "1"]);
-        assert_eq!((run["outcome"].as_str(), world.requests(), world.charged("core")), (Some("complete"), 16, 8));
+        assert_eq!(
+            (
+                run["outcome"].as_str(),
+                world.requests(),
+                world.charged("core")
+            ),
+            (Some("complete"), 16, 8)
+        );
         world.totals(&json!({ "list": 1 }));
         let run = world.json(&["--region", "all", "--concurrency", "1"]);
-        assert_eq!((run["outcome"].as_str(), world.charged("core"), world.counted("core")), (Some("stopped"), 9, 9));
+        assert_eq!(
+            (
+                run["outcome"].as_str(),
+                world.charged("core"),
+                world.counted("core")
+            ),
+            (Some("stopped"), 9, 9)
+        );
     }
 }
 
@@ -146,9 +205,18 @@ fn a_page_of_which_a_record_is_gone_is_paid_for() {
     let (in_us, in_gb) = (listed(&world, "US"), listed(&world, "GB"));
     let gone = in_us.iter().find(|id| !in_gb.contains(id)).unwrap();
     let all = world.count("select count(*) from record");
-    world.catalog().execute("delete from record where id = ?1", [gone]).unwrap();
+    world
+        .catalog()
+        .execute("delete from record where id = ?1", [gone])
+        .unwrap();
     complete(&world);
-    assert_eq!((world.charged("core"), world.count("select count(*) from record")), (9, all));
+    assert_eq!(
+        (
+            world.charged("core"),
+            world.count("select count(*) from record")
+        ),
+        (9, all)
+    );
 }
 
 #[test]
@@ -157,7 +225,11 @@ fn records_that_are_read_another_way_are_asked_for_anew() {
     complete(&world);
     world.set("upstreams.forge.calls.list.records.kind=item");
     complete(&world);
-    let of = |kind: &str| world.count(&format!("select count(*) from record where kind = '{kind}'"));
+    let of = |kind: &str| {
+        world.count(&format!(
+            "select count(*) from record where kind = '{kind}'"
+        ))
+    };
     assert_eq!((world.charged("core"), of("item")), (16, of("thing")));
 }
 
@@ -165,9 +237,17 @@ fn records_that_are_read_another_way_are_asked_for_anew() {
 fn a_cursor_that_is_no_longer_taken_is_not_followed_again() {
     let world = World::written(FORGE, &["regions=[\"US\"]"]);
     complete(&world);
-    world.faults(&json!({ "call": "list", "after": 1, "times": 1, "answer": "bad_cursor", "status": 400 }));
+    world.faults(
+        &json!({ "call": "list", "after": 1, "times": 1, "answer": "bad_cursor", "status": 400 }),
+    );
     let run = complete(&world);
-    assert!(run["passes"][0]["detail"].as_str().unwrap().contains("started over"), "{run}");
+    assert!(
+        run["passes"][0]["detail"]
+            .as_str()
+            .unwrap()
+            .contains("started over"),
+        "{run}"
+    );
     assert_eq!(statuses(&world, 4), [304, 400, 200, 200, 200, 200]);
     complete(&world);
     assert_eq!(statuses(&world, 10), [304; 4]);
@@ -177,13 +257,21 @@ fn a_cursor_that_is_no_longer_taken_is_not_followed_again() {
 fn a_pass_that_was_stopped_half_way_goes_on_for_nothing() {
     let mut world = World::written(FORGE, &["regions=[\"US\"]"]);
     complete(&world);
-    world.faults(&json!({ "call": "list", "after": 2, "times": 9, "answer": "backend", "status": 503 }));
+    world.faults(
+        &json!({ "call": "list", "after": 2, "times": 9, "answer": "backend", "status": 503 }),
+    );
     world.set("upstreams.forge.attempts=1");
     assert_eq!(world.json(&ALL)["outcome"], "failed");
     assert_eq!(world.charged("core"), 4 + 1);
     let preview = world.json(&["--region", "all", "--dry-run"]);
     let step = &preview["steps"][0];
-    assert_eq!((step["requests"]["expected"].as_u64(), step["units"]["core"]["expected"].as_u64()), (Some(2), Some(0)));
+    assert_eq!(
+        (
+            step["requests"]["expected"].as_u64(),
+            step["units"]["core"]["expected"].as_u64()
+        ),
+        (Some(2), Some(0))
+    );
     let mut world = world;
     world.set("upstreams.forge.attempts=9");
     let run = complete(&world);
@@ -196,7 +284,10 @@ fn whoever_does_not_say_that_it_is_free_asks_for_all_and_pays() {
     let world = World::written(&text, &[]);
     complete(&world);
     complete(&world);
-    assert_eq!((world.charged("core"), statuses(&world, 8)), (16, vec![200; 8]));
+    assert_eq!(
+        (world.charged("core"), statuses(&world, 8)),
+        (16, vec![200; 8])
+    );
 }
 
 #[test]
@@ -204,7 +295,11 @@ fn a_post_is_never_conditional_and_a_wrong_word_is_told() {
     let world = World::written(FORGE, &[]);
     let post = world.ingest(&["check", "--set", "upstreams.forge.calls.list.method=POST"]);
     assert_eq!(post.code, 2);
-    assert!(post.stderr.contains("only a GET can be asked whether it changed"), "{post:?}");
+    assert!(
+        post.stderr
+            .contains("only a GET can be asked whether it changed"),
+        "{post:?}"
+    );
     let paid = world.ingest(&["check", "--set", "upstreams.forge.calls.list.etag=paid"]);
     assert_eq!(paid.code, 2);
     assert!(paid.stderr.contains("expected free"), "{paid:?}");

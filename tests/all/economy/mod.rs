@@ -16,5 +16,10 @@ use serde_json::Value;
 
 /// What a report or a preview says of a limit.
 fn limit<'a>(report: &'a Value, name: &str) -> &'a Value {
-    report["limits"].as_array().unwrap().iter().find(|limit| limit["limit"] == name).unwrap()
+    report["limits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|limit| limit["limit"] == name)
+        .unwrap()
 }

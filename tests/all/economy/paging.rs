@@ -6,23 +6,48 @@ use crate::support::world::World;
 
 /// The kinds by the name of their calls; which of them tell where the list ends.
 const KINDS: [(&str, &str, &str, bool); 8] = [
-    ("token", "GET", r#"{ kind = "token", param = "cursor", next = "/next", size_param = "size", size = 10 }"#, true),
+    (
+        "token",
+        "GET",
+        r#"{ kind = "token", param = "cursor", next = "/next", size_param = "size", size = 10 }"#,
+        true,
+    ),
     (
         "token_in_body",
         "POST",
         r#"{ kind = "token", param = "cursor", in = "body", next = "/next", size_param = "size", size = 10 }"#,
         true,
     ),
-    ("link", "GET", r#"{ kind = "link", size_param = "size", size = 10 }"#, true),
-    ("next_url", "GET", r#"{ kind = "next_url", next = "/next", size_param = "size", size = 10 }"#, true),
-    ("offset", "GET", r#"{ kind = "offset", param = "skip", size_param = "size", size = 10, total = "/total" }"#, true),
+    (
+        "link",
+        "GET",
+        r#"{ kind = "link", size_param = "size", size = 10 }"#,
+        true,
+    ),
+    (
+        "next_url",
+        "GET",
+        r#"{ kind = "next_url", next = "/next", size_param = "size", size = 10 }"#,
+        true,
+    ),
+    (
+        "offset",
+        "GET",
+        r#"{ kind = "offset", param = "skip", size_param = "size", size = 10, total = "/total" }"#,
+        true,
+    ),
     (
         "offset_in_body",
         "POST",
         r#"{ kind = "offset", param = "skip", in = "body", size_param = "size", size = 10 }"#,
         false,
     ),
-    ("number", "GET", r#"{ kind = "number", param = "page", size_param = "size", size = 10 }"#, false),
+    (
+        "number",
+        "GET",
+        r#"{ kind = "number", param = "page", size_param = "size", size = 10 }"#,
+        false,
+    ),
     ("none", "GET", r#"{ kind = "none" }"#, true),
 ];
 
@@ -44,7 +69,12 @@ fn world() -> World {
 
 /// What a run says of the one pass of a job.
 fn pass<'a>(run: &'a Value, job: &str) -> &'a Value {
-    run["passes"].as_array().unwrap().iter().find(|pass| pass["job"] == job).unwrap_or_else(|| panic!("{run}"))
+    run["passes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|pass| pass["job"] == job)
+        .unwrap_or_else(|| panic!("{run}"))
 }
 
 fn run(world: &World, job: &str) -> Value {
@@ -55,7 +85,12 @@ fn run(world: &World, job: &str) -> Value {
 fn lists_of_every_length_are_walked_to_their_end_and_no_further() {
     let world = world();
     for total in [0_u64, 1, 10, 11, 47] {
-        world.totals(&KINDS.iter().map(|(name, ..)| ((*name).to_owned(), json!(total))).collect::<Value>());
+        world.totals(
+            &KINDS
+                .iter()
+                .map(|(name, ..)| ((*name).to_owned(), json!(total)))
+                .collect::<Value>(),
+        );
         let report = world.json(&["--region", "all"]);
         assert_eq!(report["outcome"], "complete", "{report}");
         for (name, _, _, tells_its_end) in KINDS {
@@ -66,7 +101,11 @@ fn lists_of_every_length_are_walked_to_their_end_and_no_further() {
                 _ => total / 10 + 1,
             };
             let pass = pass(&report, name);
-            assert_eq!((pass["records"].as_u64(), pass["requests"].as_u64()), (Some(total), Some(pages)), "{pass}");
+            assert_eq!(
+                (pass["records"].as_u64(), pass["requests"].as_u64()),
+                (Some(total), Some(pages)),
+                "{pass}"
+            );
         }
     }
     assert_eq!(world.charged("daily"), world.counted("daily"));
@@ -78,7 +117,10 @@ fn a_cursor_that_repeats_ends_the_list() {
     world.totals(&json!({ "link": 5 }));
     let linked = json!({ "link": "</paged/link/US?size=10&after=again>; rel=\"next\"" });
     let same = [
-        ("token", json!({ "call": "token", "after": 1, "times": 1, "answer": "same_cursor" })),
+        (
+            "token",
+            json!({ "call": "token", "after": 1, "times": 1, "answer": "same_cursor" }),
+        ),
         (
             "next_url",
             json!({ "call": "next_url", "times": 3, "status": 200, "body": { "items": [{ "id": "a" }], "next": "?after=again" } }),
@@ -92,7 +134,13 @@ fn a_cursor_that_repeats_ends_the_list() {
         world.faults(&fault);
         let pass = run(&world, job);
         assert_eq!(pass["outcome"], "complete", "{pass}");
-        assert!(pass["detail"].as_str().unwrap().contains("the same cursor again"), "{pass}");
+        assert!(
+            pass["detail"]
+                .as_str()
+                .unwrap()
+                .contains("the same cursor again"),
+            "{pass}"
+        );
         assert_eq!(pass["requests"], 2, "{pass}");
     }
 }
@@ -100,17 +148,31 @@ fn a_cursor_that_repeats_ends_the_list() {
 #[test]
 fn a_cursor_that_expired_between_two_runs_starts_the_list_over_once() {
     let mut world = world();
-    for (count, (job, ..)) in KINDS.into_iter().filter(|(name, ..)| *name != "none").enumerate() {
+    for (count, (job, ..)) in KINDS
+        .into_iter()
+        .filter(|(name, ..)| *name != "none")
+        .enumerate()
+    {
         // Two of four pages fit.
         let used = world.charged("daily");
-        world.set(&format!("credentials.paged.limits.daily.quota={}", used + 2));
+        world.set(&format!(
+            "credentials.paged.limits.daily.quota={}",
+            used + 2
+        ));
         assert_eq!(run(&world, job)["outcome"], "stopped", "{job} {count}");
         world.set("credentials.paged.limits.daily.quota=10000");
         world.faults(&json!({ "call": job, "answer": "bad_cursor", "status": 400, "times": 1 }));
         world.set("upstreams.paged.errors=[{ status = 400, class = \"bad_cursor\" }]");
         let pass = run(&world, job);
-        assert_eq!((pass["outcome"].as_str(), pass["resumed"].as_bool()), (Some("complete"), Some(true)), "{pass}");
-        assert!(pass["detail"].as_str().unwrap().contains("started over"), "{pass}");
+        assert_eq!(
+            (pass["outcome"].as_str(), pass["resumed"].as_bool()),
+            (Some("complete"), Some(true)),
+            "{pass}"
+        );
+        assert!(
+            pass["detail"].as_str().unwrap().contains("started over"),
+            "{pass}"
+        );
         assert_eq!(pass["requests"], 5, "one refused, four of the list: {pass}");
         let listed = format!("select count(*) from listing where kind = '{job}'");
         assert_eq!(world.count(&listed), 35, "{job}");
@@ -120,14 +182,31 @@ fn a_cursor_that_expired_between_two_runs_starts_the_list_over_once() {
 #[test]
 fn a_cursor_that_is_never_taken_ends_the_pass_and_is_not_asked_for_again_at_every_run() {
     let mut world = world();
-    world.set("upstreams.paged.errors=[{ status = 400, class = \"bad_cursor\" }]").set("jobs.token.every=1h");
-    let refused = json!({ "call": "token", "after": 2, "answer": "bad_cursor", "status": 400, "times": 1 });
+    world
+        .set("upstreams.paged.errors=[{ status = 400, class = \"bad_cursor\" }]")
+        .set("jobs.token.every=1h");
+    let refused =
+        json!({ "call": "token", "after": 2, "answer": "bad_cursor", "status": 400, "times": 1 });
     world.faults(&json!([refused, { "call": "token", "after": 2, "answer": "bad_cursor", "status": 400, "times": 9 }]));
     let pass = run(&world, "token");
-    assert_eq!((pass["outcome"].as_str(), pass["requests"].as_u64()), (Some("refused"), Some(6)), "{pass}");
-    assert!(pass["detail"].as_str().unwrap().contains("had started over once already"), "{pass}");
+    assert_eq!(
+        (pass["outcome"].as_str(), pass["requests"].as_u64()),
+        (Some("refused"), Some(6)),
+        "{pass}"
+    );
+    assert!(
+        pass["detail"]
+            .as_str()
+            .unwrap()
+            .contains("had started over once already"),
+        "{pass}"
+    );
     assert_eq!(run(&world, "token")["outcome"], "not_due");
-    assert_eq!(world.count("select count(*) from listing where kind = 'token'"), 20, "what was landed stays");
+    assert_eq!(
+        world.count("select count(*) from listing where kind = 'token'"),
+        20,
+        "what was landed stays"
+    );
 }
 
 /// What becomes of one answer of this body.
@@ -142,7 +221,11 @@ fn answered(body: &Value) -> (World, Value) {
 fn an_empty_cursor_is_the_end() {
     for empty in [json!(""), json!(null), json!("  "), json!(false)] {
         let (world, pass) = answered(&json!({ "items": [{ "id": "a" }], "next": empty }));
-        assert_eq!((pass["outcome"].as_str(), pass["records"].as_u64()), (Some("complete"), Some(1)), "{pass}");
+        assert_eq!(
+            (pass["outcome"].as_str(), pass["records"].as_u64()),
+            (Some("complete"), Some(1)),
+            "{pass}"
+        );
         assert_eq!(world.requests(), 1);
     }
 }
@@ -160,21 +243,40 @@ fn an_empty_page_that_leads_on_is_followed() {
     let answer = |body: Value| json!({ "call": "token", "times": 1, "status": 200, "body": body });
     let full = |id: &str, next: Value| answer(json!({ "items": [{ "id": id }], "next": next }));
     let empty = |next: &str| answer(json!({ "items": [], "next": next }));
-    world.faults(&json!([empty("a"), full("x", json!("b")), empty("c"), full("y", Value::Null)]));
+    world.faults(&json!([
+        empty("a"),
+        full("x", json!("b")),
+        empty("c"),
+        full("y", Value::Null)
+    ]));
     let pass = run(&world, "token");
-    assert_eq!((pass["outcome"].as_str(), pass["requests"].as_u64()), (Some("complete"), Some(4)), "{pass}");
-    assert_eq!((pass["records"].as_u64(), &pass["detail"]), (Some(2), &json!(null)), "{pass}");
+    assert_eq!(
+        (pass["outcome"].as_str(), pass["requests"].as_u64()),
+        (Some("complete"), Some(4)),
+        "{pass}"
+    );
+    assert_eq!(
+        (pass["records"].as_u64(), &pass["detail"]),
+        (Some(2), &json!(null)),
+        "{pass}"
+    );
 }
 
 #[test]
 fn an_upstream_that_gives_empty_pages_is_not_asked_for_ever() {
     let world = world();
-    let empty =
-        |next: &str| json!({ "call": "token", "times": 1, "status": 200, "body": { "items": [], "next": next } });
+    let empty = |next: &str| json!({ "call": "token", "times": 1, "status": 200, "body": { "items": [], "next": next } });
     world.faults(&json!([empty("a"), empty("b"), empty("c"), empty("d")]));
     let pass = run(&world, "token");
-    assert_eq!((pass["outcome"].as_str(), pass["requests"].as_u64()), (Some("complete"), Some(2)), "{pass}");
-    assert_eq!(pass["detail"], "token gave two empty pages in a row: its list ends there");
+    assert_eq!(
+        (pass["outcome"].as_str(), pass["requests"].as_u64()),
+        (Some("complete"), Some(2)),
+        "{pass}"
+    );
+    assert_eq!(
+        pass["detail"],
+        "token gave two empty pages in a row: its list ends there"
+    );
 }
 
 #[test]
@@ -183,23 +285,41 @@ fn a_token_that_no_url_holds_costs_nothing_and_is_not_tried_again() {
     let body = json!({ "items": [{ "id": "a" }], "next": "t".repeat(100_000) });
     world.faults(&json!({ "call": "token", "times": 1, "status": 200, "body": body }));
     let pass = run(&world, "token");
-    assert_eq!((pass["outcome"].as_str(), pass["requests"].as_u64()), (Some("failed"), Some(1)), "{pass}");
-    assert_eq!(pass["detail"], "the next page's token is 100000 characters long: no URL holds it");
+    assert_eq!(
+        (pass["outcome"].as_str(), pass["requests"].as_u64()),
+        (Some("failed"), Some(1)),
+        "{pass}"
+    );
+    assert_eq!(
+        pass["detail"],
+        "the next page's token is 100000 characters long: no URL holds it"
+    );
     assert_eq!((world.charged("daily"), world.requests()), (1, 1));
 }
 
 #[test]
 fn a_record_without_an_id_is_left_out_and_one_that_is_there_twice_is_stored_once() {
     let world = world();
-    let items = json!({ "items": [{ "id": "a" }, { "name": "nobody" }, { "id": "a" }, { "id": 7 }] });
+    let items =
+        json!({ "items": [{ "id": "a" }, { "name": "nobody" }, { "id": "a" }, { "id": 7 }] });
     for (name, ..) in KINDS {
         world.totals(&json!({ name: 4 }));
         world.faults(&json!({ "call": name, "times": 1, "status": 200, "body": items }));
         let pass = run(&world, name);
-        assert_eq!((pass["outcome"].as_str(), pass["requests"].as_u64()), (Some("complete"), Some(1)), "{pass}");
+        assert_eq!(
+            (pass["outcome"].as_str(), pass["requests"].as_u64()),
+            (Some("complete"), Some(1)),
+            "{pass}"
+        );
         assert_eq!(pass["detail"], "1 record without an id was left out");
         for table in ["record", "listing"] {
-            assert_eq!(world.count(&format!("select count(*) from {table} where kind = '{name}'")), 2, "{name}");
+            assert_eq!(
+                world.count(&format!(
+                    "select count(*) from {table} where kind = '{name}'"
+                )),
+                2,
+                "{name}"
+            );
         }
     }
 }
@@ -208,7 +328,9 @@ fn a_record_without_an_id_is_left_out_and_one_that_is_there_twice_is_stored_once
 fn no_more_pages_are_turned_than_configured() {
     let mut world = world();
     for (name, ..) in KINDS.into_iter().filter(|(name, ..)| *name != "none") {
-        world.set(&format!("jobs.{name}.steps=[{{ call = \"{name}\", max_pages = 2 }}]"));
+        world.set(&format!(
+            "jobs.{name}.steps=[{{ call = \"{name}\", max_pages = 2 }}]"
+        ));
         world.totals(&json!({ name: 47 }));
         for _ in 0..2 {
             let pass = run(&world, name);
@@ -217,7 +339,11 @@ fn no_more_pages_are_turned_than_configured() {
                 (Some("complete"), Some(false)),
                 "{pass}"
             );
-            assert_eq!((pass["requests"].as_u64(), pass["records"].as_u64()), (Some(2), Some(20)), "{pass}");
+            assert_eq!(
+                (pass["requests"].as_u64(), pass["records"].as_u64()),
+                (Some(2), Some(20)),
+                "{pass}"
+            );
         }
     }
 }
@@ -229,8 +355,18 @@ fn an_upstream_that_gives_the_same_page_for_every_number_is_not_asked_for_ever()
     for name in ["offset", "offset_in_body", "number"] {
         world.faults(&json!({ "call": name, "times": 50, "status": 200, "body": { "items": items, "total": 500 } }));
         let pass = run(&world, name);
-        assert_eq!((pass["outcome"].as_str(), pass["requests"].as_u64()), (Some("complete"), Some(2)), "{pass}");
-        assert!(pass["detail"].as_str().unwrap().contains("the same page again"), "{pass}");
+        assert_eq!(
+            (pass["outcome"].as_str(), pass["requests"].as_u64()),
+            (Some("complete"), Some(2)),
+            "{pass}"
+        );
+        assert!(
+            pass["detail"]
+                .as_str()
+                .unwrap()
+                .contains("the same page again"),
+            "{pass}"
+        );
     }
 }
 
@@ -239,7 +375,8 @@ fn linked(link: &str) -> (World, Value) {
     let world = world();
     world.totals(&json!({ "link": 5 }));
     let first = json!({ "call": "link", "times": 1, "status": 200, "body": { "items": [{ "id": "a" }] }, "headers": { "link": link } });
-    let last = json!({ "call": "link", "times": 1, "status": 200, "body": { "items": [{ "id": "b" }] } });
+    let last =
+        json!({ "call": "link", "times": 1, "status": 200, "body": { "items": [{ "id": "b" }] } });
     world.faults(&json!([first, last]));
     let pass = run(&world, "link");
     (world, pass)
@@ -254,31 +391,68 @@ fn of_several_links_the_next_one_is_followed_wherever_it_stands() {
         "<?after=p>; rel=\"prev\",<?after=x>;REL=NEXT",
     ] {
         let (world, pass) = linked(link);
-        assert_eq!((pass["outcome"].as_str(), pass["records"].as_u64()), (Some("complete"), Some(2)), "{link}: {pass}");
+        assert_eq!(
+            (pass["outcome"].as_str(), pass["records"].as_u64()),
+            (Some("complete"), Some(2)),
+            "{link}: {pass}"
+        );
         assert_eq!(world.sandbox_says("requests")[1]["cursor"], "x", "{link}");
     }
 }
 
 #[test]
 fn links_that_lead_nowhere_end_the_list() {
-    for link in ["<>; rel=\"next\"", "<?after=x>; rel=\"last\"", "nonsense", "<?after=x", "", ", ,"] {
+    for link in [
+        "<>; rel=\"next\"",
+        "<?after=x>; rel=\"last\"",
+        "nonsense",
+        "<?after=x",
+        "",
+        ", ,",
+    ] {
         let (world, pass) = linked(link);
-        assert_eq!((pass["outcome"].as_str(), world.requests()), (Some("complete"), 1), "{link}: {pass}");
+        assert_eq!(
+            (pass["outcome"].as_str(), world.requests()),
+            (Some("complete"), 1),
+            "{link}: {pass}"
+        );
     }
 }
 
 #[test]
 fn a_next_page_on_another_host_is_never_asked_and_the_page_before_it_is_landed() {
     for (name, body, link) in [
-        ("link", json!({ "items": [{ "id": "a" }] }), "<https://elsewhere.example/link/US?after=x>; rel=\"next\""),
-        ("next_url", json!({ "items": [{ "id": "a" }], "next": "https://elsewhere.example/next_url/US" }), ""),
+        (
+            "link",
+            json!({ "items": [{ "id": "a" }] }),
+            "<https://elsewhere.example/link/US?after=x>; rel=\"next\"",
+        ),
+        (
+            "next_url",
+            json!({ "items": [{ "id": "a" }], "next": "https://elsewhere.example/next_url/US" }),
+            "",
+        ),
     ] {
         let world = world();
         world.totals(&json!({ name: 5 }));
         world.faults(&json!({ "call": name, "times": 1, "status": 200, "body": body, "headers": { "link": link } }));
         let pass = run(&world, name);
-        assert_eq!((pass["outcome"].as_str(), world.requests()), (Some("refused"), 1), "{pass}");
-        assert_eq!((&pass["pages"], &pass["records"]), (&1.into(), &1.into()), "{pass}");
-        assert!(pass["detail"].as_str().unwrap().contains("on another host (elsewhere.example)"), "{pass}");
+        assert_eq!(
+            (pass["outcome"].as_str(), world.requests()),
+            (Some("refused"), 1),
+            "{pass}"
+        );
+        assert_eq!(
+            (&pass["pages"], &pass["records"]),
+            (&1.into(), &1.into()),
+            "{pass}"
+        );
+        assert!(
+            pass["detail"]
+                .as_str()
+                .unwrap()
+                .contains("on another host (elsewhere.example)"),
+            "{pass}"
+        );
     }
 }

@@ -33,7 +33,10 @@ fn with_tokens(first: &str, second: &str) -> (World, i32, usize) {
     );
     std::fs::write(&script, text).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
-    world.set(&format!("credentials.closed.secret={{ command = [\"/bin/sh\", \"{}\"] }}", script.display()));
+    world.set(&format!(
+        "credentials.closed.secret={{ command = [\"/bin/sh\", \"{}\"] }}",
+        script.display()
+    ));
     let ran = world.ingest(&["--region", "all"]);
     let asked = std::fs::read_to_string(asked).unwrap().lines().count();
     (world, ran.code, asked)
@@ -43,7 +46,11 @@ fn with_tokens(first: &str, second: &str) -> (World, i32, usize) {
 fn a_token_that_ran_out_is_fetched_again_once() {
     let (world, code, asked) = with_tokens("wrong", "right");
     assert_eq!((code, asked, world.requests()), (0, 2, 2));
-    assert_eq!(world.charged("daily"), 2, "the refused request is charged too");
+    assert_eq!(
+        world.charged("daily"),
+        2,
+        "the refused request is charged too"
+    );
 }
 
 #[test]

@@ -28,7 +28,12 @@ steps = [{ call = "list" }]
 "#;
 
 fn all_answered_well(world: &World) -> bool {
-    world.sandbox_says("requests").as_array().unwrap().iter().all(|request| request["status"] == 200)
+    world
+        .sandbox_says("requests")
+        .as_array()
+        .unwrap()
+        .iter()
+        .all(|request| request["status"] == 200)
 }
 
 /// Of twenty, thirteen are gone.
@@ -49,7 +54,10 @@ fn after_somebody_else(sets: &[&str]) -> (World, Value) {
 fn what_somebody_else_spent_is_believed_and_the_headroom_stays_free() {
     let (world, run) = after_somebody_else(&[]);
     assert_eq!(run["outcome"], "stopped", "{run}");
-    assert_eq!(run["requests"], 5, "of twenty, thirteen are gone and two are kept free: {run}");
+    assert_eq!(
+        run["requests"], 5,
+        "of twenty, thirteen are gone and two are kept free: {run}"
+    );
     assert_eq!(world.charged("core"), 18);
     assert_eq!(world.counted("core"), 18);
     assert!(all_answered_well(&world), "nothing was refused upstream");
@@ -67,21 +75,37 @@ fn a_refusal_tells_what_is_left_as_well_as_a_page_does() {
         somebody_else(&world);
         world.faults(&refusal);
         let run = world.json(&["--region", "US", "--concurrency", "1"]);
-        assert_eq!((run["outcome"].as_str(), world.requests()), (Some("failed"), 14), "{run}");
+        assert_eq!(
+            (run["outcome"].as_str(), world.requests()),
+            (Some("failed"), 14),
+            "{run}"
+        );
         assert_eq!(world.charged("core"), 14, "{refusal}");
         world.set("jobs.things.every=1us");
         let run = world.json(&["--region", "all", "--concurrency", "1"]);
-        assert_eq!((run["outcome"].as_str(), run["requests"].as_u64()), (Some("stopped"), Some(4)), "{run}");
+        assert_eq!(
+            (run["outcome"].as_str(), run["requests"].as_u64()),
+            (Some("stopped"), Some(4)),
+            "{run}"
+        );
     }
 }
 
 #[test]
 fn a_limit_that_a_refusal_calls_spent_is_full_until_the_reset_that_it_told() {
-    let world = World::written(FORGE, &["upstreams.forge.errors=[]", "upstreams.forge.attempts=4"]);
-    let reset = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 600;
-    let headers =
-        json!({ "x-ratelimit-remaining": "0", "x-ratelimit-reset": reset.to_string(), "x-ratelimit-resource": "core" });
-    world.faults(&json!({ "call": "list", "times": 1, "status": 429, "body": {}, "headers": headers }));
+    let world = World::written(
+        FORGE,
+        &["upstreams.forge.errors=[]", "upstreams.forge.attempts=4"],
+    );
+    let reset = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+        + 600;
+    let headers = json!({ "x-ratelimit-remaining": "0", "x-ratelimit-reset": reset.to_string(), "x-ratelimit-resource": "core" });
+    world.faults(
+        &json!({ "call": "list", "times": 1, "status": 429, "body": {}, "headers": headers }),
+    );
     let run = world.json(&["--region", "all", "--concurrency", "1"]);
     assert_eq!(
         (run["outcome"].as_str(), world.requests()),
@@ -91,18 +115,31 @@ fn a_limit_that_a_refusal_calls_spent_is_full_until_the_reset_that_it_told() {
     let wait = run["stopped_by"]["retry_after_seconds"].as_f64().unwrap();
     assert!((590.0..610.0).contains(&wait), "{run}");
     let again = world.json(&["--region", "all"]);
-    assert_eq!((again["outcome"].as_str(), world.requests()), (Some("stopped"), 1), "{again}");
+    assert_eq!(
+        (again["outcome"].as_str(), world.requests()),
+        (Some("stopped"), 1),
+        "{again}"
+    );
 }
 
 #[test]
 fn over_redis_what_is_told_is_believed_and_survives_too() {
     let server = RedisServer::start();
     let mut world = World::written(FORGE, &[]);
-    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port())).set("ledger.timeout=2s");
+    world
+        .set(&format!(
+            "ledger.url=\"redis://127.0.0.1:{}\"",
+            server.port()
+        ))
+        .set("ledger.timeout=2s");
     somebody_else(&world);
     for (outcome, requests) in [("stopped", 18), ("stopped", 18)] {
         let run = world.json(&["--region", "all", "--concurrency", "1"]);
-        assert_eq!((run["outcome"].as_str(), world.requests()), (Some(outcome), requests), "{run}");
+        assert_eq!(
+            (run["outcome"].as_str(), world.requests()),
+            (Some(outcome), requests),
+            "{run}"
+        );
         assert_eq!((world.charged("core"), world.counted("core")), (18, 18));
     }
     assert!(all_answered_well(&world));
@@ -114,10 +151,17 @@ fn what_was_believed_survives_a_restart() {
     let requests = world.requests();
     for _ in 0..3 {
         let run = world.json(&["--region", "all"]);
-        assert_eq!((run["outcome"].as_str(), world.requests()), (Some("stopped"), requests), "{run}");
+        assert_eq!(
+            (run["outcome"].as_str(), world.requests()),
+            (Some("stopped"), requests),
+            "{run}"
+        );
     }
     let charge = world.ingest(&["charge", "forge", "list", "--format", "json"]);
-    assert_eq!((charge.code, charge.json()["decision"].as_str()), (75, Some("rejected")));
+    assert_eq!(
+        (charge.code, charge.json()["decision"].as_str()),
+        (75, Some("rejected"))
+    );
 }
 
 #[test]
@@ -152,17 +196,21 @@ fn alone_the_ledger_knows_as_much_as_it_is_told() {
 /// What the ledger holds back after an answer with these headers, and when all of it is back.
 fn after_being_told(remaining: &str, reset: &str) -> (u64, f64) {
     let world = World::written(FORGE, &[]);
-    let headers =
-        json!({ "x-ratelimit-remaining": remaining, "x-ratelimit-reset": reset, "x-ratelimit-resource": "core" });
+    let headers = json!({ "x-ratelimit-remaining": remaining, "x-ratelimit-reset": reset, "x-ratelimit-resource": "core" });
     let body = json!({ "items": [{ "id": "a" }] });
     world.faults(&json!({ "status": 200, "body": body, "headers": headers, "times": 1 }));
     world.json(&["--region", "US"]);
     let status = world.json(&["status"]);
     let limit = &status["limits"][0];
-    let back = limit["returns"].as_array().unwrap().last().unwrap()["at"].as_str().unwrap();
+    let back = limit["returns"].as_array().unwrap().last().unwrap()["at"]
+        .as_str()
+        .unwrap();
     let back = ingest::quota::Timestamp::parse(back).unwrap();
     let now = ingest::clock::Clock::now(&ingest::clock::SystemClock);
-    (limit["remaining"].as_u64().unwrap(), back.since(now).as_secs_f64())
+    (
+        limit["remaining"].as_u64().unwrap(),
+        back.since(now).as_secs_f64(),
+    )
 }
 
 #[test]
@@ -176,11 +224,17 @@ fn less_than_a_unit_and_less_than_nothing_are_nothing() {
 #[test]
 fn a_reset_is_told_in_seconds_from_now_or_as_an_instant() {
     let (_, back) = after_being_told("5", "600");
-    assert!((3_000.0..3_700.0).contains(&back), "the last of what was charged: {back}");
+    assert!(
+        (3_000.0..3_700.0).contains(&back),
+        "the last of what was charged: {back}"
+    );
     let world = World::written(FORGE, &[]);
     let refused = json!({ "x-ratelimit-remaining": "0", "x-ratelimit-reset": "600", "x-ratelimit-resource": "core" });
     world.faults(&json!({ "status": 429, "body": {}, "headers": refused, "times": 1 }));
     let run = world.json(&["--region", "US"]);
     let after = run["stopped_by"]["retry_after_seconds"].as_f64().unwrap();
-    assert!((590.0..=605.0).contains(&after), "the reset, and the grace of what is held back until then: {run}");
+    assert!(
+        (590.0..=605.0).contains(&after),
+        "the reset, and the grace of what is held back until then: {run}"
+    );
 }

@@ -45,7 +45,12 @@ fn refusing(status: u16, retry_after: Option<&'static str>) -> StubUpstream {
 }
 
 fn details(run: &Value) -> Vec<&str> {
-    run["passes"].as_array().unwrap().iter().map(|pass| pass["detail"].as_str().unwrap()).collect()
+    run["passes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pass| pass["detail"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
@@ -55,7 +60,12 @@ fn an_upstream_that_asks_for_a_long_pause_is_not_asked_again_by_the_run() {
         let world = world(&upstream);
         let ran = world.ingest(&RUN);
         assert_eq!((ran.code, upstream.requests().len()), (1, 1), "{ran:?}");
-        assert!(details(&ran.json()).iter().all(|detail| detail.contains("asks to wait 1h")), "{ran:?}");
+        assert!(
+            details(&ran.json())
+                .iter()
+                .all(|detail| detail.contains("asks to wait 1h")),
+            "{ran:?}"
+        );
         assert_eq!(world.recorded("daily"), 1);
     }
 }
@@ -73,7 +83,9 @@ fn a_limit_that_is_spent_opens_at_its_reset_however_short_or_long_the_upstream_a
         let upstream = refusing(403, Some(pause));
         let world = world(&upstream);
         let run = world.ingest(&RUN).json();
-        let closed = run["limits"][0]["closed_until"].as_str().unwrap_or_else(|| panic!("{run}"));
+        let closed = run["limits"][0]["closed_until"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{run}"));
         assert!(closed.contains("T00:01:26"), "a grace past midnight: {run}");
         world.ingest(&RUN);
         assert_eq!(upstream.requests().len(), 1, "{pause}");
@@ -82,15 +94,24 @@ fn a_limit_that_is_spent_opens_at_its_reset_however_short_or_long_the_upstream_a
 
 #[test]
 fn what_cannot_be_landed_is_not_paid_for_by_the_other_regions() {
-    let upstream =
-        StubUpstream::start(|_| StubAnswer::json(&json!({ "items": [{ "id": "a", "text": "x".repeat(500_000) }] })));
+    let upstream = StubUpstream::start(|_| {
+        StubAnswer::json(&json!({ "items": [{ "id": "a", "text": "x".repeat(500_000) }] }))
+    });
     let world = world(&upstream);
     std::fs::create_dir_all(world.state_dir()).unwrap();
     let command = world.command(&RUN);
     let mut limited = std::process::Command::new("bash");
-    limited.arg("-c").arg("ulimit -f 300; trap '' XFSZ; exec \"$@\"").arg("bash").arg(command.get_program());
+    limited
+        .arg("-c")
+        .arg("ulimit -f 300; trap '' XFSZ; exec \"$@\"")
+        .arg("bash")
+        .arg(command.get_program());
     limited.args(command.get_args());
-    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    limited.envs(
+        command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     let ran = crate::support::world::Ran::of(limited.output().unwrap());
     assert_eq!((ran.code, upstream.requests().len()), (1, 1), "{ran:?}");
 }

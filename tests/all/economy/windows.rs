@@ -31,12 +31,18 @@ fn a_short_window_is_waited_out_and_never_overspent() {
     let run = world.json(&["--region", "all"]);
     assert_eq!(run["outcome"], "complete", "{run}");
     assert_eq!(world.requests(), 46);
-    assert!(world.most_in_window("pace") <= 10, "{}", world.most_in_window("pace"));
+    assert!(
+        world.most_in_window("pace") <= 10,
+        "{}",
+        world.most_in_window("pace")
+    );
 }
 
 fn retry_at(window: &str) -> Timestamp {
     let mut world = World::written(PACED, &[]);
-    world.set(&format!("credentials.paced.limits.pace={{ quota = 2, {window} }}"));
+    world.set(&format!(
+        "credentials.paced.limits.pace={{ quota = 2, {window} }}"
+    ));
     let run = world.json(&["--region", "all"]);
     assert_eq!(run["outcome"], "stopped", "{run}");
     assert_eq!(world.requests(), 2);
@@ -56,19 +62,28 @@ fn a_days_units_return_at_midnight_of_the_upstreams_own_zone() {
         let midnight = |now: chrono::DateTime<Utc>| {
             let zone: Tz = zone.parse().unwrap();
             let tomorrow = now.with_timezone(&zone).date_naive() + Days::new(1);
-            Timestamp::from(zone.from_local_datetime(&tomorrow.and_hms_opt(0, 0, 0).unwrap()).unwrap().to_utc())
+            Timestamp::from(
+                zone.from_local_datetime(&tomorrow.and_hms_opt(0, 0, 0).unwrap())
+                    .unwrap()
+                    .to_utc(),
+            )
         };
         let before = midnight(Utc::now());
         let at = retry_at(&format!("resets = \"{zone}\""));
         let after = midnight(Utc::now());
         let late = [before, after].map(|midnight| at.since(midnight).as_secs());
-        assert!(late.iter().any(|late| (86..90).contains(late)), "{zone}: a grace after midnight: {late:?}");
+        assert!(
+            late.iter().any(|late| (86..90).contains(late)),
+            "{zone}: a grace after midnight: {late:?}"
+        );
     }
 }
 
 #[test]
 fn of_a_sliding_and_a_calendar_window_the_later_one_holds() {
     let before = Timestamp::from(Utc::now());
-    let wait = retry_at("window = \"24h\", resets = \"Asia/Kathmandu\"").since(before).as_secs();
+    let wait = retry_at("window = \"24h\", resets = \"Asia/Kathmandu\"")
+        .since(before)
+        .as_secs();
     assert!((86_400..86_600).contains(&wait), "{wait}");
 }

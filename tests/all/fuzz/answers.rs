@@ -12,15 +12,31 @@ use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::upstream::{Asking, asking, pointer, token_paging};
 
 fn paging() -> impl Strategy<Value = Paging> {
-    let size = || PageSize { param: Some("n".to_owned()), size: 2 };
+    let size = || PageSize {
+        param: Some("n".to_owned()),
+        size: 2,
+    };
     let total = Some(pointer("/total"));
     prop_oneof![
         Just(token_paging()),
         Just(Paging::None),
         Just(Paging::Link { size: None }),
-        Just(Paging::NextUrl { next: pointer("/next"), size: None }),
-        Just(Paging::Offset { param: "o".to_owned(), total, place: Place::Query, size: size() }),
-        Just(Paging::Number { param: "p".to_owned(), first: 1, place: Place::Query, size: Some(size()) }),
+        Just(Paging::NextUrl {
+            next: pointer("/next"),
+            size: None
+        }),
+        Just(Paging::Offset {
+            param: "o".to_owned(),
+            total,
+            place: Place::Query,
+            size: size()
+        }),
+        Just(Paging::Number {
+            param: "p".to_owned(),
+            first: 1,
+            place: Place::Query,
+            size: Some(size())
+        }),
     ]
 }
 
@@ -32,14 +48,24 @@ fn plain(failure: &Failure) -> bool {
 /// Whatever comes: records that all have ids, each once, or a failure in one plain line.
 #[test]
 fn a_changed_answer_is_a_page_or_a_failure() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let answer = Arc::new(Mutex::new(StubAnswer::status(200)));
     let answering = Arc::clone(&answer);
     let stub = StubUpstream::start(move |_| answering.lock().unwrap().clone());
     let asking: Asking = asking(&stub.url());
     let client = asking.client();
     let status = prop_oneof![4 => Just(200_u16), 1 => 200_u16..600];
-    let any = (near("answer"), status, paging(), text_near("link"), text_near("retry_after"), text_near("token"));
+    let any = (
+        near("answer"),
+        status,
+        paging(),
+        text_near("link"),
+        text_near("retry_after"),
+        text_near("token"),
+    );
     proptest!(cases(2), |((body, status, paging, link, wait, cursor) in any)| {
         let headers = [("link", link), ("retry-after", wait)];
         let fit = headers.into_iter().filter(|(_, value)| value.bytes().all(|byte| byte >= b' ' && byte != 127));

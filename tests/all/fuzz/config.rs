@@ -20,9 +20,15 @@ fn read(text: &str, sets: &[String]) {
 /// Every configuration that there is, of whatever kind.
 fn all() -> Vec<Vec<u8>> {
     let presets = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("presets")).unwrap();
-    let presets = presets.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
-    let right = presets.chain([shipped()]).map(|path| fs::read(path).unwrap());
-    right.chain(corpus("config").into_iter().map(|(_, bytes)| bytes)).collect()
+    let presets = presets
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file());
+    let right = presets
+        .chain([shipped()])
+        .map(|path| fs::read(path).unwrap());
+    right
+        .chain(corpus("config").into_iter().map(|(_, bytes)| bytes))
+        .collect()
 }
 
 #[test]

@@ -16,15 +16,32 @@ use crate::ledger::books::{account, at, cost, fresh_id, secs, sliding};
 use crate::support::world::World;
 
 fn failing<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
-    result.inspect_err(|error| assert!(is_plain(&error.to_string()), "{error}")).ok()
+    result
+        .inspect_err(|error| assert!(is_plain(&error.to_string()), "{error}"))
+        .ok()
 }
 
 async fn use_catalog(path: &Path) {
-    for opened in [SqliteCatalog::open_read_only(path), SqliteCatalog::open(path)] {
-        let Some(catalog) = failing(opened) else { continue };
-        let query = SearchQuery { words: "the", kind: None, region: Some("US"), since: None, limit: 5 };
+    for opened in [
+        SqliteCatalog::open_read_only(path),
+        SqliteCatalog::open(path),
+    ] {
+        let Some(catalog) = failing(opened) else {
+            continue;
+        };
+        let query = SearchQuery {
+            words: "the",
+            kind: None,
+            region: Some("US"),
+            since: None,
+            limit: 5,
+        };
         failing(catalog.search(query).await);
-        failing(catalog.standings("trending", &["US".to_owned()], at(9.0)).await);
+        failing(
+            catalog
+                .standings("trending", &["US".to_owned()], at(9.0))
+                .await,
+        );
         failing(catalog.open_passes("trending").await);
         failing(catalog.history(at(0.0)).await);
         failing(catalog.drop_unseen("youtube", at(0.0)).await);
@@ -32,10 +49,22 @@ async fn use_catalog(path: &Path) {
 }
 
 async fn use_ledger(path: &Path) {
-    let (account, cost) = (account([("daily", sliding(9_500, secs(86_400)))]), cost([("daily", 1)]));
-    let Some(ledger) = failing(SqliteLedger::open(path)) else { return };
+    let (account, cost) = (
+        account([("daily", sliding(9_500, secs(86_400)))]),
+        cost([("daily", 1)]),
+    );
+    let Some(ledger) = failing(SqliteLedger::open(path)) else {
+        return;
+    };
     let (id, leave, purpose) = (fresh_id(), Cost::none(), Purpose::default());
-    let charge = Charge { account: &account, id: &id, cost: &cost, leave: &leave, purpose: &purpose, seen: None };
+    let charge = Charge {
+        account: &account,
+        id: &id,
+        cost: &cost,
+        leave: &leave,
+        purpose: &purpose,
+        seen: None,
+    };
     failing(ledger.charge(charge, at(0.0)).await);
     failing(ledger.settle(&account, &id, &cost, at(1.0)).await);
     failing(ledger.usage(&account, at(0.0)).await);
@@ -45,8 +74,12 @@ async fn use_ledger(path: &Path) {
 #[test]
 fn a_damaged_file_is_an_error_and_no_more() {
     let world = World::new();
-    assert_eq!(world.ingest(&["--region", "US", "--job", "trending"]).code, 0);
-    let whole = ["catalog.db", "ledger.db"].map(|name| fs::read(world.state_dir().join(name)).unwrap());
+    assert_eq!(
+        world.ingest(&["--region", "US", "--job", "trending"]).code,
+        0
+    );
+    let whole =
+        ["catalog.db", "ledger.db"].map(|name| fs::read(world.state_dir().join(name)).unwrap());
     let (directory, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
     let bytes = || prop::collection::vec(any::<u8>(), 1..200);
     let damage = prop::collection::vec((any::<Index>(), any::<bool>(), bytes()), 1..8);

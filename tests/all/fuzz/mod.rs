@@ -18,9 +18,15 @@ mod tokens;
 
 /// What is always tried of a target, by file.
 pub(crate) fn corpus(of: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(of);
-    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    entries.map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(of);
+    let entries = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .map(|path| (path.clone(), fs::read(&path).unwrap()))
+        .collect()
 }
 
 /// A change somewhere in a text.
@@ -74,10 +80,17 @@ impl Change {
 /// One of these with up to ten changes.
 pub(crate) fn changed(seeds: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let other = select(seeds.clone());
-    (select(seeds), other, prop::collection::vec(Change::any(), 0..10)).prop_map(|(mut text, other, changes)| {
-        changes.iter().for_each(|change| change.make(&mut text, &other));
-        text
-    })
+    (
+        select(seeds),
+        other,
+        prop::collection::vec(Change::any(), 0..10),
+    )
+        .prop_map(|(mut text, other, changes)| {
+            changes
+                .iter()
+                .for_each(|change| change.make(&mut text, &other));
+            text
+        })
 }
 
 /// One of a target's corpus with up to ten changes.
@@ -93,11 +106,16 @@ pub(crate) fn text_near(of: &str) -> impl Strategy<Value = String> {
 /// As many cases as are asked for by `PROPTEST_CASES`, or so many times fewer where each takes long.
 pub(crate) fn cases(fewer: u32) -> ProptestConfig {
     let all = ProptestConfig::default();
-    ProptestConfig { cases: (all.cases / fewer).max(1), ..all }
+    ProptestConfig {
+        cases: (all.cases / fewer).max(1),
+        ..all
+    }
 }
 
 /// Whether a terminal takes nothing in it for a command.
 pub(crate) fn is_plain(text: &str) -> bool {
-    text.chars()
-        .all(|c| c == '\n' || !(c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')))
+    text.chars().all(|c| {
+        c == '\n'
+            || !(c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+    })
 }

@@ -13,9 +13,15 @@ use crate::ledger::redis::replies::Parrot;
 
 #[test]
 fn a_changed_reply_is_a_verdict_or_an_error_soon() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     let (parrot, account) = (Parrot::start(), account(10));
-    let machine = Mutex::new(Machine::new(RedisUrl::parse(&format!("redis://127.0.0.1:{}", parrot.port)).unwrap()));
+    let machine = Mutex::new(Machine::new(
+        RedisUrl::parse(&format!("redis://127.0.0.1:{}", parrot.port)).unwrap(),
+    ));
     machine.lock().unwrap().timeout = Duration::from_millis(50);
     proptest!(cases(8), |(replies in prop::collection::vec(near("reply"), 1..6))| {
         parrot.say(replies.concat());

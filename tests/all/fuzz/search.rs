@@ -19,9 +19,21 @@ fn catalog() -> &'static (tempfile::TempDir, SqliteCatalog, Runtime) {
 
 fn search(words: &str) {
     let (_, catalog, runtime) = catalog();
-    let query = SearchQuery { words, kind: Some(words), region: Some(words), since: None, limit: 5 };
+    let query = SearchQuery {
+        words,
+        kind: Some(words),
+        region: Some(words),
+        since: None,
+        limit: 5,
+    };
     runtime.block_on(catalog.search(query)).unwrap();
-    let query = SearchQuery { words, kind: None, region: None, since: None, limit: 5 };
+    let query = SearchQuery {
+        words,
+        kind: None,
+        region: None,
+        since: None,
+        limit: 5,
+    };
     runtime.block_on(catalog.search(query)).unwrap();
 }
 

@@ -11,8 +11,14 @@ use crate::upstream::{asking, token_paging};
 
 #[test]
 fn a_changed_token_goes_back_as_it_came() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (given, came) = (Arc::new(Mutex::new(String::new())), Arc::new(Mutex::new(Vec::new())));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (given, came) = (
+        Arc::new(Mutex::new(String::new())),
+        Arc::new(Mutex::new(Vec::new())),
+    );
     let (giving, coming) = (Arc::clone(&given), Arc::clone(&came));
     let stub = StubUpstream::start(move |request| {
         *coming.lock().unwrap() = request.query.clone();

@@ -10,7 +10,9 @@ use crate::support::world::World;
 fn small() -> World {
     let mut world = World::new();
     world.set("credentials.youtube.limits.daily={ quota = 250, window = \"24h\" }");
-    world.set("jobs.trending.leave={}").set("jobs.discover.leave={}");
+    world
+        .set("jobs.trending.leave={}")
+        .set("jobs.discover.leave={}");
     world
 }
 
@@ -18,15 +20,31 @@ fn small() -> World {
 fn several_charges_at_once_are_all_or_none() {
     let world = small();
     let granted = world.json(&["charge", "youtube", "search.list", "--times", "2"]);
-    assert_eq!((&granted["decision"], &granted["units"]["daily"]), (&"granted".into(), &200.into()));
-    let rejected = world.ingest(&["charge", "youtube", "videos.list", "--times", "51", "--format", "json"]);
+    assert_eq!(
+        (&granted["decision"], &granted["units"]["daily"]),
+        (&"granted".into(), &200.into())
+    );
+    let rejected = world.ingest(&[
+        "charge",
+        "youtube",
+        "videos.list",
+        "--times",
+        "51",
+        "--format",
+        "json",
+    ]);
     assert_eq!(rejected.code, 75, "{rejected:?}");
     assert!(rejected.json()["retry_after_seconds"].as_f64().unwrap() > 86_000.0);
     assert!(rejected.json()["retry_at"].is_string());
     assert_eq!(world.charged("daily"), 200);
     let never = world.ingest(&["charge", "youtube", "search.list", "--times", "3"]);
     assert_eq!(never.code, 1, "{never:?}");
-    assert_eq!(world.ingest(&["charge", "youtube", "search.list", "--times", "0"]).code, 2);
+    assert_eq!(
+        world
+            .ingest(&["charge", "youtube", "search.list", "--times", "0"])
+            .code,
+        2
+    );
 }
 
 #[test]
@@ -35,18 +53,37 @@ fn what_was_charged_can_be_released_by_its_id_alone() {
     world.json(&["charge", "youtube", "search.list", "--id", "mine"]);
     assert_eq!(world.charged("daily"), 100);
     let released = world.json(&["release", "mine"]);
-    assert_eq!((&released["account"], &released["released"]), (&"youtube".into(), &true.into()));
+    assert_eq!(
+        (&released["account"], &released["released"]),
+        (&"youtube".into(), &true.into())
+    );
     assert_eq!(world.charged("daily"), 0);
     let unknown = world.ingest(&["release", "yours"]);
     assert_eq!(unknown.code, 1);
-    assert!(unknown.stderr.contains("no account knows a charge `yours`"), "{unknown:?}");
-    assert_eq!(world.ingest(&["release", "mine", "--account", "yuotube"]).code, 2);
+    assert!(
+        unknown.stderr.contains("no account knows a charge `yours`"),
+        "{unknown:?}"
+    );
+    assert_eq!(
+        world
+            .ingest(&["release", "mine", "--account", "yuotube"])
+            .code,
+        2
+    );
 }
 
 #[test]
 fn a_command_runs_once_it_is_charged_and_its_exit_code_is_passed_on() {
     let world = small();
-    let ran = world.ingest(&["exec", "youtube", "search.list", "--", "sh", "-c", "echo $INGEST_CHARGE_ID; exit 7"]);
+    let ran = world.ingest(&[
+        "exec",
+        "youtube",
+        "search.list",
+        "--",
+        "sh",
+        "-c",
+        "echo $INGEST_CHARGE_ID; exit 7",
+    ]);
     assert_eq!(ran.code, 7, "{ran:?}");
     assert!(ran.stdout.trim().len() > 10, "{ran:?}");
     assert_eq!(world.charged("daily"), 100);
@@ -60,13 +97,26 @@ fn a_command_that_is_rejected_does_not_run_and_it_is_said_when_it_fits() {
     world.json(&["charge", "youtube", "search.list", "--times", "2"]);
     let marker = world.directory.path().join("ran");
     let command = ["--", "touch", marker.to_str().unwrap()];
-    let rejected = world.ingest(&[&["exec", "youtube", "search.list", "--format", "json"], &command[..]].concat());
+    let rejected = world.ingest(
+        &[
+            &["exec", "youtube", "search.list", "--format", "json"],
+            &command[..],
+        ]
+        .concat(),
+    );
     assert_eq!(rejected.code, 75, "{rejected:?}");
     assert_eq!(rejected.json()["decision"], "rejected");
     assert!(rejected.json()["retry_after_seconds"].as_f64().unwrap() > 86_000.0);
     let in_words = world.ingest(&[&["exec", "youtube", "search.list"], &command[..]].concat());
-    assert_eq!((in_words.code, in_words.stdout.as_str()), (75, ""), "stdout is the command's: {in_words:?}");
-    assert!(in_words.stderr.contains("Rejected: ") && in_words.stderr.contains("it fits in"), "{in_words:?}");
+    assert_eq!(
+        (in_words.code, in_words.stdout.as_str()),
+        (75, ""),
+        "stdout is the command's: {in_words:?}"
+    );
+    assert!(
+        in_words.stderr.contains("Rejected: ") && in_words.stderr.contains("it fits in"),
+        "{in_words:?}"
+    );
     assert!(!marker.exists());
 }
 
@@ -82,7 +132,17 @@ fn a_command_that_cannot_be_started_costs_nothing() {
 #[test]
 fn a_command_that_cannot_be_started_gives_no_charge_back_that_another_one_used() {
     let world = small();
-    let exec = |program| world.ingest(&["exec", "youtube", "search.list", "--id", "mine", "--", program]);
+    let exec = |program| {
+        world.ingest(&[
+            "exec",
+            "youtube",
+            "search.list",
+            "--id",
+            "mine",
+            "--",
+            program,
+        ])
+    };
     assert_eq!(exec("true").code, 0);
     let failed = exec("/nowhere/at/all");
     assert_eq!(failed.code, 1, "{failed:?}");
@@ -94,7 +154,10 @@ fn a_command_that_cannot_be_started_gives_no_charge_back_that_another_one_used()
 fn a_signal_is_handed_on_to_the_command() {
     let world = small();
     let marker = world.directory.path().join("begun");
-    let script = format!("trap 'exit 9' TERM; touch {}; while :; do sleep 0.02; done", marker.display());
+    let script = format!(
+        "trap 'exit 9' TERM; touch {}; while :; do sleep 0.02; done",
+        marker.display()
+    );
     let mut command = world.command(&["exec", "youtube", "videos.list", "--", "sh", "-c", &script]);
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     while fs::metadata(&marker).is_err() {

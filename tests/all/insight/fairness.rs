@@ -7,7 +7,8 @@ use ingest::quota::Timestamp;
 use super::stage::{HOUR, Stage, completed};
 
 const LISTING_ONLY: &str = "jobs.trending.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]";
-const NO_DISCOVER: &str = "jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]";
+const NO_DISCOVER: &str =
+    "jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]";
 
 fn stage_with(daily: &str, every: &str) -> Vec<String> {
     vec![
@@ -43,14 +44,24 @@ async fn over_100_days_at_60_percent_of_the_demand_no_region_waits_much_longer_t
         }
         stage.clock.advance(4 * HOUR);
     }
-    let (shortest, longest_of_all) = (longest.values().min().unwrap(), longest.values().max().unwrap());
+    let (shortest, longest_of_all) = (
+        longest.values().min().unwrap(),
+        longest.values().max().unwrap(),
+    );
     assert_eq!(longest.len(), 8);
-    assert!(longest_of_all.as_secs_f64() <= 1.25 * shortest.as_secs_f64(), "{longest:?}");
+    assert!(
+        longest_of_all.as_secs_f64() <= 1.25 * shortest.as_secs_f64(),
+        "{longest:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_budget_of_one_region_a_run_serves_eight_regions_in_eight_runs() {
-    let stage = opened(&stage_with("{ quota = 4, window = \"1h\", wait = \"0s\" }", "6h")).await;
+    let stage = opened(&stage_with(
+        "{ quota = 4, window = \"1h\", wait = \"0s\" }",
+        "6h",
+    ))
+    .await;
     let mut served = Vec::new();
     for _ in 0..8 {
         served.extend(completed(&stage.run_briefly(&["trending"]).await));

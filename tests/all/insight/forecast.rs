@@ -9,7 +9,13 @@ use super::stage::{HOUR, LEAN, NOON, Stage, spent};
 fn starts(schedule: &str, days: u32) -> (Vec<Timestamp>, Timestamp) {
     let from = Timestamp::from_micros(NOON).after(HOUR);
     let until = from.after(24 * HOUR * days);
-    (Schedule::parse(schedule).unwrap().starts(from, until, &Utc).unwrap(), until)
+    (
+        Schedule::parse(schedule)
+            .unwrap()
+            .starts(from, until, &Utc)
+            .unwrap(),
+        until,
+    )
 }
 
 async fn assert_played(sets: &[&str], schedule: &str, days: u32) {
@@ -27,10 +33,26 @@ async fn assert_played(sets: &[&str], schedule: &str, days: u32) {
         search += spent(&report, "search");
         stopped += u64::from(report.stopped_by.is_some());
     }
-    let units = |name: &str| forecast.limits.iter().find(|limit| limit.limit == name).unwrap().units.get();
-    assert_eq!((units("daily"), units("search")), (daily, search), "{schedule} {sets:?}");
+    let units = |name: &str| {
+        forecast
+            .limits
+            .iter()
+            .find(|limit| limit.limit == name)
+            .unwrap()
+            .units
+            .get()
+    };
+    assert_eq!(
+        (units("daily"), units("search")),
+        (daily, search),
+        "{schedule} {sets:?}"
+    );
     // The sandbox's own count: a search takes 100 units and every other request one.
-    assert_eq!(stage.requests() - asked_before, units("daily") - 99 * units("search"), "{schedule} {sets:?}");
+    assert_eq!(
+        stage.requests() - asked_before,
+        units("daily") - 99 * units("search"),
+        "{schedule} {sets:?}"
+    );
     assert_eq!(forecast.stopped_runs, stopped);
     let by_day: u64 = forecast.days.iter().map(|day| day.units.get()).sum();
     assert_eq!(by_day, daily + search);
@@ -44,7 +66,11 @@ async fn a_forecast_is_what_the_schedule_then_spends_to_the_unit() {
 #[tokio::test]
 async fn a_forecast_is_right_where_the_limit_is_hit_and_passes_stop_half_way() {
     let quota = "credentials.youtube.limits.daily={ quota = 330, window = \"24h\", resets = \"America/Los_Angeles\", wait = \"0s\" }";
-    let sets = [quota, "jobs.trending.leave={ daily = 10 }", "jobs.trending.every=\"4h\""];
+    let sets = [
+        quota,
+        "jobs.trending.leave={ daily = 10 }",
+        "jobs.trending.every=\"4h\"",
+    ];
     assert_played(&sets, "30 */3 * * *", 1).await;
 }
 
@@ -52,24 +78,37 @@ async fn a_forecast_is_right_where_the_limit_is_hit_and_passes_stop_half_way() {
 async fn a_forecast_says_what_would_fit() {
     let steps = "jobs.trending.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]";
     let quota = "credentials.youtube.limits.daily={ quota = 110, window = \"24h\", wait = \"0s\" }";
-    let discover = "jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]";
+    let discover =
+        "jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]";
     let stage = Stage::shipped(&[steps, quota, discover, "jobs.trending.leave={}"]).await;
     let (starts, until) = starts("hourly", 3);
     let forecast = stage.forecast(&["trending"], &starts, until).await;
     assert!(forecast.stopped_runs > 0);
-    let daily = forecast.limits.iter().find(|limit| limit.limit == "daily").unwrap();
+    let daily = forecast
+        .limits
+        .iter()
+        .find(|limit| limit.limit == "daily")
+        .unwrap();
     assert_eq!(daily.first_hit.as_ref().unwrap().job, "trending");
     // 32 a pass over all regions: three in 24 hours fit into 110, but after 8 hours each the fourth meets the first, which
     // counts its grace longer. One region 24 times takes 96.
     let fit = &stage.what_fits(&["trending"], &starts, until).await[0];
-    assert_eq!((fit.shortest_every_seconds, fit.most_regions), (Some(12 * 3600), 1), "{fit:?}");
+    assert_eq!(
+        (fit.shortest_every_seconds, fit.most_regions),
+        (Some(12 * 3600), 1),
+        "{fit:?}"
+    );
 }
 
 #[test]
 fn schedules_are_cron_or_the_simple_forms_of_systemd() {
     let from = Timestamp::from_micros(NOON);
     let next = |text: &str| {
-        let starts = Schedule::parse(text).unwrap().starts(from, from.after(Duration::from_secs(40 * 86_400)), &Utc);
+        let starts = Schedule::parse(text).unwrap().starts(
+            from,
+            from.after(Duration::from_secs(40 * 86_400)),
+            &Utc,
+        );
         starts.unwrap()[0].to_string()
     };
     let expected = [

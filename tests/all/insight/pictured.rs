@@ -14,8 +14,18 @@ fn later(hours: u32) -> Timestamp {
     NOON.after(Duration::from_secs(3600) * hours)
 }
 
-fn limit(name: &str, enforced: u64, first_hit: Option<Hit>, used: impl Fn(u32) -> u64) -> LimitForecast {
-    let used: Vec<Used> = (0..=168).map(|hour| Used { at: later(hour), units: Units::new(used(hour)) }).collect();
+fn limit(
+    name: &str,
+    enforced: u64,
+    first_hit: Option<Hit>,
+    used: impl Fn(u32) -> u64,
+) -> LimitForecast {
+    let used: Vec<Used> = (0..=168)
+        .map(|hour| Used {
+            at: later(hour),
+            units: Units::new(used(hour)),
+        })
+        .collect();
     LimitForecast {
         account: "youtube".to_owned(),
         limit: name.to_owned(),
@@ -29,10 +39,23 @@ fn limit(name: &str, enforced: u64, first_hit: Option<Hit>, used: impl Fn(u32) -
 
 /// A week that a limit stops in part.
 fn week() -> Forecast {
-    let (job, region, call) = ("discover".to_owned(), "BR".to_owned(), "search.list".to_owned());
-    let hit = Hit { at: later(31), job, region, call, retry_at: later(39) };
+    let (job, region, call) = (
+        "discover".to_owned(),
+        "BR".to_owned(),
+        "search.list".to_owned(),
+    );
+    let hit = Hit {
+        at: later(31),
+        job,
+        region,
+        call,
+        retry_at: later(39),
+    };
     let day = |number: i64, limit: &str, job: &str, units| DaySpend {
-        day: NOON.after(DAY * u32::try_from(number).unwrap_or_default()).to_utc().date_naive(),
+        day: NOON
+            .after(DAY * u32::try_from(number).unwrap_or_default())
+            .to_utc()
+            .date_naive(),
         account: "youtube".to_owned(),
         limit: limit.to_owned(),
         job: job.to_owned(),
@@ -56,7 +79,9 @@ fn week() -> Forecast {
             day(1, "daily", "trending", 768),
         ],
         limits: vec![
-            limit("daily", 9_500, Some(hit), |hour| u64::from(hour.min(40)) * 230 + u64::from(hour % 24) * 11),
+            limit("daily", 9_500, Some(hit), |hour| {
+                u64::from(hour.min(40)) * 230 + u64::from(hour % 24) * 11
+            }),
             limit("search", 90, None, |hour| u64::from(hour / 12 % 3) * 24),
         ],
         stalest: Some(Stalest {
@@ -65,7 +90,10 @@ fn week() -> Forecast {
             age_seconds: 151_200.0,
             at: later(50),
         }),
-        jobs: vec![fit("trending", Some(3600), Some(900), 8), fit("discover", None, None, 3)],
+        jobs: vec![
+            fit("trending", Some(3600), Some(900), 8),
+            fit("discover", None, None, 3),
+        ],
     }
 }
 
@@ -73,15 +101,40 @@ fn week() -> Forecast {
 fn a_forecast_fits_its_screen() {
     for width in [80, 140] {
         for (style, name) in [(Style::Plain, "plain"), (Style::Coloured, "coloured")] {
-            let shown = forecast_in_words(&week(), Screen { width: Some(width), style });
-            assert!(shown.lines().all(|line| line.chars().count() <= width), "{shown}");
-            insta::assert_snapshot!(format!("forecast_{width}_{name}"), shown.replace('\u{1b}', "␛"));
+            let shown = forecast_in_words(
+                &week(),
+                Screen {
+                    width: Some(width),
+                    style,
+                },
+            );
+            assert!(
+                shown.lines().all(|line| line.chars().count() <= width),
+                "{shown}"
+            );
+            insta::assert_snapshot!(
+                format!("forecast_{width}_{name}"),
+                shown.replace('\u{1b}', "␛")
+            );
         }
     }
-    let empty =
-        Forecast { runs: 0, stopped_runs: 0, days: vec![], limits: vec![], stalest: None, jobs: vec![], ..week() };
+    let empty = Forecast {
+        runs: 0,
+        stopped_runs: 0,
+        days: vec![],
+        limits: vec![],
+        stalest: None,
+        jobs: vec![],
+        ..week()
+    };
     insta::assert_snapshot!(
         "forecast_empty",
-        forecast_in_words(&empty, Screen { width: Some(80), style: Style::Plain })
+        forecast_in_words(
+            &empty,
+            Screen {
+                width: Some(80),
+                style: Style::Plain
+            }
+        )
     );
 }

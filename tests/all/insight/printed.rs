@@ -40,12 +40,27 @@ fn look(name: &str, command: impl Fn() -> Command) {
             command.env("CLICOLOR_FORCE", "1");
         }
         let shown = command.output().unwrap();
-        let text = steady(&(String::from_utf8(shown.stdout).unwrap() + &String::from_utf8(shown.stderr).unwrap()));
+        let text = steady(
+            &(String::from_utf8(shown.stdout).unwrap() + &String::from_utf8(shown.stderr).unwrap()),
+        );
         if !coloured {
-            let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
-            assert!(widest <= columns.parse().unwrap(), "{name}: {widest} columns: {text}");
+            let widest = text
+                .lines()
+                .map(|line| line.chars().count())
+                .max()
+                .unwrap_or_default();
+            assert!(
+                widest <= columns.parse().unwrap(),
+                "{name}: {widest} columns: {text}"
+            );
         }
-        insta::assert_snapshot!(format!("{name}_{columns}{}", if coloured { "_coloured" } else { "" }), text);
+        insta::assert_snapshot!(
+            format!(
+                "{name}_{columns}{}",
+                if coloured { "_coloured" } else { "" }
+            ),
+            text
+        );
     }
 }
 
@@ -53,11 +68,21 @@ fn look(name: &str, command: impl Fn() -> Command) {
 fn steady(text: &str) -> String {
     let shape = |at: &[char], like: &str| {
         at.len() >= like.len()
-            && like.chars().zip(at).all(|(like, c)| if like == '0' { c.is_ascii_digit() } else { like == *c })
+            && like.chars().zip(at).all(|(like, c)| {
+                if like == '0' {
+                    c.is_ascii_digit()
+                } else {
+                    like == *c
+                }
+            })
     };
     let mut chars: Vec<char> = text.chars().collect();
     for start in 0..chars.len() {
-        for (like, instead) in [("0000-00-00", "2026-11-20"), ("00:00:00", "12:00:00"), (".000000Z", ".000000Z")] {
+        for (like, instead) in [
+            ("0000-00-00", "2026-11-20"),
+            ("00:00:00", "12:00:00"),
+            (".000000Z", ".000000Z"),
+        ] {
             if shape(&chars[start..], like) {
                 chars.splice(start..start + like.len(), instead.chars());
             }
@@ -69,7 +94,12 @@ fn steady(text: &str) -> String {
 /// The binary in the state directory of a stage.
 fn on(stage: &Stage, arguments: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("ingest"));
-    command.env_clear().arg("--config").arg(shipped()).arg("--state-dir").arg(stage.directory.path());
+    command
+        .env_clear()
+        .arg("--config")
+        .arg(shipped())
+        .arg("--state-dir")
+        .arg(stage.directory.path());
     for set in SETS {
         command.args(["--set", set]);
     }
@@ -89,16 +119,22 @@ async fn after_a_run() -> Stage {
 async fn what_is_shown_after_a_run_that_a_limit_stopped() {
     let stage = after_a_run().await;
     look("status", || on(&stage, &["status"]));
-    look("dry_run_part", || on(&stage, &["--region", "all", "--dry-run"]));
+    look("dry_run_part", || {
+        on(&stage, &["--region", "all", "--dry-run"])
+    });
     look("history", || on(&stage, &["history"]));
-    look("search", || on(&stage, &["search", "puppy", "--limit", "3"]));
+    look("search", || {
+        on(&stage, &["search", "puppy", "--limit", "3"])
+    });
 }
 
 #[test]
 fn what_is_shown_where_nothing_is_yet() {
     let world = World::configured(&SETS, |_| {});
     look("status_empty", || world.command(&["status"]));
-    look("dry_run_first", || world.command(&["--region", "US", "--job", "trending", "--dry-run"]));
+    look("dry_run_first", || {
+        world.command(&["--region", "US", "--job", "trending", "--dry-run"])
+    });
     look("history_empty", || world.command(&["history"]));
     look("search_empty", || world.command(&["search", "puppy"]));
 }
@@ -107,7 +143,10 @@ fn what_is_shown_where_nothing_is_yet() {
 fn what_is_shown_without_the_ledger() {
     let mut server = RedisServer::start();
     let mut world = World::configured(&SETS, |_| {});
-    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port()));
+    world.set(&format!(
+        "ledger.url=\"redis://127.0.0.1:{}\"",
+        server.port()
+    ));
     server.kill();
     world.ingest(&["charge", "youtube", "videos.list", "--times", "3"]);
     let mut quiet = world.command(&["status", "-q"]);
@@ -130,10 +169,19 @@ fn what_a_run_says_in_the_end() {
                 command.env("CLICOLOR_FORCE", "1");
             }
             let said = steady(&String::from_utf8(command.output().unwrap().stdout).unwrap());
-            insta::assert_snapshot!(format!("{name}_{columns}{}", if coloured { "_coloured" } else { "" }), said);
+            insta::assert_snapshot!(
+                format!(
+                    "{name}_{columns}{}",
+                    if coloured { "_coloured" } else { "" }
+                ),
+                said
+            );
         };
         run("run_complete", &["--region", "US,GB", "--job", "trending"]);
-        run("run_nothing_due", &["--region", "US,GB", "--job", "trending"]);
+        run(
+            "run_nothing_due",
+            &["--region", "US,GB", "--job", "trending"],
+        );
         world.faults(&json!({ "answer": "html", "times": 4 }));
         run("run_failed", &["--region", "DE", "--job", "trending"]);
         run("run_stopped", &["--region", "all"]);

@@ -7,19 +7,29 @@ use crate::support::world::World;
 fn limits(preview: &Value) -> impl Iterator<Item = (&str, [u64; 3])> {
     preview["limits"].as_array().unwrap().iter().map(|limit| {
         let bound = |name: &str| limit[name].as_u64().unwrap_or(u64::MAX);
-        (limit["limit"].as_str().unwrap(), [bound("min"), bound("expected"), bound("max")])
+        (
+            limit["limit"].as_str().unwrap(),
+            [bound("min"), bound("expected"), bound("max")],
+        )
     })
 }
 
 fn spent(report: &Value, limit: &str) -> u64 {
-    report["passes"].as_array().unwrap().iter().filter_map(|pass| pass["units"][limit].as_u64()).sum()
+    report["passes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|pass| pass["units"][limit].as_u64())
+        .sum()
 }
 
 /// By job and region: expected requests of a preview, or requests of a run.
 fn requests(rows: &Value, count: impl Fn(&Value) -> u64) -> Vec<(String, u64)> {
     let mut sums = std::collections::BTreeMap::new();
     for row in rows.as_array().unwrap() {
-        *sums.entry(format!("{} {}", row["job"], row["region"])).or_insert(0) += count(row);
+        *sums
+            .entry(format!("{} {}", row["job"], row["region"]))
+            .or_insert(0) += count(row);
     }
     sums.into_iter().filter(|(_, count)| *count > 0).collect()
 }
@@ -54,13 +64,24 @@ fn assert_kept(preset: &str, sets: &[&str], totals: &Value, cost: Cost) {
         for (limit, [min, expected, max]) in limits(&preview) {
             let spent = spent(&report, limit);
             let min = if cost == Cost::Before { min } else { 0 };
-            assert!((min..=max).contains(&spent), "{preset} {limit}, run {number}: {spent} is not in {min} to {max}");
+            assert!(
+                (min..=max).contains(&spent),
+                "{preset} {limit}, run {number}: {spent} is not in {min} to {max}"
+            );
             let is_expected = number == 1 || cost.is_expected(expected, spent);
-            assert!(is_expected, "{preset} {limit}, run {number}: {spent}, not {expected}");
+            assert!(
+                is_expected,
+                "{preset} {limit}, run {number}: {spent}, not {expected}"
+            );
         }
         let asked = requests(&report["passes"], |pass| pass["requests"].as_u64().unwrap());
-        let foreseen = requests(&preview["steps"], |step| step["requests"]["expected"].as_u64().unwrap());
-        assert!(number == 1 || asked == foreseen, "{preset}, run {number}: {asked:?}, not {foreseen:?}");
+        let foreseen = requests(&preview["steps"], |step| {
+            step["requests"]["expected"].as_u64().unwrap()
+        });
+        assert!(
+            number == 1 || asked == foreseen,
+            "{preset}, run {number}: {asked:?}, not {foreseen:?}"
+        );
     }
 }
 
@@ -91,24 +112,43 @@ fn the_repositories_preset_spends_what_was_expected() {
         "jobs.popular.every=1us",
         "jobs.organisations.every=1us",
     ];
-    assert_kept("github", &sets, &json!({ "search.repositories": 250, "orgs.repos": 150 }), Cost::Before);
+    assert_kept(
+        "github",
+        &sets,
+        &json!({ "search.repositories": 250, "orgs.repos": 150 }),
+        Cost::Before,
+    );
 }
 
 #[test]
 fn the_reports_preset_spends_what_was_expected() {
-    let sets = ["upstreams.google-analytics.calls.runReport.page.size=10", "jobs.pages.every=1us"];
-    assert_kept("google-analytics", &sets, &json!({ "runReport": 35 }), Cost::Afterwards);
+    let sets = [
+        "upstreams.google-analytics.calls.runReport.page.size=10",
+        "jobs.pages.every=1us",
+    ];
+    assert_kept(
+        "google-analytics",
+        &sets,
+        &json!({ "runReport": 35 }),
+        Cost::Afterwards,
+    );
 }
 
 #[test]
 fn the_headlines_preset_spends_what_was_expected() {
-    let sets = ["credentials.gnews.limits.pace={ quota = 1000, window = \"1h\" }", "jobs.headlines.every=1us"];
+    let sets = [
+        "credentials.gnews.limits.pace={ quota = 1000, window = \"1h\" }",
+        "jobs.headlines.every=1us",
+    ];
     assert_kept("gnews", &sets, &json!({}), Cost::Before);
 }
 
 #[test]
 fn the_pageviews_preset_spends_what_was_expected() {
-    let sets = ["credentials.wikimedia.limits.pace={ quota = 1000, window = \"1h\" }", "jobs.most-read.every=1us"];
+    let sets = [
+        "credentials.wikimedia.limits.pace={ quota = 1000, window = \"1h\" }",
+        "jobs.most-read.every=1us",
+    ];
     assert_kept("wikimedia", &sets, &json!({}), Cost::Before);
 }
 
@@ -126,13 +166,24 @@ fn a_budget_of_five_regions_is_previewed_to_complete_the_five_that_the_run_compl
     let quota = "credentials.youtube.limits.daily={ quota = 22, window = \"24h\", wait = \"0s\" }";
     let world = World::configured(&[&LISTING_ONLY[..], &[quota]].concat(), |_| {});
     let arguments = ["--region", "all", "--job", "trending"];
-    let said = world.ingest(&[&arguments[..], &["--dry-run"]].concat()).stdout;
-    assert!(said.contains("It would complete: trending US, GB, DE, FR, IN."), "{said}");
+    let said = world
+        .ingest(&[&arguments[..], &["--dry-run"]].concat())
+        .stdout;
+    assert!(
+        said.contains("It would complete: trending US, GB, DE, FR, IN."),
+        "{said}"
+    );
     let preview = world.json(&[&arguments[..], &["--dry-run"]].concat());
     let report = world.json(&arguments);
     let regions = |rows: &Value, key: &str, word: &str| -> Vec<String> {
-        let chosen = rows.as_array().unwrap().iter().filter(|row| row[key] == word);
-        chosen.map(|row| row["region"].as_str().unwrap().to_owned()).collect()
+        let chosen = rows
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|row| row[key] == word);
+        chosen
+            .map(|row| row["region"].as_str().unwrap().to_owned())
+            .collect()
     };
     let fit = regions(&preview["passes"], "fits", "all");
     assert_eq!(fit, ["US", "GB", "DE", "FR", "IN"]);
@@ -141,18 +192,28 @@ fn a_budget_of_five_regions_is_previewed_to_complete_the_five_that_the_run_compl
 
 #[test]
 fn no_limit_is_said_to_hold_what_another_keeps_from_being_asked_of_it() {
-    let quota = "credentials.youtube.limits.daily={ quota = 1100, window = \"24h\", wait = \"0s\" }";
-    let world = World::configured(&[quota, "jobs.trending.leave={}", "jobs.discover.leave={}"], |_| {});
+    let quota =
+        "credentials.youtube.limits.daily={ quota = 1100, window = \"24h\", wait = \"0s\" }";
+    let world = World::configured(
+        &[quota, "jobs.trending.leave={}", "jobs.discover.leave={}"],
+        |_| {},
+    );
     world.faults(&json!({ "call": "search.list", "after": 3, "times": 1, "answer": "spent" }));
     assert_eq!(world.json(&["--region", "all"])["outcome"], "stopped");
     let preview = world.json(&["--region", "all", "--dry-run"]);
     let before = world.charged("daily");
     assert_eq!(world.json(&["--region", "all"])["outcome"], "stopped");
     for limit in preview["limits"].as_array().unwrap() {
-        let (remaining, expected) = (limit["remaining"].as_u64().unwrap(), limit["expected"].as_u64().unwrap());
+        let (remaining, expected) = (
+            limit["remaining"].as_u64().unwrap(),
+            limit["expected"].as_u64().unwrap(),
+        );
         assert!(expected > remaining && limit["fits"] != "all", "{limit}");
     }
-    assert_eq!(preview["limits"][0]["spends"], world.charged("daily") - before);
+    assert_eq!(
+        preview["limits"][0]["spends"],
+        world.charged("daily") - before
+    );
 }
 
 #[test]
@@ -161,6 +222,9 @@ fn a_preview_knows_no_least_of_what_only_answers_tell() {
     world.json(&["--region", "all"]);
     let preview = world.json(&["--region", "all", "--dry-run"]);
     for limit in preview["limits"].as_array().unwrap() {
-        assert!(limit["min"] == 0 && limit["expected"].as_u64().unwrap() > 0, "{limit}");
+        assert!(
+            limit["min"] == 0 && limit["expected"].as_u64().unwrap() > 0,
+            "{limit}"
+        );
     }
 }

@@ -18,16 +18,31 @@ fn history_tells_passes_and_spend_by_day_job_and_region() {
     let history = world.json(&["history"]);
     let rows = history["rows"].as_array().unwrap();
     let us = rows.iter().find(|row| row["region"] == "US").unwrap();
-    assert_eq!((&us["job"], &us["passes"], &us["complete"]), (&"trending".into(), &1.into(), &1.into()));
-    assert_eq!((&us["pages"], &us["units"]["daily"]), (&4.into(), &4.into()));
+    assert_eq!(
+        (&us["job"], &us["passes"], &us["complete"]),
+        (&"trending".into(), &1.into(), &1.into())
+    );
+    assert_eq!(
+        (&us["pages"], &us["units"]["daily"]),
+        (&4.into(), &4.into())
+    );
     let by_hand = rows.iter().find(|row| row["job"].is_null()).unwrap();
     assert_eq!(by_hand["units"]["daily"], 100);
-    let all: u64 = rows.iter().filter_map(|row| row["units"]["daily"].as_u64()).sum();
+    let all: u64 = rows
+        .iter()
+        .filter_map(|row| row["units"]["daily"].as_u64())
+        .sum();
     assert_eq!(all, world.charged("daily"));
 
     let csv = world.ingest(&["history", "--csv"]).stdout;
     let mut lines = csv::Reader::from_reader(csv.as_bytes());
-    assert!(lines.headers().unwrap().iter().any(|header| header == "units_daily"));
+    assert!(
+        lines
+            .headers()
+            .unwrap()
+            .iter()
+            .any(|header| header == "units_daily")
+    );
     assert_eq!(lines.records().count(), rows.len());
     assert!(world.ingest(&["history"]).stdout.contains("by hand"));
 }
@@ -40,25 +55,48 @@ fn status_tells_spend_by_job_region_and_call() {
     let spend = status["spend"].as_array().unwrap();
     let of = |region: &str| spend.iter().find(|one| one["region"] == region).unwrap();
     for region in ["US", "GB"] {
-        assert_eq!((&of(region)["units"]["daily"], &of(region)["charges"]), (&4.into(), &4.into()), "{status}");
-        assert_eq!((&of(region)["job"], &of(region)["call"]), (&"trending".into(), &"videos.list".into()));
+        assert_eq!(
+            (&of(region)["units"]["daily"], &of(region)["charges"]),
+            (&4.into(), &4.into()),
+            "{status}"
+        );
+        assert_eq!(
+            (&of(region)["job"], &of(region)["call"]),
+            (&"trending".into(), &"videos.list".into())
+        );
     }
     let batches = world.charged("daily") - 108;
-    assert_eq!((&of("*")["units"]["daily"], &of("*")["call"]), (&batches.into(), &"channels.list".into()));
+    assert_eq!(
+        (&of("*")["units"]["daily"], &of("*")["call"]),
+        (&batches.into(), &"channels.list".into())
+    );
     let by_hand = spend.iter().find(|one| one["job"].is_null()).unwrap();
-    assert_eq!((&by_hand["call"], &by_hand["units"]["daily"]), (&"search.list".into(), &100.into()));
+    assert_eq!(
+        (&by_hand["call"], &by_hand["units"]["daily"]),
+        (&"search.list".into(), &100.into())
+    );
     assert_eq!(by_hand["told_by"], "ledger");
 }
 
 #[test]
 fn status_tells_what_returns_within_an_hour_six_hours_and_a_day() {
-    for (window, expected) in [("30m", [3, 3, 3]), ("90m", [0, 3, 3]), ("7h", [0, 0, 3]), ("25h", [0, 0, 0])] {
+    for (window, expected) in [
+        ("30m", [3, 3, 3]),
+        ("90m", [0, 3, 3]),
+        ("7h", [0, 0, 3]),
+        ("25h", [0, 0, 0]),
+    ] {
         let mut world = World::new();
-        world.set(&format!("credentials.youtube.limits.daily={{ quota = 10000, window = \"{window}\" }}"));
+        world.set(&format!(
+            "credentials.youtube.limits.daily={{ quota = 10000, window = \"{window}\" }}"
+        ));
         world.json(&["charge", "youtube", "videos.list", "--times", "3"]);
         let status = world.json(&["status"]);
         let limits = status["limits"].as_array().unwrap();
-        let daily = limits.iter().find(|limit| limit["limit"] == "daily").unwrap();
+        let daily = limits
+            .iter()
+            .find(|limit| limit["limit"] == "daily")
+            .unwrap();
         let within = &daily["returns_within"];
         let within = ["1h", "6h", "24h"].map(|span| within[span].as_u64().unwrap());
         assert_eq!(within, expected, "a window of {window}: {daily}");
@@ -69,22 +107,49 @@ fn status_tells_what_returns_within_an_hour_six_hours_and_a_day() {
 fn an_export_holds_every_record_once_and_counts_by_region() {
     let world = after_a_run();
     let catalog = rusqlite::Connection::open(world.state_dir().join("catalog.db")).unwrap();
-    let count = |sql: &str| catalog.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap() as usize;
-    let videos = world.ingest(&["export", "--kind", "video", "--as", "ndjson"]).stdout;
-    assert_eq!(videos.lines().count(), count("select count(*) from youtube_video"));
+    let count = |sql: &str| {
+        catalog
+            .query_row(sql, [], |row| row.get::<_, u32>(0))
+            .unwrap() as usize
+    };
+    let videos = world
+        .ingest(&["export", "--kind", "video", "--as", "ndjson"])
+        .stdout;
+    assert_eq!(
+        videos.lines().count(),
+        count("select count(*) from youtube_video")
+    );
     for line in videos.lines() {
         let record: Value = serde_json::from_str(line).unwrap();
         assert_eq!(record["id"], record["body"]["id"]);
     }
-    let of_region = world.ingest(&["export", "--kind", "video", "--region", "US"]).stdout;
+    let of_region = world
+        .ingest(&["export", "--kind", "video", "--region", "US"])
+        .stdout;
     let in_region = "select listing.id from listing join pass on pass.id = listing.pass
         where pass.region = 'US' and kind = 'video'";
     let mut statement = catalog.prepare(in_region).unwrap();
-    let in_region =
-        statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<BTreeSet<String>, _>>().unwrap();
-    let id = |line: &str| serde_json::from_str::<Value>(line).unwrap()["id"].as_str().unwrap().to_owned();
-    assert_eq!(of_region.lines().map(id).collect::<BTreeSet<_>>(), in_region);
-    assert_eq!(world.ingest(&["export", "--kind", "video", "--since", "0s"]).stdout, "");
+    let in_region = statement
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<BTreeSet<String>, _>>()
+        .unwrap();
+    let id = |line: &str| {
+        serde_json::from_str::<Value>(line).unwrap()["id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(
+        of_region.lines().map(id).collect::<BTreeSet<_>>(),
+        in_region
+    );
+    assert_eq!(
+        world
+            .ingest(&["export", "--kind", "video", "--since", "0s"])
+            .stdout,
+        ""
+    );
     let typo = world.ingest(&["export", "--kind", "vidoe"]);
     assert_eq!(typo.code, 2);
     assert!(typo.stderr.contains("did you mean `video`?"), "{typo:?}");
@@ -95,17 +160,32 @@ fn an_export_as_csv_has_the_configured_columns() {
     let world = after_a_run();
     let file = world.directory.path().join("videos.csv");
     fs::write(&file, "old").unwrap();
-    let ran = world.ingest(&["export", "--kind", "video", "--as", "csv", "--to", file.to_str().unwrap()]);
+    let ran = world.ingest(&[
+        "export",
+        "--kind",
+        "video",
+        "--as",
+        "csv",
+        "--to",
+        file.to_str().unwrap(),
+    ]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{ran:?}");
     let mut lines = csv::Reader::from_path(&file).unwrap();
     let header: Vec<String> = lines.headers().unwrap().iter().map(str::to_owned).collect();
-    assert_eq!(header[..5], ["upstream", "id", "first_seen", "last_seen", "category_id"]);
+    assert_eq!(
+        header[..5],
+        ["upstream", "id", "first_seen", "last_seen", "category_id"]
+    );
     let (id, title) = (1, header.iter().position(|name| name == "title").unwrap());
     let catalog = rusqlite::Connection::open(world.state_dir().join("catalog.db")).unwrap();
     for record in lines.records() {
         let record = record.unwrap();
         let stored: String = catalog
-            .query_row("select title from youtube_video where id = ?1", [&record[id]], |row| row.get(0))
+            .query_row(
+                "select title from youtube_video where id = ?1",
+                [&record[id]],
+                |row| row.get(0),
+            )
             .unwrap();
         assert_eq!(&record[title], stored);
     }
@@ -115,16 +195,35 @@ fn an_export_as_csv_has_the_configured_columns() {
 fn a_file_that_cannot_be_written_whole_is_left_as_it_was() {
     let world = after_a_run();
     let nowhere = world.directory.path().join("none/videos.ndjson");
-    let failed = world.ingest(&["export", "--kind", "video", "--to", nowhere.to_str().unwrap()]);
+    let failed = world.ingest(&[
+        "export",
+        "--kind",
+        "video",
+        "--to",
+        nowhere.to_str().unwrap(),
+    ]);
     assert_eq!(failed.code, 1);
     let catalog = world.state_dir().join("catalog.db");
     fs::write(&catalog, "this is no catalog").unwrap();
     let file = world.directory.path().join("videos.ndjson");
     fs::write(&file, "old").unwrap();
-    assert_eq!(world.ingest(&["export", "--kind", "video", "--to", file.to_str().unwrap()]).code, 1);
+    assert_eq!(
+        world
+            .ingest(&["export", "--kind", "video", "--to", file.to_str().unwrap()])
+            .code,
+        1
+    );
     assert_eq!(fs::read_to_string(&file).unwrap(), "old");
-    let names: Vec<_> = fs::read_dir(world.directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(names.iter().all(|name| !name.to_string_lossy().ends_with(".part")), "{names:?}");
+    let names: Vec<_> = fs::read_dir(world.directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert!(
+        names
+            .iter()
+            .all(|name| !name.to_string_lossy().ends_with(".part")),
+        "{names:?}"
+    );
 }
 
 #[test]
@@ -134,7 +233,15 @@ fn whoever_stops_reading_an_export_early_is_no_error() {
     for shape in ["ndjson", "csv"] {
         let (reading, writing) = std::io::pipe().unwrap();
         drop(reading);
-        let ran = world.command(&["export", "--kind", "video", "--as", shape]).stdout(writing).output().unwrap();
-        assert_eq!((ran.status.code(), String::from_utf8(ran.stderr).unwrap()), (Some(0), String::new()), "{shape}");
+        let ran = world
+            .command(&["export", "--kind", "video", "--as", shape])
+            .stdout(writing)
+            .output()
+            .unwrap();
+        assert_eq!(
+            (ran.status.code(), String::from_utf8(ran.stderr).unwrap()),
+            (Some(0), String::new()),
+            "{shape}"
+        );
     }
 }

@@ -42,7 +42,14 @@ fn copied(world: &World) -> (tempfile::TempDir, SqliteLedger) {
 async fn is_granted(ledger: &dyn Ledger, account: &Account, units: u64, now: Timestamp) -> bool {
     let cost = Cost::from_iter([("daily".to_owned(), Units::new(units))]);
     let (id, leave, purpose) = (fresh_id(), Cost::none(), Purpose::default());
-    let charge = Charge { account, id: &id, cost: &cost, leave: &leave, purpose: &purpose, seen: None };
+    let charge = Charge {
+        account,
+        id: &id,
+        cost: &cost,
+        leave: &leave,
+        purpose: &purpose,
+        seen: None,
+    };
     match ledger.charge(charge, now).await.unwrap() {
         Decision::Granted(_) => true,
         Decision::Rejected(_) => false,
@@ -50,30 +57,77 @@ async fn is_granted(ledger: &dyn Ledger, account: &Account, units: u64, now: Tim
     }
 }
 
-async fn assert_first_instant(ledger: &dyn Ledger, account: &Account, units: u64, at: Timestamp, told_by: &str) {
-    assert!(!is_granted(ledger, account, units, at.before(MICROSECOND)).await, "{told_by}: {units} fit before {at}");
-    assert!(is_granted(ledger, account, units, at).await, "{told_by}: {units} do not fit at {at}");
+async fn assert_first_instant(
+    ledger: &dyn Ledger,
+    account: &Account,
+    units: u64,
+    at: Timestamp,
+    told_by: &str,
+) {
+    assert!(
+        !is_granted(ledger, account, units, at.before(MICROSECOND)).await,
+        "{told_by}: {units} fit before {at}"
+    );
+    assert!(
+        is_granted(ledger, account, units, at).await,
+        "{told_by}: {units} do not fit at {at}"
+    );
 }
 
 fn instant(value: &Value) -> Timestamp {
-    Timestamp::parse(value.as_str().unwrap_or_else(|| panic!("no instant: {value}"))).unwrap()
+    Timestamp::parse(
+        value
+            .as_str()
+            .unwrap_or_else(|| panic!("no instant: {value}")),
+    )
+    .unwrap()
 }
 
 /// The instant as people read it: rounded up to the second.
 fn in_words(at: Timestamp) -> String {
-    at.after(Duration::from_micros(999_999)).to_utc().format("at %Y-%m-%d %H:%M:%S UTC").to_string()
+    at.after(Duration::from_micros(999_999))
+        .to_utc()
+        .format("at %Y-%m-%d %H:%M:%S UTC")
+        .to_string()
 }
 
 /// What every output says of when so many units fit.
 fn told(world: &World) -> Vec<(&'static str, u64, Timestamp)> {
     let charge = |units: &str, more: &[&str]| {
-        let arguments = [&["charge", "youtube", "videos.list", "--times", units, "--format", "json"], more].concat();
+        let arguments = [
+            &[
+                "charge",
+                "youtube",
+                "videos.list",
+                "--times",
+                units,
+                "--format",
+                "json",
+            ],
+            more,
+        ]
+        .concat();
         world.ingest(&arguments).json()
     };
-    let exec = world.ingest(&["exec", "youtube", "videos.list", "--format", "json", "--", "true"]).json();
+    let exec = world
+        .ingest(&[
+            "exec",
+            "youtube",
+            "videos.list",
+            "--format",
+            "json",
+            "--",
+            "true",
+        ])
+        .json();
     let run = world.json(&RUN);
     let preview = world.json(&PREVIEW);
-    let limit = preview["limits"].as_array().unwrap().iter().find(|limit| limit["limit"] == "daily").unwrap();
+    let limit = preview["limits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|limit| limit["limit"] == "daily")
+        .unwrap();
     let all = vec![
         ("charge", 1, instant(&charge("1", &[])["retry_at"])),
         ("charge of three", 3, instant(&charge("3", &[])["retry_at"])),
@@ -117,7 +171,13 @@ async fn every_output_tells_the_first_instant_at_which_a_charge_fits() {
         for returns in status["limits"][0]["returns"].as_array().unwrap() {
             back += returns["units"].as_u64().unwrap();
             let (_directory, ledger) = copied(&world);
-            runtime.block_on(assert_first_instant(&ledger, &account, back, instant(&returns["at"]), "status"));
+            runtime.block_on(assert_first_instant(
+                &ledger,
+                &account,
+                back,
+                instant(&returns["at"]),
+                "status",
+            ));
         }
         assert_eq!(back, 21);
     })
@@ -144,7 +204,12 @@ async fn over_redis_too() {
         for (told_by, units, at) in told {
             // Each by itself: the charge that fits is taken back by restoring what was there.
             let before = server.dump_all();
-            let ledger = RedisLedger::new(&server.url(), Duration::from_secs(20), Duration::from_secs(300)).unwrap();
+            let ledger = RedisLedger::new(
+                &server.url(),
+                Duration::from_secs(20),
+                Duration::from_secs(300),
+            )
+            .unwrap();
             let ledger = ledger.with_time(ServerTime::Callers);
             runtime.block_on(assert_first_instant(&ledger, &account, units, at, told_by));
             server.restore_all(&before);

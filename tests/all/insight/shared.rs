@@ -10,12 +10,22 @@ const RUN: [&str; 4] = ["--region", "US,GB", "--job", "trending"];
 
 fn world(server: &RedisServer, sets: &[&str]) -> World {
     let mut world = World::configured(&[&LISTING_ONLY[..], sets].concat(), |_| {});
-    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port())).set("ledger.timeout=5s");
+    world
+        .set(&format!(
+            "ledger.url=\"redis://127.0.0.1:{}\"",
+            server.port()
+        ))
+        .set("ledger.timeout=5s");
     world
 }
 
 fn daily(status: &Value) -> &Value {
-    status["limits"].as_array().unwrap().iter().find(|limit| limit["limit"] == "daily").unwrap()
+    status["limits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|limit| limit["limit"] == "daily")
+        .unwrap()
 }
 
 #[test]
@@ -27,18 +37,38 @@ fn status_tells_spend_by_job_region_and_call_from_this_machines_journal() {
     let status = world.json(&["status"]);
     let spend: Vec<Value> = status["spend"].as_array().unwrap().clone();
     let of = |region: &str| spend.iter().find(|one| one["region"] == region).unwrap();
-    assert_eq!((&of("US")["units"]["daily"], &of("US")["charges"]), (&4.into(), &4.into()));
-    assert_eq!((&of("GB")["call"], &of("GB")["told_by"]), (&"videos.list".into(), &"journal".into()));
-    let by_hand = spend.iter().find(|one| one["job"].is_null()).unwrap();
-    assert_eq!((&by_hand["call"], &by_hand["units"]["daily"]), (&"search.list".into(), &100.into()));
-    let daily = daily(&status);
-    assert_eq!((&daily["used"], &daily["since_reset"]), (&108.into(), &108.into()));
     assert_eq!(
-        daily["returns"].as_array().unwrap().iter().map(|back| back["units"].as_u64().unwrap()).sum::<u64>(),
+        (&of("US")["units"]["daily"], &of("US")["charges"]),
+        (&4.into(), &4.into())
+    );
+    assert_eq!(
+        (&of("GB")["call"], &of("GB")["told_by"]),
+        (&"videos.list".into(), &"journal".into())
+    );
+    let by_hand = spend.iter().find(|one| one["job"].is_null()).unwrap();
+    assert_eq!(
+        (&by_hand["call"], &by_hand["units"]["daily"]),
+        (&"search.list".into(), &100.into())
+    );
+    let daily = daily(&status);
+    assert_eq!(
+        (&daily["used"], &daily["since_reset"]),
+        (&108.into(), &108.into())
+    );
+    assert_eq!(
+        daily["returns"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|back| back["units"].as_u64().unwrap())
+            .sum::<u64>(),
         108
     );
     let text = world.ingest(&["status"]).stdout;
-    assert!(text.contains("what other machines' charges were for"), "{text}");
+    assert!(
+        text.contains("what other machines' charges were for"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -48,7 +78,10 @@ fn history_over_redis_tells_what_passes_spent_and_what_was_charged_by_hand() {
     world.json(&RUN);
     world.json(&["charge", "youtube", "search.list"]);
     let rows = world.json(&["history"])["rows"].as_array().unwrap().clone();
-    let spent: u64 = rows.iter().filter_map(|row| row["units"]["daily"].as_u64()).sum();
+    let spent: u64 = rows
+        .iter()
+        .filter_map(|row| row["units"]["daily"].as_u64())
+        .sum();
     assert_eq!(spent, world.charged("daily"));
 }
 
@@ -58,13 +91,22 @@ fn what_went_unmetered_is_shown_until_it_is_repaid() {
     let world = world(&server, &[]);
     server.kill();
     for _ in 0..2 {
-        assert_eq!(world.json(&["charge", "youtube", "videos.list", "--times", "2"])["decision"], "unmetered");
+        assert_eq!(
+            world.json(&["charge", "youtube", "videos.list", "--times", "2"])["decision"],
+            "unmetered"
+        );
     }
     let status = world.json(&["status"]);
-    assert_eq!((&daily(&status)["unrepaid"], &daily(&status)["used"]), (&4.into(), &Value::Null));
+    assert_eq!(
+        (&daily(&status)["unrepaid"], &daily(&status)["used"]),
+        (&4.into(), &Value::Null)
+    );
     assert_eq!(status["spend"][0]["units"]["daily"], 4);
     let text = world.ingest(&["status"]).stdout;
-    assert!(text.contains("4 units went unmetered from this machine and are not repaid"), "{text}");
+    assert!(
+        text.contains("4 units went unmetered from this machine and are not repaid"),
+        "{text}"
+    );
 
     server.restart();
     let before = world.json(&["status"]);
@@ -75,14 +117,19 @@ fn what_went_unmetered_is_shown_until_it_is_repaid() {
     );
     world.json(&["charge", "youtube", "videos.list"]);
     let status = world.json(&["status"]);
-    assert_eq!((&daily(&status)["unrepaid"], &daily(&status)["used"]), (&0.into(), &5.into()));
+    assert_eq!(
+        (&daily(&status)["unrepaid"], &daily(&status)["used"]),
+        (&0.into(), &5.into())
+    );
 }
 
 /// What counts of the account that is charged here.
 fn searches(world: &World) -> u64 {
     let status = world.json(&["status"]);
     let all = status["limits"].as_array().unwrap();
-    let limit = all.iter().find(|limit| limit["account"] == "youtube" && limit["limit"] == "search");
+    let limit = all
+        .iter()
+        .find(|limit| limit["account"] == "youtube" && limit["limit"] == "search");
     limit.unwrap()["used"].as_u64().unwrap()
 }
 
@@ -95,18 +142,33 @@ fn a_charge_of_this_machine_is_released_by_its_id_alone() {
     let charge = ["charge", "youtube", "search.list", "--id", "mine"];
     assert_eq!(world.json(&charge)["decision"], "granted");
     let released = world.json(&["release", "mine"]);
-    assert_eq!((&released["account"], &released["released"]), (&"youtube".into(), &true.into()));
+    assert_eq!(
+        (&released["account"], &released["released"]),
+        (&"youtube".into(), &true.into())
+    );
     assert_eq!(searches(&world), 0);
     assert_eq!(world.json(&["release", "mine"])["released"], true);
-    assert_eq!(world.json(&charge)["id"], "mine~1", "what was taken back charges anew");
+    assert_eq!(
+        world.json(&charge)["id"],
+        "mine~1",
+        "what was taken back charges anew"
+    );
     assert_eq!(searches(&world), 1);
     world.json(&["release", "mine"]);
     assert_eq!(searches(&world), 0);
 
     let elsewhere = world.ingest(&["release", "of-another-machine"]);
     assert_eq!(elsewhere.code, 2);
-    assert!(elsewhere.stderr.contains("say which --account was charged"), "{elsewhere:?}");
-    assert_eq!(world.ingest(&["release", "of-another-machine", "--account", "other"]).code, 0);
+    assert!(
+        elsewhere.stderr.contains("say which --account was charged"),
+        "{elsewhere:?}"
+    );
+    assert_eq!(
+        world
+            .ingest(&["release", "of-another-machine", "--account", "other"])
+            .code,
+        0
+    );
 }
 
 #[test]
@@ -120,21 +182,37 @@ fn a_preview_over_redis_names_the_very_instant_at_which_the_run_then_fits() {
     let preview = world.json(&["--region", "all", "--job", "trending", "--dry-run"]);
     let report = world.json(&["--region", "all", "--job", "trending"]);
     let unfit = &daily(&preview)["first_unfit"];
-    assert_eq!(unfit["retry_at"], report["stopped_by"]["retry_at"], "{preview} {report}");
-    assert_eq!((&unfit["region"], &daily(&preview)["fits"]), (&"US".into(), &"part".into()));
+    assert_eq!(
+        unfit["retry_at"], report["stopped_by"]["retry_at"],
+        "{preview} {report}"
+    );
+    assert_eq!(
+        (&unfit["region"], &daily(&preview)["fits"]),
+        (&"US".into(), &"part".into())
+    );
 }
 
 #[test]
 fn a_charge_that_another_machine_released_charges_anew() {
     let server = RedisServer::start();
-    let [here, there, elsewhere] = [world(&server, &[]), world(&server, &[]), world(&server, &[])];
+    let [here, there, elsewhere] = [
+        world(&server, &[]),
+        world(&server, &[]),
+        world(&server, &[]),
+    ];
     let charge = ["charge", "youtube", "search.list", "--id", "mine"];
     assert_eq!(here.json(&charge)["id"], "mine");
-    assert_eq!(there.json(&["release", "mine", "--account", "youtube"])["released"], true);
+    assert_eq!(
+        there.json(&["release", "mine", "--account", "youtube"])["released"],
+        true
+    );
     assert_eq!(searches(&here), 0);
     for world in [&here, &there, &elsewhere] {
         let again = world.json(&charge);
-        assert_eq!((&again["decision"], &again["id"]), (&"granted".into(), &"mine~1".into()));
+        assert_eq!(
+            (&again["decision"], &again["id"]),
+            (&"granted".into(), &"mine~1".into())
+        );
         assert_eq!(searches(world), 1, "counted once");
     }
 }
@@ -143,9 +221,25 @@ fn a_charge_that_another_machine_released_charges_anew() {
 fn an_id_that_was_charged_otherwise_on_another_machine_is_refused() {
     let server = RedisServer::start();
     let [here, there] = [world(&server, &[]), world(&server, &[])];
-    assert_eq!(here.json(&["charge", "youtube", "search.list", "--id", "mine"])["decision"], "granted");
-    let other = there.ingest(&["charge", "youtube", "search.list", "--id", "mine", "--times", "50"]);
+    assert_eq!(
+        here.json(&["charge", "youtube", "search.list", "--id", "mine"])["decision"],
+        "granted"
+    );
+    let other = there.ingest(&[
+        "charge",
+        "youtube",
+        "search.list",
+        "--id",
+        "mine",
+        "--times",
+        "50",
+    ]);
     assert_eq!(other.code, 1, "{other:?}");
-    assert!(other.stdout.contains("id mine was charged 100 daily, 1 search"), "{other:?}");
+    assert!(
+        other
+            .stdout
+            .contains("id mine was charged 100 daily, 1 search"),
+        "{other:?}"
+    );
     assert_eq!(searches(&there), 1);
 }

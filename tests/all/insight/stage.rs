@@ -13,7 +13,8 @@ use ingest::ledger::{Meter, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
 use ingest::record::Record;
 use ingest::run::{
-    self, Context, Forecast, Gate, JobFit, Locks, PassOutcome, Plan, Preview, RunReport, Selection, Silent, channel,
+    self, Context, Forecast, Gate, JobFit, Locks, PassOutcome, Plan, Preview, RunReport, Selection,
+    Silent, channel,
 };
 use ingest::sandbox::{Options, Sandbox};
 use ingest::upstream::{Answered, Client, Failure, Page, PageRequest, Secret, Upstream};
@@ -46,7 +47,8 @@ impl Clock for Hand {
 
 impl Hand {
     pub fn advance(&self, span: Duration) {
-        self.0.fetch_add(i64::try_from(span.as_micros()).unwrap(), Ordering::SeqCst);
+        self.0
+            .fetch_add(i64::try_from(span.as_micros()).unwrap(), Ordering::SeqCst);
     }
 
     pub fn reach(&self, at: Timestamp) {
@@ -77,24 +79,47 @@ impl Stage {
         let parse = |sets: &[String]| Config::parse(text, Path::new("test.toml"), sets).unwrap();
         let config = parse(&sets);
         let quota = Some(Units::new(1_000_000));
-        let options = Options { quota, ..Options::default() };
-        let sandbox = Sandbox::start(&config, options, Arc::clone(&clock) as Arc<dyn Clock>).await.unwrap();
+        let options = Options {
+            quota,
+            ..Options::default()
+        };
+        let sandbox = Sandbox::start(&config, options, Arc::clone(&clock) as Arc<dyn Clock>)
+            .await
+            .unwrap();
         let urls = sandbox.base_urls();
-        let urls = urls.iter().map(|(name, url)| format!("upstreams.{name}.base_url=\"{url}\""));
+        let urls = urls
+            .iter()
+            .map(|(name, url)| format!("upstreams.{name}.base_url=\"{url}\""));
         let config = parse(&sets.iter().cloned().chain(urls).collect::<Vec<_>>());
         let directory = tempfile::tempdir().unwrap();
         let catalog = Arc::new(SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap());
         let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
-        Self { clock, sandbox, config, directory, catalog, ledger }
+        Self {
+            clock,
+            sandbox,
+            config,
+            directory,
+            catalog,
+            ledger,
+        }
     }
 
     pub fn selection(&self, jobs: &[&str]) -> Selection {
-        let wanted = self.config.jobs.iter().filter(|job| jobs.is_empty() || jobs.contains(&&*job.name));
-        wanted.map(|job| (Arc::clone(job), job.regions.clone())).collect()
+        let wanted = self
+            .config
+            .jobs
+            .iter()
+            .filter(|job| jobs.is_empty() || jobs.contains(&&*job.name));
+        wanted
+            .map(|job| (Arc::clone(job), job.regions.clone()))
+            .collect()
     }
 
     pub fn meter(&self) -> Meter {
-        Meter::new(Arc::new(self.ledger.clone()), Arc::clone(&self.clock) as Arc<dyn Clock>)
+        Meter::new(
+            Arc::new(self.ledger.clone()),
+            Arc::clone(&self.clock) as Arc<dyn Clock>,
+        )
     }
 
     /// How many requests the sandbox counted.
@@ -106,19 +131,34 @@ impl Stage {
         Arc::clone(&self.catalog) as Arc<dyn Catalog>
     }
 
-    pub async fn what_fits(&self, jobs: &[&str], starts: &[Timestamp], until: Timestamp) -> Vec<JobFit> {
+    pub async fn what_fits(
+        &self,
+        jobs: &[&str],
+        starts: &[Timestamp],
+        until: Timestamp,
+    ) -> Vec<JobFit> {
         let selection = self.selection(jobs);
         let from = self.clock.now();
-        let plan = Plan { selection: &selection, starts, from, until, concurrency: 4 };
-        run::what_fits(&*self.catalog, &self.meter(), plan).await.unwrap()
+        let plan = Plan {
+            selection: &selection,
+            starts,
+            from,
+            until,
+            concurrency: 4,
+        };
+        run::what_fits(&*self.catalog, &self.meter(), plan)
+            .await
+            .unwrap()
     }
 
     /// A run against an upstream of four short pages, without HTTP.
     pub async fn run_briefly(&self, jobs: &[&str]) -> RunReport {
         let selection = self.selection(jobs);
         let brief: Arc<dyn Upstream> = Arc::new(Brief);
-        let upstreams =
-            selection.iter().map(|(job, _)| (job.credential.name.clone(), Ok(Arc::clone(&brief)))).collect();
+        let upstreams = selection
+            .iter()
+            .map(|(job, _)| (job.credential.name.clone(), Ok(Arc::clone(&brief))))
+            .collect();
         self.run_with(&selection, upstreams).await
     }
 
@@ -126,11 +166,18 @@ impl Stage {
         let selection = self.selection(jobs);
         let client = |(job, _): &(Arc<ingest::config::Job>, _)| {
             let credential = &job.credential;
-            let secret = Secret::given(&credential.name, Sandbox::secret_of(&credential.name).into());
+            let secret = Secret::given(
+                &credential.name,
+                Sandbox::secret_of(&credential.name).into(),
+            );
             let client = Client::new(Arc::clone(&credential.upstream), secret).unwrap();
-            (credential.name.clone(), Ok(Arc::new(client) as Arc<dyn Upstream>))
+            (
+                credential.name.clone(),
+                Ok(Arc::new(client) as Arc<dyn Upstream>),
+            )
         };
-        self.run_with(&selection, selection.iter().map(client).collect()).await
+        self.run_with(&selection, selection.iter().map(client).collect())
+            .await
     }
 
     async fn run_with(
@@ -159,14 +206,35 @@ impl Stage {
 
     pub async fn preview(&self, jobs: &[&str]) -> Preview {
         let selection = self.selection(jobs);
-        run::preview(&*self.catalog, &self.meter(), &selection, self.clock.now(), 4).await.unwrap()
+        run::preview(
+            &*self.catalog,
+            &self.meter(),
+            &selection,
+            self.clock.now(),
+            4,
+        )
+        .await
+        .unwrap()
     }
 
-    pub async fn forecast(&self, jobs: &[&str], starts: &[Timestamp], until: Timestamp) -> Forecast {
+    pub async fn forecast(
+        &self,
+        jobs: &[&str],
+        starts: &[Timestamp],
+        until: Timestamp,
+    ) -> Forecast {
         let selection = self.selection(jobs);
         let from = self.clock.now();
-        let plan = Plan { selection: &selection, starts, from, until, concurrency: 4 };
-        run::forecast(&*self.catalog, &self.meter(), plan).await.unwrap()
+        let plan = Plan {
+            selection: &selection,
+            starts,
+            from,
+            until,
+            concurrency: 4,
+        };
+        run::forecast(&*self.catalog, &self.meter(), plan)
+            .await
+            .unwrap()
     }
 }
 
@@ -180,19 +248,35 @@ impl Upstream for Brief {
 
     async fn fetch(&self, request: PageRequest<'_>, _: Deadline) -> Answered {
         let page: u32 = request.cursor.map_or(1, |cursor| cursor.parse().unwrap());
-        let record = Record { id: format!("{}-{page}", request.region.code), body: serde_json::json!({}) };
+        let record = Record {
+            id: format!("{}-{page}", request.region.code),
+            body: serde_json::json!({}),
+        };
         let next = (page < 4).then(|| (page + 1).to_string());
-        Ok(Page { records: vec![record], skipped: 0, next, ..Page::default() }).into()
+        Ok(Page {
+            records: vec![record],
+            skipped: 0,
+            next,
+            ..Page::default()
+        })
+        .into()
     }
 }
 
 /// What a run charged of a limit.
 pub fn spent(report: &RunReport, limit: &str) -> u64 {
-    report.passes.iter().map(|pass| pass.units.of(limit).get()).sum()
+    report
+        .passes
+        .iter()
+        .map(|pass| pass.units.of(limit).get())
+        .sum()
 }
 
 /// The regions that a run completed.
 pub fn completed(report: &RunReport) -> Vec<String> {
-    let complete = report.passes.iter().filter(|pass| pass.outcome == PassOutcome::Complete && pass.region != "*");
+    let complete = report
+        .passes
+        .iter()
+        .filter(|pass| pass.outcome == PassOutcome::Complete && pass.region != "*");
     complete.map(|pass| pass.region.clone()).collect()
 }

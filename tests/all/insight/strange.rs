@@ -33,24 +33,42 @@ fn landed() -> World {
 
 fn titles(csv: &[u8]) -> Vec<String> {
     let mut lines = csv::Reader::from_reader(csv);
-    let column = lines.headers().unwrap().iter().position(|name| name == "title").unwrap();
-    lines.records().map(|record| record.unwrap()[column].to_owned()).collect()
+    let column = lines
+        .headers()
+        .unwrap()
+        .iter()
+        .position(|name| name == "title")
+        .unwrap();
+    lines
+        .records()
+        .map(|record| record.unwrap()[column].to_owned())
+        .collect()
 }
 
 #[test]
 fn titles_of_any_kind_come_through_an_export_as_they_are() {
     let world = landed();
-    let csv = world.ingest(&["export", "--kind", "video", "--as", "csv"]).stdout;
+    let csv = world
+        .ingest(&["export", "--kind", "video", "--as", "csv"])
+        .stdout;
     let titles = titles(csv.as_bytes());
     assert_eq!(titles.len(), 20);
     let ndjson = world.ingest(&["export", "--kind", "video"]).stdout;
     let of_line = |line: &str| {
         let record: serde_json::Value = serde_json::from_str(line).unwrap();
-        record["body"]["snippet"]["title"].as_str().unwrap().to_owned()
+        record["body"]["snippet"]["title"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     let same: Vec<String> = ndjson.lines().map(of_line).collect();
     assert_eq!(titles, same);
-    assert!(TITLES.iter().all(|title| titles.iter().any(|found| found == title)), "{titles:?}");
+    assert!(
+        TITLES
+            .iter()
+            .all(|title| titles.iter().any(|found| found == title)),
+        "{titles:?}"
+    );
 }
 
 fn export_to(world: &World, to: &Path) -> crate::support::world::Ran {
@@ -58,7 +76,9 @@ fn export_to(world: &World, to: &Path) -> crate::support::world::Ran {
 }
 
 fn nothing_beside(directory: &Path) {
-    let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let parts: Vec<String> = names.filter(|name| name.ends_with(".part")).collect();
     assert_eq!(parts, Vec::<String>::new());
 }
@@ -70,9 +90,19 @@ fn an_export_replaces_files_alone() {
     let (folder, socket) = (directory.join("folder"), directory.join("socket"));
     fs::create_dir(&folder).unwrap();
     let _listener = UnixListener::bind(&socket).unwrap();
-    for to in [&folder, &socket, Path::new("/dev/null"), &directory.join("none/at/all"), Path::new("/proc/nothing")] {
+    for to in [
+        &folder,
+        &socket,
+        Path::new("/dev/null"),
+        &directory.join("none/at/all"),
+        Path::new("/proc/nothing"),
+    ] {
         let failed = export_to(&world, to);
-        assert_eq!((failed.code, failed.stdout.as_str()), (1, ""), "{to:?}: {failed:?}");
+        assert_eq!(
+            (failed.code, failed.stdout.as_str()),
+            (1, ""),
+            "{to:?}: {failed:?}"
+        );
         assert!(failed.stderr.contains("cannot write"), "{to:?}: {failed:?}");
     }
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
@@ -82,7 +112,10 @@ fn an_export_replaces_files_alone() {
 #[test]
 fn an_export_through_a_link_replaces_what_it_stands_for() {
     let world = landed();
-    let (file, link) = (world.directory.path().join("file"), world.directory.path().join("link"));
+    let (file, link) = (
+        world.directory.path().join("file"),
+        world.directory.path().join("link"),
+    );
     fs::write(&file, "old").unwrap();
     symlink(&file, &link).unwrap();
     assert_eq!(export_to(&world, &link).code, 0);
@@ -105,13 +138,18 @@ fn an_export_to_a_directory_that_may_not_be_written_leaves_it_as_it_was() {
 
 #[test]
 fn a_full_disk_under_an_export_is_told() {
-    let Ok(full) = fs::File::options().write(true).open("/dev/full") else { return };
+    let Ok(full) = fs::File::options().write(true).open("/dev/full") else {
+        return;
+    };
     let world = landed();
     for shape in ["ndjson", "csv"] {
         let mut command = world.command(&["export", "--kind", "video", "--as", shape]);
         let ran = command.stdout(full.try_clone().unwrap()).output().unwrap();
         assert_eq!(ran.status.code(), Some(1), "{shape}: {ran:?}");
-        assert!(String::from_utf8_lossy(&ran.stderr).contains("cannot write the records"), "{shape}: {ran:?}");
+        assert!(
+            String::from_utf8_lossy(&ran.stderr).contains("cannot write the records"),
+            "{shape}: {ran:?}"
+        );
     }
 }
 
@@ -144,11 +182,18 @@ fn whatever_is_searched_for_is_words_and_never_syntax() {
         "select * from record; drop table record",
     ] {
         let found = world.ingest(&["search", "--", words]);
-        assert_eq!((found.code, found.stderr.as_str()), (0, ""), "{words:?}: {found:?}");
+        assert_eq!(
+            (found.code, found.stderr.as_str()),
+            (0, ""),
+            "{words:?}: {found:?}"
+        );
         let json = world.ingest(&["search", "--format", "json", "--", words]);
         assert!(json.json()["hits"].is_array(), "{words:?}: {json:?}");
     }
-    assert_eq!(world.count("select count(*) from record where kind = 'video'"), 20);
+    assert_eq!(
+        world.count("select count(*) from record where kind = 'video'"),
+        20
+    );
 }
 
 #[test]
@@ -158,7 +203,10 @@ fn a_title_commands_no_terminal() {
     for arguments in [&["search", "red"][..], &["search", "siht"]] {
         let found = world.ingest(arguments);
         assert_eq!(found.code, 0, "{found:?}");
-        assert!(!found.stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{found:?}");
+        assert!(
+            !found.stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']),
+            "{found:?}"
+        );
     }
     let json = world.ingest(&["search", "red", "--format", "json"]).stdout;
     assert!(!json.contains('\u{1b}'), "{json}");
@@ -167,34 +215,67 @@ fn a_title_commands_no_terminal() {
 #[test]
 fn spans_that_make_no_sense_are_refused_and_long_ones_reach_back_to_the_beginning() {
     let world = landed();
-    let commands = [&["history"][..], &["export", "--kind", "video"], &["search", "a"]];
+    let commands = [
+        &["history"][..],
+        &["export", "--kind", "video"],
+        &["search", "a"],
+    ];
     for span in ["", "x", "-1d", "7", "1e9d", "7d7", "∞"] {
         for command in commands {
             let refused = world.ingest(&[command, &[&format!("--since={span}")]].concat());
-            assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{span}: {refused:?}");
+            assert_eq!(
+                (refused.code, refused.stdout.as_str()),
+                (2, ""),
+                "{span}: {refused:?}"
+            );
         }
     }
-    for span in ["0s", "1ns", "1000years", "300000years", "18446744073709551615s"] {
+    for span in [
+        "0s",
+        "1ns",
+        "1000years",
+        "300000years",
+        "18446744073709551615s",
+    ] {
         for command in commands {
             let ran = world.ingest(&[command, &[&format!("--since={span}")]].concat());
             assert_eq!(ran.code, 0, "{span}: {ran:?}");
         }
     }
-    let all = world.ingest(&["export", "--kind", "video", "--since", "300000years"]).stdout;
+    let all = world
+        .ingest(&["export", "--kind", "video", "--since", "300000years"])
+        .stdout;
     assert_eq!(all.lines().count(), 20);
-    assert_eq!(world.ingest(&["export", "--kind", "video", "--since", "0s"]).stdout, "");
+    assert_eq!(
+        world
+            .ingest(&["export", "--kind", "video", "--since", "0s"])
+            .stdout,
+        ""
+    );
 }
 
 #[test]
 fn slips_are_named_with_what_was_meant() {
     let world = landed();
     for (arguments, hint) in [
-        (&["search", "a", "--kind", "vidoe"][..], "did you mean `video`?"),
+        (
+            &["search", "a", "--kind", "vidoe"][..],
+            "did you mean `video`?",
+        ),
         (&["search", "a", "--limit", "0"], "--limit"),
-        (&["history", "--format", "csv"], "possible values: text, json"),
-        (&["export", "--kind", "video", "--as", "xml"], "possible values: ndjson, csv"),
+        (
+            &["history", "--format", "csv"],
+            "possible values: text, json",
+        ),
+        (
+            &["export", "--kind", "video", "--as", "xml"],
+            "possible values: ndjson, csv",
+        ),
         (&["forecast", "--schedule", "sometimes"], "'*/15 * * * *'"),
-        (&["forecast", "--schedule", "daily", "--days", "0"], "--days"),
+        (
+            &["forecast", "--schedule", "daily", "--days", "0"],
+            "--days",
+        ),
         (&["exec", "youtube", "videos.list"], "COMMAND"),
     ] {
         let refused = world.ingest(arguments);

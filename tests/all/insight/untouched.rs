@@ -12,7 +12,15 @@ const LOOKS: [&[&str]; 7] = [
     &["status"],
     &["status", "--format", "json"],
     &["--region", "all", "--dry-run"],
-    &["forecast", "--schedule", "daily", "--days", "1", "--job", "trending"],
+    &[
+        "forecast",
+        "--schedule",
+        "daily",
+        "--days",
+        "1",
+        "--job",
+        "trending",
+    ],
     &["history"],
     &["search", "puppy"],
     &["export", "--kind", "video"],
@@ -20,7 +28,9 @@ const LOOKS: [&[&str]; 7] = [
 
 fn files(directory: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let mut found = BTreeMap::new();
-    let Ok(entries) = fs::read_dir(directory) else { return found };
+    let Ok(entries) = fs::read_dir(directory) else {
+        return found;
+    };
     for entry in entries.map(Result::unwrap) {
         let path = entry.path();
         if path.is_dir() {
@@ -54,7 +64,10 @@ fn looking_changes_no_byte_of_any_file() {
     let before = files(world.directory.path());
     assert!(before.len() > 2, "{:?}", before.keys());
     look(&world);
-    assert!(before == files(world.directory.path()), "something was written");
+    assert!(
+        before == files(world.directory.path()),
+        "something was written"
+    );
     assert_eq!(world.requests(), 4);
 }
 
@@ -62,17 +75,39 @@ fn looking_changes_no_byte_of_any_file() {
 fn looking_over_redis_writes_neither_there_nor_here() {
     let server = RedisServer::start();
     let mut world = World::configured(&LISTING_ONLY, |_| {});
-    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port())).set("ledger.timeout=5s");
+    world
+        .set(&format!(
+            "ledger.url=\"redis://127.0.0.1:{}\"",
+            server.port()
+        ))
+        .set("ledger.timeout=5s");
     look(&world);
-    assert_eq!((files(world.directory.path()), server.dump_all().len()), (BTreeMap::new(), 0));
+    assert_eq!(
+        (files(world.directory.path()), server.dump_all().len()),
+        (BTreeMap::new(), 0)
+    );
 
     world.json(&["--region", "US", "--job", "trending"]);
     let before = (files(world.directory.path()), server.dump_all());
     let calls = server.calls();
     look(&world);
-    assert!(before == (files(world.directory.path()), server.dump_all()), "something was written");
-    let writing = ["hset", "hdel", "zadd", "zrem", "zremrangebyrank", "pexpire", "set", "del"];
+    assert!(
+        before == (files(world.directory.path()), server.dump_all()),
+        "something was written"
+    );
+    let writing = [
+        "hset",
+        "hdel",
+        "zadd",
+        "zrem",
+        "zremrangebyrank",
+        "pexpire",
+        "set",
+        "del",
+    ];
     let since = server.calls();
-    let written = writing.iter().filter(|command| since.get(**command) != calls.get(**command));
+    let written = writing
+        .iter()
+        .filter(|command| since.get(**command) != calls.get(**command));
     assert_eq!(written.count(), 0, "{calls:?} {since:?}");
 }

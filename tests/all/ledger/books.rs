@@ -7,8 +7,8 @@ use std::time::Duration;
 use chrono_tz::Tz;
 use ingest::ledger::{Charge, Ledger, Purpose};
 use ingest::quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitUsage, Rejection, Timestamp, Units,
-    Window,
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitUsage, Rejection,
+    Timestamp, Units, Window,
 };
 
 /// The grace of windows up to 100 seconds.
@@ -36,7 +36,11 @@ pub(crate) fn id(text: &str) -> ChargeId {
 
 fn fresh(what: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    format!("{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+    format!(
+        "{what}-{}-{}",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 pub(crate) fn fresh_id() -> ChargeId {
@@ -45,7 +49,10 @@ pub(crate) fn fresh_id() -> ChargeId {
 
 /// Units by limit.
 pub(crate) fn cost<const N: usize>(components: [(&str, u64); N]) -> Cost {
-    components.into_iter().map(|(limit, units)| (limit.to_owned(), Units::new(units))).collect()
+    components
+        .into_iter()
+        .map(|(limit, units)| (limit.to_owned(), Units::new(units)))
+        .collect()
 }
 
 /// A limit that lets `quota` through in any `window`.
@@ -59,21 +66,40 @@ pub(crate) fn daily(quota: u64) -> Limit {
 }
 
 pub(crate) fn limit(quota: u64, window: Option<Duration>, resets: Option<Tz>) -> Limit {
-    Limit::new(Units::new(quota), Units::ZERO, Window::new(window, resets).unwrap()).unwrap()
+    Limit::new(
+        Units::new(quota),
+        Units::ZERO,
+        Window::new(window, resets).unwrap(),
+    )
+    .unwrap()
 }
 
 /// An account that no other test has.
 pub(crate) fn account<const N: usize>(limits: [(&str, Limit); N]) -> Account {
-    let limits = limits.into_iter().map(|(name, limit)| (name.to_owned(), limit)).collect();
-    Account { name: fresh("account"), limits }
+    let limits = limits
+        .into_iter()
+        .map(|(name, limit)| (name.to_owned(), limit))
+        .collect();
+    Account {
+        name: fresh("account"),
+        limits,
+    }
 }
 
 pub(crate) fn entry(id: &ChargeId, at: Timestamp, cost: Cost) -> Entry {
-    Entry { id: id.clone(), at, cost }
+    Entry {
+        id: id.clone(),
+        at,
+        cost,
+    }
 }
 
 pub(crate) fn floor(limit: &str, at: Timestamp, used: u64) -> Floor {
-    Floor { limit: limit.to_owned(), at, used: Units::new(used) }
+    Floor {
+        limit: limit.to_owned(),
+        at,
+        used: Units::new(used),
+    }
 }
 
 /// One account in one ledger.
@@ -89,9 +115,26 @@ impl Books {
     }
 
     /// A charge with everything said.
-    pub(crate) async fn decide(&self, id: &ChargeId, cost: &Cost, leave: &Cost, now: Timestamp) -> Decision {
-        let purpose = Purpose { job: Some("trending".into()), region: Some("US".into()), call: "videos.list".into() };
-        let charge = Charge { account: &self.account, id, cost, leave, purpose: &purpose, seen: None };
+    pub(crate) async fn decide(
+        &self,
+        id: &ChargeId,
+        cost: &Cost,
+        leave: &Cost,
+        now: Timestamp,
+    ) -> Decision {
+        let purpose = Purpose {
+            job: Some("trending".into()),
+            region: Some("US".into()),
+            call: "videos.list".into(),
+        };
+        let charge = Charge {
+            account: &self.account,
+            id,
+            cost,
+            leave,
+            purpose: &purpose,
+            seen: None,
+        };
         self.ledger.charge(charge, now).await.unwrap()
     }
 
@@ -118,7 +161,12 @@ impl Books {
         self.reject_leaving(cost, &Cost::none(), now).await
     }
 
-    pub(crate) async fn reject_leaving(&self, cost: &Cost, leave: &Cost, now: Timestamp) -> Rejection {
+    pub(crate) async fn reject_leaving(
+        &self,
+        cost: &Cost,
+        leave: &Cost,
+        now: Timestamp,
+    ) -> Rejection {
         match self.decide(&fresh_id(), cost, leave, now).await {
             Decision::Rejected(rejection) => rejection,
             other => panic!("expected a rejection at {now}, got {other:?}"),
@@ -126,15 +174,24 @@ impl Books {
     }
 
     pub(crate) async fn settle(&self, id: &ChargeId, cost: &Cost, now: Timestamp) {
-        self.ledger.settle(&self.account, id, cost, now).await.unwrap();
+        self.ledger
+            .settle(&self.account, id, cost, now)
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn absorb(&self, entries: &[Entry], floors: &[Floor], now: Timestamp) {
-        self.ledger.absorb(&self.account, entries, floors, now).await.unwrap();
+        self.ledger
+            .absorb(&self.account, entries, floors, now)
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn close(&self, limit: &str, closing: Closing, now: Timestamp) {
-        self.ledger.close(&self.account, limit, closing, now).await.unwrap();
+        self.ledger
+            .close(&self.account, limit, closing, now)
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn reopen(&self, limit: &str, now: Timestamp) {
@@ -147,7 +204,11 @@ impl Books {
 
     /// How one limit stands.
     pub(crate) async fn standing(&self, limit: &str, now: Timestamp) -> LimitUsage {
-        self.usage(now).await.into_iter().find(|usage| usage.limit == limit).unwrap()
+        self.usage(now)
+            .await
+            .into_iter()
+            .find(|usage| usage.limit == limit)
+            .unwrap()
     }
 
     /// What counts against one limit, in units.

@@ -18,8 +18,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ingest::ledger::{Charge, Ledger, LedgerError};
 use ingest::quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitName, LimitUsage, Rejection, Return,
-    Timestamp, Units,
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitName, LimitUsage,
+    Rejection, Return, Timestamp, Units,
 };
 
 use super::Store;
@@ -36,8 +36,17 @@ impl Model {
         Self::default()
     }
 
-    fn with<T>(&self, account: &Account, act: impl FnOnce(&mut Pages) -> T) -> Result<T, LedgerError> {
-        Ok(act(self.0.lock().unwrap().entry(account.name.clone()).or_default()))
+    fn with<T>(
+        &self,
+        account: &Account,
+        act: impl FnOnce(&mut Pages) -> T,
+    ) -> Result<T, LedgerError> {
+        Ok(act(self
+            .0
+            .lock()
+            .unwrap()
+            .entry(account.name.clone())
+            .or_default()))
     }
 }
 
@@ -50,11 +59,21 @@ impl Store for Model {
 #[async_trait]
 impl Ledger for Model {
     async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
-        self.with(charge.account, |pages| pages.charge(charge, pages.time(now), now))
+        self.with(charge.account, |pages| {
+            pages.charge(charge, pages.time(now), now)
+        })
     }
 
-    async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) -> Result<(), LedgerError> {
-        self.with(account, |pages| pages.settle(account, id, cost, pages.time(now)))
+    async fn settle(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        self.with(account, |pages| {
+            pages.settle(account, id, cost, pages.time(now))
+        })
     }
 
     async fn absorb(
@@ -64,21 +83,45 @@ impl Ledger for Model {
         floors: &[Floor],
         now: Timestamp,
     ) -> Result<(), LedgerError> {
-        self.with(account, |pages| pages.absorb(account, entries, floors, pages.time(now)))
+        self.with(account, |pages| {
+            pages.absorb(account, entries, floors, pages.time(now))
+        })
     }
 
-    async fn close(&self, account: &Account, limit: &str, closing: Closing, now: Timestamp) -> Result<(), LedgerError> {
-        self.with(account, |pages| pages.close(limit, closing, pages.time(now)))
+    async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        self.with(account, |pages| {
+            pages.close(limit, closing, pages.time(now))
+        })
     }
 
-    async fn reopen(&self, account: &Account, limit: &str, _now: Timestamp) -> Result<(), LedgerError> {
-        self.with(account, |pages| pages.closings.remove(limit)).map(|_| ())
+    async fn reopen(
+        &self,
+        account: &Account,
+        limit: &str,
+        _now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        self.with(account, |pages| pages.closings.remove(limit))
+            .map(|_| ())
     }
 
-    async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError> {
+    async fn usage(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<LimitUsage>, LedgerError> {
         self.with(account, |pages| {
             let now = pages.time(now);
-            account.limits.iter().map(|(name, limit)| pages.usage(name, limit, now)).collect()
+            account
+                .limits
+                .iter()
+                .map(|(name, limit)| pages.usage(name, limit, now))
+                .collect()
         })
     }
 }
@@ -114,44 +157,97 @@ impl Pages {
 
     fn known(&mut self, account: &Account, id: &ChargeId, now: Timestamp) -> Option<&mut Entry> {
         let is_known = |entry: &Entry| entry.at.after(account.longest_window()) > now;
-        self.entries.iter_mut().find(|entry| entry.id == *id && is_known(entry))
+        self.entries
+            .iter_mut()
+            .find(|entry| entry.id == *id && is_known(entry))
     }
 
     fn charge(&mut self, charge: Charge<'_>, now: Timestamp, callers: Timestamp) -> Decision {
         let asked: Vec<Asked<'_>> = charge
             .account
             .charged(charge.cost)
-            .map(|(name, limit)| Asked { name, limit, units: charge.cost.of(name), leave: charge.leave.of(name) })
+            .map(|(name, limit)| Asked {
+                name,
+                limit,
+                units: charge.cost.of(name),
+                leave: charge.leave.of(name),
+            })
             .collect();
         if let Some(known) = self.known(charge.account, charge.id, now) {
             let of_account = |cost: &Cost| -> Cost {
-                charge.account.charged(cost).map(|(name, _)| (name.clone(), cost.of(name))).collect()
+                charge
+                    .account
+                    .charged(cost)
+                    .map(|(name, _)| (name.clone(), cost.of(name)))
+                    .collect()
             };
             let (held, wanted) = (of_account(&known.cost), of_account(charge.cost));
-            let grant =
-                Grant { repeated: true, held: (held != wanted).then_some(held.clone()), ..self.grant(&asked, now) };
-            return if held.is_none() && !asked.is_empty() { Decision::TakenBack } else { Decision::Granted(grant) };
+            let grant = Grant {
+                repeated: true,
+                held: (held != wanted).then_some(held.clone()),
+                ..self.grant(&asked, now)
+            };
+            return if held.is_none() && !asked.is_empty() {
+                Decision::TakenBack
+            } else {
+                Decision::Granted(grant)
+            };
         }
-        if let Some(never) = asked.iter().find(|asked| asked.units + asked.leave > asked.limit.enforced()) {
-            return Decision::Never { limit: never.name.clone(), most: never.limit.enforced().less(never.leave) };
+        if let Some(never) = asked
+            .iter()
+            .find(|asked| asked.units + asked.leave > asked.limit.enforced())
+        {
+            return Decision::Never {
+                limit: never.name.clone(),
+                most: never.limit.enforced().less(never.leave),
+            };
         }
         match self.fits_last(&asked, now) {
-            Some((last, retry_at)) => Decision::Rejected(self.rejection(last, retry_at, now, callers)),
+            Some((last, retry_at)) => {
+                Decision::Rejected(self.rejection(last, retry_at, now, callers))
+            }
             None => {
                 let probing = self.probe(&asked, now);
-                let cost = asked.iter().map(|asked| (asked.name.clone(), asked.units)).collect();
-                self.entries.push(Entry { id: charge.id.clone(), at: now, cost });
-                Decision::Granted(Grant { probing, ..self.grant(&asked, now) })
+                let cost = asked
+                    .iter()
+                    .map(|asked| (asked.name.clone(), asked.units))
+                    .collect();
+                self.entries.push(Entry {
+                    id: charge.id.clone(),
+                    at: now,
+                    cost,
+                });
+                Decision::Granted(Grant {
+                    probing,
+                    ..self.grant(&asked, now)
+                })
             }
         }
     }
 
     fn grant(&self, asked: &[Asked<'_>], now: Timestamp) -> Grant {
-        let left = |asked: &Asked<'_>| asked.limit.enforced().less(self.used(asked.name, asked.limit, now));
-        Grant { remaining: asked.iter().map(|asked| (asked.name.clone(), left(asked))).collect(), ..Grant::default() }
+        let left = |asked: &Asked<'_>| {
+            asked
+                .limit
+                .enforced()
+                .less(self.used(asked.name, asked.limit, now))
+        };
+        Grant {
+            remaining: asked
+                .iter()
+                .map(|asked| (asked.name.clone(), left(asked)))
+                .collect(),
+            ..Grant::default()
+        }
     }
 
-    fn rejection(&self, last: &Asked<'_>, retry_at: Timestamp, now: Timestamp, callers: Timestamp) -> Rejection {
+    fn rejection(
+        &self,
+        last: &Asked<'_>,
+        retry_at: Timestamp,
+        now: Timestamp,
+        callers: Timestamp,
+    ) -> Rejection {
         let usage = self.usage(last.name, last.limit, now);
         Rejection {
             limit: usage.limit,
@@ -163,9 +259,17 @@ impl Pages {
     }
 
     /// The limit that fits last, unless all fit now.
-    fn fits_last<'a, 'b>(&self, asked: &'a [Asked<'b>], now: Timestamp) -> Option<(&'a Asked<'b>, Timestamp)> {
-        let fits = asked.iter().map(|asked| (asked, self.fits_from(asked, now)));
-        fits.rev().max_by_key(|(_, fits_from)| *fits_from).filter(|(_, fits_from)| *fits_from > now)
+    fn fits_last<'a, 'b>(
+        &self,
+        asked: &'a [Asked<'b>],
+        now: Timestamp,
+    ) -> Option<(&'a Asked<'b>, Timestamp)> {
+        let fits = asked
+            .iter()
+            .map(|asked| (asked, self.fits_from(asked, now)));
+        fits.rev()
+            .max_by_key(|(_, fits_from)| *fits_from)
+            .filter(|(_, fits_from)| *fits_from > now)
     }
 
     /// The first instant from `now` on at which the charge fits: things only change when something runs out.
@@ -180,29 +284,46 @@ impl Pages {
 
     fn fits(&self, asked: &Asked<'_>, now: Timestamp) -> bool {
         let used = self.used(asked.name, asked.limit, now);
-        self.closed_until(asked.name, now).is_none() && asked.limit.fits(used, asked.units, asked.leave)
+        self.closed_until(asked.name, now).is_none()
+            && asked.limit.fits(used, asked.units, asked.leave)
     }
 
     fn used(&self, name: &str, limit: &Limit, now: Timestamp) -> Units {
         let counts = |at: Timestamp| limit.window().expiry(at) > now;
         let counted = self.sum(name, counts);
-        let floors = self.floors.iter().filter(|floor| floor.limit == name && counts(floor.at));
-        floors.map(|floor| floor.used + self.sum(name, |at| at > floor.at)).fold(counted, Units::max)
+        let floors = self
+            .floors
+            .iter()
+            .filter(|floor| floor.limit == name && counts(floor.at));
+        floors
+            .map(|floor| floor.used + self.sum(name, |at| at > floor.at))
+            .fold(counted, Units::max)
     }
 
     fn sum(&self, name: &str, which: impl Fn(Timestamp) -> bool) -> Units {
-        self.entries.iter().filter(|entry| which(entry.at)).map(|entry| entry.cost.of(name)).sum()
+        self.entries
+            .iter()
+            .filter(|entry| which(entry.at))
+            .map(|entry| entry.cost.of(name))
+            .sum()
     }
 
     fn closed_until(&self, name: &str, now: Timestamp) -> Option<Timestamp> {
-        self.closings.get(name).map(|closed| closed.until).filter(|until| *until > now)
+        self.closings
+            .get(name)
+            .map(|closed| closed.until)
+            .filter(|until| *until > now)
     }
 
     /// Closes again, for a minute, whatever this charge may try.
     fn probe(&mut self, asked: &[Asked<'_>], now: Timestamp) -> Vec<LimitName> {
         let mut probing = Vec::new();
         for asked in asked {
-            if let Some(closed) = self.closings.get_mut(asked.name).filter(|closed| closed.probing) {
+            if let Some(closed) = self
+                .closings
+                .get_mut(asked.name)
+                .filter(|closed| closed.probing)
+            {
                 closed.until = now.after(MINUTE);
                 probing.push(asked.name.clone());
             }
@@ -213,7 +334,11 @@ impl Pages {
     fn settle(&mut self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) {
         match self.known(account, id, now) {
             Some(entry) => entry.cost = cost.clone(),
-            None => self.entries.push(Entry { id: id.clone(), at: now, cost: cost.clone() }),
+            None => self.entries.push(Entry {
+                id: id.clone(),
+                at: now,
+                cost: cost.clone(),
+            }),
         }
     }
 
@@ -221,16 +346,28 @@ impl Pages {
         for entry in entries {
             let forgotten = entry.at.after(account.longest_window()) <= now;
             if !forgotten && self.known(account, &entry.id, now).is_none() {
-                self.entries.push(Entry { at: entry.at.min(now), ..entry.clone() });
+                self.entries.push(Entry {
+                    at: entry.at.min(now),
+                    ..entry.clone()
+                });
             }
         }
-        self.floors.extend(floors.iter().map(|floor| Floor { at: floor.at.min(now), ..floor.clone() }));
+        self.floors.extend(floors.iter().map(|floor| Floor {
+            at: floor.at.min(now),
+            ..floor.clone()
+        }));
     }
 
     fn close(&mut self, limit: &str, closing: Closing, now: Timestamp) {
         let closed = match closing {
-            Closing::Until(until) => Closed { until, probing: false },
-            Closing::Probing => Closed { until: now.after(HOUR), probing: true },
+            Closing::Until(until) => Closed {
+                until,
+                probing: false,
+            },
+            Closing::Probing => Closed {
+                until: now.after(HOUR),
+                probing: true,
+            },
         };
         let held = self.closings.entry(limit.to_owned()).or_insert(closed);
         if closed.until > held.until {
@@ -244,9 +381,16 @@ impl Pages {
         LimitUsage {
             limit: name.clone(),
             used,
-            remaining: if closed_until.is_some() { Units::ZERO } else { limit.enforced().less(used) },
+            remaining: if closed_until.is_some() {
+                Units::ZERO
+            } else {
+                limit.enforced().less(used)
+            },
             closed_until,
-            since_reset: limit.window().last_reset(now).map(|reset| self.sum(name, |at| at >= reset)),
+            since_reset: limit
+                .window()
+                .last_reset(now)
+                .map(|reset| self.sum(name, |at| at >= reset)),
             returns: self.returns(name, limit, now),
         }
     }
@@ -258,7 +402,10 @@ impl Pages {
         for end in limit.window().slices(now) {
             let still = self.used(name, limit, end);
             if still < left {
-                returns.push(Return { at: self.falls_to(name, limit, still, now), units: left.less(still) });
+                returns.push(Return {
+                    at: self.falls_to(name, limit, still, now),
+                    units: left.less(still),
+                });
             }
             left = still;
         }
@@ -268,13 +415,21 @@ impl Pages {
     fn falls_to(&self, name: &str, limit: &Limit, most: Units, now: Timestamp) -> Timestamp {
         let ended = |at: Timestamp| limit.window().expiry(at);
         let entries = self.entries.iter().map(|entry| ended(entry.at));
-        let instants = entries.chain(self.floors.iter().map(|floor| ended(floor.at))).collect();
-        first(instants, now, |instant| self.used(name, limit, instant) <= most)
+        let instants = entries
+            .chain(self.floors.iter().map(|floor| ended(floor.at)))
+            .collect();
+        first(instants, now, |instant| {
+            self.used(name, limit, instant) <= most
+        })
     }
 }
 
 /// The first instant from `now` on at which something holds that goes on holding while nobody charges.
-fn first(mut instants: Vec<Timestamp>, now: Timestamp, holds: impl Fn(Timestamp) -> bool) -> Timestamp {
+fn first(
+    mut instants: Vec<Timestamp>,
+    now: Timestamp,
+    holds: impl Fn(Timestamp) -> bool,
+) -> Timestamp {
     instants.retain(|instant| *instant >= now);
     instants.sort();
     instants[instants.partition_point(|instant| !holds(*instant))]

@@ -4,7 +4,9 @@ use crate::support::world::{SECRET, World};
 
 fn finding<'a>(answer: &'a Value, what: &str) -> &'a Value {
     let findings = answer["findings"].as_array().unwrap();
-    let found = findings.iter().find(|finding| finding["what"].as_str().unwrap().contains(what));
+    let found = findings
+        .iter()
+        .find(|finding| finding["what"].as_str().unwrap().contains(what));
     found.unwrap_or_else(|| panic!("nothing about {what} in {answer:#}"))
 }
 
@@ -13,7 +15,13 @@ fn a_check_alone_connects_to_nothing() {
     let world = World::new();
     let answer = world.json(&["check"]);
     assert_eq!(answer["verdict"], "good");
-    assert!(answer["findings"].as_array().unwrap().iter().all(|finding| finding["what"] != "upstream youtube"));
+    assert!(
+        answer["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|finding| finding["what"] != "upstream youtube")
+    );
     let mut away = World::new();
     away.set("upstreams.youtube.base_url=http://127.0.0.1:9");
     assert_eq!(away.ingest(&["check"]).code, 0);
@@ -35,7 +43,10 @@ fn a_host_that_speaks_no_tls_is_told() {
     let address = world.sandbox_address();
     world.set(&format!("upstreams.youtube.base_url=https://{address}"));
     let answer = world.json(&["check", "--connect"]);
-    let detail = finding(&answer, "upstream youtube")["detail"].as_str().unwrap().to_owned();
+    let detail = finding(&answer, "upstream youtube")["detail"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert!(detail.contains("does not speak TLS"), "{detail}");
 }
 
@@ -54,9 +65,26 @@ fn a_check_that_spends_makes_one_charged_call_and_says_its_cost() {
     let answer = world.json(&["check", "--connect", "--spend"]);
     let call = finding(&answer, "a call with credential youtube");
     assert_eq!(call["verdict"], "good", "{answer:#}");
-    assert!(call["detail"].as_str().unwrap().ends_with("it cost 1 daily"), "{call}");
-    assert_eq!((world.requests(), world.counted("daily"), world.charged("daily")), (1, 1, 1));
-    assert_eq!(world.ingest(&["check", "--spend"]).code, 2, "it goes with --connect");
+    assert!(
+        call["detail"]
+            .as_str()
+            .unwrap()
+            .ends_with("it cost 1 daily"),
+        "{call}"
+    );
+    assert_eq!(
+        (
+            world.requests(),
+            world.counted("daily"),
+            world.charged("daily")
+        ),
+        (1, 1, 1)
+    );
+    assert_eq!(
+        world.ingest(&["check", "--spend"]).code,
+        2,
+        "it goes with --connect"
+    );
 }
 
 #[test]
@@ -64,7 +92,10 @@ fn a_call_that_the_upstream_refuses_is_made_once_and_its_cost_said() {
     let world = World::new();
     world.faults(&json!({ "status": 500, "times": 10 }));
     let ran = world.ingest(&["check", "--connect", "--spend"]);
-    assert_eq!((ran.code, world.requests(), world.charged("daily")), (1, 1, 1));
+    assert_eq!(
+        (ran.code, world.requests(), world.charged("daily")),
+        (1, 1, 1)
+    );
     assert!(ran.stdout.contains("it cost 1 daily"), "{ran:?}");
     assert!(!ran.stdout.contains(SECRET));
 }
@@ -73,7 +104,9 @@ fn a_call_that_the_upstream_refuses_is_made_once_and_its_cost_said() {
 fn a_call_that_does_not_fit_is_not_made() {
     let mut world = World::new();
     world.set("credentials.youtube.limits.daily={ quota = 1002, window = \"24h\" }");
-    world.set("jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]");
+    world.set(
+        "jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]",
+    );
     for _ in 0..20 {
         world.ingest(&["charge", "youtube", "captions.list", "-q"]);
     }
@@ -82,5 +115,8 @@ fn a_call_that_does_not_fit_is_not_made() {
     }
     let ran = world.ingest(&["check", "--connect", "--spend"]);
     assert_eq!((ran.code, world.requests()), (1, 0), "{ran:?}");
-    assert!(ran.stdout.contains("was not made: 0 of daily are left"), "{ran:?}");
+    assert!(
+        ran.stdout.contains("was not made: 0 of daily are left"),
+        "{ran:?}"
+    );
 }

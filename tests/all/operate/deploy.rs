@@ -12,7 +12,9 @@ use serde_yaml_ng::Value as Yaml;
 use crate::support::world::{SECRET, World, shipped};
 
 fn deploy(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("deploy")
+        .join(path)
 }
 
 fn read(path: &str) -> String {
@@ -20,7 +22,11 @@ fn read(path: &str) -> String {
 }
 
 fn is_installed(program: &str) -> bool {
-    let asked = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let asked = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     let installed = asked.is_ok_and(|status| status.success());
     if !installed {
         eprintln!("{program} is not installed: what it would check is not checked");
@@ -31,7 +37,10 @@ fn is_installed(program: &str) -> bool {
 /// The units in a directory of their own, their program where it is here.
 fn units() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    for entry in fs::read_dir(deploy("systemd")).unwrap().map(|entry| entry.unwrap()) {
+    for entry in fs::read_dir(deploy("systemd"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+    {
         let text = fs::read_to_string(entry.path()).unwrap();
         let text = text.replace("/usr/bin/ingest", cargo_bin!("ingest").to_str().unwrap());
         fs::write(directory.path().join(entry.file_name()), text).unwrap();
@@ -40,7 +49,11 @@ fn units() -> tempfile::TempDir {
 }
 
 fn services() -> [&'static str; 3] {
-    ["ingest.service", "ingest-job@.service", "ingest-region@.service"]
+    [
+        "ingest.service",
+        "ingest-job@.service",
+        "ingest-region@.service",
+    ]
 }
 
 /// A template is looked at as an instance of it.
@@ -54,15 +67,25 @@ fn systemd_takes_the_units() {
         return;
     }
     let units = units();
-    for unit in services().iter().flat_map(|unit| [unit.to_string(), unit.replace(".service", ".timer")]) {
+    for unit in services()
+        .iter()
+        .flat_map(|unit| [unit.to_string(), unit.replace(".service", ".timer")])
+    {
         let path = units.path().join(&unit);
         let instance = units.path().join(instance(&unit));
         if instance != path {
             fs::copy(&path, &instance).unwrap();
         }
-        let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&instance).output().unwrap();
+        let verified = Command::new("systemd-analyze")
+            .args(["verify", "--man=no"])
+            .arg(&instance)
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&verified.stderr);
-        assert!(verified.status.success() && said.trim().is_empty(), "{unit}: {said}");
+        assert!(
+            verified.status.success() && said.trim().is_empty(),
+            "{unit}: {said}"
+        );
     }
 }
 
@@ -75,15 +98,25 @@ fn systemd_rates_the_services_as_safe() {
     for unit in services() {
         let security = ["security", "--offline=true", "--threshold=15"];
         let path = units.path().join(unit);
-        let rated =
-            Command::new("systemd-analyze").args(security).arg(&path).env("SYSTEMD_PAGER", "").output().unwrap();
-        assert!(rated.status.success(), "{unit}: {}", String::from_utf8_lossy(&rated.stdout));
+        let rated = Command::new("systemd-analyze")
+            .args(security)
+            .arg(&path)
+            .env("SYSTEMD_PAGER", "")
+            .output()
+            .unwrap();
+        assert!(
+            rated.status.success(),
+            "{unit}: {}",
+            String::from_utf8_lossy(&rated.stdout)
+        );
     }
 }
 
 /// The values of a key in a unit, in order.
 fn values<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
-    unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).collect()
+    unit.lines()
+        .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='))
+        .collect()
 }
 
 /// A place as the unit makes it: `/etc/ingest`, a credential directory, a state directory.
@@ -99,12 +132,19 @@ impl Place {
         let at = |name: &str| world.directory.path().join(name);
         let base_url = format!("base_url = \"{}\"", world.base_url());
         let text = fs::read_to_string(shipped()).unwrap();
-        let text = text.replace("base_url = \"https://www.googleapis.com/youtube/v3\"", &base_url);
+        let text = text.replace(
+            "base_url = \"https://www.googleapis.com/youtube/v3\"",
+            &base_url,
+        );
         fs::write(at("quotas.toml"), text).unwrap();
         fs::create_dir(at("credentials")).unwrap();
         fs::write(at("credentials/youtube"), SECRET).unwrap();
         fs::set_permissions(at("credentials/youtube"), fs::Permissions::from_mode(0o400)).unwrap();
-        Self { config: at("quotas.toml"), credentials: at("credentials"), world }
+        Self {
+            config: at("quotas.toml"),
+            credentials: at("credentials"),
+            world,
+        }
     }
 
     /// Runs a command line of ours in nothing but this environment.
@@ -112,7 +152,13 @@ impl Place {
         let line = line.replace("/etc/ingest/quotas.toml", self.config.to_str().unwrap());
         let mut words = line.split_whitespace();
         assert!(words.next().unwrap().ends_with("ingest"));
-        Command::new(cargo_bin!("ingest")).args(words).env_clear().envs(environment).current_dir("/").output().unwrap()
+        Command::new(cargo_bin!("ingest"))
+            .args(words)
+            .env_clear()
+            .envs(environment)
+            .current_dir("/")
+            .output()
+            .unwrap()
     }
 
     fn state(&self) -> String {
@@ -133,12 +179,22 @@ fn the_units_command_lines_run_as_the_units_run_them() {
             let (name, value) = set.split_once('=').unwrap();
             environment.insert(name.to_owned(), value.replace("%d", &credentials));
         }
-        let [line] = values(&text, "ExecStart")[..] else { panic!("{unit} has one ExecStart") };
-        let line = line.replace("--job %i", "--job trending").replace("%i", "GB");
+        let [line] = values(&text, "ExecStart")[..] else {
+            panic!("{unit} has one ExecStart")
+        };
+        let line = line
+            .replace("--job %i", "--job trending")
+            .replace("%i", "GB");
         let ran = place.run(&line, environment);
         assert_eq!(ran.status.code(), Some(0), "{unit}: {ran:?}");
-        assert!(ran.stdout.is_empty() && ran.stderr.is_empty(), "{unit}: {ran:?}");
-        assert!(place.world.requests() > 0 && place.world.state_dir().join("catalog.db").exists(), "{unit}");
+        assert!(
+            ran.stdout.is_empty() && ran.stderr.is_empty(),
+            "{unit}: {ran:?}"
+        );
+        assert!(
+            place.world.requests() > 0 && place.world.state_dir().join("catalog.db").exists(),
+            "{unit}"
+        );
     }
 }
 
@@ -146,38 +202,65 @@ fn the_units_command_lines_run_as_the_units_run_them() {
 fn the_credential_can_be_named_in_the_configuration_instead() {
     let place = Place::new();
     let environment = BTreeMap::from([
-        ("CREDENTIALS_DIRECTORY".to_owned(), place.credentials.to_str().unwrap().to_owned()),
+        (
+            "CREDENTIALS_DIRECTORY".to_owned(),
+            place.credentials.to_str().unwrap().to_owned(),
+        ),
         ("STATE_DIRECTORY".to_owned(), place.state()),
     ]);
     let secret = "credentials.youtube.secret={credential=\"youtube\"}";
-    let ran = place.run(&format!("ingest --config /etc/ingest/quotas.toml --region US -q --set {secret}"), environment);
+    let ran = place.run(
+        &format!("ingest --config /etc/ingest/quotas.toml --region US -q --set {secret}"),
+        environment,
+    );
     assert_eq!(ran.status.code(), Some(0), "{ran:?}");
 }
 
 #[test]
 fn crons_lines_are_five_fields_and_a_command_that_runs() {
     let text = read("cron/ingest.cron");
-    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()).collect();
-    let (variables, jobs): (Vec<&str>, Vec<&str>) = lines.into_iter().partition(|line| line.split_once(' ').is_none());
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
+        .collect();
+    let (variables, jobs): (Vec<&str>, Vec<&str>) = lines
+        .into_iter()
+        .partition(|line| line.split_once(' ').is_none());
     let place = Place::new();
     let mut environment = BTreeMap::from([
         ("INGEST_STATE_DIR".to_owned(), place.state()),
         ("HOME".to_owned(), "/nonexistent".to_owned()),
     ]);
-    environment.insert("INGEST_CONFIG".to_owned(), place.config.to_str().unwrap().to_owned());
+    environment.insert(
+        "INGEST_CONFIG".to_owned(),
+        place.config.to_str().unwrap().to_owned(),
+    );
     for variable in variables {
         let (name, value) = variable.split_once('=').unwrap();
         let key = place.credentials.join("youtube");
-        environment.insert(name.to_owned(), value.replace("/etc/ingest/youtube.key", key.to_str().unwrap()));
+        environment.insert(
+            name.to_owned(),
+            value.replace("/etc/ingest/youtube.key", key.to_str().unwrap()),
+        );
     }
-    let [job] = jobs[..] else { panic!("one line: {jobs:?}") };
+    let [job] = jobs[..] else {
+        panic!("one line: {jobs:?}")
+    };
     let mut fields = job.splitn(6, ' ');
     for field in fields.by_ref().take(5) {
-        assert!(field.chars().all(|letter| "0123456789*/,-".contains(letter)), "{field}");
+        assert!(
+            field
+                .chars()
+                .all(|letter| "0123456789*/,-".contains(letter)),
+            "{field}"
+        );
     }
     let ran = place.run(fields.next().unwrap(), environment);
     assert_eq!(ran.status.code(), Some(0), "{ran:?}");
-    assert!(ran.stdout.is_empty() && ran.stderr.is_empty(), "cron would mail it: {ran:?}");
+    assert!(
+        ran.stdout.is_empty() && ran.stderr.is_empty(),
+        "cron would mail it: {ran:?}"
+    );
 }
 
 #[test]
@@ -187,13 +270,18 @@ fn crontab_takes_the_line_and_no_broken_one() {
     let directory = tempfile::tempdir().unwrap();
     let broken = directory.path().join("broken.cron");
     fs::write(&broken, "*/15 * * * ingest\n").unwrap();
-    let checks = |option: &&str| check(option, &broken).is_ok_and(|said| said_of_a_line(&said.stderr));
+    let checks =
+        |option: &&str| check(option, &broken).is_ok_and(|said| said_of_a_line(&said.stderr));
     let Some(option) = ["-n", "-T"].into_iter().find(checks) else {
         eprintln!("there is no crontab that checks files: what it would check is not checked");
         return;
     };
     let checked = check(option, &deploy("cron/ingest.cron")).unwrap();
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    assert!(
+        checked.status.success(),
+        "{}",
+        String::from_utf8_lossy(&checked.stderr)
+    );
 }
 
 /// Whether a complaint is about a line of the file.
@@ -204,7 +292,9 @@ fn said_of_a_line(complaint: &[u8]) -> bool {
 fn yaml(path: &str) -> Vec<Yaml> {
     use serde::Deserialize as _;
     let text = read(path);
-    serde_yaml_ng::Deserializer::from_str(&text).map(|document| Yaml::deserialize(document).unwrap()).collect()
+    serde_yaml_ng::Deserializer::from_str(&text)
+        .map(|document| Yaml::deserialize(document).unwrap())
+        .collect()
 }
 
 #[test]
@@ -213,16 +303,25 @@ fn the_compose_file_is_whole_and_gives_nothing_away() {
     for (kind, used) in [("secrets", "secrets"), ("configs", "configs")] {
         for one in document["services"]["ingest"][used].as_sequence().unwrap() {
             let source = one["source"].as_str().unwrap();
-            assert!(document[kind][source].is_mapping(), "{source} is not among the {kind}");
+            assert!(
+                document[kind][source].is_mapping(),
+                "{source} is not among the {kind}"
+            );
         }
     }
     for service in ["redis", "ingest"] {
         let service = &document["services"][service];
-        assert_eq!((&service["read_only"], service["cap_drop"][0].as_str()), (&Yaml::Bool(true), Some("ALL")));
+        assert_eq!(
+            (&service["read_only"], service["cap_drop"][0].as_str()),
+            (&Yaml::Bool(true), Some("ALL"))
+        );
         for network in service["networks"].as_sequence().unwrap() {
             assert!(document["networks"].get(network).is_some());
         }
-        assert!(service["ports"].is_null(), "nothing of it is reached from outside");
+        assert!(
+            service["ports"].is_null(),
+            "nothing of it is reached from outside"
+        );
     }
 }
 
@@ -232,10 +331,19 @@ fn the_compose_file_names_nothing_but_what_lies_beside_it() {
     let document = yaml("container/compose.yaml").remove(0);
     assert!(document["services"]["ingest"]["build"].is_null());
     let text = read("container/compose.yaml");
-    assert!(!text.lines().any(|line| !line.trim_start().starts_with('#') && line.contains("../")), "{text}");
+    assert!(
+        !text
+            .lines()
+            .any(|line| !line.trim_start().starts_with('#') && line.contains("../")),
+        "{text}"
+    );
     let readme = read("README.md");
     for (kind, name) in [("secrets", "youtube"), ("configs", "quotas")] {
-        let file = document[kind][name]["file"].as_str().unwrap().strip_prefix("./").unwrap();
+        let file = document[kind][name]["file"]
+            .as_str()
+            .unwrap()
+            .strip_prefix("./")
+            .unwrap();
         assert!(readme.contains(file), "{file}");
     }
 }
@@ -243,16 +351,30 @@ fn the_compose_file_names_nothing_but_what_lies_beside_it() {
 /// What the compiler puts into the program, by the path of the file or directory from the root.
 fn compiled_in() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found = vec![root.join("Cargo.toml"), root.join("Cargo.lock"), root.join("src"), root.join("lua")];
-    for file in super::files::everything_below(&root.join("src")).into_iter().filter(|path| path.is_file()) {
+    let mut found = vec![
+        root.join("Cargo.toml"),
+        root.join("Cargo.lock"),
+        root.join("src"),
+        root.join("lua"),
+    ];
+    for file in super::files::everything_below(&root.join("src"))
+        .into_iter()
+        .filter(|path| path.is_file())
+    {
         let text = fs::read_to_string(&file).unwrap();
-        let named = text.split("include_").skip(1).filter_map(|rest| rest.split_once("!(\"")?.1.split_once('"'));
+        let named = text
+            .split("include_")
+            .skip(1)
+            .filter_map(|rest| rest.split_once("!(\"")?.1.split_once('"'));
         for (name, _) in named {
             let path = match name.strip_prefix("$CARGO_MANIFEST_DIR/") {
                 Some(name) => root.join(name),
                 None => file.parent().unwrap().join(name),
             };
-            found.push(path.canonicalize().unwrap_or_else(|_| panic!("{} names {name}", file.display())));
+            found.push(
+                path.canonicalize()
+                    .unwrap_or_else(|_| panic!("{} names {name}", file.display())),
+            );
         }
     }
     found
@@ -262,24 +384,41 @@ fn compiled_in() -> Vec<PathBuf> {
 fn the_container_is_built_from_everything_that_is_compiled_in() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let ignore = read("container/Containerfile.dockerignore");
-    let sent: Vec<PathBuf> =
-        ignore.lines().filter_map(|line| line.strip_prefix('!')).map(|name| root.join(name)).collect();
+    let sent: Vec<PathBuf> = ignore
+        .lines()
+        .filter_map(|line| line.strip_prefix('!'))
+        .map(|name| root.join(name))
+        .collect();
     assert!(sent.iter().all(|path| path.exists()), "{sent:?}");
     let all = compiled_in();
     assert!(all.len() > 8, "{all:?}");
     for path in all {
-        assert!(sent.iter().any(|sent| path.starts_with(sent)), "{} is not sent to the build", path.display());
+        assert!(
+            sent.iter().any(|sent| path.starts_with(sent)),
+            "{} is not sent to the build",
+            path.display()
+        );
     }
     // A link into what is not sent leads nowhere.
     for entry in fs::read_dir(root.join("presets")).unwrap() {
         let path = entry.unwrap().path().canonicalize().unwrap();
-        assert!(sent.iter().any(|sent| path.starts_with(sent)), "{} is not sent to the build", path.display());
+        assert!(
+            sent.iter().any(|sent| path.starts_with(sent)),
+            "{} is not sent to the build",
+            path.display()
+        );
     }
-    let manifest: toml::Value = toml::from_str(&fs::read_to_string(root.join("Cargo.toml")).unwrap()).unwrap();
-    for target in ["bench", "test"].iter().flat_map(|kind| manifest[kind].as_array().unwrap()) {
+    let manifest: toml::Value =
+        toml::from_str(&fs::read_to_string(root.join("Cargo.toml")).unwrap()).unwrap();
+    for target in ["bench", "test"]
+        .iter()
+        .flat_map(|kind| manifest[kind].as_array().unwrap())
+    {
         let name = target["name"].as_str().unwrap();
-        let path =
-            target.get("path").map_or_else(|| format!("benches/{name}.rs"), |path| path.as_str().unwrap().to_owned());
+        let path = target.get("path").map_or_else(
+            || format!("benches/{name}.rs"),
+            |path| path.as_str().unwrap().to_owned(),
+        );
         assert!(
             sent.iter().any(|sent| root.join(&path).starts_with(sent)),
             "{path}: cargo wants every target to be there"
@@ -296,8 +435,16 @@ fn docker_takes_the_compose_file() {
     }
     // Where the README puts it, with what it wants beside it.
     let place = tempfile::tempdir().unwrap();
-    for file in ["container/compose.yaml", "redis/redis.conf", "redis/users.acl"] {
-        fs::copy(deploy(file), place.path().join(Path::new(file).file_name().unwrap())).unwrap();
+    for file in [
+        "container/compose.yaml",
+        "redis/redis.conf",
+        "redis/users.acl",
+    ] {
+        fs::copy(
+            deploy(file),
+            place.path().join(Path::new(file).file_name().unwrap()),
+        )
+        .unwrap();
     }
     for file in ["quotas.toml", "youtube.key"] {
         fs::write(place.path().join(file), "").unwrap();
@@ -308,25 +455,41 @@ fn docker_takes_the_compose_file() {
         .args(["config", "-q"])
         .output();
     let checked = checked.unwrap();
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    assert!(
+        checked.status.success(),
+        "{}",
+        String::from_utf8_lossy(&checked.stderr)
+    );
 }
 
 #[test]
 fn the_cron_job_of_kubernetes_is_alone_unprivileged_and_whole() {
     let documents = yaml("kubernetes/cronjob.yaml");
-    let find = |kind: &str| documents.iter().find(|document| document["kind"] == kind).unwrap();
+    let find = |kind: &str| {
+        documents
+            .iter()
+            .find(|document| document["kind"] == kind)
+            .unwrap()
+    };
     let (claim, job) = (find("PersistentVolumeClaim"), find("CronJob"));
     assert_eq!(job["spec"]["concurrencyPolicy"], "Forbid");
     let pod = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"];
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     let container = &pod["containers"][0];
     assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
-    let volumes: Vec<&str> =
-        pod["volumes"].as_sequence().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    let volumes: Vec<&str> = pod["volumes"]
+        .as_sequence()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
     for mount in container["volumeMounts"].as_sequence().unwrap() {
         assert!(volumes.contains(&mount["name"].as_str().unwrap()));
     }
-    assert_eq!(pod["volumes"][1]["persistentVolumeClaim"]["claimName"], claim["metadata"]["name"]);
+    assert_eq!(
+        pod["volumes"][1]["persistentVolumeClaim"]["claimName"],
+        claim["metadata"]["name"]
+    );
 }
 
 /// The arguments that a deployment gives are ones that the program has.
@@ -335,11 +498,27 @@ fn the_arguments_of_every_deployment_are_known() {
     let place = Place::new();
     let documents = yaml("kubernetes/cronjob.yaml");
     let pod = &documents[1]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0];
-    let arguments: Vec<&str> = pod["args"].as_sequence().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    let arguments: Vec<&str> = pod["args"]
+        .as_sequence()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap())
+        .collect();
     let environment = BTreeMap::from([
-        ("INGEST_CONFIG".to_owned(), place.config.to_str().unwrap().to_owned()),
+        (
+            "INGEST_CONFIG".to_owned(),
+            place.config.to_str().unwrap().to_owned(),
+        ),
         ("INGEST_STATE_DIR".to_owned(), place.state()),
-        ("YOUTUBE_API_KEY_FILE".to_owned(), place.credentials.join("youtube").to_str().unwrap().to_owned()),
+        (
+            "YOUTUBE_API_KEY_FILE".to_owned(),
+            place
+                .credentials
+                .join("youtube")
+                .to_str()
+                .unwrap()
+                .to_owned(),
+        ),
     ]);
     let ran = place.run(&format!("ingest {}", arguments.join(" ")), environment);
     assert_eq!(ran.status.code(), Some(0), "{ran:?}");
@@ -350,16 +529,26 @@ fn the_arguments_of_every_deployment_are_known() {
 
 #[test]
 fn what_the_debian_package_holds_is_there_or_made() {
-    let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    let manifest =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
     let manifest: toml::Value = toml::from_str(&manifest).unwrap();
     let package = &manifest["package"]["metadata"]["deb"];
     let build = read("deb/build.sh");
     for asset in package["assets"].as_array().unwrap() {
         let source = asset[0].as_str().unwrap();
-        let made = source.strip_prefix("target/deb-assets/").is_some_and(|name| build.contains(name));
+        let made = source
+            .strip_prefix("target/deb-assets/")
+            .is_some_and(|name| build.contains(name));
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let is_there = root.join(source.trim_end_matches('*')).exists() && !source.starts_with("target/");
-        assert!(made || is_there || source == "target/release/ingest", "{source}");
+        let is_there =
+            root.join(source.trim_end_matches('*')).exists() && !source.starts_with("target/");
+        assert!(
+            made || is_there || source == "target/release/ingest",
+            "{source}"
+        );
     }
-    assert_eq!(package["conf-files"][0].as_str(), Some("/etc/ingest/quotas.toml"));
+    assert_eq!(
+        package["conf-files"][0].as_str(),
+        Some("/etc/ingest/quotas.toml")
+    );
 }

@@ -18,10 +18,27 @@ fn run_with_full_disk(world: &World, blocks: u32, arguments: &[&str]) -> Ran {
     let inner = world.command(arguments);
     let mut command = Command::new("sh");
     // Ignored, the signal becomes an error.
-    command.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"")]);
-    command.arg(inner.get_program()).args(inner.get_args()).env_clear();
-    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(Stdio::null());
-    Ran::of(command.current_dir(world.directory.path()).output().unwrap())
+    command.args([
+        "-c",
+        &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\""),
+    ]);
+    command
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env_clear();
+    command
+        .envs(
+            inner
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .stdin(Stdio::null());
+    Ran::of(
+        command
+            .current_dir(world.directory.path())
+            .output()
+            .unwrap(),
+    )
 }
 
 /// The passes count what they hold, each page once, and every file is whole.
@@ -31,7 +48,10 @@ fn assert_whole(world: &World) {
     }
     let repaired = world.json(&["repair"]);
     let files = repaired["files"].as_array().unwrap();
-    assert!(files.iter().all(|file| file["outcome"] == "whole"), "{repaired}");
+    assert!(
+        files.iter().all(|file| file["outcome"] == "whole"),
+        "{repaired}"
+    );
     let wrong = "select count(*) from pass where pages <> (select count(*) from checkpoint where pass = pass.id)
                     or records <> (select count(*) from listing where pass = pass.id)";
     assert_eq!(world.count(wrong), 0);
@@ -45,10 +65,16 @@ fn a_disk_that_is_full_at_any_point_leaves_whole_files_and_the_next_run_goes_on(
         assert!(ran.code == 0 || ran.code == 1, "{blocks}: {ran:?}");
         if ran.code == 1 {
             let said = format!("{}{}", ran.stdout, ran.stderr);
-            assert!(said.contains("free some space") || said.contains("check its disk"), "{blocks}: {said}");
+            assert!(
+                said.contains("free some space") || said.contains("check its disk"),
+                "{blocks}: {said}"
+            );
         }
         assert_whole(&world);
-        assert!(world.recorded("daily") >= world.counted("daily"), "{blocks}: something was requested uncharged");
+        assert!(
+            world.recorded("daily") >= world.counted("daily"),
+            "{blocks}: something was requested uncharged"
+        );
         assert_eq!(world.ingest(&RUN).code, 0, "{blocks}: with room again");
         assert_whole(&world);
         let complete = "select count(*) from pass where outcome = 'complete' and region <> '*'";
@@ -60,12 +86,29 @@ fn a_disk_that_is_full_at_any_point_leaves_whole_files_and_the_next_run_goes_on(
 fn a_result_that_cannot_be_written_is_a_failure() {
     let world = World::new();
     assert_eq!(world.ingest(&RUN).code, 0);
-    for arguments in [&["status"][..], &["status", "--format", "json"], &["history"], &["search", "the"], &["schema"]] {
-        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let ran = world.command(arguments).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    for arguments in [
+        &["status"][..],
+        &["status", "--format", "json"],
+        &["history"],
+        &["search", "the"],
+        &["schema"],
+    ] {
+        let full = fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let ran = world
+            .command(arguments)
+            .stdout(full)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
         let said = String::from_utf8(ran.stderr).unwrap();
         assert_eq!(ran.status.code(), Some(1), "{arguments:?}: {said}");
-        assert!(said.contains("cannot write to stdout"), "{arguments:?}: {said}");
+        assert!(
+            said.contains("cannot write to stdout"),
+            "{arguments:?}: {said}"
+        );
     }
 }
 
@@ -89,7 +132,12 @@ impl Mount {
 
 fn mount(arguments: &[&str], at: &Path) -> bool {
     let mut command = Command::new("mount");
-    let ran = command.args(arguments).arg(at).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let ran = command
+        .args(arguments)
+        .arg(at)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     ran.is_ok_and(|status| status.success())
 }
 
@@ -102,10 +150,15 @@ impl Drop for Mount {
 #[test]
 fn on_a_small_disk_a_run_fails_clearly_and_goes_on_when_there_is_room() {
     let world = World::new();
-    let Some(disk) = Mount::new(&world.state_dir(), "size=600k") else { return };
+    let Some(disk) = Mount::new(&world.state_dir(), "size=600k") else {
+        return;
+    };
     let ran = world.ingest(&RUN);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stdout.contains("free some space on its disk"), "{ran:?}");
+    assert!(
+        ran.stdout.contains("free some space on its disk"),
+        "{ran:?}"
+    );
     let again = world.ingest(&RUN);
     assert_eq!(
         (again.code, again.json()["requests"].as_u64()),
@@ -120,18 +173,33 @@ fn on_a_small_disk_a_run_fails_clearly_and_goes_on_when_there_is_room() {
 #[test]
 fn a_read_only_disk_is_read_and_whatever_writes_says_why_it_cannot() {
     let world = World::new();
-    let Some(disk) = Mount::new(&world.state_dir(), "size=64m") else { return };
+    let Some(disk) = Mount::new(&world.state_dir(), "size=64m") else {
+        return;
+    };
     assert_eq!(world.ingest(&RUN).code, 0);
     disk.remount("ro");
-    for reads in [&["status"][..], &["history"], &["search", "the"], &["--region", "all", "--dry-run"]] {
+    for reads in [
+        &["status"][..],
+        &["history"],
+        &["search", "the"],
+        &["--region", "all", "--dry-run"],
+    ] {
         assert_eq!(world.ingest(reads).code, 0, "{reads:?}");
     }
     let requests = world.requests();
-    for writes in [&RUN[..], &["charge", "youtube", "videos.list"], &["repair"], &["check"]] {
+    for writes in [
+        &RUN[..],
+        &["charge", "youtube", "videos.list"],
+        &["repair"],
+        &["check"],
+    ] {
         let ran = world.ingest(writes);
         assert_eq!(ran.code, 1, "{ran:?}");
         let said = format!("{}{}", ran.stdout, ran.stderr);
-        assert!(said.contains("writable for this user"), "{writes:?}: {said}");
+        assert!(
+            said.contains("writable for this user"),
+            "{writes:?}: {said}"
+        );
     }
     assert_eq!(world.requests(), requests);
     disk.remount("rw");
@@ -144,8 +212,18 @@ fn whatever_the_umask_every_file_is_its_owners_alone() {
     world.faults(&serde_json::json!({ "delay_ms": 60_000, "after": 2, "times": 100 }));
     let inner = world.command(&RUN);
     let mut command = Command::new("sh");
-    command.args(["-c", "umask 0; exec \"$0\" \"$@\""]).arg(cargo_bin!("ingest")).args(inner.get_args()).env_clear();
-    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdout(Stdio::null());
+    command
+        .args(["-c", "umask 0; exec \"$0\" \"$@\""])
+        .arg(cargo_bin!("ingest"))
+        .args(inner.get_args())
+        .env_clear();
+    command
+        .envs(
+            inner
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .stdout(Stdio::null());
     let mut child = command.current_dir(world.directory.path()).spawn().unwrap();
     let wal = world.state_dir().join("catalog.db-wal");
     while world.requests() < 3 || !wal.exists() {
@@ -153,14 +231,31 @@ fn whatever_the_umask_every_file_is_its_owners_alone() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    let all = [vec![world.state_dir()], everything_below(&world.state_dir())].concat();
-    let names: Vec<_> = all.iter().filter_map(|path| path.file_name()?.to_str()).collect();
-    for side in ["catalog.db-wal", "catalog.db-shm", "ledger.db-wal", "ledger.db-shm"] {
+    let all = [
+        vec![world.state_dir()],
+        everything_below(&world.state_dir()),
+    ]
+    .concat();
+    let names: Vec<_> = all
+        .iter()
+        .filter_map(|path| path.file_name()?.to_str())
+        .collect();
+    for side in [
+        "catalog.db-wal",
+        "catalog.db-shm",
+        "ledger.db-wal",
+        "ledger.db-shm",
+    ] {
         assert!(names.contains(&side), "{names:?}");
     }
     for path in all {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o7777, if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
+        assert_eq!(
+            mode & 0o7777,
+            if path.is_dir() { 0o700 } else { 0o600 },
+            "{}",
+            path.display()
+        );
     }
 }
 
@@ -172,7 +267,13 @@ fn a_broken_journal_is_said_and_left_alone() {
     assert_eq!(world.ingest(&["check"]).code, 0);
     let path = world.state_dir().join("journal.db");
     let whole = fs::read(&path).unwrap();
-    let newer = || drop(rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99));
+    let newer = || {
+        drop(
+            rusqlite::Connection::open(&path)
+                .unwrap()
+                .pragma_update(None, "user_version", 99),
+        )
+    };
     let torn = || {
         let mut torn = whole.clone();
         torn[4096..].fill(0xAA);
@@ -181,8 +282,16 @@ fn a_broken_journal_is_said_and_left_alone() {
     let broken: [(&str, &dyn Fn()); 4] = [
         ("it is damaged", &torn),
         ("upgrade ingest", &newer),
-        ("it is damaged", &|| fs::write(&path, [&b"garbage instead of a header "[..], &whole[28..]].concat()).unwrap()),
-        ("it is damaged", &|| fs::write(&path, &whole[..whole.len() / 2]).unwrap()),
+        ("it is damaged", &|| {
+            fs::write(
+                &path,
+                [&b"garbage instead of a header "[..], &whole[28..]].concat(),
+            )
+            .unwrap()
+        }),
+        ("it is damaged", &|| {
+            fs::write(&path, &whole[..whole.len() / 2]).unwrap()
+        }),
     ];
     for (says, break_it) in broken {
         break_it();
@@ -195,8 +304,14 @@ fn a_broken_journal_is_said_and_left_alone() {
         ] {
             let ran = world.ingest(arguments);
             assert_eq!(ran.code, 1, "{says}: {ran:?}");
-            assert!(serde_json::from_str::<Value>(&ran.stdout).is_ok(), "{ran:?}");
-            assert!(ran.stdout.contains(says) && ran.stdout.contains("journal.db"), "{says}: {ran:?}");
+            assert!(
+                serde_json::from_str::<Value>(&ran.stdout).is_ok(),
+                "{ran:?}"
+            );
+            assert!(
+                ran.stdout.contains(says) && ran.stdout.contains("journal.db"),
+                "{says}: {ran:?}"
+            );
         }
         assert_eq!(fs::read(&path).unwrap(), before, "{says}");
         fs::write(&path, &whole).unwrap();

@@ -5,11 +5,17 @@ use std::path::{Path, PathBuf};
 use crate::support::world::World;
 
 pub(super) fn everything_below(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let entries = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     entries
-        .flat_map(
-            |path| if path.is_dir() { [vec![path.clone()], everything_below(&path)].concat() } else { vec![path] },
-        )
+        .flat_map(|path| {
+            if path.is_dir() {
+                [vec![path.clone()], everything_below(&path)].concat()
+            } else {
+                vec![path]
+            }
+        })
         .collect()
 }
 
@@ -18,7 +24,11 @@ fn what_a_run_leaves_is_its_owners_alone() {
     let world = World::new();
     assert_eq!(world.ingest(&["--region", "US,GB"]).code, 0);
     assert_eq!(world.ingest(&["check", "--connect"]).code, 0);
-    let all = [vec![world.state_dir()], everything_below(&world.state_dir())].concat();
+    let all = [
+        vec![world.state_dir()],
+        everything_below(&world.state_dir()),
+    ]
+    .concat();
     assert!(all.len() > 4, "{all:?}");
     for path in all {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -32,13 +42,28 @@ fn what_root_makes_in_somebodys_directory_is_theirs() {
     let state = world.state_dir();
     fs::create_dir(&state).unwrap();
     // Whoever is not root makes what is its own.
-    let owner = if fs::metadata(&state).unwrap().uid() == 0 { 12_001 } else { fs::metadata(&state).unwrap().uid() };
+    let owner = if fs::metadata(&state).unwrap().uid() == 0 {
+        12_001
+    } else {
+        fs::metadata(&state).unwrap().uid()
+    };
     chown(&state, Some(owner), None).unwrap();
     world.ingest(&["--region", "US"]);
-    world.ingest(&["charge", "youtube", "videos.list", "--set", "ledger.url=redis://127.0.0.1:1"]);
+    world.ingest(&[
+        "charge",
+        "youtube",
+        "videos.list",
+        "--set",
+        "ledger.url=redis://127.0.0.1:1",
+    ]);
     let all = everything_below(&state);
     assert!(all.len() > 4, "{all:?}");
     for path in all {
-        assert_eq!(fs::metadata(&path).unwrap().uid(), owner, "{}", path.display());
+        assert_eq!(
+            fs::metadata(&path).unwrap().uid(),
+            owner,
+            "{}",
+            path.display()
+        );
     }
 }

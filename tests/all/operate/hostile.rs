@@ -16,7 +16,11 @@ fn load(bytes: &[u8]) -> Result<(), ConfigError> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("quotas.toml");
     fs::write(&path, bytes).unwrap();
-    Config::load(&Sources { path: Some(path), sets: Vec::new() }).map(drop)
+    Config::load(&Sources {
+        path: Some(path),
+        sets: Vec::new(),
+    })
+    .map(drop)
 }
 
 #[test]
@@ -75,17 +79,26 @@ fn hostile_upstream(text: &'static str) -> StubUpstream {
             .collect();
         match request.number {
             0..2 => StubAnswer::json(&json!({ "items": items })),
-            _ => StubAnswer::error(403, &json!({ "error": { "message": text, "errors": [{ "reason": text }] } })),
+            _ => StubAnswer::error(
+                403,
+                &json!({ "error": { "message": text, "errors": [{ "reason": text }] } }),
+            ),
         }
     })
 }
 
 #[test]
 fn what_an_upstream_says_is_never_a_command_to_a_terminal() {
-    for text in ["\u{1b}]0;pwned\u{7}\u{1b}[2J", "\u{9b}31m\r\u{8}\0", "\u{202e}txt.exe\u{2066}"] {
+    for text in [
+        "\u{1b}]0;pwned\u{7}\u{1b}[2J",
+        "\u{9b}31m\r\u{8}\0",
+        "\u{202e}txt.exe\u{2066}",
+    ] {
         let upstream = hostile_upstream(text);
         let mut world = World::new();
-        world.set(&format!("upstreams.youtube.base_url={}", upstream.url())).set("jobs.trending.every=1us");
+        world
+            .set(&format!("upstreams.youtube.base_url={}", upstream.url()))
+            .set("jobs.trending.every=1us");
         for arguments in [
             &["--region", "US", "--job", "trending", "-v"][..],
             &["--region", "GB", "--job", "trending", "-v"],
@@ -104,7 +117,10 @@ fn what_an_upstream_says_is_never_a_command_to_a_terminal() {
             assert!(is_plain(&ran.stderr), "{arguments:?}: {:?}", ran.stderr);
         }
         let hits = world.json(&["search", "findme"]);
-        assert!(hits["hits"].as_array().unwrap().len() >= 3, "landed and found, as it is: {hits}");
+        assert!(
+            hits["hits"].as_array().unwrap().len() >= 3,
+            "landed and found, as it is: {hits}"
+        );
     }
 }
 
@@ -112,8 +128,14 @@ fn what_an_upstream_says_is_never_a_command_to_a_terminal() {
 fn what_a_redis_says_is_never_a_command_to_a_terminal() {
     let redis = Parrot::start();
     let mut world = World::new();
-    world.set(&format!("ledger.url=redis://127.0.0.1:{}", redis.port)).set("ledger.timeout=2s");
-    for text in ["\u{1b}]0;pwned\u{7}\u{1b}[2J", "pwned\u{9b}31m\u{8}\0", "\u{202e}pwned\u{2066}"] {
+    world
+        .set(&format!("ledger.url=redis://127.0.0.1:{}", redis.port))
+        .set("ledger.timeout=2s");
+    for text in [
+        "\u{1b}]0;pwned\u{7}\u{1b}[2J",
+        "pwned\u{9b}31m\u{8}\0",
+        "\u{202e}pwned\u{2066}",
+    ] {
         redis.say(format!("-ERR {text}\r\n").into_bytes());
         for arguments in [
             &["charge", "youtube", "search.list", "-v"][..],
@@ -122,7 +144,10 @@ fn what_a_redis_says_is_never_a_command_to_a_terminal() {
             &["status", "-v"],
         ] {
             let ran = world.ingest(arguments);
-            assert!(ran.stdout.contains("pwned") || ran.stderr.contains("pwned"), "{arguments:?}: {ran:?}");
+            assert!(
+                ran.stdout.contains("pwned") || ran.stderr.contains("pwned"),
+                "{arguments:?}: {ran:?}"
+            );
             assert!(is_plain(&ran.stdout), "{arguments:?}: {:?}", ran.stdout);
             assert!(is_plain(&ran.stderr), "{arguments:?}: {:?}", ran.stderr);
         }
@@ -131,18 +156,40 @@ fn what_a_redis_says_is_never_a_command_to_a_terminal() {
 
 #[test]
 fn a_region_named_like_a_path_leads_nowhere() {
-    let regions = ["../../x", "/etc/passwd", "a/b", "..", "%2e%2e", "'; drop table pass; --", "{region}"];
+    let regions = [
+        "../../x",
+        "/etc/passwd",
+        "a/b",
+        "..",
+        "%2e%2e",
+        "'; drop table pass; --",
+        "{region}",
+    ];
     let list = regions.map(|region| format!("{region:?}")).join(",");
     let mut world = World::new();
     let upstream = hostile_upstream("x");
-    world.set(&format!("regions=[{list}]")).set(&format!("upstreams.youtube.base_url={}", upstream.url()));
+    world
+        .set(&format!("regions=[{list}]"))
+        .set(&format!("upstreams.youtube.base_url={}", upstream.url()));
     let report = world.json(&["--region", "all", "--job", "trending"]);
-    assert_eq!(report["passes"].as_array().unwrap().iter().filter(|pass| pass["region"] != "*").count(), regions.len());
-    let outside: Vec<_> =
-        fs::read_dir(world.directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(
+        report["passes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|pass| pass["region"] != "*")
+            .count(),
+        regions.len()
+    );
+    let outside: Vec<_> = fs::read_dir(world.directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(outside, ["state"]);
-    let locks: Vec<_> =
-        fs::read_dir(world.state_dir().join("locks")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let locks: Vec<_> = fs::read_dir(world.state_dir().join("locks"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     assert!(locks.iter().all(|path| path.is_file()), "{locks:?}");
     assert_eq!(world.ingest(&["status"]).code, 0);
 }
@@ -151,17 +198,29 @@ fn a_region_named_like_a_path_leads_nowhere() {
 fn a_region_of_any_length_is_walked_and_has_a_lock_of_its_own() {
     let long = "日本語の地域".repeat(20);
     let regions = [format!("{long}一"), format!("{long}二"), "short".to_owned()];
-    let list = regions.clone().map(|region| format!("{region:?}")).join(",");
+    let list = regions
+        .clone()
+        .map(|region| format!("{region:?}"))
+        .join(",");
     let mut world = World::new();
     let upstream = StubUpstream::start(|_| StubAnswer::json(&json!({ "items": [] })));
-    world.set(&format!("regions=[{list}]")).set(&format!("upstreams.youtube.base_url={}", upstream.url()));
+    world
+        .set(&format!("regions=[{list}]"))
+        .set(&format!("upstreams.youtube.base_url={}", upstream.url()));
     let ran = world.ingest(&["--region", "all", "--job", "trending", "--format", "json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let locks = fs::read_dir(world.state_dir().join("locks")).unwrap();
-    let locks: Vec<String> = locks.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    let of_regions = locks.iter().filter(|name| name.starts_with("trending.") && !name.contains("%2A"));
+    let locks: Vec<String> = locks
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let of_regions = locks
+        .iter()
+        .filter(|name| name.starts_with("trending.") && !name.contains("%2A"));
     assert_eq!(of_regions.count(), 3, "{locks:?}");
-    assert!(locks.contains(&"trending.short.lock".to_owned()), "{locks:?}");
+    assert!(
+        locks.contains(&"trending.short.lock".to_owned()),
+        "{locks:?}"
+    );
 }
 
 #[test]

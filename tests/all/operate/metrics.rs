@@ -13,14 +13,23 @@ fn file(world: &World) -> PathBuf {
 
 fn run(world: &World, more: &[&str]) -> i32 {
     let file = file(world);
-    let arguments = ["--region", "US,GB", "--job", "trending", "--metrics-file", file.to_str().unwrap()];
+    let arguments = [
+        "--region",
+        "US,GB",
+        "--job",
+        "trending",
+        "--metrics-file",
+        file.to_str().unwrap(),
+    ];
     world.ingest(&[&arguments, more].concat()).code
 }
 
 /// Every sample, by its name and labels; every line is one or a comment.
 fn samples(file: &Path) -> BTreeMap<String, f64> {
     let text = fs::read_to_string(file).unwrap();
-    let lines = text.lines().filter(|line| !line.starts_with("# HELP ") && !line.starts_with("# TYPE "));
+    let lines = text
+        .lines()
+        .filter(|line| !line.starts_with("# HELP ") && !line.starts_with("# TYPE "));
     lines
         .map(|line| line.rsplit_once(' ').unwrap())
         .map(|(name, value)| (name.to_owned(), value.parse().unwrap()))
@@ -32,15 +41,33 @@ fn a_run_leaves_its_figures_for_a_collector() {
     let world = World::new();
     assert_eq!(run(&world, &[]), 0);
     let samples = samples(&file(&world));
-    let of = |name: &str| *samples.get(name).unwrap_or_else(|| panic!("{name} is not in {samples:#?}"));
-    let by_region: f64 =
-        samples.iter().filter(|(name, _)| name.starts_with("ingest_units_total{")).map(|(_, units)| units).sum();
+    let of = |name: &str| {
+        *samples
+            .get(name)
+            .unwrap_or_else(|| panic!("{name} is not in {samples:#?}"))
+    };
+    let by_region: f64 = samples
+        .iter()
+        .filter(|(name, _)| name.starts_with("ingest_units_total{"))
+        .map(|(_, units)| units)
+        .sum();
     assert_eq!(by_region, world.counted("daily") as f64);
-    assert!(of(r#"ingest_units_total{account="youtube",limit="daily",job="trending",region="US"}"#) >= 1.0);
-    assert_eq!(of(r#"ingest_limit_used_units{account="youtube",limit="daily"}"#), world.charged("daily") as f64);
-    assert_eq!(of(r#"ingest_limit_remaining_units{account="youtube",limit="daily"}"#), 9_500.0 - by_region);
+    assert!(
+        of(r#"ingest_units_total{account="youtube",limit="daily",job="trending",region="US"}"#)
+            >= 1.0
+    );
+    assert_eq!(
+        of(r#"ingest_limit_used_units{account="youtube",limit="daily"}"#),
+        world.charged("daily") as f64
+    );
+    assert_eq!(
+        of(r#"ingest_limit_remaining_units{account="youtube",limit="daily"}"#),
+        9_500.0 - by_region
+    );
     assert!(of(r#"ingest_last_success_timestamp_seconds{job="trending",region="GB"}"#) > 1.7e9);
-    assert!(of(r#"ingest_requests_total{account="youtube",call="videos.list",class="page"}"#) >= 2.0);
+    assert!(
+        of(r#"ingest_requests_total{account="youtube",call="videos.list",class="page"}"#) >= 2.0
+    );
     assert_eq!(of(r#"ingest_runs_total{outcome="complete"}"#), 1.0);
     assert_eq!(of("ingest_unmetered_units_total"), 0.0);
     assert!(of("ingest_last_run_duration_seconds") > 0.0);
@@ -69,11 +96,24 @@ fn runs_that_end_at_once_are_all_counted() {
     let world = World::new();
     run(&world, &[]);
     let file = file(&world);
-    let arguments = ["--region", "US", "--job", "trending", "--metrics-file", file.to_str().unwrap()];
+    let arguments = [
+        "--region",
+        "US",
+        "--job",
+        "trending",
+        "--metrics-file",
+        file.to_str().unwrap(),
+    ];
     world.ingest_at_once(12, &arguments);
     let samples = samples(&file);
-    let runs = samples.iter().filter(|(name, _)| name.starts_with("ingest_runs_total{"));
-    assert_eq!(runs.map(|(_, runs)| runs).sum::<f64>(), 13.0, "{samples:#?}");
+    let runs = samples
+        .iter()
+        .filter(|(name, _)| name.starts_with("ingest_runs_total{"));
+    assert_eq!(
+        runs.map(|(_, runs)| runs).sum::<f64>(),
+        13.0,
+        "{samples:#?}"
+    );
 }
 
 #[test]
@@ -90,7 +130,14 @@ fn what_requests_led_to_is_told_apart() {
 #[test]
 fn metrics_that_cannot_be_written_fail_no_run() {
     let world = World::new();
-    let ran = world.ingest(&["--region", "US", "--job", "trending", "--metrics-file", "/nowhere/ingest.prom"]);
+    let ran = world.ingest(&[
+        "--region",
+        "US",
+        "--job",
+        "trending",
+        "--metrics-file",
+        "/nowhere/ingest.prom",
+    ]);
     assert_eq!(ran.code, 0);
     assert!(ran.stderr.contains("/nowhere/ingest.prom"), "{ran:?}");
 }
@@ -100,24 +147,52 @@ fn what_is_no_file_is_neither_read_nor_replaced_and_a_link_stays_a_link() {
     let world = World::new();
     let path = file(&world);
     let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let ran = world.ingest(&["--region", "US", "--job", "trending", "--metrics-file", path.to_str().unwrap()]);
+    let ran = world.ingest(&[
+        "--region",
+        "US",
+        "--job",
+        "trending",
+        "--metrics-file",
+        path.to_str().unwrap(),
+    ]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stderr.contains("it is there, and is no file"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("it is there, and is no file"),
+        "{ran:?}"
+    );
     assert!(fs::metadata(&path).unwrap().file_type().is_socket());
-    let (target, link) = (world.directory.path().join("target"), world.directory.path().join("link.prom"));
+    let (target, link) = (
+        world.directory.path().join("target"),
+        world.directory.path().join("link.prom"),
+    );
     fs::write(&target, "").unwrap();
     std::os::unix::fs::symlink(&target, &link).unwrap();
-    world.ingest(&["--region", "GB", "--job", "trending", "--metrics-file", link.to_str().unwrap()]);
+    world.ingest(&[
+        "--region",
+        "GB",
+        "--job",
+        "trending",
+        "--metrics-file",
+        link.to_str().unwrap(),
+    ]);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert!(fs::read_to_string(&target).unwrap().contains("ingest_units_total"));
+    assert!(
+        fs::read_to_string(&target)
+            .unwrap()
+            .contains("ingest_units_total")
+    );
 }
 
 #[test]
 fn nothing_half_written_is_left_beside() {
     let world = World::new();
     run(&world, &[]);
-    let left = fs::read_dir(world.directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("prom")).collect();
+    let left = fs::read_dir(world.directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = left
+        .filter(|name| name.to_string_lossy().contains("prom"))
+        .collect();
     assert_eq!(left, ["ingest.prom"]);
 }
 
@@ -146,7 +221,14 @@ fn labels(text: &str) -> Option<Vec<(String, String)>> {
     while !rest.is_empty() {
         let (name, after) = rest.split_once("=\"")?;
         let end = after.char_indices().find(|(at, letter)| {
-            *letter == '"' && after[..*at].chars().rev().take_while(|before| *before == '\\').count() % 2 == 0
+            *letter == '"'
+                && after[..*at]
+                    .chars()
+                    .rev()
+                    .take_while(|before| *before == '\\')
+                    .count()
+                    % 2
+                    == 0
         })?;
         all.push((name.to_owned(), unescaped(&after[..end.0])?));
         rest = after[end.0 + 1..].trim_start_matches(',');
@@ -161,7 +243,14 @@ fn the_file_is_what_a_collector_takes_whatever_things_are_called() {
     let mut world = World::configured(&[r#"regions=["US", "G\"B\\X;} 1"]"#], |_| {});
     world.set("upstreams.youtube.attempts=1");
     let path = file(&world);
-    let arguments = ["--region", "all", "--job", "trending", "--metrics-file", path.to_str().unwrap()];
+    let arguments = [
+        "--region",
+        "all",
+        "--job",
+        "trending",
+        "--metrics-file",
+        path.to_str().unwrap(),
+    ];
     for _ in 0..2 {
         world.ingest(&arguments);
     }
@@ -175,17 +264,29 @@ fn the_file_is_what_a_collector_takes_whatever_things_are_called() {
             seen.push(family.clone());
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
             let is_total = family.ends_with("_total");
-            assert_eq!(kind, format!("{family} {}", if is_total { "counter" } else { "gauge" }));
+            assert_eq!(
+                kind,
+                format!("{family} {}", if is_total { "counter" } else { "gauge" })
+            );
         } else {
             let (series, value) = line.rsplit_once(' ').unwrap();
             let (name, inner) = series.split_once('{').unwrap_or((series, "}"));
             assert_eq!(name, family, "{line}");
             assert!(value.parse::<f64>().is_ok(), "{line}");
-            let labels = labels(inner.strip_suffix('}').unwrap()).unwrap_or_else(|| panic!("{line}"));
-            regions.extend(labels.into_iter().filter(|(name, _)| name == "region").map(|(_, region)| region));
+            let labels =
+                labels(inner.strip_suffix('}').unwrap()).unwrap_or_else(|| panic!("{line}"));
+            regions.extend(
+                labels
+                    .into_iter()
+                    .filter(|(name, _)| name == "region")
+                    .map(|(_, region)| region),
+            );
         }
     }
-    assert!(seen.len() > 8 && regions.iter().any(|region| region == "G\"B\\X;} 1"), "{seen:?} {regions:?}");
+    assert!(
+        seen.len() > 8 && regions.iter().any(|region| region == "G\"B\\X;} 1"),
+        "{seen:?} {regions:?}"
+    );
 }
 
 /// One line too many of an earlier file, or half of one, and the counters would be lost.
@@ -197,5 +298,8 @@ fn a_file_that_somebody_else_wrote_is_replaced_by_a_right_one() {
     assert_eq!(run(&world, &[]), 0);
     let samples = samples(&file(&world));
     assert_eq!(samples[r#"ingest_runs_total{outcome="complete"}"#], 1.0);
-    assert!(samples.keys().all(|name| !name.contains("outcome=\"x")), "{samples:?}");
+    assert!(
+        samples.keys().all(|name| !name.contains("outcome=\"x")),
+        "{samples:?}"
+    );
 }

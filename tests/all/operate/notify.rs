@@ -9,14 +9,20 @@ use crate::support::world::World;
 fn pinging(stub: &StubUpstream, events: &[&str]) -> World {
     let mut world = World::new();
     for event in events {
-        world.set(&format!("notify.{event}={}/secret-uuid/{event}", stub.url()));
+        world.set(&format!(
+            "notify.{event}={}/secret-uuid/{event}",
+            stub.url()
+        ));
     }
     world
 }
 
 fn pinged(stub: &StubUpstream) -> Vec<String> {
     let last = |path: String| path.rsplit('/').next().unwrap().to_owned();
-    stub.requests().into_iter().map(|request| last(request.path)).collect()
+    stub.requests()
+        .into_iter()
+        .map(|request| last(request.path))
+        .collect()
 }
 
 const ALL: [&str; 4] = ["start", "success", "stopped", "failure"];
@@ -31,7 +37,11 @@ fn a_run_pings_as_it_begins_and_as_it_ends() {
     let body = String::from_utf8(stub.requests()[1].body.clone()).unwrap();
     assert!(body.starts_with("Complete: 1 region,"), "{body}");
     world.ingest(&US);
-    assert_eq!(pinged(&stub), ["start", "success", "start", "success"], "nothing due is well");
+    assert_eq!(
+        pinged(&stub),
+        ["start", "success", "start", "success"],
+        "nothing due is well"
+    );
 }
 
 #[test]
@@ -67,18 +77,30 @@ fn a_stop_at_a_limit_pings_stopped_or_else_success() {
 
 #[test]
 fn a_ping_that_fails_fails_no_run_and_shows_no_url() {
-    let stub = StubUpstream::answering([StubAnswer::redirect(302, "http://127.0.0.1:9/"), StubAnswer::status(404)]);
+    let stub = StubUpstream::answering([
+        StubAnswer::redirect(302, "http://127.0.0.1:9/"),
+        StubAnswer::status(404),
+    ]);
     let world = pinging(&stub, &ALL);
     let ran = world.ingest(&US);
     assert_eq!(ran.code, 0);
-    assert_eq!(stub.requests().len(), 2, "a redirect is not followed, a ping not repeated");
-    assert_eq!(ran.stderr.matches("a ping of [notify] failed").count(), 2, "{ran:?}");
+    assert_eq!(
+        stub.requests().len(),
+        2,
+        "a redirect is not followed, a ping not repeated"
+    );
+    assert_eq!(
+        ran.stderr.matches("a ping of [notify] failed").count(),
+        2,
+        "{ran:?}"
+    );
     assert!(!ran.stderr.contains("secret-uuid"), "{ran:?}");
 }
 
 #[test]
 fn a_service_that_never_answers_holds_a_run_up_for_seconds_only() {
-    let stub = StubUpstream::answering([StubAnswer::text(200, "OK").after(Duration::from_secs(60))]);
+    let stub =
+        StubUpstream::answering([StubAnswer::text(200, "OK").after(Duration::from_secs(60))]);
     let world = pinging(&stub, &["success"]);
     let began = Instant::now();
     assert_eq!(world.ingest(&US).code, 0);
@@ -100,6 +122,9 @@ fn a_wrong_url_is_refused_and_not_shown() {
     world.set("notify.start=hxxps://hc-ping.com/secret-uuid");
     let ran = world.ingest(&["status"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("notify.start: expected a URL"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("notify.start: expected a URL"),
+        "{ran:?}"
+    );
     assert!(!ran.stderr.contains("secret-uuid"), "{ran:?}");
 }

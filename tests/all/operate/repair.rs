@@ -8,13 +8,19 @@ use crate::support::world::World;
 
 fn landed() -> World {
     let world = World::new();
-    assert_eq!(world.ingest(&["--region", "US", "--job", "trending"]).code, 0);
+    assert_eq!(
+        world.ingest(&["--region", "US", "--job", "trending"]).code,
+        0
+    );
     world
 }
 
 fn file<'a>(answer: &'a Value, name: &str) -> &'a Value {
     let files = answer["files"].as_array().unwrap();
-    files.iter().find(|file| file["file"].as_str().unwrap().ends_with(name)).unwrap()
+    files
+        .iter()
+        .find(|file| file["file"].as_str().unwrap().ends_with(name))
+        .unwrap()
 }
 
 fn catalog(world: &World) -> Connection {
@@ -23,18 +29,28 @@ fn catalog(world: &World) -> Connection {
 
 /// Words of a record that was landed, and how often a search finds them.
 fn found(world: &World, words: &str) -> usize {
-    world.json(&["search", words, "--limit", "1000"])["hits"].as_array().unwrap().len()
+    world.json(&["search", words, "--limit", "1000"])["hits"]
+        .as_array()
+        .unwrap()
+        .len()
 }
 
 fn a_title(world: &World) -> String {
-    let title = "select json_extract(body, '$.snippet.title') from record where kind = 'video' limit 1";
-    catalog(world).query_row(title, [], |row| row.get(0)).unwrap()
+    let title =
+        "select json_extract(body, '$.snippet.title') from record where kind = 'video' limit 1";
+    catalog(world)
+        .query_row(title, [], |row| row.get(0))
+        .unwrap()
 }
 
 #[test]
 fn whole_files_stay_as_they_are() {
     let world = landed();
-    let records = || -> i64 { catalog(&world).query_row("select count(*) from record", [], |row| row.get(0)).unwrap() };
+    let records = || -> i64 {
+        catalog(&world)
+            .query_row("select count(*) from record", [], |row| row.get(0))
+            .unwrap()
+    };
     let (before, charged) = (records(), world.charged("daily"));
     let answer = world.json(&["repair"]);
     assert_eq!(file(&answer, "ledger.db")["outcome"], "whole");
@@ -48,11 +64,20 @@ fn a_lost_index_is_made_anew_from_the_records() {
     let title = a_title(&world);
     let before = found(&world, &title);
     assert!(before > 0);
-    catalog(&world).execute("insert into record_text (record_text) values ('delete-all')", []).unwrap();
+    catalog(&world)
+        .execute(
+            "insert into record_text (record_text) values ('delete-all')",
+            [],
+        )
+        .unwrap();
     assert_eq!(found(&world, &title), 0);
     let told = world.ingest(&["repair"]);
     assert_eq!(told.code, 0, "{told:?}");
-    assert!(told.stdout.contains("its full-text index was made anew from"), "{told:?}");
+    assert!(
+        told.stdout
+            .contains("its full-text index was made anew from"),
+        "{told:?}"
+    );
     assert_eq!(found(&world, &title), before);
 }
 
@@ -63,7 +88,10 @@ fn what_is_seen_again_after_a_repair_is_indexed_once() {
     let before = found(&world, &title);
     world.ingest(&["repair"]);
     world.set("jobs.trending.every=1us");
-    assert_eq!(world.ingest(&["--region", "US", "--job", "trending"]).code, 0);
+    assert_eq!(
+        world.ingest(&["--region", "US", "--job", "trending"]).code,
+        0
+    );
     assert_eq!(found(&world, &title), before);
 }
 
@@ -99,14 +127,20 @@ fn a_damaged_file_is_said_and_left_alone() {
     let ran = world.ingest(&["repair", "--format", "json"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert_eq!(file(&ran.json(), "ledger.db")["outcome"], "damaged");
-    assert_eq!(file(&ran.json(), "catalog.db")["outcome"], "whole", "the other one is looked at all the same");
+    assert_eq!(
+        file(&ran.json(), "catalog.db")["outcome"],
+        "whole",
+        "the other one is looked at all the same"
+    );
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
 #[test]
 fn a_catalog_of_a_newer_release_is_not_touched() {
     let world = landed();
-    catalog(&world).pragma_update(None, "user_version", 999).unwrap();
+    catalog(&world)
+        .pragma_update(None, "user_version", 999)
+        .unwrap();
     let ran = world.ingest(&["repair"]);
     assert_eq!(ran.code, 1);
     assert!(ran.stdout.contains("upgrade ingest"), "{ran:?}");
@@ -114,17 +148,35 @@ fn a_catalog_of_a_newer_release_is_not_touched() {
 
 #[test]
 fn a_ledger_or_a_journal_of_a_newer_release_is_not_touched() {
-    for (name, url) in [("ledger.db", "sqlite"), ("journal.db", "redis://127.0.0.1:9")] {
+    for (name, url) in [
+        ("ledger.db", "sqlite"),
+        ("journal.db", "redis://127.0.0.1:9"),
+    ] {
         let mut world = World::new();
         world.set(&format!("ledger.url={url}"));
-        assert_eq!(world.ingest(&["charge", "youtube", "videos.list", "-q"]).code, 0);
+        assert_eq!(
+            world
+                .ingest(&["charge", "youtube", "videos.list", "-q"])
+                .code,
+            0
+        );
         let path = world.state_dir().join(name);
-        Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
+        Connection::open(&path)
+            .unwrap()
+            .pragma_update(None, "user_version", 999)
+            .unwrap();
         let before = fs::read(&path).unwrap();
         let ran = world.ingest(&["repair"]);
         assert_eq!(ran.code, 1, "{ran:?}");
-        assert!(ran.stdout.contains("version 999") && ran.stdout.contains("upgrade ingest"), "{ran:?}");
-        assert_eq!(ran.stdout.matches(name).count(), 1, "its path is said once: {ran:?}");
+        assert!(
+            ran.stdout.contains("version 999") && ran.stdout.contains("upgrade ingest"),
+            "{ran:?}"
+        );
+        assert_eq!(
+            ran.stdout.matches(name).count(),
+            1,
+            "its path is said once: {ran:?}"
+        );
         assert!(fs::read(&path).unwrap() == before);
     }
 }
@@ -133,10 +185,21 @@ fn a_ledger_or_a_journal_of_a_newer_release_is_not_touched() {
 fn a_journal_of_an_older_release_is_looked_at() {
     let mut world = World::new();
     world.set("ledger.url=redis://127.0.0.1:9");
-    assert_eq!(world.ingest(&["charge", "youtube", "videos.list", "-q"]).code, 0);
+    assert_eq!(
+        world
+            .ingest(&["charge", "youtube", "videos.list", "-q"])
+            .code,
+        0
+    );
     let path = world.state_dir().join("journal.db");
-    Connection::open(path).unwrap().pragma_update(None, "user_version", 1).unwrap();
-    assert_eq!(file(&world.json(&["repair"]), "journal.db")["outcome"], "whole");
+    Connection::open(path)
+        .unwrap()
+        .pragma_update(None, "user_version", 1)
+        .unwrap();
+    assert_eq!(
+        file(&world.json(&["repair"]), "journal.db")["outcome"],
+        "whole"
+    );
 }
 
 #[test]

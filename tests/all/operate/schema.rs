@@ -13,12 +13,18 @@ fn complaints(text: &str) -> Vec<String> {
     let document: toml::Value = toml::from_str(text).unwrap();
     let document = serde_json::to_value(document).unwrap();
     let validator = jsonschema::validator_for(&schema()).unwrap();
-    validator.iter_errors(&document).map(|error| format!("{}: {error}", error.instance_path())).collect()
+    validator
+        .iter_errors(&document)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect()
 }
 
 #[test]
 fn the_committed_schema_is_the_one_that_the_program_prints() {
-    let printed = std::process::Command::new(cargo_bin!("ingest")).arg("schema").output().unwrap();
+    let printed = std::process::Command::new(cargo_bin!("ingest"))
+        .arg("schema")
+        .output()
+        .unwrap();
     let committed = fs::read_to_string(root().join("quotas.schema.json")).unwrap();
     assert!(printed.status.success());
     assert_eq!(
@@ -29,15 +35,28 @@ fn the_committed_schema_is_the_one_that_the_program_prints() {
 }
 
 fn toml_files(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().map(|entry| entry.unwrap().path());
-    entries.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect()
+    let entries = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        })
+        .collect()
 }
 
 #[test]
 fn every_shipped_configuration_fits_the_schema() {
     let presets = toml_files(&root().join("presets"));
     for path in presets.into_iter().chain([root().join("quotas.toml")]) {
-        assert_eq!(complaints(&fs::read_to_string(&path).unwrap()), Vec::<String>::new(), "{}", path.display());
+        assert_eq!(
+            complaints(&fs::read_to_string(&path).unwrap()),
+            Vec::<String>::new(),
+            "{}",
+            path.display()
+        );
     }
 }
 
@@ -46,9 +65,13 @@ fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
     match schema {
         Value::Bool(true) => found.push(path.to_owned()),
         Value::Object(members) => {
-            members.iter().for_each(|(key, value)| undescribed(value, &format!("{path}/{key}"), found));
+            members
+                .iter()
+                .for_each(|(key, value)| undescribed(value, &format!("{path}/{key}"), found));
         }
-        Value::Array(elements) => elements.iter().for_each(|element| undescribed(element, path, found)),
+        Value::Array(elements) => elements
+            .iter()
+            .for_each(|element| undescribed(element, path, found)),
         _ => {}
     }
 }
@@ -72,10 +95,19 @@ fn what_the_schema_refuses_the_program_refuses_too() {
         ("url = \"sqlite\"\ntimeout", "url = \"mysql://x\"\ntimeout"),
         ("attempts = 4", "attempts = 0"),
         ("quota = 10_000", "qouta = 10_000"),
-        ("secret = { env = \"YOUTUBE_API_KEY\" }", "secret = \"AIza\""),
-        ("secret = { env = \"YOUTUBE_API_KEY\" }", "secret = { env = \"A\", file = \"b\" }"),
+        (
+            "secret = { env = \"YOUTUBE_API_KEY\" }",
+            "secret = \"AIza\"",
+        ),
+        (
+            "secret = { env = \"YOUTUBE_API_KEY\" }",
+            "secret = { env = \"A\", file = \"b\" }",
+        ),
         ("page = { kind = \"token\"", "page = { kind = \"tokken\""),
-        ("auth = { header = \"x-goog-api-key\" }", "auth = { bearer = false }"),
+        (
+            "auth = { header = \"x-goog-api-key\" }",
+            "auth = { bearer = false }",
+        ),
         ("regions = [\"US\"", "regions = [\"US\", \"US\""),
         ("max_body = \"32MiB\"", "max_body = \"32 apples\""),
         ("errors = \"google\"", "errors = \"gogle\""),
@@ -84,8 +116,15 @@ fn what_the_schema_refuses_the_program_refuses_too() {
     for (before, after) in wrong {
         let text = right.replacen(before, after, 1);
         assert_ne!(text, right, "{before}");
-        assert_ne!(complaints(&text), Vec::<String>::new(), "the schema takes {after}");
-        assert!(Config::parse(&text, Path::new("quotas.toml"), &[]).is_err(), "the program takes {after}");
+        assert_ne!(
+            complaints(&text),
+            Vec::<String>::new(),
+            "the schema takes {after}"
+        );
+        assert!(
+            Config::parse(&text, Path::new("quotas.toml"), &[]).is_err(),
+            "the program takes {after}"
+        );
     }
 }
 

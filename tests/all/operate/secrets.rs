@@ -39,13 +39,24 @@ fn run_with_file(world: &World, how: &str, path: &std::path::Path) -> Output {
 #[test]
 fn a_secret_comes_from_a_file_however_it_is_named_and_who_else_reads_it_is_said() {
     for how in ["configuration", "variable", "systemd"] {
-        for (mode, warned) in [(0o600, ""), (0o640, "everybody in its group"), (0o644, "everybody on this machine")] {
+        for (mode, warned) in [
+            (0o600, ""),
+            (0o640, "everybody in its group"),
+            (0o644, "everybody on this machine"),
+        ] {
             let world = World::new();
             let ran = run_with_file(&world, how, &place(&world, "key", mode));
             let said = String::from_utf8(ran.stderr).unwrap();
             assert_eq!(ran.status.code(), Some(0), "{how}: {said}");
-            assert_eq!(said.contains("can read the secret in"), !warned.is_empty(), "{how} {mode:o}: {said}");
-            assert!(said.contains(warned) && !said.contains(SECRET), "{how} {mode:o}: {said}");
+            assert_eq!(
+                said.contains("can read the secret in"),
+                !warned.is_empty(),
+                "{how} {mode:o}: {said}"
+            );
+            assert!(
+                said.contains(warned) && !said.contains(SECRET),
+                "{how} {mode:o}: {said}"
+            );
             assert!(world.requests() > 0);
         }
     }
@@ -60,20 +71,33 @@ fn a_group_that_the_file_was_given_to_us_through_is_not_warned_of() {
     let path = place(&world, "key", 0o440);
     std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
     let ran = run_with_file(&world, "configuration", &path);
-    assert_eq!((ran.status.code(), String::from_utf8(ran.stderr).unwrap().as_str()), (Some(0), ""));
+    assert_eq!(
+        (
+            ran.status.code(),
+            String::from_utf8(ran.stderr).unwrap().as_str()
+        ),
+        (Some(0), "")
+    );
 }
 
 #[test]
 fn a_secret_is_never_sent_over_plain_http_but_to_this_machine() {
-    for far in
-        ["http://192.0.2.1/x", "http://example.invalid", "http://localhost.example.invalid", "http://[2001:db8::1]"]
-    {
+    for far in [
+        "http://192.0.2.1/x",
+        "http://example.invalid",
+        "http://localhost.example.invalid",
+        "http://[2001:db8::1]",
+    ] {
         let mut world = World::new();
         world.set(&format!("upstreams.youtube.base_url={far}"));
         for arguments in [&US[..], &["check", "--connect", "--spend"], &["status"]] {
             let ran = world.ingest(arguments);
             assert_eq!(ran.code, 2, "{far}: {ran:?}");
-            assert!(ran.stderr.contains("never sent over plain http") && ran.stderr.contains("https://"), "{ran:?}");
+            assert!(
+                ran.stderr.contains("never sent over plain http")
+                    && ran.stderr.contains("https://"),
+                "{ran:?}"
+            );
         }
     }
     let world = World::new();
@@ -106,16 +130,30 @@ fn no_argument_takes_a_secret_and_one_that_is_tried_is_not_said_back() {
     for set in &wrong {
         let ran = world.ingest(&[&US[..], &["--set", set]].concat());
         assert_eq!(ran.code, 2, "{ran:?}");
-        assert!(!ran.stderr.contains(SECRET) && !ran.stdout.contains(SECRET), "{ran:?}");
+        assert!(
+            !ran.stderr.contains(SECRET) && !ran.stdout.contains(SECRET),
+            "{ran:?}"
+        );
     }
     let text = fs::read_to_string(crate::support::world::shipped()).unwrap();
-    let text = text.replace("secret = { env = \"YOUTUBE_API_KEY\" }", &format!("secret = {SECRET:?}"));
+    let text = text.replace(
+        "secret = { env = \"YOUTUBE_API_KEY\" }",
+        &format!("secret = {SECRET:?}"),
+    );
     let path = world.directory.path().join("with-a-secret.toml");
     fs::write(&path, text).unwrap();
-    let ran = Command::new(cargo_bin!("ingest")).arg("--config").arg(path).arg("check").output().unwrap();
+    let ran = Command::new(cargo_bin!("ingest"))
+        .arg("--config")
+        .arg(path)
+        .arg("check")
+        .output()
+        .unwrap();
     let said = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(ran.status.code(), Some(2), "{said}");
-    assert!(said.contains("the secret itself has no place in this file") && !said.contains(SECRET), "{said}");
+    assert!(
+        said.contains("the secret itself has no place in this file") && !said.contains(SECRET),
+        "{said}"
+    );
 }
 
 /// What ends the host, in a password that is written as it is, leaves the rest of it where it would be shown.
@@ -132,7 +170,10 @@ fn a_ledger_url_whose_password_ends_the_host_is_refused_and_not_said_back() {
         "redis://user:12#s3cr3t@127.0.0.1",
     ] {
         let ran = world.ingest(&["status", "--set", &format!("ledger.url={url:?}")]);
-        assert!(!ran.stderr.contains("s3cr3t") && !ran.stdout.contains("s3cr3t"), "{url}: {ran:?}");
+        assert!(
+            !ran.stderr.contains("s3cr3t") && !ran.stdout.contains("s3cr3t"),
+            "{url}: {ran:?}"
+        );
         assert_eq!(ran.code, 2, "{url}: {ran:?}");
         assert!(ran.stderr.contains("as %2F"), "{url}: {ran:?}");
     }
@@ -145,6 +186,9 @@ fn a_missing_secret_is_said_before_anything_is_requested() {
     let ran = command.env_remove("YOUTUBE_API_KEY").output().unwrap();
     let said = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(ran.status.code(), Some(2), "{said}");
-    assert!(said.contains("set YOUTUBE_API_KEY, or YOUTUBE_API_KEY_FILE"), "{said}");
+    assert!(
+        said.contains("set YOUTUBE_API_KEY, or YOUTUBE_API_KEY_FILE"),
+        "{said}"
+    );
     assert_eq!(world.requests(), 0);
 }

@@ -15,14 +15,33 @@ fn at_a_terminal(command: &mut Command, columns: u16) -> (String, Option<i32>) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();
-    let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let size = Winsize {
+        ws_row: 40,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
     tcsetwinsize(&ours, size).unwrap();
     let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
-    let theirs = || OpenOptions::new().read(true).write(true).open(&name).unwrap();
-    let mut child =
-        command.env("TERM", "xterm-256color").stdin(theirs()).stdout(theirs()).stderr(theirs()).spawn().unwrap();
+    let theirs = || {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&name)
+            .unwrap()
+    };
+    let mut child = command
+        .env("TERM", "xterm-256color")
+        .stdin(theirs())
+        .stdout(theirs())
+        .stderr(theirs())
+        .spawn()
+        .unwrap();
     // The command keeps ends of its own, and a terminal's output ends when nobody has it open any more.
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut shown = Vec::new();
     // It ends in an error.
     let _ = File::from(ours).read_to_end(&mut shown);
@@ -42,7 +61,12 @@ fn each_region_has_a_bar_while_it_walks_and_the_summary_is_what_stays() {
     for region in ["US", "GB"] {
         assert!(before.contains(&format!("trending {region}")), "{shown:?}");
     }
-    assert!(["1/4", "2/4", "3/4"].iter().any(|pages| before.contains(pages)), "{before:?}");
+    assert!(
+        ["1/4", "2/4", "3/4"]
+            .iter()
+            .any(|pages| before.contains(pages)),
+        "{before:?}"
+    );
     assert!(after.contains("\u{1b}["), "colours: {after:?}");
     assert!(!after.contains('█'), "{after:?}");
 }
@@ -63,6 +87,10 @@ fn a_summary_is_no_wider_than_its_terminal() {
     let world = World::new();
     let (shown, _) = at_a_terminal(world.command(&RUN).env("NO_COLOR", "1"), 60);
     let (_, summary) = shown.split_at(shown.find("JOB").unwrap());
-    let widest = summary.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
+    let widest = summary
+        .lines()
+        .map(|line| line.trim_end().chars().count())
+        .max()
+        .unwrap();
     assert!(widest <= 60, "{widest}: {summary}");
 }

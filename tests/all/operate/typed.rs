@@ -20,7 +20,11 @@ fn what_belongs_to_a_run_is_refused_before_a_subcommand() {
     ] {
         for arguments in [&["charge", "youtube", "search.list"][..], &["status"]] {
             let refused = world.ingest(&[options, arguments].concat());
-            assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{options:?}: {refused:?}");
+            assert_eq!(
+                (refused.code, refused.stdout.as_str()),
+                (2, ""),
+                "{options:?}: {refused:?}"
+            );
             let said = format!("{name} is for a run; {} takes none", arguments[0]);
             assert!(refused.stderr.contains(&said), "{said}: {refused:?}");
         }
@@ -33,7 +37,12 @@ fn an_option_that_the_subcommand_has_itself_is_to_be_given_after_it() {
     let world = World::new();
     let refused = world.ingest(&["--region", "US", "search", "a"]);
     assert_eq!(refused.code, 2, "{refused:?}");
-    assert!(refused.stderr.contains("--region before search is for a run; write it after search"), "{refused:?}");
+    assert!(
+        refused
+            .stderr
+            .contains("--region before search is for a run; write it after search"),
+        "{refused:?}"
+    );
     assert_eq!(world.ingest(&["search", "a", "--region", "US"]).code, 0);
 }
 
@@ -41,7 +50,14 @@ fn an_option_that_the_subcommand_has_itself_is_to_be_given_after_it() {
 fn what_the_environment_says_of_runs_is_no_part_of_another_command() {
     let world = World::new();
     let mut command = world.command(&["status"]);
-    assert!(command.env("INGEST_METRICS_FILE", "metrics").output().unwrap().status.success());
+    assert!(
+        command
+            .env("INGEST_METRICS_FILE", "metrics")
+            .output()
+            .unwrap()
+            .status
+            .success()
+    );
 }
 
 #[test]
@@ -49,7 +65,15 @@ fn a_count_of_none_is_refused_with_what_to_give() {
     let world = World::new();
     for arguments in [
         &["charge", "youtube", "videos.list", "--times", "0"][..],
-        &["exec", "youtube", "videos.list", "--times", "0", "--", "true"],
+        &[
+            "exec",
+            "youtube",
+            "videos.list",
+            "--times",
+            "0",
+            "--",
+            "true",
+        ],
         &["search", "a", "--limit", "0"],
     ] {
         let refused = world.ingest(arguments);
@@ -63,57 +87,118 @@ fn a_name_that_is_far_from_all_is_not_guessed_at() {
     let world = World::new();
     let refused = world.ingest(&["charge", "youtube", "nope.list"]);
     assert_eq!(refused.code, 2);
-    assert!(refused.stderr.contains("there is no call `nope.list`"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("there is no call `nope.list`"),
+        "{refused:?}"
+    );
     assert!(!refused.stderr.contains("did you mean"), "{refused:?}");
     let close = world.ingest(&["charge", "youtube", "video.list"]);
-    assert!(close.stderr.contains("did you mean `videos.list`?"), "{close:?}");
+    assert!(
+        close.stderr.contains("did you mean `videos.list`?"),
+        "{close:?}"
+    );
 }
 
 #[test]
 fn a_limit_that_was_not_closed_is_not_said_to_be_open_again() {
     let world = World::new();
     let ran = world.ingest(&["reopen", "youtube", "daily"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "youtube/daily was not closed.\n"), "{ran:?}");
-    assert_eq!(world.json(&["reopen", "youtube", "daily"])["reopened"], false);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (0, "youtube/daily was not closed.\n"),
+        "{ran:?}"
+    );
+    assert_eq!(
+        world.json(&["reopen", "youtube", "daily"])["reopened"],
+        false
+    );
 }
 
 #[test]
 fn the_help_of_a_check_says_what_spending_needs() {
-    let shown = Command::new(cargo_bin!("ingest")).args(["check", "--help"]).output().unwrap();
+    let shown = Command::new(cargo_bin!("ingest"))
+        .args(["check", "--help"])
+        .output()
+        .unwrap();
     let shown = Ran::of(shown).stdout;
     let (_, spend) = shown.split_once("--spend").unwrap();
-    assert!(spend.split_whitespace().collect::<Vec<_>>().join(" ").starts_with("With --connect:"), "{shown}");
+    assert!(
+        spend
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .starts_with("With --connect:"),
+        "{shown}"
+    );
 }
 
 #[test]
 fn every_preset_says_what_it_fetches() {
-    let shown = Command::new(cargo_bin!("ingest")).arg("presets").output().unwrap();
+    let shown = Command::new(cargo_bin!("ingest"))
+        .arg("presets")
+        .output()
+        .unwrap();
     let shown = Ran::of(shown).stdout;
-    let youtube = shown.lines().find(|line| line.starts_with("youtube ")).unwrap();
-    assert!(youtube.contains("YouTube") && youtube.contains("videos"), "{shown}");
+    let youtube = shown
+        .lines()
+        .find(|line| line.starts_with("youtube "))
+        .unwrap();
+    assert!(
+        youtube.contains("YouTube") && youtube.contains("videos"),
+        "{shown}"
+    );
 }
 
 /// A terminal of no width, as some serial lines and containers have.
 #[test]
 fn a_terminal_that_does_not_know_its_width_is_taken_to_be_80_columns_wide() {
     let world = World::new();
-    assert_eq!(world.ingest(&["charge", "youtube", "search.list", "-q"]).code, 0);
+    assert_eq!(
+        world
+            .ingest(&["charge", "youtube", "search.list", "-q"])
+            .code,
+        0
+    );
     let status = world.command(&["status"]);
-    let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
-    let words: Vec<String> = [status.get_program()].into_iter().chain(status.get_args()).map(quoted).collect();
+    let quoted =
+        |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
+    let words: Vec<String> = [status.get_program()]
+        .into_iter()
+        .chain(status.get_args())
+        .map(quoted)
+        .collect();
     let mut command = Command::new("script");
-    command.args(["-qec", &format!("stty cols 0 rows 0; {}", words.join(" ")), "/dev/null"]);
-    command.current_dir(world.directory.path()).env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1");
-    command.envs(status.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.args([
+        "-qec",
+        &format!("stty cols 0 rows 0; {}", words.join(" ")),
+        "/dev/null",
+    ]);
+    command
+        .current_dir(world.directory.path())
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("NO_COLOR", "1");
+    command.envs(
+        status
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     let Ok(shown) = command.stdin(std::process::Stdio::null()).output() else {
         eprintln!("there is no `script` here: a terminal of no width is not checked");
         return;
     };
     let shown = Ran::of(shown).stdout;
     let lines: Vec<&str> = shown.lines().collect();
-    let widest = lines.iter().map(|line| line.trim_end().chars().count()).max().unwrap_or_default();
+    let widest = lines
+        .iter()
+        .map(|line| line.trim_end().chars().count())
+        .max()
+        .unwrap_or_default();
     assert!((40..=80).contains(&widest), "{widest}: {shown}");
-    assert!(lines.iter().any(|line| line.contains("of the quota of")), "{shown}");
+    assert!(
+        lines.iter().any(|line| line.contains("of the quota of")),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -121,11 +206,41 @@ fn settings_count_before_and_after_a_subcommand() {
     let world = World::new();
     let regions = |arguments: &[&str]| {
         let regions = world.json(arguments)["regions"].clone();
-        regions.as_array().unwrap().iter().filter(|region| region["job"] == "trending").count()
+        regions
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|region| region["job"] == "trending")
+            .count()
     };
-    assert_eq!(regions(&["--set", "regions=[\"US\"]", "status", "--set", "ledger.timeout=1s"]), 1);
-    assert_eq!(regions(&["--set", "regions=[\"US\"]", "status", "--set", "regions=[\"US\", \"GB\"]"]), 2, "the last");
-    let wrong = world.ingest(&["--set", "bogus.key=1", "status", "--set", "ledger.timeout=1s"]);
+    assert_eq!(
+        regions(&[
+            "--set",
+            "regions=[\"US\"]",
+            "status",
+            "--set",
+            "ledger.timeout=1s"
+        ]),
+        1
+    );
+    assert_eq!(
+        regions(&[
+            "--set",
+            "regions=[\"US\"]",
+            "status",
+            "--set",
+            "regions=[\"US\", \"GB\"]"
+        ]),
+        2,
+        "the last"
+    );
+    let wrong = world.ingest(&[
+        "--set",
+        "bogus.key=1",
+        "status",
+        "--set",
+        "ledger.timeout=1s",
+    ]);
     assert_eq!(wrong.code, 2, "{wrong:?}");
     assert!(wrong.stderr.contains("bogus"), "{wrong:?}");
 }
@@ -133,7 +248,12 @@ fn settings_count_before_and_after_a_subcommand() {
 #[test]
 fn to_say_more_and_to_say_nothing_exclude_each_other_wherever_they_stand() {
     let world = World::new();
-    for arguments in [["-q", "status", "-v"], ["-v", "status", "-q"], ["-q", "-v", "status"], ["status", "-q", "-v"]] {
+    for arguments in [
+        ["-q", "status", "-v"],
+        ["-v", "status", "-q"],
+        ["-q", "-v", "status"],
+        ["status", "-q", "-v"],
+    ] {
         let refused = world.ingest(&arguments);
         assert_eq!(refused.code, 2, "{arguments:?}: {refused:?}");
         assert!(refused.stderr.contains("exclude each other"), "{refused:?}");
@@ -144,7 +264,11 @@ fn to_say_more_and_to_say_nothing_exclude_each_other_wherever_they_stand() {
 fn a_narrow_screen_breaks_nothing_into_letters() {
     let world = World::new();
     world.ingest(&["--region", "US"]);
-    let narrow = world.command(&["status"]).env("COLUMNS", "30").output().unwrap();
+    let narrow = world
+        .command(&["status"])
+        .env("COLUMNS", "30")
+        .output()
+        .unwrap();
     let narrow = String::from_utf8(narrow.stdout).unwrap();
     assert!(narrow.lines().count() < 60, "{narrow}");
 }

@@ -36,17 +36,32 @@ fn word(class: Class) -> &'static str {
 #[test]
 fn the_rules_of_every_preset_tell_its_answers_apart() {
     for name in names() {
-        let text = std::fs::read_to_string(directory().join(format!("answers/{name}.toml"))).unwrap();
-        let listed: Answers = toml::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let text =
+            std::fs::read_to_string(directory().join(format!("answers/{name}.toml"))).unwrap();
+        let listed: Answers =
+            toml::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         let config = preset(&name);
         let rules = &config.upstreams.values().next().unwrap().errors;
-        for Answer { status, headers, body, class, limit } in listed.answers {
-            let document: Value = serde_json::from_str(&body).unwrap_or_else(|_| Value::String(body.clone()));
+        for Answer {
+            status,
+            headers,
+            body,
+            class,
+            limit,
+        } in listed.answers
+        {
+            let document: Value =
+                serde_json::from_str(&body).unwrap_or_else(|_| Value::String(body.clone()));
             let header = |name: &str| headers.get(name).map(String::as_str);
-            let rule = classify(rules, status, header, &document).unwrap_or_else(|| panic!("{name}: {status} {body}"));
+            let rule = classify(rules, status, header, &document)
+                .unwrap_or_else(|| panic!("{name}: {status} {body}"));
             assert_eq!(word(rule.class), class, "{name}: {status} {body}");
             let told = || rule.limit_at.as_ref().and_then(|at| at.text_in(&document));
-            assert_eq!(rule.limit.clone().or_else(told), limit, "{name}: {status} {body}");
+            assert_eq!(
+                rule.limit.clone().or_else(told),
+                limit,
+                "{name}: {status} {body}"
+            );
         }
     }
 }
@@ -57,7 +72,12 @@ fn a_rule_names_only_limits_that_there_are() {
         let config = preset(&name);
         let limits = &config.credentials.values().next().unwrap().limits;
         for rule in &config.upstreams.values().next().unwrap().errors {
-            assert!(rule.limit.as_ref().is_none_or(|limit| limits.contains_key(limit)), "{name}: {rule:?}");
+            assert!(
+                rule.limit
+                    .as_ref()
+                    .is_none_or(|limit| limits.contains_key(limit)),
+                "{name}: {rule:?}"
+            );
         }
     }
 }

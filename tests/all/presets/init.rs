@@ -8,8 +8,12 @@ use crate::support::world::World;
 fn init_writes_every_preset_that_presets_lists_and_it_is_right() {
     let world = World::new();
     let listed = world.json(&["presets"]);
-    let listed: Vec<&str> =
-        listed["presets"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    let listed: Vec<&str> = listed["presets"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
     assert_eq!(listed, names());
     for name in listed {
         let file = world.directory.path().join(format!("{name}.toml"));
@@ -23,7 +27,9 @@ fn init_writes_every_preset_that_presets_lists_and_it_is_right() {
 /// What lets a test be short; a person waits a few seconds.
 fn short(preset: &str) -> &'static [&'static str] {
     match preset {
-        "gnews" => &["credentials.gnews.limits.pace={ quota = 9, window = \"50ms\", wait = \"5s\" }"],
+        "gnews" => {
+            &["credentials.gnews.limits.pace={ quota = 9, window = \"50ms\", wait = \"5s\" }"]
+        }
         "wikimedia" => &["credentials.wikimedia.limits.pace={ quota = 9, window = \"1h\" }"],
         "google-analytics" => &["upstreams.google-analytics.calls.runReport.page.size=10"],
         _ => &[],
@@ -37,18 +43,48 @@ fn what_init_wrote_runs_at_once_in_an_empty_directory() {
         let ingest = |arguments: &[&str]| {
             let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("ingest"));
             let home = ("HOME", directory.path());
-            command.current_dir(directory.path()).env_clear().envs([home]).args(arguments).output().unwrap()
+            command
+                .current_dir(directory.path())
+                .env_clear()
+                .envs([home])
+                .args(arguments)
+                .output()
+                .unwrap()
         };
         let written = ingest(&["init", "--preset", &name]);
         let said = String::from_utf8(written.stdout).unwrap();
-        assert!(said.starts_with("Wrote quotas.toml. Try it with `ingest --region all --sandbox`;"), "{said}");
+        assert!(
+            said.starts_with("Wrote quotas.toml. Try it with `ingest --region all --sandbox`;"),
+            "{said}"
+        );
         let sets: Vec<&str> = short(&name).iter().flat_map(|set| ["--set", set]).collect();
-        let ran = ingest(&[&["--region", "all", "--sandbox", "--format", "json"], &*sets].concat());
-        let run: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{name}: {ran:?}"));
-        assert_eq!((ran.status.code(), run["outcome"].as_str()), (Some(0), Some("complete")), "{name}: {run}");
-        assert!(run["passes"].as_array().unwrap().iter().all(|pass| pass["records"] != 0), "{name}: {run}");
+        let ran = ingest(
+            &[
+                &["--region", "all", "--sandbox", "--format", "json"],
+                &*sets,
+            ]
+            .concat(),
+        );
+        let run: serde_json::Value =
+            serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{name}: {ran:?}"));
+        assert_eq!(
+            (ran.status.code(), run["outcome"].as_str()),
+            (Some(0), Some("complete")),
+            "{name}: {run}"
+        );
+        assert!(
+            run["passes"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|pass| pass["records"] != 0),
+            "{name}: {run}"
+        );
     };
-    let all: Vec<_> = names().into_iter().map(|name| std::thread::spawn(move || runs(name))).collect();
+    let all: Vec<_> = names()
+        .into_iter()
+        .map(|name| std::thread::spawn(move || runs(name)))
+        .collect();
     all.into_iter().for_each(|one| one.join().unwrap());
 }
 
@@ -57,7 +93,10 @@ fn check_finds_nothing_to_complain_of_in_any_preset() {
     for name in names() {
         let check = World::preset(&name, &[]).json(&["check"]);
         let findings = check["findings"].as_array().unwrap();
-        assert!(findings.iter().all(|finding| finding["verdict"] == "good"), "{name}: {check}");
+        assert!(
+            findings.iter().all(|finding| finding["verdict"] == "good"),
+            "{name}: {check}"
+        );
     }
 }
 
@@ -66,15 +105,24 @@ fn init_never_overwrites_and_names_what_there_is() {
     let world = World::new();
     assert_eq!(world.ingest(&["init"]).code, 0);
     let file = world.directory.path().join("quotas.toml");
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), include_str!("../../../quotas.toml"));
+    assert_eq!(
+        std::fs::read_to_string(&file).unwrap(),
+        include_str!("../../../quotas.toml")
+    );
     std::fs::write(&file, "mine").unwrap();
     let again = world.ingest(&["init"]);
     assert_eq!(again.code, 2);
-    assert!(again.stderr.contains("quotas.toml is there already"), "{again:?}");
+    assert!(
+        again.stderr.contains("quotas.toml is there already"),
+        "{again:?}"
+    );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
     let unknown = world.ingest(&["init", "--preset", "gihtub", "other.toml"]);
     assert_eq!(unknown.code, 2);
-    assert!(unknown.stderr.contains("did you mean `github`?"), "{unknown:?}");
+    assert!(
+        unknown.stderr.contains("did you mean `github`?"),
+        "{unknown:?}"
+    );
     assert!(!world.directory.path().join("other.toml").exists());
 }
 
@@ -84,17 +132,24 @@ fn check_advises_where_a_cheaper_way_is_known() {
     let advice = |world: &World| {
         let check = world.json(&["check"]);
         let findings = check["findings"].as_array().unwrap().clone();
-        findings.into_iter().filter(|finding| finding["what"] == "job uploads").collect::<Vec<_>>()
+        findings
+            .into_iter()
+            .filter(|finding| finding["what"] == "job uploads")
+            .collect::<Vec<_>>()
     };
     world
         .set("jobs.uploads={ credential = \"youtube\", steps = [{ call = \"search.list\", params = { q = \"x\" } }] }");
-    assert!(advice(&world).is_empty(), "words are found by no cheaper call");
+    assert!(
+        advice(&world).is_empty(),
+        "words are found by no cheaper call"
+    );
     world.set("jobs.uploads={ credential = \"youtube\", steps = [{ call = \"search.list\", params = { channelId = \"x\" } }] }");
     let found = advice(&world);
     assert_eq!(found[0]["verdict"], "warning", "{found:?}");
     let detail = found[0]["detail"].as_str().unwrap();
     assert!(
-        detail.contains("takes 100 of daily") && detail.contains("playlistItems.list brings the same for 1 of daily")
+        detail.contains("takes 100 of daily")
+            && detail.contains("playlistItems.list brings the same for 1 of daily")
     );
 }
 
@@ -102,8 +157,15 @@ fn check_advises_where_a_cheaper_way_is_known() {
 fn a_file_whose_name_is_no_text_is_written_and_told() {
     let world = World::new();
     let name = OsStr::from_bytes(b"quotas\xff.toml");
-    let ran = world.command(&["init", "--format", "json"]).arg(name).output().unwrap();
-    assert!(ran.status.success() && world.directory.path().join(name).exists(), "{ran:?}");
+    let ran = world
+        .command(&["init", "--format", "json"])
+        .arg(name)
+        .output()
+        .unwrap();
+    assert!(
+        ran.status.success() && world.directory.path().join(name).exists(),
+        "{ran:?}"
+    );
     let told: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(told["file"], "quotas\u{fffd}.toml");
 }

@@ -16,8 +16,12 @@ pub(super) fn directory() -> PathBuf {
 
 /// The names of all presets: of the files that stand right in their directory.
 pub(super) fn names() -> Vec<String> {
-    let files = std::fs::read_dir(directory()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = files.filter_map(|file| file.strip_suffix(".toml").map(str::to_owned)).collect();
+    let files = std::fs::read_dir(directory())
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = files
+        .filter_map(|file| file.strip_suffix(".toml").map(str::to_owned))
+        .collect();
     names.sort();
     assert!(names.len() >= 6, "{names:?}");
     names
@@ -25,7 +29,8 @@ pub(super) fn names() -> Vec<String> {
 
 pub(super) fn preset(name: &str) -> Config {
     let path = directory().join(format!("{name}.toml"));
-    Config::parse(&std::fs::read_to_string(&path).unwrap(), &path, &[]).unwrap_or_else(|error| panic!("{error}"))
+    Config::parse(&std::fs::read_to_string(&path).unwrap(), &path, &[])
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -33,13 +38,18 @@ fn every_preset_is_a_right_configuration_with_a_job_and_comments() {
     for name in names() {
         assert!(!preset(&name).jobs.is_empty(), "{name}");
         let text = std::fs::read_to_string(directory().join(format!("{name}.toml"))).unwrap();
-        assert!(text.starts_with("# ") && text.matches("\n#").count() >= 5, "{name} explains itself");
+        assert!(
+            text.starts_with("# ") && text.matches("\n#").count() >= 5,
+            "{name} explains itself"
+        );
     }
 }
 
 #[test]
 fn the_shipped_configuration_is_a_preset_too() {
     let shipped = include_str!("../../../quotas.toml");
-    let same = |name: &String| std::fs::read_to_string(directory().join(format!("{name}.toml"))).unwrap() == shipped;
+    let same = |name: &String| {
+        std::fs::read_to_string(directory().join(format!("{name}.toml"))).unwrap() == shipped
+    };
     assert_eq!(names().iter().filter(|name| same(name)).count(), 1);
 }

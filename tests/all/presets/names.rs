@@ -15,15 +15,22 @@ fn sources(directory: &Path, found: &mut Vec<std::path::PathBuf>) {
 #[test]
 fn no_code_but_the_sandboxs_names_an_upstream() {
     let mut found = Vec::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    sources(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        &mut found,
+    );
     assert!(found.len() > 50);
     for path in found {
         let text = std::fs::read_to_string(&path).unwrap();
-        let code = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+        let code = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.starts_with("//"));
         for line in code {
             let line = line.to_lowercase();
-            let named =
-                ["youtube", "github", "gnews", "wikimedia", "analytics"].iter().find(|name| line.contains(**name));
+            let named = ["youtube", "github", "gnews", "wikimedia", "analytics"]
+                .iter()
+                .find(|name| line.contains(**name));
             assert_eq!(named, None, "{}: {line}", path.display());
         }
     }

@@ -25,7 +25,11 @@ fn regions(world: &World) -> BTreeSet<String> {
     let catalog = world.catalog();
     let question = "select distinct region from pass where outcome = 'complete' and region != '*'";
     let mut statement = catalog.prepare(question).unwrap();
-    statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    statement
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect()
 }
 
 /// Every request of a list was answered well, and none was made twice.
@@ -33,8 +37,14 @@ fn no_page_twice(world: &World) {
     let mut seen = BTreeSet::new();
     for request in world.sandbox_says("requests").as_array().unwrap() {
         assert_eq!(request["status"], 200, "{request}");
-        let page = format!("{} {} {} {}", request["call"], request["path"], request["params"], request["cursor"]);
-        assert!(request["ids"] != 0 || request["call"] == "runReport" || seen.insert(page.clone()), "twice: {page}");
+        let page = format!(
+            "{} {} {} {}",
+            request["call"], request["path"], request["params"], request["cursor"]
+        );
+        assert!(
+            request["ids"] != 0 || request["call"] == "runReport" || seen.insert(page.clone()),
+            "twice: {page}"
+        );
     }
 }
 
@@ -49,11 +59,20 @@ fn runs(case: &Case) {
     assert_eq!(first["outcome"], "stopped", "{}: {first}", case.preset);
     let stopped_at = world.requests();
     assert!(stopped_at > 0);
-    case.limits
-        .iter()
-        .for_each(|limit| assert_eq!(world.counted(limit), world.charged(limit), "{} {limit}", case.preset));
+    case.limits.iter().for_each(|limit| {
+        assert_eq!(
+            world.counted(limit),
+            world.charged(limit),
+            "{} {limit}",
+            case.preset
+        )
+    });
     let again = world.json(&arguments);
-    assert_eq!((again["outcome"].as_str(), world.requests()), (Some("stopped"), stopped_at), "{again}");
+    assert_eq!(
+        (again["outcome"].as_str(), world.requests()),
+        (Some("stopped"), stopped_at),
+        "{again}"
+    );
 
     for set in case.loose {
         world.set(set);
@@ -61,12 +80,24 @@ fn runs(case: &Case) {
     let second = world.json(&arguments);
     assert_eq!(second["outcome"], "complete", "{}: {second}", case.preset);
     no_page_twice(&world);
-    case.limits
+    case.limits.iter().for_each(|limit| {
+        assert_eq!(
+            world.counted(limit),
+            world.charged(limit),
+            "{} {limit}",
+            case.preset
+        )
+    });
+    let walked: Vec<&Value> = second["passes"]
+        .as_array()
+        .unwrap()
         .iter()
-        .for_each(|limit| assert_eq!(world.counted(limit), world.charged(limit), "{} {limit}", case.preset));
-    let walked: Vec<&Value> =
-        second["passes"].as_array().unwrap().iter().filter(|pass| pass["region"] != "*").collect();
-    let wanted: BTreeSet<String> = walked.iter().map(|pass| pass["region"].as_str().unwrap().to_owned()).collect();
+        .filter(|pass| pass["region"] != "*")
+        .collect();
+    let wanted: BTreeSet<String> = walked
+        .iter()
+        .map(|pass| pass["region"].as_str().unwrap().to_owned())
+        .collect();
     assert_eq!(regions(&world), wanted);
 
     let requests = world.requests();
@@ -116,7 +147,10 @@ fn the_repositories_preset_turns_pages_by_link_headers_and_two_limits() {
             "credentials.github.limits.core={ quota = 5, window = \"1h\", upstream_name = \"core\" }",
             "credentials.github.limits.search.quota=9",
         ],
-        loose: &["credentials.github.limits.core.quota=5000", "credentials.github.limits.search.quota=30"],
+        loose: &[
+            "credentials.github.limits.core.quota=5000",
+            "credentials.github.limits.search.quota=30",
+        ],
         totals: json!({ "search.repositories": 350, "orgs.repos": 350 }),
         limits: &["core", "search"],
         arguments: &[],
@@ -125,9 +159,16 @@ fn the_repositories_preset_turns_pages_by_link_headers_and_two_limits() {
 
 /// What the steps of a preview expect of a limit, and what the passes of a run took of it.
 fn expected_and_spent(preview: &Value, run: &Value, limit: &str) -> (u64, u64) {
-    let sum = |all: &Value, of: &dyn Fn(&Value) -> Option<u64>| all.as_array().unwrap().iter().filter_map(of).sum();
+    let sum = |all: &Value, of: &dyn Fn(&Value) -> Option<u64>| {
+        all.as_array().unwrap().iter().filter_map(of).sum()
+    };
     let expected = |step: &Value| step["units"][limit]["expected"].as_u64();
-    (sum(&preview["steps"], &expected), sum(&run["passes"], &|pass: &Value| pass["units"][limit].as_u64()))
+    (
+        sum(&preview["steps"], &expected),
+        sum(&run["passes"], &|pass: &Value| {
+            pass["units"][limit].as_u64()
+        }),
+    )
 }
 
 /// Limits and pages that let a test be short.
@@ -141,7 +182,10 @@ const WIDE: [&str; 5] = [
 
 #[test]
 fn the_second_run_of_every_preset_spends_exactly_what_its_preview_expects() {
-    let all: Vec<_> = super::names().into_iter().map(|name| std::thread::spawn(move || second_run(&name))).collect();
+    let all: Vec<_> = super::names()
+        .into_iter()
+        .map(|name| std::thread::spawn(move || second_run(&name)))
+        .collect();
     all.into_iter().for_each(|one| one.join().unwrap());
 }
 
@@ -149,18 +193,37 @@ fn second_run(name: &str) {
     let config = super::preset(name);
     let names = || config.upstreams.keys().chain(config.credentials.keys());
     let ours = |set: &&str| names().any(|one| set.contains(&format!(".{one}.")));
-    let mut sets: Vec<String> = WIDE.iter().copied().filter(ours).map(str::to_owned).collect();
-    sets.extend(config.jobs.iter().map(|job| format!("jobs.{}.every=1us", job.name)));
+    let mut sets: Vec<String> = WIDE
+        .iter()
+        .copied()
+        .filter(ours)
+        .map(str::to_owned)
+        .collect();
+    sets.extend(
+        config
+            .jobs
+            .iter()
+            .map(|job| format!("jobs.{}.every=1us", job.name)),
+    );
     let world = World::preset(name, &sets.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!(world.json(&["--region", "all"])["outcome"], "complete", "{name}");
+    assert_eq!(
+        world.json(&["--region", "all"])["outcome"],
+        "complete",
+        "{name}"
+    );
     let preview = world.json(&["--region", "all", "--dry-run"]);
     let run = world.json(&["--region", "all"]);
     assert_eq!(run["outcome"], "complete", "{name}: {run}");
     let steps = preview["steps"].as_array().unwrap().iter();
-    let requests: u64 = steps.map(|step| step["requests"]["expected"].as_u64().unwrap()).sum();
+    let requests: u64 = steps
+        .map(|step| step["requests"]["expected"].as_u64().unwrap())
+        .sum();
     assert_eq!(run["requests"], requests, "{name}: {preview}");
     let calls = || config.upstreams.values().flat_map(|one| one.calls.values());
-    let limits = config.credentials.values().flat_map(|one| one.account.limits.keys());
+    let limits = config
+        .credentials
+        .values()
+        .flat_map(|one| one.account.limits.keys());
     // What a report truly costs nobody knows before.
     for limit in limits.filter(|limit| calls().all(|call| !call.settle.contains_key(*limit))) {
         let (expected, spent) = expected_and_spent(&preview, &run, limit);
@@ -175,7 +238,11 @@ fn repositories_of_an_organisation_that_did_not_change_cost_nothing_the_second_t
     assert_eq!(world.json(&organisations)["outcome"], "complete");
     let core = world.charged("core");
     let again = world.json(&organisations);
-    assert_eq!((again["outcome"].as_str(), again["requests"].as_u64()), (Some("complete"), Some(core)), "{again}");
+    assert_eq!(
+        (again["outcome"].as_str(), again["requests"].as_u64()),
+        (Some("complete"), Some(core)),
+        "{again}"
+    );
     assert_eq!((world.charged("core"), world.counted("core")), (core, core));
 }
 
@@ -184,7 +251,9 @@ fn the_reports_preset_is_settled_by_its_answers() {
     runs(&Case {
         preset: "google-analytics",
         both: &["upstreams.google-analytics.calls.runReport.page.size=10"],
-        tight: &["credentials.google-analytics.limits.daily={ quota = 110, resets = \"America/Los_Angeles\" }"],
+        tight: &[
+            "credentials.google-analytics.limits.daily={ quota = 110, resets = \"America/Los_Angeles\" }",
+        ],
         loose: &["credentials.google-analytics.limits.daily.quota=200000"],
         totals: json!({ "runReport": 35 }),
         limits: &["daily", "hourly"],
@@ -194,7 +263,8 @@ fn the_reports_preset_is_settled_by_its_answers() {
 
 #[test]
 fn the_headlines_preset_counts_its_pages_and_waits_for_its_pace() {
-    const PACE: &str = "credentials.gnews.limits.pace={ quota = 4, window = \"50ms\", wait = \"5s\" }";
+    const PACE: &str =
+        "credentials.gnews.limits.pace={ quota = 4, window = \"50ms\", wait = \"5s\" }";
     runs(&Case {
         preset: "gnews",
         both: &[PACE],

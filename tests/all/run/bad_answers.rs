@@ -4,7 +4,14 @@ use crate::support::world::World;
 
 /// Each bad answer, and whether asking again can help.
 fn bad_answers() -> Vec<(&'static str, Value)> {
-    let kinds = ["drop", "half_body", "no_body", "html", "list", "null_records"];
+    let kinds = [
+        "drop",
+        "half_body",
+        "no_body",
+        "html",
+        "list",
+        "null_records",
+    ];
     let mut faults: Vec<(&str, Value)> = kinds.map(|kind| (kind, json!({ "answer": kind }))).into();
     faults.push(("500", json!({ "answer": "backend", "status": 500 })));
     faults.push(("503", json!({ "answer": "backend", "status": 503 })));
@@ -37,9 +44,19 @@ fn a_bad_answer_that_does_not_end_fails_its_region_with_a_clear_line_and_the_nex
         assert_eq!(ran.code, 1, "{name}: {ran:?}");
         let report = ran.json();
         assert_eq!(report["passes"][0]["outcome"], "failed", "{name}");
-        assert!(report["passes"][0]["detail"].as_str().unwrap().contains("tried 2 times"), "{name}: {report}");
+        assert!(
+            report["passes"][0]["detail"]
+                .as_str()
+                .unwrap()
+                .contains("tried 2 times"),
+            "{name}: {report}"
+        );
         let next = world.json(&["--region", "US", "--job", "trending"]);
-        assert_eq!((&next["passes"][0]["resumed"], &next["passes"][0]["pages"]), (&true.into(), &3.into()), "{name}");
+        assert_eq!(
+            (&next["passes"][0]["resumed"], &next["passes"][0]["pages"]),
+            (&true.into(), &3.into()),
+            "{name}"
+        );
         assert_eq!(world.charged("daily"), world.counted("daily"), "{name}");
     }
 }
@@ -47,7 +64,9 @@ fn a_bad_answer_that_does_not_end_fails_its_region_with_a_clear_line_and_the_nex
 #[test]
 fn a_body_that_never_ends_is_cut_off() {
     let mut world = World::new();
-    world.set("upstreams.youtube.attempts=1").set("upstreams.youtube.max_body=1MiB");
+    world
+        .set("upstreams.youtube.attempts=1")
+        .set("upstreams.youtube.max_body=1MiB");
     world.faults(&json!({ "answer": "endless" }));
     let ran = world.ingest(&["--region", "US", "--job", "trending"]);
     assert_eq!(ran.code, 1, "{ran:?}");
@@ -60,8 +79,17 @@ fn a_cursor_that_repeats_ends_the_step() {
     world.faults(&json!({ "answer": "same_cursor", "after": 1, "times": 9 }));
     let report = world.json(&["--region", "US", "--job", "trending"]);
     assert_eq!(report["passes"][0]["outcome"], "complete", "{report}");
-    assert!(report["passes"][0]["pages"].as_u64().unwrap() <= 3, "{report}");
-    assert!(report["passes"][0]["detail"].as_str().unwrap().contains("same cursor"), "{report}");
+    assert!(
+        report["passes"][0]["pages"].as_u64().unwrap() <= 3,
+        "{report}"
+    );
+    assert!(
+        report["passes"][0]["detail"]
+            .as_str()
+            .unwrap()
+            .contains("same cursor"),
+        "{report}"
+    );
 }
 
 #[test]
@@ -70,8 +98,17 @@ fn a_cursor_that_is_no_longer_taken_starts_the_step_over_once() {
     world.faults(&json!({ "answer": "bad_cursor", "after": 2, "times": 1 }));
     let report = world.json(&["--region", "US", "--job", "trending"]);
     assert_eq!(report["passes"][0]["outcome"], "complete", "{report}");
-    assert_eq!(report["passes"][0]["requests"], 7, "2 pages, the refusal, and 4 anew: {report}");
-    assert!(report["passes"][0]["detail"].as_str().unwrap().contains("started over"), "{report}");
+    assert_eq!(
+        report["passes"][0]["requests"], 7,
+        "2 pages, the refusal, and 4 anew: {report}"
+    );
+    assert!(
+        report["passes"][0]["detail"]
+            .as_str()
+            .unwrap()
+            .contains("started over"),
+        "{report}"
+    );
 }
 
 #[test]
@@ -81,7 +118,12 @@ fn a_region_that_the_upstream_refuses_is_asked_once_and_the_others_are_served() 
     let ran = world.ingest(&["--region", "all", "--job", "trending", "--format", "json"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     let report = ran.json();
-    let outcomes: Vec<_> = report["passes"].as_array().unwrap().iter().map(|pass| &pass["outcome"]).collect();
+    let outcomes: Vec<_> = report["passes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pass| &pass["outcome"])
+        .collect();
     assert_eq!(outcomes, ["complete", "refused", "complete", "complete"]);
     let again = world.ingest(&["--region", "all", "--job", "trending", "--format", "json"]);
     assert_eq!(again.json()["outcome"], "nothing_due", "{again:?}");
@@ -90,10 +132,16 @@ fn a_region_that_the_upstream_refuses_is_asked_once_and_the_others_are_served() 
 #[test]
 fn a_wait_that_is_not_believed_is_not_told_as_what_the_upstream_asks() {
     let world = World::new();
-    let (body, headers) = (json!({ "error": { "message": "Busy." } }), json!({ "retry-after": "99999999999" }));
+    let (body, headers) = (
+        json!({ "error": { "message": "Busy." } }),
+        json!({ "retry-after": "99999999999" }),
+    );
     world.faults(&json!({ "status": 503, "body": body, "headers": headers }));
     let report = world.json(&["--region", "US", "--job", "trending"]);
-    assert_eq!(report["passes"][0]["detail"], "503 Service Unavailable: Busy; it asks to wait for more than 32 days");
+    assert_eq!(
+        report["passes"][0]["detail"],
+        "503 Service Unavailable: Busy; it asks to wait for more than 32 days"
+    );
 }
 
 #[test]
@@ -103,8 +151,22 @@ fn a_list_that_no_answer_has_is_an_empty_one_and_is_told() {
     world.set("jobs.trending.every=1us");
     let run = world.json(&["--region", "US", "--job", "trending", "--set", at]);
     let pass = &run["passes"][0];
-    assert_eq!((&pass["outcome"], &pass["records"]), (&"complete".into(), &0.into()), "{run}");
-    assert!(pass["detail"].as_str().unwrap().contains("no answer of videos.list had a list at `/itemz`"), "{run}");
+    assert_eq!(
+        (&pass["outcome"], &pass["records"]),
+        (&"complete".into(), &0.into()),
+        "{run}"
+    );
+    assert!(
+        pass["detail"]
+            .as_str()
+            .unwrap()
+            .contains("no answer of videos.list had a list at `/itemz`"),
+        "{run}"
+    );
     let run = world.json(&["--region", "US", "--job", "trending"]);
-    assert_eq!((&run["passes"][0]["records"], &run["passes"][0]["detail"]), (&200.into(), &().into()), "{run}");
+    assert_eq!(
+        (&run["passes"][0]["records"], &run["passes"][0]["detail"]),
+        (&200.into(), &().into()),
+        "{run}"
+    );
 }

@@ -16,12 +16,18 @@ fn assert_refused(world: &World, arguments: &[&str], words: &[&str]) {
     let text = world.ingest(arguments);
     assert_eq!(text.code, 1, "{text:?}");
     for word in words {
-        assert!(text.stderr.contains(word) || text.stdout.contains(word), "{word}: {text:?}");
+        assert!(
+            text.stderr.contains(word) || text.stdout.contains(word),
+            "{word}: {text:?}"
+        );
     }
     let json = world.ingest(&[arguments, &["--format", "json"]].concat());
     assert_eq!(json.code, 1, "{json:?}");
     let said = json.json();
-    assert!(said["error"].is_string() || said["outcome"] == "failed" || said["verdict"] == "bad", "{said}");
+    assert!(
+        said["error"].is_string() || said["outcome"] == "failed" || said["verdict"] == "bad",
+        "{said}"
+    );
     assert_eq!(world.requests(), before, "something was requested");
 }
 
@@ -36,14 +42,22 @@ fn landed() -> World {
 fn a_state_directory_that_cannot_be_made_or_written_is_named() {
     let world = World::new();
     fs::write(world.directory.path().join("file"), "").unwrap();
-    assert_refused(&world, &[&RUN, ["--state-dir", "file/state"].as_slice()].concat(), &["file/state", "--state-dir"]);
+    assert_refused(
+        &world,
+        &[&RUN, ["--state-dir", "file/state"].as_slice()].concat(),
+        &["file/state", "--state-dir"],
+    );
     if rustix::process::geteuid().is_root() {
         return; // Whom no permission stops.
     }
     let sealed = world.directory.path().join("sealed");
     fs::create_dir(&sealed).unwrap();
     fs::set_permissions(&sealed, fs::Permissions::from_mode(0o500)).unwrap();
-    assert_refused(&world, &[&RUN, ["--state-dir", "sealed"].as_slice()].concat(), &["sealed"]);
+    assert_refused(
+        &world,
+        &[&RUN, ["--state-dir", "sealed"].as_slice()].concat(),
+        &["sealed"],
+    );
 }
 
 #[test]
@@ -51,7 +65,10 @@ fn a_file_of_a_later_release_is_left_alone() {
     for name in ["catalog.db", "ledger.db"] {
         let world = landed();
         let file = world.state_dir().join(name);
-        Connection::open(&file).unwrap().pragma_update(None, "user_version", 99).unwrap();
+        Connection::open(&file)
+            .unwrap()
+            .pragma_update(None, "user_version", 99)
+            .unwrap();
         assert_refused(&world, &RUN, &[name, "version 99", "upgrade ingest"]);
         assert_refused(&world, &["status"], &[name, "version 99"]);
         assert_refused(&world, &["check"], &[name, "version 99"]);
@@ -67,7 +84,11 @@ fn a_damaged_file_is_named_and_left_alone() {
         fs::write(&file, "this was a database once".repeat(1000)).unwrap();
         assert_refused(&world, &RUN, &[name, "damaged"]);
         assert_refused(&world, &["status"], &[name, "damaged"]);
-        assert_eq!(fs::read(&file).unwrap().len(), 24_000, "the damaged file was changed");
+        assert_eq!(
+            fs::read(&file).unwrap().len(),
+            24_000,
+            "the damaged file was changed"
+        );
     }
 }
 
@@ -109,7 +130,12 @@ fn a_log_whose_writer_was_killed_as_it_began_keeps_nobody_from_reading() {
         fs::write(beside("-wal"), [0; 32]).unwrap();
         fs::write(beside("-shm"), [0; 32 * 1024]).unwrap();
     }
-    for reading in [&["status"][..], &["history"], &["search", "the"], &["--region", "all", "--dry-run"]] {
+    for reading in [
+        &["status"][..],
+        &["history"],
+        &["search", "the"],
+        &["--region", "all", "--dry-run"],
+    ] {
         let read = world.ingest(reading);
         assert_eq!((read.code, &*read.stderr), (0, ""), "{reading:?}");
     }

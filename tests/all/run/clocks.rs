@@ -11,8 +11,7 @@ fn a_pass_that_a_clock_years_ahead_began_keeps_no_region_from_being_due() {
     let world = World::new();
     assert_eq!(world.json(&RUN)["outcome"], "complete");
     let catalog = rusqlite::Connection::open(world.state_dir().join("catalog.db")).unwrap();
-    let later =
-        "update pass set started_at = '2037-01-01T00:00:00.000000Z', finished_at = '2037-01-01T00:00:01.000000Z'";
+    let later = "update pass set started_at = '2037-01-01T00:00:00.000000Z', finished_at = '2037-01-01T00:00:01.000000Z'";
     assert_eq!(catalog.execute(later, []).unwrap(), 2);
     let us = |status: &Value| {
         status["regions"]
@@ -34,7 +33,8 @@ fn a_clock_that_was_set_back_a_little_walks_nothing_twice() {
     let world = World::new();
     assert_eq!(world.json(&RUN)["outcome"], "complete");
     let catalog = rusqlite::Connection::open(world.state_dir().join("catalog.db")).unwrap();
-    let later = "update pass set started_at = strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', '+2 minutes')";
+    let later =
+        "update pass set started_at = strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', '+2 minutes')";
     catalog.execute(later, []).unwrap();
     assert_eq!(world.json(&RUN)["outcome"], "nothing_due");
 }

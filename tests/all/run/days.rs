@@ -26,9 +26,17 @@ fn an_hourly_tick_that_comes_early_by_less_than_a_twentieth_finds_its_regions_du
     let lab = lab(&[]);
     assert_eq!(lab.run("trending").outcome, RunOutcome::Complete);
     lab.pass(HOUR - 3 * MINUTE - Duration::from_secs(1));
-    assert_eq!(lab.run("trending").outcome, RunOutcome::NothingDue, "too early");
+    assert_eq!(
+        lab.run("trending").outcome,
+        RunOutcome::NothingDue,
+        "too early"
+    );
     lab.pass(Duration::from_secs(1));
-    assert_eq!(lab.run("trending").outcome, RunOutcome::Complete, "within the tolerance");
+    assert_eq!(
+        lab.run("trending").outcome,
+        RunOutcome::Complete,
+        "within the tolerance"
+    );
 }
 
 #[test]
@@ -54,10 +62,19 @@ fn an_unfinished_pass_goes_on_while_it_is_young_enough_and_is_abandoned_then() {
         lab.pass(age);
         let next = lab.run("trending");
         let stopped = ended(&short, PassOutcome::Stopped)[0];
-        let pass = next.passes.iter().find(|pass| pass.region == stopped).unwrap();
-        assert_eq!((pass.outcome, pass.resumed), (PassOutcome::Complete, resumed), "{pass:?}");
+        let pass = next
+            .passes
+            .iter()
+            .find(|pass| pass.region == stopped)
+            .unwrap();
+        assert_eq!(
+            (pass.outcome, pass.resumed),
+            (PassOutcome::Complete, resumed),
+            "{pass:?}"
+        );
         assert_eq!(pass.pages, if resumed { 2 } else { 4 }, "{pass:?}");
-        let abandoned = lab.count("select count(*) from pass where outcome = 'abandoned' and pages = 2");
+        let abandoned =
+            lab.count("select count(*) from pass where outcome = 'abandoned' and pages = 2");
         assert_eq!(abandoned, i64::from(!resumed), "what it had landed stays");
     }
 }
@@ -69,10 +86,18 @@ fn a_job_stops_where_it_must_leave_units_and_another_takes_them() {
         "credentials.youtube.limits.daily={ quota = 10, window = \"24h\" }",
     ]);
     let first = lab.run("trending");
-    assert_eq!((first.outcome, first.requests), (RunOutcome::Stopped, 6), "{first:?}");
+    assert_eq!(
+        (first.outcome, first.requests),
+        (RunOutcome::Stopped, 6),
+        "{first:?}"
+    );
     assert_eq!(first.stopped_by.unwrap().remaining.get(), 4);
     let second = lab.run("discover");
-    assert_eq!((second.outcome, second.requests), (RunOutcome::Complete, 4), "{second:?}");
+    assert_eq!(
+        (second.outcome, second.requests),
+        (RunOutcome::Complete, 4),
+        "{second:?}"
+    );
     assert_eq!(lab.most_in_window("daily"), 10);
 }
 
@@ -84,17 +109,27 @@ fn what_is_not_seen_again_for_as_long_as_the_upstream_lets_keep_is_dropped() {
     lab.lists_hold("videos.list", 50);
     lab.pass(30 * DAY - MINUTE);
     lab.run("trending");
-    assert!(lab.count("select count(*) from record") >= all, "dropped too early");
+    assert!(
+        lab.count("select count(*) from record") >= all,
+        "dropped too early"
+    );
     lab.pass(2 * MINUTE);
     lab.run("trending");
     let left = lab.count("select count(*) from record");
     assert!(left < all, "{left} of {all}");
-    assert_eq!(lab.count("select count(*) from record_text"), left, "the index keeps what was dropped");
+    assert_eq!(
+        lab.count("select count(*) from record_text"),
+        left,
+        "the index keeps what was dropped"
+    );
 }
 
 #[test]
 fn a_day_without_units_asks_for_nothing_until_they_return() {
-    let lab = lab(&["jobs.trending.leave={}", "credentials.youtube.limits.daily={ quota = 5, window = \"24h\" }"]);
+    let lab = lab(&[
+        "jobs.trending.leave={}",
+        "credentials.youtube.limits.daily={ quota = 5, window = \"24h\" }",
+    ]);
     lab.run("trending");
     for _ in 0..23 {
         lab.pass(HOUR);
@@ -108,7 +143,9 @@ fn a_day_without_units_asks_for_nothing_until_they_return() {
 #[test]
 fn what_another_job_spends_after_a_refusal_is_in_the_moment_that_is_told() {
     let pages = |pages: u32| {
-        format!("[{{ call = \"videos.list\", params = {{ chart = \"mostPopular\" }}, max_pages = {pages} }}]")
+        format!(
+            "[{{ call = \"videos.list\", params = {{ chart = \"mostPopular\" }}, max_pages = {pages} }}]"
+        )
     };
     let lab = Lab::new(&[
         &format!("jobs.trending.steps={}", pages(1)),
@@ -125,9 +162,16 @@ fn what_another_job_spends_after_a_refusal_is_in_the_moment_that_is_told() {
         lab.pass(Duration::from_secs(6 * 3600));
     }
     let report = lab.run_all(&["trending", "discover"]);
-    assert_eq!(ended(&report, PassOutcome::Complete), ["US"], "discover took the rest: {report:?}");
+    assert_eq!(
+        ended(&report, PassOutcome::Complete),
+        ["US"],
+        "discover took the rest: {report:?}"
+    );
     let stopped = report.stopped_by.unwrap();
-    assert!(stopped.retry_after > Duration::from_secs(17 * 3600), "not before the second four are back: {stopped:?}");
+    assert!(
+        stopped.retry_after > Duration::from_secs(17 * 3600),
+        "not before the second four are back: {stopped:?}"
+    );
     let moment = Duration::from_secs(3); // a run waits for two
     lab.pass(stopped.retry_after - moment);
     assert_eq!(ended(&lab.run("trending"), PassOutcome::Stopped), ["US"]);

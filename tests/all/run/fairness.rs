@@ -16,7 +16,8 @@ const SHORT: [&str; 4] = [
 ];
 
 /// The shipped second job takes 100 units a search, more than a short day holds.
-const NO_SEARCH: &str = "jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]";
+const NO_SEARCH: &str =
+    "jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]";
 
 #[test]
 fn ten_units_a_day_where_32_are_due_complete_30_passes_in_12_days_three_or_four_each() {
@@ -31,7 +32,10 @@ fn ten_units_a_day_where_32_are_due_complete_30_passes_in_12_days_three_or_four_
     let passes: u32 = turns.values().sum();
     assert_eq!(passes, 30, "{turns:?}");
     assert_eq!(turns.len(), 8, "{turns:?}");
-    assert!(turns.values().all(|turns| (3..=4).contains(turns)), "{turns:?}");
+    assert!(
+        turns.values().all(|turns| (3..=4).contains(turns)),
+        "{turns:?}"
+    );
     assert!(lab.most_in_window("daily") <= 10);
 }
 
@@ -49,13 +53,34 @@ fn a_region_that_is_never_walked_in_time_takes_its_turn_and_leaves_the_others_th
     let (mut turns, mut abandoned): (BTreeMap<String, u32>, u64) = (BTreeMap::new(), 0);
     for _ in 0..40 * 4 {
         let report = lab.run_all(&["discover", "trending"]);
-        for pass in report.passes.iter().filter(|pass| pass.outcome == PassOutcome::Complete) {
-            *turns.entry(format!("{} {}", pass.job, pass.region)).or_default() += 1;
+        for pass in report
+            .passes
+            .iter()
+            .filter(|pass| pass.outcome == PassOutcome::Complete)
+        {
+            *turns
+                .entry(format!("{} {}", pass.job, pass.region))
+                .or_default() += 1;
         }
-        abandoned += report.passes.iter().filter(|pass| pass.job == "discover").map(|pass| pass.requests).sum::<u64>();
+        abandoned += report
+            .passes
+            .iter()
+            .filter(|pass| pass.job == "discover")
+            .map(|pass| pass.requests)
+            .sum::<u64>();
         lab.pass(HOURS);
     }
-    assert_eq!(turns.len(), 8, "all of trending, and the other never: {turns:?}");
-    assert!(turns.values().all(|turns| (3..=4).contains(turns)), "{turns:?}");
-    assert!((6..=10).contains(&abandoned), "it has its turns too: {abandoned}");
+    assert_eq!(
+        turns.len(),
+        8,
+        "all of trending, and the other never: {turns:?}"
+    );
+    assert!(
+        turns.values().all(|turns| (3..=4).contains(turns)),
+        "{turns:?}"
+    );
+    assert!(
+        (6..=10).contains(&abandoned),
+        "it has its turns too: {abandoned}"
+    );
 }

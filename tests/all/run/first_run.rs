@@ -5,10 +5,23 @@ fn a_first_run_lands_every_region_and_a_second_makes_no_request() {
     let world = World::new();
     let first = world.json(&["--region", "all", "--job", "trending"]);
     assert_eq!(first["outcome"], "complete", "{first}");
-    let regions: Vec<&str> =
-        first["passes"].as_array().unwrap().iter().map(|pass| pass["region"].as_str().unwrap()).collect();
-    assert_eq!(regions, ["US", "GB", "DE", "FR", "IN", "BR", "AU", "CA", "*"]);
-    assert!(first["passes"].as_array().unwrap().iter().all(|pass| pass["outcome"] == "complete"));
+    let regions: Vec<&str> = first["passes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pass| pass["region"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        regions,
+        ["US", "GB", "DE", "FR", "IN", "BR", "AU", "CA", "*"]
+    );
+    assert!(
+        first["passes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|pass| pass["outcome"] == "complete")
+    );
     let requests = world.requests();
     assert_eq!(first["requests"].as_u64(), Some(requests));
 
@@ -33,25 +46,43 @@ fn what_the_sandbox_counted_equals_what_the_ledger_counted() {
 fn a_preview_writes_nothing_and_the_run_then_spends_within_it() {
     let world = World::new();
     let preview = world.json(&["--region", "all", "--dry-run"]);
-    assert!(!world.state_dir().exists(), "a preview made a state directory");
+    assert!(
+        !world.state_dir().exists(),
+        "a preview made a state directory"
+    );
     assert_eq!(world.requests(), 0);
     world.ingest(&["--region", "all"]);
     for limit in preview["limits"].as_array().unwrap() {
         let spent = world.counted(limit["limit"].as_str().unwrap());
-        assert!(limit["min"].as_u64().unwrap() <= spent && spent <= limit["max"].as_u64().unwrap(), "{limit} {spent}");
+        assert!(
+            limit["min"].as_u64().unwrap() <= spent && spent <= limit["max"].as_u64().unwrap(),
+            "{limit} {spent}"
+        );
     }
 }
 
 #[test]
 fn a_second_preview_expects_exactly_what_the_run_then_spends() {
     let mut world = World::new();
-    world.set("jobs.trending.every=1us").set("jobs.discover.every=1us");
+    world
+        .set("jobs.trending.every=1us")
+        .set("jobs.discover.every=1us");
     world.ingest(&["--region", "all"]);
     let before = world.counted("daily");
     let preview = world.json(&["--region", "all", "--dry-run"]);
-    let daily = preview["limits"].as_array().unwrap().iter().find(|limit| limit["limit"] == "daily").unwrap().clone();
+    let daily = preview["limits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|limit| limit["limit"] == "daily")
+        .unwrap()
+        .clone();
     world.ingest(&["--region", "all"]);
-    assert_eq!(daily["expected"].as_u64().unwrap(), world.counted("daily") - before, "{preview}");
+    assert_eq!(
+        daily["expected"].as_u64().unwrap(),
+        world.counted("daily") - before,
+        "{preview}"
+    );
 }
 
 #[test]
@@ -63,19 +94,32 @@ fn search_finds_a_landed_title_and_makes_no_request() {
     let catalog = rusqlite::Connection::open(world.state_dir().join("catalog.db")).unwrap();
     let title: String = catalog.query_row(title, [], |row| row.get(0)).unwrap();
     let found = world.json(&["search", &title]);
-    assert!(!found["hits"].as_array().unwrap().is_empty(), "{title} was not found");
+    assert!(
+        !found["hits"].as_array().unwrap().is_empty(),
+        "{title} was not found"
+    );
     assert_eq!(world.requests(), requests);
 }
 
 #[test]
 fn an_unknown_region_or_job_is_wrong_usage_and_requests_nothing() {
     let world = World::new();
-    for arguments in [["--region", "UX"].as_slice(), &["--region", "all", "--job", "trendign"], &[], &["--region"]] {
+    for arguments in [
+        ["--region", "UX"].as_slice(),
+        &["--region", "all", "--job", "trendign"],
+        &[],
+        &["--region"],
+    ] {
         let ran = world.ingest(arguments);
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(ran.stdout.is_empty(), "{ran:?}");
     }
-    assert!(world.ingest(&["--region", "all", "--job", "trendign"]).stderr.contains("did you mean `trending`?"));
+    assert!(
+        world
+            .ingest(&["--region", "all", "--job", "trendign"])
+            .stderr
+            .contains("did you mean `trending`?")
+    );
     assert_eq!(world.requests(), 0);
 }
 
@@ -83,10 +127,26 @@ fn an_unknown_region_or_job_is_wrong_usage_and_requests_nothing() {
 fn whoever_has_only_practised_is_told_where_that_is_found() {
     let world = World::new();
     assert_eq!(world.ingest(&["search", "a"]).stdout, "Nothing found.\n");
-    assert_eq!(world.ingest(&["--region", "US", "--job", "trending", "--sandbox", "-q"]).code, 0);
+    assert_eq!(
+        world
+            .ingest(&["--region", "US", "--job", "trending", "--sandbox", "-q"])
+            .code,
+        0
+    );
     let practice = world.state_dir().join("sandbox");
     let said = world.ingest(&["search", "a"]).stdout;
-    assert!(said.contains(&format!("--state-dir {}", practice.display())), "{said}");
-    assert_eq!(world.ingest(&["--region", "US", "--job", "trending", "-q"]).code, 0);
-    assert_eq!(world.ingest(&["search", "nobodywrotethis"]).stdout, "Nothing found.\n");
+    assert!(
+        said.contains(&format!("--state-dir {}", practice.display())),
+        "{said}"
+    );
+    assert_eq!(
+        world
+            .ingest(&["--region", "US", "--job", "trending", "-q"])
+            .code,
+        0
+    );
+    assert_eq!(
+        world.ingest(&["search", "nobodywrotethis"]).stdout,
+        "Nothing found.\n"
+    );
 }

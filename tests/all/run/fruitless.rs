@@ -17,7 +17,13 @@ fn requests_that_brought_no_page_are_in_the_history() {
     let of = |region: &str| {
         let rows = history["rows"].as_array().unwrap();
         let row = rows.iter().find(|row| row["region"] == region).unwrap();
-        json!([row["passes"], row["complete"], row["pages"], row["requests"], row["units"]])
+        json!([
+            row["passes"],
+            row["complete"],
+            row["pages"],
+            row["requests"],
+            row["units"]
+        ])
     };
     assert_eq!(of("US"), json!([1, 0, 2, 6, { "daily": 6 }]));
     assert_eq!(of("GB"), json!([1, 0, 0, 4, { "daily": 4 }]));
@@ -48,11 +54,23 @@ fn a_batch_that_fails_before_its_first_page_is_counted_once_and_leaves_nothing_o
     let catalog = Connection::open(world.state_dir().join("catalog.db")).unwrap();
     let shared = "select outcome, pages, requests, units from pass where region = '*'";
     let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
-    let rows: Vec<(Option<String>, i64, i64, String)> =
-        catalog.prepare(shared).unwrap().query_map([], row).unwrap().map(Result::unwrap).collect();
+    let rows: Vec<(Option<String>, i64, i64, String)> = catalog
+        .prepare(shared)
+        .unwrap()
+        .query_map([], row)
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
     let requests: i64 = rows.iter().map(|row| row.2).sum();
-    assert_eq!(u64::try_from(requests).unwrap() + 4, world.requests(), "{rows:?}");
+    assert_eq!(
+        u64::try_from(requests).unwrap() + 4,
+        world.requests(),
+        "{rows:?}"
+    );
     assert_eq!(world.charged("daily"), world.counted("daily"));
 
-    assert_eq!(world.json(&["--region", "US", "--job", "trending"])["outcome"], "complete");
+    assert_eq!(
+        world.json(&["--region", "US", "--job", "trending"])["outcome"],
+        "complete"
+    );
 }

@@ -10,9 +10,16 @@ struct Moments(u64);
 
 impl Moments {
     fn seeded() -> Self {
-        let given = std::env::var("KILLS_SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed =
-            given.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64 | 1);
+        let given = std::env::var("KILLS_SEED")
+            .ok()
+            .and_then(|seed| seed.parse().ok());
+        let seed = given.unwrap_or_else(|| {
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap()
+                .as_micros() as u64
+                | 1
+        });
         println!("KILLS_SEED={seed} gives these moments again");
         Self(seed)
     }
@@ -49,7 +56,11 @@ fn time_to_start(world: &World) -> Duration {
 fn assert_whole(world: &World) {
     let complete = "select count(*) from pass where outcome = 'complete' and region <> '*'";
     assert_eq!(world.count(complete), 8);
-    assert_eq!(world.count("select count(*) from pass where finished_at is null"), 0, "a pass stayed open");
+    assert_eq!(
+        world.count("select count(*) from pass where finished_at is null"),
+        0,
+        "a pass stayed open"
+    );
     assert_eq!(
         world.count("select count(*) from checkpoint where pass in (select id from pass where region <> '*')"),
         32
@@ -60,7 +71,11 @@ fn assert_whole(world: &World) {
     let counts = "select count(*) from pass where pages <> (select count(*) from checkpoint where pass = pass.id)
         or records <> (select count(*) from listing where pass = pass.id)";
     assert_eq!(world.count(counts), 0, "a pass counts other than it landed");
-    assert_eq!(world.count("select count(*) from record") - world.count("select count(*) from record_text"), 0);
+    assert_eq!(
+        world.count("select count(*) from record")
+            - world.count("select count(*) from record_text"),
+        0
+    );
     let missing =
         "select count(*) from youtube_video where channel_id not in (select id from record where kind = 'channel')
         and channel_id not in (select id from absent where kind = 'channel')";
@@ -82,10 +97,17 @@ fn two_hundred_kills_land_nothing_twice_lose_nothing_and_the_ledger_never_counts
             kills += 1;
         }
         let counted = world.counted("daily");
-        assert!(world.recorded("daily") >= counted, "the ledger counts less than the sandbox");
+        assert!(
+            world.recorded("daily") >= counted,
+            "the ledger counts less than the sandbox"
+        );
     }
     let last = world.ingest(&["--region", "all", "--job", "trending"]);
     assert_eq!(last.code, 0, "{last:?}");
     assert_whole(&world);
-    println!("{kills} kills, {} walks, {} requests", walks + 1, world.requests());
+    println!(
+        "{kills} kills, {} walks, {} requests",
+        walks + 1,
+        world.requests()
+    );
 }

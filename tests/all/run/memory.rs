@@ -14,11 +14,18 @@ const MOST: u64 = 200 * MEBIBYTE;
 fn peak(answer: StubAnswer) -> (u64, String) {
     let upstream = StubUpstream::answering([answer]);
     let mut world = World::new();
-    world.set(&format!("upstreams.youtube.base_url=\"{}\"", upstream.url()));
+    world.set(&format!(
+        "upstreams.youtube.base_url=\"{}\"",
+        upstream.url()
+    ));
     // What a step asks for by the ids that so many records name is the catalog's to remember.
     world.set("jobs.trending.steps=[{ call = \"videos.list\", max_pages = 4 }]");
     let mut command = world.command(&["--region", "all", "--job", "trending"]);
-    let mut run = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut run = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut peak = 0;
     while run.try_wait().unwrap().is_none() {
         peak = peak.max(high_water_mark(&run).unwrap_or(0));
@@ -31,7 +38,9 @@ fn peak(answer: StubAnswer) -> (u64, String) {
 /// In KiB; nothing once the process has ended.
 fn high_water_mark(run: &Child) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", run.id())).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
@@ -55,7 +64,11 @@ fn a_body_that_never_ends_is_cut_off_within_200_mib() {
 #[cfg(target_os = "linux")]
 fn an_answer_of_millions_of_tiny_values_is_refused_within_200_mib() {
     let values = vec!["0"; 15 << 20].join(",");
-    let (peak, said) = peak(StubAnswer::status(200).body(format!("{{\"items\":[{values}]}}")).gzipped());
+    let (peak, said) = peak(
+        StubAnswer::status(200)
+            .body(format!("{{\"items\":[{values}]}}"))
+            .gzipped(),
+    );
     assert!(said.contains("more than 250000 values"), "{said}");
     assert!((1..MOST).contains(&peak), "{peak} KiB");
 }
@@ -70,7 +83,8 @@ fn large(body: String) -> StubAnswer {
 fn a_title_as_long_as_an_answer_is_landed_in_every_region_within_200_mib() {
     let words: Vec<String> = (0..3_500_000).map(|number| format!("w{number}")).collect();
     for title in ["a ".repeat(15 << 20), words.join(" ")] {
-        let body = format!("{{\"items\":[{{\"id\":\"1\",\"snippet\":{{\"title\":\"{title}\"}}}}]}}");
+        let body =
+            format!("{{\"items\":[{{\"id\":\"1\",\"snippet\":{{\"title\":\"{title}\"}}}}]}}");
         let (peak, said) = peak(large(body));
         assert!(said.contains("complete"), "{said}");
         assert!((1..MOST).contains(&peak), "{peak} KiB");
@@ -80,7 +94,9 @@ fn a_title_as_long_as_an_answer_is_landed_in_every_region_within_200_mib() {
 #[test]
 #[cfg(target_os = "linux")]
 fn as_many_records_as_an_answer_holds_are_landed_in_every_region_within_200_mib() {
-    let items: Vec<String> = (0..120_000).map(|number| format!("{{\"id\":\"{number}\"}}")).collect();
+    let items: Vec<String> = (0..120_000)
+        .map(|number| format!("{{\"id\":\"{number}\"}}"))
+        .collect();
     let (peak, said) = peak(large(format!("{{\"items\":[{}]}}", items.join(","))));
     assert!(said.contains("complete"), "{said}");
     assert!((1..MOST).contains(&peak), "{peak} KiB");

@@ -15,14 +15,24 @@ const RUN: &[&str] = &["--region", "all", "--job", "trending"];
 fn world_over(server: &RedisServer, daily: &str) -> World {
     let limit = format!("credentials.youtube.limits.daily={daily}");
     let mut world = World::configured(&[LISTING, &[&limit]].concat(), |_| {});
-    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port())).set("ledger.timeout=2s");
+    world
+        .set(&format!(
+            "ledger.url=\"redis://127.0.0.1:{}\"",
+            server.port()
+        ))
+        .set("ledger.timeout=2s");
     world
 }
 
 fn most_in_window(world: &World) -> u64 {
     let usage = world.sandbox_says("usage");
     let limits = usage["limits"].as_array().unwrap();
-    limits.iter().find(|limit| limit["limit"] == "daily").unwrap()["most_in_window"].as_u64().unwrap()
+    limits
+        .iter()
+        .find(|limit| limit["limit"] == "daily")
+        .unwrap()["most_in_window"]
+        .as_u64()
+        .unwrap()
 }
 
 #[test]
@@ -53,7 +63,9 @@ fn a_redis_that_comes_back_empty_between_two_runs_is_told_what_was_spent() {
 fn a_run_without_its_redis_goes_on_with_cheap_calls_within_the_allowance_and_repays_them() {
     let mut server = RedisServer::start();
     let mut world = world_over(&server, "{ quota = 10_000, window = \"24h\" }");
-    world.set("ledger.unmetered_max=10").set("ledger.timeout=250ms");
+    world
+        .set("ledger.unmetered_max=10")
+        .set("ledger.timeout=250ms");
     server.kill();
     let ran = world.ingest(&[RUN, &["--format", "json"]].concat());
     assert_eq!(ran.code, 1, "{ran:?}");
@@ -62,7 +74,10 @@ fn a_run_without_its_redis_goes_on_with_cheap_calls_within_the_allowance_and_rep
     assert!(report["limits"][0]["used"].is_null(), "{report}");
     assert_eq!(world.counted("daily"), 10);
     let charge = world.ingest(&["charge", "youtube", "search.list", "--format", "json"]);
-    assert_eq!((charge.code, &charge.json()["decision"]), (1, &"refused".into()));
+    assert_eq!(
+        (charge.code, &charge.json()["decision"]),
+        (1, &"refused".into())
+    );
 
     server.restart();
     let report = world.json(RUN);
@@ -76,8 +91,13 @@ fn without_its_redis_a_run_takes_the_requests_that_it_takes_with_it() {
     let mut server = RedisServer::start();
     let with_ledger = World::configured(&[], |_| {}).json(RUN);
     let mut world = World::configured(&[], |_| {});
-    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port()));
-    world.set("ledger.unmetered_max=500").set("ledger.timeout=250ms");
+    world.set(&format!(
+        "ledger.url=\"redis://127.0.0.1:{}\"",
+        server.port()
+    ));
+    world
+        .set("ledger.unmetered_max=500")
+        .set("ledger.timeout=250ms");
     server.kill();
     let without = world.json(RUN);
     assert_eq!(without["outcome"], "complete", "{without}");
@@ -93,19 +113,36 @@ fn a_redis_that_wants_a_password_is_an_outage_that_names_it_and_never_a_rejectio
     let expensive = world.ingest(&["charge", "youtube", "search.list", "--format", "json"]);
     assert_eq!(expensive.json()["decision"], "refused", "{expensive:?}");
     let cheap = world.ingest(&["charge", "youtube", "videos.list", "--format", "json"]);
-    assert_eq!((cheap.code, &cheap.json()["decision"]), (0, &"unmetered".into()), "{cheap:?}");
+    assert_eq!(
+        (cheap.code, &cheap.json()["decision"]),
+        (0, &"unmetered".into()),
+        "{cheap:?}"
+    );
     let mut world = world;
-    world.set(&format!("ledger.url=\"redis://:hidden-word@127.0.0.1:{}\"", server.port()));
-    let granted = world.command(&["-vvv", "charge", "youtube", "videos.list"]).output().unwrap();
+    world.set(&format!(
+        "ledger.url=\"redis://:hidden-word@127.0.0.1:{}\"",
+        server.port()
+    ));
+    let granted = world
+        .command(&["-vvv", "charge", "youtube", "videos.list"])
+        .output()
+        .unwrap();
     assert!(granted.status.success());
     assert!(!String::from_utf8_lossy(&granted.stderr).contains("hidden-word"));
-    assert_eq!(world.charged("daily"), 2, "the unmetered unit was not repaid");
+    assert_eq!(
+        world.charged("daily"),
+        2,
+        "the unmetered unit was not repaid"
+    );
 }
 
 #[test]
 fn a_redis_that_speaks_tls_is_believed_only_with_a_certificate_that_the_system_trusts() {
     let directory = tempfile::tempdir().unwrap();
-    let (certificate, key) = (directory.path().join("certificate.pem"), directory.path().join("key.pem"));
+    let (certificate, key) = (
+        directory.path().join("certificate.pem"),
+        directory.path().join("key.pem"),
+    );
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
@@ -117,10 +154,14 @@ fn a_redis_that_speaks_tls_is_believed_only_with_a_certificate_that_the_system_t
         if trusted {
             charge.env("SSL_CERT_FILE", &certificate);
         }
-        let answer: serde_json::Value = serde_json::from_slice(&charge.output().unwrap().stdout).unwrap();
+        let answer: serde_json::Value =
+            serde_json::from_slice(&charge.output().unwrap().stdout).unwrap();
         answer["decision"].as_str().unwrap().to_owned()
     };
-    assert_eq!((decision(true), decision(false)), ("granted".to_owned(), "unmetered".to_owned()));
+    assert_eq!(
+        (decision(true), decision(false)),
+        ("granted".to_owned(), "unmetered".to_owned())
+    );
 }
 
 #[test]
@@ -128,18 +169,34 @@ fn status_and_a_preview_write_nothing_to_redis_or_to_disk() {
     let server = RedisServer::with(&["--enable-debug-command", "yes"]);
     let world = world_over(&server, "{ quota = 40, window = \"24h\" }");
     world.json(RUN);
-    let before = (server.ask::<Vec<String>>("KEYS *").len(), listing(&world), server.ask::<String>("DEBUG DIGEST"));
+    let before = (
+        server.ask::<Vec<String>>("KEYS *").len(),
+        listing(&world),
+        server.ask::<String>("DEBUG DIGEST"),
+    );
     world.json(&["status"]);
     world.json(&["--region", "all", "--dry-run"]);
-    let after = (server.ask::<Vec<String>>("KEYS *").len(), listing(&world), server.ask::<String>("DEBUG DIGEST"));
+    let after = (
+        server.ask::<Vec<String>>("KEYS *").len(),
+        listing(&world),
+        server.ask::<String>("DEBUG DIGEST"),
+    );
     assert_eq!(before, after);
 }
 
 /// Every file of the state directory with its size.
 fn listing(world: &World) -> Vec<(String, u64)> {
-    let entries = std::fs::read_dir(world.state_dir()).unwrap().map(|entry| entry.unwrap());
-    let mut files: Vec<(String, u64)> =
-        entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len())).collect();
+    let entries = std::fs::read_dir(world.state_dir())
+        .unwrap()
+        .map(|entry| entry.unwrap());
+    let mut files: Vec<(String, u64)> = entries
+        .map(|entry| {
+            (
+                entry.file_name().into_string().unwrap(),
+                entry.metadata().unwrap().len(),
+            )
+        })
+        .collect();
     files.sort();
     files
 }
@@ -165,12 +222,26 @@ fn what_was_charged_in_one_ledger_counts_in_the_one_that_is_named_next() {
     let left = |charged: &serde_json::Value| charged["remaining"]["daily"].as_u64().unwrap();
     assert_eq!(left(&charge("ledger.url=sqlite", "3")), 9_497);
     assert_eq!(left(&charge(&redis, "4")), 9_493, "what the file holds");
-    assert_eq!(left(&charge("ledger.url=sqlite", "5")), 9_488, "what was charged over there");
+    assert_eq!(
+        left(&charge("ledger.url=sqlite", "5")),
+        9_488,
+        "what was charged over there"
+    );
     assert_eq!(left(&charge(&redis, "1")), 9_487, "and what came since");
     assert_eq!(left(&charge(&redis, "1")), 9_486, "each of it once");
-    let away = world.json(&["charge", "youtube", "videos.list", "--set", "ledger.url=redis://127.0.0.1:1"]);
+    let away = world.json(&[
+        "charge",
+        "youtube",
+        "videos.list",
+        "--set",
+        "ledger.url=redis://127.0.0.1:1",
+    ]);
     assert_eq!(away["decision"], "unmetered");
-    assert_eq!(left(&charge("ledger.url=sqlite", "1")), 9_484, "what went unmetered too");
+    assert_eq!(
+        left(&charge("ledger.url=sqlite", "1")),
+        9_484,
+        "what went unmetered too"
+    );
 }
 
 #[test]
@@ -182,7 +253,10 @@ fn what_passes_and_journal_both_tell_is_charged_once_to_a_file_that_is_new() {
     world.set("ledger.url=sqlite");
     world.json(&["charge", "youtube", "videos.list"]);
     assert_eq!(world.charged("daily"), world.counted("daily") + 4);
-    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port()));
+    world.set(&format!(
+        "ledger.url=\"redis://127.0.0.1:{}\"",
+        server.port()
+    ));
     world.json(&["charge", "youtube", "videos.list"]);
     assert_eq!(world.charged("daily"), world.counted("daily") + 5);
 }

@@ -18,7 +18,11 @@ fn a_quiet_success_prints_nothing_and_a_quiet_failure_prints_what_failed() {
         &["reopen", "youtube", "daily", "-q"],
     ] {
         let ran = world.ingest(arguments);
-        assert_eq!((ran.code, &*ran.stdout, &*ran.stderr), (0, "", ""), "{arguments:?}");
+        assert_eq!(
+            (ran.code, &*ran.stdout, &*ran.stderr),
+            (0, "", ""),
+            "{arguments:?}"
+        );
     }
     world.faults(&json!({ "answer": "html", "times": 99 }));
     let failed = world.ingest(&["--region", "GB", "--job", "trending", "-q"]);
@@ -34,7 +38,11 @@ fn a_successful_run_without_a_terminal_prints_its_summary_alone_and_no_colour() 
     assert!(ran.stdout.starts_with("Complete: 2 regions, "), "{ran:?}");
     assert!(!ran.stdout.contains('\u{1b}'), "{ran:?}");
     for no_colour in ["", "1"] {
-        let verbose = world.command(&["--region", "FR", "-vv"]).env("NO_COLOR", no_colour).output().unwrap();
+        let verbose = world
+            .command(&["--region", "FR", "-vv"])
+            .env("NO_COLOR", no_colour)
+            .output()
+            .unwrap();
         assert!(!verbose.stderr.contains(&0x1b), "{verbose:?}");
     }
 }
@@ -54,9 +62,16 @@ fn whoever_stops_reading_early_is_no_error() {
         let (reading, writing) = pipe().unwrap();
         drop(reading);
         let mut command = world.command(arguments);
-        let ran = command.stdout(Stdio::from(writing)).stderr(Stdio::piped()).output().unwrap();
+        let ran = command
+            .stdout(Stdio::from(writing))
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
         assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {ran:?}");
-        assert!(!String::from_utf8(ran.stderr).unwrap().contains("panicked"), "{arguments:?}");
+        assert!(
+            !String::from_utf8(ran.stderr).unwrap().contains("panicked"),
+            "{arguments:?}"
+        );
     }
 }
 
@@ -72,22 +87,53 @@ fn a_stderr_that_nobody_reads_is_no_error() {
 
 #[test]
 fn a_full_disk_under_stdout_is_told() {
-    let Ok(mut full) = std::fs::File::options().read(true).write(true).open("/dev/full") else { return };
+    let Ok(mut full) = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/full")
+    else {
+        return;
+    };
     let _ = full.read(&mut []);
-    let ran = World::new().command(&["status"]).stdout(Stdio::from(full)).output().unwrap();
+    let ran = World::new()
+        .command(&["status"])
+        .stdout(Stdio::from(full))
+        .output()
+        .unwrap();
     assert_eq!(ran.status.code(), Some(1), "{ran:?}");
-    assert!(String::from_utf8(ran.stderr).unwrap().contains("cannot write to stdout"));
+    assert!(
+        String::from_utf8(ran.stderr)
+            .unwrap()
+            .contains("cannot write to stdout")
+    );
 }
 
 #[test]
 fn completions_and_the_manual_page_name_every_command() {
     let world = World::new();
-    let commands = ["status", "check", "search", "charge", "reopen", "sandbox", "completions", "man"];
-    for arguments in [["completions", "bash"].as_slice(), &["completions", "zsh"], &["completions", "fish"], &["man"]] {
+    let commands = [
+        "status",
+        "check",
+        "search",
+        "charge",
+        "reopen",
+        "sandbox",
+        "completions",
+        "man",
+    ];
+    for arguments in [
+        ["completions", "bash"].as_slice(),
+        &["completions", "zsh"],
+        &["completions", "fish"],
+        &["man"],
+    ] {
         let ran = world.ingest(arguments);
         assert_eq!((ran.code, &*ran.stderr), (0, ""), "{arguments:?}");
         for command in commands {
-            assert!(ran.stdout.contains(command), "{arguments:?} lacks {command}");
+            assert!(
+                ran.stdout.contains(command),
+                "{arguments:?} lacks {command}"
+            );
         }
     }
 }
@@ -98,9 +144,16 @@ fn each_command_has_a_manual_page_of_its_own() {
     let page = world.ingest(&["man", "search"]);
     assert_eq!(page.code, 0, "{page:?}");
     for told in ["ingest\\-search", "WORDS", "\\-\\-since"] {
-        assert!(page.stdout.contains(told), "{told} is not in {}", page.stdout);
+        assert!(
+            page.stdout.contains(told),
+            "{told} is not in {}",
+            page.stdout
+        );
     }
     let none = world.ingest(&["man", "sing"]);
     assert_eq!(none.code, 2);
-    assert!(none.stderr.contains("there is no command `sing`"), "{none:?}");
+    assert!(
+        none.stderr.contains("there is no command `sing`"),
+        "{none:?}"
+    );
 }

@@ -10,10 +10,21 @@ fn the_secret_is_in_no_output_and_no_file_at_full_tracing() {
     let world = World::new();
     let echo = json!({ "status": 400, "body": { "error": { "message": format!("bad key {SECRET}") } }, "after": 3 });
     world.faults(&echo);
-    for arguments in [["-vvv", "--region", "all"].as_slice(), &["-vvv", "check"], &["-vvv", "status"]] {
-        let ran = world.command(arguments).env("RUST_LOG", "trace").output().unwrap();
+    for arguments in [
+        ["-vvv", "--region", "all"].as_slice(),
+        &["-vvv", "check"],
+        &["-vvv", "status"],
+    ] {
+        let ran = world
+            .command(arguments)
+            .env("RUST_LOG", "trace")
+            .output()
+            .unwrap();
         for output in [ran.stdout, ran.stderr] {
-            assert!(!String::from_utf8_lossy(&output).contains(SECRET), "{arguments:?} printed the secret");
+            assert!(
+                !String::from_utf8_lossy(&output).contains(SECRET),
+                "{arguments:?} printed the secret"
+            );
         }
     }
     assert!(world.requests() > 0);
@@ -27,7 +38,12 @@ fn search(directory: &Path) {
             search(&path);
         } else {
             let bytes = fs::read(&path).unwrap();
-            assert!(!bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes()), "{path:?} holds the secret");
+            assert!(
+                !bytes
+                    .windows(SECRET.len())
+                    .any(|part| part == SECRET.as_bytes()),
+                "{path:?} holds the secret"
+            );
         }
     }
 }

@@ -20,7 +20,10 @@ fn signalled(world: &World, signal: Signal) -> (i32, Value) {
     }
     kill_process(Pid::from_child(&child), signal).unwrap();
     let output = child.wait_with_output().unwrap();
-    (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap())
+    (
+        output.status.code().unwrap(),
+        serde_json::from_slice(&output.stdout).unwrap(),
+    )
 }
 
 #[test]
@@ -30,23 +33,33 @@ fn a_signal_ends_the_run_after_the_page_in_flight_was_landed() {
         let (exit, report) = signalled(&world, signal);
         assert_eq!(exit, code, "{report}");
         assert_eq!(report["outcome"], "interrupted");
-        assert_eq!(report["passes"][0]["pages"].as_u64(), Some(world.requests()));
+        assert_eq!(
+            report["passes"][0]["pages"].as_u64(),
+            Some(world.requests())
+        );
         let resumed = world.json(&["--region", "US", "--job", "trending"]);
         assert_eq!(resumed["outcome"], "complete");
         assert_eq!(resumed["passes"][0]["resumed"], true);
-        let listed = resumed["passes"][0]["pages"].as_u64().unwrap() + report["passes"][0]["pages"].as_u64().unwrap();
+        let listed = resumed["passes"][0]["pages"].as_u64().unwrap()
+            + report["passes"][0]["pages"].as_u64().unwrap();
         assert_eq!(listed, 4, "a page was requested twice or not at all");
     }
 }
 
 #[test]
 fn a_second_signal_ends_the_run_at_once_whichever_it_is() {
-    for (first, second, code) in
-        [(Signal::INT, Signal::INT, 130), (Signal::INT, Signal::TERM, 143), (Signal::TERM, Signal::INT, 130)]
-    {
+    for (first, second, code) in [
+        (Signal::INT, Signal::INT, 130),
+        (Signal::INT, Signal::TERM, 143),
+        (Signal::TERM, Signal::INT, 130),
+    ] {
         let world = World::with(|options| options.latency = Duration::from_secs(20));
         let mut command = world.command(&["--region", "US", "--job", "trending"]);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         while world.requests() < 1 {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -56,7 +69,11 @@ fn a_second_signal_ends_the_run_at_once_whichever_it_is() {
         let asked = Instant::now();
         kill_process(Pid::from_child(&child), second).unwrap();
         let ended = child.wait().unwrap().code();
-        assert!(asked.elapsed() < Duration::from_secs(10), "{first:?}, {second:?}: after {:?}", asked.elapsed());
+        assert!(
+            asked.elapsed() < Duration::from_secs(10),
+            "{first:?}, {second:?}: after {:?}",
+            asked.elapsed()
+        );
         assert_eq!(ended, Some(code), "{first:?}, {second:?}");
     }
 }

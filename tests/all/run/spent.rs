@@ -11,7 +11,10 @@ fn a_limit_that_the_upstream_calls_spent_is_closed_until_its_reset_and_can_be_re
     let report = ran.json();
     assert_eq!(report["outcome"], "stopped");
     assert_eq!(report["stopped_by"]["limit"], "daily");
-    assert!(ran.stderr.contains("somebody else spends it too"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("somebody else spends it too"),
+        "{ran:?}"
+    );
     assert_eq!(world.requests(), 3, "a spent limit was asked again");
 
     let closed = world.json(&["status"])["limits"][0]["closed_until"].clone();
@@ -39,17 +42,28 @@ fn slow_down_is_not_taken_for_spent() {
 #[test]
 fn a_key_that_is_not_taken_is_named_and_not_tried_again() {
     let world = World::new();
-    let denied =
-        world.command(&["--region", "US", "--job", "trending"]).env("YOUTUBE_API_KEY", "wrong").output().unwrap();
+    let denied = world
+        .command(&["--region", "US", "--job", "trending"])
+        .env("YOUTUBE_API_KEY", "wrong")
+        .output()
+        .unwrap();
     assert_eq!(denied.status.code(), Some(1));
     assert_eq!(world.requests(), 1);
-    assert!(String::from_utf8(denied.stdout).unwrap().contains("does not take the credential"));
+    assert!(
+        String::from_utf8(denied.stdout)
+            .unwrap()
+            .contains("does not take the credential")
+    );
 }
 
 #[test]
 fn a_key_that_is_missing_is_named_before_anything_is_charged() {
     let world = World::new();
-    let missing = world.command(&["--region", "all"]).env_remove("YOUTUBE_API_KEY").output().unwrap();
+    let missing = world
+        .command(&["--region", "all"])
+        .env_remove("YOUTUBE_API_KEY")
+        .output()
+        .unwrap();
     assert_eq!(missing.status.code(), Some(2));
     let said = String::from_utf8(missing.stderr).unwrap();
     assert!(said.contains("set YOUTUBE_API_KEY"), "{said}");
@@ -58,15 +72,32 @@ fn a_key_that_is_missing_is_named_before_anything_is_charged() {
 
 #[test]
 fn each_call_that_a_spent_limit_stops_is_told_by_its_own_cost_and_when_just_that_fits() {
-    let world = World::configured(&["jobs.trending.leave={ daily = 1 }", "jobs.discover.leave={}"], |_| {});
+    let world = World::configured(
+        &[
+            "jobs.trending.leave={ daily = 1 }",
+            "jobs.discover.leave={}",
+        ],
+        |_| {},
+    );
     world.ingest(&["charge", "youtube", "videos.list", "--times", "9450"]);
     world.faults(&json!({ "call": "videos.list", "answer": "spent", "after": 2, "times": 1 }));
     for _ in 0..2 {
         let report = world.json(&["--region", "all", "--concurrency", "1"]);
-        for pass in report["passes"].as_array().unwrap().iter().filter(|pass| pass["job"] == "discover") {
+        for pass in report["passes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|pass| pass["job"] == "discover")
+        {
             let detail = pass["detail"].as_str().unwrap();
-            assert!(detail.contains("search.list takes 100 of daily") && !detail.contains("leaves"), "{detail}");
-            let by_hand = world.json(&["charge", "youtube", "search.list"])["retry_at"].as_str().unwrap().to_owned();
+            assert!(
+                detail.contains("search.list takes 100 of daily") && !detail.contains("leaves"),
+                "{detail}"
+            );
+            let by_hand = world.json(&["charge", "youtube", "search.list"])["retry_at"]
+                .as_str()
+                .unwrap()
+                .to_owned();
             assert!(detail.contains(&by_hand[..16]), "{detail}, not {by_hand}");
         }
     }
@@ -81,6 +112,9 @@ fn the_batches_of_a_job_are_one_row_however_many_waves_ask_for_them() {
     let passes = report["passes"].as_array().unwrap();
     let shared: Vec<_> = passes.iter().filter(|pass| pass["region"] == "*").collect();
     assert_eq!(shared.len(), 1, "{report}");
-    let requests: u64 = passes.iter().map(|pass| pass["requests"].as_u64().unwrap()).sum();
+    let requests: u64 = passes
+        .iter()
+        .map(|pass| pass["requests"].as_u64().unwrap())
+        .sum();
     assert_eq!(report["requests"], requests);
 }

@@ -11,9 +11,15 @@ use crate::support::world::World;
 
 fn served(world: &World) -> (Child, Value) {
     let mut command = world.command(&["sandbox", "--listen", "127.0.0.1:0", "--format", "json"]);
-    let mut serving = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut serving = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut line = String::new();
-    BufReader::new(serving.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(serving.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
     (serving, serde_json::from_str(&line).unwrap())
 }
 
@@ -37,5 +43,8 @@ fn a_port_that_is_taken_is_named_with_what_to_do() {
     let address = taken.local_addr().unwrap().to_string();
     let ran = World::new().ingest(&["sandbox", "--listen", &address]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stderr.contains(&address) && ran.stderr.contains("--listen"), "{ran:?}");
+    assert!(
+        ran.stderr.contains(&address) && ran.stderr.contains("--listen"),
+        "{ran:?}"
+    );
 }

@@ -11,7 +11,11 @@ fn suspend(world: &World) -> std::process::Output {
     let ledger = Connection::open(world.state_dir().join("ledger.db")).unwrap();
     ledger.execute_batch("begin immediate").unwrap();
     let mut command = world.command(&["--region", "GB", "--job", "trending", "--format", "json"]);
-    let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let run = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     // The region's lock is taken just before the first charge, which then waits for the ledger.
     while !world.state_dir().join("locks/trending.GB.lock").exists() {
         std::thread::sleep(Duration::from_millis(5));
@@ -28,7 +32,10 @@ fn suspend(world: &World) -> std::process::Output {
 fn a_grant_of_a_run_that_was_suspended_is_given_back_and_charged_anew() {
     let limit = "credentials.youtube.limits.daily={ quota = 1000, window = \"60s\" }";
     let world = World::configured(&["jobs.trending.leave={}", limit], |_| {});
-    assert_eq!(world.ingest(&["--region", "US", "--job", "trending"]).code, 0);
+    assert_eq!(
+        world.ingest(&["--region", "US", "--job", "trending"]).code,
+        0
+    );
     let output = suspend(&world);
     assert!(output.status.success(), "{output:?}");
     let ledger = Connection::open(world.state_dir().join("ledger.db")).unwrap();

@@ -29,37 +29,61 @@ fn world_over(server: &RedisServer) -> World {
 }
 
 fn world_with(server: &RedisServer, limit: &str) -> World {
-    let mut world =
-        World::configured(&[SETS, &[limit]].concat(), |options| options.latency = Duration::from_millis(25));
-    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port())).set(STRICT);
+    let mut world = World::configured(&[SETS, &[limit]].concat(), |options| {
+        options.latency = Duration::from_millis(25)
+    });
+    world
+        .set(&format!(
+            "ledger.url=\"redis://127.0.0.1:{}\"",
+            server.port()
+        ))
+        .set(STRICT);
     world
 }
 
 fn start(world: &World, machine: &str) -> Child {
     let mut command = world.command(RUN);
     command.env("INGEST_STATE_DIR", world.directory.path().join(machine));
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 fn most_in_window(world: &World) -> u64 {
     let usage = world.sandbox_says("usage");
     let limits = usage["limits"].as_array().unwrap();
-    limits.iter().find(|limit| limit["limit"] == "daily").unwrap()["most_in_window"].as_u64().unwrap()
+    limits
+        .iter()
+        .find(|limit| limit["limit"] == "daily")
+        .unwrap()["most_in_window"]
+        .as_u64()
+        .unwrap()
 }
 
 fn charged(world: &World, machine: &str) -> u64 {
     let mut command = world.command(&["status", "--format", "json"]);
     command.env("INGEST_STATE_DIR", world.directory.path().join(machine));
-    let status: serde_json::Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    let status: serde_json::Value =
+        serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
     let limits = status["limits"].as_array().unwrap();
-    limits.iter().find(|limit| limit["limit"] == "daily").unwrap()["used"].as_u64().unwrap()
+    limits
+        .iter()
+        .find(|limit| limit["limit"] == "daily")
+        .unwrap()["used"]
+        .as_u64()
+        .unwrap()
 }
 
 /// Runs of these machines while there is trouble, and when it is over as many as could spend all of the quota.
 fn endure(world: &World, machines: &[&str], trouble: impl FnOnce()) {
-    let starts = machines.iter().flat_map(|machine| std::iter::repeat_n(machine, PROCESSES));
+    let starts = machines
+        .iter()
+        .flat_map(|machine| std::iter::repeat_n(machine, PROCESSES));
     let mut runs: Vec<Child> = starts.map(|machine| start(world, machine)).collect();
-    while world.counted("daily") < 8 && runs.iter_mut().any(|run| run.try_wait().unwrap().is_none()) {
+    while world.counted("daily") < 8 && runs.iter_mut().any(|run| run.try_wait().unwrap().is_none())
+    {
         sleep(Duration::from_millis(2));
     }
     trouble();
@@ -70,14 +94,21 @@ fn endure(world: &World, machines: &[&str], trouble: impl FnOnce()) {
         start(world, machine).wait().unwrap();
     }
     let (counted, used) = (world.counted("daily"), charged(world, machines[0]));
-    assert!(most_in_window(world) <= QUOTA, "{} of {QUOTA} in a window", most_in_window(world));
+    assert!(
+        most_in_window(world) <= QUOTA,
+        "{} of {QUOTA} in a window",
+        most_in_window(world)
+    );
     assert!(used >= counted, "{used} in the ledger of {counted} counted");
     assert!(counted >= 8, "only {counted} were spent at all");
 }
 
 /// Nothing was lost, so that the count is exact and all is spent in the end.
 fn is_exact(world: &World) {
-    assert_eq!((world.counted("daily"), charged(world, MACHINES[0])), (QUOTA, QUOTA));
+    assert_eq!(
+        (world.counted("daily"), charged(world, MACHINES[0])),
+        (QUOTA, QUOTA)
+    );
 }
 
 #[test]
@@ -102,7 +133,10 @@ fn everything_is_lost_beneath_two_machines_with_headroom() {
     let world = world_with(&server, limit);
     endure(&world, &MACHINES, || server.tell("FLUSHALL"));
     endure(&world, &MACHINES, || server.restart());
-    assert!(charged(&world, MACHINES[0]) >= 48, "it did not go on after the loss");
+    assert!(
+        charged(&world, MACHINES[0]) >= 48,
+        "it did not go on after the loss"
+    );
 }
 
 #[test]
@@ -151,7 +185,14 @@ fn redis_becomes_a_read_only_replica_for_a_while() {
 
 #[test]
 fn redis_restarts_and_loads_for_a_while() {
-    let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always", "--save", ""]);
+    let mut server = RedisServer::with(&[
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+        "--save",
+        "",
+    ]);
     let world = world_over(&server);
     endure(&world, &MACHINES, || server.restart());
     is_exact(&world);
@@ -164,7 +205,12 @@ fn redis_asks_for_a_password_for_a_while() {
     endure(&world, &MACHINES, || {
         let mut connection = server.connect();
         let set = |connection: &mut redis::Connection, password: &str| {
-            redis::cmd("CONFIG").arg("SET").arg("requirepass").arg(password).exec(connection).unwrap();
+            redis::cmd("CONFIG")
+                .arg("SET")
+                .arg("requirepass")
+                .arg(password)
+                .exec(connection)
+                .unwrap();
         };
         set(&mut connection, "open-sesame");
         redis::cmd("CLIENT")
@@ -201,7 +247,11 @@ fn a_run_without_redis_ends_soon() {
     let begun = Instant::now();
     let ran = world.ingest(RUN);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
     assert_eq!(world.counted("daily"), 0);
 }
 
@@ -214,7 +264,11 @@ fn a_run_whose_redis_hangs_ends_soon() {
     let ran = world.ingest(RUN);
     server.resume();
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        begun.elapsed()
+    );
     assert_eq!(world.counted("daily"), 0);
 }
 
@@ -224,10 +278,16 @@ fn a_machine_that_is_cut_off_spends_its_allowance_and_repays_it() {
     let mut world = world_over(&server);
     start(&world, MACHINES[0]).wait().unwrap();
     let before = world.counted("daily");
-    world.set("ledger.url=\"redis://127.0.0.1:1\"").set("ledger.cheap_max=5").set("ledger.unmetered_max=4");
+    world
+        .set("ledger.url=\"redis://127.0.0.1:1\"")
+        .set("ledger.cheap_max=5")
+        .set("ledger.unmetered_max=4");
     start(&world, MACHINES[1]).wait().unwrap();
     assert_eq!(world.counted("daily"), before + 4);
-    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port()));
+    world.set(&format!(
+        "ledger.url=\"redis://127.0.0.1:{}\"",
+        server.port()
+    ));
     for machine in MACHINES {
         start(&world, machine).wait().unwrap();
     }

@@ -9,25 +9,43 @@ use crate::support::world::World;
 
 /// A port of this machine where nobody listens.
 fn closed_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 fn not_sent(world: &World, call: &str) -> u64 {
     let figures = fs::read_to_string(world.directory.path().join("ingest.prom")).unwrap();
-    let name = format!("ingest_requests_total{{account=\"youtube\",call=\"{call}\",class=\"not_sent\"}} ");
-    figures.lines().find_map(|line| line.strip_prefix(&name)).map_or(0, |count| count.parse().unwrap())
+    let name =
+        format!("ingest_requests_total{{account=\"youtube\",call=\"{call}\",class=\"not_sent\"}} ");
+    figures
+        .lines()
+        .find_map(|line| line.strip_prefix(&name))
+        .map_or(0, |count| count.parse().unwrap())
 }
 
 fn world() -> World {
     let mut world = World::new();
-    world.set(&format!("upstreams.youtube.base_url=\"http://127.0.0.1:{}\"", closed_port()));
+    world.set(&format!(
+        "upstreams.youtube.base_url=\"http://127.0.0.1:{}\"",
+        closed_port()
+    ));
     world.set("upstreams.youtube.pause=\"1ms\"");
     world
 }
 
 fn run(world: &World, more: &[&str]) -> (i32, serde_json::Value) {
     let file = world.directory.path().join("ingest.prom");
-    let arguments = ["--region", "all", "--format", "json", "--metrics-file", file.to_str().unwrap()];
+    let arguments = [
+        "--region",
+        "all",
+        "--format",
+        "json",
+        "--metrics-file",
+        file.to_str().unwrap(),
+    ];
     let ran = world.ingest(&[&arguments, more].concat());
     (ran.code, serde_json::from_str(&ran.stdout).unwrap())
 }
@@ -39,16 +57,29 @@ fn an_upstream_that_no_attempt_reaches_is_given_up_for_the_whole_run_and_costs_n
     assert_eq!(code, 1, "{report}");
     let passes = report["passes"].as_array().unwrap();
     assert_eq!(passes.len(), 16);
-    assert!(passes.iter().all(|pass| pass["outcome"] == "failed"), "{report}");
-    assert!(report.to_string().contains("no connection to 127.0.0.1"), "{report}");
-    assert_eq!(not_sent(&world, "videos.list") + not_sent(&world, "search.list"), 4, "one page had its attempts");
+    assert!(
+        passes.iter().all(|pass| pass["outcome"] == "failed"),
+        "{report}"
+    );
+    assert!(
+        report.to_string().contains("no connection to 127.0.0.1"),
+        "{report}"
+    );
+    assert_eq!(
+        not_sent(&world, "videos.list") + not_sent(&world, "search.list"),
+        4,
+        "one page had its attempts"
+    );
     assert_eq!(world.charged("daily"), 0);
 }
 
 #[test]
 fn without_ledger_and_upstream_only_the_pages_under_way_have_their_attempts() {
     let mut world = world();
-    world.set(&format!("ledger.url=\"redis://127.0.0.1:{}\"", closed_port()));
+    world.set(&format!(
+        "ledger.url=\"redis://127.0.0.1:{}\"",
+        closed_port()
+    ));
     let (code, report) = run(&world, &["--job", "trending", "--concurrency", "2"]);
     assert_eq!(code, 1, "{report}");
     let attempts = not_sent(&world, "videos.list");
@@ -63,10 +94,26 @@ fn a_name_that_nobody_answers_for_does_not_keep_a_run_from_ending() {
     let [source, library] = ["slow.c", "slow.so"].map(|name| world.directory.path().join(name));
     let slow = "#include <unistd.h>\nint getaddrinfo(const char *a, const char *b, const void *c, void **d) { sleep(60); return -2; }\n";
     fs::write(&source, slow).unwrap();
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status().unwrap();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .status()
+        .unwrap();
     assert!(built.success());
     let begun = Instant::now();
-    let charge = world.command(&["charge", "youtube", "videos.list"]).env("LD_PRELOAD", &library).output().unwrap();
-    assert!(String::from_utf8_lossy(&charge.stdout).contains("Unmetered"), "{charge:?}");
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    let charge = world
+        .command(&["charge", "youtube", "videos.list"])
+        .env("LD_PRELOAD", &library)
+        .output()
+        .unwrap();
+    assert!(
+        String::from_utf8_lossy(&charge.stdout).contains("Unmetered"),
+        "{charge:?}"
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        begun.elapsed()
+    );
 }

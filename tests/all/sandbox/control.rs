@@ -20,9 +20,18 @@ async fn requests_are_told_without_their_secret() {
     assert_eq!(log[0]["call"], "videos.list");
     assert_eq!(log[0]["params"]["regionCode"], "GB");
     assert_eq!(log[0]["at"], "2026-11-20T12:00:00.000000Z");
-    assert_eq!((&log[0]["cursor"], &log[1]["cursor"]), (&Value::Null, &json!(token)));
-    assert_eq!((&log[2]["ids"], &log[2]["params"]), (&json!(3), &json!({ "part": "id" })));
-    assert_eq!((&log[3]["call"], &log[3]["status"]), (&Value::Null, &json!(404)));
+    assert_eq!(
+        (&log[0]["cursor"], &log[1]["cursor"]),
+        (&Value::Null, &json!(token))
+    );
+    assert_eq!(
+        (&log[2]["ids"], &log[2]["params"]),
+        (&json!(3), &json!({ "part": "id" }))
+    );
+    assert_eq!(
+        (&log[3]["call"], &log[3]["status"]),
+        (&Value::Null, &json!(404))
+    );
     let text = log.to_string();
     assert!(!text.contains(&Sandbox::secret_of("youtube")) && !text.contains("hush"));
 }
@@ -31,7 +40,12 @@ async fn requests_are_told_without_their_secret() {
 async fn scripted_faults_hit_the_next_requests_and_no_more() {
     let table = Table::youtube().await;
     let path = format!("{CHART}US");
-    table.told("faults", json!({ "times": 2, "after": 1, "call": "videos.list", "answer": "backend" })).await;
+    table
+        .told(
+            "faults",
+            json!({ "times": 2, "after": 1, "call": "videos.list", "answer": "backend" }),
+        )
+        .await;
     let mut statuses = Vec::new();
     for _ in 0..4 {
         statuses.push(table.ask(&path).await.status().as_u16());
@@ -44,8 +58,17 @@ async fn scripted_faults_hit_the_next_requests_and_no_more() {
 async fn every_kind_of_bad_answer_can_be_had() {
     let table = Table::youtube().await;
     let path = format!("{CHART}US");
-    let kinds =
-        ["no_body", "html", "list", "null_records", "plain_error", "spent", "slow_down", "denied", "bad_cursor"];
+    let kinds = [
+        "no_body",
+        "html",
+        "list",
+        "null_records",
+        "plain_error",
+        "spent",
+        "slow_down",
+        "denied",
+        "bad_cursor",
+    ];
     let mut statuses = Vec::new();
     for kind in kinds {
         table.told("faults", json!({ "answer": kind })).await;
@@ -62,7 +85,12 @@ async fn every_kind_of_bad_answer_can_be_had() {
         }
     }
     assert_eq!(statuses, [200, 200, 200, 200, 400, 403, 429, 400, 400]);
-    table.told("faults", json!([{ "status": 418, "headers": { "retry-after": "9" }, "body": "tea" }])).await;
+    table
+        .told(
+            "faults",
+            json!([{ "status": 418, "headers": { "retry-after": "9" }, "body": "tea" }]),
+        )
+        .await;
     let response = table.ask(&path).await;
     assert_eq!(
         (response.status(), &response.headers()["retry-after"]),
@@ -76,8 +104,12 @@ async fn a_token_can_be_made_to_repeat() {
     let table = Table::youtube().await;
     let path = format!("{CHART}US");
     let token = table.json(&path).await["nextPageToken"].clone();
-    table.told("faults", json!({ "answer": "same_cursor" })).await;
-    let second = table.json(&format!("{path}&pageToken={}", token.as_str().unwrap())).await;
+    table
+        .told("faults", json!({ "answer": "same_cursor" }))
+        .await;
+    let second = table
+        .json(&format!("{path}&pageToken={}", token.as_str().unwrap()))
+        .await;
     assert_eq!(second["nextPageToken"], token);
 }
 
@@ -105,7 +137,12 @@ async fn a_dropped_connection_gives_no_answer_and_half_a_body_ends_early() {
 #[tokio::test]
 async fn a_list_can_be_given_another_length() {
     let table = Table::youtube().await;
-    for (total, on_page, more) in [(0, 0, false), (1, 1, false), (50, 50, false), (51, 50, true)] {
+    for (total, on_page, more) in [
+        (0, 0, false),
+        (1, 1, false),
+        (50, 50, false),
+        (51, 50, true),
+    ] {
         table.told("totals", json!({ "videos.list": total })).await;
         let page = table.json(&format!("{CHART}US")).await;
         assert_eq!(page["items"].as_array().unwrap().len(), on_page);
@@ -115,14 +152,25 @@ async fn a_list_can_be_given_another_length() {
 
 #[tokio::test]
 async fn the_failure_rate_is_kept_and_falls_alike_in_every_process() {
-    let options = || Options { failure_rate: 0.3, ..Options::default() };
+    let options = || Options {
+        failure_rate: 0.3,
+        ..Options::default()
+    };
     let mut runs = Vec::new();
     for _ in 0..2 {
         let table = Table::laid(&shipped(&[]), options()).await;
         let mut statuses = Vec::new();
         for number in 0..100 {
-            let url = table.url("youtube", &format!("videos?part=id&chart=mostPopular&hl={number}"));
-            let answer = table.client.get(url).header("x-goog-api-key", "any").send().await;
+            let url = table.url(
+                "youtube",
+                &format!("videos?part=id&chart=mostPopular&hl={number}"),
+            );
+            let answer = table
+                .client
+                .get(url)
+                .header("x-goog-api-key", "any")
+                .send()
+                .await;
             statuses.push(answer.map_or(0, |response| response.status().as_u16()));
         }
         runs.push(statuses);
@@ -135,7 +183,14 @@ async fn the_failure_rate_is_kept_and_falls_alike_in_every_process() {
 
 #[tokio::test]
 async fn an_answer_takes_as_long_as_it_is_told_to() {
-    let table = Table::laid(&shipped(&[]), Options { latency: Duration::from_millis(60), ..Options::default() }).await;
+    let table = Table::laid(
+        &shipped(&[]),
+        Options {
+            latency: Duration::from_millis(60),
+            ..Options::default()
+        },
+    )
+    .await;
     let before = Instant::now();
     table.json(&format!("{CHART}US")).await;
     assert!(before.elapsed() >= Duration::from_millis(60));
@@ -166,14 +221,18 @@ async fn hostile_requests_get_an_answer_and_the_next_one_too() {
     for path in paths {
         for method in ["GET", "POST", "DELETE", "HEAD"] {
             let mut stream = TcpStream::connect(table.sandbox.address()).await.unwrap();
-            let head =
-                format!("{method} {path} HTTP/1.1\r\nhost: x\r\nx-goog-api-key: \u{fc}\r\nconnection: close\r\n");
+            let head = format!(
+                "{method} {path} HTTP/1.1\r\nhost: x\r\nx-goog-api-key: \u{fc}\r\nconnection: close\r\n"
+            );
             let request = format!("{head}content-length: 2\r\n\r\n[[");
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut answer = Vec::new();
             let _ = stream.read_to_end(&mut answer).await;
             let answer = String::from_utf8_lossy(&answer).into_owned();
-            assert!(answer.starts_with("HTTP/1.1 4"), "{method} {path}: {answer}");
+            assert!(
+                answer.starts_with("HTTP/1.1 4"),
+                "{method} {path}: {answer}"
+            );
         }
     }
     table.json(&format!("{CHART}US")).await;

@@ -54,7 +54,9 @@ async fn plain(page: &str) -> Table {
 
 impl Table {
     fn things(&self, region: &str, query: &[(&str, String)]) -> RequestBuilder {
-        self.client.get(self.url("plain", &format!("things/{region}"))).query(query)
+        self.client
+            .get(self.url("plain", &format!("things/{region}")))
+            .query(query)
     }
 
     async fn page(&self, region: &str, query: &[(&str, String)]) -> Value {
@@ -69,7 +71,10 @@ async fn good(response: Response) -> Value {
 
 fn list(page: &Value) -> Vec<String> {
     let records = page["data"]["list"].as_array().unwrap();
-    records.iter().map(|record| record["id"].as_str().unwrap().to_owned()).collect()
+    records
+        .iter()
+        .map(|record| record["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn distinct(pages: &[Vec<String>]) -> usize {
@@ -85,17 +90,26 @@ fn assert_walked(pages: &[Vec<String>]) {
 
 #[tokio::test]
 async fn pages_are_turned_by_a_token_of_the_body() {
-    let table = plain(r#"{ kind = "token", param = "from", next = "/data/next", size_param = "n", size = 10 }"#).await;
+    let table = plain(
+        r#"{ kind = "token", param = "from", next = "/data/next", size_param = "n", size = 10 }"#,
+    )
+    .await;
     let mut pages = Vec::new();
     let mut query = Vec::new();
     loop {
         let page = table.page("US", &query).await;
         pages.push(list(&page));
-        let Some(next) = page["data"]["next"].as_str() else { break };
+        let Some(next) = page["data"]["next"].as_str() else {
+            break;
+        };
         query = vec![("from", next.to_owned())];
     }
     assert_walked(&pages);
-    assert_eq!(table.things("GB", &query).send().await.unwrap().status(), 400, "a token of another list");
+    assert_eq!(
+        table.things("GB", &query).send().await.unwrap().status(),
+        400,
+        "a token of another list"
+    );
 }
 
 #[tokio::test]
@@ -105,10 +119,18 @@ async fn pages_are_turned_by_a_link_header() {
     let mut pages = Vec::new();
     loop {
         let response = table.client.get(&url).send().await.unwrap();
-        let link = response.headers().get("link").map(|link| link.to_str().unwrap().to_owned());
+        let link = response
+            .headers()
+            .get("link")
+            .map(|link| link.to_str().unwrap().to_owned());
         pages.push(list(&good(response).await));
         let Some(link) = link else { break };
-        url = link.strip_prefix('<').unwrap().strip_suffix(">; rel=\"next\"").unwrap().to_owned();
+        url = link
+            .strip_prefix('<')
+            .unwrap()
+            .strip_suffix(">; rel=\"next\"")
+            .unwrap()
+            .to_owned();
     }
     assert_walked(&pages);
 }
@@ -122,9 +144,20 @@ async fn pages_are_turned_by_a_url_in_the_body_that_holds_no_secret() {
     let mut url = table.url("plain", "things/US?q=a%20b");
     let mut pages = Vec::new();
     loop {
-        let page = good(table.client.get(&url).query(&[("key", "any")]).send().await.unwrap()).await;
+        let page = good(
+            table
+                .client
+                .get(&url)
+                .query(&[("key", "any")])
+                .send()
+                .await
+                .unwrap(),
+        )
+        .await;
         pages.push(list(&page));
-        let Some(next) = page["next"].as_str() else { break };
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
         assert!(next.starts_with(&table.url("plain", "things/US")) && !next.contains("key"));
         next.clone_into(&mut url);
     }
@@ -137,15 +170,26 @@ async fn pages_are_turned_by_an_offset_with_a_total() {
     let table = plain(page).await;
     let mut pages = Vec::new();
     for offset in [0, 10, 20, 30] {
-        let page = table.page("US", &[("skip", offset.to_string()), ("take", "10".to_owned())]).await;
+        let page = table
+            .page(
+                "US",
+                &[("skip", offset.to_string()), ("take", "10".to_owned())],
+            )
+            .await;
         assert_eq!(page["data"]["total"], 35);
         pages.push(list(&page));
     }
     assert_walked(&pages);
     assert!(list(&table.page("US", &[("skip", u64::MAX.to_string())]).await).is_empty());
     assert_eq!(
-        table.page("US", &[("skip", "30".into()), ("take", "3".into())]).await["data"]["list"],
-        json!(table.page("US", &[("skip", "30".into())]).await["data"]["list"].as_array().unwrap()[..3])
+        table
+            .page("US", &[("skip", "30".into()), ("take", "3".into())])
+            .await["data"]["list"],
+        json!(
+            table.page("US", &[("skip", "30".into())]).await["data"]["list"]
+                .as_array()
+                .unwrap()[..3]
+        )
     );
 }
 
@@ -154,11 +198,21 @@ async fn pages_are_turned_by_their_number() {
     let table = plain(r#"{ kind = "number", param = "page", first = 0, size = 10 }"#).await;
     let mut pages = Vec::new();
     for number in 0..4 {
-        pages.push(list(&table.page("US", &[("page", number.to_string())]).await));
+        pages.push(list(
+            &table.page("US", &[("page", number.to_string())]).await,
+        ));
     }
     assert_walked(&pages);
     assert!(list(&table.page("US", &[("page", "4".to_owned())]).await).is_empty());
-    assert_eq!(table.things("US", &[("page", "many".to_owned())]).send().await.unwrap().status(), 400);
+    assert_eq!(
+        table
+            .things("US", &[("page", "many".to_owned())])
+            .send()
+            .await
+            .unwrap()
+            .status(),
+        400
+    );
 }
 
 #[tokio::test]
@@ -190,17 +244,31 @@ async fn a_post_carries_its_offset_in_the_body() {
     );
     let table = Table::laid(&config, Options::default()).await;
     let ask = |offset: u64| {
-        let request = table.client.post(table.url("reports", "v1/%7Bx%7D/properties/US:runReport"));
+        let request = table
+            .client
+            .post(table.url("reports", "v1/%7Bx%7D/properties/US:runReport"));
         let request = request.json(&json!({ "country": "US", "offset": offset, "limit": 10 }));
         request.bearer_auth(Sandbox::secret_of("reports")).send()
     };
-    let (first, last) = (good(ask(0).await.unwrap()).await, good(ask(30).await.unwrap()).await);
-    assert_eq!((first["rowCount"].as_u64(), first["rows"].as_array().unwrap().len()), (Some(35), 10));
+    let (first, last) = (
+        good(ask(0).await.unwrap()).await,
+        good(ask(30).await.unwrap()).await,
+    );
+    assert_eq!(
+        (
+            first["rowCount"].as_u64(),
+            first["rows"].as_array().unwrap().len()
+        ),
+        (Some(35), 10)
+    );
     assert_eq!(last["rows"].as_array().unwrap().len(), 5);
     assert!(first["rows"][0]["dimensionValues"][1]["value"].is_string());
     assert!(first["rows"][0]["metricValues"][0]["value"].is_number());
     assert_eq!(table.used("daily"), 10);
-    let unauthorized = table.client.post(table.url("reports", "v1/%7Bx%7D/properties/US:runReport")).send();
+    let unauthorized = table
+        .client
+        .post(table.url("reports", "v1/%7Bx%7D/properties/US:runReport"))
+        .send();
     assert_eq!(unauthorized.await.unwrap().status(), 401);
 }
 
@@ -214,7 +282,10 @@ async fn whatever_the_configuration_reads_of_a_record_is_there() {
         assert!(record["counts"]["stars"].is_u64());
         assert!(record["made"].as_str().unwrap().starts_with("202"));
         assert!(record["labels"][0].is_string());
-        assert!(record["owner"]["id"].is_string(), "what a job asks for next");
+        assert!(
+            record["owner"]["id"].is_string(),
+            "what a job asks for next"
+        );
     }
 }
 
@@ -225,10 +296,28 @@ async fn a_batch_of_ids_is_answered_id_by_id() {
     let asked: Vec<String> = (0..200).map(|number| format!("of-{number}")).collect();
     let mut found = Vec::new();
     for batch in asked.chunks(50) {
-        let page = good(table.client.get(&url).query(&[("only", batch.join(","))]).send().await.unwrap()).await;
-        found.extend(page.as_array().unwrap().iter().map(|record| record["id"].as_str().unwrap().to_owned()));
+        let page = good(
+            table
+                .client
+                .get(&url)
+                .query(&[("only", batch.join(","))])
+                .send()
+                .await
+                .unwrap(),
+        )
+        .await;
+        found.extend(
+            page.as_array()
+                .unwrap()
+                .iter()
+                .map(|record| record["id"].as_str().unwrap().to_owned()),
+        );
     }
-    assert!(found.len() > 180 && found.len() < 200, "a few are gone: {}", found.len());
+    assert!(
+        found.len() > 180 && found.len() < 200,
+        "a few are gone: {}",
+        found.len()
+    );
     assert!(found.iter().all(|id| asked.contains(id)));
 }
 
@@ -273,12 +362,23 @@ const RULES: &str = r#"
 
 fn with_rules(limit: &str) -> Config {
     let page = r#"{ kind = "token", param = "from", next = "/next" }"#;
-    api(page, RULES, &format!("secret = {{ env = \"K\" }}\nlimits = {{ daily = {limit} }}"))
+    api(
+        page,
+        RULES,
+        &format!("secret = {{ env = \"K\" }}\nlimits = {{ daily = {limit} }}"),
+    )
 }
 
 async fn ruled(limit: &str, query: &[(&str, String)], key: &str) -> (u16, Option<Class>) {
     let config = with_rules(limit);
-    let table = Table::laid(&config, Options { quota: Some(Units::new(2)), ..Options::default() }).await;
+    let table = Table::laid(
+        &config,
+        Options {
+            quota: Some(Units::new(2)),
+            ..Options::default()
+        },
+    )
+    .await;
     let ask = || table.things("US", query).header("x-key", key).send();
     let (_, _) = (ask().await, ask().await);
     let response = ask().await.unwrap();
@@ -287,19 +387,36 @@ async fn ruled(limit: &str, query: &[(&str, String)], key: &str) -> (u16, Option
 
 #[tokio::test]
 async fn a_refusal_is_what_the_upstreams_own_rules_know() {
-    let (day, second) = ("{ quota = 9, resets = \"UTC\" }", "{ quota = 9, window = \"1s\" }");
+    let (day, second) = (
+        "{ quota = 9, resets = \"UTC\" }",
+        "{ quota = 9, window = \"1s\" }",
+    );
     assert_eq!(ruled(day, &[], "any").await, (403, Some(Class::Spent)));
-    assert_eq!(ruled(second, &[], "any").await, (429, Some(Class::SlowDown)));
+    assert_eq!(
+        ruled(second, &[], "any").await,
+        (429, Some(Class::SlowDown))
+    );
     assert_eq!(ruled(day, &[], "wrong").await, (403, Some(Class::Denied)));
 
     let table = Table::laid(&with_rules(day), Options::default()).await;
-    let response = table.things("US", &[("from", "elsewhere".to_owned())]).header("x-key", "any").send().await;
-    assert_eq!(class(&with_rules(day), response.unwrap()).await, Some(Class::BadCursor));
+    let response = table
+        .things("US", &[("from", "elsewhere".to_owned())])
+        .header("x-key", "any")
+        .send()
+        .await;
+    assert_eq!(
+        class(&with_rules(day), response.unwrap()).await,
+        Some(Class::BadCursor)
+    );
 }
 
 #[tokio::test]
 async fn a_retry_after_is_when_the_request_fits() {
-    let config = api(r#"{ kind = "none" }"#, "", "limits = { daily = { quota = 2, window = \"10s\" } }");
+    let config = api(
+        r#"{ kind = "none" }"#,
+        "",
+        "limits = { daily = { quota = 2, window = \"10s\" } }",
+    );
     let table = Table::laid(&config, Options::default()).await;
     for seconds in [0, 4] {
         table.clock.advance(Duration::from_secs(seconds));
@@ -307,7 +424,13 @@ async fn a_retry_after_is_when_the_request_fits() {
     }
     table.clock.advance(Duration::from_secs(1));
     let response = table.things("US", &[]).send().await.unwrap();
-    assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (429, &"9".parse().unwrap()));
+    assert_eq!(
+        (
+            response.status().as_u16(),
+            &response.headers()["retry-after"]
+        ),
+        (429, &"9".parse().unwrap())
+    );
     table.clock.advance(Duration::from_secs(9));
     table.page("US", &[]).await;
 }
@@ -318,7 +441,14 @@ async fn a_refusal_of_googles_kind_is_what_the_built_in_rules_know() {
     let named = r#"limits = { daily = { quota = 9, resets = "UTC", upstream_name = "TokensPerDayPerProject" } }"#;
     for credential in [DAILY, named] {
         let config = api(page, "errors = \"google\"", credential);
-        let table = Table::laid(&config, Options { quota: Some(Units::new(1)), ..Options::default() }).await;
+        let table = Table::laid(
+            &config,
+            Options {
+                quota: Some(Units::new(1)),
+                ..Options::default()
+            },
+        )
+        .await;
         table.page("US", &[]).await;
         let response = table.things("US", &[]).send().await.unwrap();
         assert_eq!(class(&config, response).await, Some(Class::Spent));
@@ -328,7 +458,14 @@ async fn a_refusal_of_googles_kind_is_what_the_built_in_rules_know() {
 #[tokio::test]
 async fn without_rules_a_spent_quota_is_429() {
     let config = api(r#"{ kind = "none" }"#, "", DAILY);
-    let table = Table::laid(&config, Options { quota: Some(Units::new(1)), ..Options::default() }).await;
+    let table = Table::laid(
+        &config,
+        Options {
+            quota: Some(Units::new(1)),
+            ..Options::default()
+        },
+    )
+    .await;
     table.page("US", &[]).await;
     let response = table.things("US", &[]).send().await.unwrap();
     assert_eq!(response.status(), 429);
@@ -340,7 +477,10 @@ async fn headers_tell_what_is_left_and_when_it_returns() {
     let table = plain(r#"{ kind = "none" }"#).await;
     let response = table.things("US", &[]).send().await.unwrap();
     let told = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
-    assert_eq!((told("x-ratelimit-limit"), told("x-ratelimit-remaining")), ("1000".to_owned(), "999".to_owned()));
+    assert_eq!(
+        (told("x-ratelimit-limit"), told("x-ratelimit-remaining")),
+        ("1000".to_owned(), "999".to_owned())
+    );
     // 2026-11-21T00:00:00Z, and a second more so that whoever comes then is not early.
     assert_eq!(told("x-ratelimit-reset"), "1795219201");
 }

@@ -10,7 +10,10 @@ use super::{CHART, Table, shipped};
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 fn granting(units: u64) -> Options {
-    Options { quota: Some(Units::new(units)), ..Options::default() }
+    Options {
+        quota: Some(Units::new(units)),
+        ..Options::default()
+    }
 }
 
 /// The shipped configuration with another window for its daily limit.
@@ -73,7 +76,10 @@ async fn a_short_window_is_a_rate() {
     let response = table.ask(&format!("{CHART}US")).await;
     assert_eq!(response.status(), 429);
     let body: Value = response.json().await.unwrap();
-    assert_eq!(body["error"]["details"][0]["metadata"]["quota_unit"], "1/min/{project}");
+    assert_eq!(
+        body["error"]["details"][0]["metadata"]["quota_unit"],
+        "1/min/{project}"
+    );
     assert_eq!(class(&config, 429, &body), Some(Class::SlowDown));
 }
 
@@ -106,12 +112,17 @@ async fn where_both_are_said_both_hold() {
     let table = Table::laid(&shipped(&[]), granting(1)).await;
     assert_eq!(status(&table).await, 200);
     table.clock.advance(HOUR * 20);
-    assert_eq!(status(&table).await, 403, "midnight has passed, 24 hours have not");
+    assert_eq!(
+        status(&table).await,
+        403,
+        "midnight has passed, 24 hours have not"
+    );
 }
 
 #[tokio::test]
 async fn a_day_of_25_hours_is_one_day() {
-    let config = with_daily("{ quota = 10_000, window = \"24h\", resets = \"America/Los_Angeles\" }");
+    let config =
+        with_daily("{ quota = 10_000, window = \"24h\", resets = \"America/Los_Angeles\" }");
     let table = Table::laid(&config, granting(1)).await;
     // 2027-11-07T07:00:00Z is midnight of the day on which the clocks go back.
     table.clock.set("2027-11-07T07:00:00Z");
@@ -124,26 +135,44 @@ async fn a_day_of_25_hours_is_one_day() {
 
 #[tokio::test]
 async fn the_most_that_a_window_held_is_remembered() {
-    let table = Table::laid(&with_daily("{ quota = 10_000, window = \"1h\" }"), Options::default()).await;
+    let table = Table::laid(
+        &with_daily("{ quota = 10_000, window = \"1h\" }"),
+        Options::default(),
+    )
+    .await;
     for minutes in [0, 20, 20, 20, 20, 300] {
         table.clock.advance(Duration::from_secs(minutes * 60));
         status(&table).await;
     }
     let report = table.report("usage").await;
     let daily = &report["limits"][0];
-    assert_eq!((daily["used"].as_u64(), daily["most_in_window"].as_u64()), (Some(1), Some(3)));
+    assert_eq!(
+        (daily["used"].as_u64(), daily["most_in_window"].as_u64()),
+        (Some(1), Some(3))
+    );
     assert_eq!(report["calls"]["videos.list"], 6);
 }
 
 #[tokio::test]
 async fn two_keys_of_one_account_draw_on_one_quota() {
-    let config =
-        shipped(&["credentials.second={ upstream = \"youtube\", secret = { env = \"K\" }, account = \"youtube\" }"]);
+    let config = shipped(&[
+        "credentials.second={ upstream = \"youtube\", secret = { env = \"K\" }, account = \"youtube\" }",
+    ]);
     let table = Table::laid(&config, Options::default()).await;
     let url = table.url("youtube", &format!("{CHART}US"));
     for credential in ["youtube", "second"] {
         let secret = ingest::sandbox::Sandbox::secret_of(credential);
-        assert_eq!(table.client.get(&url).header("x-goog-api-key", secret).send().await.unwrap().status(), 200);
+        assert_eq!(
+            table
+                .client
+                .get(&url)
+                .header("x-goog-api-key", secret)
+                .send()
+                .await
+                .unwrap()
+                .status(),
+            200
+        );
     }
     assert_eq!(table.used("daily"), 2);
 }

@@ -10,7 +10,10 @@ const SEARCH: &str = "search?part=snippet&type=video&order=date&maxResults=50&re
 /// Every page of a list.
 async fn pages(table: &Table, path: &str) -> Vec<Value> {
     let mut pages = vec![table.json(path).await];
-    while let Some(token) = pages.last().unwrap()["nextPageToken"].as_str().map(str::to_owned) {
+    while let Some(token) = pages.last().unwrap()["nextPageToken"]
+        .as_str()
+        .map(str::to_owned)
+    {
         pages.push(table.json(&format!("{path}&pageToken={token}")).await);
         assert!(pages.len() < 100);
     }
@@ -18,7 +21,11 @@ async fn pages(table: &Table, path: &str) -> Vec<Value> {
 }
 
 async fn chart(table: &Table, region: &str) -> BTreeSet<String> {
-    pages(table, &format!("{CHART}{region}")).await.iter().flat_map(ids).collect()
+    pages(table, &format!("{CHART}{region}"))
+        .await
+        .iter()
+        .flat_map(ids)
+        .collect()
 }
 
 /// What a refusal says to machines: status, reason of the first error, and the whole.
@@ -27,7 +34,14 @@ async fn refused(table: &Table, path: &str) -> (u16, String, Value) {
     let status = response.status().as_u16();
     let body: Value = response.json().await.unwrap();
     assert_eq!(body["error"]["code"], status);
-    (status, body["error"]["errors"][0]["reason"].as_str().unwrap().to_owned(), body)
+    (
+        status,
+        body["error"]["errors"][0]["reason"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
+        body,
+    )
 }
 
 #[tokio::test]
@@ -35,11 +49,17 @@ async fn a_chart_is_four_full_pages_without_a_duplicate() {
     let table = Table::youtube().await;
     let pages = pages(&table, &format!("{CHART}GB")).await;
     assert_eq!(pages.len(), 4);
-    assert_eq!(pages.iter().flat_map(ids).collect::<BTreeSet<_>>().len(), 200);
+    assert_eq!(
+        pages.iter().flat_map(ids).collect::<BTreeSet<_>>().len(),
+        200
+    );
     assert!(pages[0].get("prevPageToken").is_none());
     assert!(pages[3].get("nextPageToken").is_none());
     let back = pages[1]["prevPageToken"].as_str().unwrap();
-    assert_eq!(table.json(&format!("{CHART}GB&pageToken={back}")).await["items"], pages[0]["items"]);
+    assert_eq!(
+        table.json(&format!("{CHART}GB&pageToken={back}")).await["items"],
+        pages[0]["items"]
+    );
 }
 
 #[tokio::test]
@@ -56,8 +76,16 @@ async fn an_answer_has_the_fields_that_the_real_one_has() {
     assert_eq!(page["kind"], "youtube#videoListResponse");
     assert_eq!(page["pageInfo"]["resultsPerPage"], 50);
     let video = &page["items"][0];
-    for field in ["/etag", "/snippet/channelId", "/snippet/thumbnails/high/url", "/contentDetails/duration"] {
-        assert!(video.pointer(field).is_some_and(Value::is_string), "{field}");
+    for field in [
+        "/etag",
+        "/snippet/channelId",
+        "/snippet/thumbnails/high/url",
+        "/contentDetails/duration",
+    ] {
+        assert!(
+            video.pointer(field).is_some_and(Value::is_string),
+            "{field}"
+        );
     }
     assert!(video["id"].as_str().unwrap().len() == 11);
     let views = video["statistics"]["viewCount"].as_str().unwrap();
@@ -68,9 +96,19 @@ async fn an_answer_has_the_fields_that_the_real_one_has() {
 async fn what_may_be_missing_is_missing_at_times() {
     let table = Table::youtube().await;
     let pages = pages(&table, &format!("{CHART}DE")).await;
-    let videos: Vec<&Value> = pages.iter().flat_map(|page| page["items"].as_array().unwrap()).collect();
-    for field in ["/statistics/likeCount", "/statistics/commentCount", "/snippet/tags"] {
-        let there = videos.iter().filter(|video| video.pointer(field).is_some()).count();
+    let videos: Vec<&Value> = pages
+        .iter()
+        .flat_map(|page| page["items"].as_array().unwrap())
+        .collect();
+    for field in [
+        "/statistics/likeCount",
+        "/statistics/commentCount",
+        "/snippet/tags",
+    ] {
+        let there = videos
+            .iter()
+            .filter(|video| video.pointer(field).is_some())
+            .count();
         assert!(there > 80 && there < 200, "{field}: {there}");
     }
 }
@@ -79,9 +117,15 @@ async fn what_may_be_missing_is_missing_at_times() {
 async fn titles_come_in_many_scripts() {
     let table = Table::youtube().await;
     let pages = pages(&table, &format!("{CHART}US")).await;
-    let all: String = pages.iter().flat_map(|page| texts(page, "/snippet/title")).collect();
+    let all: String = pages
+        .iter()
+        .flat_map(|page| texts(page, "/snippet/title"))
+        .collect();
     for sample in ['e', 'а', 'ا', 'क', '雷', '등', 'ก', 'ã', 'ü'] {
-        assert!(all.contains(sample) || sample == 'क' && all.contains('स'), "{sample}");
+        assert!(
+            all.contains(sample) || sample == 'क' && all.contains('स'),
+            "{sample}"
+        );
     }
 }
 
@@ -90,7 +134,11 @@ async fn a_listed_video_is_found_by_its_id_and_is_the_same() {
     let table = Table::youtube().await;
     let listed = table.json(&format!("{CHART}FR")).await;
     let wanted = ids(&listed).join(",");
-    let found = table.json(&format!("videos?part=snippet,contentDetails,statistics&id={wanted}")).await;
+    let found = table
+        .json(&format!(
+            "videos?part=snippet,contentDetails,statistics&id={wanted}"
+        ))
+        .await;
     assert_eq!(found["items"], listed["items"]);
 }
 
@@ -98,9 +146,17 @@ async fn a_listed_video_is_found_by_its_id_and_is_the_same() {
 async fn an_unknown_id_is_absent_without_a_word() {
     let table = Table::youtube().await;
     let known = ids(&table.json(&format!("{CHART}FR")).await).remove(0);
-    let found = table.json(&format!("videos?part=id&id=dQw4w9WgXcQ,{known},x,,%FF")).await;
+    let found = table
+        .json(&format!("videos?part=id&id=dQw4w9WgXcQ,{known},x,,%FF"))
+        .await;
     assert_eq!(ids(&found), [known]);
-    assert!(table.json("channels?part=id&id=UCxxxxxxxxxxxxxxxxxxxxxx").await.get("items").is_none());
+    assert!(
+        table
+            .json("channels?part=id&id=UCxxxxxxxxxxxxxxxxxxxxxx")
+            .await
+            .get("items")
+            .is_none()
+    );
 }
 
 #[tokio::test]
@@ -108,8 +164,13 @@ async fn an_id_that_was_changed_names_nothing() {
     let table = Table::youtube().await;
     let known = ids(&table.json(&format!("{CHART}US")).await);
     for letter in ["A", "b", "7", "_"] {
-        let changed: Vec<String> = known.iter().map(|id| format!("{letter}{}", &id[1..])).collect();
-        let found = table.json(&format!("videos?part=id&id={}", changed.join(","))).await;
+        let changed: Vec<String> = known
+            .iter()
+            .map(|id| format!("{letter}{}", &id[1..]))
+            .collect();
+        let found = table
+            .json(&format!("videos?part=id&id={}", changed.join(",")))
+            .await;
         assert!(ids(&found).iter().all(|id| known.contains(id)));
     }
 }
@@ -120,17 +181,34 @@ async fn most_channels_of_a_chart_exist_and_a_few_do_not() {
     let mut channels = BTreeSet::new();
     for region in ["US", "GB", "DE"] {
         let pages = pages(&table, &format!("{CHART}{region}")).await;
-        channels.extend(pages.iter().flat_map(|page| texts(page, "/snippet/channelId")));
+        channels.extend(
+            pages
+                .iter()
+                .flat_map(|page| texts(page, "/snippet/channelId")),
+        );
     }
     let channels: Vec<String> = channels.into_iter().collect();
     let mut found = 0;
     for batch in channels.chunks(50) {
-        let page = table.json(&format!("channels?part=snippet,statistics&id={}", batch.join(","))).await;
+        let page = table
+            .json(&format!(
+                "channels?part=snippet,statistics&id={}",
+                batch.join(",")
+            ))
+            .await;
         assert!(ids(&page).iter().all(|id| batch.contains(id)));
         found += ids(&page).len();
     }
-    assert!(channels.len() > 150 && channels.len() < 400, "{}", channels.len());
-    assert!(found < channels.len() && found * 20 > channels.len() * 19, "{found} of {}", channels.len());
+    assert!(
+        channels.len() > 150 && channels.len() < 400,
+        "{}",
+        channels.len()
+    );
+    assert!(
+        found < channels.len() && found * 20 > channels.len() * 19,
+        "{found} of {}",
+        channels.len()
+    );
 }
 
 #[tokio::test]
@@ -141,9 +219,15 @@ async fn a_search_is_ten_pages_newest_first_with_escaped_titles() {
     assert_eq!(pages[0]["kind"], "youtube#searchListResponse");
     assert_eq!(pages[0]["regionCode"], "US");
     assert_eq!(pages[0]["items"][0]["kind"], "youtube#searchResult");
-    let times: Vec<String> = pages.iter().flat_map(|page| texts(page, "/snippet/publishedAt")).collect();
+    let times: Vec<String> = pages
+        .iter()
+        .flat_map(|page| texts(page, "/snippet/publishedAt"))
+        .collect();
     assert!(times.windows(2).all(|two| two[0] >= two[1]));
-    let titles: Vec<String> = pages.iter().flat_map(|page| texts(page, "/snippet/title")).collect();
+    let titles: Vec<String> = pages
+        .iter()
+        .flat_map(|page| texts(page, "/snippet/title"))
+        .collect();
     assert!(titles.iter().any(|title| title.contains("&amp;")));
     assert!(titles.iter().all(|title| !title.contains(['"', '<', '\''])));
 }
@@ -152,7 +236,9 @@ async fn a_search_is_ten_pages_newest_first_with_escaped_titles() {
 async fn a_found_video_is_fetched_by_its_id() {
     let table = Table::youtube().await;
     let hits = texts(&table.json(&format!("{SEARCH}CA")).await, "/id/videoId");
-    let found = table.json(&format!("videos?part=snippet&id={}", hits.join(","))).await;
+    let found = table
+        .json(&format!("videos?part=snippet&id={}", hits.join(",")))
+        .await;
     assert_eq!(ids(&found), hits);
 }
 
@@ -160,25 +246,41 @@ async fn a_found_video_is_fetched_by_its_id() {
 async fn every_listing_call_of_the_shipped_file_answers() {
     let table = Table::youtube().await;
     let config = shipped(&[]);
-    let given =
-        "part=id,snippet&id=&chart=mostPopular&regionCode=US&channelId=UCx&playlistId=PLx&parentId=Ugx&forHandle=x";
+    let given = "part=id,snippet&id=&chart=mostPopular&regionCode=US&channelId=UCx&playlistId=PLx&parentId=Ugx&forHandle=x";
     let video = ids(&table.json(&format!("{CHART}US")).await).remove(1);
     for call in config.upstreams["youtube"].calls.values() {
         let Some(path) = &call.path else { continue };
-        let parts = if call.name == "members.list" { given.replace("id,snippet", "snippet") } else { given.to_owned() };
-        let page = table.json(&format!("{}?{parts}&videoId={video}", path.as_str())).await;
+        let parts = if call.name == "members.list" {
+            given.replace("id,snippet", "snippet")
+        } else {
+            given.to_owned()
+        };
+        let page = table
+            .json(&format!("{}?{parts}&videoId={video}", path.as_str()))
+            .await;
         let records = call.records.as_ref().unwrap();
         let list = records.at.find(&page).and_then(Value::as_array).unwrap();
         assert!(!list.is_empty(), "{}", call.name);
-        assert!(list.iter().all(|item| records.id.iter().all(|id| id.text_in(item).is_some())), "{}", call.name);
-        assert!(list.iter().all(|item| item["snippet"].is_object()), "{}", call.name);
+        assert!(
+            list.iter()
+                .all(|item| records.id.iter().all(|id| id.text_in(item).is_some())),
+            "{}",
+            call.name
+        );
+        assert!(
+            list.iter().all(|item| item["snippet"].is_object()),
+            "{}",
+            call.name
+        );
     }
 }
 
 #[tokio::test]
 async fn parts_that_are_not_asked_for_are_absent() {
     let table = Table::youtube().await;
-    let page = table.json("videos?part=statistics&chart=mostPopular&regionCode=US").await;
+    let page = table
+        .json("videos?part=statistics&chart=mostPopular&regionCode=US")
+        .await;
     assert_eq!(page["items"].as_array().unwrap().len(), 5);
     assert!(page["items"][0].get("snippet").is_none());
     assert!(page["items"][0].get("statistics").is_some());
@@ -191,12 +293,27 @@ async fn what_is_wrong_with_a_request_is_told_as_the_real_one_does() {
         ("videos?chart=mostPopular", "missingRequiredParameter"),
         ("videos?part=snippet", "missingRequiredParameter"),
         ("videos?part=nonsense&chart=mostPopular", "unknownPart"),
-        ("videos?part=id&chart=mostPopular&regionCode=XX", "invalidRegionCode"),
-        ("videos?part=id&chart=mostPopular&regionCode=us", "invalidRegionCode"),
+        (
+            "videos?part=id&chart=mostPopular&regionCode=XX",
+            "invalidRegionCode",
+        ),
+        (
+            "videos?part=id&chart=mostPopular&regionCode=us",
+            "invalidRegionCode",
+        ),
         ("videos?part=id&chart=other", "videoChartNotFound"),
-        ("videos?part=id&chart=mostPopular&maxResults=0", "invalidParameter"),
-        ("videos?part=id&chart=mostPopular&maxResults=51", "invalidParameter"),
-        ("videos?part=id&chart=mostPopular&pageToken=CDIQAA", "invalidPageToken"),
+        (
+            "videos?part=id&chart=mostPopular&maxResults=0",
+            "invalidParameter",
+        ),
+        (
+            "videos?part=id&chart=mostPopular&maxResults=51",
+            "invalidParameter",
+        ),
+        (
+            "videos?part=id&chart=mostPopular&pageToken=CDIQAA",
+            "invalidPageToken",
+        ),
         ("search?part=id&maxResults=many", "invalidParameter"),
         ("commentThreads?part=id&videoId=nowhere", "videoNotFound"),
     ];
@@ -205,7 +322,11 @@ async fn what_is_wrong_with_a_request_is_told_as_the_real_one_does() {
         assert_eq!(told, reason, "{path}");
         assert!(status == 400 || status == 404, "{path}");
     }
-    assert_eq!(table.used("daily"), 10 + 100, "an invalid request costs too");
+    assert_eq!(
+        table.used("daily"),
+        10 + 100,
+        "an invalid request costs too"
+    );
 }
 
 #[tokio::test]
@@ -216,7 +337,13 @@ async fn a_token_is_good_for_its_own_list_alone() {
     let (status, reason, body) = refused(&table, &format!("{CHART}GB&pageToken={token}")).await;
     assert_eq!((status, reason.as_str()), (400, "invalidPageToken"));
     assert_eq!(body["error"]["errors"][0]["location"], "pageToken");
-    assert_eq!(table.json(&format!("{CHART}US&pageToken={token}")).await["items"].as_array().unwrap().len(), 50);
+    assert_eq!(
+        table.json(&format!("{CHART}US&pageToken={token}")).await["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        50
+    );
 }
 
 #[tokio::test]
@@ -233,12 +360,24 @@ async fn a_walk_goes_on_in_another_sandbox_of_the_same_seed() {
 #[tokio::test]
 async fn another_seed_is_another_world() {
     let table = Table::youtube().await;
-    let other = Table::laid(&shipped(&[]), Options { seed: 7, ..Options::default() }).await;
+    let other = Table::laid(
+        &shipped(&[]),
+        Options {
+            seed: 7,
+            ..Options::default()
+        },
+    )
+    .await;
     let (here, there) = (chart(&table, "US").await, chart(&other, "US").await);
     assert!(here.is_disjoint(&there));
     for batch in there.into_iter().collect::<Vec<_>>().chunks(50) {
-        let found = table.json(&format!("videos?part=id&id={}", batch.join(","))).await;
-        assert!(ids(&found).is_empty(), "an id of another world names nothing in this one");
+        let found = table
+            .json(&format!("videos?part=id&id={}", batch.join(",")))
+            .await;
+        assert!(
+            ids(&found).is_empty(),
+            "an id of another world names nothing in this one"
+        );
     }
 }
 
@@ -248,7 +387,9 @@ async fn a_missing_or_wrong_key_is_refused_and_counts_for_nobody() {
     let url = table.url("youtube", &format!("{CHART}US"));
     for key in [None, Some(""), Some("wrong")] {
         let request = table.client.get(&url);
-        let request = key.into_iter().fold(request, |request, key| request.header("x-goog-api-key", key));
+        let request = key.into_iter().fold(request, |request, key| {
+            request.header("x-goog-api-key", key)
+        });
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 400);
         let body: Value = response.json().await.unwrap();
@@ -261,7 +402,13 @@ async fn a_missing_or_wrong_key_is_refused_and_counts_for_nobody() {
 async fn any_other_key_is_the_first_credentials() {
     let table = Table::youtube().await;
     let url = table.url("youtube", &format!("{CHART}US"));
-    let response = table.client.get(url).header("x-goog-api-key", "whatever").send().await.unwrap();
+    let response = table
+        .client
+        .get(url)
+        .header("x-goog-api-key", "whatever")
+        .send()
+        .await
+        .unwrap();
     assert_eq!(response.status(), 200);
     assert_eq!(table.used("daily"), 1);
 }
@@ -271,8 +418,15 @@ async fn what_the_client_has_is_not_sent_again() {
     let table = Table::youtube().await;
     let path = format!("{CHART}US");
     let tag = table.ask(&path).await.headers()["etag"].clone();
-    let request = table.client.get(table.url("youtube", &path)).header("if-none-match", tag);
-    let response = request.header("x-goog-api-key", Sandbox::secret_of("youtube")).send().await.unwrap();
+    let request = table
+        .client
+        .get(table.url("youtube", &path))
+        .header("if-none-match", tag);
+    let response = request
+        .header("x-goog-api-key", Sandbox::secret_of("youtube"))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(response.status(), 304);
     assert_eq!(response.text().await.unwrap(), "");
 }

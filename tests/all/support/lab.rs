@@ -10,7 +10,9 @@ use ingest::clock::Clock;
 use ingest::config::{Config, Sources};
 use ingest::ledger::{self, Mode};
 use ingest::quota::Timestamp;
-use ingest::run::{self, Asked, Believing, Context, Estimates, Gate, Locks, PassOutcome, RunReport, Silent};
+use ingest::run::{
+    self, Asked, Believing, Context, Estimates, Gate, Locks, PassOutcome, RunReport, Silent,
+};
 use ingest::sandbox::{Options, Sandbox};
 use ingest::upstream::{Client, Secret, Upstream};
 use serde_json::Value;
@@ -62,9 +64,19 @@ impl Lab {
         let config = configured(&sets);
         let sandbox = Sandbox::start(&config, Options::default(), Arc::new(clock.clone()));
         let sandbox = runtime.block_on(sandbox).unwrap();
-        sets.push(format!("upstreams.youtube.base_url=\"{}\"", sandbox.base_url("youtube")));
+        sets.push(format!(
+            "upstreams.youtube.base_url=\"{}\"",
+            sandbox.base_url("youtube")
+        ));
         let config = configured(&sets);
-        Self { directory: tempfile::tempdir().unwrap(), clock, sets, config, sandbox, runtime }
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            clock,
+            sets,
+            config,
+            sandbox,
+            runtime,
+        }
     }
 
     /// Changes the configuration of every later run.
@@ -92,14 +104,17 @@ impl Lab {
             .map(|job| (Arc::clone(job), job.regions.to_vec()))
             .collect();
         let context = self.context();
-        self.runtime.block_on(run::run(&context, &selection)).unwrap()
+        self.runtime
+            .block_on(run::run(&context, &selection))
+            .unwrap()
     }
 
     fn context(&self) -> Context {
         let config = &self.config;
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let state = self.directory.path();
-        let meter = ledger::open(&config.ledger, state, Mode::ReadWrite, Arc::clone(&clock)).unwrap();
+        let meter =
+            ledger::open(&config.ledger, state, Mode::ReadWrite, Arc::clone(&clock)).unwrap();
         Context {
             catalog: Arc::new(SqliteCatalog::open(&state.join("catalog.db")).unwrap()),
             meter: Arc::new(meter),
@@ -125,19 +140,25 @@ impl Lab {
     pub fn most_in_window(&self, limit: &str) -> u64 {
         let usage = self.sandbox_says("usage");
         let limits = usage["limits"].as_array().unwrap();
-        limits.iter().find(|one| one["limit"] == limit).unwrap()["most_in_window"].as_u64().unwrap()
+        limits.iter().find(|one| one["limit"] == limit).unwrap()["most_in_window"]
+            .as_u64()
+            .unwrap()
     }
 
     fn sandbox_says(&self, what: &str) -> Value {
         let url = format!("http://{}/_sandbox/{what}", self.sandbox.address());
-        self.runtime.block_on(async { reqwest::get(url).await.unwrap().json().await.unwrap() })
+        self.runtime
+            .block_on(async { reqwest::get(url).await.unwrap().json().await.unwrap() })
     }
 
     /// How much the lists of a call hold from now on.
     pub fn lists_hold(&self, call: &str, total: u64) {
         let url = format!("http://{}/_sandbox/totals", self.sandbox.address());
         let totals = HashMap::from([(call, total)]);
-        let answer = self.runtime.block_on(reqwest::Client::new().post(url).json(&totals).send()).unwrap();
+        let answer = self
+            .runtime
+            .block_on(reqwest::Client::new().post(url).json(&totals).send())
+            .unwrap();
         assert!(answer.status().is_success(), "{answer:?}");
     }
 
@@ -149,13 +170,18 @@ impl Lab {
 }
 
 fn configured(sets: &[String]) -> Config {
-    Config::load(&Sources { path: Some(shipped()), sets: sets.to_vec() }).unwrap()
+    Config::load(&Sources {
+        path: Some(shipped()),
+        sets: sets.to_vec(),
+    })
+    .unwrap()
 }
 
 fn upstreams(config: &Config) -> HashMap<String, Result<Arc<dyn Upstream>, String>> {
     let way = |(name, credential): (&String, &Arc<ingest::config::Credential>)| {
         let secret = Secret::given(name, Sandbox::secret_of(name).into());
-        let client: Arc<dyn Upstream> = Arc::new(Client::new(Arc::clone(&credential.upstream), secret).unwrap());
+        let client: Arc<dyn Upstream> =
+            Arc::new(Client::new(Arc::clone(&credential.upstream), secret).unwrap());
         (name.clone(), Ok(client))
     };
     config.credentials.iter().map(way).collect()
@@ -163,6 +189,9 @@ fn upstreams(config: &Config) -> HashMap<String, Result<Arc<dyn Upstream>, Strin
 
 /// The regions of a report that ended so.
 pub fn ended(report: &RunReport, outcome: PassOutcome) -> Vec<&str> {
-    let regions = report.passes.iter().filter(|pass| pass.outcome == outcome && pass.region != "*");
+    let regions = report
+        .passes
+        .iter()
+        .filter(|pass| pass.outcome == outcome && pass.region != "*");
     regions.map(|pass| pass.region.as_str()).collect()
 }

@@ -22,7 +22,11 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let cuts = Arc::new(AtomicU32::new(0));
         let accepting = tokio::spawn(accept(listener, port, Arc::clone(&cuts)));
-        Self { address, cuts, accepting }
+        Self {
+            address,
+            cuts,
+            accepting,
+        }
     }
 
     pub(crate) const fn port(&self) -> u16 {
@@ -48,7 +52,9 @@ impl Drop for Proxy {
 
 async fn accept(listener: TcpListener, port: u16, cuts: Arc<AtomicU32>) {
     while let Ok((client, _)) = listener.accept().await {
-        let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
+        let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else {
+            continue;
+        };
         let (asks, answers) = (client.into_split(), server.into_split());
         let runs = Arc::new(AtomicBool::new(false));
         tokio::spawn(asked(asks.0, answers.1, Arc::clone(&runs)));
@@ -68,11 +74,21 @@ async fn asked(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, runs: Arc<Atomic
     }
 }
 
-async fn answered(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, runs: Arc<AtomicBool>, cuts: Arc<AtomicU32>) {
+async fn answered(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    runs: Arc<AtomicBool>,
+    cuts: Arc<AtomicU32>,
+) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
         let is_reply = runs.swap(false, Ordering::SeqCst) && !buffer.starts_with(b"-NOSCRIPT");
-        let cut = is_reply && cuts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        let cut = is_reply
+            && cuts
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                    left.checked_sub(1)
+                })
+                .is_ok();
         if cut || to.write_all(&buffer[..length]).await.is_err() {
             return;
         }

@@ -33,12 +33,20 @@ impl RedisServer {
     /// A server with these arguments.
     pub(crate) fn with(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let arguments: Vec<_> = arguments
+            .iter()
+            .map(|argument| (*argument).to_owned())
+            .collect();
         for _ in 0..20 {
             let port = free_port();
             let mut child = spawn(port, &directory, &arguments);
             if answers(&mut child, &directory) {
-                return Self { child, port, directory, arguments };
+                return Self {
+                    child,
+                    port,
+                    directory,
+                    arguments,
+                };
             }
         }
         panic!("redis-server did not start with {arguments:?}");
@@ -46,13 +54,22 @@ impl RedisServer {
 
     /// Three servers that share the slots of a cluster.
     pub(crate) fn cluster() -> [Self; 3] {
-        let arguments = ["--cluster-enabled", "yes", "--save", "", "--cluster-node-timeout", "2000"];
+        let arguments = [
+            "--cluster-enabled",
+            "yes",
+            "--save",
+            "",
+            "--cluster-node-timeout",
+            "2000",
+        ];
         let nodes = [(); 3].map(|()| Self::with(&arguments));
         for (node, slots) in nodes.iter().zip(["0 5460", "5461 10922", "10923 16383"]) {
             node.tell(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
             node.tell(&format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port));
         }
-        wait_until("the cluster knows itself", || nodes.iter().all(Self::is_in_cluster));
+        wait_until("the cluster knows itself", || {
+            nodes.iter().all(Self::is_in_cluster)
+        });
         nodes
     }
 
@@ -71,10 +88,21 @@ impl RedisServer {
         );
         let file = directory.path().join("sentinel.conf");
         fs::write(&file, watch).unwrap();
-        let (port, arguments) = (free_port(), vec![file.display().to_string(), "--sentinel".to_owned()]);
+        let (port, arguments) = (
+            free_port(),
+            vec![file.display().to_string(), "--sentinel".to_owned()],
+        );
         let mut child = spawn(port, &directory, &arguments);
-        assert!(answers(&mut child, &directory), "the Sentinel did not start");
-        Self { child, port, directory, arguments }
+        assert!(
+            answers(&mut child, &directory),
+            "the Sentinel did not start"
+        );
+        Self {
+            child,
+            port,
+            directory,
+            arguments,
+        }
     }
 
     /// A server that speaks TLS, too, on a port of its own: with this certificate and its key, in PEM.
@@ -82,9 +110,28 @@ impl RedisServer {
         let port = free_port();
         let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
         let tls_port = port.to_string();
-        let files = ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &certificate];
-        let server =
-            Self::with(&[&["--tls-port", &tls_port, "--tls-auth-clients", "no", "--save", ""], &files[..]].concat());
+        let files = [
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &certificate,
+        ];
+        let server = Self::with(
+            &[
+                &[
+                    "--tls-port",
+                    &tls_port,
+                    "--tls-auth-clients",
+                    "no",
+                    "--save",
+                    "",
+                ],
+                &files[..],
+            ]
+            .concat(),
+        );
         (server, port)
     }
 
@@ -137,7 +184,12 @@ impl RedisServer {
         let mut connection = self.connect();
         cmd("FLUSHALL").query::<()>(&mut connection).unwrap();
         for (key, held) in dumped {
-            cmd("RESTORE").arg(key).arg(0).arg(held).query::<()>(&mut connection).unwrap();
+            cmd("RESTORE")
+                .arg(key)
+                .arg(0)
+                .arg(held)
+                .query::<()>(&mut connection)
+                .unwrap();
         }
     }
 
@@ -175,7 +227,12 @@ impl RedisServer {
     pub(crate) fn restart_slowly(&mut self) {
         self.kill();
         let _ = fs::remove_file(self.socket());
-        let slowly = ["--key-load-delay", "50000", "--loading-process-events-interval-bytes", "1024"];
+        let slowly = [
+            "--key-load-delay",
+            "50000",
+            "--loading-process-events-interval-bytes",
+            "1024",
+        ];
         self.arguments.extend(slowly.map(str::to_owned));
         self.child = spawn(self.port, &self.directory, &self.arguments);
         let socket = self.socket();
@@ -227,16 +284,30 @@ pub(crate) fn words(command: &str) -> Cmd {
 
 /// A port that was free just now.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 fn spawn(port: u16, directory: &TempDir, arguments: &[String]) -> Child {
     // A configuration file comes before everything else.
-    let (file, arguments) =
-        arguments.split_at(usize::from(arguments.first().is_some_and(|first| first.starts_with('/'))));
+    let (file, arguments) = arguments.split_at(usize::from(
+        arguments
+            .first()
+            .is_some_and(|first| first.starts_with('/')),
+    ));
     let started = Command::new("redis-server")
         .args(file)
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--loglevel", "warning"])
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--loglevel",
+            "warning",
+        ])
         .arg("--dir")
         .arg(directory.path())
         .arg("--unixsocket")
@@ -268,7 +339,9 @@ fn answers(child: &mut Child, directory: &TempDir) -> bool {
 
 /// Whether it answers what it is asked, if only that it wants a password.
 fn is_up(socket: &Path) -> bool {
-    let Ok(mut stream) = UnixStream::connect(socket) else { return false };
+    let Ok(mut stream) = UnixStream::connect(socket) else {
+        return false;
+    };
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut answer = [0; 8];
     stream.write_all(b"PING\r\n").is_ok()

@@ -59,7 +59,10 @@ impl StubRequest {
 }
 
 fn find<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    pairs
+        .iter()
+        .find(|(key, _)| key == name)
+        .map(|(_, value)| value.as_str())
 }
 
 /// What is answered, and how it arrives.
@@ -88,12 +91,20 @@ enum Delivery {
 
 impl StubAnswer {
     pub(crate) fn json(body: &Value) -> Self {
-        Self::status(200).header("content-type", "application/json; charset=utf-8").body(body.to_string())
+        Self::status(200)
+            .header("content-type", "application/json; charset=utf-8")
+            .body(body.to_string())
     }
 
     /// An answer without a body.
     pub(crate) const fn status(status: u16) -> Self {
-        Self { status, headers: Vec::new(), body: Vec::new(), delivery: Delivery::Whole, delay: Duration::ZERO }
+        Self {
+            status,
+            headers: Vec::new(),
+            body: Vec::new(),
+            delivery: Delivery::Whole,
+            delay: Duration::ZERO,
+        }
     }
 
     pub(crate) fn error(status: u16, body: &Value) -> Self {
@@ -110,17 +121,28 @@ impl StubAnswer {
 
     /// The connection is closed instead of an answer.
     pub(crate) fn dropped() -> Self {
-        Self { delivery: Delivery::Dropped, ..Self::status(200) }
+        Self {
+            delivery: Delivery::Dropped,
+            ..Self::status(200)
+        }
     }
 
     /// Bytes that need not be HTTP.
     pub(crate) fn raw(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { delivery: Delivery::Raw, ..Self::status(200) }.body(bytes)
+        Self {
+            delivery: Delivery::Raw,
+            ..Self::status(200)
+        }
+        .body(bytes)
     }
 
     /// A success whose body is this, over and over, and never ends.
     pub(crate) fn endless(body: impl Into<Vec<u8>>) -> Self {
-        Self { delivery: Delivery::Endless, ..Self::status(200) }.body(body)
+        Self {
+            delivery: Delivery::Endless,
+            ..Self::status(200)
+        }
+        .body(body)
     }
 
     /// A success whose gzip body never ends and grows a thousandfold when it is unpacked.
@@ -134,7 +156,10 @@ impl StubAnswer {
     }
 
     pub(crate) fn body(self, body: impl Into<Vec<u8>>) -> Self {
-        Self { body: body.into(), ..self }
+        Self {
+            body: body.into(),
+            ..self
+        }
     }
 
     pub(crate) fn gzipped(self) -> Self {
@@ -148,7 +173,10 @@ impl StubAnswer {
 
     /// The connection closes after half of the body.
     pub(crate) fn half(self) -> Self {
-        Self { delivery: Delivery::Half, ..self }
+        Self {
+            delivery: Delivery::Half,
+            ..self
+        }
     }
 
     /// The answer begins only after this long.
@@ -177,7 +205,9 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 
 impl StubUpstream {
     /// Starts one that answers each request by `script`.
-    pub(crate) fn start(script: impl Fn(&StubRequest) -> StubAnswer + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(
+        script: impl Fn(&StubRequest) -> StubAnswer + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound port");
         let shared = Arc::new(Shared::new(Box::new(script)));
@@ -185,7 +215,11 @@ impl StubUpstream {
             let shared = Arc::clone(&shared);
             move || listen(&listener, &shared)
         });
-        Self { address, shared, listening: Some(listening) }
+        Self {
+            address,
+            shared,
+            listening: Some(listening),
+        }
     }
 
     /// Starts one that gives these answers in order, and the last one from then on.
@@ -264,7 +298,8 @@ impl Shared {
 
     fn send(&self, socket: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
         socket.write_all(bytes)?;
-        self.bytes_sent.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+        self.bytes_sent
+            .fetch_add(bytes.len() as u64, Ordering::SeqCst);
         Ok(())
     }
 }
@@ -275,7 +310,11 @@ fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
             return;
         }
         let Ok(socket) = socket else { continue };
-        shared.sockets.lock().unwrap().push(socket.try_clone().expect("a second handle"));
+        shared
+            .sockets
+            .lock()
+            .unwrap()
+            .push(socket.try_clone().expect("a second handle"));
         let shared = Arc::clone(shared);
         std::thread::spawn(move || serve(socket, &shared));
     }
@@ -283,7 +322,9 @@ fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
 
 /// Serves one connection until either side closes it.
 fn serve(mut socket: TcpStream, shared: &Shared) {
-    let Ok(reading) = socket.try_clone() else { return };
+    let Ok(reading) = socket.try_clone() else {
+        return;
+    };
     let mut reading = BufReader::new(reading);
     while let Some(request) = read_request(&mut reading) {
         let answer = (shared.script)(&shared.remember(request));
@@ -323,12 +364,23 @@ fn read_request(reading: &mut BufReader<TcpStream>) -> Option<StubRequest> {
     let mut words = first.split_ascii_whitespace();
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
     let headers = read_headers(reading)?;
-    let length = find(&headers, "content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    let length = find(&headers, "content-length")
+        .and_then(|length| length.parse().ok())
+        .unwrap_or(0);
     let mut body = vec![0; length];
     reading.read_exact(&mut body).ok()?;
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-    let query = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-    Some(StubRequest { number: 0, method, path: path.to_owned(), query, headers, body })
+    let query = url::form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .collect();
+    Some(StubRequest {
+        number: 0,
+        method,
+        path: path.to_owned(),
+        query,
+        headers,
+        body,
+    })
 }
 
 fn read_headers(reading: &mut BufReader<TcpStream>) -> Option<Vec<(String, String)>> {

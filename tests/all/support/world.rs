@@ -44,7 +44,10 @@ impl Ran {
     pub fn of(output: Output) -> Self {
         use std::os::unix::process::ExitStatusExt;
         Self {
-            code: output.status.code().unwrap_or_else(|| -output.status.signal().unwrap()),
+            code: output
+                .status
+                .code()
+                .unwrap_or_else(|| -output.status.signal().unwrap()),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
@@ -77,7 +80,10 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("written.toml");
         std::fs::write(&path, text).unwrap();
-        Self { directory, ..Self::of(path, sets, |_| {}) }
+        Self {
+            directory,
+            ..Self::of(path, sets, |_| {})
+        }
     }
 
     fn of(config: PathBuf, sets: &[&str], change: impl FnOnce(&mut Options)) -> Self {
@@ -85,7 +91,11 @@ impl World {
         let path = config;
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = Runtime::new().unwrap();
-        let config = Config::load(&Sources { path: Some(path.clone()), sets: sets.clone() }).unwrap();
+        let config = Config::load(&Sources {
+            path: Some(path.clone()),
+            sets: sets.clone(),
+        })
+        .unwrap();
         let mut options = Options {
             listen: "127.0.0.1:0".parse().unwrap(),
             latency: Duration::ZERO,
@@ -94,20 +104,39 @@ impl World {
             seed: 1,
         };
         change(&mut options);
-        let sandbox = runtime.block_on(Sandbox::start(&config, options, Arc::new(SystemClock))).unwrap();
+        let sandbox = runtime
+            .block_on(Sandbox::start(&config, options, Arc::new(SystemClock)))
+            .unwrap();
         for (name, url) in sandbox.base_urls() {
             sets.push(format!("upstreams.{name}.base_url=\"{url}\""));
             sets.push(format!("upstreams.{name}.pause=1ms"));
         }
-        for credential in config.credentials.values().filter(|one| one.secret.is_some()) {
-            sets.push(format!("credentials.{}.secret={{ env = \"YOUTUBE_API_KEY\" }}", credential.name));
+        for credential in config
+            .credentials
+            .values()
+            .filter(|one| one.secret.is_some())
+        {
+            sets.push(format!(
+                "credentials.{}.secret={{ env = \"YOUTUBE_API_KEY\" }}",
+                credential.name
+            ));
         }
-        Self { directory: tempfile::tempdir().unwrap(), sets, config: path, sandbox, runtime }
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            sets,
+            config: path,
+            sandbox,
+            runtime,
+        }
     }
 
     /// The configuration as every run has it.
     pub fn config(&self) -> Config {
-        Config::load(&Sources { path: Some(self.config.clone()), sets: self.sets.clone() }).unwrap()
+        Config::load(&Sources {
+            path: Some(self.config.clone()),
+            sets: self.sets.clone(),
+        })
+        .unwrap()
     }
 
     /// Changes the configuration of every later run.
@@ -152,15 +181,26 @@ impl World {
     pub fn ingest_at_once(&self, count: usize, arguments: &[&str]) -> Vec<Ran> {
         let spawn = |_| {
             let mut command = self.command(arguments);
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
         };
         let children: Vec<_> = (0..count).map(spawn).collect();
-        children.into_iter().map(|child| Ran::of(child.wait_with_output().unwrap())).collect()
+        children
+            .into_iter()
+            .map(|child| Ran::of(child.wait_with_output().unwrap()))
+            .collect()
     }
 
     /// What the sandbox counted of a limit, in units.
     pub fn counted(&self, limit: &str) -> u64 {
-        let counted = self.sandbox.usage().into_iter().find(|counted| counted.limit == limit);
+        let counted = self
+            .sandbox
+            .usage()
+            .into_iter()
+            .find(|counted| counted.limit == limit);
         counted.map_or(0, |counted| counted.used.get())
     }
 
@@ -171,21 +211,29 @@ impl World {
 
     /// One number from the catalog.
     pub fn count(&self, query: &str) -> i64 {
-        self.catalog().query_row(query, [], |row| row.get(0)).unwrap()
+        self.catalog()
+            .query_row(query, [], |row| row.get(0))
+            .unwrap()
     }
 
     /// All that the ledger's file holds of a limit, in units: what it counts, as long as no window has ended.
     pub fn recorded(&self, limit: &str) -> u64 {
-        let Ok(ledger) = rusqlite::Connection::open(self.state_dir().join("ledger.db")) else { return 0 };
+        let Ok(ledger) = rusqlite::Connection::open(self.state_dir().join("ledger.db")) else {
+            return 0;
+        };
         let sum = "select coalesce(sum(units), 0) from taken where limit_name = ?1";
-        ledger.query_row(sum, [limit], |row| row.get::<_, i64>(0)).map_or(0, |sum| sum.try_into().unwrap())
+        ledger
+            .query_row(sum, [limit], |row| row.get::<_, i64>(0))
+            .map_or(0, |sum| sum.try_into().unwrap())
     }
 
     /// What the ledger counts of a limit, in units.
     pub fn charged(&self, limit: &str) -> u64 {
         let status = self.json(&["status"]);
         let limits = status["limits"].as_array().unwrap();
-        limits.iter().find(|one| one["limit"] == limit).unwrap()["used"].as_u64().unwrap()
+        limits.iter().find(|one| one["limit"] == limit).unwrap()["used"]
+            .as_u64()
+            .unwrap()
     }
 
     pub fn requests(&self) -> u64 {
@@ -195,12 +243,17 @@ impl World {
     /// An answer of the sandbox about itself: `usage`, `requests`.
     pub fn sandbox_says(&self, what: &str) -> Value {
         let url = format!("http://{}/_sandbox/{what}", self.sandbox.address());
-        self.runtime.block_on(async { reqwest::get(url).await.unwrap().json().await.unwrap() })
+        self.runtime
+            .block_on(async { reqwest::get(url).await.unwrap().json().await.unwrap() })
     }
 
     /// What the sandbox's count of a limit ever held at most in one window, in units.
     pub fn most_in_window(&self, limit: &str) -> u64 {
-        let counted = self.sandbox.usage().into_iter().find(|counted| counted.limit == limit);
+        let counted = self
+            .sandbox
+            .usage()
+            .into_iter()
+            .find(|counted| counted.limit == limit);
         counted.unwrap().most_in_window.get()
     }
 
@@ -213,7 +266,11 @@ impl World {
     pub fn somebody_else_asks(&self, upstream: &str, path: &str) -> u16 {
         let url = format!("{}/{path}", self.sandbox.base_url(upstream));
         let request = reqwest::Client::new().get(url).bearer_auth(SECRET);
-        self.runtime.block_on(request.send()).unwrap().status().as_u16()
+        self.runtime
+            .block_on(request.send())
+            .unwrap()
+            .status()
+            .as_u16()
     }
 
     /// Where the sandbox listens: `127.0.0.1:PORT`.
@@ -233,7 +290,10 @@ impl World {
 
     fn tell(&self, what: &str, told: &Value) {
         let url = format!("http://{}/_sandbox/{what}", self.sandbox.address());
-        let answer = self.runtime.block_on(reqwest::Client::new().post(url).json(told).send()).unwrap();
+        let answer = self
+            .runtime
+            .block_on(reqwest::Client::new().post(url).json(told).send())
+            .unwrap();
         assert!(answer.status().is_success(), "{answer:?}");
     }
 }

@@ -7,7 +7,9 @@ use crate::support::stub_upstream::StubAnswer;
 
 #[tokio::test]
 async fn records_are_taken_in_their_order_with_the_whole_of_each() {
-    let stub = answering(StubAnswer::json(&json!({ "items": [{ "id": "b", "n": 1 }, { "id": "a", "n": [2] }] })));
+    let stub = answering(StubAnswer::json(
+        &json!({ "items": [{ "id": "b", "n": 1 }, { "id": "a", "n": [2] }] }),
+    ));
     let page = asking(&stub.url()).fetch().await.unwrap();
     assert_eq!(ids(&page), ["b", "a"]);
     assert_eq!(page.records[1].body, json!({ "id": "a", "n": [2] }));
@@ -23,8 +25,7 @@ async fn a_compressed_answer_is_unpacked() {
 
 #[tokio::test]
 async fn a_record_without_an_id_is_left_out_and_counted() {
-    let items =
-        json!([null, { "id": "a" }, {}, { "id": "" }, { "id": null }, { "id": ["x"] }, "text", { "id": "n\u{0}ul" }]);
+    let items = json!([null, { "id": "a" }, {}, { "id": "" }, { "id": null }, { "id": ["x"] }, "text", { "id": "n\u{0}ul" }]);
     let stub = answering(StubAnswer::json(&json!({ "items": items })));
     let page = asking(&stub.url()).fetch().await.unwrap();
     assert_eq!((ids(&page), page.skipped), (vec!["a"], 7));
@@ -32,8 +33,13 @@ async fn a_record_without_an_id_is_left_out_and_counted() {
 
 #[tokio::test]
 async fn an_id_that_is_a_number_is_one() {
-    let stub = answering(StubAnswer::json(&json!({ "items": [{ "id": 7 }, { "id": 9_007_199_254_740_993_u64 }] })));
-    assert_eq!(ids(&asking(&stub.url()).fetch().await.unwrap()), ["7", "9007199254740993"]);
+    let stub = answering(StubAnswer::json(
+        &json!({ "items": [{ "id": 7 }, { "id": 9_007_199_254_740_993_u64 }] }),
+    ));
+    assert_eq!(
+        ids(&asking(&stub.url()).fetch().await.unwrap()),
+        ["7", "9007199254740993"]
+    );
 }
 
 #[tokio::test]
@@ -41,23 +47,33 @@ async fn a_number_that_is_no_exact_integer_is_no_id() {
     let items = r#"[{"id": 18446744073709551617}, {"id": 18446744073709551618}, {"id": 1.5}, {"id": 18446744073709551615}, {"id": -3}]"#;
     let stub = answering(StubAnswer::text(200, &format!(r#"{{"items": {items}}}"#)));
     let page = asking(&stub.url()).fetch().await.unwrap();
-    assert_eq!((ids(&page), page.skipped), (vec!["18446744073709551615", "-3"], 3));
+    assert_eq!(
+        (ids(&page), page.skipped),
+        (vec!["18446744073709551615", "-3"], 3)
+    );
 }
 
 #[tokio::test]
 async fn an_id_of_several_parts_needs_them_all() {
     let items = json!([{ "id": "a", "of": { "id": 1 } }, { "id": "b" }]);
     let stub = answering(StubAnswer::json(&json!({ "items": items })));
-    let page = asking(&stub.url()).records("/items", &["/of/id", "/id"]).fetch().await.unwrap();
+    let page = asking(&stub.url())
+        .records("/items", &["/of/id", "/id"])
+        .fetch()
+        .await
+        .unwrap();
     assert_eq!((ids(&page), page.skipped), (vec!["1/a"], 1));
 }
 
 #[tokio::test]
 async fn ids_of_several_parts_stay_apart_where_a_part_holds_a_slash() {
-    let items =
-        json!([{ "id": "api/x", "of": "docs" }, { "id": "x", "of": "docs/api" }, { "id": "x", "of": "docs%2Fapi" }]);
+    let items = json!([{ "id": "api/x", "of": "docs" }, { "id": "x", "of": "docs/api" }, { "id": "x", "of": "docs%2Fapi" }]);
     let stub = answering(StubAnswer::json(&json!({ "items": items })));
-    let page = asking(&stub.url()).records("/items", &["/of", "/id"]).fetch().await.unwrap();
+    let page = asking(&stub.url())
+        .records("/items", &["/of", "/id"])
+        .fetch()
+        .await
+        .unwrap();
     assert_eq!(ids(&page), ["docs/api/x", "docs%2Fapi/x", "docs%252Fapi/x"]);
 }
 
@@ -74,39 +90,92 @@ async fn an_id_that_comes_twice_keeps_its_first_place() {
 async fn a_list_is_found_at_the_root_and_inside_arrays() {
     let cases = [
         ("", json!([{ "id": "a" }])),
-        ("/items/0/articles", json!({ "items": [{ "articles": [{ "id": "a" }] }] })),
-        ("/groups/*/things", json!({ "groups": [{ "things": [{ "id": "a" }] }, { "things": [] }, {}] })),
+        (
+            "/items/0/articles",
+            json!({ "items": [{ "articles": [{ "id": "a" }] }] }),
+        ),
+        (
+            "/groups/*/things",
+            json!({ "groups": [{ "things": [{ "id": "a" }] }, { "things": [] }, {}] }),
+        ),
     ];
     for (at, body) in cases {
         let stub = answering(StubAnswer::json(&body));
-        let page = asking(&stub.url()).records(at, &["/id"]).fetch().await.unwrap();
+        let page = asking(&stub.url())
+            .records(at, &["/id"])
+            .fetch()
+            .await
+            .unwrap();
         assert_eq!(ids(&page), ["a"], "{at}");
     }
 }
 
 #[tokio::test]
 async fn a_page_without_records_is_empty() {
-    let bodies = [json!({}), json!({ "items": [] }), json!({ "error": null }), json!({ "error": false, "errors": [] })];
+    let bodies = [
+        json!({}),
+        json!({ "items": [] }),
+        json!({ "error": null }),
+        json!({ "error": false, "errors": [] }),
+    ];
     for body in bodies {
         let stub = answering(StubAnswer::json(&body));
-        let page = asking(&stub.url()).paging(token_paging()).fetch().await.unwrap();
-        assert_eq!((page.records.len(), page.skipped, page.next), (0, 0, None), "{body}");
+        let page = asking(&stub.url())
+            .paging(token_paging())
+            .fetch()
+            .await
+            .unwrap();
+        assert_eq!(
+            (page.records.len(), page.skipped, page.next),
+            (0, 0, None),
+            "{body}"
+        );
     }
 }
 
 #[tokio::test]
 async fn an_answer_of_the_wrong_shape_is_a_failure_that_says_so() {
     let shapes: [(Value, &str); 10] = [
-        (json!([{ "id": "a" }]), "the answer holds an array where an object belongs (at `/items`)"),
-        (json!([]), "the answer holds an array where an object belongs (at `/items`)"),
-        (json!({ "items": null }), "the answer holds null where a list belongs (at `/items`)"),
-        (json!({ "items": { "id": "a" } }), "the answer holds an object where a list belongs (at `/items`)"),
-        (json!("busy"), "the answer holds a text where an object belongs (at `/items`)"),
-        (json!(null), "the answer holds null where an object belongs (at `/items`)"),
-        (json!({ "items": [null, null] }), "none of the answer's 2 records has an id at `/id`"),
-        (json!({ "items": [{ "name": "a" }] }), "none of the answer's 1 records has an id at `/id`"),
-        (json!({ "error": "backend\u{1b}[31m down" }), "the answer is an error: backend down"),
-        (json!({ "errors": [{ "message": "no such field" }] }), "the answer is an error: no such field"),
+        (
+            json!([{ "id": "a" }]),
+            "the answer holds an array where an object belongs (at `/items`)",
+        ),
+        (
+            json!([]),
+            "the answer holds an array where an object belongs (at `/items`)",
+        ),
+        (
+            json!({ "items": null }),
+            "the answer holds null where a list belongs (at `/items`)",
+        ),
+        (
+            json!({ "items": { "id": "a" } }),
+            "the answer holds an object where a list belongs (at `/items`)",
+        ),
+        (
+            json!("busy"),
+            "the answer holds a text where an object belongs (at `/items`)",
+        ),
+        (
+            json!(null),
+            "the answer holds null where an object belongs (at `/items`)",
+        ),
+        (
+            json!({ "items": [null, null] }),
+            "none of the answer's 2 records has an id at `/id`",
+        ),
+        (
+            json!({ "items": [{ "name": "a" }] }),
+            "none of the answer's 1 records has an id at `/id`",
+        ),
+        (
+            json!({ "error": "backend\u{1b}[31m down" }),
+            "the answer is an error: backend down",
+        ),
+        (
+            json!({ "errors": [{ "message": "no such field" }] }),
+            "the answer is an error: no such field",
+        ),
     ];
     for (body, expected) in shapes {
         let stub = answering(StubAnswer::json(&body));
@@ -120,10 +189,22 @@ async fn a_body_that_is_no_json_is_a_failure_that_says_so() {
     let bodies: [(&[u8], &str); 6] = [
         (b"", "the answer has no body"),
         (b" \n", "the answer has no body"),
-        (b"<!doctype html><title>Sign in\x07</title><p>x", "the answer is HTML instead of JSON: Sign in"),
-        (b"<html><body>Down for <b>repairs</b>", "the answer is HTML instead of JSON: Down for repairs"),
-        (br#"{"items": [{"id": "a"}"#, "the answer is no JSON: EOF while parsing a list at line 1 column 22"),
-        (br#"{"items": "a\x"}"#, "the answer is no JSON: invalid escape at line 1 column 14"),
+        (
+            b"<!doctype html><title>Sign in\x07</title><p>x",
+            "the answer is HTML instead of JSON: Sign in",
+        ),
+        (
+            b"<html><body>Down for <b>repairs</b>",
+            "the answer is HTML instead of JSON: Down for repairs",
+        ),
+        (
+            br#"{"items": [{"id": "a"}"#,
+            "the answer is no JSON: EOF while parsing a list at line 1 column 22",
+        ),
+        (
+            br#"{"items": "a\x"}"#,
+            "the answer is no JSON: invalid escape at line 1 column 14",
+        ),
     ];
     for (body, expected) in bodies {
         let stub = answering(StubAnswer::status(200).body(body));
@@ -136,12 +217,18 @@ async fn a_body_that_is_no_json_is_a_failure_that_says_so() {
 async fn json_that_asking_again_cannot_make_readable_is_asked_for_once() {
     let deep = format!("{{\"items\": {}1{}}}", "[".repeat(200), "]".repeat(200));
     let bodies = [
-        (r#"{"items": 1e400}"#, "the answer holds a number that is out of range: line 1 column 15"),
+        (
+            r#"{"items": 1e400}"#,
+            "the answer holds a number that is out of range: line 1 column 15",
+        ),
         (&deep, "the answer is nested too deeply: line 1 column 137"),
     ];
     for (body, expected) in bodies {
         let stub = answering(StubAnswer::text(200, body));
-        assert_eq!(told(&asking(&stub.url()).fetch().await.unwrap_err()), format!("skip: {expected}"));
+        assert_eq!(
+            told(&asking(&stub.url()).fetch().await.unwrap_err()),
+            format!("skip: {expected}")
+        );
     }
 }
 
@@ -167,6 +254,9 @@ async fn what_is_no_unicode_costs_a_character_and_not_its_page() {
 
 #[tokio::test]
 async fn a_byte_order_mark_does_no_harm() {
-    let stub = answering(StubAnswer::text(200, "\u{feff}{\"items\": [{\"id\": \"a\"}]}"));
+    let stub = answering(StubAnswer::text(
+        200,
+        "\u{feff}{\"items\": [{\"id\": \"a\"}]}",
+    ));
     assert_eq!(ids(&asking(&stub.url()).fetch().await.unwrap()), ["a"]);
 }

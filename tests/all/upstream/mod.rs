@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use ingest::clock::{Deadline, Monotonic};
 use ingest::config::{
-    self, Auth, Call, Method, PageSize, Paging, Place, Pointer, Records, Region, Rule, Step, Template,
+    self, Auth, Call, Method, PageSize, Paging, Place, Pointer, Records, Region, Rule, Step,
+    Template,
 };
 use ingest::quota::{Cost, Timestamp};
 use ingest::upstream::secret::Secret;
@@ -47,7 +48,10 @@ pub(crate) fn asking(url: &str) -> Asking {
         upstream: upstream(url),
         call: call(),
         params: BTreeMap::new(),
-        region: Region { code: "US".to_owned(), values: BTreeMap::new() },
+        region: Region {
+            code: "US".to_owned(),
+            values: BTreeMap::new(),
+        },
         ids: Vec::new(),
         cursor: None,
         secret: None,
@@ -107,8 +111,16 @@ pub(super) fn template(text: &str) -> Template {
 }
 
 pub(crate) fn token_paging() -> Paging {
-    let size = Some(PageSize { param: Some("maxResults".to_owned()), size: 2 });
-    Paging::Token { param: "pageToken".to_owned(), next: pointer("/next"), place: Place::Query, size }
+    let size = Some(PageSize {
+        param: Some("maxResults".to_owned()),
+        size: 2,
+    });
+    Paging::Token {
+        param: "pageToken".to_owned(),
+        next: pointer("/next"),
+        place: Place::Query,
+        size,
+    }
 }
 
 impl Asking {
@@ -154,8 +166,10 @@ impl Asking {
     }
 
     pub(crate) fn client(&self) -> Client {
-        let secret =
-            self.secret.map_or_else(|| Secret::new("main", None), |secret| Secret::given("main", secret.into()));
+        let secret = self.secret.map_or_else(
+            || Secret::new("main", None),
+            |secret| Secret::given("main", secret.into()),
+        );
         Client::new(Arc::new(self.upstream.clone()), secret).unwrap()
     }
 
@@ -172,10 +186,26 @@ impl Asking {
     }
 
     async fn fetch_in_time(&self, client: &Client, deadline: Deadline) -> Result<Page, Failure> {
-        let step = Step { call: Arc::new(self.call.clone()), params: self.params.clone(), max_pages: None, ids: None };
+        let step = Step {
+            call: Arc::new(self.call.clone()),
+            params: self.params.clone(),
+            max_pages: None,
+            ids: None,
+        };
         let (region, ids, cursor) = (&self.region, &*self.ids, self.cursor.as_deref());
         client
-            .fetch(PageRequest { step: &step, region, ids, cursor, now: NOW, since: self.since, known: None }, deadline)
+            .fetch(
+                PageRequest {
+                    step: &step,
+                    region,
+                    ids,
+                    cursor,
+                    now: NOW,
+                    since: self.since,
+                    known: None,
+                },
+                deadline,
+            )
             .await
             .page
     }
@@ -196,7 +226,10 @@ pub(super) fn answering(answer: StubAnswer) -> StubUpstream {
 }
 
 pub(super) fn ids(page: &Page) -> Vec<&str> {
-    page.records.iter().map(|record| record.id.as_str()).collect()
+    page.records
+        .iter()
+        .map(|record| record.id.as_str())
+        .collect()
 }
 
 /// What a failure says, and which it is.

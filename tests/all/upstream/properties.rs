@@ -17,39 +17,68 @@ const LONGEST: Duration = Duration::from_secs(32 * 86_400);
 
 fn headers(values: &[(&'static str, Vec<u8>)]) -> HeaderMap {
     let valid = values.iter().filter_map(|(name, value)| {
-        HeaderValue::from_bytes(value).ok().map(|value| (HeaderName::from_static(name), value))
+        HeaderValue::from_bytes(value)
+            .ok()
+            .map(|value| (HeaderName::from_static(name), value))
     });
     valid.collect()
 }
 
 fn any_body() -> impl Strategy<Value = Vec<u8>> {
-    let telling = r#"(\{"(error|message|errors)":)?[\[{"\\<> \x00-\x1f\u{9b}a-zé-]{0,300}[\]}"]{0,3}"#;
-    prop_oneof![prop::collection::vec(any::<u8>(), 0..400), telling.prop_map(String::into_bytes)]
+    let telling =
+        r#"(\{"(error|message|errors)":)?[\[{"\\<> \x00-\x1f\u{9b}a-zé-]{0,300}[\]}"]{0,3}"#;
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..400),
+        telling.prop_map(String::into_bytes)
+    ]
 }
 
 fn any_answer() -> impl Strategy<Value = Vec<u8>> {
-    let leaf = prop_oneof![Just("null"), Just("1"), Just("-2.5e3"), Just("true"), Just(r#""a""#), Just(r#""""#)];
-    let value = leaf.prop_map(str::to_owned).prop_recursive(4, 24, 4, |inner| {
-        let name = prop_oneof![Just("items"), Just("id"), Just("next"), Just("error"), Just("total")];
-        let members = prop::collection::vec((name, inner.clone()), 0..4);
-        prop_oneof![
-            prop::collection::vec(inner, 0..4).prop_map(|elements| format!("[{}]", elements.join(","))),
-            members.prop_map(|members| {
-                let members: Vec<String> = members.iter().map(|(name, value)| format!(r#""{name}":{value}"#)).collect();
-                format!("{{{}}}", members.join(","))
-            }),
-        ]
-    });
+    let leaf = prop_oneof![
+        Just("null"),
+        Just("1"),
+        Just("-2.5e3"),
+        Just("true"),
+        Just(r#""a""#),
+        Just(r#""""#)
+    ];
+    let value = leaf
+        .prop_map(str::to_owned)
+        .prop_recursive(4, 24, 4, |inner| {
+            let name = prop_oneof![
+                Just("items"),
+                Just("id"),
+                Just("next"),
+                Just("error"),
+                Just("total")
+            ];
+            let members = prop::collection::vec((name, inner.clone()), 0..4);
+            prop_oneof![
+                prop::collection::vec(inner, 0..4)
+                    .prop_map(|elements| format!("[{}]", elements.join(","))),
+                members.prop_map(|members| {
+                    let members: Vec<String> = members
+                        .iter()
+                        .map(|(name, value)| format!(r#""{name}":{value}"#))
+                        .collect();
+                    format!("{{{}}}", members.join(","))
+                }),
+            ]
+        });
     prop_oneof![4 => value.prop_map(String::into_bytes), 1 => any_body()]
 }
 
 /// Whatever comes with a 200: a page whose records all have ids, each once, or a failure that can be tried again.
 #[test]
 fn any_success_is_a_page_or_a_failure() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let body = Arc::new(Mutex::new(Vec::new()));
     let answer = Arc::clone(&body);
-    let stub = StubUpstream::start(move |_| StubAnswer::status(200).body(answer.lock().unwrap().clone()));
+    let stub =
+        StubUpstream::start(move |_| StubAnswer::status(200).body(answer.lock().unwrap().clone()));
     let asking = asking(&stub.url()).paging(token_paging());
     let client = asking.client();
     proptest!(|(answer in any_answer())| {
@@ -69,7 +98,10 @@ fn any_success_is_a_page_or_a_failure() {
 /// A token is the upstream's: it comes back as it was, whatever it holds, and leads nowhere else.
 #[test]
 fn any_page_token_comes_back_as_it_was() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let stub = StubUpstream::start(|_| StubAnswer::json(&super::things(&["a"])));
     proptest!(|(token in r"[&=?#%+/ \x00-\x1f]{0,6}.{0,40}")| {
         let asking = asking(&stub.url()).paging(token_paging()).cursor(Some(token.clone()));

@@ -20,13 +20,21 @@ use tracing_subscriber::fmt::MakeWriter;
 use super::{Asking, SECRET, answering, asking, pointer, things, told};
 use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 
-async fn read_from(source: SecretSource, variables: &[(&'static str, &[u8])]) -> Result<String, SecretError> {
-    let variables: Vec<(&str, Vec<u8>)> = variables.iter().map(|(name, value)| (*name, value.to_vec())).collect();
+async fn read_from(
+    source: SecretSource,
+    variables: &[(&'static str, &[u8])],
+) -> Result<String, SecretError> {
+    let variables: Vec<(&str, Vec<u8>)> = variables
+        .iter()
+        .map(|(name, value)| (*name, value.to_vec()))
+        .collect();
     let environment = move |wanted: &str| {
         let found = variables.iter().find(|(name, _)| *name == wanted);
         found.map(|(_, value)| OsString::from_vec(value.clone()))
     };
-    read("main", &source, &environment, PATIENCE).await.map(|secret| secret.expose_secret().to_owned())
+    read("main", &source, &environment, PATIENCE)
+        .await
+        .map(|secret| secret.expose_secret().to_owned())
 }
 
 fn file(directory: &Path, content: &[u8], mode: u32) -> std::path::PathBuf {
@@ -45,7 +53,10 @@ fn command(words: &[&str]) -> SecretSource {
 async fn a_secret_is_read_where_the_configuration_says() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), format!("{SECRET}\n").as_bytes(), 0o600);
-    let systemd = ("CREDENTIALS_DIRECTORY", directory.path().as_os_str().as_encoded_bytes());
+    let systemd = (
+        "CREDENTIALS_DIRECTORY",
+        directory.path().as_os_str().as_encoded_bytes(),
+    );
     let sources = [
         SecretSource::Env("KEY".to_owned()),
         SecretSource::File(path),
@@ -67,7 +78,9 @@ async fn a_variable_may_name_a_file_instead() {
     assert_eq!(read_from(source(), &[named]).await.unwrap(), SECRET);
     let both = read_from(source(), &[("KEY", b"the-nearer-one"), named]).await;
     assert_eq!(both.unwrap(), "the-nearer-one");
-    let missing = read_from(source(), &[("KEY_FILE", b"/nowhere/key")]).await.unwrap_err();
+    let missing = read_from(source(), &[("KEY_FILE", b"/nowhere/key")])
+        .await
+        .unwrap_err();
     assert!(missing.to_string().contains("/nowhere/key"), "{missing}");
 }
 
@@ -76,44 +89,96 @@ async fn a_secret_that_cannot_be_had_is_told_with_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let empty = file(directory.path(), b" \n", 0o600);
     let env = || SecretSource::Env("MY_KEY".to_owned());
-    type Case = (SecretSource, &'static [(&'static str, &'static [u8])], &'static str);
+    type Case = (
+        SecretSource,
+        &'static [(&'static str, &'static [u8])],
+        &'static str,
+    );
     let cases: [Case; 12] = [
         (
             env(),
             &[],
             "there is no secret: set MY_KEY, or MY_KEY_FILE to a file that holds it, or name another place for it",
         ),
-        (env(), &[("MY_KEY", b"")], "the secret is empty: put it into MY_KEY"),
-        (env(), &[("MY_KEY", b"caf\xe9")], "the secret from MY_KEY holds"),
-        (env(), &[("MY_KEY", b"cl\xc3\xa9")], "the secret from MY_KEY holds"),
-        (env(), &[("MY_KEY", b"two\nlines")], "the secret from MY_KEY holds a line break"),
-        (SecretSource::File("/nowhere/key".into()), &[], "cannot read the secret's file /nowhere/key: No such file"),
-        (SecretSource::File(empty), &[], "the secret is empty: put it into /"),
+        (
+            env(),
+            &[("MY_KEY", b"")],
+            "the secret is empty: put it into MY_KEY",
+        ),
+        (
+            env(),
+            &[("MY_KEY", b"caf\xe9")],
+            "the secret from MY_KEY holds",
+        ),
+        (
+            env(),
+            &[("MY_KEY", b"cl\xc3\xa9")],
+            "the secret from MY_KEY holds",
+        ),
+        (
+            env(),
+            &[("MY_KEY", b"two\nlines")],
+            "the secret from MY_KEY holds a line break",
+        ),
+        (
+            SecretSource::File("/nowhere/key".into()),
+            &[],
+            "cannot read the secret's file /nowhere/key: No such file",
+        ),
+        (
+            SecretSource::File(empty),
+            &[],
+            "the secret is empty: put it into /",
+        ),
         (
             SecretSource::Credential("key".to_owned()),
             &[],
             "there is no $CREDENTIALS_DIRECTORY: start this as a systemd unit with `LoadCredential=key:",
         ),
-        (command(&["no-such-program-here"]), &[], "cannot run `no-such-program-here` for the secret: No such file"),
+        (
+            command(&["no-such-program-here"]),
+            &[],
+            "cannot run `no-such-program-here` for the secret: No such file",
+        ),
         (
             command(&["sh", "-c", "echo; echo 'log in first' >&2; exit 3"]),
             &[],
             "`sh` gave no secret, exit status: 3: log in first;",
         ),
-        (command(&["true"]), &[], "the secret is empty: put it into `true`"),
-        (command(&["printf", "one\\ntwo\\n"]), &[], "the secret from `printf` holds a line break"),
+        (
+            command(&["true"]),
+            &[],
+            "the secret is empty: put it into `true`",
+        ),
+        (
+            command(&["printf", "one\\ntwo\\n"]),
+            &[],
+            "the secret from `printf` holds a line break",
+        ),
     ];
     for (source, variables, expected) in cases {
-        let error = read_from(source.clone(), variables).await.unwrap_err().to_string();
-        assert!(error.starts_with(&format!("credential `main`: {expected}")), "{source:?}: {error}");
+        let error = read_from(source.clone(), variables)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with(&format!("credential `main`: {expected}")),
+            "{source:?}: {error}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_command_that_hangs_is_given_up() {
     let hanging = command(&["sleep", "1000"]);
-    let error = read("main", &hanging, &|_| None, Duration::from_millis(50)).await.unwrap_err().to_string();
-    assert!(error.contains("`sleep` gave no secret within 0 s"), "{error}");
+    let error = read("main", &hanging, &|_| None, Duration::from_millis(50))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("`sleep` gave no secret within 0 s"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -121,26 +186,45 @@ async fn a_missing_secret_is_found_before_anything_is_sent() {
     let stub = answering(StubAnswer::json(&things(&["a"])));
     let mut asking = asking(&stub.url());
     asking.upstream.auth = Auth::Bearer;
-    let secret = Secret::new("main", Some(SecretSource::Env("MY_KEY".to_owned()))).in_environment(|_| None);
+    let secret =
+        Secret::new("main", Some(SecretSource::Env("MY_KEY".to_owned()))).in_environment(|_| None);
     let client = Client::new(Arc::new(asking.upstream.clone()), secret).unwrap();
     assert!(client.ready().await.is_err());
     let failure = asking.fetch_by(&client).await.unwrap_err();
-    assert!(told(&failure).starts_with("not sent: credential `main`: there is no secret: set MY_KEY"), "{failure}");
+    assert!(
+        told(&failure).starts_with("not sent: credential `main`: there is no secret: set MY_KEY"),
+        "{failure}"
+    );
     assert!(stub.requests().is_empty());
 }
 
 /// A client whose secret is what a script prints: `1`, then `2`, and so on.
 fn counting(asking: &Asking, directory: &Path) -> Client {
     let script = "n=$(cat n 2>/dev/null || echo 0); n=$((n + 1)); echo $n | tee n";
-    let source = command(&["sh", "-c", &format!("cd '{}' && {{ {script}; }}", directory.display())]);
-    Client::new(Arc::new(asking.upstream.clone()), Secret::new("main", Some(source))).unwrap()
+    let source = command(&[
+        "sh",
+        "-c",
+        &format!("cd '{}' && {{ {script}; }}", directory.display()),
+    ]);
+    Client::new(
+        Arc::new(asking.upstream.clone()),
+        Secret::new("main", Some(source)),
+    )
+    .unwrap()
 }
 
 /// An upstream that takes the tokens that `takes` says.
 fn taking(takes: impl Fn(&str, usize) -> bool + Send + Sync + 'static) -> StubUpstream {
     StubUpstream::start(move |request| {
-        let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
-        if takes(token, request.number) { StubAnswer::json(&things(&["a"])) } else { StubAnswer::text(401, "expired") }
+        let token = request
+            .header("authorization")
+            .and_then(|value| value.strip_prefix("Bearer "))
+            .unwrap_or_default();
+        if takes(token, request.number) {
+            StubAnswer::json(&things(&["a"]))
+        } else {
+            StubAnswer::text(401, "expired")
+        }
     })
 }
 
@@ -156,8 +240,17 @@ async fn a_token_that_ran_out_is_fetched_again_for_the_next_attempt() {
     let stub = taking(|token, number| token == "1" && number < 2 || token == "2");
     let (asking, directory) = (bearer(&stub.url()), tempfile::tempdir().unwrap());
     let client = counting(&asking, directory.path());
-    for expected in ["ok", "ok", "transient: 401 Unauthorized: expired; another secret was fetched", "ok", "ok"] {
-        let told = asking.fetch_by(&client).await.map_or_else(|failure| told(&failure), |_| "ok".to_owned());
+    for expected in [
+        "ok",
+        "ok",
+        "transient: 401 Unauthorized: expired; another secret was fetched",
+        "ok",
+        "ok",
+    ] {
+        let told = asking
+            .fetch_by(&client)
+            .await
+            .map_or_else(|failure| told(&failure), |_| "ok".to_owned());
         assert_eq!(told, expected);
     }
     assert_eq!(stub.requests().len(), 5, "each attempt is one request");
@@ -169,8 +262,16 @@ async fn a_token_that_ran_out_is_fetched_again_once_for_all_who_hold_it() {
     let (asking, directory) = (bearer(&stub.url()), tempfile::tempdir().unwrap());
     let client = counting(&asking, directory.path());
     let pages = join_all((0..4).map(|_| asking.fetch_by(&client))).await;
-    assert!(pages.iter().all(|page| matches!(page, Err(Failure::Transient { .. }))), "{pages:?}");
-    assert_eq!(std::fs::read_to_string(directory.path().join("n")).unwrap(), "2\n");
+    assert!(
+        pages
+            .iter()
+            .all(|page| matches!(page, Err(Failure::Transient { .. }))),
+        "{pages:?}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(directory.path().join("n")).unwrap(),
+        "2\n"
+    );
 }
 
 #[tokio::test]
@@ -178,12 +279,21 @@ async fn a_token_that_is_refused_anew_is_denied() {
     let stub = taking(|_, _| false);
     let (asking, directory) = (bearer(&stub.url()), tempfile::tempdir().unwrap());
     let client = counting(&asking, directory.path());
-    assert!(matches!(asking.fetch_by(&client).await, Err(Failure::Transient { .. })));
+    assert!(matches!(
+        asking.fetch_by(&client).await,
+        Err(Failure::Transient { .. })
+    ));
     for _ in 0..3 {
-        assert!(matches!(asking.fetch_by(&client).await, Err(Failure::Denied(_))));
+        assert!(matches!(
+            asking.fetch_by(&client).await,
+            Err(Failure::Denied(_))
+        ));
     }
-    let tokens: Vec<_> =
-        stub.requests().iter().map(|request| request.header("authorization").unwrap().to_owned()).collect();
+    let tokens: Vec<_> = stub
+        .requests()
+        .iter()
+        .map(|request| request.header("authorization").unwrap().to_owned())
+        .collect();
     assert_eq!(tokens, ["Bearer 1", "Bearer 2", "Bearer 2", "Bearer 2"]);
 }
 
@@ -193,13 +303,19 @@ async fn a_token_that_comes_back_the_same_is_denied_at_once() {
     let asking = bearer(&stub.url());
     let secret = Secret::new("main", Some(command(&["echo", "same"])));
     let client = Client::new(Arc::new(asking.upstream.clone()), secret).unwrap();
-    assert!(matches!(asking.fetch_by(&client).await, Err(Failure::Denied(_))));
+    assert!(matches!(
+        asking.fetch_by(&client).await,
+        Err(Failure::Denied(_))
+    ));
 }
 
 #[tokio::test]
 async fn a_secret_that_is_no_token_is_denied_at_once() {
     let stub = taking(|_, _| false);
-    assert!(matches!(asking(&stub.url()).auth(Auth::Bearer).fetch().await, Err(Failure::Denied(_))));
+    assert!(matches!(
+        asking(&stub.url()).auth(Auth::Bearer).fetch().await,
+        Err(Failure::Denied(_))
+    ));
 }
 
 #[tokio::test]
@@ -236,7 +352,9 @@ impl<'a> MakeWriter<'a> for Traced {
 impl Traced {
     /// Traces this thread until the guard is dropped.
     fn start(&self) -> tracing::subscriber::DefaultGuard {
-        let all = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(self.clone());
+        let all = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_writer(self.clone());
         tracing::subscriber::set_default(all.finish())
     }
 
@@ -262,7 +380,11 @@ async fn a_file_that_others_can_read_is_warned_of() {
         drop(guard);
         let warned = ["everybody in its group", "everybody on this machine"]
             .into_iter()
-            .find(|who| traced.text().contains(&format!("{who} can read the secret in /")));
+            .find(|who| {
+                traced
+                    .text()
+                    .contains(&format!("{who} can read the secret in /"))
+            });
         assert_eq!(warned, who, "{mode:o}");
         assert!(!traced.text().contains("0123456789"));
     }
@@ -271,7 +393,10 @@ async fn a_file_that_others_can_read_is_warned_of() {
 /// An upstream that says back all that it was told, in every way it can.
 fn echoing(answer: impl Fn(String) -> StubAnswer + Send + Sync + 'static) -> StubUpstream {
     StubUpstream::start(move |request| {
-        let shown = request.param("key").or(request.header("x-key")).or(request.header("authorization"));
+        let shown = request
+            .param("key")
+            .or(request.header("x-key"))
+            .or(request.header("authorization"));
         let secret = shown.unwrap_or_default().trim_start_matches("Bearer ");
         let encoded: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();
         answer(format!("{secret} {} {encoded}", secret.replace('/', "\\/")))
@@ -280,37 +405,65 @@ fn echoing(answer: impl Fn(String) -> StubAnswer + Send + Sync + 'static) -> Stu
 
 /// Whether the secret, or most of it, stands in a text, in whatever way it is written.
 fn holds_secret(text: &str) -> bool {
-    text.contains("AbCd-0123456789") || text.contains("secret+value") || text.contains("secret%2Bvalue")
+    text.contains("AbCd-0123456789")
+        || text.contains("secret+value")
+        || text.contains("secret%2Bvalue")
 }
 
 #[tokio::test]
 async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
     type Echo = fn(String) -> StubAnswer;
     let echoes: [Echo; 10] = [
-        |secret| StubAnswer::error(400, &json!({ "error": { "message": format!("bad key {secret}") } })),
+        |secret| {
+            StubAnswer::error(
+                400,
+                &json!({ "error": { "message": format!("bad key {secret}") } }),
+            )
+        },
         |secret| StubAnswer::text(500, &format!("{}{secret}", "x".repeat(170))),
         |secret| StubAnswer::text(403, &format!("<title>{secret}</title>")),
-        |secret| StubAnswer::redirect(302, &format!("https://evil.example/{}", secret.replace(' ', "/"))),
+        |secret| {
+            StubAnswer::redirect(
+                302,
+                &format!("https://evil.example/{}", secret.replace(' ', "/")),
+            )
+        },
         |secret| StubAnswer::text(200, &format!("<title>{secret}</title>")),
         |secret| StubAnswer::json(&json!({ "error": secret })),
-        |secret| StubAnswer::json(&json!({ "items": [{ "id": "a", "self": secret }], "next": secret })),
-        |secret| StubAnswer::json(&json!({ "items": [{ "id": "a", "asked": { secret: { "as": 1 } } }] })),
+        |secret| {
+            StubAnswer::json(&json!({ "items": [{ "id": "a", "self": secret }], "next": secret }))
+        },
+        |secret| {
+            StubAnswer::json(&json!({ "items": [{ "id": "a", "asked": { secret: { "as": 1 } } }] }))
+        },
         |_| StubAnswer::dropped(),
         |_| StubAnswer::raw("no http"),
     ];
-    for auth in [Auth::Query("key".to_owned()), Auth::Header("x-key".to_owned()), Auth::Bearer] {
+    for auth in [
+        Auth::Query("key".to_owned()),
+        Auth::Header("x-key".to_owned()),
+        Auth::Bearer,
+    ] {
         for echo in echoes {
             let traced = Traced::default();
             let guard = traced.start();
             let stub = echoing(echo);
             let next = pointer("/next");
-            let paging = Paging::Token { param: "page".to_owned(), next, place: Default::default(), size: None };
+            let paging = Paging::Token {
+                param: "page".to_owned(),
+                next,
+                place: Default::default(),
+                size: None,
+            };
             let asking = asking(&stub.url()).auth(auth.clone()).paging(paging);
             let client = asking.client();
             let page = asking.fetch_by(&client).await;
             drop(guard);
             assert_eq!(stub.requests().len(), 1);
-            let all = format!("{page:?} {client:?} {}", page.as_ref().map_or_else(told, |_| String::new()));
+            let all = format!(
+                "{page:?} {client:?} {}",
+                page.as_ref().map_or_else(told, |_| String::new())
+            );
             assert!(!holds_secret(&all), "{all}");
             assert!(!holds_secret(&traced.text()), "{}", traced.text());
         }
@@ -319,13 +472,26 @@ async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
 
 #[tokio::test]
 async fn the_secret_is_in_no_error_of_a_connection() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for url in [format!("http://{free}"), "https://nowhere.invalid".to_owned()] {
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    for url in [
+        format!("http://{free}"),
+        "https://nowhere.invalid".to_owned(),
+    ] {
         let traced = Traced::default();
         let guard = traced.start();
-        let failure = asking(&url).auth(Auth::Query("key".to_owned())).fetch().await.unwrap_err();
+        let failure = asking(&url)
+            .auth(Auth::Query("key".to_owned()))
+            .fetch()
+            .await
+            .unwrap_err();
         drop(guard);
-        assert!(!holds_secret(&format!("{failure:?} {failure}")), "{failure}");
+        assert!(
+            !holds_secret(&format!("{failure:?} {failure}")),
+            "{failure}"
+        );
         assert!(!holds_secret(&traced.text()), "{}", traced.text());
     }
 }
@@ -335,15 +501,25 @@ async fn a_short_secret_does_not_spoil_data_in_which_it_occurs() {
     let stub = answering(StubAnswer::json(&things(&["sandbox-videos"])));
     let mut asking = asking(&stub.url()).auth(Auth::Bearer);
     asking.secret = Some("sandbox");
-    assert_eq!(super::ids(&asking.fetch().await.unwrap()), ["sandbox-videos"]);
+    assert_eq!(
+        super::ids(&asking.fetch().await.unwrap()),
+        ["sandbox-videos"]
+    );
 }
 
 #[tokio::test]
 async fn a_short_secret_does_not_spoil_requests_in_which_it_occurs() {
-    for paging in [Paging::Link { size: None }, Paging::NextUrl { next: pointer("/next"), size: None }] {
+    for paging in [
+        Paging::Link { size: None },
+        Paging::NextUrl {
+            next: pointer("/next"),
+            size: None,
+        },
+    ] {
         let next = "/things?page=2&sort=index";
         let body = json!({ "items": [{ "id": "a" }], "next": next });
-        let stub = answering(StubAnswer::json(&body).header("link", &format!("<{next}>; rel=next")));
+        let stub =
+            answering(StubAnswer::json(&body).header("link", &format!("<{next}>; rel=next")));
         let mut asking = asking(&stub.url()).auth(Auth::Bearer).paging(paging);
         asking.secret = Some("x");
         assert_eq!(asking.fetch().await.unwrap().next.as_deref(), Some(next));
@@ -365,19 +541,31 @@ async fn the_secret_is_kept_back_however_a_text_writes_it() {
         "Zm9v&#x2F;YmFy&#43;cXV4&#61;&#x3d;",
     ];
     for way in ways {
-        for shown in [way.to_owned(), format!("{way}{way}"), format!("% & \\ + ;{way}&#")] {
-            let stub = answering(StubAnswer::error(400, &json!({ "error": { "message": shown } })));
+        for shown in [
+            way.to_owned(),
+            format!("{way}{way}"),
+            format!("% & \\ + ;{way}&#"),
+        ] {
+            let stub = answering(StubAnswer::error(
+                400,
+                &json!({ "error": { "message": shown } }),
+            ));
             let mut asking = asking(&stub.url()).auth(Auth::Bearer);
             asking.secret = Some("Zm9v/YmFy+cXV4==");
             let said = told(&asking.fetch().await.unwrap_err());
-            assert!(said.contains("***") && !said.contains("m9v") && !said.contains("YmFy"), "{way}: {said}");
+            assert!(
+                said.contains("***") && !said.contains("m9v") && !said.contains("YmFy"),
+                "{way}: {said}"
+            );
         }
     }
 }
 
 #[tokio::test]
 async fn a_text_of_backslashes_alone_is_looked_through_once() {
-    let stub = answering(StubAnswer::json(&json!({ "items": [{ "id": "a", "text": "\\".repeat(200_000) }] })));
+    let stub = answering(StubAnswer::json(
+        &json!({ "items": [{ "id": "a", "text": "\\".repeat(200_000) }] }),
+    ));
     let mut asking = asking(&stub.url()).auth(Auth::Bearer);
     asking.secret = Some("Zm9v/YmFy+cXV4==");
     assert_eq!(super::ids(&asking.fetch().await.unwrap()), ["a"]);

@@ -17,21 +17,35 @@ pub(crate) async fn with_the_model(ledger: &Arc<dyn Ledger>, story: Story) {
     let mut now = story.start;
     for (nth, (step, event)) in story.events.iter().enumerate() {
         now = moved(now, *step);
-        assert_eq!(tell(&told, event, now).await, tell(&model, event, now).await, "event {nth} at {now}");
+        assert_eq!(
+            tell(&told, event, now).await,
+            tell(&model, event, now).await,
+            "event {nth} at {now}"
+        );
     }
-    assert_eq!(told.usage(now).await, model.usage(now).await, "at last, at {now}");
+    assert_eq!(
+        told.usage(now).await,
+        model.usage(now).await,
+        "at last, at {now}"
+    );
 }
 
 /// Tells one event, and gives the answer as text.
 async fn tell(books: &Books, event: &Event, now: Timestamp) -> String {
     match event {
-        Event::Charge { id, cost, leave } => format!("{:?}", books.decide(&named(*id), cost, leave, now).await),
+        Event::Charge { id, cost, leave } => {
+            format!("{:?}", books.decide(&named(*id), cost, leave, now).await)
+        }
         Event::Settle { id, cost } => format!("{:?}", books.settle(&named(*id), cost, now).await),
         Event::Absorb { entries, floors } => {
-            let entries: Vec<Entry> =
-                entries.iter().map(|(id, later, cost)| entry(&named(*id), moved(now, *later), cost.clone())).collect();
-            let floors: Vec<_> =
-                floors.iter().map(|(limit, later, used)| floor(limit, moved(now, *later), *used)).collect();
+            let entries: Vec<Entry> = entries
+                .iter()
+                .map(|(id, later, cost)| entry(&named(*id), moved(now, *later), cost.clone()))
+                .collect();
+            let floors: Vec<_> = floors
+                .iter()
+                .map(|(limit, later, used)| floor(limit, moved(now, *later), *used))
+                .collect();
             format!("{:?}", books.absorb(&entries, &floors, now).await)
         }
         Event::CloseUntil { limit, .. } | Event::CloseProbing { limit } => {

@@ -50,12 +50,29 @@ pub(crate) struct Story {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
-    Charge { id: u8, cost: Cost, leave: Cost },
-    Settle { id: u8, cost: Cost },
-    Absorb { entries: Vec<(u8, i64, Cost)>, floors: Vec<(LimitName, i64, u64)> },
-    CloseUntil { limit: LimitName, after: i64 },
-    CloseProbing { limit: LimitName },
-    Reopen { limit: LimitName },
+    Charge {
+        id: u8,
+        cost: Cost,
+        leave: Cost,
+    },
+    Settle {
+        id: u8,
+        cost: Cost,
+    },
+    Absorb {
+        entries: Vec<(u8, i64, Cost)>,
+        floors: Vec<(LimitName, i64, u64)>,
+    },
+    CloseUntil {
+        limit: LimitName,
+        after: i64,
+    },
+    CloseProbing {
+        limit: LimitName,
+    },
+    Reopen {
+        limit: LimitName,
+    },
     Usage,
 }
 
@@ -74,18 +91,41 @@ pub(crate) fn moved(instant: Timestamp, micros: i64) -> Timestamp {
 
 /// An account that no other case has.
 pub(crate) fn account_of(limits: &BTreeMap<LimitName, Limit>) -> Account {
-    Account { limits: limits.clone(), ..account([]) }
+    Account {
+        limits: limits.clone(),
+        ..account([])
+    }
 }
 
 pub(crate) fn visits() -> impl Strategy<Value = Visits> {
-    let visit = (steps(Clock::Forward), costs(10), costs(4), 0.0..1.0, prop::bool::weighted(0.1))
-        .prop_map(|(step, cost, leave, fraction, released)| Visit { step, cost, leave, fraction, released });
-    (limits(), starts(), vec(visit, 1..24)).prop_map(|(limits, start, visits)| Visits { limits, start, visits })
+    let visit = (
+        steps(Clock::Forward),
+        costs(10),
+        costs(4),
+        0.0..1.0,
+        prop::bool::weighted(0.1),
+    )
+        .prop_map(|(step, cost, leave, fraction, released)| Visit {
+            step,
+            cost,
+            leave,
+            fraction,
+            released,
+        });
+    (limits(), starts(), vec(visit, 1..24)).prop_map(|(limits, start, visits)| Visits {
+        limits,
+        start,
+        visits,
+    })
 }
 
 pub(crate) fn stories() -> impl Strategy<Value = Story> {
     let events = vec((steps(Clock::MostlyForward), events()), 1..32);
-    (limits(), starts(), events).prop_map(|(limits, start, events)| Story { limits, start, events })
+    (limits(), starts(), events).prop_map(|(limits, start, events)| Story {
+        limits,
+        start,
+        events,
+    })
 }
 
 fn events() -> impl Strategy<Value = Event> {
@@ -109,8 +149,13 @@ fn names() -> impl Strategy<Value = LimitName> {
 
 /// Times around both days on which Los Angeles moves its clocks, and around a common midnight.
 fn starts() -> impl Strategy<Value = Timestamp> {
-    let days = prop::sample::select(vec!["2026-03-08T08:00:00Z", "2026-11-01T07:00:00Z", "2026-06-11T07:00:00Z"]);
-    (days, -30 * 3600 * 1_000_000..20 * 3600 * 1_000_000_i64).prop_map(|(day, micros)| moved(time(day), micros))
+    let days = prop::sample::select(vec![
+        "2026-03-08T08:00:00Z",
+        "2026-11-01T07:00:00Z",
+        "2026-06-11T07:00:00Z",
+    ]);
+    (days, -30 * 3600 * 1_000_000..20 * 3600 * 1_000_000_i64)
+        .prop_map(|(day, micros)| moved(time(day), micros))
 }
 
 /// Steps of every size: from the same instant over microseconds and seconds to more than a day.
@@ -130,13 +175,19 @@ fn steps(clock: Clock) -> impl Strategy<Value = i64> {
 }
 
 fn costs(most: u64) -> impl Strategy<Value = Cost> {
-    btree_map(names(), (0..=most).prop_map(Units::new), 0..=3).prop_map(|components| components.into_iter().collect())
+    btree_map(names(), (0..=most).prop_map(Units::new), 0..=3)
+        .prop_map(|components| components.into_iter().collect())
 }
 
 fn limits() -> impl Strategy<Value = BTreeMap<LimitName, Limit>> {
     let limit = (1..30_u64, 0..3_u64, windows());
     let limit = limit.prop_map(|(enforced, headroom, window)| {
-        Limit::new(Units::new(enforced + headroom), Units::new(headroom), window).unwrap()
+        Limit::new(
+            Units::new(enforced + headroom),
+            Units::new(headroom),
+            window,
+        )
+        .unwrap()
     });
     btree_map(names(), limit, 1..=3)
 }

@@ -53,12 +53,20 @@ pub(crate) fn check<S: Store, C: Debug>(
     cases: impl Strategy<Value = C>,
     property: impl AsyncFn(&Arc<dyn Ledger>, C),
 ) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
     let store = runtime.block_on(open());
     let ledger = store.ledger();
     let asked = std::env::var("PROPTEST_CASES").is_ok();
     let cases_of_one_run = if asked { Config::default().cases } else { 128 };
-    let config = Config { failure_persistence: None, cases: cases_of_one_run, ..Config::default() };
+    let config = Config {
+        failure_persistence: None,
+        cases: cases_of_one_run,
+        ..Config::default()
+    };
     let outcome = TestRunner::new(config).run(&cases, |case| {
         runtime.block_on(property(&ledger, case));
         Ok(())

@@ -28,7 +28,9 @@ async fn spend(ledger: &Arc<dyn Ledger>, case: &Visits) -> Vec<(Timestamp, Cost)
     let mut now = case.start;
     for visit in &case.visits {
         now = moved(now, visit.step);
-        let Some((id, at)) = charge(&books, &visit.cost, now).await else { continue };
+        let Some((id, at)) = charge(&books, &visit.cost, now).await else {
+            continue;
+        };
         now = at;
         if visit.released {
             books.settle(&id, &Cost::none(), now).await;
@@ -52,10 +54,21 @@ async fn charge(books: &Books, cost: &Cost, now: Timestamp) -> Option<(ChargeId,
     }
 }
 
-fn holds(name: &LimitName, limit: &Limit, history: &[(Timestamp, Cost)], from: Timestamp, to: Timestamp) {
-    let in_it = history.iter().filter(|(at, _)| at.after(limit.grace()) >= from && *at < to);
+fn holds(
+    name: &LimitName,
+    limit: &Limit,
+    history: &[(Timestamp, Cost)],
+    from: Timestamp,
+    to: Timestamp,
+) {
+    let in_it = history
+        .iter()
+        .filter(|(at, _)| at.after(limit.grace()) >= from && *at < to);
     let counted: Units = in_it.map(|(_, cost)| cost.of(name)).sum();
-    assert!(counted <= limit.enforced(), "{counted} of {name} may be counted from {from} to {to}: {history:?}");
+    assert!(
+        counted <= limit.enforced(),
+        "{counted} of {name} may be counted from {from} to {to}: {history:?}"
+    );
 }
 
 /// The latest window, as the upstream slides it, that can still hold a charge made at `at`: its end is not in it.

@@ -29,7 +29,11 @@ async fn stays_rejected(books: &Books, visit: &Visit, now: Timestamp, told: &Rej
     for instant in between(now, last, visit.fraction) {
         let again = rejected(books, &fresh_id(), visit, instant).await;
         let again = again.unwrap_or_else(|| panic!("granted at {instant}, {told:?} at {now}"));
-        assert_eq!((again.retry_at, &again.limit), (told.retry_at, &told.limit), "asked at {instant}, first at {now}");
+        assert_eq!(
+            (again.retry_at, &again.limit),
+            (told.retry_at, &told.limit),
+            "asked at {instant}, first at {now}"
+        );
         assert_eq!(again.retry_after, told.retry_at.since(instant));
     }
 }
@@ -38,12 +42,19 @@ async fn stays_rejected(books: &Books, visit: &Visit, now: Timestamp, told: &Rej
 fn between(first: Timestamp, last: Timestamp, fraction: f64) -> Vec<Timestamp> {
     let length = last.micros() - first.micros();
     let somewhere = (length as f64 * fraction) as i64;
-    let mut instants: Vec<_> = [0, somewhere, length].map(|later| moved(first, later)).into();
+    let mut instants: Vec<_> = [0, somewhere, length]
+        .map(|later| moved(first, later))
+        .into();
     instants.extend((1..6).map(|halvings| moved(last, -(length >> halvings))));
     instants
 }
 
-async fn rejected(books: &Books, id: &ChargeId, visit: &Visit, now: Timestamp) -> Option<Rejection> {
+async fn rejected(
+    books: &Books,
+    id: &ChargeId,
+    visit: &Visit,
+    now: Timestamp,
+) -> Option<Rejection> {
     match books.decide(id, &visit.cost, &visit.leave, now).await {
         Decision::Rejected(rejection) => Some(rejection),
         Decision::Granted(_) | Decision::Never { .. } => None,

@@ -7,8 +7,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ingest::ledger::redis::RedisLedger;
-use ingest::ledger::{Answer, Charge, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing};
-use ingest::quota::{Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp};
+use ingest::ledger::{
+    Answer, Charge, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing,
+};
+use ingest::quota::{
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp,
+};
 
 use super::machine::{Machine, Process, account, refusal, rejection};
 use super::{MAX_SKEW, TIMEOUT};
@@ -29,13 +33,30 @@ struct Interposed {
 impl Interposed {
     fn process(machine: &Machine, happening: Happening) -> Process {
         let inner = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
-        Self { inner, happening: Mutex::new(Some(happening)), forgets: None, late: Duration::ZERO }.on(machine)
+        Self {
+            inner,
+            happening: Mutex::new(Some(happening)),
+            forgets: None,
+            late: Duration::ZERO,
+        }
+        .on(machine)
     }
 
-    fn forgetful(machine: &Machine, server: &Arc<RedisServer>, recoveries: &Arc<AtomicU32>, times: u32) -> Process {
+    fn forgetful(
+        machine: &Machine,
+        server: &Arc<RedisServer>,
+        recoveries: &Arc<AtomicU32>,
+        times: u32,
+    ) -> Process {
         let inner = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
         let forgets = Some((Arc::clone(server), Arc::clone(recoveries), times));
-        Self { inner, happening: Mutex::new(None), forgets, late: Duration::ZERO }.on(machine)
+        Self {
+            inner,
+            happening: Mutex::new(None),
+            forgets,
+            late: Duration::ZERO,
+        }
+        .on(machine)
     }
 
     fn on(self, machine: &Machine) -> Process {
@@ -67,12 +88,20 @@ impl SharedLedger for Interposed {
             if recoveries.load(Ordering::Relaxed) < *times {
                 server.tell("FLUSHALL");
             }
-            recoveries.fetch_add(u32::from(matches!(news, News::Recovered(..))), Ordering::Relaxed);
+            recoveries.fetch_add(
+                u32::from(matches!(news, News::Recovered(..))),
+                Ordering::Relaxed,
+            );
         }
         heard
     }
 
-    async fn standing(&self, account: &Account, seen: Option<&Seen>, now: Timestamp) -> Result<Standing, LedgerError> {
+    async fn standing(
+        &self,
+        account: &Account,
+        seen: Option<&Seen>,
+        now: Timestamp,
+    ) -> Result<Standing, LedgerError> {
         self.inner.standing(account, seen, now).await
     }
 }
@@ -83,7 +112,13 @@ impl Ledger for Interposed {
         self.inner.charge(charge, now).await
     }
 
-    async fn settle(&self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) -> Result<(), LedgerError> {
+    async fn settle(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
         self.inner.settle(account, id, cost, now).await
     }
 
@@ -97,15 +132,30 @@ impl Ledger for Interposed {
         self.inner.absorb(account, entries, floors, now).await
     }
 
-    async fn close(&self, account: &Account, limit: &str, closing: Closing, now: Timestamp) -> Result<(), LedgerError> {
+    async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
         self.inner.close(account, limit, closing, now).await
     }
 
-    async fn reopen(&self, account: &Account, limit: &str, now: Timestamp) -> Result<(), LedgerError> {
+    async fn reopen(
+        &self,
+        account: &Account,
+        limit: &str,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
         self.inner.reopen(account, limit, now).await
     }
 
-    async fn usage(&self, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>, LedgerError> {
+    async fn usage(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<LimitUsage>, LedgerError> {
         self.inner.usage(account, now).await
     }
 }
@@ -113,7 +163,13 @@ impl Ledger for Interposed {
 /// A process whose ledger answers this late.
 pub(super) fn late(machine: &Machine, late: Duration) -> Process {
     let inner = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
-    Interposed { inner, happening: Mutex::new(None), forgets: None, late }.on(machine)
+    Interposed {
+        inner,
+        happening: Mutex::new(None),
+        forgets: None,
+        late,
+    }
+    .on(machine)
 }
 
 /// Everything is flushed, and another process of the machine finds that out.
@@ -133,7 +189,11 @@ async fn a_grant_of_a_ledger_that_was_lost_meanwhile_is_charged_anew() {
     let process = Interposed::process(&machine, lost_and_found(&server, &machine, &account));
     process.take(&account, 1).await;
     let other = Machine::new(server.url());
-    assert_eq!(other.process().used(&account).await, 3, "for other machines, before this one does anything more");
+    assert_eq!(
+        other.process().used(&account).await,
+        3,
+        "for other machines, before this one does anything more"
+    );
     assert_eq!(process.drain(&account).await, 7);
 }
 
@@ -144,7 +204,11 @@ async fn the_first_grant_of_a_ledger_that_was_lost_meanwhile_is_charged_anew() {
     let process = Interposed::process(&machine, lost_and_found(&server, &machine, &account));
     process.take(&account, 1).await;
     let other = Machine::new(server.url());
-    assert_eq!(other.process().used(&account).await, 2, "for other machines, before this one does anything more");
+    assert_eq!(
+        other.process().used(&account).await,
+        2,
+        "for other machines, before this one does anything more"
+    );
 }
 
 #[tokio::test]
@@ -162,11 +226,23 @@ async fn a_charge_whose_process_died_before_it_was_marked_is_settled_to_nothing(
     let server = RedisServer::start();
     let (machine, account) = (Machine::new(server.url()), account(10));
     let dying = Interposed::process(&machine, Box::pin(std::future::pending()));
-    let asked = tokio::time::timeout(std::time::Duration::from_millis(300), dying.ask(&account, 4)).await;
+    let asked = tokio::time::timeout(
+        std::time::Duration::from_millis(300),
+        dying.ask(&account, 4),
+    )
+    .await;
     assert!(asked.is_err());
     // Its journal row names a process that is no more.
     let journal = rusqlite::Connection::open(machine.journal()).unwrap();
-    assert_eq!(journal.execute("update charge set owner = 2147483647 where state = 'asked'", []).unwrap(), 1);
+    assert_eq!(
+        journal
+            .execute(
+                "update charge set owner = 2147483647 where state = 'asked'",
+                []
+            )
+            .unwrap(),
+        1
+    );
     assert_eq!(machine.process().drain(&account).await, 10);
 }
 
@@ -174,12 +250,20 @@ async fn a_charge_whose_process_died_before_it_was_marked_is_settled_to_nothing(
 async fn a_limit_that_is_reopened_while_somebody_hears_that_it_is_closed_stays_open() {
     let server = RedisServer::start();
     let (machine, account) = (Machine::new(server.url()), account(10));
-    machine.process().0.close(&account, "daily", Closing::Probing).await.unwrap();
-    let cut_off =
-        machine.process_over(Arc::new(RedisLedger::new(&url("redis://127.0.0.1:1"), TIMEOUT, MAX_SKEW).unwrap()));
+    machine
+        .process()
+        .0
+        .close(&account, "daily", Closing::Probing)
+        .await
+        .unwrap();
+    let cut_off = machine.process_over(Arc::new(
+        RedisLedger::new(&url("redis://127.0.0.1:1"), TIMEOUT, MAX_SKEW).unwrap(),
+    ));
     let reopened = account.clone();
-    let process =
-        Interposed::process(&machine, Box::pin(async move { cut_off.0.reopen(&reopened, "daily").await.unwrap() }));
+    let process = Interposed::process(
+        &machine,
+        Box::pin(async move { cut_off.0.reopen(&reopened, "daily").await.unwrap() }),
+    );
     rejection(process.ask(&account, 1).await);
     assert_eq!(machine.process().drain(&account).await, 10);
 }
@@ -198,15 +282,24 @@ async fn a_ledger_that_forgets_everything_at_once_is_away_soon() {
     let why = refusal(forgetful().ask(&account, 1).await);
     assert!(why.contains("loses its data again and again"), "{why}");
     assert!(recoveries.load(Ordering::Relaxed) <= 3, "{recoveries:?}");
-    forgetful().0.settle(&account, &permit.id, &Cost::none()).await.unwrap();
+    forgetful()
+        .0
+        .settle(&account, &permit.id, &Cost::none())
+        .await
+        .unwrap();
     assert!(recoveries.load(Ordering::Relaxed) <= 3, "{recoveries:?}");
     refusal(forgetful().ask(&account, 1).await);
     assert!(recoveries.load(Ordering::Relaxed) <= 3, "{recoveries:?}");
-    assert_eq!(machine.process().drain(&account).await, 9, "it had said that one is used");
+    assert_eq!(
+        machine.process().drain(&account).await,
+        9,
+        "it had said that one is used"
+    );
 }
 
 #[tokio::test]
-async fn what_is_told_in_several_batches_is_told_again_where_the_first_was_lost_before_the_second() {
+async fn what_is_told_in_several_batches_is_told_again_where_the_first_was_lost_before_the_second()
+{
     let server = Arc::new(RedisServer::start());
     let (machine, account) = (Machine::new(server.url()), account(300));
     let process = machine.process();

@@ -33,7 +33,10 @@ async fn is_an_outage(process: &Process, account: &Account, words: &str) {
 async fn a_charge_whose_reply_was_cut_off_is_counted_once() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.port()).await;
-    let (machine, account) = (Machine::new(url(&format!("redis://127.0.0.1:{}", proxy.port()))), account(10));
+    let (machine, account) = (
+        Machine::new(url(&format!("redis://127.0.0.1:{}", proxy.port()))),
+        account(10),
+    );
     let process = machine.process();
     for _ in 0..3 {
         process.take(&account, 1).await;
@@ -49,7 +52,10 @@ async fn a_charge_whose_reply_was_cut_off_is_counted_once() {
 async fn a_charge_whose_replies_are_all_cut_off_is_settled_to_nothing_when_it_was_refused() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.port()).await;
-    let (machine, account) = (Machine::new(url(&format!("redis://127.0.0.1:{}", proxy.port()))), account(10));
+    let (machine, account) = (
+        Machine::new(url(&format!("redis://127.0.0.1:{}", proxy.port()))),
+        account(10),
+    );
     let process = machine.process();
     process.take(&account, 1).await;
     proxy.cut(2);
@@ -62,7 +68,10 @@ async fn a_charge_whose_replies_are_all_cut_off_is_settled_to_nothing_when_it_wa
 async fn a_release_whose_reply_was_cut_off_is_told_again() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.port()).await;
-    let (machine, account) = (Machine::new(url(&format!("redis://127.0.0.1:{}", proxy.port()))), account(10));
+    let (machine, account) = (
+        Machine::new(url(&format!("redis://127.0.0.1:{}", proxy.port()))),
+        account(10),
+    );
     let process = machine.process();
     let permit = process.take(&account, 4).await;
     proxy.cut(2);
@@ -78,7 +87,11 @@ async fn a_redis_out_of_memory_is_an_outage() {
     server.tell("CONFIG SET maxmemory 1");
     is_an_outage(&machine.process(), &account, "OOM").await;
     server.tell("CONFIG SET maxmemory 0");
-    assert_eq!(machine.process().drain(&account).await, 8, "and what went unmetered is told");
+    assert_eq!(
+        machine.process().drain(&account).await,
+        8,
+        "and what went unmetered is told"
+    );
 }
 
 #[tokio::test]
@@ -93,7 +106,11 @@ async fn a_read_only_replica_is_an_outage_until_it_is_promoted() {
     is_an_outage(&machine.process(), &account, "MASTERDOWN").await;
     server.tell("REPLICAOF NO ONE");
     tokio::time::sleep(Duration::from_millis(600)).await;
-    assert_eq!(process.drain(&account).await, 7, "without a restart of the process");
+    assert_eq!(
+        process.drain(&account).await,
+        7,
+        "without a restart of the process"
+    );
 }
 
 #[tokio::test]
@@ -102,7 +119,9 @@ async fn a_replica_that_lags_rejects_nothing() {
     replica.tell(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
     let (mut machine, account) = (Machine::new(primary.url()), account(2));
     assert_eq!(machine.process().drain(&account).await, 2);
-    wait_until("the replica has the charges", || replica.try_ask::<i64>(&log_length(&account)) == Ok(2));
+    wait_until("the replica has the charges", || {
+        replica.try_ask::<i64>(&log_length(&account)) == Ok(2)
+    });
     machine.url = replica.url();
     is_an_outage(&machine.process(), &account, "READONLY").await;
     assert!(machine.process().0.usage(&account).await.is_err());
@@ -123,11 +142,19 @@ async fn a_redis_that_loads_is_an_outage() {
 async fn a_redis_that_wants_a_password_is_an_outage() {
     let server = RedisServer::with(&["--requirepass", "open-sesame"]);
     let (mut machine, account) = (Machine::new(server.url()), account(10));
-    is_an_outage(&machine.process(), &account, "it asks for a user and a password: redis://USER:PASSWORD@host").await;
+    is_an_outage(
+        &machine.process(),
+        &account,
+        "it asks for a user and a password: redis://USER:PASSWORD@host",
+    )
+    .await;
     machine.url = url(&format!("redis://:wrong-one@127.0.0.1:{}", server.port()));
     let why = refusal(machine.process().ask(&account, 1).await);
     assert!(!why.contains("wrong-one"), "{why}");
-    assert!(why.contains("it does not take the user or password of ledger.url"), "{why}");
+    assert!(
+        why.contains("it does not take the user or password of ledger.url"),
+        "{why}"
+    );
     machine.url = url(&format!("redis://:open-sesame@127.0.0.1:{}", server.port()));
     assert_eq!(machine.process().drain(&account).await, 9);
 }
@@ -136,7 +163,10 @@ async fn a_redis_that_wants_a_password_is_an_outage() {
 async fn a_permission_that_is_taken_away_is_an_outage() {
     let server = RedisServer::start();
     server.tell("ACL SETUSER teller on >open-sesame ~ingest:* +@all");
-    let url = url(&format!("redis://teller:open-sesame@127.0.0.1:{}", server.port()));
+    let url = url(&format!(
+        "redis://teller:open-sesame@127.0.0.1:{}",
+        server.port()
+    ));
     let (machine, account) = (Machine::new(url), account(10));
     let process = machine.process();
     process.take(&account, 1).await;
@@ -154,7 +184,10 @@ async fn a_permission_that_is_taken_away_is_an_outage() {
 async fn with_permissions(charges: u64) -> (RedisServer, Machine, Account) {
     let server = RedisServer::start();
     server.tell("ACL SETUSER teller on >open-sesame ~ingest:* +@all");
-    let url = url(&format!("redis://teller:open-sesame@127.0.0.1:{}", server.port()));
+    let url = url(&format!(
+        "redis://teller:open-sesame@127.0.0.1:{}",
+        server.port()
+    ));
     let (machine, account) = (Machine::new(url), account(100));
     let process = machine.process();
     for _ in 0..charges {
@@ -170,11 +203,19 @@ async fn a_charge_that_was_denied_half_way_is_counted_once_where_it_went_ahead()
         server.tell(&format!("ACL SETUSER teller -{command}"));
         is_an_outage(&machine.process(), &account, "deploy/redis/users.acl").await;
         server.tell(&format!("ACL SETUSER teller +{command}"));
-        assert_eq!(machine.process().used(&account).await, charges + 1, "without {command}");
+        assert_eq!(
+            machine.process().used(&account).await,
+            charges + 1,
+            "without {command}"
+        );
         let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
         let mended = ledger.mend(&account, SystemClock.now()).await.unwrap();
         assert_eq!(mended, [""; 0], "without {command}");
-        assert_eq!(machine.process().drain(&account).await, 99 - charges, "without {command}");
+        assert_eq!(
+            machine.process().drain(&account).await,
+            99 - charges,
+            "without {command}"
+        );
     }
 }
 
@@ -189,12 +230,23 @@ async fn what_is_told_while_a_permission_lacks_is_whole_or_none() {
         server.tell(&format!("ACL SETUSER teller +evalsha -{command}"));
         let mut granted = 0;
         for _ in 0..3 {
-            granted += u64::from(matches!(machine.process().ask(&account, 1).await, Verdict::Permitted(_)));
+            granted += u64::from(matches!(
+                machine.process().ask(&account, 1).await,
+                Verdict::Permitted(_)
+            ));
         }
         server.tell(&format!("ACL SETUSER teller +{command}"));
-        assert_eq!(machine.process().used(&account).await, 4 + granted, "without {command}");
+        assert_eq!(
+            machine.process().used(&account).await,
+            4 + granted,
+            "without {command}"
+        );
         let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
-        assert_eq!(ledger.mend(&account, SystemClock.now()).await.unwrap(), [""; 0], "without {command}");
+        assert_eq!(
+            ledger.mend(&account, SystemClock.now()).await.unwrap(),
+            [""; 0],
+            "without {command}"
+        );
     }
 }
 
@@ -204,14 +256,23 @@ async fn a_broken_script_refuses_whatever_the_policy() {
     let (machine, account) = (Machine::new(server.url()), account(10));
     machine.process().take(&account, 1).await;
     server.tell(&format!("SET ingest:{{{}}}:log damaged", account.name));
-    let asked = machine.process().try_ask(&account, None, 1, Outage::Allow).await;
-    assert!(matches!(asked, Err(MeterError::Ledger(LedgerError::Broken(_)))), "{asked:?}");
+    let asked = machine
+        .process()
+        .try_ask(&account, None, 1, Outage::Allow)
+        .await;
+    assert!(
+        matches!(asked, Err(MeterError::Ledger(LedgerError::Broken(_)))),
+        "{asked:?}"
+    );
 }
 
 #[tokio::test]
 async fn what_is_no_redis_is_not_taken_for_one() {
     let server = RedisServer::start();
-    let (mut machine, account) = (Machine::new(url(&format!("rediss://127.0.0.1:{}", server.port()))), account(10));
+    let (mut machine, account) = (
+        Machine::new(url(&format!("rediss://127.0.0.1:{}", server.port()))),
+        account(10),
+    );
     machine.timeout = Duration::from_millis(500);
     is_an_outage(&machine.process(), &account, "cannot be reached").await;
 }
@@ -223,15 +284,28 @@ async fn what_answers_without_tls_is_asked_whether_it_speaks_it() {
     let mut machine = Machine::new(url(&format!("rediss://127.0.0.1:{port}")));
     machine.timeout = Duration::from_millis(250);
     let why = refusal(machine.process().ask(&account(10), 1).await);
-    assert!(why.contains("no answer within 250ms (does it speak TLS? rediss:// needs it)"), "{why}");
+    assert!(
+        why.contains("no answer within 250ms (does it speak TLS? rediss:// needs it)"),
+        "{why}"
+    );
 }
 
 #[tokio::test]
 async fn what_speaks_another_protocol_is_an_outage_that_says_so_on_one_line() {
     let parrot = Parrot::start();
-    let (machine, account) = (Machine::new(url(&format!("redis://127.0.0.1:{}", parrot.port))), account(10));
-    parrot.say(b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\r\n400 Bad Request".to_vec());
-    is_an_outage(&machine.process(), &account, "does not speak Redis' protocol, or was cut off").await;
+    let (machine, account) = (
+        Machine::new(url(&format!("redis://127.0.0.1:{}", parrot.port))),
+        account(10),
+    );
+    parrot.say(
+        b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\r\n400 Bad Request".to_vec(),
+    );
+    is_an_outage(
+        &machine.process(),
+        &account,
+        "does not speak Redis' protocol, or was cut off",
+    )
+    .await;
     let why = refusal(machine.process().ask(&account, 1).await);
     assert!(!why.contains('\n'), "{why}");
 }
@@ -247,21 +321,30 @@ async fn a_reply_that_ends_in_the_middle_is_an_outage() {
             let _ = std::io::Write::write_all(&mut socket, b"*5\r\n$7\r\ngranted\r\n$32\r\n01");
         }
     });
-    let (machine, account) = (Machine::new(url(&format!("redis://127.0.0.1:{port}"))), account(10));
+    let (machine, account) = (
+        Machine::new(url(&format!("redis://127.0.0.1:{port}"))),
+        account(10),
+    );
     is_an_outage(&machine.process(), &account, "cannot be reached").await;
 }
 
 #[tokio::test]
 async fn a_unix_socket_is_a_way_too() {
     let server = RedisServer::start();
-    let (machine, account) = (Machine::new(url(&format!("unix://{}", server.socket().display()))), account(3));
+    let (machine, account) = (
+        Machine::new(url(&format!("unix://{}", server.socket().display()))),
+        account(3),
+    );
     assert_eq!(machine.process().drain(&account).await, 3);
 }
 
 #[tokio::test]
 async fn a_database_of_its_own_is_used() {
     let server = RedisServer::start();
-    let (machine, account) = (Machine::new(url(&format!("redis://127.0.0.1:{}/3", server.port()))), account(3));
+    let (machine, account) = (
+        Machine::new(url(&format!("redis://127.0.0.1:{}/3", server.port()))),
+        account(3),
+    );
     assert_eq!(machine.process().drain(&account).await, 3);
     assert_eq!(server.ask::<i64>("DBSIZE"), 0);
 }
@@ -304,6 +387,12 @@ async fn a_connection_that_died_in_a_pause_is_replaced_without_a_word() {
         process.take(&account, 1).await;
         server.tell("CLIENT KILL TYPE normal SKIPME yes");
     }
-    wait_until("only one connection is left", || server.ask::<String>("CLIENT LIST TYPE normal").lines().count() == 1);
+    wait_until("only one connection is left", || {
+        server
+            .ask::<String>("CLIENT LIST TYPE normal")
+            .lines()
+            .count()
+            == 1
+    });
     assert_eq!(process.used(&account).await, 3);
 }

@@ -16,7 +16,9 @@ use crate::ledger::books::{Books, at, cost, floor, limit, secs};
 use crate::support::redis_server::{RedisServer, url};
 
 async fn findings(url: &RedisUrl) -> Vec<Finding> {
-    inspect(url, TIMEOUT, MAX_SKEW, SystemClock.now()).await.unwrap()
+    inspect(url, TIMEOUT, MAX_SKEW, SystemClock.now())
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -28,9 +30,24 @@ async fn nothing_is_found_of_a_redis_as_we_ship_it() {
 
 #[tokio::test]
 async fn a_redis_that_evicts_or_keeps_nothing_is_found_out() {
-    let server = RedisServer::with(&["--save", "", "--appendonly", "no", "--maxmemory-policy", "allkeys-lru"]);
+    let server = RedisServer::with(&[
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--maxmemory-policy",
+        "allkeys-lru",
+    ]);
     let found = findings(&server.url()).await;
-    assert_eq!(found, [Finding::MayEvict { policy: "allkeys-lru".to_owned() }, Finding::KeepsNothing]);
+    assert_eq!(
+        found,
+        [
+            Finding::MayEvict {
+                policy: "allkeys-lru".to_owned()
+            },
+            Finding::KeepsNothing
+        ]
+    );
     assert!(found[0].to_string().contains("noeviction"));
 }
 
@@ -39,7 +56,11 @@ async fn a_permission_that_lacks_is_named() {
     let (server, url, _directory) = with_shipped_users();
     server.tell("ACL SETUSER ingest -hdel -zrem");
     let lacking: Vec<_> = findings(&url).await;
-    let [Finding::Lacks { command: one, .. }, Finding::Lacks { command: other, .. }] = lacking.as_slice() else {
+    let [
+        Finding::Lacks { command: one, .. },
+        Finding::Lacks { command: other, .. },
+    ] = lacking.as_slice()
+    else {
         panic!("{lacking:?}")
     };
     assert_eq!((one.as_str(), other.as_str()), ("HDEL", "ZREM"));
@@ -49,13 +70,27 @@ async fn a_permission_that_lacks_is_named() {
 async fn a_clock_that_is_off_is_found_out() {
     let server = RedisServer::with(&["--appendonly", "yes"]);
     let now = SystemClock.now().after(secs(3600));
-    let found = inspect(&server.url(), TIMEOUT, MAX_SKEW, now).await.unwrap();
-    assert!(matches!(found.as_slice(), [Finding::Skewed { .. }]), "{found:?}");
+    let found = inspect(&server.url(), TIMEOUT, MAX_SKEW, now)
+        .await
+        .unwrap();
+    assert!(
+        matches!(found.as_slice(), [Finding::Skewed { .. }]),
+        "{found:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_redis_that_cannot_be_reached_is_no_finding() {
-    assert!(inspect(&url("redis://127.0.0.1:1"), TIMEOUT, MAX_SKEW, SystemClock.now()).await.is_err());
+    assert!(
+        inspect(
+            &url("redis://127.0.0.1:1"),
+            TIMEOUT,
+            MAX_SKEW,
+            SystemClock.now()
+        )
+        .await
+        .is_err()
+    );
 }
 
 fn keys(server: &RedisServer) -> Vec<String> {
@@ -78,9 +113,15 @@ async fn every_key_expires_after_the_longest_window() {
     let keys = keys(&server);
     assert_eq!(keys.len(), 5, "{keys:?}");
     for key in keys {
-        assert!(key.starts_with(&format!("ingest:{{{}}}:", account.name)), "{key}");
+        assert!(
+            key.starts_with(&format!("ingest:{{{}}}:", account.name)),
+            "{key}"
+        );
         let life: u64 = server.ask(&format!("TTL {key}"));
-        assert!((7 * day..9 * day).contains(&life), "{key} lives for {life} s");
+        assert!(
+            (7 * day..9 * day).contains(&life),
+            "{key} lives for {life} s"
+        );
     }
 }
 
@@ -101,7 +142,11 @@ async fn a_rejected_charge_writes_nothing() {
 /// How often anything was written since the last save.
 fn changes(server: &RedisServer) -> i64 {
     let info: String = server.ask("INFO persistence");
-    info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:")).unwrap().parse().unwrap()
+    info.lines()
+        .find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"))
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 /// Writes another total than the right one.
@@ -114,7 +159,12 @@ fn misplace(server: &RedisServer, account: &Account, right: u64, wrong: u64) {
          return kept[10]",
     );
     let key = format!("ingest:{{{}}}:meta", account.name);
-    let written: u64 = script.key(key).arg(right).arg(wrong).invoke(&mut server.connect()).unwrap();
+    let written: u64 = script
+        .key(key)
+        .arg(right)
+        .arg(wrong)
+        .invoke(&mut server.connect())
+        .unwrap();
     assert_eq!(written, wrong);
 }
 
@@ -132,7 +182,10 @@ async fn a_total_that_differs_from_its_charges_is_mended() {
     let mended = ledger.mend(&account, SystemClock.now()).await.unwrap();
     assert_eq!(mended, ["daily stood at 150, its charges sum to 200"]);
     assert_eq!(process.used(&account).await, 200);
-    assert_eq!(ledger.mend(&account, SystemClock.now()).await.unwrap(), [""; 0]);
+    assert_eq!(
+        ledger.mend(&account, SystemClock.now()).await.unwrap(),
+        [""; 0]
+    );
 }
 
 #[tokio::test]
@@ -156,11 +209,22 @@ async fn times_and_units_keep_all_their_digits() {
     let machine = Machine::new(server.url());
     let ledger = std::sync::Arc::new(RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap());
     let quota = 9_007_199_254_740;
-    let books = Books::new(ledger, crate::ledger::books::account([("daily", limit(quota, Some(secs(60)), None))]));
-    books.take(&cost([("daily", quota - 1)]), SystemClock.now()).await;
+    let books = Books::new(
+        ledger,
+        crate::ledger::books::account([("daily", limit(quota, Some(secs(60)), None))]),
+    );
+    books
+        .take(&cost([("daily", quota - 1)]), SystemClock.now())
+        .await;
     let rejection = books.reject(&cost([("daily", 2)]), SystemClock.now()).await;
-    assert_eq!((rejection.used.get(), rejection.remaining.get()), (quota - 1, 1));
-    let scores: Vec<String> = server.ask(&format!("ZRANGE ingest:{{{}}}:log 0 -1 WITHSCORES", books.account.name));
+    assert_eq!(
+        (rejection.used.get(), rejection.remaining.get()),
+        (quota - 1, 1)
+    );
+    let scores: Vec<String> = server.ask(&format!(
+        "ZRANGE ingest:{{{}}}:log 0 -1 WITHSCORES",
+        books.account.name
+    ));
     let charged: i64 = scores[1].parse().unwrap();
     assert_eq!(rejection.retry_at.micros(), charged + 60_100_000);
     assert!(rejection.retry_after <= Duration::from_micros(60_100_000));
@@ -175,7 +239,11 @@ async fn however_charges_come_the_log_falls_into_short_blocks() {
     let now = SystemClock.now();
     // One machine tells what it charged, in order; another as many in between, backwards; then somebody charges.
     let entry = |machine: &str, nth: u64, at| {
-        crate::ledger::books::entry(&ChargeId::new(format!("{machine}-{nth}")), at, cost([("daily", 1)]))
+        crate::ledger::books::entry(
+            &ChargeId::new(format!("{machine}-{nth}")),
+            at,
+            cost([("daily", 1)]),
+        )
     };
     for batch in 0..10 {
         let one: Vec<_> = (0..150)
@@ -195,12 +263,18 @@ async fn however_charges_come_the_log_falls_into_short_blocks() {
     let key = |part: &str| format!("ingest:{{{}}}:{part}", account.name);
     let marks: Vec<String> = server.ask(&format!("ZRANGE {} 0 -1", key("marks")));
     let ends = marks.iter().map(String::as_str).chain(["+inf"]);
-    let starts = ["-inf".to_owned()].into_iter().chain(marks.iter().map(|mark| format!("({mark}")));
+    let starts = ["-inf".to_owned()]
+        .into_iter()
+        .chain(marks.iter().map(|mark| format!("({mark}")));
     for (start, end) in starts.zip(ends) {
         let length: u64 = server.ask(&format!("ZCOUNT {} {start} {end}", key("log")));
         assert!(length <= 3 * 64, "{length} charges from {start} to {end}");
     }
-    let mended = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap().mend(&account, now).await.unwrap();
+    let mended = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW)
+        .unwrap()
+        .mend(&account, now)
+        .await
+        .unwrap();
     assert_eq!(mended, [""; 0]);
     assert_eq!(books.used("daily", now).await, 3300);
 }
@@ -209,11 +283,20 @@ async fn however_charges_come_the_log_falls_into_short_blocks() {
 async fn a_floor_that_counts_no_more_is_forgotten() {
     let store = Standalone::open().await;
     let books = Books::new(store.ledger(), account(10));
-    let floors = || store.0.ask::<String>(&format!("HGET ingest:{{{}}}:meta floors", books.account.name));
-    books.absorb(&[], &[floor("daily", at(0.0), 7)], at(1.0)).await;
+    let floors = || {
+        store.0.ask::<String>(&format!(
+            "HGET ingest:{{{}}}:meta floors",
+            books.account.name
+        ))
+    };
+    books
+        .absorb(&[], &[floor("daily", at(0.0), 7)], at(1.0))
+        .await;
     books.take(&cost([("daily", 1)]), at(2.0)).await;
     assert!(floors().starts_with("daily"));
-    books.take(&cost([("daily", 1)]), at(2.0).after(2 * WINDOW)).await;
+    books
+        .take(&cost([("daily", 1)]), at(2.0).after(2 * WINDOW))
+        .await;
     assert_eq!(floors(), "");
 }
 
@@ -222,11 +305,23 @@ async fn charges_that_no_window_holds_leave_the_log() {
     let store = Standalone::open().await;
     let books = Books::new(store.ledger(), account(100_000));
     for nth in 0..2000 {
-        books.take(&cost([("daily", 1)]), at(f64::from(nth) * 36.0)).await;
+        books
+            .take(&cost([("daily", 1)]), at(f64::from(nth) * 36.0))
+            .await;
     }
-    for (count, part) in [("ZCARD", "log"), ("HLEN", "units"), ("ZCARD", "marks"), ("HLEN", "sums")] {
-        let length: u64 = store.0.ask(&format!("{count} ingest:{{{}}}:{part}", books.account.name));
-        assert!(length < 300, "{length} in {part}: a window holds a hundred charges");
+    for (count, part) in [
+        ("ZCARD", "log"),
+        ("HLEN", "units"),
+        ("ZCARD", "marks"),
+        ("HLEN", "sums"),
+    ] {
+        let length: u64 = store
+            .0
+            .ask(&format!("{count} ingest:{{{}}}:{part}", books.account.name));
+        assert!(
+            length < 300,
+            "{length} in {part}: a window holds a hundred charges"
+        );
     }
 }
 
@@ -235,7 +330,13 @@ async fn keys_outlive_every_closing() {
     let store = Standalone::open().await;
     let books = Books::new(store.ledger(), account(10));
     books.take(&cost([("daily", 1)]), at(0.0)).await;
-    books.close("daily", Closing::Until(at(0.0).after(10 * 24 * WINDOW)), at(0.0)).await;
+    books
+        .close(
+            "daily",
+            Closing::Until(at(0.0).after(10 * 24 * WINDOW)),
+            at(0.0),
+        )
+        .await;
     for key in keys(&store.0) {
         let life: u64 = store.0.ask(&format!("TTL {key}"));
         assert!(life > 10 * 24 * 3600, "{key} lives for {life} s");
@@ -245,12 +346,28 @@ async fn keys_outlive_every_closing() {
 #[tokio::test]
 async fn a_repeated_charge_is_told_with_the_time_at_which_it_was_made() {
     let (server, account) = (RedisServer::start(), account(10));
-    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap().with_time(ServerTime::Callers);
-    let (id, cost, leave, purpose) = (ChargeId::new("a"), cost([("daily", 1)]), Cost::none(), Purpose::default());
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW)
+        .unwrap()
+        .with_time(ServerTime::Callers);
+    let (id, cost, leave, purpose) = (
+        ChargeId::new("a"),
+        cost([("daily", 1)]),
+        Cost::none(),
+        Purpose::default(),
+    );
     for (moment, made_now) in [(0.0, true), (5.0, false)] {
-        let charge = Charge { account: &account, id: &id, cost: &cost, leave: &leave, purpose: &purpose, seen: None };
+        let charge = Charge {
+            account: &account,
+            id: &id,
+            cost: &cost,
+            leave: &leave,
+            purpose: &purpose,
+            seen: None,
+        };
         match ledger.ask(charge, at(moment)).await.unwrap() {
-            Answer::Granted { contact, fresh, .. } => assert_eq!((contact.at, fresh), (at(0.0), made_now)),
+            Answer::Granted { contact, fresh, .. } => {
+                assert_eq!((contact.at, fresh), (at(0.0), made_now))
+            }
             other => panic!("expected a grant, got {other:?}"),
         }
     }

@@ -9,14 +9,21 @@ use super::machine::{Machine, account, permit};
 use crate::support::redis_server::{RedisServer, url, wait_until};
 
 fn hosts(servers: &[RedisServer]) -> String {
-    servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect::<Vec<_>>().join(",")
+    servers
+        .iter()
+        .map(|server| format!("127.0.0.1:{}", server.port()))
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_keeps_each_account_in_one_slot() {
     let nodes = RedisServer::cluster();
     let machine = Machine::new(url(&format!("redis+cluster://{}", hosts(&nodes))));
-    let (process, other) = (machine.process(), Machine::new(machine.url.clone()).process());
+    let (process, other) = (
+        machine.process(),
+        Machine::new(machine.url.clone()).process(),
+    );
     let accounts = [(); 9].map(|()| account(6));
     for account in &accounts {
         let (granted, of_other) = tokio::join!(process.drain(account), other.drain(account));
@@ -24,13 +31,19 @@ async fn a_cluster_keeps_each_account_in_one_slot() {
         assert_eq!(process.used(account).await, 6);
     }
     let sizes = nodes.each_ref().map(|node| node.ask::<i64>("DBSIZE"));
-    assert!(sizes.iter().all(|keys| *keys < 27), "spread over the nodes: {sizes:?}");
+    assert!(
+        sizes.iter().all(|keys| *keys < 27),
+        "spread over the nodes: {sizes:?}"
+    );
     for node in &nodes {
         node.tell("FLUSHALL");
     }
     for account in &accounts {
         let granted = process.drain(account).await + other.drain(account).await;
-        assert!(granted < 6, "a loss is found on every node: {granted} beyond what each had heard of");
+        assert!(
+            granted < 6,
+            "a loss is found on every node: {granted} beyond what each had heard of"
+        );
     }
 }
 
@@ -41,7 +54,10 @@ async fn a_slot_that_moves_is_followed() {
     let (process, account) = (machine.process(), account(6));
     process.take(&account, 2).await;
     let slot: i64 = nodes[0].ask(&format!("CLUSTER KEYSLOT {{{}}}", account.name));
-    let home = nodes.iter().position(|node| node.ask::<i64>(&format!("CLUSTER COUNTKEYSINSLOT {slot}")) > 0).unwrap();
+    let home = nodes
+        .iter()
+        .position(|node| node.ask::<i64>(&format!("CLUSTER COUNTKEYSINSLOT {slot}")) > 0)
+        .unwrap();
     let (from, to) = (&nodes[home], &nodes[(home + 1) % 3]);
     let id: String = to.ask("CLUSTER MYID");
     // The slot goes without its keys: another server, and a loss.
@@ -60,22 +76,38 @@ async fn a_slot_that_moves_is_followed() {
 async fn a_sentinel_names_the_new_primary() {
     let (primary, replica) = (RedisServer::start(), RedisServer::start());
     replica.tell(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
-    wait_until("the replica is in step", || replica.ask::<String>("INFO replication").contains("link_status:up"));
+    wait_until("the replica is in step", || {
+        replica
+            .ask::<String>("INFO replication")
+            .contains("link_status:up")
+    });
     let sentinel = RedisServer::sentinel(&primary);
-    wait_until("the Sentinel knows the replica", || sentinel.ask::<String>("INFO sentinel").contains("slaves=1"));
-    let machine = Machine::new(url(&format!("redis+sentinel://127.0.0.1:1,127.0.0.1:{}/ledger/0", sentinel.port())));
+    wait_until("the Sentinel knows the replica", || {
+        sentinel.ask::<String>("INFO sentinel").contains("slaves=1")
+    });
+    let machine = Machine::new(url(&format!(
+        "redis+sentinel://127.0.0.1:1,127.0.0.1:{}/ledger/0",
+        sentinel.port()
+    )));
     let (process, account) = (machine.process(), account(10));
     process.take(&account, 3).await;
     let copied = format!("ZCARD ingest:{{{}}}:log", account.name);
-    wait_until("the charge is copied", || replica.try_ask::<i64>(&copied) == Ok(1));
+    wait_until("the charge is copied", || {
+        replica.try_ask::<i64>(&copied) == Ok(1)
+    });
     drop(primary);
     // It ends all connections to the one that it promotes.
     wait_until("the Sentinel promotes the replica", || {
-        replica.try_ask::<String>("INFO replication").is_ok_and(|told| told.contains("role:master"))
+        replica
+            .try_ask::<String>("INFO replication")
+            .is_ok_and(|told| told.contains("role:master"))
     });
     let mut granted = 0;
     while granted < 7 {
-        if let ingest::ledger::Verdict::Permitted(_) = process.try_ask(&account, None, 1, Outage::Refuse).await.unwrap()
+        if let ingest::ledger::Verdict::Permitted(_) = process
+            .try_ask(&account, None, 1, Outage::Refuse)
+            .await
+            .unwrap()
         {
             granted += 1;
         }
@@ -93,8 +125,16 @@ pub(super) fn with_shipped_users() -> (RedisServer, RedisUrl, tempfile::TempDir)
     let users = shipped.replace("user default off", "user default on nopass ~* +@all");
     let file = directory.path().join("users.acl");
     fs::write(&file, users).unwrap();
-    let server = RedisServer::with(&["--aclfile", &file.display().to_string(), "--appendonly", "yes"]);
-    let url = url(&format!("redis://ingest:CHANGE-THIS-PASSWORD@127.0.0.1:{}", server.port()));
+    let server = RedisServer::with(&[
+        "--aclfile",
+        &file.display().to_string(),
+        "--appendonly",
+        "yes",
+    ]);
+    let url = url(&format!(
+        "redis://ingest:CHANGE-THIS-PASSWORD@127.0.0.1:{}",
+        server.port()
+    ));
     (server, url, directory)
 }
 
@@ -105,9 +145,17 @@ async fn the_shipped_permissions_are_enough() {
     let process = machine.process();
     let permit = permit(process.ask(&account, 5).await);
     process.0.release(&account, &permit).await.unwrap();
-    process.0.close(&account, "daily", ingest::quota::Closing::Probing).await.unwrap();
+    process
+        .0
+        .close(&account, "daily", ingest::quota::Closing::Probing)
+        .await
+        .unwrap();
     process.0.reopen(&account, "daily").await.unwrap();
-    assert_eq!(process.drain(&account).await, 700, "blocks and checks included");
+    assert_eq!(
+        process.drain(&account).await,
+        700,
+        "blocks and checks included"
+    );
     server.tell("FLUSHALL");
     server.tell("SCRIPT FLUSH");
     assert_eq!(process.drain(&account).await, 0);

@@ -85,7 +85,11 @@ impl Pair {
 
     async fn happen(&mut self, event: &Event) {
         match event {
-            Event::Charges { count, units, apart } => {
+            Event::Charges {
+                count,
+                units,
+                apart,
+            } => {
                 for _ in 0..*count {
                     self.now = moved(self.now, *apart);
                     self.decide(&daily(*units), &Cost::none()).await;
@@ -96,18 +100,26 @@ impl Pair {
             }
             Event::Settle { which, units } if !self.ids.is_empty() => {
                 for books in &self.books {
-                    books.settle(which.get(&self.ids), &daily(*units), self.now).await;
+                    books
+                        .settle(which.get(&self.ids), &daily(*units), self.now)
+                        .await;
                 }
             }
             Event::Settle { .. } => {}
-            Event::Absorb { count, ago, apart, units } => {
+            Event::Absorb {
+                count,
+                ago,
+                apart,
+                units,
+            } => {
                 let first = moved(self.now, -ago);
                 let entries = (0..*count).map(|nth| {
                     let id = ChargeId::new(format!("elsewhere-{}-{nth}", self.ids.len()));
                     entry(&id, moved(first, apart * i64::from(nth)), daily(*units))
                 });
                 let entries: Vec<_> = entries.collect();
-                self.ids.extend(entries.iter().map(|entry| entry.id.clone()));
+                self.ids
+                    .extend(entries.iter().map(|entry| entry.id.clone()));
                 for books in &self.books {
                     books.absorb(&entries, &[], self.now).await;
                 }
@@ -115,13 +127,19 @@ impl Pair {
             Event::Floor { ago, used } => {
                 let floor = floor("daily", moved(self.now, -ago), *used);
                 for books in &self.books {
-                    books.absorb(&[], std::slice::from_ref(&floor), self.now).await;
+                    books
+                        .absorb(&[], std::slice::from_ref(&floor), self.now)
+                        .await;
                 }
             }
             Event::Pass { micros } => self.now = moved(self.now, *micros),
         }
         let [redis, model] = &self.books;
-        assert_eq!(redis.usage(self.now).await, model.usage(self.now).await, "after {event:?}");
+        assert_eq!(
+            redis.usage(self.now).await,
+            model.usage(self.now).await,
+            "after {event:?}"
+        );
     }
 }
 
@@ -135,17 +153,34 @@ fn daily(units: u64) -> Cost {
 
 #[test]
 fn every_answer_is_the_models_over_long_histories() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let store = runtime.block_on(Standalone::open());
-    let cases = std::env::var("LONG_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(6);
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 40, ..Config::default() };
+    let cases = std::env::var("LONG_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(6);
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 40,
+        ..Config::default()
+    };
     let outcome = TestRunner::new(config).run(&vec(events(), 1..14), |events| {
         runtime.block_on(async {
-            let account =
-                account([("daily", limit(1000, Some(WINDOW), None)), ("other", limit(50, Some(secs(5)), None))]);
-            let books =
-                [store.ledger(), Model::open().await.ledger()].map(|ledger| Books::new(ledger, account.clone()));
-            let mut pair = Pair { books, ids: Vec::new(), now: at(0.0) };
+            let account = account([
+                ("daily", limit(1000, Some(WINDOW), None)),
+                ("other", limit(50, Some(secs(5)), None)),
+            ]);
+            let books = [store.ledger(), Model::open().await.ledger()]
+                .map(|ledger| Books::new(ledger, account.clone()));
+            let mut pair = Pair {
+                books,
+                ids: Vec::new(),
+                now: at(0.0),
+            };
             for event in &events {
                 pair.happen(event).await;
             }

@@ -50,12 +50,20 @@ async fn scripts_that_were_flushed_are_loaded_again() {
 #[tokio::test]
 async fn a_floor_stands_for_what_others_charged_until_they_come_by() {
     let server = RedisServer::start();
-    let (here, there, account) = (Machine::new(server.url()), Machine::new(server.url()), account(10));
+    let (here, there, account) = (
+        Machine::new(server.url()),
+        Machine::new(server.url()),
+        account(10),
+    );
     let (here, there) = (here.process(), there.process());
     there.take(&account, 5).await;
     here.take(&account, 1).await;
     server.tell("FLUSHALL");
-    assert_eq!(here.drain(&account).await, 4, "the ledger had said 6 to this machine");
+    assert_eq!(
+        here.drain(&account).await,
+        4,
+        "the ledger had said 6 to this machine"
+    );
     rejection(there.ask(&account, 1).await);
     assert_eq!(there.used(&account).await, 10);
 }
@@ -82,14 +90,22 @@ async fn every_machine_comes_by_after_a_loss_whoever_finds_it() {
 
 #[tokio::test]
 async fn a_restart_that_lost_nothing_changes_nothing() {
-    let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always", "--save", ""]);
+    let mut server = RedisServer::with(&[
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+        "--save",
+        "",
+    ]);
     let (machine, account) = (Machine::new(server.url()), account(10));
     let process = machine.process();
     process.take(&account, 3).await;
     process.take(&account, 3).await;
     server.restart();
     process.take(&account, 1).await;
-    let floors: Option<String> = server.ask(&format!("HGET ingest:{{{}}}:meta floors", account.name));
+    let floors: Option<String> =
+        server.ask(&format!("HGET ingest:{{{}}}:meta floors", account.name));
     assert_eq!(floors.unwrap_or_default(), "", "no floor is needed");
     assert_eq!(process.used(&account).await, 7);
 }
@@ -118,7 +134,11 @@ async fn a_promoted_replica_that_lacks_only_others_writes_is_another_server_stil
     let primary = RedisServer::start();
     let replica = RedisServer::start();
     replica.tell(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
-    let (mut here, mut there, account) = (Machine::new(primary.url()), Machine::new(primary.url()), account(20));
+    let (mut here, mut there, account) = (
+        Machine::new(primary.url()),
+        Machine::new(primary.url()),
+        account(20),
+    );
     here.process().take(&account, 2).await;
     wait_until("the replica has the charge", || {
         replica.try_ask::<i64>(&format!("ZCARD ingest:{{{}}}:log", account.name)) == Ok(1)
@@ -131,16 +151,35 @@ async fn a_promoted_replica_that_lacks_only_others_writes_is_another_server_stil
     (here.url, there.url) = (replica.url(), replica.url());
     here.process().take(&account, 1).await;
     there.process().take(&account, 1).await;
-    assert_eq!(here.process().used(&account).await, 9, "the other machine came by, too");
+    assert_eq!(
+        here.process().used(&account).await,
+        9,
+        "the other machine came by, too"
+    );
 }
 
 #[tokio::test]
 async fn an_id_that_is_charged_again_after_its_window_is_told_again_after_a_loss() {
     let server = RedisServer::start();
-    let (machine, account, id) = (Machine::new(server.url()), account(10), ChargeId::new("by-hand"));
-    permit(machine.process().try_ask(&account, Some(&id), 3, Outage::Refuse).await.unwrap());
+    let (machine, account, id) = (
+        Machine::new(server.url()),
+        account(10),
+        ChargeId::new("by-hand"),
+    );
+    permit(
+        machine
+            .process()
+            .try_ask(&account, Some(&id), 3, Outage::Refuse)
+            .await
+            .unwrap(),
+    );
     let later = machine.process_later(WINDOW * 3 / 2);
-    permit(later.try_ask(&account, Some(&id), 4, Outage::Refuse).await.unwrap());
+    permit(
+        later
+            .try_ask(&account, Some(&id), 4, Outage::Refuse)
+            .await
+            .unwrap(),
+    );
     server.tell("FLUSHALL");
     assert_eq!(later.drain(&account).await, 6);
 }
@@ -167,8 +206,20 @@ async fn closings_survive_a_loss() {
     let (machine, account) = (Machine::new(server.url()), account(10));
     let process = machine.process();
     let permit = process.take(&account, 1).await;
-    process.0.settle(&account, &permit.id, &crate::ledger::books::cost([("daily", 2)])).await.unwrap();
-    process.0.close(&account, "daily", Closing::Probing).await.unwrap();
+    process
+        .0
+        .settle(
+            &account,
+            &permit.id,
+            &crate::ledger::books::cost([("daily", 2)]),
+        )
+        .await
+        .unwrap();
+    process
+        .0
+        .close(&account, "daily", Closing::Probing)
+        .await
+        .unwrap();
     server.tell("FLUSHALL");
     rejection(process.ask(&account, 1).await);
     process.0.reopen(&account, "daily").await.unwrap();
@@ -181,7 +232,11 @@ async fn a_ledger_that_comes_back_from_before_a_reopening_is_closed_until_the_ne
     let (machine, account) = (Machine::new(server.url()), account(10));
     let process = machine.process();
     process.take(&account, 1).await;
-    process.0.close(&account, "daily", Closing::Probing).await.unwrap();
+    process
+        .0
+        .close(&account, "daily", Closing::Probing)
+        .await
+        .unwrap();
     let closed = server.dump_all();
     process.0.reopen(&account, "daily").await.unwrap();
     process.take(&account, 1).await;
@@ -202,7 +257,13 @@ async fn a_release_survives_a_loss() {
     process.0.release(&account, &released).await.unwrap();
     process.take(&account, 1).await;
     server.tell("FLUSHALL");
-    assert_eq!(process.drain(&account).await, 6, "{} is counted, {} is not", kept.id, released.id);
+    assert_eq!(
+        process.drain(&account).await,
+        6,
+        "{} is counted, {} is not",
+        kept.id,
+        released.id
+    );
 }
 
 #[tokio::test]
@@ -276,7 +337,11 @@ async fn whichever_key_is_lost_alone_nothing_is_spent_twice() {
             process.take(&account, 1).await;
         }
         server.tell(&format!("DEL ingest:{{{}}}:{key}", account.name));
-        assert_eq!(machine.process().drain(&account).await, 100, "without {key}");
+        assert_eq!(
+            machine.process().drain(&account).await,
+            100,
+            "without {key}"
+        );
     }
 }
 
@@ -312,7 +377,9 @@ async fn units_that_are_lost_alone_are_a_loss_and_mend_no_total() {
 async fn units_that_are_lost_alone_are_found_by_the_very_next_charge_by_another_rule() {
     let (server, machine, mut account) = one_that_charged(200).await;
     server.tell(&format!("DEL ingest:{{{}}}:units", account.name));
-    account.limits.insert("daily".to_owned(), limit(290, Some(WINDOW), None));
+    account
+        .limits
+        .insert("daily".to_owned(), limit(290, Some(WINDOW), None));
     assert_eq!(machine.process().drain(&account).await, 90);
 }
 
@@ -322,7 +389,11 @@ async fn what_the_totals_said_holds_when_units_are_lost_whoever_finds_it() {
         let (server, _machine, account) = one_that_charged(others).await;
         server.tell(&format!("DEL ingest:{{{}}}:units", account.name));
         let newcomer = Machine::new(server.url());
-        assert_eq!(newcomer.process().drain(&account).await, 300 - others, "the others have not come by");
+        assert_eq!(
+            newcomer.process().drain(&account).await,
+            300 - others,
+            "the others have not come by"
+        );
     }
 }
 
@@ -331,7 +402,11 @@ async fn some_units_that_are_missing_are_a_loss_that_the_comparison_finds() {
     for charges in [30, 200] {
         let (server, machine, account) = one_that_charged(charges).await;
         let ids: Vec<String> = server.ask(&format!("ZRANGE ingest:{{{}}}:log 2 4", account.name));
-        server.tell(&format!("HDEL ingest:{{{}}}:units {}", account.name, ids.join(" ")));
+        server.tell(&format!(
+            "HDEL ingest:{{{}}}:units {}",
+            account.name,
+            ids.join(" ")
+        ));
         assert_eq!(mended(&machine, &account).await, [""; 0]);
         assert_eq!(machine.process().drain(&account).await, 300 - charges);
         assert_eq!(machine.process().used(&account).await, 300);
@@ -342,7 +417,9 @@ async fn some_units_that_are_missing_are_a_loss_that_the_comparison_finds() {
 async fn sums_that_are_lost_alone_take_nothing_from_a_total_that_is_summed_anew() {
     let (server, machine, mut account) = one_that_charged(200).await;
     server.tell(&format!("DEL ingest:{{{}}}:sums", account.name));
-    account.limits.insert("daily".to_owned(), limit(290, Some(WINDOW), None));
+    account
+        .limits
+        .insert("daily".to_owned(), limit(290, Some(WINDOW), None));
     assert_eq!(machine.process().drain(&account).await, 90);
 }
 
@@ -372,7 +449,10 @@ async fn what_was_told_lately_keeps_a_loss_visible_though_the_last_grant_is_long
     machine.policy.after_loss = AfterLoss::Wait;
     machine.process().take(&account, 1).await;
     machine.url = url("redis://127.0.0.1:1");
-    machine.process_later(24 * WINDOW).take_unmetered(&account, 5).await;
+    machine
+        .process_later(24 * WINDOW)
+        .take_unmetered(&account, 5)
+        .await;
     machine.url = server.url();
     machine.process_later(24 * WINDOW).used(&account).await;
     server.tell("FLUSHALL");
@@ -384,7 +464,12 @@ async fn what_was_told_lately_keeps_a_loss_visible_though_the_last_grant_is_long
 async fn a_closing_that_was_told_before_the_first_grant_survives_a_loss() {
     let server = RedisServer::start();
     let (machine, account) = (Machine::new(server.url()), account(10));
-    machine.process().0.close(&account, "daily", Closing::Probing).await.unwrap();
+    machine
+        .process()
+        .0
+        .close(&account, "daily", Closing::Probing)
+        .await
+        .unwrap();
     server.tell("FLUSHALL");
     rejection(machine.process().ask(&account, 1).await);
 }
@@ -392,8 +477,17 @@ async fn a_closing_that_was_told_before_the_first_grant_survives_a_loss() {
 #[tokio::test]
 async fn a_limit_that_is_granted_again_is_not_closed_by_what_a_machine_had_heard_before() {
     let mut server = RedisServer::start();
-    let (here, there, account) = (Machine::new(server.url()), Machine::new(server.url()), account(10));
-    there.process().0.close(&account, "daily", Closing::Probing).await.unwrap();
+    let (here, there, account) = (
+        Machine::new(server.url()),
+        Machine::new(server.url()),
+        account(10),
+    );
+    there
+        .process()
+        .0
+        .close(&account, "daily", Closing::Probing)
+        .await
+        .unwrap();
     rejection(here.process().ask(&account, 1).await);
     there.process().0.reopen(&account, "daily").await.unwrap();
     here.process().take(&account, 1).await;
@@ -404,17 +498,29 @@ async fn a_limit_that_is_granted_again_is_not_closed_by_what_a_machine_had_heard
 }
 
 #[tokio::test]
-async fn what_another_configuration_charged_is_told_whole_by_one_that_does_not_know_all_its_limits() {
+async fn what_another_configuration_charged_is_told_whole_by_one_that_does_not_know_all_its_limits()
+{
     let mut server = RedisServer::start();
     let (machine, narrow) = (Machine::new(server.url()), account(10));
     let mut wide = narrow.clone();
-    wide.limits.insert("search".to_owned(), limit(5, Some(WINDOW), None));
+    wide.limits
+        .insert("search".to_owned(), limit(5, Some(WINDOW), None));
     let both = cost([("daily", 1), ("search", 1)]);
     let (leave, purpose) = (Cost::none(), Purpose::default());
-    let ask = Ask { account: &wide, id: None, cost: &both, leave: &leave, outage: Outage::Allow, purpose: &purpose };
+    let ask = Ask {
+        account: &wide,
+        id: None,
+        cost: &both,
+        leave: &leave,
+        outage: Outage::Allow,
+        purpose: &purpose,
+    };
     let used = async || {
         let usage = machine.process().0.usage(&wide).await.unwrap();
-        usage.iter().map(|usage| usage.used.get()).collect::<Vec<_>>()
+        usage
+            .iter()
+            .map(|usage| usage.used.get())
+            .collect::<Vec<_>>()
     };
     assert!(permit(machine.process().0.ask(ask).await.unwrap()).metered);
     server.kill();
@@ -431,6 +537,9 @@ async fn what_another_configuration_charged_is_told_whole_by_one_that_does_not_k
     for _ in 0..2 {
         permit(machine.process().0.ask(ask).await.unwrap());
     }
-    assert_eq!(rejection(machine.process().0.ask(ask).await.unwrap()).limit, "search");
+    assert_eq!(
+        rejection(machine.process().0.ask(ask).await.unwrap()).limit,
+        "search"
+    );
     assert_eq!(mended(&machine, &wide).await, [""; 0]);
 }

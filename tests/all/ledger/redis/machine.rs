@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use ingest::clock::{Clock, SystemClock};
 use ingest::config::{AfterLoss, RedisUrl};
 use ingest::ledger::redis::{RedisLedger, ServerTime};
-use ingest::ledger::{Ask, Journal, Meter, MeterError, Permit, Policy, Purpose, SharedLedger, Verdict};
+use ingest::ledger::{
+    Ask, Journal, Meter, MeterError, Permit, Policy, Purpose, SharedLedger, Verdict,
+};
 use ingest::quota::{Account, ChargeId, Cost, Outage, Rejection, Timestamp, Units};
 use tempfile::TempDir;
 
@@ -27,8 +29,16 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new(url: RedisUrl) -> Self {
-        let policy = Policy { unmetered_max: Units::new(5), after_loss: AfterLoss::Floor };
-        Self { state: tempfile::tempdir().unwrap(), url, timeout: TIMEOUT, policy }
+        let policy = Policy {
+            unmetered_max: Units::new(5),
+            after_loss: AfterLoss::Floor,
+        };
+        Self {
+            state: tempfile::tempdir().unwrap(),
+            url,
+            timeout: TIMEOUT,
+            policy,
+        }
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
@@ -115,16 +125,29 @@ impl Process {
         outage: Outage,
     ) -> Result<Verdict, MeterError> {
         let (cost, leave, purpose) = (cost([("daily", units)]), Cost::none(), Purpose::default());
-        self.0.ask(Ask { account, id, cost: &cost, leave: &leave, outage, purpose: &purpose }).await
+        self.0
+            .ask(Ask {
+                account,
+                id,
+                cost: &cost,
+                leave: &leave,
+                outage,
+                purpose: &purpose,
+            })
+            .await
     }
 
     pub(crate) async fn ask(&self, account: &Account, units: u64) -> Verdict {
-        self.try_ask(account, None, units, Outage::Refuse).await.unwrap()
+        self.try_ask(account, None, units, Outage::Refuse)
+            .await
+            .unwrap()
     }
 
     /// A charge of a cheap call.
     pub(crate) async fn ask_cheaply(&self, account: &Account, units: u64) -> Verdict {
-        self.try_ask(account, None, units, Outage::Allow).await.unwrap()
+        self.try_ask(account, None, units, Outage::Allow)
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn take(&self, account: &Account, units: u64) -> Permit {
@@ -147,7 +170,15 @@ impl Process {
     }
 
     pub(crate) async fn used(&self, account: &Account) -> u64 {
-        self.0.usage(account).await.unwrap().iter().find(|usage| usage.limit == "daily").unwrap().used.get()
+        self.0
+            .usage(account)
+            .await
+            .unwrap()
+            .iter()
+            .find(|usage| usage.limit == "daily")
+            .unwrap()
+            .used
+            .get()
     }
 }
 

@@ -17,7 +17,10 @@ fn cut_off() -> Machine {
 /// Asks until the ledger is asked again.
 async fn until_metered(process: &super::machine::Process, account: &ingest::quota::Account) {
     let begun = Instant::now();
-    while !matches!(process.ask(account, 1).await, ingest::ledger::Verdict::Permitted(_)) {
+    while !matches!(
+        process.ask(account, 1).await,
+        ingest::ledger::Verdict::Permitted(_)
+    ) {
         assert!(begun.elapsed() < Duration::from_secs(20));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -52,8 +55,10 @@ async fn the_allowance_is_one_for_all_processes_of_a_machine() {
         asks.push(tokio::spawn(async move {
             let mut units = 0;
             for _ in 0..3 {
-                units +=
-                    u64::from(matches!(process.ask_cheaply(&account, 1).await, ingest::ledger::Verdict::Permitted(_)));
+                units += u64::from(matches!(
+                    process.ask_cheaply(&account, 1).await,
+                    ingest::ledger::Verdict::Permitted(_)
+                ));
             }
             units
         }));
@@ -137,21 +142,40 @@ async fn a_silent_ledger_is_waited_for_once_and_not_for_every_call() {
     for _ in 0..200 {
         refusal(process.ask(&account, 1).await);
     }
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        begun.elapsed()
+    );
     server.resume();
 }
 
 #[tokio::test]
 async fn true_costs_and_closings_are_kept_while_the_ledger_is_away() {
-    let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always", "--save", ""]);
+    let mut server = RedisServer::with(&[
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+        "--save",
+        "",
+    ]);
     let (machine, account) = (Machine::new(server.url()), account(10));
     let process = machine.process();
     let released = process.take(&account, 4).await;
     let dearer = process.take(&account, 1).await;
     server.kill();
     process.0.release(&account, &released).await.unwrap();
-    process.0.settle(&account, &dearer.id, &cost([("daily", 3)])).await.unwrap();
-    process.0.close(&account, "daily", Closing::Probing).await.unwrap();
+    process
+        .0
+        .settle(&account, &dearer.id, &cost([("daily", 3)]))
+        .await
+        .unwrap();
+    process
+        .0
+        .close(&account, "daily", Closing::Probing)
+        .await
+        .unwrap();
     server.restart();
     rejection(machine.process().ask(&account, 1).await);
     machine.process().0.reopen(&account, "daily").await.unwrap();
@@ -162,7 +186,11 @@ async fn true_costs_and_closings_are_kept_while_the_ledger_is_away() {
 async fn a_closing_binds_unmetered_calls() {
     let (machine, account) = (cut_off(), account(10));
     let process = machine.process();
-    process.0.close(&account, "daily", Closing::Probing).await.unwrap();
+    process
+        .0
+        .close(&account, "daily", Closing::Probing)
+        .await
+        .unwrap();
     let why = refusal(process.ask_cheaply(&account, 1).await);
     assert!(why.contains("spent until"), "{why}");
     process.0.reopen(&account, "daily").await.unwrap();
@@ -172,8 +200,17 @@ async fn a_closing_binds_unmetered_calls() {
 #[tokio::test]
 async fn a_closing_that_another_machine_told_binds_unmetered_calls() {
     let mut server = RedisServer::start();
-    let (here, there, account) = (Machine::new(server.url()), Machine::new(server.url()), account(10));
-    there.process().0.close(&account, "daily", Closing::Probing).await.unwrap();
+    let (here, there, account) = (
+        Machine::new(server.url()),
+        Machine::new(server.url()),
+        account(10),
+    );
+    there
+        .process()
+        .0
+        .close(&account, "daily", Closing::Probing)
+        .await
+        .unwrap();
     let process = here.process();
     rejection(process.ask_cheaply(&account, 1).await);
     server.kill();
@@ -193,42 +230,86 @@ async fn an_unmetered_charge_that_never_left_gives_its_allowance_back() {
 #[tokio::test]
 async fn an_id_repeated_without_the_ledger_is_charged_once() {
     let mut server = RedisServer::start();
-    let (machine, account, id) = (Machine::new(server.url()), account(10), ChargeId::new("by-hand"));
+    let (machine, account, id) = (
+        Machine::new(server.url()),
+        account(10),
+        ChargeId::new("by-hand"),
+    );
     server.kill();
     let process = machine.process();
     for _ in 0..3 {
-        let verdict = process.try_ask(&account, Some(&id), 3, Outage::Allow).await.unwrap();
+        let verdict = process
+            .try_ask(&account, Some(&id), 3, Outage::Allow)
+            .await
+            .unwrap();
         assert!(!permit(verdict).metered);
     }
     server.restart();
     let process = machine.process();
-    permit(process.try_ask(&account, Some(&id), 3, Outage::Allow).await.unwrap());
+    permit(
+        process
+            .try_ask(&account, Some(&id), 3, Outage::Allow)
+            .await
+            .unwrap(),
+    );
     assert_eq!(process.used(&account).await, 3);
 }
 
 #[tokio::test]
 async fn an_id_of_a_window_ago_costs_again_without_the_ledger() {
     let server = RedisServer::start();
-    let (mut machine, account, id) = (Machine::new(server.url()), account(10), ChargeId::new("by-hand"));
-    permit(machine.process().try_ask(&account, Some(&id), 3, Outage::Refuse).await.unwrap());
+    let (mut machine, account, id) = (
+        Machine::new(server.url()),
+        account(10),
+        ChargeId::new("by-hand"),
+    );
+    permit(
+        machine
+            .process()
+            .try_ask(&account, Some(&id), 3, Outage::Refuse)
+            .await
+            .unwrap(),
+    );
     machine.url = cut_off().url;
     let later = machine.process_later(WINDOW * 3 / 2);
     refusal(later.ask(&account, 1).await);
     for _ in 0..2 {
-        permit(later.try_ask(&account, Some(&id), 3, Outage::Allow).await.unwrap());
+        permit(
+            later
+                .try_ask(&account, Some(&id), 3, Outage::Allow)
+                .await
+                .unwrap(),
+        );
     }
     refusal(later.ask_cheaply(&account, 3).await);
     machine.url = server.url();
-    assert_eq!(machine.process_later(WINDOW * 3 / 2).used(&account).await, 3);
+    assert_eq!(
+        machine.process_later(WINDOW * 3 / 2).used(&account).await,
+        3
+    );
 }
 
 #[tokio::test]
 async fn an_id_that_was_charged_otherwise_says_so_without_the_ledger_too() {
     let (machine, account, id) = (cut_off(), account(10), ChargeId::new("by-hand"));
     let process = machine.process();
-    let ask = async |units| permit(process.try_ask(&account, Some(&id), units, Outage::Allow).await.unwrap()).grant;
-    assert_eq!((ask(1).await.repeated, ask(1).await.repeated), (false, true));
-    assert_eq!((ask(1).await.held, ask(5).await.held), (None, Some(cost([("daily", 1)]))));
+    let ask = async |units| {
+        permit(
+            process
+                .try_ask(&account, Some(&id), units, Outage::Allow)
+                .await
+                .unwrap(),
+        )
+        .grant
+    };
+    assert_eq!(
+        (ask(1).await.repeated, ask(1).await.repeated),
+        (false, true)
+    );
+    assert_eq!(
+        (ask(1).await.held, ask(5).await.held),
+        (None, Some(cost([("daily", 1)])))
+    );
     process.take_unmetered(&account, 4).await;
     refusal(process.ask_cheaply(&account, 1).await);
 }
@@ -239,7 +320,12 @@ async fn an_unmetered_id_of_a_window_ago_costs_again_though_the_ledger_never_hea
     let (mut machine, account, id) = (cut_off(), account(10), ChargeId::new("by-hand"));
     let later = WINDOW * 3 / 2;
     for process in [machine.process(), machine.process_later(later)] {
-        permit(process.try_ask(&account, Some(&id), 5, Outage::Allow).await.unwrap());
+        permit(
+            process
+                .try_ask(&account, Some(&id), 5, Outage::Allow)
+                .await
+                .unwrap(),
+        );
     }
     refusal(machine.process_later(later).ask_cheaply(&account, 1).await);
     machine.url = server.url();
@@ -249,7 +335,10 @@ async fn an_unmetered_id_of_a_window_ago_costs_again_though_the_ledger_never_hea
 #[tokio::test]
 async fn what_a_limit_can_never_hold_goes_nowhere_without_the_ledger() {
     let verdict = cut_off().process().ask_cheaply(&account(3), 4).await;
-    assert!(matches!(verdict, ingest::ledger::Verdict::Never { most, .. } if most.get() == 3), "{verdict:?}");
+    assert!(
+        matches!(verdict, ingest::ledger::Verdict::Never { most, .. } if most.get() == 3),
+        "{verdict:?}"
+    );
 }
 
 #[tokio::test]
@@ -259,37 +348,75 @@ async fn a_ledger_that_always_answers_too_late_for_a_short_window_refuses_after_
     let short = crate::ledger::books::account([("daily", limit(10, Some(secs(1)), None))]);
     let process = super::between::late(&machine, short.grant_lifetime(&cost([("daily", 1)])));
     let why = refusal(process.ask(&short, 1).await);
-    assert!(why.contains("answers too slowly") && why.contains("100ms"), "{why}");
-    assert_eq!(machine.process().used(&short).await, 0, "they were given back");
+    assert!(
+        why.contains("answers too slowly") && why.contains("100ms"),
+        "{why}"
+    );
+    assert_eq!(
+        machine.process().used(&short).await,
+        0,
+        "they were given back"
+    );
 }
 
 #[tokio::test]
 async fn a_repeat_keeps_how_far_the_ledgers_clock_is_ahead() {
     let server = RedisServer::start();
-    let (mut machine, account, id) = (Machine::new(server.url()), account(10), ChargeId::new("by-hand"));
+    let (mut machine, account, id) = (
+        Machine::new(server.url()),
+        account(10),
+        ChargeId::new("by-hand"),
+    );
     let behind = secs(240);
     for later in [WINDOW / 4, WINDOW / 2] {
         let process = machine.process_behind(later, behind);
-        permit(process.try_ask(&account, Some(&id), 1, Outage::Refuse).await.unwrap());
+        permit(
+            process
+                .try_ask(&account, Some(&id), 1, Outage::Refuse)
+                .await
+                .unwrap(),
+        );
     }
     machine.url = cut_off().url;
-    machine.process_behind(WINDOW / 2, behind).take_unmetered(&account, 2).await;
+    machine
+        .process_behind(WINDOW / 2, behind)
+        .take_unmetered(&account, 2)
+        .await;
     machine.url = server.url();
     let process = machine.process_behind(WINDOW * 3 / 2 - secs(60), behind);
-    assert_eq!(process.used(&account).await, 2, "it was sent a minute less than a window ago");
+    assert_eq!(
+        process.used(&account).await,
+        2,
+        "it was sent a minute less than a window ago"
+    );
 }
 
 #[tokio::test]
 async fn an_id_that_was_refused_costs_when_it_is_used_again() {
     let server = RedisServer::start();
-    let (mut machine, account, id) = (Machine::new(server.url()), account(10), ChargeId::new("by-hand"));
+    let (mut machine, account, id) = (
+        Machine::new(server.url()),
+        account(10),
+        ChargeId::new("by-hand"),
+    );
     machine.timeout = Duration::from_millis(100);
     server.hang();
-    refusal(machine.process().try_ask(&account, Some(&id), 3, Outage::Refuse).await.unwrap());
+    refusal(
+        machine
+            .process()
+            .try_ask(&account, Some(&id), 3, Outage::Refuse)
+            .await
+            .unwrap(),
+    );
     server.resume();
     machine.timeout = super::TIMEOUT;
     let process = machine.process();
-    permit(process.try_ask(&account, Some(&id), 3, Outage::Refuse).await.unwrap());
+    permit(
+        process
+            .try_ask(&account, Some(&id), 3, Outage::Refuse)
+            .await
+            .unwrap(),
+    );
     assert_eq!(process.used(&account).await, 3);
 }
 
@@ -309,7 +436,10 @@ async fn two_machines_one_of_them_cut_off_spend_no_more_than_the_allowance_beyon
 #[tokio::test]
 async fn usage_of_a_ledger_that_is_away_is_an_outage() {
     let usage = cut_off().process().0.usage(&account(10)).await;
-    assert!(matches!(usage, Err(MeterError::Ledger(LedgerError::Unreachable(_)))), "{usage:?}");
+    assert!(
+        matches!(usage, Err(MeterError::Ledger(LedgerError::Unreachable(_)))),
+        "{usage:?}"
+    );
 }
 
 #[tokio::test]
@@ -328,7 +458,10 @@ async fn a_preview_counts_what_the_ledger_has_not_heard_of() {
 async fn a_machine_that_only_looks_does_not_charge() {
     let server = RedisServer::start();
     let machine = Machine::new(server.url());
-    let asked = machine.watcher().try_ask(&account(10), None, 1, Outage::Allow).await;
+    let asked = machine
+        .watcher()
+        .try_ask(&account(10), None, 1, Outage::Allow)
+        .await;
     assert!(matches!(asked, Err(MeterError::ReadOnly)), "{asked:?}");
     assert!(!machine.journal().exists());
 }
@@ -339,7 +472,11 @@ async fn a_released_charge_is_not_charged_by_a_repeat() {
     let (machine, account) = (Machine::new(server.url()), account(10));
     let process = machine.process();
     let permit = process.take(&account, 4).await;
-    process.0.settle(&account, &permit.id, &Cost::none()).await.unwrap();
+    process
+        .0
+        .settle(&account, &permit.id, &Cost::none())
+        .await
+        .unwrap();
     assert_eq!(process.used(&account).await, 0);
 }
 
@@ -348,11 +485,18 @@ async fn what_went_unmetered_by_a_clock_that_was_days_behind_counts() {
     let mut server = RedisServer::start();
     let (machine, account) = (Machine::new(server.url()), account(100));
     machine.process().take(&account, 1).await;
-    machine.process_earlier(72 * WINDOW).take_unmetered(&account, 5).await;
+    machine
+        .process_earlier(72 * WINDOW)
+        .take_unmetered(&account, 5)
+        .await;
     assert_eq!(machine.process().used(&account).await, 6);
     server.tell("FLUSHALL");
     machine.process().take(&account, 1).await;
-    assert_eq!(machine.process().used(&account).await, 7, "and is told again");
+    assert_eq!(
+        machine.process().used(&account).await,
+        7,
+        "and is told again"
+    );
     server.kill();
     refusal(machine.process().ask_cheaply(&account, 1).await);
 }
@@ -362,7 +506,10 @@ async fn a_machine_whose_clock_falls_behind_counts_from_when_it_last_heard_of_th
     let server = RedisServer::start();
     let (machine, account) = (Machine::new(server.url()), account(100));
     machine.process().take(&account, 1).await;
-    machine.process_earlier(WINDOW - secs(60)).take_unmetered(&account, 5).await;
+    machine
+        .process_earlier(WINDOW - secs(60))
+        .take_unmetered(&account, 5)
+        .await;
     assert_eq!(machine.process_later(secs(120)).used(&account).await, 6);
 }
 
@@ -371,7 +518,11 @@ async fn a_closing_without_a_reset_lets_one_charge_try_though_the_ledger_has_tol
     let server = RedisServer::start();
     let (mut machine, account) = (Machine::new(server.url()), account(10));
     let process = machine.process();
-    process.0.close(&account, "daily", Closing::Probing).await.unwrap();
+    process
+        .0
+        .close(&account, "daily", Closing::Probing)
+        .await
+        .unwrap();
     rejection(process.ask(&account, 1).await);
     machine.url = cut_off().url;
     let later = machine.process_later(WINDOW + secs(10));

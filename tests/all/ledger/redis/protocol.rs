@@ -92,9 +92,21 @@ impl World {
                 machine
             })
             .collect();
-        let processes = machines.iter().map(|machine| (0..PROCESSES).map(|_| machine.process()).collect()).collect();
+        let processes = machines
+            .iter()
+            .map(|machine| (0..PROCESSES).map(|_| machine.process()).collect())
+            .collect();
         let (sent, heard) = (vec![Vec::new(); MACHINES], vec![0; MACHINES]);
-        Self { server, proxy, machines, processes, account: account(QUOTA), sent, unheard: 0, heard }
+        Self {
+            server,
+            proxy,
+            machines,
+            processes,
+            account: account(QUOTA),
+            sent,
+            unheard: 0,
+            heard,
+        }
     }
 
     fn all_sent(&self) -> u64 {
@@ -118,10 +130,22 @@ impl World {
 
     async fn happen(&mut self, event: &Event) {
         match event {
-            Event::Charge { machine, process, units, outage } => {
-                let outage = if *outage { Outage::Allow } else { Outage::Refuse };
+            Event::Charge {
+                machine,
+                process,
+                units,
+                outage,
+            } => {
+                let outage = if *outage {
+                    Outage::Allow
+                } else {
+                    Outage::Refuse
+                };
                 let process = &self.processes[*machine][*process];
-                let verdict = process.try_ask(&self.account, None, *units, outage).await.unwrap();
+                let verdict = process
+                    .try_ask(&self.account, None, *units, outage)
+                    .await
+                    .unwrap();
                 self.send(*machine, *units, verdict);
             }
             Event::ChargeTogether { units } => {
@@ -129,30 +153,52 @@ impl World {
                     .processes
                     .iter()
                     .enumerate()
-                    .flat_map(|(machine, processes)| processes.iter().map(move |process| (machine, process)));
+                    .flat_map(|(machine, processes)| {
+                        processes.iter().map(move |process| (machine, process))
+                    });
                 let account = &self.account;
-                let asks = asks.map(async |(machine, process)| (machine, process.ask(account, *units).await));
+                let asks = asks
+                    .map(async |(machine, process)| (machine, process.ask(account, *units).await));
                 for (machine, verdict) in futures_util::future::join_all(asks).await {
                     self.send(machine, *units, verdict);
                 }
             }
             Event::Release { machine } => {
                 if let Some((permit, _)) = self.sent[*machine].pop() {
-                    self.processes[*machine][0].0.release(&self.account, &permit).await.unwrap();
+                    self.processes[*machine][0]
+                        .0
+                        .release(&self.account, &permit)
+                        .await
+                        .unwrap();
                 }
             }
             Event::Cut { replies } => self.proxy.cut(*replies),
             Event::Flush => {
                 let sent = self.all_sent();
-                let behind = self.heard.iter().map(|heard| sent.saturating_sub(*heard)).max();
+                let behind = self
+                    .heard
+                    .iter()
+                    .map(|heard| sent.saturating_sub(*heard))
+                    .max();
                 self.unheard += behind.unwrap_or_default();
                 self.server.tell("FLUSHALL");
             }
             Event::ForgetScripts => self.server.tell("SCRIPT FLUSH"),
-            Event::Crash { machine, process, after_micros } => {
-                let ask = self.processes[*machine][*process].try_ask(&self.account, None, 2, Outage::Allow);
+            Event::Crash {
+                machine,
+                process,
+                after_micros,
+            } => {
+                let ask = self.processes[*machine][*process].try_ask(
+                    &self.account,
+                    None,
+                    2,
+                    Outage::Allow,
+                );
                 // A permit that comes in time is sent; one that does not is never sent.
-                if let Ok(verdict) = tokio::time::timeout(Duration::from_micros(*after_micros), ask).await {
+                if let Ok(verdict) =
+                    tokio::time::timeout(Duration::from_micros(*after_micros), ask).await
+                {
                     self.send(*machine, 2, verdict.unwrap());
                 }
                 self.processes[*machine][*process] = self.machines[*machine].process();
@@ -162,7 +208,10 @@ impl World {
 
     fn holds(&self, event: &Event) {
         let (sent, excused) = (self.all_sent(), self.excused());
-        assert!(sent <= QUOTA + excused, "{sent} sent, {excused} beyond {QUOTA} excused, after {event:?}");
+        assert!(
+            sent <= QUOTA + excused,
+            "{sent} sent, {excused} beyond {QUOTA} excused, after {event:?}"
+        );
     }
 
     /// When all is well again and everybody came by, the ledger counts at least what was sent.
@@ -172,15 +221,31 @@ impl World {
             machine.process().used(&self.account).await;
         }
         let used = self.machines[0].process().used(&self.account).await;
-        assert!(used >= self.all_sent(), "{used} counted of {} sent", self.all_sent());
+        assert!(
+            used >= self.all_sent(),
+            "{used} counted of {} sent",
+            self.all_sent()
+        );
     }
 }
 
 #[test]
 fn whatever_breaks_nothing_is_overspent_and_everything_sent_is_counted() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let cases = std::env::var("PROTOCOL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(24);
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let cases = std::env::var("PROTOCOL_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(24);
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..Config::default()
+    };
     let outcome = TestRunner::new(config).run(&vec(events(), 1..60), |events| {
         runtime.block_on(async {
             let mut world = World::new(RedisServer::start()).await;

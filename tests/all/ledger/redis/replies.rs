@@ -52,13 +52,25 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
         Just(b"$-1\r\n".to_vec()),
         Just(b"*-1\r\n".to_vec()),
         "[a-z0-9: -]{0,20}".prop_map(|text| format!("${}\r\n{text}\r\n", text.len()).into_bytes()),
-        "[A-Z]{3,10} .{0,20}".prop_map(|text| format!("-{}\r\n", text.replace(['\r', '\n'], " ")).into_bytes()),
-        prop_oneof![Just("granted"), Just("rejected"), Just("lost"), Just("never"), Just("1")]
-            .prop_map(|word| format!("${}\r\n{word}\r\n", word.len()).into_bytes()),
+        "[A-Z]{3,10} .{0,20}"
+            .prop_map(|text| format!("-{}\r\n", text.replace(['\r', '\n'], " ")).into_bytes()),
+        prop_oneof![
+            Just("granted"),
+            Just("rejected"),
+            Just("lost"),
+            Just("never"),
+            Just("1")
+        ]
+        .prop_map(|word| format!("${}\r\n{word}\r\n", word.len()).into_bytes()),
     ];
     let value = scalar.prop_recursive(3, 16, 6, |inner| {
-        prop::collection::vec(inner, 0..6)
-            .prop_map(|elements| [format!("*{}\r\n", elements.len()).into_bytes(), elements.concat()].concat())
+        prop::collection::vec(inner, 0..6).prop_map(|elements| {
+            [
+                format!("*{}\r\n", elements.len()).into_bytes(),
+                elements.concat(),
+            ]
+            .concat()
+        })
     });
     prop_oneof![
         3 => prop::collection::vec(value, 1..8).prop_map(|replies| replies.concat()),
@@ -71,10 +83,17 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
 
 #[test]
 fn whatever_answers_is_a_verdict_or_an_error_soon() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     let parrot = Parrot::start();
     let account = account(10);
-    let cases = ProptestConfig { cases: ProptestConfig::default().cases.min(4096) / 8, ..ProptestConfig::default() };
+    let cases = ProptestConfig {
+        cases: ProptestConfig::default().cases.min(4096) / 8,
+        ..ProptestConfig::default()
+    };
     proptest!(cases, |(bytes in reply())| {
         parrot.say(bytes);
         let url = format!("redis://127.0.0.1:{}", parrot.port);

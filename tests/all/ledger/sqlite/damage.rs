@@ -17,7 +17,14 @@ fn daily() -> Account {
 /// What a charge fails with, as a person reads it.
 async fn failure(ledger: &dyn Ledger, account: &Account) -> String {
     let (id, cost, purpose) = (fresh_id(), cost([("daily", 1)]), Purpose::default());
-    let charge = Charge { account, id: &id, cost: &cost, leave: &Cost::none(), purpose: &purpose, seen: None };
+    let charge = Charge {
+        account,
+        id: &id,
+        cost: &cost,
+        leave: &Cost::none(),
+        purpose: &purpose,
+        seen: None,
+    };
     match ledger.charge(charge, at(0.0)).await {
         Err(LedgerError::Broken(message)) => message,
         other => panic!("expected a broken ledger, got {other:?}"),
@@ -28,11 +35,22 @@ async fn failure(ledger: &dyn Ledger, account: &Account) -> String {
 fn a_file_of_a_later_release_is_refused() {
     let file = File::new();
     drop(open(&file.path()));
-    file.query().pragma_update(None, "user_version", 99).unwrap();
-    for refused in [SqliteLedger::open(&file.path()), SqliteLedger::open_read_only(&file.path())] {
+    file.query()
+        .pragma_update(None, "user_version", 99)
+        .unwrap();
+    for refused in [
+        SqliteLedger::open(&file.path()),
+        SqliteLedger::open_read_only(&file.path()),
+    ] {
         let message = refused.unwrap_err().to_string();
-        assert!(message.starts_with(file.path().to_str().unwrap()), "{message}");
-        assert!(message.contains("this ledger has version 99, and this release knows up to 1"), "{message}");
+        assert!(
+            message.starts_with(file.path().to_str().unwrap()),
+            "{message}"
+        );
+        assert!(
+            message.contains("this ledger has version 99, and this release knows up to 1"),
+            "{message}"
+        );
         assert!(message.contains("upgrade ingest"), "{message}");
     }
 }
@@ -41,12 +59,24 @@ fn a_file_of_a_later_release_is_refused() {
 fn a_file_of_something_else_is_refused() {
     let file = File::new();
     std::fs::create_dir(file.path().parent().unwrap()).unwrap();
-    std::fs::write(file.path(), "no database, but rather more than a hundred bytes of plain text\n".repeat(99))
-        .unwrap();
-    for refused in [SqliteLedger::open(&file.path()), SqliteLedger::open_read_only(&file.path())] {
+    std::fs::write(
+        file.path(),
+        "no database, but rather more than a hundred bytes of plain text\n".repeat(99),
+    )
+    .unwrap();
+    for refused in [
+        SqliteLedger::open(&file.path()),
+        SqliteLedger::open_read_only(&file.path()),
+    ] {
         let message = refused.unwrap_err().to_string();
-        assert!(message.contains("cannot open the ledger: file is not a database"), "{message}");
-        assert!(message.contains("it is damaged: move it away, or restore it from a backup"), "{message}");
+        assert!(
+            message.contains("cannot open the ledger: file is not a database"),
+            "{message}"
+        );
+        assert!(
+            message.contains("it is damaged: move it away, or restore it from a backup"),
+            "{message}"
+        );
     }
 }
 
@@ -55,23 +85,34 @@ fn a_path_that_cannot_be_is_refused() {
     let file = File::new();
     std::fs::write(file.path().parent().unwrap(), "").unwrap();
     let message = SqliteLedger::open(&file.path()).unwrap_err().to_string();
-    assert!(message.contains("cannot open the ledger: ") && message.contains("ledger.db"), "{message}");
+    assert!(
+        message.contains("cannot open the ledger: ") && message.contains("ledger.db"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
 async fn a_damaged_file_grants_nothing() {
     let file = File::new();
     let books = Books::new(file.ledger(), daily());
-    let entries: Vec<_> =
-        (0..500).map(|second| entry(&fresh_id(), at(-f64::from(second)), cost([("daily", 1)]))).collect();
+    let entries: Vec<_> = (0..500)
+        .map(|second| entry(&fresh_id(), at(-f64::from(second)), cost([("daily", 1)])))
+        .collect();
     books.absorb(&entries, &[], at(0.0)).await;
     let account = books.account.clone();
     drop(books);
     let length = file.path().metadata().unwrap().len();
-    let raw = std::fs::OpenOptions::new().write(true).open(file.path()).unwrap();
-    raw.write_all_at(&vec![0xA5; usize::try_from(length).unwrap() - 4096], 4096).unwrap();
+    let raw = std::fs::OpenOptions::new()
+        .write(true)
+        .open(file.path())
+        .unwrap();
+    raw.write_all_at(&vec![0xA5; usize::try_from(length).unwrap() - 4096], 4096)
+        .unwrap();
     let message = failure(&open(&file.path()), &account).await;
-    assert!(message.contains("the ledger failed: ") && message.contains("it is damaged"), "{message}");
+    assert!(
+        message.contains("the ledger failed: ") && message.contains("it is damaged"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -91,11 +132,27 @@ async fn a_ledger_opened_to_read_grants_nothing() {
 async fn more_units_than_the_file_can_hold_are_refused_and_nothing_is_recorded() {
     let file = File::new();
     let books = Books::new(file.ledger(), daily());
-    books.take_as(&id("a"), &cost([("daily", 5)]), at(0.0)).await;
+    books
+        .take_as(&id("a"), &cost([("daily", 5)]), at(0.0))
+        .await;
     for units in [u64::MAX, u64::MAX / 2] {
-        let settled = books.ledger.settle(&books.account, &id("a"), &cost([("daily", units)]), at(0.0)).await;
-        let beside = books.ledger.settle(&books.account, &id("b"), &cost([("daily", u64::MAX / 2)]), at(0.0)).await;
-        assert!(matches!((settled, beside), (Err(LedgerError::Broken(_)), _) | (Ok(()), Err(LedgerError::Broken(_)))));
+        let settled = books
+            .ledger
+            .settle(&books.account, &id("a"), &cost([("daily", units)]), at(0.0))
+            .await;
+        let beside = books
+            .ledger
+            .settle(
+                &books.account,
+                &id("b"),
+                &cost([("daily", u64::MAX / 2)]),
+                at(0.0),
+            )
+            .await;
+        assert!(matches!(
+            (settled, beside),
+            (Err(LedgerError::Broken(_)), _) | (Ok(()), Err(LedgerError::Broken(_)))
+        ));
         books.settle(&id("a"), &cost([("daily", 5)]), at(0.0)).await;
         books.settle(&id("b"), &Cost::none(), at(0.0)).await;
     }
@@ -107,12 +164,21 @@ fn what_sqlite_says_comes_with_a_remedy() {
     for (code, remedy) in [
         (rusqlite::ffi::SQLITE_FULL, "free some space on its disk"),
         (rusqlite::ffi::SQLITE_IOERR, "check its disk"),
-        (rusqlite::ffi::SQLITE_READONLY, "make the file and its directory writable for this user"),
-        (rusqlite::ffi::SQLITE_CANTOPEN, "check that its directory exists and is writable for this user"),
+        (
+            rusqlite::ffi::SQLITE_READONLY,
+            "make the file and its directory writable for this user",
+        ),
+        (
+            rusqlite::ffi::SQLITE_CANTOPEN,
+            "check that its directory exists and is writable for this user",
+        ),
         (rusqlite::ffi::SQLITE_CORRUPT, "restore it from a backup"),
         (rusqlite::ffi::SQLITE_BUSY, "find it with `fuser`"),
     ] {
-        let message = explain(&rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
+        let message = explain(&rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(code),
+            None,
+        ));
         assert!(message.contains(remedy), "{message}");
     }
 }

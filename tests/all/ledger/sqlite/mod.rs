@@ -25,7 +25,9 @@ impl File {
     }
 
     fn new() -> Self {
-        Self { directory: TempDir::new().unwrap() }
+        Self {
+            directory: TempDir::new().unwrap(),
+        }
     }
 
     /// Below a directory that is not there yet.

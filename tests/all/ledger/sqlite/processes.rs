@@ -17,18 +17,29 @@ const FILE: &str = "INGEST_TEST_LEDGER";
 
 /// The account that all processes share.
 pub(crate) fn account() -> Account {
-    Account { name: "shared".to_owned(), limits: [("daily".to_owned(), daily(100_000))].into() }
+    Account {
+        name: "shared".to_owned(),
+        limits: [("daily".to_owned(), daily(100_000))].into(),
+    }
 }
 
 /// One with `left` units left.
 fn nearly_spent(left: u64) -> Account {
-    Account { name: "spent".to_owned(), limits: [("daily".to_owned(), daily(left))].into() }
+    Account {
+        name: "spent".to_owned(),
+        limits: [("daily".to_owned(), daily(left))].into(),
+    }
 }
 
 fn start(test: &str, path: &Path) -> Child {
     let program = std::env::current_exe().unwrap();
     Command::new(program)
-        .args(["--exact", "--ignored", "--nocapture", &format!("ledger::sqlite::processes::{test}")])
+        .args([
+            "--exact",
+            "--ignored",
+            "--nocapture",
+            &format!("ledger::sqlite::processes::{test}"),
+        ])
         .env(FILE, path)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -43,18 +54,24 @@ fn wait_for_the_start() {
 }
 
 fn granted(line: &str) -> Option<u64> {
-    line.strip_prefix("granted ").and_then(|count| count.parse().ok())
+    line.strip_prefix("granted ")
+        .and_then(|count| count.parse().ok())
 }
 
 #[tokio::test]
 #[ignore = "a process of other tests"]
 async fn spends_what_it_can() {
-    let Ok(path) = std::env::var(FILE) else { return };
+    let Ok(path) = std::env::var(FILE) else {
+        return;
+    };
     wait_for_the_start();
     let books = Books::new(Arc::new(open(path.as_ref())), nearly_spent(25));
     let mut granted = 0;
     for _ in 0..5 {
-        granted += u64::from(matches!(books.charge(&cost([("daily", 1)]), at(0.0)).await, Decision::Granted(_)));
+        granted += u64::from(matches!(
+            books.charge(&cost([("daily", 1)]), at(0.0)).await,
+            Decision::Granted(_)
+        ));
     }
     println!("\ngranted {granted}");
 }
@@ -62,7 +79,9 @@ async fn spends_what_it_can() {
 #[tokio::test]
 #[ignore = "a process of other tests"]
 async fn spends_until_it_is_killed() {
-    let Ok(path) = std::env::var(FILE) else { return };
+    let Ok(path) = std::env::var(FILE) else {
+        return;
+    };
     let books = Books::new(Arc::new(open(path.as_ref())), account());
     for granted in 1.. {
         books.take(&cost([("daily", 1)]), at(0.0)).await;
@@ -73,7 +92,9 @@ async fn spends_until_it_is_killed() {
 #[tokio::test]
 #[ignore = "a process of other tests"]
 async fn spends_a_unit_for_each_line() {
-    let Ok(path) = std::env::var(FILE) else { return };
+    let Ok(path) = std::env::var(FILE) else {
+        return;
+    };
     let books = Books::new(Arc::new(open(path.as_ref())), account());
     for line in std::io::stdin().lines() {
         line.unwrap();
@@ -96,7 +117,12 @@ impl Writer {
     }
 
     pub(crate) fn spend(&mut self) {
-        self.child.stdin.as_mut().unwrap().write_all(b"one more\n").unwrap();
+        self.child
+            .stdin
+            .as_mut()
+            .unwrap()
+            .write_all(b"one more\n")
+            .unwrap();
         let told = self.lines.find_map(|line| granted(&line.unwrap()));
         assert_eq!(told, Some(1));
     }
@@ -133,7 +159,9 @@ pub(crate) fn granted_until_killed(path: &Path, enough: u64) -> u64 {
 #[tokio::test]
 async fn sixteen_processes_on_a_fresh_file_spend_exactly_what_is_left() {
     let file = File::new();
-    let mut children: Vec<_> = (0..16).map(|_| start("spends_what_it_can", &file.path())).collect();
+    let mut children: Vec<_> = (0..16)
+        .map(|_| start("spends_what_it_can", &file.path()))
+        .collect();
     for child in &mut children {
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     }
@@ -141,7 +169,11 @@ async fn sixteen_processes_on_a_fresh_file_spend_exactly_what_is_left() {
     for child in children {
         let output = child.wait_with_output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         total += text.lines().find_map(granted).unwrap();
     }
     assert_eq!(total, 25);
@@ -156,8 +188,13 @@ async fn a_killed_process_takes_no_grant_with_it() {
     for round in 1..6 {
         let granted = granted_until_killed(&file.path(), round * 7);
         (least, most) = (least + granted, most + granted + 1);
-        let used = Books::new(file.ledger(), account()).used("daily", at(0.0)).await;
-        assert!(least <= used && used <= most, "{used} used, {least} to {most} granted");
+        let used = Books::new(file.ledger(), account())
+            .used("daily", at(0.0))
+            .await;
+        assert!(
+            least <= used && used <= most,
+            "{used} used, {least} to {most} granted"
+        );
     }
 }
 
@@ -169,7 +206,12 @@ fn many_threads_open_a_fresh_file_at_once() {
             (0..16).for_each(|_| drop(scope.spawn(|| open(&file.path()))));
         });
         let version = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
-        assert_eq!(file.query().pragma_query_value(None, "user_version", version).unwrap(), 1);
+        assert_eq!(
+            file.query()
+                .pragma_query_value(None, "user_version", version)
+                .unwrap(),
+            1
+        );
     }
 }
 
@@ -179,5 +221,8 @@ fn a_directory_that_is_there_keeps_its_mode() {
     let directory = tempfile::TempDir::new().unwrap();
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     private::create_dir(directory.path()).unwrap();
-    assert_eq!(directory.path().metadata().unwrap().permissions().mode() & 0o777, 0o755);
+    assert_eq!(
+        directory.path().metadata().unwrap().permissions().mode() & 0o777,
+        0o755
+    );
 }

@@ -13,12 +13,17 @@ use crate::ledger::books::{Books, at, cost};
 
 /// Every file of a directory: its bytes, and when it was written last.
 fn snapshot(directory: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
-    let Ok(files) = directory.read_dir() else { return BTreeMap::new() };
+    let Ok(files) = directory.read_dir() else {
+        return BTreeMap::new();
+    };
     files
         .map(|file| {
             let file = file.unwrap();
             let written = file.metadata().unwrap().modified().unwrap();
-            (file.file_name().into_string().unwrap(), (std::fs::read(file.path()).unwrap(), written))
+            (
+                file.file_name().into_string().unwrap(),
+                (std::fs::read(file.path()).unwrap(), written),
+            )
         })
         .collect()
 }
@@ -35,7 +40,10 @@ async fn used_without_a_trace(path: &Path) -> u64 {
     drop(books);
     let after = snapshot(directory);
     for now in [during, after] {
-        assert_eq!(now.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+        assert_eq!(
+            now.keys().collect::<Vec<_>>(),
+            before.keys().collect::<Vec<_>>()
+        );
         assert!(now == before, "something was written");
     }
     used
@@ -59,7 +67,9 @@ async fn reading_a_file_that_is_just_being_created_finds_it_empty() {
 #[tokio::test]
 async fn reading_a_closed_file_leaves_no_trace() {
     let file = File::new();
-    Books::new(file.ledger(), processes::account()).take(&cost([("daily", 7)]), at(0.0)).await;
+    Books::new(file.ledger(), processes::account())
+        .take(&cost([("daily", 7)]), at(0.0))
+        .await;
     assert_eq!(snapshot(file.path().parent().unwrap()).len(), 1);
     assert_eq!(used_without_a_trace(&file.path()).await, 7);
 }
@@ -68,7 +78,9 @@ async fn reading_a_closed_file_leaves_no_trace() {
 #[tokio::test]
 async fn reading_a_file_whose_writer_just_begins_leaves_the_writer_its_log() {
     let file = File::new();
-    Books::new(file.ledger(), processes::account()).take(&cost([("daily", 7)]), at(0.0)).await;
+    Books::new(file.ledger(), processes::account())
+        .take(&cost([("daily", 7)]), at(0.0))
+        .await;
     std::fs::write(format!("{}-wal", file.path().display()), "").unwrap();
     assert_eq!(used_without_a_trace(&file.path()).await, 7);
 }
@@ -85,7 +97,11 @@ async fn reading_beside_a_writer_leaves_no_trace_and_sees_its_charges() {
     let reader = Books::new(std::sync::Arc::new(reader), processes::account());
     for used in 5..9 {
         writer.spend();
-        assert_eq!(reader.used("daily", at(0.0)).await, used, "a reader that stays sees what comes");
+        assert_eq!(
+            reader.used("daily", at(0.0)).await,
+            used,
+            "a reader that stays sees what comes"
+        );
     }
 }
 
@@ -94,7 +110,10 @@ async fn reading_after_a_kill_leaves_no_trace_and_sees_every_grant() {
     let file = File::new();
     let granted = processes::granted_until_killed(&file.path(), 20);
     let used = used_without_a_trace(&file.path()).await;
-    assert!(granted <= used && used <= granted + 1, "{used} used, {granted} granted");
+    assert!(
+        granted <= used && used <= granted + 1,
+        "{used} used, {granted} granted"
+    );
 }
 
 #[tokio::test]
@@ -112,7 +131,10 @@ async fn reading_a_copy_that_lacks_the_index_of_its_log_leaves_no_trace() {
 #[tokio::test]
 async fn reading_takes_any_path() {
     let directory = tempfile::TempDir::new().unwrap();
-    let path = directory.path().join("50% of #1? yes & a=b").join("ledger.db");
+    let path = directory
+        .path()
+        .join("50% of #1? yes & a=b")
+        .join("ledger.db");
     let mut writer = Writer::start(&path);
     writer.spend();
     assert_eq!(used_without_a_trace(&path).await, 1);

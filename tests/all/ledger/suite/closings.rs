@@ -3,19 +3,32 @@
 use ingest::quota::{Closing, Cost};
 
 use crate::ledger::Store;
-use crate::ledger::books::{Books, GRACE, MICROSECOND, account, at, cost, fresh_id, id, secs, sliding};
+use crate::ledger::books::{
+    Books, GRACE, MICROSECOND, account, at, cost, fresh_id, id, secs, sliding,
+};
 
 fn open(store: &impl Store) -> Books {
-    Books::new(store.ledger(), account([("daily", sliding(10, secs(7200))), ("search", sliding(2, secs(7200)))]))
+    Books::new(
+        store.ledger(),
+        account([
+            ("daily", sliding(10, secs(7200))),
+            ("search", sliding(2, secs(7200))),
+        ]),
+    )
 }
 
 pub(crate) async fn a_closed_limit_rejects_until_it_opens(store: &impl Store) {
     let books = open(store);
     books.take(&cost([("daily", 1)]), at(0.0)).await;
-    books.close("daily", Closing::Until(at(100.0)), at(1.0)).await;
+    books
+        .close("daily", Closing::Until(at(100.0)), at(1.0))
+        .await;
     for instant in [at(1.0), at(50.0), at(100.0).before(MICROSECOND)] {
         let rejection = books.reject(&cost([("daily", 1)]), instant).await;
-        assert_eq!((rejection.limit.as_str(), rejection.retry_at), ("daily", at(100.0)));
+        assert_eq!(
+            (rejection.limit.as_str(), rejection.retry_at),
+            ("daily", at(100.0))
+        );
         assert_eq!((rejection.used.get(), rejection.remaining.get()), (1, 0));
     }
     let grant = books.take(&cost([("daily", 1)]), at(100.0)).await;
@@ -25,16 +38,26 @@ pub(crate) async fn a_closed_limit_rejects_until_it_opens(store: &impl Store) {
 
 pub(crate) async fn a_closed_limit_stops_only_what_needs_it(store: &impl Store) {
     let books = open(store);
-    books.close("search", Closing::Until(at(100.0)), at(0.0)).await;
+    books
+        .close("search", Closing::Until(at(100.0)), at(0.0))
+        .await;
     books.take(&cost([("daily", 1)]), at(1.0)).await;
-    assert_eq!(books.reject(&cost([("daily", 1), ("search", 1)]), at(1.0)).await.limit, "search");
+    assert_eq!(
+        books
+            .reject(&cost([("daily", 1), ("search", 1)]), at(1.0))
+            .await
+            .limit,
+        "search"
+    );
     assert_eq!(books.used("daily", at(1.0)).await, 1);
 }
 
 pub(crate) async fn a_reopened_limit_grants_at_once(store: &impl Store) {
     let books = open(store);
     books.reopen("daily", at(0.0)).await;
-    books.close("daily", Closing::Until(at(100.0)), at(0.0)).await;
+    books
+        .close("daily", Closing::Until(at(100.0)), at(0.0))
+        .await;
     books.reopen("daily", at(1.0)).await;
     books.take(&cost([("daily", 1)]), at(1.0)).await;
     assert_eq!(books.standing("daily", at(1.0)).await.closed_until, None);
@@ -43,44 +66,97 @@ pub(crate) async fn a_reopened_limit_grants_at_once(store: &impl Store) {
 pub(crate) async fn the_later_of_two_closings_holds(store: &impl Store) {
     let books = open(store);
     for until in [50.0, 100.0, 70.0] {
-        books.close("daily", Closing::Until(at(until)), at(0.0)).await;
+        books
+            .close("daily", Closing::Until(at(until)), at(0.0))
+            .await;
     }
-    assert_eq!(books.standing("daily", at(1.0)).await.closed_until, Some(at(100.0)));
+    assert_eq!(
+        books.standing("daily", at(1.0)).await.closed_until,
+        Some(at(100.0))
+    );
 }
 
 pub(crate) async fn a_full_limit_that_is_closed_waits_for_both(store: &impl Store) {
     let books = open(store);
     books.take(&cost([("daily", 10)]), at(0.0)).await;
-    books.close("daily", Closing::Until(at(100.0)), at(0.0)).await;
+    books
+        .close("daily", Closing::Until(at(100.0)), at(0.0))
+        .await;
     let full = at(7207.2);
     assert_eq!(books.account.limits["daily"].grace(), secs(7) + 2 * GRACE);
-    assert_eq!(books.reject(&cost([("daily", 1)]), at(1.0)).await.retry_at, full);
-    books.close("daily", Closing::Until(at(9000.0)), at(0.0)).await;
-    assert_eq!(books.reject(&cost([("daily", 1)]), at(1.0)).await.retry_at, at(9000.0));
-    assert_eq!(books.reject(&cost([("daily", 1)]), full).await.retry_at, at(9000.0));
+    assert_eq!(
+        books.reject(&cost([("daily", 1)]), at(1.0)).await.retry_at,
+        full
+    );
+    books
+        .close("daily", Closing::Until(at(9000.0)), at(0.0))
+        .await;
+    assert_eq!(
+        books.reject(&cost([("daily", 1)]), at(1.0)).await.retry_at,
+        at(9000.0)
+    );
+    assert_eq!(
+        books.reject(&cost([("daily", 1)]), full).await.retry_at,
+        at(9000.0)
+    );
 }
 
-pub(crate) async fn a_closing_without_a_reset_lets_one_charge_try_after_an_hour(store: &impl Store) {
+pub(crate) async fn a_closing_without_a_reset_lets_one_charge_try_after_an_hour(
+    store: &impl Store,
+) {
     let books = open(store);
     let call = cost([("daily", 1)]);
     books.close("daily", Closing::Probing, at(0.0)).await;
-    assert_eq!(books.standing("daily", at(0.0)).await.closed_until, Some(at(3600.0)));
-    assert_eq!(books.reject(&call, at(3600.0).before(MICROSECOND)).await.retry_at, at(3600.0));
-    assert_eq!(books.standing("daily", at(3600.0)).await.remaining.get(), 10);
+    assert_eq!(
+        books.standing("daily", at(0.0)).await.closed_until,
+        Some(at(3600.0))
+    );
+    assert_eq!(
+        books
+            .reject(&call, at(3600.0).before(MICROSECOND))
+            .await
+            .retry_at,
+        at(3600.0)
+    );
+    assert_eq!(
+        books.standing("daily", at(3600.0)).await.remaining.get(),
+        10
+    );
 
     assert_eq!(books.take(&call, at(3600.0)).await.probing, ["daily"]);
-    assert_eq!(books.reject(&call, at(3600.0)).await.retry_at, at(3660.0), "the others wait a minute");
-    assert_eq!(books.take(&call, at(3660.0)).await.probing, ["daily"], "nobody heard of the first");
+    assert_eq!(
+        books.reject(&call, at(3600.0)).await.retry_at,
+        at(3660.0),
+        "the others wait a minute"
+    );
+    assert_eq!(
+        books.take(&call, at(3660.0)).await.probing,
+        ["daily"],
+        "nobody heard of the first"
+    );
     books.close("daily", Closing::Probing, at(3661.0)).await;
-    assert_eq!(books.reject(&call, at(3720.0)).await.retry_at, at(7261.0), "the upstream said no again");
+    assert_eq!(
+        books.reject(&call, at(3720.0)).await.retry_at,
+        at(7261.0),
+        "the upstream said no again"
+    );
 }
 
 pub(crate) async fn a_try_that_another_limit_rejects_is_not_used_up(store: &impl Store) {
     let books = open(store);
     books.take(&cost([("search", 2)]), at(3500.0)).await;
     books.close("daily", Closing::Probing, at(0.0)).await;
-    assert_eq!(books.reject(&cost([("daily", 1), ("search", 1)]), at(8000.0)).await.limit, "search");
-    assert_eq!(books.take(&cost([("daily", 1)]), at(8000.0)).await.probing, ["daily"]);
+    assert_eq!(
+        books
+            .reject(&cost([("daily", 1), ("search", 1)]), at(8000.0))
+            .await
+            .limit,
+        "search"
+    );
+    assert_eq!(
+        books.take(&cost([("daily", 1)]), at(8000.0)).await.probing,
+        ["daily"]
+    );
 }
 
 pub(crate) async fn a_reopened_limit_needs_no_more_tries(store: &impl Store) {
@@ -88,15 +164,35 @@ pub(crate) async fn a_reopened_limit_needs_no_more_tries(store: &impl Store) {
     books.close("daily", Closing::Probing, at(0.0)).await;
     books.take(&cost([("daily", 1)]), at(3600.0)).await;
     books.reopen("daily", at(3600.5)).await;
-    assert!(books.take(&cost([("daily", 1)]), at(3601.0)).await.probing.is_empty());
-    assert!(books.take(&cost([("daily", 1)]), at(3601.0)).await.probing.is_empty());
+    assert!(
+        books
+            .take(&cost([("daily", 1)]), at(3601.0))
+            .await
+            .probing
+            .is_empty()
+    );
+    assert!(
+        books
+            .take(&cost([("daily", 1)]), at(3601.0))
+            .await
+            .probing
+            .is_empty()
+    );
 }
 
 pub(crate) async fn a_known_id_is_granted_though_its_limit_is_closed(store: &impl Store) {
     let books = open(store);
-    books.take_as(&id("same"), &cost([("daily", 1)]), at(0.0)).await;
-    books.close("daily", Closing::Until(at(100.0)), at(0.0)).await;
-    books.take_as(&id("same"), &cost([("daily", 1)]), at(1.0)).await;
-    let other = books.decide(&fresh_id(), &cost([("daily", 1)]), &Cost::none(), at(1.0)).await;
+    books
+        .take_as(&id("same"), &cost([("daily", 1)]), at(0.0))
+        .await;
+    books
+        .close("daily", Closing::Until(at(100.0)), at(0.0))
+        .await;
+    books
+        .take_as(&id("same"), &cost([("daily", 1)]), at(1.0))
+        .await;
+    let other = books
+        .decide(&fresh_id(), &cost([("daily", 1)]), &Cost::none(), at(1.0))
+        .await;
     assert!(matches!(other, ingest::quota::Decision::Rejected(_)));
 }

@@ -8,7 +8,9 @@ use crate::ledger::books::{Books, account, at, cost, daily, fresh_id, id, secs, 
 
 fn handles(store: &impl Store, count: usize, quota: u64) -> Vec<Books> {
     let account = account([("daily", daily(quota))]);
-    (0..count).map(|_| Books::new(store.ledger(), account.clone())).collect()
+    (0..count)
+        .map(|_| Books::new(store.ledger(), account.clone()))
+        .collect()
 }
 
 pub(crate) async fn what_one_handle_charges_another_sees(store: &impl Store) {
@@ -27,13 +29,19 @@ pub(crate) async fn many_at_once_spend_exactly_what_is_left(store: &impl Store) 
         tokio::spawn(async move {
             let mut granted = 0;
             for _ in 0..10 {
-                granted +=
-                    u64::from(matches!(books.charge(&cost([("daily", 1)]), at(1.0)).await, Decision::Granted(_)));
+                granted += u64::from(matches!(
+                    books.charge(&cost([("daily", 1)]), at(1.0)).await,
+                    Decision::Granted(_)
+                ));
             }
             granted
         })
     });
-    let granted: u64 = join_all(spenders).await.into_iter().map(Result::unwrap).sum();
+    let granted: u64 = join_all(spenders)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .sum();
     assert_eq!(granted, 25);
     assert_eq!(handles[0].used("daily", at(1.0)).await, 45);
 }
@@ -43,19 +51,33 @@ pub(crate) async fn many_repeating_one_id_are_counted_once(store: &impl Store) {
     let repeated = id("repeated");
     let call = cost([("daily", 4)]);
     let none = Cost::none();
-    let decisions = join_all(handles.iter().map(|books| books.decide(&repeated, &call, &none, at(0.0)))).await;
-    assert!(decisions.iter().all(|decision| matches!(decision, Decision::Granted(_))));
+    let decisions = join_all(
+        handles
+            .iter()
+            .map(|books| books.decide(&repeated, &call, &none, at(0.0))),
+    )
+    .await;
+    assert!(
+        decisions
+            .iter()
+            .all(|decision| matches!(decision, Decision::Granted(_)))
+    );
     assert_eq!(handles[0].used("daily", at(0.0)).await, 4);
     handles[0].settle(&fresh_id(), &none, at(0.0)).await;
     assert_eq!(handles[0].used("daily", at(0.0)).await, 4);
 }
 
 /// Two configurations of one account, one of which lets charges go sooner.
-pub(crate) async fn a_charge_counts_by_a_longer_window_though_a_shorter_one_let_it_go(store: &impl Store) {
+pub(crate) async fn a_charge_counts_by_a_longer_window_though_a_shorter_one_let_it_go(
+    store: &impl Store,
+) {
     let long = account([("burst", sliding(10, secs(1000)))]);
     let mut short = long.clone();
     short.limits = [("burst".to_owned(), sliding(10, secs(10)))].into();
-    let (long, short) = (Books::new(store.ledger(), long), Books::new(store.ledger(), short));
+    let (long, short) = (
+        Books::new(store.ledger(), long),
+        Books::new(store.ledger(), short),
+    );
     long.take(&cost([("burst", 3)]), at(0.0)).await;
     short.take(&cost([("burst", 1)]), at(100.0)).await;
     assert_eq!(short.used("burst", at(100.0)).await, 1);

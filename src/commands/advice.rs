@@ -3,7 +3,7 @@
 use crate::config::{Call, Cheaper, Config, Job, Step};
 
 /// What `ingest check` has to say of a job: of which, and what.
-pub(super) fn advice(config: &Config) -> Vec<(String, String)> {
+pub fn advice(config: &Config) -> Vec<(String, String)> {
     let steps = config
         .jobs
         .iter()

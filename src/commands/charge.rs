@@ -17,25 +17,25 @@ use crate::quota::{ChargeId, Cost, Grant, LimitName, Outage, Rejection, Timestam
 
 /// What became of a charge.
 #[derive(Debug, Serialize)]
-pub(super) struct Charged {
-    pub(super) decision: Word,
+pub struct Charged {
+    pub decision: Word,
     /// Under which it was granted.
-    pub(super) id: Option<ChargeId>,
+    pub id: Option<ChargeId>,
     units: Cost,
     remaining: BTreeMap<LimitName, Units>,
     retry_after_seconds: Option<f64>,
     retry_at: Option<Timestamp>,
     /// The same in words, why not included.
-    pub(super) detail: String,
+    pub detail: String,
     /// Whether it was charged before under that id, and so may have been used.
     #[serde(skip)]
-    pub(super) repeated: bool,
+    pub repeated: bool,
 }
 
 /// What the ledger said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Word {
+pub enum Word {
     Granted,
     Rejected,
     Unmetered,
@@ -43,7 +43,7 @@ pub(super) enum Word {
 }
 
 /// Charges one call, and says what the ledger said.
-pub(super) async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, Error> {
+pub async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let charging = Charging::of(&environment, args)?;
     let charged = charging.charge(&environment).await?;
@@ -57,7 +57,7 @@ pub(super) async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, E
 }
 
 /// A charge by hand: of which call, how often, under which id.
-pub(super) struct Charging {
+pub struct Charging {
     credential: Arc<Credential>,
     call: Arc<Call>,
     cost: Cost,
@@ -67,7 +67,7 @@ pub(super) struct Charging {
 
 impl Charging {
     /// What was asked for, if the configuration knows it.
-    pub(super) fn of(environment: &Environment, args: &ChargeArgs) -> Result<Self, Error> {
+    pub fn of(environment: &Environment, args: &ChargeArgs) -> Result<Self, Error> {
         let (credential, call) = find(environment, &args.credential, &args.call)?;
         let id = args.id.as_deref().map_or_else(fresh_id, ChargeId::new);
         Ok(Self {
@@ -79,7 +79,7 @@ impl Charging {
     }
 
     /// Puts it to the ledger.
-    pub(super) async fn charge(&self, environment: &Environment) -> Result<Charged, Error> {
+    pub async fn charge(&self, environment: &Environment) -> Result<Charged, Error> {
         environment.create_state_dir()?;
         let single = self.call.outage_policy(environment.config.ledger.cheap_max);
         let cheap = self.cost.largest() <= environment.config.ledger.cheap_max;
@@ -104,11 +104,7 @@ impl Charging {
     }
 
     /// Gives back what was granted under an id.
-    pub(super) async fn release(
-        &self,
-        environment: &Environment,
-        id: &ChargeId,
-    ) -> Result<(), Error> {
+    pub async fn release(&self, environment: &Environment, id: &ChargeId) -> Result<(), Error> {
         let meter = environment.meter(Mode::ReadWrite)?;
         Ok(meter
             .settle(&self.credential.account, id, &Cost::none())
@@ -118,7 +114,7 @@ impl Charging {
 
 impl Charged {
     /// What the process tells its caller.
-    pub(super) const fn exit(&self) -> Exit {
+    pub const fn exit(&self) -> Exit {
         match self.decision {
             Word::Granted | Word::Unmetered => Exit::Success,
             Word::Rejected => Exit::Stopped,

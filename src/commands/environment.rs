@@ -19,13 +19,13 @@ use crate::upstream::Secret;
 use crate::upstream::{Client, ClientError, Upstream};
 
 /// What every command works in.
-pub(super) struct Environment {
+pub struct Environment {
     /// `quotas.toml`.
-    pub(super) config: Config,
+    pub config: Config,
     /// Where ledger, catalog, journal and locks are.
-    pub(super) state_dir: PathBuf,
+    pub state_dir: PathBuf,
     /// What time it is.
-    pub(super) clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn Clock>,
     /// Whether the upstreams are stand-ins, which know secrets of their own.
     #[cfg(feature = "sandbox")]
     practising: bool,
@@ -33,7 +33,7 @@ pub(super) struct Environment {
 
 impl Environment {
     /// Reads the configuration; opens nothing.
-    pub(super) fn load(global: &Global) -> Result<Self, Error> {
+    pub fn load(global: &Global) -> Result<Self, Error> {
         let config = Config::load(&Sources {
             path: global.config.clone(),
             sets: global.sets.clone(),
@@ -49,7 +49,7 @@ impl Environment {
 
     /// The same for practice: other values in the configuration, a ledger in a file, and a state directory of its own.
     #[cfg(feature = "sandbox")]
-    pub(super) fn practice(global: &Global, mut sets: Vec<String>) -> Result<Self, Error> {
+    pub fn practice(global: &Global, mut sets: Vec<String>) -> Result<Self, Error> {
         sets.push("ledger.url=sqlite".to_owned());
         let global = Global {
             sets: global.sets.iter().cloned().chain(sets).collect(),
@@ -64,7 +64,7 @@ impl Environment {
     }
 
     /// Makes the state directory, if it is not there.
-    pub(super) fn create_state_dir(&self) -> Result<(), Error> {
+    pub fn create_state_dir(&self) -> Result<(), Error> {
         let remedy = "set --state-dir or $INGEST_STATE_DIR";
         let what = format!(
             "cannot make the state directory {}",
@@ -83,7 +83,7 @@ impl Environment {
     }
 
     /// The way to the ledger.
-    pub(super) fn meter(&self, access: Mode) -> Result<Arc<Meter>, Error> {
+    pub fn meter(&self, access: Mode) -> Result<Arc<Meter>, Error> {
         Ok(Arc::new(ledger::open(
             &self.config.ledger,
             &self.state_dir,
@@ -93,21 +93,21 @@ impl Environment {
     }
 
     /// The catalog, for landing.
-    pub(super) fn catalog(&self) -> Result<Arc<dyn Catalog>, Error> {
+    pub fn catalog(&self) -> Result<Arc<dyn Catalog>, Error> {
         Ok(Arc::new(SqliteCatalog::open(
             &self.state_dir.join(CATALOG_FILE),
         )?))
     }
 
     /// The catalog, for reading alone.
-    pub(super) fn catalog_to_read(&self) -> Result<Arc<dyn Catalog>, Error> {
+    pub fn catalog_to_read(&self) -> Result<Arc<dyn Catalog>, Error> {
         Ok(Arc::new(SqliteCatalog::open_read_only(
             &self.state_dir.join(CATALOG_FILE),
         )?))
     }
 
     /// The ways to the upstreams that these jobs pull from.
-    pub(super) fn upstreams(
+    pub fn upstreams(
         &self,
         selection: &Selection,
     ) -> HashMap<String, Result<Arc<dyn Upstream>, String>> {
@@ -118,10 +118,7 @@ impl Environment {
     }
 
     /// The way of a credential to its upstream.
-    pub(super) fn upstream(
-        &self,
-        credential: &Arc<Credential>,
-    ) -> Result<Arc<dyn Upstream>, String> {
+    pub fn upstream(&self, credential: &Arc<Credential>) -> Result<Arc<dyn Upstream>, String> {
         match self.client(credential) {
             Ok(client) => Ok(Arc::new(client)),
             Err(error) => Err(error.to_string()),
@@ -145,21 +142,17 @@ impl Environment {
     }
 
     /// The accounts of all credentials, each once.
-    pub(super) fn accounts(&self) -> Vec<Arc<Account>> {
+    pub fn accounts(&self) -> Vec<Arc<Account>> {
         accounts(self.config.credentials.values())
     }
 
     /// The jobs and regions that were asked for.
-    pub(super) fn select(&self, args: &RunArgs) -> Result<Selection, Error> {
+    pub fn select(&self, args: &RunArgs) -> Result<Selection, Error> {
         self.select_of(&args.regions, &args.jobs)
     }
 
     /// These regions, or `all`, of these jobs; of all jobs where none is named.
-    pub(super) fn select_of(
-        &self,
-        regions: &[String],
-        jobs: &[String],
-    ) -> Result<Selection, Error> {
+    pub fn select_of(&self, regions: &[String], jobs: &[String]) -> Result<Selection, Error> {
         let jobs = self.jobs(jobs)?;
         for region in regions.iter().filter(|region| *region != ALL) {
             if jobs
@@ -199,12 +192,12 @@ impl Environment {
 }
 
 const ALL: &str = "all";
-pub(super) const CATALOG_FILE: &str = "catalog.db";
+pub const CATALOG_FILE: &str = "catalog.db";
 /// Where `--sandbox` has its files, in the state directory.
-pub(super) const PRACTICE: &str = "sandbox";
+pub const PRACTICE: &str = "sandbox";
 
 /// A message about a name that is not known.
-pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let hint = closest(name, &known).map(|close| format!("; did you mean `{close}`?"));
     format!(

@@ -18,7 +18,7 @@ use crate::exit::Exit;
 const ID: &str = "INGEST_CHARGE_ID";
 
 /// Charges, and runs the command; its exit code is passed on.
-pub(super) async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
+pub async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let charging = Charging::of(&environment, &args.charge)?;
     let charged = charging.charge(&environment).await?;

@@ -18,7 +18,7 @@ use crate::config::{Pointer, Records};
 use crate::exit::Exit;
 
 /// Writes them to stdout, or to a file: whole or not at all.
-pub(super) async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
+pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let columns = columns(&environment, &args.kind)?;
     let query = RecordsQuery {

@@ -20,7 +20,7 @@ const HEIGHT: u64 = 6;
 const SCALE: usize = 11;
 
 /// Plays the schedule, and shows what came of it.
-pub(super) async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Error> {
+pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Error> {
     let schedule =
         Schedule::parse(&args.schedule).map_err(|error| Error::Usage(error.to_string()))?;
     let environment = Environment::load(global)?;

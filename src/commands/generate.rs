@@ -10,14 +10,14 @@ use crate::config;
 use crate::exit::Exit;
 
 /// Prints a completion script.
-pub(super) fn completions(shell: Shell) -> Result<Exit, Error> {
+pub fn completions(shell: Shell) -> Result<Exit, Error> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command(), "ingest", &mut script);
     write(&script)
 }
 
 /// Prints the manual page, of the program or of one of its commands.
-pub(super) fn man(name: Option<&str>) -> Result<Exit, Error> {
+pub fn man(name: Option<&str>) -> Result<Exit, Error> {
     let mut all = command();
     all.build();
     let described = match name {
@@ -41,7 +41,7 @@ fn no_such_command(name: &str) -> Error {
 }
 
 /// Prints the JSON Schema of `quotas.toml`.
-pub(super) fn schema() -> Result<Exit, Error> {
+pub fn schema() -> Result<Exit, Error> {
     let text = serde_json::to_string_pretty(&config::schema());
     let text = text.map_err(|error| Error::io("cannot make the schema")(error.into()))?;
     write(format!("{text}\n").as_bytes())

@@ -39,7 +39,7 @@ struct Row {
 type Key = (String, String, Option<String>, Option<String>);
 
 /// Gathers it, and shows it.
-pub(super) async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error> {
+pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let since = environment.clock.now().before(args.since);
     let passes = environment.catalog_to_read()?.history(since).await?;

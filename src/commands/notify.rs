@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: usize = 2_000;
 
 /// What there is to be told.
-pub(super) enum Event<'a> {
+pub enum Event<'a> {
     /// A run begins.
     Start,
     /// It ended.
@@ -25,7 +25,7 @@ pub(super) enum Event<'a> {
 }
 
 /// Tells whoever wants to know. A failed ping is logged.
-pub(super) async fn notify(config: &Notify, event: Event<'_>) {
+pub async fn notify(config: &Notify, event: Event<'_>) {
     let Some(url) = url(config, &event) else {
         return;
     };

@@ -8,17 +8,17 @@ use textwrap::{Options, WordSplitter};
 
 use super::Error;
 
-pub(super) use crate::plain::plain as shown;
+pub use crate::plain::plain as shown;
 
 /// Writes one JSON object and a newline.
-pub(super) fn json(value: &impl Serialize) -> Result<(), Error> {
+pub fn json(value: &impl Serialize) -> Result<(), Error> {
     let text = serde_json::to_string(value)
         .map_err(|error| Error::io("cannot write the result")(error.into()))?;
     text_line(&text)
 }
 
 /// Writes a text as it is.
-pub(super) fn text(text: &str) -> Result<(), Error> {
+pub fn text(text: &str) -> Result<(), Error> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(Error::io("cannot write to stdout")),
@@ -26,7 +26,7 @@ pub(super) fn text(text: &str) -> Result<(), Error> {
 }
 
 /// Writes a text and a newline. What others said goes through [`shown`] first.
-pub(super) fn text_line(text: &str) -> Result<(), Error> {
+pub fn text_line(text: &str) -> Result<(), Error> {
     match writeln!(io::stdout().lock(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(Error::io("cannot write to stdout")),
@@ -34,12 +34,12 @@ pub(super) fn text_line(text: &str) -> Result<(), Error> {
 }
 
 /// What is said of a file, without its path: for whoever says the path already.
-pub(super) fn without_path(said: &str, path: &str) -> String {
+pub fn without_path(said: &str, path: &str) -> String {
     said.replacen(&format!("{path}: "), "", 1)
 }
 
 /// [`shown`], line by line.
-pub(super) fn shown_lines(text: &str) -> String {
+pub fn shown_lines(text: &str) -> String {
     text.split('\n').map(shown).collect::<Vec<_>>().join("\n")
 }
 
@@ -58,7 +58,7 @@ pub struct Screen {
 impl Screen {
     /// Stdout: as wide as its terminal, or as `$COLUMNS` says where there is none. A terminal without a width does not
     /// know it.
-    pub(super) fn of_stdout() -> Self {
+    pub fn of_stdout() -> Self {
         let seen = Table::new()
             .width()
             .map(usize::from)
@@ -75,7 +75,7 @@ impl Screen {
     }
 
     /// Sentences, each line of them no wider than it may be, and set in as it begins.
-    pub(super) fn wrapped(self, text: &str) -> String {
+    pub fn wrapped(self, text: &str) -> String {
         let Some(width) = self.width else {
             return text.to_owned();
         };
@@ -102,7 +102,7 @@ pub enum Style {
 impl Style {
     /// What stdout is for: a terminal whose user does not mind colour, or anything else. `$NO_COLOR` says no wherever it
     /// is; `$CLICOLOR_FORCE` yes where there is no terminal.
-    pub(super) fn of_stdout() -> Self {
+    pub fn of_stdout() -> Self {
         let forced = std::env::var_os("CLICOLOR_FORCE")
             .is_some_and(|value| !value.is_empty() && value != "0");
         let minds = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -116,7 +116,7 @@ impl Style {
     }
 
     /// What stands around something that was found.
-    pub(super) const fn marks(self) -> (&'static str, &'static str) {
+    pub const fn marks(self) -> (&'static str, &'static str) {
         match self {
             Self::Coloured => ("\u{1b}[1m", "\u{1b}[0m"),
             Self::Plain => ("[", "]"),
@@ -124,7 +124,7 @@ impl Style {
     }
 
     /// A text in a colour of the terminal's.
-    pub(super) fn paint(self, text: &str, colour: Colour) -> String {
+    pub fn paint(self, text: &str, colour: Colour) -> String {
         match (self, text.is_empty()) {
             (Self::Coloured, false) => format!("\u{1b}[{}m{text}\u{1b}[0m", colour as u8),
             _ => text.to_owned(),
@@ -134,7 +134,7 @@ impl Style {
 
 /// The colours that are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Colour {
+pub enum Colour {
     /// Something is wrong.
     Red = 31,
     /// All is well.

@@ -47,7 +47,7 @@ impl Preset {
 }
 
 /// Lists the presets.
-pub(super) fn list(global: &Global) -> Result<Exit, Error> {
+pub fn list(global: &Global) -> Result<Exit, Error> {
     let presets = Preset::all();
     match global.format {
         Format::Json => {
@@ -70,7 +70,7 @@ pub(super) fn list(global: &Global) -> Result<Exit, Error> {
 }
 
 /// Writes a preset, or what is shipped, where there is no file yet.
-pub(super) fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
+pub fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
     let text = text_of(args.preset.as_deref())?;
     write(&args.file, text)?;
     if global.format == Format::Json {

@@ -13,7 +13,7 @@ use crate::ledger::Mode;
 use crate::run::{self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Range, StepPreview};
 
 /// Previews the spend; charges, requests and writes nothing.
-pub(super) async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
+pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     let environment = environment(global, args)?;
     let selection = environment.select(args)?;
     let meter = environment.meter(Mode::ReadOnly)?;

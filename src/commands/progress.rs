@@ -12,7 +12,7 @@ use crate::cli::{Global, Log};
 use crate::run::{Progress, Silent};
 
 /// Who watches: bars on a terminal, else nobody.
-pub(super) fn watcher(global: &Global) -> Arc<dyn Progress> {
+pub fn watcher(global: &Global) -> Arc<dyn Progress> {
     if io::stderr().is_terminal() && !global.quiet && global.verbose == 0 && global.log == Log::Text
     {
         Arc::new(Bars {

@@ -11,7 +11,7 @@ use crate::ledger::{Meter, Mode, charged_elsewhere};
 use crate::quota::{Account, ChargeId, Cost, Entry, Timestamp};
 
 /// The way to the ledger, to charge.
-pub(super) async fn charging_meter(environment: &Environment) -> Result<Arc<Meter>, Error> {
+pub async fn charging_meter(environment: &Environment) -> Result<Arc<Meter>, Error> {
     let meter = environment.meter(Mode::ReadWrite)?;
     let (store, now, is_empty) = (
         &environment.config.ledger.store,

@@ -11,7 +11,7 @@ use crate::ledger::{Found, Meter};
 use crate::quota::{Account, ChargeId, Cost};
 
 /// Gives it back, in the account that knows the id.
-pub(super) async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error> {
+pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let accounts = environment.accounts();
     let id = ChargeId::new(&args.id);

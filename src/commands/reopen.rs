@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::ledger::Mode;
 
 /// Opens the limit again, for every run of every machine.
-pub(super) async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
+pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let accounts = || {
         environment

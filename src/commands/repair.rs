@@ -39,7 +39,7 @@ enum Outcome {
 }
 
 /// Repairs what is there, and says what it did.
-pub(super) async fn repair(global: &Global) -> Result<Exit, Error> {
+pub async fn repair(global: &Global) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let mut repaired = Vec::new();
     for (file, name) in FILES {

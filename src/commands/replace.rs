@@ -7,7 +7,7 @@ use std::{fs, io};
 ///
 /// # Errors
 /// When something is there that is no file: a device or a pipe is not replaced.
-pub(super) fn file_to_replace(path: &Path) -> io::Result<PathBuf> {
+pub fn file_to_replace(path: &Path) -> io::Result<PathBuf> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     match fs::metadata(&path) {
         Ok(found) if !found.is_file() => Err(io::Error::other("it is there, and is no file")),

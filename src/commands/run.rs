@@ -25,7 +25,7 @@ use crate::run::{
 };
 
 /// Walks what is due.
-pub(super) async fn run(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
+pub async fn run(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     #[cfg(feature = "sandbox")]
     if args.sandbox {
         let (environment, sandbox) = super::sandbox::practise(global).await?;

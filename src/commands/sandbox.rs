@@ -12,7 +12,7 @@ use crate::quota::Units;
 use crate::sandbox::{Options, Sandbox};
 
 /// Serves until a signal ends it.
-pub(super) async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error> {
+pub async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error> {
     if !(0.0..=1.0).contains(&args.failure_rate) {
         return Err(Error::Usage(format!(
             "--failure-rate {} is no share: give something from 0 to 1",
@@ -37,7 +37,7 @@ pub(super) async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit,
 
 /// Puts the stand-in in the place of every upstream, with a state directory of its own: practice never touches a real
 /// ledger or catalog.
-pub(super) async fn practise(global: &Global) -> Result<(Environment, Sandbox), Error> {
+pub async fn practise(global: &Global) -> Result<(Environment, Sandbox), Error> {
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let options = Options {
         listen,

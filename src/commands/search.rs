@@ -30,7 +30,7 @@ struct FoundHit<'a> {
 }
 
 /// Searches, and shows the hits, best first.
-pub(super) async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
+pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let words = args.words.join(" ");
     is_known(&environment, args.kind.as_deref())?;

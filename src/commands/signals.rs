@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::run::{Signal, Stop, channel};
 
 /// Listens from now on. `first` is what comes before the end.
-pub(super) fn listen(first: &'static str) -> Result<Stop, Error> {
+pub fn listen(first: &'static str) -> Result<Stop, Error> {
     let (sender, stop) = channel();
     let signals = |kind| signal(kind).map_err(Error::io("cannot listen to signals"));
     let (mut interrupt, mut terminate) = (

@@ -13,7 +13,7 @@ use crate::quota::{Cost, Timestamp, Units};
 const NARROWEST: u16 = 16;
 
 /// A table without lines, its numbers to the right.
-pub(super) fn table(screen: Screen, header: &[&str], right: &[usize]) -> Table {
+pub fn table(screen: Screen, header: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
@@ -42,7 +42,7 @@ pub(super) fn table(screen: Screen, header: &[&str], right: &[usize]) -> Table {
 }
 
 /// A word in a colour, where there is colour.
-pub(super) fn coloured(word: &str, colour: Colour) -> Cell {
+pub fn coloured(word: &str, colour: Colour) -> Cell {
     Cell::new(word).fg(match colour {
         Colour::Red => Color::Red,
         Colour::Green => Color::Green,
@@ -53,7 +53,7 @@ pub(super) fn coloured(word: &str, colour: Colour) -> Cell {
 
 /// A table as text, without trailing spaces. What stands last is not broken into letters: where there is no room for it,
 /// lines are longer than the screen.
-pub(super) fn text(table: &Table) -> String {
+pub fn text(table: &Table) -> String {
     let mut table = table.clone();
     let widest = table
         .column_max_content_widths()
@@ -73,7 +73,7 @@ pub(super) fn text(table: &Table) -> String {
 }
 
 /// `9500` as `9,500`.
-pub(super) fn count(number: u64) -> String {
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let grouped: Vec<&str> = digits
         .as_bytes()
@@ -85,7 +85,7 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// `1 region`, `9,500 regions`
-pub(super) fn counted(number: u64, what: &str) -> String {
+pub fn counted(number: u64, what: &str) -> String {
     format!(
         "{} {what}{}",
         count(number),
@@ -94,7 +94,7 @@ pub(super) fn counted(number: u64, what: &str) -> String {
 }
 
 /// `5 daily, 1 search`
-pub(super) fn cost(cost: &Cost) -> String {
+pub fn cost(cost: &Cost) -> String {
     let parts: Vec<String> = cost
         .iter()
         .map(|(limit, units)| format!("{} {limit}", count(units.get())))
@@ -103,18 +103,18 @@ pub(super) fn cost(cost: &Cost) -> String {
 }
 
 /// Units, or a dash where they are not known.
-pub(super) fn units(units: Option<Units>) -> String {
+pub fn units(units: Option<Units>) -> String {
     units.map_or_else(|| "-".to_owned(), |units| count(units.get()))
 }
 
 /// An instant to the second, rounded up, so that nothing is promised early.
-pub(super) fn instant(at: Timestamp) -> String {
+pub fn instant(at: Timestamp) -> String {
     let up = at.after(Duration::from_micros(999_999));
     up.to_utc().format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 /// A span to its two largest units: `1h 5m`, `40d 1h`.
-pub(super) fn span(span: Duration) -> String {
+pub fn span(span: Duration) -> String {
     let seconds = span
         .as_secs()
         .saturating_add(u64::from(span.subsec_nanos() > 0));

@@ -8,7 +8,7 @@ use super::names::advice;
 use super::{Auth, Config, Upstream};
 
 /// Says everything that makes no sense in a configuration that was read.
-pub(super) fn config(config: &Config, root: &Item<'_>) {
+pub fn config(config: &Config, root: &Item<'_>) {
     config
         .upstreams
         .values()

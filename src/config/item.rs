@@ -15,14 +15,14 @@ use super::tree::{Kind, Node, Origin};
 const MOST_PROBLEMS: usize = 100;
 
 /// A document being read, and what was found wrong with it.
-pub(super) struct Document {
-    pub(super) file: PathBuf,
-    pub(super) root: Node,
+pub struct Document {
+    pub file: PathBuf,
+    pub root: Node,
     problems: RefCell<Vec<Problem>>,
 }
 
 impl Document {
-    pub(super) const fn new(file: PathBuf, root: Node) -> Self {
+    pub const fn new(file: PathBuf, root: Node) -> Self {
         Self {
             file,
             root,
@@ -30,7 +30,7 @@ impl Document {
         }
     }
 
-    pub(super) const fn item(&self) -> Item<'_> {
+    pub const fn item(&self) -> Item<'_> {
         Item {
             document: self,
             node: &self.root,
@@ -38,11 +38,11 @@ impl Document {
         }
     }
 
-    pub(super) fn is_right(&self) -> bool {
+    pub fn is_right(&self) -> bool {
         self.problems.borrow().is_empty()
     }
 
-    pub(super) fn into_problems(self) -> Vec<Problem> {
+    pub fn into_problems(self) -> Vec<Problem> {
         self.problems.into_inner()
     }
 
@@ -65,7 +65,7 @@ impl Document {
 
 /// A value with its path. What reads it returns `None` where it is wrong, having said so.
 #[derive(Clone)]
-pub(super) struct Item<'a> {
+pub struct Item<'a> {
     document: &'a Document,
     node: &'a Node,
     path: Vec<String>,
@@ -73,7 +73,7 @@ pub(super) struct Item<'a> {
 
 impl<'a> Item<'a> {
     /// Says what was expected of this value and what to write instead.
-    pub(super) fn refuse<T>(&self, expected: impl Display, instead: impl Display) -> Option<T> {
+    pub fn refuse<T>(&self, expected: impl Display, instead: impl Display) -> Option<T> {
         self.complain(
             dotted(&self.path),
             shown(&self.path, self.node),
@@ -83,16 +83,12 @@ impl<'a> Item<'a> {
     }
 
     /// The same, without the value, which is likely a secret.
-    pub(super) fn refuse_unseen<T>(
-        &self,
-        expected: impl Display,
-        instead: impl Display,
-    ) -> Option<T> {
+    pub fn refuse_unseen<T>(&self, expected: impl Display, instead: impl Display) -> Option<T> {
         self.complain(dotted(&self.path), None, expected, instead)
     }
 
     /// Says that a key of this table is missing.
-    pub(super) fn lacks<T>(&self, key: &str, example: &str) -> Option<T> {
+    pub fn lacks<T>(&self, key: &str, example: &str) -> Option<T> {
         let path: Vec<_> = self.path.iter().cloned().chain([key.to_owned()]).collect();
         let expected = match &self.node.origin {
             Origin::Line(_) => "is missing",
@@ -126,32 +122,32 @@ impl<'a> Item<'a> {
         })
     }
 
-    pub(super) const fn kind(&self) -> &'a Kind {
+    pub const fn kind(&self) -> &'a Kind {
         &self.node.kind
     }
 
     /// The last part of its path.
-    pub(super) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
 
     /// A value below this one, if it is there; elements of a list go by their number from 0.
-    pub(super) fn find(&self, path: &[&str]) -> Option<Self> {
+    pub fn find(&self, path: &[&str]) -> Option<Self> {
         path.iter().try_fold(self.clone(), |item, key| {
             Some(item.below(key, item.node.get(key)?))
         })
     }
 
     /// The whole document.
-    pub(super) const fn root(&self) -> Self {
+    pub const fn root(&self) -> Self {
         self.document.item()
     }
 
-    pub(super) const fn is_number(&self) -> bool {
+    pub const fn is_number(&self) -> bool {
         matches!(self.node.kind, Kind::Integer(_) | Kind::Float(..))
     }
 
-    pub(super) const fn is_table(&self) -> bool {
+    pub const fn is_table(&self) -> bool {
         matches!(self.node.kind, Kind::Table(_))
     }
 
@@ -165,7 +161,7 @@ impl<'a> Item<'a> {
     }
 
     /// A text, or a number or a boolean as the text that it was written as.
-    pub(super) fn as_text(&self) -> Option<String> {
+    pub fn as_text(&self) -> Option<String> {
         match self.kind() {
             Kind::Text(text) => Some(text.clone()),
             Kind::Integer(number) => Some(number.to_string()),
@@ -178,14 +174,14 @@ impl<'a> Item<'a> {
         }
     }
 
-    pub(super) fn text(&self) -> Option<&'a str> {
+    pub fn text(&self) -> Option<&'a str> {
         match self.kind() {
             Kind::Text(text) => Some(text),
             _ => self.refuse("expected text", "write it in quotes"),
         }
     }
 
-    pub(super) fn filled_text(&self) -> Option<String> {
+    pub fn filled_text(&self) -> Option<String> {
         match self.text()? {
             "" => self.refuse("expected text that is not empty", "write what is meant"),
             text if text.chars().any(char::is_control) => {
@@ -195,14 +191,14 @@ impl<'a> Item<'a> {
         }
     }
 
-    pub(super) fn truth(&self) -> Option<bool> {
+    pub fn truth(&self) -> Option<bool> {
         match self.kind() {
             Kind::Bool(truth) => Some(*truth),
             _ => self.refuse("expected true or false", "write true, or leave it out"),
         }
     }
 
-    pub(super) fn number(&self, range: RangeInclusive<u64>) -> Option<u64> {
+    pub fn number(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let found = match self.kind() {
             Kind::Integer(number) => u64::try_from(*number)
                 .ok()
@@ -231,7 +227,7 @@ impl<'a> Item<'a> {
     }
 
     /// The elements of a list.
-    pub(super) fn list(&self) -> Option<Vec<Self>> {
+    pub fn list(&self) -> Option<Vec<Self>> {
         match self.kind() {
             Kind::List(nodes) => Some(
                 nodes
@@ -245,7 +241,7 @@ impl<'a> Item<'a> {
     }
 
     /// The elements of a list of tables, which a file has as sections.
-    pub(super) fn list_of_tables(&self) -> Option<Vec<Self>> {
+    pub fn list_of_tables(&self) -> Option<Vec<Self>> {
         match self.kind() {
             Kind::Table(_) => self.refuse(
                 "expected a list of tables",
@@ -256,7 +252,7 @@ impl<'a> Item<'a> {
     }
 
     /// The elements of a list, or the one value that stands for a list of one.
-    pub(super) fn one_or_more(&self) -> Option<Vec<Self>> {
+    pub fn one_or_more(&self) -> Option<Vec<Self>> {
         match self.kind() {
             Kind::List(nodes) if nodes.is_empty() => {
                 self.refuse("expected at least one", "write one, or more in a list")
@@ -267,7 +263,7 @@ impl<'a> Item<'a> {
     }
 
     /// The entries of a table whose keys are names that somebody chose.
-    pub(super) fn entries(&self) -> Option<Vec<Self>> {
+    pub fn entries(&self) -> Option<Vec<Self>> {
         match self.kind() {
             Kind::Table(entries) => Some(
                 entries
@@ -283,7 +279,7 @@ impl<'a> Item<'a> {
     }
 
     /// A table whose keys are known; others are refused.
-    pub(super) fn table(self, known: &[&str]) -> Option<Section<'a>> {
+    pub fn table(self, known: &[&str]) -> Option<Section<'a>> {
         let entries = self.entries()?;
         let strangers: Vec<_> = entries
             .iter()
@@ -307,6 +303,6 @@ impl Item<'_> {
 }
 
 /// All that was read, or `None` if anything was wrong: every element is read, so that everything wrong is said.
-pub(super) fn all<T, C: FromIterator<T>>(read: impl IntoIterator<Item = Option<T>>) -> Option<C> {
+pub fn all<T, C: FromIterator<T>>(read: impl IntoIterator<Item = Option<T>>) -> Option<C> {
     read.into_iter().collect::<Vec<_>>().into_iter().collect()
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::item::Item;
 
 /// A dotted path as TOML and `--set` write it.
-pub(super) fn dotted(path: &[String]) -> String {
+pub fn dotted(path: &[String]) -> String {
     path.iter()
         .map(|segment| quoted(segment))
         .collect::<Vec<_>>()
@@ -15,7 +15,7 @@ pub(super) fn dotted(path: &[String]) -> String {
 }
 
 /// A key, in quotes where TOML wants them.
-pub(super) fn quoted(key: &str) -> String {
+pub fn quoted(key: &str) -> String {
     let bare = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
     if !key.is_empty() && key.chars().all(bare) {
         key.to_owned()
@@ -25,7 +25,7 @@ pub(super) fn quoted(key: &str) -> String {
 }
 
 /// What to write instead of a name that is not known.
-pub(super) fn advice<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
+pub fn advice<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match closest(name, &known) {
         Some(meant) => format!("did you mean {}?", quoted(meant)),
@@ -35,7 +35,7 @@ pub(super) fn advice<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -
 }
 
 /// Several names, of which one is to be chosen.
-pub(super) fn choice(known: &[&str]) -> String {
+pub fn choice(known: &[&str]) -> String {
     let mut text = String::new();
     for (at, name) in known.iter().take(20).enumerate() {
         let _ = write!(text, "{}{}", if at == 0 { "" } else { ", " }, quoted(name));
@@ -51,7 +51,7 @@ pub(super) fn choice(known: &[&str]) -> String {
 }
 
 /// The one of these that is likely to be meant: so close that a slip of the hand explains it.
-pub(crate) fn closest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
+pub fn closest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
     let distance =
         |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase());
     let most = (name.chars().take(64).count() / 3).max(1);
@@ -64,13 +64,13 @@ pub(crate) fn closest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
 }
 
 /// What was read by name, and the names of all that was written: what is wrong itself is not also "unknown".
-pub(super) struct Named<T> {
-    pub(super) right: BTreeMap<String, Arc<T>>,
+pub struct Named<T> {
+    pub right: BTreeMap<String, Arc<T>>,
     written: Vec<String>,
 }
 
 impl<T> Named<T> {
-    pub(super) fn read(items: Vec<Item<'_>>, read: impl Fn(&Item<'_>) -> Option<T>) -> Self {
+    pub fn read(items: Vec<Item<'_>>, read: impl Fn(&Item<'_>) -> Option<T>) -> Self {
         let written = items.iter().map(|item| item.name().to_owned()).collect();
         let right = items
             .iter()
@@ -80,7 +80,7 @@ impl<T> Named<T> {
     }
 
     /// The one that a text names.
-    pub(super) fn named_by(&self, item: &Item<'_>, what: &str) -> Option<Arc<T>> {
+    pub fn named_by(&self, item: &Item<'_>, what: &str) -> Option<Arc<T>> {
         let name = item.text()?;
         if self.written.iter().any(|written| written == name) {
             return self.right.get(name).cloned();

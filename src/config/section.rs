@@ -1,15 +1,15 @@
 use super::item::Item;
 
 /// A table whose keys are known.
-pub(super) struct Section<'a>(pub(super) Item<'a>);
+pub struct Section<'a>(pub Item<'a>);
 
 impl<'a> Section<'a> {
-    pub(super) fn get(&self, key: &str) -> Option<Item<'a>> {
+    pub fn get(&self, key: &str) -> Option<Item<'a>> {
         self.0.find(&[key])
     }
 
     /// The value of a key that must be there; `example` is what to write where it is not.
-    pub(super) fn required<T>(
+    pub fn required<T>(
         &self,
         key: &str,
         example: &str,
@@ -22,7 +22,7 @@ impl<'a> Section<'a> {
     }
 
     /// The value of a key that may be missing: `Some(None)` where it is.
-    pub(super) fn optional<T>(
+    pub fn optional<T>(
         &self,
         key: &str,
         read: impl FnOnce(Item<'a>) -> Option<T>,
@@ -32,7 +32,7 @@ impl<'a> Section<'a> {
     }
 
     /// The value of a key, or what it is where it is missing.
-    pub(super) fn or<T>(
+    pub fn or<T>(
         &self,
         key: &str,
         default: T,

@@ -10,7 +10,7 @@ use super::names::{dotted, quoted};
 use super::tree::{Entry, Kind, Node, Origin};
 
 /// Puts the value of one `--set` into a document.
-pub(super) fn apply(root: &mut Node, set: &str) -> Result<(), Problem> {
+pub fn apply(root: &mut Node, set: &str) -> Result<(), Problem> {
     let (path, value) = split(set).ok_or_else(|| malformed(set))?;
     let origin = Origin::Set(Arc::from(dotted(&path)));
     let value = Node::of_set(value, &origin);
@@ -141,7 +141,7 @@ fn in_the_way(path: &[String], depth: usize, what: &str) -> Problem {
 }
 
 /// What is wrong with a file that is no text.
-pub(super) fn not_utf8(file: &Path, line: usize) -> Problem {
+pub fn not_utf8(file: &Path, line: usize) -> Problem {
     Problem {
         place: format!("{}:{line}", file.display()),
         path: String::new(),
@@ -152,7 +152,7 @@ pub(super) fn not_utf8(file: &Path, line: usize) -> Problem {
 }
 
 /// The file's name for a problem that the whole text has.
-pub(super) fn not_toml(file: &Path, line: usize, message: &str) -> Problem {
+pub fn not_toml(file: &Path, line: usize, message: &str) -> Problem {
     Problem {
         place: format!("{}:{line}", file.display()),
         path: String::new(),

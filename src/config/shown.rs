@@ -5,7 +5,7 @@ use super::tree::{Entry, Kind, Node};
 const LONGEST: usize = 60;
 
 /// A value as a message shows it; `None` where it may hold a secret.
-pub(super) fn shown(path: &[String], node: &Node) -> Option<String> {
+pub fn shown(path: &[String], node: &Node) -> Option<String> {
     let segments: Vec<&str> = path.iter().map(String::as_str).collect();
     match segments.as_slice() {
         ["ledger", "url"] => scheme(node),

@@ -7,7 +7,7 @@ use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Origin {
+pub enum Origin {
     /// In the file, on this line, from 1.
     Line(usize),
     /// In a `--set` of this path.
@@ -16,14 +16,14 @@ pub(super) enum Origin {
 
 /// A value.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub(super) origin: Origin,
-    pub(super) kind: Kind,
+pub struct Node {
+    pub origin: Origin,
+    pub kind: Kind,
 }
 
 /// What a value is.
 #[derive(Debug, Clone)]
-pub(super) enum Kind {
+pub enum Kind {
     Text(String),
     Integer(i128),
     /// With the text that it was written as.
@@ -36,21 +36,21 @@ pub(super) enum Kind {
 
 /// A key of a table with its value, in the order of the file.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) node: Node,
+pub struct Entry {
+    pub key: String,
+    pub node: Node,
 }
 
 /// What is wrong with a text that is not TOML, and on which line.
 #[derive(Debug)]
-pub(super) struct SyntaxError {
-    pub(super) line: usize,
-    pub(super) message: String,
+pub struct SyntaxError {
+    pub line: usize,
+    pub message: String,
 }
 
 impl Node {
     /// Reads a document.
-    pub(super) fn parse(text: &str) -> Result<Self, SyntaxError> {
+    pub fn parse(text: &str) -> Result<Self, SyntaxError> {
         let lines = Lines::of(text);
         let table = DeTable::parse(text).map_err(|error| SyntaxError {
             line: lines.at(error.span().map_or(0, |span| span.start)),
@@ -63,7 +63,7 @@ impl Node {
     }
 
     /// Reads the value of a `--set`: what is not TOML is text.
-    pub(super) fn of_set(value: &str, origin: &Origin) -> Self {
+    pub fn of_set(value: &str, origin: &Origin) -> Self {
         let kind = match DeValue::parse(value) {
             Ok(value) => kind(value.get_ref(), &|_| origin.clone()),
             Err(_) => Kind::Text(value.to_owned()),
@@ -75,7 +75,7 @@ impl Node {
     }
 
     /// The value of a key of a table, or an element of a list by its number.
-    pub(super) fn get(&self, key: &str) -> Option<&Self> {
+    pub fn get(&self, key: &str) -> Option<&Self> {
         match &self.kind {
             Kind::Table(entries) => entries
                 .iter()

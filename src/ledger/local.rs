@@ -10,17 +10,17 @@ use crate::quota::{
 };
 
 /// The ledger and the clock that is told to it.
-pub(super) struct Local {
+pub struct Local {
     ledger: Arc<dyn Ledger>,
     clock: Arc<dyn Clock>,
 }
 
 impl Local {
-    pub(super) fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>) -> Self {
         Self { ledger, clock }
     }
 
-    pub(super) async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
+    pub async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
         let Ask { account, cost, .. } = ask;
         let (id, asked, decision) = self.charge(&ask).await?;
         match decision {
@@ -72,7 +72,7 @@ impl Local {
         }
     }
 
-    pub(super) async fn settle(
+    pub async fn settle(
         &self,
         account: &Account,
         id: &ChargeId,
@@ -84,22 +84,18 @@ impl Local {
             .await?)
     }
 
-    pub(super) async fn absorb(
-        &self,
-        account: &Account,
-        entries: &[Entry],
-    ) -> Result<(), MeterError> {
+    pub async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), MeterError> {
         Ok(self
             .ledger
             .absorb(account, entries, &[], self.clock.now())
             .await?)
     }
 
-    pub(super) async fn is_empty(&self) -> Result<bool, MeterError> {
+    pub async fn is_empty(&self) -> Result<bool, MeterError> {
         Ok(self.ledger.is_empty().await?)
     }
 
-    pub(super) async fn close(
+    pub async fn close(
         &self,
         account: &Account,
         limit: &str,
@@ -111,15 +107,15 @@ impl Local {
             .await?)
     }
 
-    pub(super) async fn reopen(&self, account: &Account, limit: &str) -> Result<(), MeterError> {
+    pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), MeterError> {
         Ok(self.ledger.reopen(account, limit, self.clock.now()).await?)
     }
 
-    pub(super) async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
+    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
         Ok(self.ledger.usage(account, self.clock.now()).await?)
     }
 
-    pub(super) async fn falls_to(
+    pub async fn falls_to(
         &self,
         account: &Account,
         limit: &str,
@@ -131,7 +127,7 @@ impl Local {
             .await?)
     }
 
-    pub(super) async fn spent(
+    pub async fn spent(
         &self,
         account: &Account,
         from: Timestamp,
@@ -156,7 +152,7 @@ impl Local {
         Ok(candidate)
     }
 
-    pub(super) async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, MeterError> {
+    pub async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, MeterError> {
         let valid = self.valid_id(account, id).await?;
         Ok(
             match self

@@ -9,18 +9,14 @@ use crate::clock::Clock;
 use crate::quota::{Account, LimitUsage, Timestamp, Units};
 
 /// A shared ledger and this machine's journal, looked at only.
-pub(super) struct Watching {
+pub struct Watching {
     ledger: Arc<dyn SharedLedger>,
     journal: Journal,
     clock: Arc<dyn Clock>,
 }
 
 impl Watching {
-    pub(super) fn new(
-        ledger: Arc<dyn SharedLedger>,
-        journal: Journal,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub fn new(ledger: Arc<dyn SharedLedger>, journal: Journal, clock: Arc<dyn Clock>) -> Self {
         Self {
             ledger,
             journal,
@@ -29,12 +25,12 @@ impl Watching {
     }
 
     /// This machine's own record.
-    pub(super) const fn journal(&self) -> &Journal {
+    pub const fn journal(&self) -> &Journal {
         &self.journal
     }
 
     /// When a limit's use falls to `most`; `None` where the ledger has yet to be told what this machine knows.
-    pub(super) async fn falls_to(
+    pub async fn falls_to(
         &self,
         account: &Account,
         limit: &str,
@@ -53,7 +49,7 @@ impl Watching {
 
     /// What the ledger says, and what the next run will tell it first: charges that it has not heard of, and after a
     /// loss what this machine knows of.
-    pub(super) async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
+    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
         let now = self.clock.now();
         let seen = self.journal.seen(account, now).await?;
         let mut standing = self.ledger.standing(account, Some(&seen), now).await?;

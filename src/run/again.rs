@@ -5,14 +5,14 @@ use crate::upstream::Page;
 
 /// The ids of the page before, once there was one.
 #[derive(Debug, Default)]
-pub(super) struct Before(Option<Vec<String>>);
+pub struct Before(Option<Vec<String>>);
 
 impl Before {
     /// Why the list ends with a page although that leads on; it is the one before from then on.
     ///
     /// Where the cursor is a count of ours it never repeats, so the page has to tell. Where it is the upstream's, an empty
     /// page can be followed by a full one; two of them in a row are taken for the end, or a walk could cost any number.
-    pub(super) fn ends(&mut self, page: &Page, call: &Call) -> Option<String> {
+    pub fn ends(&mut self, page: &Page, call: &Call) -> Option<String> {
         let ids: Vec<String> = page
             .records
             .iter()

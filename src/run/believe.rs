@@ -23,7 +23,7 @@ pub struct Believing {
 
 impl Believing {
     /// A request of this cost is under way until what is returned is dropped.
-    pub(super) fn send<'a>(&'a self, account: &'a str, cost: &'a Cost) -> UnderWay<'a> {
+    pub fn send<'a>(&'a self, account: &'a str, cost: &'a Cost) -> UnderWay<'a> {
         self.costs()
             .entry(account.to_owned())
             .or_default()
@@ -49,7 +49,7 @@ impl Believing {
 }
 
 /// A request under way.
-pub(super) struct UnderWay<'a> {
+pub struct UnderWay<'a> {
     believing: &'a Believing,
     account: &'a str,
     cost: &'a Cost,
@@ -64,7 +64,7 @@ impl Drop for UnderWay<'_> {
 }
 
 /// Brings to the ledger what an answer tells of its limits, be it a page or a refusal.
-pub(super) async fn believe(
+pub async fn believe(
     context: &Context,
     asker: Asker<'_>,
     call: &Call,
@@ -84,7 +84,7 @@ pub(super) async fn believe(
 
 /// Corrects the charge to what a page truly cost, beyond the limit too, and learns from it. The page is paid for: it is
 /// landed even if the ledger cannot be told.
-pub(super) async fn settle(
+pub async fn settle(
     context: &Context,
     asker: Asker<'_>,
     call: &Call,
@@ -107,7 +107,7 @@ pub(super) async fn settle(
 }
 
 /// The same for a request that brought no page.
-pub(super) async fn settle_refused(
+pub async fn settle_refused(
     context: &Context,
     asker: Asker<'_>,
     call: &Call,

@@ -8,7 +8,7 @@ use crate::config::{Job, Region};
 use crate::quota::Timestamp;
 
 /// A tick that comes earlier than this is early.
-pub(super) const LONGEST_TOLERANCE: Duration = Duration::from_secs(5 * 60);
+pub const LONGEST_TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
 /// One region of a job, and what is known of it.
 #[derive(Debug, Clone)]

@@ -17,7 +17,7 @@ pub struct Estimates {
 
 impl Estimates {
     /// The call as it is charged by what was learned in this run.
-    pub(super) fn priced(&self, job: &Job, call: &Arc<Call>) -> Arc<Call> {
+    pub fn priced(&self, job: &Job, call: &Arc<Call>) -> Arc<Call> {
         let key = (job.credential.upstream.name.clone(), call.name.clone());
         match self.learned().get(&key) {
             Some(learned) => at(job, call, learned),
@@ -26,7 +26,7 @@ impl Estimates {
     }
 
     /// Learns from a true cost; what to charge from now on, in units by limit.
-    pub(super) fn learn(&self, job: &Job, call: &Call, truth: &Cost) -> Cost {
+    pub fn learn(&self, job: &Job, call: &Call, truth: &Cost) -> Cost {
         let key = (job.credential.upstream.name.clone(), call.name.clone());
         let mut learned = self.learned();
         let estimate = next(learned.get(&key).unwrap_or(&call.cost), truth);

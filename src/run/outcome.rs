@@ -118,7 +118,7 @@ pub struct PassReport {
 
 impl PassReport {
     /// Adds what became of more of it.
-    pub(super) fn add(&mut self, more: Self) {
+    pub fn add(&mut self, more: Self) {
         self.outcome = self.outcome.max(more.outcome);
         self.resumed |= more.resumed;
         self.pages += more.pages;
@@ -161,7 +161,7 @@ pub struct StoppedBy {
 
 impl StoppedBy {
     /// It fits at another time than was said: by the same clock that said so.
-    pub(super) fn fits_at(&mut self, at: Timestamp) {
+    pub fn fits_at(&mut self, at: Timestamp) {
         let (later, sooner) = (at.since(self.retry_at), self.retry_at.since(at));
         self.retry_after = self
             .retry_after

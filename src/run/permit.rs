@@ -13,7 +13,7 @@ use crate::quota::{LimitName, Rejection, Units};
 ///
 /// # Errors
 /// Why it is not to be sent. Nothing is charged then.
-pub(super) async fn permit(
+pub async fn permit(
     context: &Context,
     asker: Asker<'_>,
     call: &Call,

@@ -17,7 +17,7 @@ use crate::quota::Cost;
 use crate::upstream::{Answered, Failure, LONGEST_WAIT, Page, PageRequest};
 
 /// A pause that an upstream asks for and that is longer than this ends the pass instead: the next run goes on.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Who asks for a page.
 #[derive(Clone, Copy)]

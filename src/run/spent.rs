@@ -9,7 +9,7 @@ use crate::ledger::Permit;
 use crate::quota::{Closing, Cost, Limit, LimitName, Timestamp, Units};
 
 /// The upstream accepted what a limit without a known reset let through to try: it is no longer spent.
-pub(super) async fn reopen(context: &Context, asker: Asker<'_>, permit: &Permit) {
+pub async fn reopen(context: &Context, asker: Asker<'_>, permit: &Permit) {
     for limit in &permit.grant.probing {
         if let Err(error) = context
             .meter
@@ -22,7 +22,7 @@ pub(super) async fn reopen(context: &Context, asker: Asker<'_>, permit: &Permit)
 }
 
 /// Closes the limits that the upstream called spent, for every run of every machine.
-pub(super) async fn close(
+pub async fn close(
     context: &Context,
     asker: Asker<'_>,
     call: &Call,

@@ -11,7 +11,7 @@ use crate::record::Known;
 use crate::upstream::PageRequest;
 
 /// What is there already of a page that is about to be asked for.
-pub(super) async fn known(
+pub async fn known(
     context: &Context,
     asker: Asker<'_>,
     request: PageRequest<'_>,
@@ -31,7 +31,7 @@ pub(super) async fn known(
 
 /// Gives back what an unchanged page was charged. The page is there either way: it is landed even if the ledger cannot be
 /// told, and then stays charged.
-pub(super) async fn give_back(
+pub async fn give_back(
     context: &Context,
     asker: Asker<'_>,
     call: &Call,
@@ -51,7 +51,7 @@ pub(super) async fn give_back(
 }
 
 /// Forgets the pages of a call: one of them led on by a cursor that is no longer taken, and would again.
-pub(super) async fn forget(context: &Context, asker: Asker<'_>, call: &Call) {
+pub async fn forget(context: &Context, asker: Asker<'_>, call: &Call) {
     if call.etag == Etag::Free
         && let Err(error) = context
             .catalog

@@ -16,24 +16,24 @@ use super::chance::Chance;
 
 /// An answer before it is sent.
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) content: Content,
-    pub(super) ending: Ending,
-    pub(super) delay: Duration,
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub content: Content,
+    pub ending: Ending,
+    pub delay: Duration,
 }
 
 /// What an answer holds.
 #[derive(Debug, Clone)]
-pub(super) enum Content {
+pub enum Content {
     Json(Value),
     Text(String),
 }
 
 /// How an answer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub enum Ending {
     /// As it should.
     Whole,
     /// The connection is closed before anything was sent.
@@ -45,11 +45,11 @@ pub(super) enum Ending {
 }
 
 impl Answer {
-    pub(super) fn json(status: u16, body: Value) -> Self {
+    pub fn json(status: u16, body: Value) -> Self {
         Self::new(status, Content::Json(body))
     }
 
-    pub(super) fn text(status: u16, body: impl Into<String>) -> Self {
+    pub fn text(status: u16, body: impl Into<String>) -> Self {
         Self::new(status, Content::Text(body.into()))
     }
 
@@ -63,13 +63,13 @@ impl Answer {
         }
     }
 
-    pub(super) fn with_header(mut self, name: &str, value: impl Into<String>) -> Self {
+    pub fn with_header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
     /// Adds a header that is not there yet.
-    pub(super) fn or_header(self, name: &str, value: String) -> Self {
+    pub fn or_header(self, name: &str, value: String) -> Self {
         let there = self.headers.iter().any(|(other, _)| other == name);
         if there {
             self
@@ -78,13 +78,13 @@ impl Answer {
         }
     }
 
-    pub(super) const fn ending(mut self, ending: Ending) -> Self {
+    pub const fn ending(mut self, ending: Ending) -> Self {
         self.ending = ending;
         self
     }
 
     /// Names what a good answer holds by an `ETag`, and is nothing but "not modified" where the client has just that.
-    pub(super) fn unless_known(self, known: Option<&str>) -> Self {
+    pub fn unless_known(self, known: Option<&str>) -> Self {
         if self.status != 200 {
             return self;
         }
@@ -96,7 +96,7 @@ impl Answer {
     }
 
     /// As the web server sends it. What no header can hold is left out.
-    pub(super) fn into_response(self) -> Response {
+    pub fn into_response(self) -> Response {
         let kind = match self.content {
             Content::Json(_) => "application/json; charset=UTF-8",
             Content::Text(_) => "text/html; charset=UTF-8",
@@ -128,7 +128,7 @@ impl Content {
 }
 
 /// A tag as upstreams make them: of the text, and telling nothing.
-pub(super) fn etag(text: &str) -> String {
+pub fn etag(text: &str) -> String {
     let chance = Chance::new(0).of(text);
     let bytes: Vec<u8> = (0..3)
         .flat_map(|part| chance.nth(part).bits().to_be_bytes())

@@ -12,20 +12,20 @@ use crate::config::Auth;
 
 /// What arrived.
 #[derive(Debug, Clone)]
-pub(super) struct Arrived {
-    pub(super) method: String,
+pub struct Arrived {
+    pub method: String,
     /// The first segment of the path.
-    pub(super) upstream: String,
+    pub upstream: String,
     /// The rest of the path.
-    pub(super) path: String,
+    pub path: String,
     /// The query; a parameter that is there twice is joined by a comma.
-    pub(super) params: BTreeMap<String, String>,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Value,
+    pub params: BTreeMap<String, String>,
+    pub headers: HeaderMap,
+    pub body: Value,
 }
 
 impl Arrived {
-    pub(super) fn new(method: &str, uri: &Uri, headers: HeaderMap, body: &[u8]) -> Self {
+    pub fn new(method: &str, uri: &Uri, headers: HeaderMap, body: &[u8]) -> Self {
         let path = uri.path().trim_start_matches('/');
         let (upstream, path) = path.split_once('/').unwrap_or((path, ""));
         Self {
@@ -38,12 +38,12 @@ impl Arrived {
         }
     }
 
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
     /// The secret that it carries, where it carries one.
-    pub(super) fn secret(&self, auth: &Auth) -> Option<&str> {
+    pub fn secret(&self, auth: &Auth) -> Option<&str> {
         let secret = match auth {
             Auth::None => None,
             Auth::Header(name) => self.header(name),
@@ -76,18 +76,18 @@ fn params(query: &str) -> BTreeMap<String, String> {
 
 /// A request for a call. Nothing in it is secret.
 #[derive(Debug, Clone)]
-pub(super) struct Asked<'a> {
-    pub(super) route: &'a Route,
-    pub(super) path: &'a str,
+pub struct Asked<'a> {
+    pub route: &'a Route,
+    pub path: &'a str,
     /// The query without the secret.
-    pub(super) params: BTreeMap<String, String>,
-    pub(super) body: &'a Value,
+    pub params: BTreeMap<String, String>,
+    pub body: &'a Value,
     /// Where it was sent, without its query.
-    pub(super) url: Url,
+    pub url: Url,
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn new(route: &'a Route, arrived: &'a Arrived, url: Url) -> Self {
+    pub fn new(route: &'a Route, arrived: &'a Arrived, url: Url) -> Self {
         let mut params = arrived.params.clone();
         if let Auth::Query(name) = &route.upstream.auth {
             params.remove(name);
@@ -101,7 +101,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    pub(super) fn param(&self, name: &str) -> Option<&str> {
+    pub fn param(&self, name: &str) -> Option<&str> {
         self.params
             .get(name)
             .map(String::as_str)
@@ -109,7 +109,7 @@ impl<'a> Asked<'a> {
     }
 
     /// The ids that it asks for; `None` where it lists.
-    pub(super) fn ids(&self) -> Option<Vec<String>> {
+    pub fn ids(&self) -> Option<Vec<String>> {
         let in_query = self
             .route
             .ids_params
@@ -131,12 +131,12 @@ impl<'a> Asked<'a> {
     }
 
     /// What it says about where to go on, as text.
-    pub(super) fn cursor(&self) -> Option<String> {
+    pub fn cursor(&self) -> Option<String> {
         self.page_value(self.route.cursor_param()?)
     }
 
     /// A parameter that turns pages: from the query, else from the top of the body.
-    pub(super) fn page_value(&self, name: &str) -> Option<String> {
+    pub fn page_value(&self, name: &str) -> Option<String> {
         self.param(name)
             .map(str::to_owned)
             .or_else(|| match self.body.get(name)? {
@@ -147,12 +147,12 @@ impl<'a> Asked<'a> {
     }
 
     /// What names the page that it asks for.
-    pub(super) fn page(&self) -> String {
+    pub fn page(&self) -> String {
         format!("{} {:?}", self.list(), self.cursor())
     }
 
     /// What names the list that it asks for: all of it, less what turns pages.
-    pub(super) fn list(&self) -> String {
+    pub fn list(&self) -> String {
         let turning = self.route.page_params();
         let params = self
             .params
@@ -175,7 +175,7 @@ impl<'a> Asked<'a> {
 }
 
 /// The ids of a list that is joined by commas.
-pub(super) fn split(ids: &str) -> Vec<String> {
+pub fn split(ids: &str) -> Vec<String> {
     ids.split(',')
         .map(str::trim)
         .filter(|id| !id.is_empty())

@@ -3,15 +3,15 @@
 
 /// Something to draw from. Drawing does not change it: derive one a purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
-    pub(super) const fn new(seed: u64) -> Self {
+    pub const fn new(seed: u64) -> Self {
         Self(mix(seed))
     }
 
     /// What is drawn for this purpose.
-    pub(super) fn of(self, purpose: &str) -> Self {
+    pub fn of(self, purpose: &str) -> Self {
         let hash = purpose
             .bytes()
             .fold(self.0 ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -21,34 +21,34 @@ impl Chance {
     }
 
     /// What is drawn for the thing of this number.
-    pub(super) const fn nth(self, number: u64) -> Self {
+    pub const fn nth(self, number: u64) -> Self {
         Self(mix(self.0 ^ mix(number)))
     }
 
     /// All 64 bits of it.
-    pub(super) const fn bits(self) -> u64 {
+    pub const fn bits(self) -> u64 {
         self.0
     }
 
     /// A number below `end`; 0 where there is none.
-    pub(super) fn below(self, end: u64) -> u64 {
+    pub fn below(self, end: u64) -> u64 {
         self.0.checked_rem(end).unwrap_or(0)
     }
 
     /// True in so many of a hundred cases.
-    pub(super) fn percent(self, share: u64) -> bool {
+    pub fn percent(self, share: u64) -> bool {
         self.of("percent").below(100) < share
     }
 
     /// True in this share of the cases, 0 to 1.
-    pub(super) fn happens(self, share: f64) -> bool {
+    pub fn happens(self, share: f64) -> bool {
         // 53 bits are what a float holds exactly.
         let drawn = (self.0 >> 11) as f64 / (1_u64 << 53) as f64;
         drawn < share
     }
 
     /// One of these; the type's default where there is none.
-    pub(super) fn pick<T: Copy + Default>(self, from: &[T]) -> T {
+    pub fn pick<T: Copy + Default>(self, from: &[T]) -> T {
         let count = u64::try_from(from.len()).unwrap_or(0);
         let index = usize::try_from(self.below(count)).unwrap_or(0);
         from.get(index).copied().unwrap_or_default()
@@ -56,7 +56,7 @@ impl Chance {
 }
 
 /// Stirs 64 bits, reversibly (the finalizer of splitmix64).
-pub(super) const fn mix(bits: u64) -> u64 {
+pub const fn mix(bits: u64) -> u64 {
     let bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -64,7 +64,7 @@ pub(super) const fn mix(bits: u64) -> u64 {
 }
 
 /// What `mix` made these bits of.
-pub(super) const fn unmix(bits: u64) -> u64 {
+pub const fn unmix(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 31) ^ (bits >> 62)).wrapping_mul(0x3196_42b2_d24d_8ec3);
     let bits = (bits ^ (bits >> 27) ^ (bits >> 54)).wrapping_mul(0x96de_1b17_3f11_9089);
     let bits = bits ^ (bits >> 30) ^ (bits >> 60);

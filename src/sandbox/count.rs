@@ -27,18 +27,18 @@ pub struct Counted {
 
 /// A limit that a request did not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Exhausted {
-    pub(super) limit: LimitName,
-    pub(super) quota: u64,
+pub struct Exhausted {
+    pub limit: LimitName,
+    pub quota: u64,
     /// When the same request would fit.
-    pub(super) fits_at: Timestamp,
-    pub(super) fits_in: Duration,
-    pub(super) pace: Pace,
+    pub fits_at: Timestamp,
+    pub fits_in: Duration,
+    pub pace: Pace,
 }
 
 /// What kind of quota ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pace {
+pub enum Pace {
     /// A budget for the hour or the day: it is spent.
     Budget,
     /// A rate: too fast.
@@ -47,16 +47,16 @@ pub(super) enum Pace {
 
 /// What is left of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Left {
-    pub(super) limit: LimitName,
-    pub(super) quota: u64,
-    pub(super) used: u64,
-    pub(super) resets_at: Timestamp,
+pub struct Left {
+    pub limit: LimitName,
+    pub quota: u64,
+    pub used: u64,
+    pub resets_at: Timestamp,
 }
 
 impl Left {
     /// In the headers that many upstreams have for it.
-    pub(super) fn told(&self) -> [(&'static str, String); 4] {
+    pub fn told(&self) -> [(&'static str, String); 4] {
         [
             ("x-ratelimit-limit", self.quota.to_string()),
             ("x-ratelimit-used", self.used.to_string()),
@@ -78,13 +78,13 @@ impl Left {
 
 /// All limits of all accounts.
 #[derive(Debug)]
-pub(super) struct Counts {
+pub struct Counts {
     limits: BTreeMap<(String, LimitName), Count>,
 }
 
 impl Counts {
     /// Counts nothing yet. `quota` takes the place of every configured one.
-    pub(super) fn new(config: &Config, quota: Option<Units>) -> Self {
+    pub fn new(config: &Config, quota: Option<Units>) -> Self {
         let accounts = config
             .credentials
             .values()
@@ -101,12 +101,7 @@ impl Counts {
     }
 
     /// Counts a request that arrived, whatever becomes of it; tells which limit it did not fit.
-    pub(super) fn count(
-        &mut self,
-        account: &str,
-        cost: &Cost,
-        now: Timestamp,
-    ) -> Option<Exhausted> {
+    pub fn count(&mut self, account: &str, cost: &Cost, now: Timestamp) -> Option<Exhausted> {
         let mut exhausted: Option<Exhausted> = None;
         for (limit, units) in cost.iter() {
             let Some(count) = self.limits.get_mut(&(account.to_owned(), limit.clone())) else {
@@ -130,7 +125,7 @@ impl Counts {
     }
 
     /// What is left of the charged limit that has least left.
-    pub(super) fn left(&self, account: &str, cost: &Cost, now: Timestamp) -> Option<Left> {
+    pub fn left(&self, account: &str, cost: &Cost, now: Timestamp) -> Option<Left> {
         let left = |limit: &LimitName| {
             let count = self.limits.get(&(account.to_owned(), limit.clone()))?;
             Some(count.left(limit.clone(), now))
@@ -140,7 +135,7 @@ impl Counts {
             .min_by_key(|left| left.quota.saturating_sub(left.used))
     }
 
-    pub(super) fn usage(&self, now: Timestamp) -> Vec<Counted> {
+    pub fn usage(&self, now: Timestamp) -> Vec<Counted> {
         let limits = self.limits.iter();
         limits
             .map(|((account, limit), count)| count.counted(account.clone(), limit.clone(), now))

@@ -7,7 +7,7 @@ use crate::config::{Auth, Config, Credential, Upstream};
 use crate::quota::LimitName;
 
 /// The secret that the stand-in knows a credential by. Any text is a credential's name; this can stand in a header.
-pub(super) fn secret_of(credential: &str) -> String {
+pub fn secret_of(credential: &str) -> String {
     format!(
         "stand-in-{:016x}",
         Chance::new(0).of("secret").of(credential).bits()
@@ -19,7 +19,7 @@ const WRONG: &str = "wrong";
 
 /// All accounts, by how requests tell them.
 #[derive(Debug)]
-pub(super) struct Accounts {
+pub struct Accounts {
     /// By upstream and secret.
     by_secret: BTreeMap<(String, String), String>,
     /// Of each upstream's first credential.
@@ -29,7 +29,7 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    pub(super) fn new(config: &Config) -> Self {
+    pub fn new(config: &Config) -> Self {
         let credentials = || config.credentials.values();
         let upstream = |credential: &Credential| credential.upstream.name.clone();
         let names = credentials().flat_map(|credential| {
@@ -58,7 +58,7 @@ impl Accounts {
     }
 
     /// The account of a request; `None` where the upstream would refuse the secret.
-    pub(super) fn of(&self, upstream: &Upstream, secret: Option<&str>) -> Option<String> {
+    pub fn of(&self, upstream: &Upstream, secret: Option<&str>) -> Option<String> {
         let needed = upstream.auth != Auth::None;
         if needed && secret.is_none_or(|secret| secret == WRONG) {
             return None;
@@ -76,7 +76,7 @@ impl Accounts {
     }
 
     /// How an upstream calls a limit, where the configuration says.
-    pub(super) fn upstream_name(&self, upstream: &str, limit: &str) -> Option<String> {
+    pub fn upstream_name(&self, upstream: &str, limit: &str) -> Option<String> {
         self.names
             .get(&(upstream.to_owned(), limit.to_owned()))
             .cloned()

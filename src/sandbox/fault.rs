@@ -14,7 +14,7 @@ use crate::config::Paging;
 /// Faults to come: `POST /_sandbox/faults`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Fault {
+pub struct Fault {
     /// How many requests it hits.
     #[serde(default = "once")]
     times: u64,
@@ -38,7 +38,7 @@ pub(super) struct Fault {
 /// What kind of bad answer it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
+pub enum Kind {
     /// The connection ends before an answer.
     Drop,
     /// The connection ends in the middle of what would have been answered.
@@ -75,16 +75,16 @@ const fn once() -> u64 {
 
 /// What a scripted fault does to one request.
 #[derive(Debug, Clone)]
-pub(super) struct Hit {
-    pub(super) kind: Option<Kind>,
-    pub(super) status: Option<u16>,
+pub struct Hit {
+    pub kind: Option<Kind>,
+    pub status: Option<u16>,
     headers: BTreeMap<String, String>,
     body: Option<Value>,
     delay: Duration,
 }
 
 /// The first fault that hits this call, used up a little.
-pub(super) fn hit(faults: &mut Vec<Fault>, call: &str) -> Option<Hit> {
+pub fn hit(faults: &mut Vec<Fault>, call: &str) -> Option<Hit> {
     let found = faults
         .iter_mut()
         .find(|fault| fault.call.as_deref().is_none_or(|named| named == call))?;
@@ -114,7 +114,7 @@ impl Hit {
     }
 
     /// Makes of a good answer what the fault wants.
-    pub(super) fn spoil(&self, mut good: Answer, asked: &Asked<'_>) -> Answer {
+    pub fn spoil(&self, mut good: Answer, asked: &Asked<'_>) -> Answer {
         if let Content::Json(body) = &mut good.content {
             self.spoil_body(body, asked);
         }
@@ -167,14 +167,14 @@ fn same_cursor(body: &mut Value, asked: &Asked<'_>) {
 
 /// What chance does to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mishap {
+pub enum Mishap {
     Backend(u16),
     Drop,
 }
 
 /// Whether a request fails that is asked for the `attempt`th time. Told by what is asked, not by when, so that it does
 /// not depend on what else is asked meanwhile.
-pub(super) fn mishap(chance: Chance, rate: f64, asked: &str, attempt: u64) -> Option<Mishap> {
+pub fn mishap(chance: Chance, rate: f64, asked: &str, attempt: u64) -> Option<Mishap> {
     let chance = chance.of("failure").of(asked).nth(attempt);
     let kinds = [
         Some(Mishap::Backend(500)),

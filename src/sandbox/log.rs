@@ -9,30 +9,25 @@ use crate::quota::Timestamp;
 
 /// One request.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Logged {
-    pub(super) at: Timestamp,
-    pub(super) upstream: String,
+pub struct Logged {
+    pub at: Timestamp,
+    pub upstream: String,
     /// The call; `null` for a request that is none.
-    pub(super) call: Option<String>,
-    pub(super) account: Option<String>,
-    pub(super) path: String,
+    pub call: Option<String>,
+    pub account: Option<String>,
+    pub path: String,
     /// What was asked, without ids, cursor and secret.
-    pub(super) params: BTreeMap<String, String>,
+    pub params: BTreeMap<String, String>,
     /// How many ids were asked for.
-    pub(super) ids: usize,
-    pub(super) cursor: Option<String>,
+    pub ids: usize,
+    pub cursor: Option<String>,
     /// The status of the answer; 0 where the connection was dropped.
-    pub(super) status: u16,
+    pub status: u16,
 }
 
 impl Logged {
     /// A request for a call.
-    pub(super) fn new(
-        asked: &Asked<'_>,
-        ids: usize,
-        account: Option<String>,
-        at: Timestamp,
-    ) -> Self {
+    pub fn new(asked: &Asked<'_>, ids: usize, account: Option<String>, at: Timestamp) -> Self {
         let route = asked.route;
         let left_out = |name: &String| {
             route.page_params().contains(&name.as_str())
@@ -56,7 +51,7 @@ impl Logged {
     }
 
     /// A request that is no call. Its parameters stay out: nobody knows which of them is the secret.
-    pub(super) fn unknown(arrived: &Arrived, at: Timestamp) -> Self {
+    pub fn unknown(arrived: &Arrived, at: Timestamp) -> Self {
         Self {
             at,
             upstream: arrived.upstream.clone(),
@@ -72,7 +67,7 @@ impl Logged {
 }
 
 /// How often each call was requested.
-pub(super) fn calls(log: &[Logged]) -> BTreeMap<&str, u64> {
+pub fn calls(log: &[Logged]) -> BTreeMap<&str, u64> {
     let mut calls = BTreeMap::new();
     for call in log.iter().filter_map(|logged| logged.call.as_deref()) {
         let count: &mut u64 = calls.entry(call).or_default();

@@ -2,7 +2,7 @@
 
 /// A path template, read from the other end: it recognises what was rendered from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub struct Pattern {
     pieces: Vec<Piece>,
 }
 
@@ -14,7 +14,7 @@ enum Piece {
 
 impl Pattern {
     /// Reads a template: `{name}` stands for anything, `{{` and `}}` for a brace.
-    pub(super) fn new(template: &str) -> Self {
+    pub fn new(template: &str) -> Self {
         let mut pieces = Vec::new();
         let mut text = String::new();
         let mut rest = template.trim_matches('/');
@@ -45,12 +45,12 @@ impl Pattern {
     }
 
     /// What the variables stood for, by name, where this path is one of the template's.
-    pub(super) fn read<'a>(&'a self, path: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
+    pub fn read<'a>(&'a self, path: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
         read(&self.pieces, path.trim_matches('/'))
     }
 
     /// How much of it is said outright: of two that match, the one that says more is meant.
-    pub(super) fn precision(&self) -> usize {
+    pub fn precision(&self) -> usize {
         let lengths = self.pieces.iter().map(|piece| match piece {
             Piece::Text(text) => text.len(),
             Piece::Variable(_) => 0,

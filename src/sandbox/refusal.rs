@@ -4,7 +4,7 @@ use super::count::Exhausted;
 
 /// A refusal that every upstream knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub enum Refusal {
     /// The secret is missing, or no good.
     Denied,
     /// A budget is spent.
@@ -18,4 +18,4 @@ pub(super) enum Refusal {
 }
 
 /// What the upstream calls the limit that ran out, where the configuration says.
-pub(super) type UpstreamName = Option<String>;
+pub type UpstreamName = Option<String>;

@@ -9,18 +9,18 @@ use crate::config::{Call, Config, Method, Paging, Pointer, Step, Upstream};
 
 /// One call of an upstream, and what the stand-in needs to know to answer it.
 #[derive(Debug)]
-pub(super) struct Route {
-    pub(super) upstream: Arc<Upstream>,
-    pub(super) call: Arc<Call>,
-    pub(super) pattern: Pattern,
+pub struct Route {
+    pub upstream: Arc<Upstream>,
+    pub call: Arc<Call>,
+    pub pattern: Pattern,
     /// The query parameters that carry ids.
-    pub(super) ids_params: Vec<String>,
+    pub ids_params: Vec<String>,
     /// What jobs read from its records beside ids, texts and columns.
-    pub(super) read_by_jobs: Vec<Pointer>,
+    pub read_by_jobs: Vec<Pointer>,
 }
 
 /// All routes of a configuration.
-pub(super) fn all(config: &Config) -> Vec<Route> {
+pub fn all(config: &Config) -> Vec<Route> {
     let upstreams = config.upstreams.values();
     upstreams
         .flat_map(|upstream| {
@@ -60,7 +60,7 @@ fn steps_of<'a>(config: &'a Config, upstream: &'a str) -> impl Iterator<Item = &
 }
 
 /// The route of a request, where there is one.
-pub(super) fn find<'a>(
+pub fn find<'a>(
     routes: &'a [Route],
     upstream: &str,
     method: &str,
@@ -83,7 +83,7 @@ impl Route {
     }
 
     /// The parameters that turn pages, beside the cursor the size.
-    pub(super) fn page_params(&self) -> Vec<&str> {
+    pub fn page_params(&self) -> Vec<&str> {
         let (cursor, size) = match &self.call.paging {
             Paging::None => (None, None),
             Paging::Token { param, size, .. } | Paging::Number { param, size, .. } => {
@@ -99,7 +99,7 @@ impl Route {
     }
 
     /// The parameter that says where to go on.
-    pub(super) fn cursor_param(&self) -> Option<&str> {
+    pub fn cursor_param(&self) -> Option<&str> {
         match &self.call.paging {
             Paging::None => None,
             Paging::Token { param, .. }
@@ -110,7 +110,7 @@ impl Route {
     }
 
     /// The places of the body that carry ids.
-    pub(super) fn ids_in_body(&self) -> Vec<String> {
+    pub fn ids_in_body(&self) -> Vec<String> {
         self.call
             .body
             .as_ref()
@@ -120,7 +120,7 @@ impl Route {
 }
 
 /// The parameter that links of the stand-in carry.
-pub(super) const LINKED: &str = "after";
+pub const LINKED: &str = "after";
 
 /// Where a body's template names ids.
 fn places(template: &Value, at: String) -> Vec<String> {

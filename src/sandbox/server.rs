@@ -17,7 +17,7 @@ use super::state::State;
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 /// What is served.
-pub(super) fn router(state: Arc<State>) -> Router {
+pub fn router(state: Arc<State>) -> Router {
     Router::new().fallback(serve).with_state(state)
 }
 

@@ -11,14 +11,14 @@ use crate::quota::Cost;
 
 /// Answers for every upstream.
 #[derive(Debug)]
-pub(super) struct StandIn {
+pub struct StandIn {
     resources: Resources,
     world: Chance,
     failure_rate: f64,
 }
 
 impl StandIn {
-    pub(super) fn new(seed: u64, failure_rate: f64) -> serde_json::Result<Self> {
+    pub fn new(seed: u64, failure_rate: f64) -> serde_json::Result<Self> {
         Ok(Self {
             resources: Resources::read()?,
             world: Chance::new(seed),
@@ -28,7 +28,7 @@ impl StandIn {
 
     /// What a request is answered that fits the quota, `attempt`s of it told apart. `total` takes the place of how much a
     /// list holds, `known` is the `ETag` of what the client has.
-    pub(super) fn answer(
+    pub fn answer(
         &self,
         asked: &Asked<'_>,
         attempt: u64,
@@ -49,7 +49,7 @@ impl StandIn {
         }
     }
 
-    pub(super) fn refuse(&self, asked: &Asked<'_>, refusal: &Refusal) -> Answer {
+    pub fn refuse(&self, asked: &Asked<'_>, refusal: &Refusal) -> Answer {
         match self.resource(asked) {
             Some(_) => youtube::refuse(refusal),
             None => generic::refuse(&asked.route.upstream, refusal),
@@ -57,7 +57,7 @@ impl StandIn {
     }
 
     /// How many ids are asked for.
-    pub(super) fn ids(&self, asked: &Asked<'_>) -> usize {
+    pub fn ids(&self, asked: &Asked<'_>) -> usize {
         match self.resource(asked) {
             Some(_) => asked.param("id").map_or(0, |ids| ids.split(',').count()),
             None => asked.ids().map_or(0, |ids| ids.len()),
@@ -65,12 +65,12 @@ impl StandIn {
     }
 
     /// What a request truly costs.
-    pub(super) fn cost(&self, asked: &Asked<'_>) -> Cost {
+    pub fn cost(&self, asked: &Asked<'_>) -> Cost {
         generic::cost(asked, self.world)
     }
 
     /// Whether its answers tell in headers what is left of the quota, as many upstreams' do.
-    pub(super) fn tells_what_is_left(&self, asked: &Asked<'_>) -> bool {
+    pub fn tells_what_is_left(&self, asked: &Asked<'_>) -> bool {
         self.resource(asked).is_none()
     }
 

@@ -22,7 +22,7 @@ use crate::config::{Config, Etag};
 use crate::quota::Timestamp;
 
 /// Everything that requests share.
-pub(super) struct State {
+pub struct State {
     routes: Vec<Route>,
     accounts: Accounts,
     stand_in: StandIn,
@@ -51,7 +51,7 @@ struct Verdict {
 }
 
 impl State {
-    pub(super) fn new(
+    pub fn new(
         config: &Config,
         options: &Options,
         root: Url,
@@ -76,7 +76,7 @@ impl State {
     }
 
     /// Answers a request to an upstream.
-    pub(super) fn answer(&self, arrived: &Arrived) -> Answer {
+    pub fn answer(&self, arrived: &Arrived) -> Answer {
         let now = self.clock.now();
         let Some(route) = route::find(
             &self.routes,
@@ -276,38 +276,38 @@ impl State {
         )
     }
 
-    pub(super) fn usage(&self) -> Vec<Counted> {
+    pub fn usage(&self) -> Vec<Counted> {
         self.changing().counts.usage(self.clock.now())
     }
 
-    pub(super) fn requests(&self) -> u64 {
+    pub fn requests(&self) -> u64 {
         u64::try_from(self.changing().log.len()).unwrap_or(u64::MAX)
     }
 
     /// `GET /_sandbox/usage`
-    pub(super) fn report(&self) -> Value {
+    pub fn report(&self) -> Value {
         let limits = self.usage();
         let changing = self.changing();
         json!({ "requests": changing.log.len(), "limits": limits, "calls": log::calls(&changing.log) })
     }
 
     /// `GET /_sandbox/requests`
-    pub(super) fn log(&self) -> Value {
+    pub fn log(&self) -> Value {
         serde_json::to_value(&self.changing().log).unwrap_or_default()
     }
 
     /// `POST /_sandbox/faults`
-    pub(super) fn script(&self, faults: Vec<Fault>) {
+    pub fn script(&self, faults: Vec<Fault>) {
         self.changing().faults.extend(faults);
     }
 
     /// `DELETE /_sandbox/faults`
-    pub(super) fn unscript(&self) {
+    pub fn unscript(&self) {
         self.changing().faults.clear();
     }
 
     /// `POST /_sandbox/totals`
-    pub(super) fn resize(&self, totals: BTreeMap<String, u64>) {
+    pub fn resize(&self, totals: BTreeMap<String, u64>) {
         self.changing().totals.extend(totals);
     }
 

@@ -12,13 +12,13 @@ const CHECK: u8 = 0x1d;
 
 /// Which way a token leads. It is part of the token, and all the same to whoever reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub enum Direction {
     Next = 0,
     Previous = 1,
 }
 
 /// The token that leads to `offset` in the list that `list` stands for.
-pub(super) fn encode(offset: u64, direction: Direction, list: Chance) -> String {
+pub fn encode(offset: u64, direction: Direction, list: Chance) -> String {
     let mut bytes = vec![OFFSET];
     bytes.extend(varint(offset));
     bytes.extend([DIRECTION, direction as u8, CHECK]);
@@ -27,7 +27,7 @@ pub(super) fn encode(offset: u64, direction: Direction, list: Chance) -> String 
 }
 
 /// Where a token of this list leads; `None` for any other text.
-pub(super) fn decode(token: &str, list: Chance) -> Option<u64> {
+pub fn decode(token: &str, list: Chance) -> Option<u64> {
     let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
     let (first, rest) = bytes.split_first()?;
     let (offset, rest) = read_varint(rest)?;

@@ -4,7 +4,7 @@ use super::chance::Chance;
 
 /// A script, with how its words are set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Script {
+pub enum Script {
     #[default]
     Latin,
     German,
@@ -33,7 +33,7 @@ const ALL: [Script; 10] = [
 
 impl Script {
     /// What is mostly written in a region; any script for what belongs to none.
-    pub(super) fn of(region: Option<&str>, chance: Chance) -> Self {
+    pub fn of(region: Option<&str>, chance: Chance) -> Self {
         let elsewhere = chance.of("script").pick(&ALL);
         match region {
             _ if chance.of("abroad").percent(15) => elsewhere,
@@ -52,7 +52,7 @@ impl Script {
     }
 
     /// The language that stands for it.
-    pub(super) const fn language(self) -> &'static str {
+    pub const fn language(self) -> &'static str {
         match self {
             Self::Latin => "en",
             Self::German => "de",
@@ -111,7 +111,7 @@ impl Script {
 }
 
 /// So many words.
-pub(super) fn words(script: Script, count: u64, chance: Chance) -> String {
+pub fn words(script: Script, count: u64, chance: Chance) -> String {
     let known: Vec<&str> = script.words().split(' ').collect();
     let words: Vec<&str> = (0..count)
         .map(|number| chance.nth(number).pick(&known))
@@ -120,7 +120,7 @@ pub(super) fn words(script: Script, count: u64, chance: Chance) -> String {
 }
 
 /// A title as people give them: with what needs escaping now and then.
-pub(super) fn title(script: Script, chance: Chance) -> String {
+pub fn title(script: Script, chance: Chance) -> String {
     let words = words(
         script,
         chance.of("length").below(5).saturating_add(2),
@@ -138,7 +138,7 @@ pub(super) fn title(script: Script, chance: Chance) -> String {
 }
 
 /// A description: some lines, at times none at all.
-pub(super) fn text(script: Script, chance: Chance) -> String {
+pub fn text(script: Script, chance: Chance) -> String {
     let lines = chance.of("lines").below(5);
     let line = |number| {
         words(
@@ -151,7 +151,7 @@ pub(super) fn text(script: Script, chance: Chance) -> String {
 }
 
 /// A name of somebody or something: a word or two.
-pub(super) fn name(script: Script, chance: Chance) -> String {
+pub fn name(script: Script, chance: Chance) -> String {
     words(
         script,
         chance.of("length").below(2).saturating_add(1),
@@ -160,7 +160,7 @@ pub(super) fn name(script: Script, chance: Chance) -> String {
 }
 
 /// A text as it stands in a web page.
-pub(super) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let text = text
         .replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -6,7 +6,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Of a larger body all that is read further, parsed and landed is done alone. Below, bodies are read side by side: a server
 /// may not wait for whoever stops in the middle of one.
-pub(super) const READ_TOGETHER: usize = 2 * 1024 * 1024;
+pub const READ_TOGETHER: usize = 2 * 1024 * 1024;
 
 /// A body that is longer is parsed and landed alone.
 const PARSED_TOGETHER: usize = 1024 * 1024;
@@ -22,12 +22,12 @@ pub struct Alone(Option<Arc<SemaphorePermit<'static>>>);
 
 impl Alone {
     /// Whether a body is so large that it waits for its turn.
-    pub(super) fn is_large(bytes: usize, values: impl FnOnce() -> usize) -> bool {
+    pub fn is_large(bytes: usize, values: impl FnOnce() -> usize) -> bool {
         bytes > PARSED_TOGETHER || values() > VALUES_TOGETHER
     }
 
     /// Waits for the turn, unless it came already.
-    pub(super) async fn wait(&mut self) {
+    pub async fn wait(&mut self) {
         if self.0.is_none() {
             self.0 = TURN.acquire().await.ok().map(Arc::new);
         }

@@ -28,18 +28,22 @@ const LONG_BODY: usize = 16 * 1024;
 
 /// What an upstream answered.
 pub struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Vec<u8>,
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// The response headers.
+    pub headers: HeaderMap,
+    /// The body, decompressed.
+    pub body: Vec<u8>,
     end: End,
-    pub(super) redactor: Redactor,
+    /// Hides the secret in whatever is shown of this answer.
+    pub redactor: Redactor,
     /// Where it is large, nothing else that is large is at hand.
     alone: Alone,
 }
 
 /// How a body ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub enum End {
     /// By itself.
     Whole,
     /// It is longer than so many bytes.
@@ -62,25 +66,28 @@ impl Answer {
         }
     }
 
-    pub(super) fn ending(self, end: End) -> Self {
+    /// The same answer with the way its body ended.
+    pub fn ending(self, end: End) -> Self {
         Self { end, ..self }
     }
 
-    pub(super) fn taken(self, alone: Alone) -> Self {
+    /// The same answer, holding the slot for large answers.
+    pub fn taken(self, alone: Alone) -> Self {
         Self { alone, ..self }
     }
 
     /// The same answer, kept from telling the secret should it echo it.
-    pub(super) fn redacted_by(self, redactor: Redactor) -> Self {
+    pub fn redacted_by(self, redactor: Redactor) -> Self {
         Self { redactor, ..self }
     }
 
-    pub(super) fn is_whole(&self) -> bool {
+    /// Whether the whole body arrived.
+    pub fn is_whole(&self) -> bool {
         self.end == End::Whole
     }
 
     /// Why the body ended before its time.
-    pub(super) fn broke_off(&self) -> Option<&str> {
+    pub fn broke_off(&self) -> Option<&str> {
         match &self.end {
             End::Broken(cause) => Some(cause),
             End::Whole | End::TooLong(_) => None,
@@ -88,12 +95,12 @@ impl Answer {
     }
 
     /// A header's value, where it is text.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
     /// The page that this holds. What it says that the request truly cost is `cost`, page or not.
-    pub(super) async fn understand(
+    pub async fn understand(
         self,
         asked: &Asked<'_>,
         cost: &mut BTreeMap<LimitName, Units>,
@@ -273,7 +280,7 @@ impl Answer {
     }
 
     /// A text of theirs, fit to be shown.
-    pub(super) fn shown(&self, text: &str) -> String {
+    pub fn shown(&self, text: &str) -> String {
         one_line(&self.redactor.clean(text))
     }
 }

@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(20);
 /// Nothing is ever sent twice behind the ledger's back. `retry::never` switches off what reqwest would send again by
 /// itself. What hyper-util does again cannot be switched off through reqwest, and need not be: it moves a request to
 /// another connection only where hyper hands the whole request back, not a byte of it written.
-pub(super) fn client(upstream: &config::Upstream) -> reqwest::Result<reqwest::Client> {
+pub fn client(upstream: &config::Upstream) -> reqwest::Result<reqwest::Client> {
     // Whoever was first, it is the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
@@ -69,7 +69,7 @@ fn headers() -> HeaderMap {
 
 /// Sends a request once and reads its answer, at most `upstream.max_body` bytes of it after decompression, within
 /// `upstream.timeout`.
-pub(super) async fn exchange(
+pub async fn exchange(
     client: &reqwest::Client,
     request: Request,
     upstream: &config::Upstream,
@@ -185,7 +185,7 @@ fn cause(error: &reqwest::Error, redactor: &Redactor) -> String {
 }
 
 /// The host of a URL and its port, which may be shown.
-pub(super) fn host_of(url: &Url) -> String {
+pub fn host_of(url: &Url) -> String {
     let host = url.host_str().unwrap_or("nowhere");
     url.port()
         .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))

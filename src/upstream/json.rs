@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// Reads a JSON text. A byte order mark is left out, and what is no Unicode, in its bytes or in its escapes, becomes U+FFFD:
 /// a title that was cut in the middle of a character costs that character and not the page.
-pub(super) fn read(json: &[u8]) -> serde_json::Result<Value> {
+pub fn read(json: &[u8]) -> serde_json::Result<Value> {
     let json = without_mark(json);
     serde_json::from_slice(json).or_else(|error| match mended(json) {
         Some(mended) => serde_json::from_str(&mended),
@@ -13,7 +13,7 @@ pub(super) fn read(json: &[u8]) -> serde_json::Result<Value> {
 }
 
 /// What can be read of a JSON text that was cut off: all before its last comma or bracket, with what is open there closed.
-pub(super) fn read_cut(json: &[u8]) -> Option<Value> {
+pub fn read_cut(json: &[u8]) -> Option<Value> {
     let text = String::from_utf8_lossy(without_mark(json));
     let (mut open, mut quoted, mut escaped, mut end) = (Vec::new(), false, false, 0);
     for (at, character) in text.char_indices() {
@@ -42,7 +42,7 @@ pub(super) fn read_cut(json: &[u8]) -> Option<Value> {
     read(closed.as_bytes()).ok()
 }
 
-pub(super) fn without_mark(json: &[u8]) -> &[u8] {
+pub fn without_mark(json: &[u8]) -> &[u8] {
     json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(json)
 }
 

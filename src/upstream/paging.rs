@@ -10,19 +10,19 @@ use crate::config::{Auth, Paging, Place, Pointer};
 
 /// What turning to a page puts into its request.
 #[derive(Debug, Default)]
-pub(super) struct Turn<'a> {
+pub struct Turn<'a> {
     /// How many records a page is to hold.
-    pub(super) size: Option<(&'a str, u64)>,
+    pub size: Option<(&'a str, u64)>,
     /// Which page.
-    pub(super) cursor: Option<(&'a str, Value)>,
+    pub cursor: Option<(&'a str, Value)>,
     /// Where both go.
-    pub(super) place: Place,
+    pub place: Place,
     /// Path and query of the page, instead of the step's.
-    pub(super) go_to: Option<&'a str>,
+    pub go_to: Option<&'a str>,
 }
 
 /// Turns to the page at `cursor`.
-pub(super) fn turn<'a>(paging: &'a Paging, cursor: Option<&'a str>) -> Result<Turn<'a>, Failure> {
+pub fn turn<'a>(paging: &'a Paging, cursor: Option<&'a str>) -> Result<Turn<'a>, Failure> {
     let size = paging
         .size()
         .and_then(|size| Some((size.param.as_deref()?, size.size)));
@@ -64,7 +64,7 @@ fn number(cursor: Option<&str>, first: u64) -> Result<u64, Failure> {
 
 /// The cursor of the page after one that listed so many records. An empty page is the last where we count; where the
 /// upstream says what comes next, it can have left out all that a page would have held.
-pub(super) fn next(
+pub fn next(
     asked: &Asked<'_>,
     answer: &Answer,
     document: &Value,
@@ -110,7 +110,7 @@ pub(super) fn next(
 
 /// Whether a list can go on behind a page although the page's own body stays as it is: a full last one, where a header
 /// leads on.
-pub(super) fn may_grow_unseen(asked: &Asked<'_>, listed: u64, next: Option<&str>) -> bool {
+pub fn may_grow_unseen(asked: &Asked<'_>, listed: u64, next: Option<&str>) -> bool {
     matches!(asked.request.step.call.paging, Paging::Link { .. })
         && next.is_none()
         && is_full(asked, listed)

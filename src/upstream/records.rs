@@ -8,7 +8,7 @@ use crate::record::Record;
 
 /// What is not as it should be in an answer.
 #[derive(Debug, PartialEq, Eq, Error)]
-pub(super) enum WrongShape {
+pub enum WrongShape {
     #[error("the answer holds {found} where {expected} belongs (at `{at}`)")]
     Value {
         at: String,
@@ -21,18 +21,18 @@ pub(super) enum WrongShape {
 
 /// The records of a page.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) records: Vec<Record>,
+pub struct Found {
+    pub records: Vec<Record>,
     /// Records without an id.
-    pub(super) skipped: u64,
+    pub skipped: u64,
     /// How long the answer's list was, whatever of it was kept.
-    pub(super) listed: u64,
+    pub listed: u64,
     /// Whether there was no list, which is as good as an empty one.
-    pub(super) lacks_list: bool,
+    pub lacks_list: bool,
 }
 
 /// Takes the records out of an answer: each id once, at its first place.
-pub(super) fn take(document: &mut Value, what: &Records) -> Result<Found, WrongShape> {
+pub fn take(document: &mut Value, what: &Records) -> Result<Found, WrongShape> {
     let lacks_list = what.at.find(document).is_none();
     let list = list_at(document, what.at.tokens(), &what.at)?;
     let listed = count(&list);
@@ -113,7 +113,7 @@ fn is_id(text: &str) -> bool {
 }
 
 /// Whether a value is a number that others may be taken for: it is no integer, or too large for all its digits to be kept.
-pub(super) fn is_inexact(value: &Value) -> bool {
+pub fn is_inexact(value: &Value) -> bool {
     /// From here on not every integer is a floating-point number.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
@@ -132,7 +132,7 @@ fn wrong(at: &Pointer, found: &Value, expected: &'static str) -> WrongShape {
     }
 }
 
-pub(super) const fn name_of(value: &Value) -> &'static str {
+pub const fn name_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "true or false",

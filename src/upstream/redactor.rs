@@ -13,19 +13,19 @@ const TELLTALE_BYTES: usize = 16;
 const MOST_BACKSLASHES: usize = 32;
 
 /// Keeps the secret out of whatever an upstream says.
-pub(super) struct Redactor {
+pub struct Redactor {
     secret: SecretString,
 }
 
 impl Redactor {
-    pub(super) fn new(secret: Option<&SecretString>) -> Self {
+    pub fn new(secret: Option<&SecretString>) -> Self {
         Self {
             secret: secret.cloned().unwrap_or_default(),
         }
     }
 
     /// The text, with `***` wherever the secret was.
-    pub(super) fn clean<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub fn clean<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let secret = self.secret.expose_secret().as_bytes();
         let mut cleaned = String::new();
         let mut rest = text;
@@ -42,7 +42,7 @@ impl Redactor {
     }
 
     /// The same for a text that is sent again, where the secret is long enough to be no coincidence.
-    pub(super) fn clean_data<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub fn clean_data<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if self.is_telltale() {
             self.clean(text)
         } else {
@@ -51,7 +51,7 @@ impl Redactor {
     }
 
     /// The same for every text of a document that will be landed, the names of members included.
-    pub(super) fn clean_document(&self, document: &mut Value) {
+    pub fn clean_document(&self, document: &mut Value) {
         if self.is_telltale() {
             self.clean_texts(document);
         }

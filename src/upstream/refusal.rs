@@ -139,7 +139,7 @@ fn until(rule: &Rule, answer: &Answer, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// What an answer says, as one short line without its full stop, since more may follow; empty where it says nothing.
-pub(super) fn said(answer: &Answer, document: &Value) -> String {
+pub fn said(answer: &Answer, document: &Value) -> String {
     let text = redirect(answer)
         .or_else(|| message_in(document))
         .unwrap_or_default();

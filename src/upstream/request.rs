@@ -23,19 +23,19 @@ const IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 /// A request, all of it but the secret.
-pub(super) struct Asked<'a> {
-    pub(super) upstream: &'a config::Upstream,
-    pub(super) limits: &'a BTreeMap<LimitName, CredentialLimit>,
-    pub(super) request: PageRequest<'a>,
-    pub(super) url: Url,
+pub struct Asked<'a> {
+    pub upstream: &'a config::Upstream,
+    pub limits: &'a BTreeMap<LimitName, CredentialLimit>,
+    pub request: PageRequest<'a>,
+    pub url: Url,
     /// How many records a full page holds, where that is asked for.
-    pub(super) page_size: Option<u64>,
+    pub page_size: Option<u64>,
     headers: HeaderMap,
     body: Option<Value>,
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn new(
+    pub fn new(
         upstream: &'a config::Upstream,
         limits: &'a BTreeMap<LimitName, CredentialLimit>,
         request: PageRequest<'a>,
@@ -59,7 +59,7 @@ impl<'a> Asked<'a> {
     }
 
     /// What tells this request from others, and what is read out of its answer. The secret is not in it.
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let call = &self.request.step.call;
         let records = call.records.as_ref();
         let read = records.map(|records| (records.at.as_str(), &records.kind, &records.id));
@@ -72,7 +72,7 @@ impl<'a> Asked<'a> {
     }
 
     /// The request as it is sent.
-    pub(super) fn with_secret(&self, secret: Option<&SecretString>) -> Result<Request, Failure> {
+    pub fn with_secret(&self, secret: Option<&SecretString>) -> Result<Request, Failure> {
         let mut request = Request::new(method(self.request.step.call.method), self.url.clone());
         request.headers_mut().clone_from(&self.headers);
         if let Some(tag) = self

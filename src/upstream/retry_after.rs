@@ -19,7 +19,7 @@ pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
 
 /// Reads seconds since the Unix epoch, or from now on: what would be long ago (before 2001) is the latter. `None` where that
 /// has passed already; at most 32 days ahead.
-pub(super) fn epoch(value: &str, now: Timestamp) -> Option<Timestamp> {
+pub fn epoch(value: &str, now: Timestamp) -> Option<Timestamp> {
     const LONG_AGO: Duration = Duration::from_secs(1_000_000_000);
     let told = seconds(value.trim())?;
     let wait = if told < LONG_AGO {

@@ -4,7 +4,7 @@ use crate::plain::is_hidden;
 const LONGEST: usize = 160;
 
 /// A text of theirs as one short line that a terminal can be given.
-pub(super) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     let plain = without_escapes(text);
     let mut words = String::new();
     for word in plain.split_whitespace().take(LONGEST) {
@@ -53,12 +53,12 @@ fn skip_to(rest: &mut std::str::Chars<'_>, is_last: impl Fn(char) -> bool) {
 }
 
 /// Whether a body looks like a web page.
-pub(super) fn is_html(text: &str) -> bool {
+pub fn is_html(text: &str) -> bool {
     text.trim_start().starts_with('<')
 }
 
 /// What a reader of a web page would see first: its title, else its text.
-pub(super) fn html_text(page: &str) -> String {
+pub fn html_text(page: &str) -> String {
     let title = between(page, "<title>", "</title>").filter(|title| !title.trim().is_empty());
     without_tags(title.unwrap_or(page))
 }
@@ -69,7 +69,7 @@ fn between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
 }
 
 /// The text without HTML tags, words kept apart. A `<` that begins none stays.
-pub(super) fn without_tags(text: &str) -> String {
+pub fn without_tags(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
     while let Some((before, tag)) = rest.split_once('<') {

@@ -15,7 +15,7 @@ use crate::quota::{LimitName, Units};
 const MOST: u64 = 1_000_000_000_000_000;
 
 /// What the request truly cost, of the limits whose cost the answer tells.
-pub(super) fn cost(call: &Call, document: &Value) -> BTreeMap<LimitName, Units> {
+pub fn cost(call: &Call, document: &Value) -> BTreeMap<LimitName, Units> {
     let told = call
         .settle
         .iter()
@@ -24,7 +24,7 @@ pub(super) fn cost(call: &Call, document: &Value) -> BTreeMap<LimitName, Units> 
 }
 
 /// How the charged limits stand that the headers tell of.
-pub(super) fn limits(asked: &Asked<'_>, answer: &Answer) -> Vec<Standing> {
+pub fn limits(asked: &Asked<'_>, answer: &Answer) -> Vec<Standing> {
     let charged = asked.request.step.call.cost.limits();
     charged
         .filter_map(|limit| standing(asked, answer, limit, asked.limits.get(limit)?))

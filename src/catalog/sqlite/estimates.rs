@@ -10,7 +10,7 @@ use crate::quota::Units;
 const LEARN: &str = "insert into estimate (upstream, call, units) values (?1, ?2, ?3)
     on conflict do update set units = excluded.units";
 
-pub(super) fn estimates(connection: &Connection) -> rusqlite::Result<Vec<Estimate>> {
+pub fn estimates(connection: &Connection) -> rusqlite::Result<Vec<Estimate>> {
     let mut statement = connection.prepare_cached("select upstream, call, units from estimate")?;
     let rows = statement.query_map([], |row| {
         let units: BTreeMap<String, u64> =
@@ -28,7 +28,7 @@ pub(super) fn estimates(connection: &Connection) -> rusqlite::Result<Vec<Estimat
     rows.collect()
 }
 
-pub(super) fn learn(tx: &Transaction<'_>, estimate: &Estimate) -> rusqlite::Result<()> {
+pub fn learn(tx: &Transaction<'_>, estimate: &Estimate) -> rusqlite::Result<()> {
     let units = serde_json::json!(estimate.cost).to_string();
     tx.prepare_cached(LEARN)?
         .execute((&estimate.upstream, &estimate.call, units))

@@ -33,7 +33,7 @@ const REPEATS: &str =
     "select exists (select 1 from checkpoint where pass = ?1 and step = ?2 and cursor = ?3)";
 const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at)
     select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4 from checkpoint where pass = ?1 and step = ?2";
-pub(super) const STATEMENTS: &[&str] = &[
+pub const STATEMENTS: &[&str] = &[
     NEWEST,
     REHASH,
     UNINDEX,
@@ -45,7 +45,7 @@ pub(super) const STATEMENTS: &[&str] = &[
 ];
 
 /// Lands a page.
-pub(super) fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure> {
+pub fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure> {
     let pass = begin(tx, &page.pass)?;
     views::declare(tx, &page.upstream, &page.kind, &page.call, &page.shape)?;
     store(tx, page)?;

@@ -12,31 +12,31 @@ use crate::quota::Cost;
 use crate::record::{Record, Tag};
 
 /// A page as it goes to the thread that writes it, its records in the form in which they are stored.
-pub(super) struct Page {
-    pub(super) pass: PassRef,
-    pub(super) step: i64,
-    pub(super) upstream: String,
-    pub(super) call: String,
-    pub(super) kind: String,
-    pub(super) shape: Shape,
-    pub(super) rows: Vec<Row>,
-    pub(super) next: Option<String>,
-    pub(super) asked: Vec<String>,
-    pub(super) batch: Option<Batch>,
-    pub(super) requests: i64,
-    pub(super) units: Cost,
-    pub(super) tag: Option<Tag>,
-    pub(super) now: String,
+pub struct Page {
+    pub pass: PassRef,
+    pub step: i64,
+    pub upstream: String,
+    pub call: String,
+    pub kind: String,
+    pub shape: Shape,
+    pub rows: Vec<Row>,
+    pub next: Option<String>,
+    pub asked: Vec<String>,
+    pub batch: Option<Batch>,
+    pub requests: i64,
+    pub units: Cost,
+    pub tag: Option<Tag>,
+    pub now: String,
     /// Tags from before then are forgotten.
-    pub(super) tags_since: String,
+    pub tags_since: String,
 }
 
 /// Where a batch stands, as it is stored: lists in JSON.
-pub(super) struct Batch {
-    pub(super) ids: String,
-    pub(super) missing: String,
+pub struct Batch {
+    pub ids: String,
+    pub missing: String,
     /// `None` where its last page has come.
-    pub(super) cursors: Option<String>,
+    pub cursors: Option<String>,
 }
 
 impl Batch {
@@ -52,22 +52,22 @@ impl Batch {
 }
 
 /// A record as it is stored.
-pub(super) struct Row {
-    pub(super) id: String,
-    pub(super) body: String,
+pub struct Row {
+    pub id: String,
+    pub body: String,
     /// What the full-text index holds of it; `None` for nothing.
-    pub(super) text: Option<Text>,
+    pub text: Option<Text>,
 }
 
 /// What the full-text index holds of a record.
-pub(super) struct Text {
-    pub(super) parted: String,
+pub struct Text {
+    pub parted: String,
     /// Tells whether the text changed. Another release's hash may differ, and then the text is indexed once more.
-    pub(super) hash: i64,
+    pub hash: i64,
 }
 
 impl Page {
-    pub(super) fn of(landing: &Landing<'_>) -> Self {
+    pub fn of(landing: &Landing<'_>) -> Self {
         Self {
             pass: landing.pass.clone(),
             step: super::integer(landing.step as u64),
@@ -92,13 +92,13 @@ impl Page {
     }
 
     /// Whether it takes much memory, which to land takes once more.
-    pub(super) fn is_large(&self) -> bool {
+    pub fn is_large(&self) -> bool {
         const LARGE: usize = 1024 * 1024;
         self.rows.iter().map(|row| row.body.len()).sum::<usize>() > LARGE
     }
 
     /// The ids that were asked for, and whether each came.
-    pub(super) fn answers(&self) -> impl Iterator<Item = (&str, bool)> {
+    pub fn answers(&self) -> impl Iterator<Item = (&str, bool)> {
         let came: HashSet<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
         self.asked
             .iter()
@@ -115,13 +115,13 @@ impl Row {
         }
     }
 
-    pub(super) fn text_hash(&self) -> Option<i64> {
+    pub fn text_hash(&self) -> Option<i64> {
         self.text.as_ref().map(|text| text.hash)
     }
 }
 
 impl Text {
-    pub(super) fn of(body: &Value, pointers: &[Pointer]) -> Option<Self> {
+    pub fn of(body: &Value, pointers: &[Pointer]) -> Option<Self> {
         let text = joined(body, pointers);
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
@@ -134,14 +134,14 @@ impl Text {
 }
 
 /// Around a found word of an excerpt. A record cannot bring them itself.
-pub(super) const MARKS: [char; 2] = ['\u{E000}', '\u{E001}'];
+pub const MARKS: [char; 2] = ['\u{E000}', '\u{E001}'];
 
 /// Of a record's text so many bytes are in the index: more than people write, and few enough that a hostile upstream fills
 /// no memory with them.
 const MOST_TEXT: usize = 64 * 1024;
 
 /// The text of a record, a line a place, or as much of it as is in the index.
-pub(super) fn joined(body: &Value, pointers: &[Pointer]) -> String {
+pub fn joined(body: &Value, pointers: &[Pointer]) -> String {
     let mut text = String::new();
     let found = pointers
         .iter()

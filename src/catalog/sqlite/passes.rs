@@ -33,7 +33,7 @@ const END_WITHOUT_PAGE: &str =
     "insert into pass (job, region, started_at, outcome, finished_at) values (?1, ?2, ?3, ?4, ?5)";
 const FINISH: &str =
     "update pass set outcome = ?2, finished_at = ?3 where id = ?1 and finished_at is null";
-pub(super) const STATEMENTS: &[&str] = &[
+pub const STATEMENTS: &[&str] = &[
     OPEN,
     POSITIONS,
     BATCHES,
@@ -49,7 +49,7 @@ pub(super) const STATEMENTS: &[&str] = &[
 ];
 
 /// What is known of each region at `now`.
-pub(super) fn standings(
+pub fn standings(
     connection: &Connection,
     job: &str,
     regions: &[String],
@@ -94,7 +94,7 @@ fn standing(
 }
 
 /// The unfinished passes of a job, oldest first.
-pub(super) fn open_passes(connection: &Connection, job: &str) -> rusqlite::Result<Vec<OpenPass>> {
+pub fn open_passes(connection: &Connection, job: &str) -> rusqlite::Result<Vec<OpenPass>> {
     let mut statement = connection.prepare_cached(OPEN)?;
     let passes = statement.query_map([job], |row| open_pass(connection, row))?;
     passes.collect()
@@ -170,7 +170,7 @@ fn last(
 }
 
 /// Starts a step over, unless that was done before.
-pub(super) fn restart_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<bool, Failure> {
+pub fn restart_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<bool, Failure> {
     must_exist(tx, pass)?;
     if tx.prepare_cached(RESTART)?.execute((pass.0, step))? == 0 {
         return Ok(false);
@@ -186,7 +186,7 @@ pub(super) fn restart_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Res
 }
 
 /// Ends a pass. One that ended before stays as it is.
-pub(super) fn finish(
+pub fn finish(
     tx: &Transaction<'_>,
     pass: &PassRef,
     end: PassEnd,
@@ -213,19 +213,15 @@ pub(super) fn finish(
 }
 
 /// What a pass spent and got.
-pub(super) struct Counts<'a> {
-    pub(super) pages: i64,
-    pub(super) records: i64,
-    pub(super) requests: i64,
-    pub(super) units: &'a Cost,
+pub struct Counts<'a> {
+    pub pages: i64,
+    pub records: i64,
+    pub requests: i64,
+    pub units: &'a Cost,
 }
 
 /// Adds to what a pass spent and got.
-pub(super) fn count(
-    tx: &Transaction<'_>,
-    pass: PassId,
-    counts: &Counts<'_>,
-) -> Result<(), Failure> {
+pub fn count(tx: &Transaction<'_>, pass: PassId, counts: &Counts<'_>) -> Result<(), Failure> {
     let spent: Option<String> = tx
         .prepare_cached(UNITS)?
         .query_row([pass.0], |row| row.get(0))
@@ -242,7 +238,7 @@ pub(super) fn count(
 }
 
 /// Counts requests that brought no page.
-pub(super) fn count_fruitless(
+pub fn count_fruitless(
     tx: &Transaction<'_>,
     pass: &PassRef,
     requests: i64,

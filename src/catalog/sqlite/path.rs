@@ -4,7 +4,7 @@ use crate::config::Pointer;
 
 /// A pointer's leading tokens that name members of objects, as a JSON path, and what is left to be applied to what is
 /// there.
-pub(super) fn split(pointer: &Pointer) -> (String, Option<Pointer>) {
+pub fn split(pointer: &Pointer) -> (String, Option<Pointer>) {
     let plain = pointer
         .tokens()
         .iter()
@@ -19,7 +19,7 @@ pub(super) fn split(pointer: &Pointer) -> (String, Option<Pointer>) {
 }
 
 /// An expression for what a pointer points at in the JSON `document`: one value, or where it has a `*` a JSON array of all.
-pub(super) fn expression(document: &str, tokens: &[String]) -> String {
+pub fn expression(document: &str, tokens: &[String]) -> String {
     let places: Vec<String> = tokens.split(|token| token == "*").map(path).collect();
     match places.as_slice() {
         [place] => format!("json_extract({document}, {})", literal(place)),
@@ -56,12 +56,12 @@ fn all_values(document: &str, arrays: &[String], last: &str) -> String {
 }
 
 /// Quotes a text for SQL.
-pub(super) fn literal(text: &str) -> String {
+pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\0', "\u{FFFD}").replace('\'', "''"))
 }
 
 /// Quotes a name for SQL, whatever it holds.
-pub(super) fn name(text: &str) -> String {
+pub fn name(text: &str) -> String {
     format!(
         "\"{}\"",
         text.replace('\0', "\u{FFFD}").replace('"', "\"\"")

@@ -29,13 +29,13 @@ const NAMED: &str = "select pass.id, pass.started_at, pass.finished_at is null, 
     order by listing.step, listing.position";
 const PART: &str = "select body -> ?2 from record where number = ?1";
 /// Empty, which is before every time, where it was never asked for.
-pub(super) const FETCHED: &str = "select max(
+pub const FETCHED: &str = "select max(
     coalesce((select last_seen from record where upstream = ?1 and kind = ?2 and id = ?3), ''),
     coalesce((select at from absent where upstream = ?1 and kind = ?2 and id = ?3), ''))";
-pub(super) const STATEMENTS: &[&str] = &[NAMING, NAMED, PART, FETCHED];
+pub const STATEMENTS: &[&str] = &[NAMING, NAMED, PART, FETCHED];
 
 /// An `IdsQuestion` as it goes to another thread.
-pub(super) struct Question {
+pub struct Question {
     job: String,
     /// `None`: the open ones.
     passes: Option<Vec<PassId>>,
@@ -49,7 +49,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    pub(super) fn of(question: &IdsQuestion<'_>) -> Self {
+    pub fn of(question: &IdsQuestion<'_>) -> Self {
         let (path, rest) = path::split(question.at);
         Self {
             job: question.job.to_owned(),
@@ -77,10 +77,7 @@ struct Listed {
 }
 
 /// Ids to fetch, in the order of the passes and their listings.
-pub(super) fn pending_ids(
-    connection: &Connection,
-    question: &Question,
-) -> rusqlite::Result<Vec<Pending>> {
+pub fn pending_ids(connection: &Connection, question: &Question) -> rusqlite::Result<Vec<Pending>> {
     let mut answers = Answers::of(connection, question)?;
     let mut seen = HashSet::new();
     let mut pending = Vec::new();

@@ -14,10 +14,10 @@ const UNINDEX: &str = "delete from record_text where rowid in
 const DROP: &str = "delete from record where number in
     (select number from record where upstream = ?1 and last_seen < ?2 order by last_seen, number limit ?3)";
 const FORGET: &str = "delete from absent where upstream = ?1 and at < ?2";
-pub(super) const STATEMENTS: &[&str] = &[OLD, UNINDEX, DROP, FORGET];
+pub const STATEMENTS: &[&str] = &[OLD, UNINDEX, DROP, FORGET];
 
 /// Drops the records of an upstream, and its absent ids, that are older. Where there are none, nothing is written.
-pub(super) fn drop_unseen(
+pub fn drop_unseen(
     connection: &mut Connection,
     upstream: &str,
     since: &str,

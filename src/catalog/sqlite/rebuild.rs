@@ -15,7 +15,7 @@ const INDEX: &str = "insert into record_text (rowid, text) values (?1, ?2)";
 const REHASH: &str = "update record set text_hash = ?2 where number = ?1";
 
 /// Empties the index and fills it again; says how many records it holds.
-pub(super) fn rebuild(tx: &Transaction<'_>) -> rusqlite::Result<u64> {
+pub fn rebuild(tx: &Transaction<'_>) -> rusqlite::Result<u64> {
     tx.execute(EMPTY, [])?;
     let mut pointers: HashMap<(String, String), Vec<Pointer>> = HashMap::new();
     let mut records = tx.prepare(RECORDS)?;

@@ -12,17 +12,17 @@ use crate::quota::Timestamp;
 const LISTING: &str =
     "select step, call, kind, id from listing where pass = ?1 order by step, position";
 const PART: &str = "select body -> ?4 from record where upstream = ?1 and kind = ?2 and id = ?3";
-pub(super) const STATEMENTS: &[&str] = &[LISTING, PART];
+pub const STATEMENTS: &[&str] = &[LISTING, PART];
 
 /// Records of one kind, as they go to another thread.
-pub(super) struct Records {
+pub struct Records {
     upstream: String,
     kind: String,
     ids: Vec<Arc<str>>,
 }
 
 impl Records {
-    pub(super) fn of(upstream: &str, kind: &str, ids: &[Arc<str>]) -> Self {
+    pub fn of(upstream: &str, kind: &str, ids: &[Arc<str>]) -> Self {
         Self {
             upstream: upstream.to_owned(),
             kind: kind.to_owned(),
@@ -31,7 +31,7 @@ impl Records {
     }
 }
 
-pub(super) fn listing(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<Listed>> {
+pub fn listing(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<Listed>> {
     let mut statement = connection.prepare_cached(LISTING)?;
     let mut rows = statement.query([pass.0])?;
     let mut all: Vec<Listed> = Vec::new();
@@ -58,7 +58,7 @@ fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r str> {
     Ok(row.get_ref(column)?.as_str()?)
 }
 
-pub(super) fn named(
+pub fn named(
     connection: &Connection,
     records: &Records,
     at: &Pointer,
@@ -87,7 +87,7 @@ pub(super) fn named(
     Ok(named)
 }
 
-pub(super) fn fetched(
+pub fn fetched(
     connection: &Connection,
     records: &Records,
 ) -> rusqlite::Result<Vec<(Arc<str>, Timestamp)>> {

@@ -21,14 +21,14 @@ const RECORDS: &str = "select upstream, kind, id, first_seen, last_seen, body fr
     order by number";
 
 /// A `RecordsQuery` as it goes to another thread.
-pub(super) struct Query {
+pub struct Query {
     kind: String,
     since: Option<String>,
     region: Option<String>,
 }
 
 impl Query {
-    pub(super) fn of(query: &RecordsQuery<'_>) -> Self {
+    pub fn of(query: &RecordsQuery<'_>) -> Self {
         Self {
             kind: query.kind.to_owned(),
             since: query.since.map(moment::write),
@@ -37,10 +37,7 @@ impl Query {
     }
 }
 
-pub(super) fn history(
-    connection: &Connection,
-    since: Timestamp,
-) -> rusqlite::Result<Vec<PassRecord>> {
+pub fn history(connection: &Connection, since: Timestamp) -> rusqlite::Result<Vec<PassRecord>> {
     let mut statement = connection.prepare_cached(PASSES)?;
     statement.query_map([moment::write(since)], pass)?.collect()
 }
@@ -69,7 +66,7 @@ fn pass(row: &Row<'_>) -> rusqlite::Result<PassRecord> {
 }
 
 /// One after the other, so that no catalog is too large for the memory.
-pub(super) fn records(
+pub fn records(
     connection: &Connection,
     query: &Query,
     mut each: EachRecord,

@@ -23,7 +23,7 @@ use crate::sqlite::Schema;
 ///
 /// Scripts without spaces are in the index a character a word, so that any part of a title is found: to ask for `天気` by
 /// hand is to ask for the phrase `"天 気"`.
-pub(super) const SCHEMA: Schema = Schema {
+pub const SCHEMA: Schema = Schema {
     name: "catalog",
     migrations: &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5],
 };

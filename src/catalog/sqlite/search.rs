@@ -18,14 +18,14 @@ const SEARCH: &str = "select record.upstream, record.kind, record.id, record.bod
                 and pass.region = ?4))
     order by record_text.rank
     limit ?5";
-pub(super) const STATEMENTS: &[&str] = &[SEARCH, views::SHAPE, views::SHAPES];
+pub const STATEMENTS: &[&str] = &[SEARCH, views::SHAPE, views::SHAPES];
 
 const SCRATCH: &str = r#"create virtual table hit using fts5 (
     text, tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co M*'")"#;
 const EXCERPTS: &str = "select rowid, snippet(hit, 0, char(0xE000), char(0xE001), '…', 32) from hit where hit match ?1";
 
 /// A `SearchQuery` as it goes to another thread.
-pub(super) struct Query {
+pub struct Query {
     matching: Option<String>,
     kind: Option<String>,
     since: Option<String>,
@@ -34,7 +34,7 @@ pub(super) struct Query {
 }
 
 impl Query {
-    pub(super) fn of(query: &SearchQuery<'_>) -> Self {
+    pub fn of(query: &SearchQuery<'_>) -> Self {
         Self {
             matching: words::all_of(query.words),
             kind: query.kind.map(str::to_owned),
@@ -46,7 +46,7 @@ impl Query {
 }
 
 /// The records that hold all of the words, best first.
-pub(super) fn search(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Hit>> {
+pub fn search(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Hit>> {
     let Some(matching) = &query.matching else {
         return Ok(Vec::new());
     };

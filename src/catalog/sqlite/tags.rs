@@ -9,7 +9,7 @@ use super::page::Page;
 use crate::record::{Known, Record, Tag};
 
 /// A page that was not asked for in so long is asked for anew.
-pub(super) const KEPT: Duration = Duration::from_secs(32 * 24 * 60 * 60);
+pub const KEPT: Duration = Duration::from_secs(32 * 24 * 60 * 60);
 
 const REMEMBER: &str = "insert into tag (upstream, request, call, name, kind, ids, next, at)
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
@@ -21,10 +21,10 @@ const BODY: &str = "select body from record where upstream = ?1 and kind = ?2 an
 const ALL: &str = "select request, name, next from tag where upstream = ?1";
 const FORGET: &str = "delete from tag where upstream = ?1 and call = ?2";
 const FORGET_OLD: &str = "delete from tag where upstream = ?1 and at < ?2";
-pub(super) const STATEMENTS: &[&str] = &[KNOWN, BODY, ALL, FORGET, FORGET_OLD];
+pub const STATEMENTS: &[&str] = &[KNOWN, BODY, ALL, FORGET, FORGET_OLD];
 
 /// Remembers under which name a page came.
-pub(super) fn remember(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
+pub fn remember(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
     let Some(Tag {
         request,
         name,
@@ -49,7 +49,7 @@ pub(super) fn remember(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()
 }
 
 /// The page that a request brought the last time; `None` where any of its records is gone.
-pub(super) fn known(
+pub fn known(
     connection: &Connection,
     upstream: &str,
     kind: &str,
@@ -84,7 +84,7 @@ pub(super) fn known(
     }))
 }
 
-pub(super) fn tags(connection: &Connection, upstream: &str) -> rusqlite::Result<Vec<Tag>> {
+pub fn tags(connection: &Connection, upstream: &str) -> rusqlite::Result<Vec<Tag>> {
     let mut statement = connection.prepare_cached(ALL)?;
     let tags = statement.query_map([upstream], |row| {
         Ok(Tag {
@@ -97,18 +97,14 @@ pub(super) fn tags(connection: &Connection, upstream: &str) -> rusqlite::Result<
 }
 
 /// Forgets the tags of a call's pages.
-pub(super) fn forget(tx: &Transaction<'_>, upstream: &str, call: &str) -> rusqlite::Result<()> {
+pub fn forget(tx: &Transaction<'_>, upstream: &str, call: &str) -> rusqlite::Result<()> {
     tx.prepare_cached(FORGET)?
         .execute((upstream, call))
         .map(drop)
 }
 
 /// Forgets the tags of pages that were not asked for since.
-pub(super) fn forget_old(
-    tx: &Transaction<'_>,
-    upstream: &str,
-    since: &str,
-) -> rusqlite::Result<()> {
+pub fn forget_old(tx: &Transaction<'_>, upstream: &str, since: &str) -> rusqlite::Result<()> {
     tx.prepare_cached(FORGET_OLD)?
         .execute((upstream, since))
         .map(drop)

@@ -8,23 +8,23 @@ use rusqlite::{Connection, OptionalExtension, Transaction};
 use super::path;
 use crate::config::{Pointer, Records};
 
-pub(super) const SHAPE: &str =
+pub const SHAPE: &str =
     "select text, columns from kind where upstream = ?1 and kind = ?2 and call = ?3";
 const REMEMBER: &str =
     "insert into kind (upstream, kind, call, text, columns) values (?1, ?2, ?3, ?4, ?5)
     on conflict do update set text = excluded.text, columns = excluded.columns";
-pub(super) const SHAPES: &str =
+pub const SHAPES: &str =
     "select text, columns from kind where upstream = ?1 and kind = ?2 order by call";
 
 /// How a call's records are read, as the catalog remembers it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub struct Shape {
     text: String,
     columns: String,
 }
 
 impl Shape {
-    pub(super) fn of(records: &Records) -> Self {
+    pub fn of(records: &Records) -> Self {
         let text: Vec<&str> = records.text.iter().map(Pointer::as_str).collect();
         let columns: BTreeMap<&str, &str> = records
             .columns
@@ -46,7 +46,7 @@ impl Shape {
 }
 
 /// Remembers how a call's records are read, and makes the kind's view anew when that changed.
-pub(super) fn declare(
+pub fn declare(
     tx: &Transaction<'_>,
     upstream: &str,
     kind: &str,
@@ -66,7 +66,7 @@ pub(super) fn declare(
 }
 
 /// Where the records of a kind hold their text, whichever call landed them.
-pub(super) fn text_pointers(
+pub fn text_pointers(
     connection: &Connection,
     upstream: &str,
     kind: &str,

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 const BREAK: char = '\u{200B}';
 
 /// The text with every character of an unspaced script parted from its neighbours.
-pub(super) fn part(text: &str) -> Cow<'_, str> {
+pub fn part(text: &str) -> Cow<'_, str> {
     if text.is_ascii() || !text.chars().any(is_unspaced) {
         return Cow::Borrowed(text);
     }
@@ -26,12 +26,12 @@ pub(super) fn part(text: &str) -> Cow<'_, str> {
 }
 
 /// The text as it was before it was parted.
-pub(super) fn join(text: &str) -> String {
+pub fn join(text: &str) -> String {
     text.replace(BREAK, "")
 }
 
 /// What asks the index for all of these words, whatever they hold; `None` when there are none.
-pub(super) fn all_of(words: &str) -> Option<String> {
+pub fn all_of(words: &str) -> Option<String> {
     let words: BTreeSet<&str> = words
         .split(|c: char| c.is_whitespace() || c.is_control())
         .collect();

@@ -16,7 +16,7 @@ use crate::ledger::{self, Meter};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) async fn everything(environment: &Environment, meter: Option<&Meter>) -> Vec<Finding> {
+pub async fn everything(environment: &Environment, meter: Option<&Meter>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(meter) = meter {
         findings.extend(shared_ledger(environment, meter).await);
@@ -41,7 +41,7 @@ pub(super) async fn everything(environment: &Environment, meter: Option<&Meter>)
 }
 
 /// Whether the ledger answers for every account.
-pub(super) async fn answers(environment: &Environment, meter: &Meter) -> Result<(), String> {
+pub async fn answers(environment: &Environment, meter: &Meter) -> Result<(), String> {
     for credential in environment.config.credentials.values() {
         meter
             .usage(&credential.account)

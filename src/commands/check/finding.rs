@@ -4,21 +4,21 @@ use crate::commands::output;
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
-pub(super) struct Finding {
-    pub(super) what: String,
-    pub(super) verdict: Verdict,
-    pub(super) detail: String,
+pub struct Finding {
+    pub what: String,
+    pub verdict: Verdict,
+    pub detail: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub enum Verdict {
     Good,
     Warning,
     Bad,
 }
 
-pub(super) const fn good(what: String, detail: String) -> Finding {
+pub const fn good(what: String, detail: String) -> Finding {
     Finding {
         what,
         verdict: Verdict::Good,
@@ -26,7 +26,7 @@ pub(super) const fn good(what: String, detail: String) -> Finding {
     }
 }
 
-pub(super) const fn bad(what: String, detail: String) -> Finding {
+pub const fn bad(what: String, detail: String) -> Finding {
     Finding {
         what,
         verdict: Verdict::Bad,
@@ -34,7 +34,7 @@ pub(super) const fn bad(what: String, detail: String) -> Finding {
     }
 }
 
-pub(super) fn in_words(findings: &[Finding]) -> String {
+pub fn in_words(findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
         let word = match finding.verdict {
             Verdict::Good => "good   ",

@@ -19,7 +19,7 @@ use crate::exit::Exit;
 use crate::ledger::{JOURNAL_FILE, LEDGER_FILE, Meter, Mode};
 
 /// Looks at everything, and says what is wrong with it.
-pub(super) async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
+pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     environment.create_state_dir()?;
     let mut findings = vec![configuration(&environment)];

@@ -12,7 +12,7 @@ use crate::quota::Cost;
 use crate::run::{truth, truth_of_a_refusal};
 use crate::upstream::{Answered, Failure, PageRequest, Told};
 
-pub(super) async fn once_each(environment: &Environment, meter: &Meter) -> Vec<Finding> {
+pub async fn once_each(environment: &Environment, meter: &Meter) -> Vec<Finding> {
     let mut findings = Vec::new();
     for credential in environment.config.credentials.values() {
         let what = format!("a call with credential {}", credential.name);

@@ -13,7 +13,7 @@ enum Kind {
 }
 
 /// The counters, with what they count.
-pub(super) const COUNTERS: [(&str, &str); 6] = [
+pub const COUNTERS: [(&str, &str); 6] = [
     (RUNS, "Runs, by how they ended"),
     (REQUESTS, "Requests, by what they led to"),
     (REQUEST_SECONDS, "How long requests took, together"),
@@ -24,16 +24,16 @@ pub(super) const COUNTERS: [(&str, &str); 6] = [
     ),
     (RECORDS, "Records landed"),
 ];
-pub(super) const RUNS: &str = "ingest_runs_total";
-pub(super) const REQUESTS: &str = "ingest_requests_total";
-pub(super) const REQUEST_SECONDS: &str = "ingest_request_seconds_total";
-pub(super) const UNITS: &str = "ingest_units_total";
-pub(super) const UNMETERED: &str = "ingest_unmetered_units_total";
-pub(super) const RECORDS: &str = "ingest_records_total";
+pub const RUNS: &str = "ingest_runs_total";
+pub const REQUESTS: &str = "ingest_requests_total";
+pub const REQUEST_SECONDS: &str = "ingest_request_seconds_total";
+pub const UNITS: &str = "ingest_units_total";
+pub const UNMETERED: &str = "ingest_unmetered_units_total";
+pub const RECORDS: &str = "ingest_records_total";
 
 /// Figures of one name.
 #[derive(Debug)]
-pub(super) struct Family {
+pub struct Family {
     kind: Kind,
     help: &'static str,
     samples: BTreeMap<String, f64>,
@@ -41,11 +41,11 @@ pub(super) struct Family {
 
 /// Figures by name.
 #[derive(Debug, Default)]
-pub(super) struct Families(BTreeMap<&'static str, Family>);
+pub struct Families(BTreeMap<&'static str, Family>);
 
 impl Families {
     /// A counter of the table.
-    pub(super) fn counter(&mut self, name: &'static str) -> &mut Family {
+    pub fn counter(&mut self, name: &'static str) -> &mut Family {
         let help = COUNTERS
             .iter()
             .find(|(known, _)| *known == name)
@@ -54,7 +54,7 @@ impl Families {
     }
 
     /// A figure that is as it is.
-    pub(super) fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
+    pub fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.family(name, Kind::Gauge, help)
     }
 
@@ -67,7 +67,7 @@ impl Families {
     }
 
     /// All of it, counters going on from `old`, which is what an earlier run wrote.
-    pub(super) fn text(mut self, old: &str) -> String {
+    pub fn text(mut self, old: &str) -> String {
         self.go_on(old);
         let mut text = String::new();
         for (name, family) in &self.0 {
@@ -112,7 +112,7 @@ impl Families {
 
 impl Family {
     /// Adds a figure to the one of these labels.
-    pub(super) fn add(&mut self, labels: &[(&str, &str)], value: f64) {
+    pub fn add(&mut self, labels: &[(&str, &str)], value: f64) {
         let labels: Vec<String> = labels
             .iter()
             .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))

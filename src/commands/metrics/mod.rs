@@ -20,19 +20,19 @@ use crate::quota::Timestamp;
 use crate::run::{self, Requests, RunOutcome, RunReport};
 
 /// What a run left to be counted.
-pub(super) struct Figures<'a> {
+pub struct Figures<'a> {
     /// What became of it.
-    pub(super) report: &'a RunReport,
+    pub report: &'a RunReport,
     /// What it asked.
-    pub(super) requests: Vec<Requests>,
+    pub requests: Vec<Requests>,
     /// When it began.
-    pub(super) began: Timestamp,
+    pub began: Timestamp,
     /// How long it took.
-    pub(super) took: Duration,
+    pub took: Duration,
 }
 
 /// Writes the file anew. That it cannot be written is said, and fails no run.
-pub(super) async fn write(file: &Path, environment: &Environment, figures: Figures<'_>) {
+pub async fn write(file: &Path, environment: &Environment, figures: Figures<'_>) {
     let written = match collect(environment, &figures).await {
         Ok(families) => replace(file, |old| families.text(old)),
         Err(error) => Err(io::Error::other(error.to_string())),

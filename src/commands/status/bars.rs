@@ -4,13 +4,7 @@ use super::super::output::{Colour, Style};
 use crate::quota::Units;
 
 /// What is used of a quota, what is free, and the headroom at its end.
-pub(super) fn bar(
-    used: Units,
-    enforced: Units,
-    quota: Units,
-    width: usize,
-    style: Style,
-) -> String {
+pub fn bar(used: Units, enforced: Units, quota: Units, width: usize, style: Style) -> String {
     let cells = |units: Units| share(units, quota, width);
     let headroom = if enforced < quota {
         cells(quota.less(enforced)).max(1)

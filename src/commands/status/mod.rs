@@ -90,7 +90,7 @@ struct StoppedAt {
 }
 
 /// Shows it.
-pub(super) async fn status(global: &Global) -> Result<Exit, Error> {
+pub async fn status(global: &Global) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let now = environment.clock.now();
     let meter = environment.meter(Mode::ReadOnly)?;

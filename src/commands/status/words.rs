@@ -9,7 +9,7 @@ use crate::quota::{Timestamp, Units};
 /// How long the words beside a bar get.
 const BESIDE: usize = 40;
 
-pub(super) fn name(limit: &LimitStatus) -> String {
+pub fn name(limit: &LimitStatus) -> String {
     format!("{}/{}", limit.report.account, limit.report.limit)
 }
 
@@ -18,12 +18,7 @@ pub(super) fn name(limit: &LimitStatus) -> String {
 ///   headroom 500 of the quota of 10,000; 3,990 since the upstream's reset
 ///   back within 1h 120, 6h 800, 24h 4,120; all by 2026-11-22 08:01:27 UTC
 /// ```
-pub(super) fn limit(
-    limit: &LimitStatus,
-    name_width: usize,
-    now: Timestamp,
-    screen: Screen,
-) -> String {
+pub fn limit(limit: &LimitStatus, name_width: usize, now: Timestamp, screen: Screen) -> String {
     let style = screen.style;
     let report = &limit.report;
     let name = format!("{:name_width$}", name(limit));
@@ -105,7 +100,7 @@ fn unrepaid(limit: &LimitStatus, style: Style) -> Option<String> {
     Some(format!("  {}", style.paint(&owed, Colour::Yellow)))
 }
 
-pub(super) fn spend(spend: &[Spend], screen: Screen) -> String {
+pub fn spend(spend: &[Spend], screen: Screen) -> String {
     if spend.is_empty() {
         return String::new();
     }
@@ -145,7 +140,7 @@ pub(super) fn spend(spend: &[Spend], screen: Screen) -> String {
     }
 }
 
-pub(super) fn regions(regions: &[RegionStatus], now: Timestamp, screen: Screen) -> String {
+pub fn regions(regions: &[RegionStatus], now: Timestamp, screen: Screen) -> String {
     let mut table = table(
         screen,
         &["JOB", "REGION", "LAST COMPLETE", "AGE", "DUE"],

@@ -5,7 +5,7 @@ use crate::config::names::advice;
 use crate::config::{Call, Config, Credential, Job, Step, Upstream};
 use crate::quota::{Limit, Units};
 
-pub(super) fn costs(config: &Config, root: &Item<'_>) {
+pub fn costs(config: &Config, root: &Item<'_>) {
     for credential in config.credentials.values() {
         for call in credential.upstream.calls.values() {
             charges(credential, call, root);

@@ -13,7 +13,7 @@ use crate::config::{
 /// A template, with where it was written.
 type Written<'a> = (Item<'a>, Template);
 
-pub(super) fn requests(config: &Config, root: &Item<'_>) {
+pub fn requests(config: &Config, root: &Item<'_>) {
     let values: BTreeSet<&str> = config
         .regions
         .iter()

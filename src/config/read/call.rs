@@ -13,20 +13,18 @@ use crate::config::tree::Kind;
 use crate::config::{Call, Cheaper, Etag, Method, Pointer, Records, Template};
 use crate::quota::{LimitName, Outage};
 
-pub(in crate::config) const KEYS: [&str; 12] = [
+pub const KEYS: [&str; 12] = [
     "path", "cost", "outage", "method", "headers", "params", "body", "page", "records", "etag",
     "settle", "cheaper",
 ];
 
-pub(in crate::config) const CHEAPER_KEYS: [&str; 3] = ["call", "with", "how"];
-pub(in crate::config) const RECORDS_KEYS: [&str; 5] = ["at", "kind", "id", "text", "columns"];
-pub(in crate::config) const OUTAGES: [(&str, Outage); 2] =
-    [("allow", Outage::Allow), ("refuse", Outage::Refuse)];
-pub(in crate::config) const METHODS: [(&str, Method); 2] =
-    [("GET", Method::Get), ("POST", Method::Post)];
-pub(in crate::config) const ETAGS: [(&str, Etag); 1] = [("free", Etag::Free)];
+pub const CHEAPER_KEYS: [&str; 3] = ["call", "with", "how"];
+pub const RECORDS_KEYS: [&str; 5] = ["at", "kind", "id", "text", "columns"];
+pub const OUTAGES: [(&str, Outage); 2] = [("allow", Outage::Allow), ("refuse", Outage::Refuse)];
+pub const METHODS: [(&str, Method); 2] = [("GET", Method::Get), ("POST", Method::Post)];
+pub const ETAGS: [(&str, Etag); 1] = [("free", Etag::Free)];
 
-pub(super) fn call(item: Item<'_>) -> Option<Call> {
+pub fn call(item: Item<'_>) -> Option<Call> {
     let name = item.name().to_owned();
     let section = item.table(&KEYS)?;
     let cost = section.required("cost", "1, or { LIMIT = UNITS }", cost);
@@ -108,7 +106,7 @@ fn path(item: Item<'_>) -> Option<Template> {
 }
 
 /// Query parameters by name. Those of a call are merged under those of the steps that use it.
-pub(super) fn params(item: Item<'_>) -> Option<BTreeMap<String, Template>> {
+pub fn params(item: Item<'_>) -> Option<BTreeMap<String, Template>> {
     item::all(
         item.entries()?
             .into_iter()

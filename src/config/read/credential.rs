@@ -11,9 +11,9 @@ use crate::config::names::{Named, advice};
 use crate::config::{Auth, Credential, CredentialLimit, SecretSource, Told, Upstream};
 use crate::quota::{Account, Limit, LimitName, Units, Window, WindowError};
 
-pub(in crate::config) const KEYS: [&str; 4] = ["upstream", "secret", "account", "limits"];
-pub(in crate::config) const SECRET_KEYS: [&str; 4] = ["env", "file", "credential", "command"];
-pub(in crate::config) const LIMIT_KEYS: [&str; 7] = [
+pub const KEYS: [&str; 4] = ["upstream", "secret", "account", "limits"];
+pub const SECRET_KEYS: [&str; 4] = ["env", "file", "credential", "command"];
+pub const LIMIT_KEYS: [&str; 7] = [
     "quota",
     "headroom",
     "window",
@@ -22,7 +22,7 @@ pub(in crate::config) const LIMIT_KEYS: [&str; 7] = [
     "upstream_name",
     "told",
 ];
-pub(in crate::config) const TOLD_KEYS: [&str; 3] = ["remaining", "reset", "resource"];
+pub const TOLD_KEYS: [&str; 3] = ["remaining", "reset", "resource"];
 const WAIT: Duration = Duration::from_secs(2);
 
 /// What a credential says of itself; what another one says of the same account is added later.
@@ -35,7 +35,7 @@ struct Own {
 
 type Limits = BTreeMap<LimitName, (Limit, CredentialLimit)>;
 
-pub(super) fn all(items: Vec<Item<'_>>, upstreams: &Named<Upstream>) -> Named<Credential> {
+pub fn all(items: Vec<Item<'_>>, upstreams: &Named<Upstream>) -> Named<Credential> {
     let mut own: BTreeMap<String, Own> = BTreeMap::new();
     let mut accounts: BTreeMap<String, Limits> = BTreeMap::new();
     for item in &items {

@@ -12,7 +12,7 @@ use crate::config::section::Section;
 use crate::config::{Call, Credential, Ids, Job, Region, Step, Template, Upstream};
 use crate::quota::Cost;
 
-pub(in crate::config) const KEYS: [&str; 6] = [
+pub const KEYS: [&str; 6] = [
     "credential",
     "regions",
     "every",
@@ -20,17 +20,17 @@ pub(in crate::config) const KEYS: [&str; 6] = [
     "resume_within",
     "steps",
 ];
-pub(in crate::config) const STEP_KEYS: [&str; 4] = ["call", "params", "max_pages", "ids"];
-pub(in crate::config) const IDS_KEYS: [&str; 4] = ["from", "at", "batch", "fresh_for"];
+pub const STEP_KEYS: [&str; 4] = ["call", "params", "max_pages", "ids"];
+pub const IDS_KEYS: [&str; 4] = ["from", "at", "batch", "fresh_for"];
 const RESUME_WITHIN: Duration = Duration::from_secs(36 * 60 * 60);
 
 /// What a job can name.
-pub(super) struct Known<'a> {
-    pub(super) regions: &'a [Arc<Region>],
-    pub(super) credentials: &'a Named<Credential>,
+pub struct Known<'a> {
+    pub regions: &'a [Arc<Region>],
+    pub credentials: &'a Named<Credential>,
 }
 
-pub(super) fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
+pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
     let name = item.name().to_owned();
     let section = item.table(&KEYS)?;
     let credential = section.required("credential", "\"NAME\"", |item| {

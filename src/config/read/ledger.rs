@@ -4,7 +4,7 @@ use super::scalars::{any_duration, duration, units, word};
 use crate::config::item::Item;
 use crate::config::{AfterLoss, LedgerConfig, LedgerStore, RedisUrl, RedisUrlError};
 
-pub(in crate::config) const KEYS: [&str; 6] = [
+pub const KEYS: [&str; 6] = [
     "url",
     "timeout",
     "cheap_max",
@@ -12,15 +12,14 @@ pub(in crate::config) const KEYS: [&str; 6] = [
     "max_skew",
     "after_loss",
 ];
-pub(in crate::config) const CATALOG_KEYS: [&str; 1] = ["url"];
-pub(in crate::config) const AFTER_LOSS: [(&str, AfterLoss); 2] =
+pub const CATALOG_KEYS: [&str; 1] = ["url"];
+pub const AFTER_LOSS: [(&str, AfterLoss); 2] =
     [("floor", AfterLoss::Floor), ("wait", AfterLoss::Wait)];
-pub(in crate::config) const SCHEMES: [&str; 5] =
-    ["redis", "rediss", "redis+sentinel", "redis+cluster", "unix"];
+pub const SCHEMES: [&str; 5] = ["redis", "rediss", "redis+sentinel", "redis+cluster", "unix"];
 const EXAMPLE: &str = "write \"sqlite\", or for example \"redis://127.0.0.1:6379/0\"";
 const ESCAPED: &str = "write a `/` of a password as %2F, a `?` as %3F, a `#` as %23";
 
-pub(super) fn ledger(item: Item<'_>) -> Option<LedgerConfig> {
+pub fn ledger(item: Item<'_>) -> Option<LedgerConfig> {
     let section = item.table(&KEYS)?;
     let default = LedgerConfig::default();
     let store = section.or("url", default.store, store);
@@ -41,7 +40,7 @@ pub(super) fn ledger(item: Item<'_>) -> Option<LedgerConfig> {
     })
 }
 
-pub(super) fn catalog(item: Item<'_>) -> Option<()> {
+pub fn catalog(item: Item<'_>) -> Option<()> {
     item.table(&CATALOG_KEYS)?
         .or("url", (), |url| word(&url, &[("sqlite", ())]))
 }

@@ -1,15 +1,15 @@
 //! The document, read into checked types.
 
-pub(super) mod call;
-pub(super) mod credential;
-pub(super) mod job;
-pub(super) mod ledger;
-pub(super) mod notify;
-pub(super) mod paging;
-pub(super) mod region;
-pub(super) mod rules;
-pub(super) mod scalars;
-pub(super) mod upstream;
+pub mod call;
+pub mod credential;
+pub mod job;
+pub mod ledger;
+pub mod notify;
+pub mod paging;
+pub mod region;
+pub mod rules;
+pub mod scalars;
+pub mod upstream;
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ use super::set;
 use super::tree::Node;
 use super::{Config, LedgerConfig, Notify};
 
-pub(super) const SECTIONS: [&str; 7] = [
+pub const SECTIONS: [&str; 7] = [
     "regions",
     "ledger",
     "catalog",
@@ -32,7 +32,7 @@ pub(super) const SECTIONS: [&str; 7] = [
 ];
 
 /// Reads a configuration, or says everything that is wrong with it.
-pub(super) fn config(text: &str, path: &Path, sets: &[String]) -> Result<Config, Vec<Problem>> {
+pub fn config(text: &str, path: &Path, sets: &[String]) -> Result<Config, Vec<Problem>> {
     let mut root =
         Node::parse(text).map_err(|error| vec![set::not_toml(path, error.line, &error.message)])?;
     for set in sets {

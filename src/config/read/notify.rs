@@ -5,9 +5,9 @@ use url::Url;
 use crate::config::Notify;
 use crate::config::item::Item;
 
-pub(in crate::config) const KEYS: [&str; 4] = ["start", "success", "stopped", "failure"];
+pub const KEYS: [&str; 4] = ["start", "success", "stopped", "failure"];
 
-pub(super) fn notify(item: Item<'_>) -> Option<Notify> {
+pub fn notify(item: Item<'_>) -> Option<Notify> {
     let section = item.table(&KEYS)?;
     let [start, success, stopped, failure] = KEYS.map(|key| section.optional(key, url));
     Some(Notify {

@@ -6,7 +6,7 @@ use crate::config::names::advice;
 use crate::config::section::Section;
 use crate::config::{PageSize, Paging, Place};
 
-pub(in crate::config) const KINDS: [(&str, &[&str]); 6] = [
+pub const KINDS: [(&str, &[&str]); 6] = [
     (
         "token",
         &["kind", "param", "next", "in", "size_param", "size"],
@@ -24,10 +24,9 @@ pub(in crate::config) const KINDS: [(&str, &[&str]); 6] = [
     ("none", &["kind"]),
 ];
 
-pub(in crate::config) const PLACES: [(&str, Place); 2] =
-    [("query", Place::Query), ("body", Place::Body)];
+pub const PLACES: [(&str, Place); 2] = [("query", Place::Query), ("body", Place::Body)];
 
-pub(super) fn paging(item: Item<'_>) -> Option<Paging> {
+pub fn paging(item: Item<'_>) -> Option<Paging> {
     let names = KINDS.map(|(name, _)| name);
     let Some(kind) = item.find(&["kind"]) else {
         item.entries()?;

@@ -8,9 +8,9 @@ use crate::config::tree::Kind;
 use crate::config::{Region, Template};
 
 /// What stands for all regions on the command line.
-pub(in crate::config) const ALL: &str = "all";
+pub const ALL: &str = "all";
 
-pub(super) fn all(item: &Item<'_>) -> Option<Vec<Arc<Region>>> {
+pub fn all(item: &Item<'_>) -> Option<Vec<Arc<Region>>> {
     let regions: Vec<Arc<Region>> = match item.kind() {
         Kind::List(_) => distinct(item)?
             .into_iter()

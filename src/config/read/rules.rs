@@ -9,9 +9,8 @@ use crate::config::tree::{Kind, Node};
 use crate::config::{Class, Condition, Rule, StatusMatch, Until};
 
 /// The built-in sets: rules of upstreams whose answers many APIs share.
-pub(in crate::config) const SETS: [(&str, &str); 1] =
-    [("google", include_str!("../rules/google.toml"))];
-pub(in crate::config) const KEYS: [&str; 11] = [
+pub const SETS: [(&str, &str); 1] = [("google", include_str!("../rules/google.toml"))];
+pub const KEYS: [&str; 11] = [
     "status",
     "at",
     "is",
@@ -24,8 +23,8 @@ pub(in crate::config) const KEYS: [&str; 11] = [
     "limit_at",
     "until_header",
 ];
-pub(in crate::config) const BODY_KEYS: [&str; 2] = ["at", "is"];
-pub(in crate::config) const CLASSES: [(&str, Class); 6] = [
+pub const BODY_KEYS: [&str; 2] = ["at", "is"];
+pub const CLASSES: [(&str, Class); 6] = [
     ("spent", Class::Spent),
     ("slow_down", Class::SlowDown),
     ("denied", Class::Denied),
@@ -34,7 +33,7 @@ pub(in crate::config) const CLASSES: [(&str, Class); 6] = [
     ("transient", Class::Transient),
 ];
 
-pub(super) fn rules(item: Item<'_>) -> Option<Vec<Rule>> {
+pub fn rules(item: Item<'_>) -> Option<Vec<Rule>> {
     let elements = match item.kind() {
         Kind::Text(_) => vec![item],
         Kind::List(_) => item.list()?,

@@ -10,13 +10,13 @@ use crate::config::{Pointer, Template};
 use crate::quota::{Cost, Units};
 
 /// More than any quota, and few enough that every ledger counts them exactly.
-pub(in crate::config) const MOST_UNITS: u64 = 1_000_000_000_000_000;
+pub const MOST_UNITS: u64 = 1_000_000_000_000_000;
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
-pub(in crate::config) const MOST_BYTES: u64 = 1 << 40;
-pub(in crate::config) const MOST_COUNT: u64 = 1_000_000_000;
+pub const MOST_BYTES: u64 = 1 << 40;
+pub const MOST_COUNT: u64 = 1_000_000_000;
 
 /// Checks a key that somebody chose: it becomes part of the ledger's keys and of messages.
-pub(super) fn name(item: &Item<'_>) -> Option<()> {
+pub fn name(item: &Item<'_>) -> Option<()> {
     let name = item.name();
     if name.is_empty()
         || name.len() > 200
@@ -33,7 +33,7 @@ pub(super) fn name(item: &Item<'_>) -> Option<()> {
 }
 
 /// A span of time that is not zero.
-pub(super) fn duration(item: Item<'_>) -> Option<Duration> {
+pub fn duration(item: Item<'_>) -> Option<Duration> {
     match any_duration(item.clone())? {
         Duration::ZERO => item.refuse(
             "expected a duration that is not zero",
@@ -44,7 +44,7 @@ pub(super) fn duration(item: Item<'_>) -> Option<Duration> {
 }
 
 /// A span of time, zero included.
-pub(super) fn any_duration(item: Item<'_>) -> Option<Duration> {
+pub fn any_duration(item: Item<'_>) -> Option<Duration> {
     let example = "write for example \"24h\", \"7d\" or \"250ms\"";
     let Kind::Text(text) = item.kind() else {
         return item.refuse("expected a duration", example);
@@ -62,12 +62,12 @@ pub(super) fn any_duration(item: Item<'_>) -> Option<Duration> {
 }
 
 /// A whole number from 1.
-pub(super) fn count(item: Item<'_>) -> Option<u64> {
+pub fn count(item: Item<'_>) -> Option<u64> {
     item.number(1..=MOST_COUNT)
 }
 
 /// A number of bytes: `"32MiB"`, or a plain number.
-pub(super) fn bytes(item: Item<'_>) -> Option<u64> {
+pub fn bytes(item: Item<'_>) -> Option<u64> {
     if item.is_number() {
         return item.number(1..=MOST_BYTES);
     }
@@ -102,17 +102,17 @@ pub(super) fn bytes(item: Item<'_>) -> Option<u64> {
 }
 
 /// Units, zero included.
-pub(super) fn units(item: Item<'_>) -> Option<Units> {
+pub fn units(item: Item<'_>) -> Option<Units> {
     item.number(0..=MOST_UNITS).map(Units::new)
 }
 
 /// Units of a limit, at least 1.
-pub(super) fn some_units(item: Item<'_>) -> Option<Units> {
+pub fn some_units(item: Item<'_>) -> Option<Units> {
     item.number(1..=MOST_UNITS).map(Units::new)
 }
 
 /// Units by limit; a plain number is units of the limit that is named `daily`.
-pub(super) fn cost(item: Item<'_>) -> Option<Cost> {
+pub fn cost(item: Item<'_>) -> Option<Cost> {
     if item.is_number() {
         return some_units(item).map(|units| Cost::from_iter([("daily".to_owned(), units)]));
     }
@@ -125,7 +125,7 @@ pub(super) fn cost(item: Item<'_>) -> Option<Cost> {
     components.map(Cost::from_iter)
 }
 
-pub(super) fn pointer(item: Item<'_>) -> Option<Pointer> {
+pub fn pointer(item: Item<'_>) -> Option<Pointer> {
     let text = item.text()?;
     match Pointer::parse(text) {
         Ok(pointer) => Some(pointer),
@@ -153,12 +153,12 @@ fn escaped(text: &str) -> String {
     })
 }
 
-pub(super) fn pointers(item: Item<'_>) -> Option<Vec<Pointer>> {
+pub fn pointers(item: Item<'_>) -> Option<Vec<Pointer>> {
     crate::config::item::all(item.one_or_more()?.into_iter().map(pointer))
 }
 
 /// A template; numbers and booleans are the text that they are written as.
-pub(super) fn template(item: Item<'_>) -> Option<Template> {
+pub fn template(item: Item<'_>) -> Option<Template> {
     match Template::parse(&item.as_text()?) {
         Ok(template) => Some(template),
         Err(error) => item.refuse(error, "write for example \"{region}\""),
@@ -166,7 +166,7 @@ pub(super) fn template(item: Item<'_>) -> Option<Template> {
 }
 
 /// One of some words.
-pub(super) fn word<T: Copy>(item: &Item<'_>, words: &[(&str, T)]) -> Option<T> {
+pub fn word<T: Copy>(item: &Item<'_>, words: &[(&str, T)]) -> Option<T> {
     let text = item.text()?;
     let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
     let found = words

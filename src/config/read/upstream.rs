@@ -12,11 +12,11 @@ use super::{call, named, rules};
 use crate::config::item::{self, Item};
 use crate::config::{Auth, Call, Template, Upstream};
 
-pub(in crate::config) const KEYS: [&str; 10] = [
+pub const KEYS: [&str; 10] = [
     "base_url", "auth", "timeout", "attempts", "pause", "max_body", "keep", "headers", "errors",
     "calls",
 ];
-pub(in crate::config) const AUTH_KEYS: [&str; 3] = ["header", "query", "bearer"];
+pub const AUTH_KEYS: [&str; 3] = ["header", "query", "bearer"];
 const TIMEOUT: Duration = Duration::from_secs(30);
 const ATTEMPTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(500);
@@ -24,7 +24,7 @@ const MAX_BODY: u64 = 32 << 20;
 /// Headers that carry secrets, which have no place in a configuration.
 const SECRET_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
-pub(super) fn upstream(item: Item<'_>) -> Option<Upstream> {
+pub fn upstream(item: Item<'_>) -> Option<Upstream> {
     let name = item.name().to_owned();
     let section = item.table(&KEYS)?;
     let base_url = section.required("base_url", "\"https://...\"", base_url);
@@ -113,7 +113,7 @@ fn auth(item: Item<'_>) -> Option<Auth> {
 }
 
 /// A header's name, in lower case.
-pub(super) fn header_name(item: &Item<'_>, name: &str) -> Option<String> {
+pub fn header_name(item: &Item<'_>, name: &str) -> Option<String> {
     match HeaderName::from_bytes(name.as_bytes()) {
         Ok(name) => Some(name.as_str().to_owned()),
         Err(_) => item.refuse(
@@ -124,7 +124,7 @@ pub(super) fn header_name(item: &Item<'_>, name: &str) -> Option<String> {
 }
 
 /// Headers by name, in lower case.
-pub(super) fn headers(item: Item<'_>) -> Option<BTreeMap<String, Template>> {
+pub fn headers(item: Item<'_>) -> Option<BTreeMap<String, Template>> {
     item::all(item.entries()?.iter().map(header))
 }
 

@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 use crate::config::read::scalars::{MOST_BYTES, MOST_COUNT, MOST_UNITS};
 
 /// A table of these keys and no others.
-pub(super) fn object(keys: &[&str], required: &[&str], describe: impl Fn(&str) -> Value) -> Value {
+pub fn object(keys: &[&str], required: &[&str], describe: impl Fn(&str) -> Value) -> Value {
     let properties: Map<String, Value> = keys
         .iter()
         .map(|key| ((*key).to_owned(), describe(key)))
@@ -18,75 +18,75 @@ pub(super) fn object(keys: &[&str], required: &[&str], describe: impl Fn(&str) -
 }
 
 /// A table of things with names that somebody chose.
-pub(super) fn names(of: Value) -> Value {
+pub fn names(of: Value) -> Value {
     json!({ "type": "object", "propertyNames": { "pattern": "^[^{}]{1,200}$" }, "additionalProperties": of })
 }
 
-pub(super) fn described(as_what: &str, what: Value) -> Value {
+pub fn described(as_what: &str, what: Value) -> Value {
     with(what, "description", as_what)
 }
 
-pub(super) fn with(mut what: Value, key: &str, value: impl Into<Value>) -> Value {
+pub fn with(mut what: Value, key: &str, value: impl Into<Value>) -> Value {
     if let Some(members) = what.as_object_mut() {
         members.insert(key.to_owned(), value.into());
     }
     what
 }
 
-pub(super) fn one_of(ways: impl IntoIterator<Item = Value>) -> Value {
+pub fn one_of(ways: impl IntoIterator<Item = Value>) -> Value {
     json!({ "anyOf": ways.into_iter().collect::<Vec<_>>() })
 }
 
-pub(super) fn array(of: Value) -> Value {
+pub fn array(of: Value) -> Value {
     json!({ "type": "array", "items": of })
 }
 
 /// One value, or several in a list.
-pub(super) fn one_or_more(of: Value) -> Value {
+pub fn one_or_more(of: Value) -> Value {
     one_of([of.clone(), with(array(of), "minItems", 1)])
 }
 
-pub(super) fn text() -> Value {
+pub fn text() -> Value {
     json!({ "type": "string", "minLength": 1 })
 }
 
-pub(super) fn pattern(pattern: &str) -> Value {
+pub fn pattern(pattern: &str) -> Value {
     json!({ "type": "string", "pattern": pattern })
 }
 
-pub(super) fn template() -> Value {
+pub fn template() -> Value {
     json!({ "type": ["string", "number", "boolean"] })
 }
 
-pub(super) fn pointer() -> Value {
+pub fn pointer() -> Value {
     pattern("^(/([^~]|~[01])*)?$")
 }
 
-pub(super) fn duration() -> Value {
+pub fn duration() -> Value {
     with(pattern("^[0-9]"), "examples", json!(["24h", "7d", "250ms"]))
 }
 
-pub(super) fn number(least: u64, most: u64) -> Value {
+pub fn number(least: u64, most: u64) -> Value {
     json!({ "type": "integer", "minimum": least, "maximum": most })
 }
 
-pub(super) fn count() -> Value {
+pub fn count() -> Value {
     number(1, MOST_COUNT)
 }
 
-pub(super) fn units(least: u64) -> Value {
+pub fn units(least: u64) -> Value {
     number(least, MOST_UNITS)
 }
 
 /// Units by limit; a plain number is units of `daily`.
-pub(super) fn units_by_limit() -> Value {
+pub fn units_by_limit() -> Value {
     one_of([
         units(1),
         json!({ "type": "object", "additionalProperties": units(1) }),
     ])
 }
 
-pub(super) fn bytes() -> Value {
+pub fn bytes() -> Value {
     one_of([
         number(1, MOST_BYTES),
         with(
@@ -97,6 +97,6 @@ pub(super) fn bytes() -> Value {
     ])
 }
 
-pub(super) fn word<T>(words: &[(&str, T)]) -> Value {
+pub fn word<T>(words: &[(&str, T)]) -> Value {
     json!({ "enum": words.iter().map(|(word, _)| word).collect::<Vec<_>>() })
 }

@@ -11,7 +11,7 @@ const FORMAT: &str = "%Y-%m-%d";
 
 /// A date in UTC, somewhat before or after now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Date {
+pub struct Date {
     offset: Offset,
     format: String,
 }
@@ -33,7 +33,7 @@ impl Default for Date {
 
 impl Date {
     /// Reads `-1d:%Y/%m/%d`, or only one of the two.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (offset, format) = match text.split_once(':') {
             Some((offset, format)) if !offset.contains('%') => (Offset::parse(offset)?, format),
             None if !text.contains('%') => (Offset::parse(text)?, FORMAT),
@@ -48,7 +48,7 @@ impl Date {
     }
 
     /// The date as it is written at a time.
-    pub(super) fn at(&self, now: Timestamp) -> String {
+    pub fn at(&self, now: Timestamp) -> String {
         let at = match self.offset {
             Offset::Ahead(span) => now.after(span),
             Offset::Back(span) => now.before(span),
@@ -86,7 +86,7 @@ impl Offset {
 }
 
 /// RFC 3339 to the second, as APIs take it.
-pub(super) fn second(at: Timestamp) -> String {
+pub fn second(at: Timestamp) -> String {
     at.to_utc()
         .to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
 }

@@ -11,24 +11,24 @@ use crate::quota::{Account, ChargeId, Cost, LimitName, Timestamp, Units};
 
 /// A charge that may be put to the ledger now.
 #[derive(Debug, Clone)]
-pub(in crate::ledger) struct Begun {
+pub struct Begun {
     /// Its id: the one given, or one made from it where that was voided.
-    pub(in crate::ledger) id: ChargeId,
+    pub id: ChargeId,
     /// What this machine has seen of the ledger.
-    pub(in crate::ledger) seen: Seen,
+    pub seen: Seen,
     /// Whether a loss was found and not all is told again.
-    pub(in crate::ledger) recovering: bool,
+    pub recovering: bool,
     /// Whether there is anything to be told first.
-    pub(in crate::ledger) pending: bool,
+    pub pending: bool,
     /// Until when everything is refused after a loss.
-    pub(in crate::ledger) wait_until: Timestamp,
+    pub wait_until: Timestamp,
     /// Whether it was asked for before, and nobody knows what came of that.
-    pub(in crate::ledger) doubtful: bool,
+    pub doubtful: bool,
 }
 
 /// What became of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::ledger) enum Marked {
+pub enum Marked {
     /// The request may be sent.
     MayBeSent,
     /// The grant came from a ledger that was lost since, or somebody took this charge for abandoned.
@@ -37,18 +37,18 @@ pub(in crate::ledger) enum Marked {
 
 /// A grant as the ledger told it.
 #[derive(Debug, Clone)]
-pub(in crate::ledger) struct Granted {
-    pub(in crate::ledger) contact: Contact,
-    pub(in crate::ledger) used: BTreeMap<LimitName, Units>,
+pub struct Granted {
+    pub contact: Contact,
+    pub used: BTreeMap<LimitName, Units>,
     /// Closed limits that this charge tries.
-    pub(in crate::ledger) tries: Vec<LimitName>,
+    pub tries: Vec<LimitName>,
     /// Whether the ledger recorded the charge just now, or had done so before.
-    pub(in crate::ledger) fresh: bool,
+    pub fresh: bool,
 }
 
 impl Journal {
     /// Writes down that a charge is asked for.
-    pub(in crate::ledger) async fn begin(
+    pub async fn begin(
         &self,
         account: &Account,
         id: &ChargeId,
@@ -90,7 +90,7 @@ impl Journal {
     }
 
     /// How things stand for a charge that was begun, after something was told.
-    pub(in crate::ledger) async fn look_again(
+    pub async fn look_again(
         &self,
         account: &Account,
         id: &ChargeId,
@@ -102,11 +102,7 @@ impl Journal {
     }
 
     /// What this machine has seen of the ledger, as far as it still matters.
-    pub(in crate::ledger) async fn seen(
-        &self,
-        account: &Account,
-        now: Timestamp,
-    ) -> Result<Seen, JournalError> {
+    pub async fn seen(&self, account: &Account, now: Timestamp) -> Result<Seen, JournalError> {
         let (name, window) = (account.name.clone(), account.longest_window());
         let contact = self
             .look(move |connection| contact(connection, &name, now, window))
@@ -116,7 +112,7 @@ impl Journal {
 
     /// Marks a granted charge "may be sent": only while this machine is in the epoch that granted it, and nobody has
     /// taken the charge for abandoned.
-    pub(in crate::ledger) async fn mark(
+    pub async fn mark(
         &self,
         account: &Account,
         id: &ChargeId,
@@ -138,7 +134,7 @@ impl Journal {
 
     /// Notes where the ledger stood when it took what it was told: a machine that was granted nothing, or nothing lately,
     /// must see a loss too.
-    pub(in crate::ledger) async fn heard(
+    pub async fn heard(
         &self,
         account: &Account,
         contact: &Contact,
@@ -161,22 +157,14 @@ impl Journal {
     }
 
     /// Takes back a charge of which the ledger may have heard: it is settled to nothing at the next contact.
-    pub(in crate::ledger) async fn void(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-    ) -> Result<(), JournalError> {
+    pub async fn void(&self, account: &Account, id: &ChargeId) -> Result<(), JournalError> {
         let (account, id) = (account.name.clone(), id.clone());
         self.with(move |connection| void(connection, &account, &id))
             .await
     }
 
     /// Drops a charge of which the ledger has recorded nothing.
-    pub(in crate::ledger) async fn forget(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-    ) -> Result<(), JournalError> {
+    pub async fn forget(&self, account: &Account, id: &ChargeId) -> Result<(), JournalError> {
         let (account, id) = (account.name.clone(), id.clone());
         self.with(move |connection| {
             let delete = "delete from charge where account = ? and id = ? and state = 'asked'";
@@ -189,15 +177,15 @@ impl Journal {
     }
 }
 
-pub(super) fn write(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+pub fn write(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate)
 }
 
-pub(super) fn json(cost: &Cost) -> String {
+pub fn json(cost: &Cost) -> String {
     serde_json::to_string(cost).unwrap_or_default()
 }
 
-pub(super) fn cost(json: &str) -> Cost {
+pub fn cost(json: &str) -> Cost {
     let components: BTreeMap<LimitName, u64> = serde_json::from_str(json).unwrap_or_default();
     components
         .into_iter()
@@ -205,12 +193,12 @@ pub(super) fn cost(json: &str) -> Cost {
         .collect()
 }
 
-pub(super) fn units(number: i64) -> Units {
+pub fn units(number: i64) -> Units {
     Units::new(u64::try_from(number).unwrap_or(0))
 }
 
 /// Drops a charge that counts no longer, as the ledger has: its id names a new charge now.
-pub(super) fn drop_expired(
+pub fn drop_expired(
     connection: &Connection,
     account: &str,
     id: &ChargeId,
@@ -230,7 +218,7 @@ pub(super) fn drop_expired(
 
 /// The id under which a charge can be made: one that was voided or taken back stays settled in the ledger and would cost
 /// nothing, so that its next use takes the next of its kind.
-pub(super) fn valid_id(
+pub fn valid_id(
     connection: &Connection,
     account: &str,
     id: &ChargeId,
@@ -285,13 +273,13 @@ fn begun(
 
 /// What is written of the ledger.
 #[derive(Debug, Clone)]
-pub(super) struct StoredContact {
-    pub(super) seen: Seen,
+pub struct StoredContact {
+    pub seen: Seen,
     /// The ledger's time.
-    pub(super) at: Timestamp,
-    pub(super) ahead: Duration,
-    pub(super) recovering: bool,
-    pub(super) wait_until: Timestamp,
+    pub at: Timestamp,
+    pub ahead: Duration,
+    pub recovering: bool,
+    pub wait_until: Timestamp,
 }
 
 impl Default for StoredContact {
@@ -324,7 +312,7 @@ fn surely_kept(window: Duration) -> Duration {
 
 /// A charge of more than a window ago counts nowhere: a ledger that has forgotten it has lost nothing. One that has
 /// forgotten everything has, while its keys should live.
-pub(super) fn contact(
+pub fn contact(
     connection: &Connection,
     account: &str,
     now: Timestamp,
@@ -449,7 +437,7 @@ fn note_said(tx: &Transaction<'_>, account: &str, granted: &Granted) -> rusqlite
     Ok(())
 }
 
-pub(super) fn void(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<()> {
+pub fn void(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "update charge set state = 'void', cost = '{}', settled = 1, told = 0, version = version + 1

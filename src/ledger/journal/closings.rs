@@ -7,16 +7,16 @@ use crate::quota::{Account, Closing, Cost, LimitName, Timestamp};
 
 /// A closing that the ledger has not heard of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::ledger) struct PendingClosing {
-    pub(in crate::ledger) limit: LimitName,
+pub struct PendingClosing {
+    pub limit: LimitName,
     /// `None` where it was taken back.
-    pub(in crate::ledger) closing: Option<Closing>,
+    pub closing: Option<Closing>,
     version: i64,
 }
 
 impl Journal {
     /// Writes down that a limit is closed; of two closings the later holds.
-    pub(in crate::ledger) async fn close(
+    pub async fn close(
         &self,
         account: &Account,
         limit: &str,
@@ -34,16 +34,12 @@ impl Journal {
     }
 
     /// Writes down that a closing was taken back.
-    pub(in crate::ledger) async fn reopen(
-        &self,
-        account: &Account,
-        limit: &str,
-    ) -> Result<(), JournalError> {
+    pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), JournalError> {
         self.write_closing(account, limit, None, false, false).await
     }
 
     /// Writes down a closing that the ledger told; what this machine has yet to tell of the limit is newer.
-    pub(in crate::ledger) async fn learn(
+    pub async fn learn(
         &self,
         account: &Account,
         limit: &str,
@@ -75,7 +71,7 @@ impl Journal {
     }
 
     /// What the ledger has yet to be told of closings.
-    pub(in crate::ledger) async fn pending_closings(
+    pub async fn pending_closings(
         &self,
         account: &Account,
     ) -> Result<Vec<PendingClosing>, JournalError> {
@@ -88,7 +84,7 @@ impl Journal {
     }
 
     /// Notes that the ledger has heard of a closing as it was when it was read.
-    pub(in crate::ledger) async fn closing_told(
+    pub async fn closing_told(
         &self,
         account: &Account,
         told: &PendingClosing,
@@ -107,7 +103,7 @@ impl Journal {
 }
 
 /// All closings that still hold, to be told again after a loss.
-pub(super) fn holding(
+pub fn holding(
     connection: &Connection,
     account: &str,
     now: Timestamp,
@@ -125,11 +121,7 @@ pub(super) fn holding(
 }
 
 /// A limit that the ledger grants is open: what it had told before is over, but for one that this grant tries.
-pub(super) fn granted(
-    tx: &Transaction<'_>,
-    account: &str,
-    granted: &Granted,
-) -> rusqlite::Result<()> {
+pub fn granted(tx: &Transaction<'_>, account: &str, granted: &Granted) -> rusqlite::Result<()> {
     let mut statement = tx.prepare_cached(
         "update closing set until = null, probing = 0, version = version + 1
          where account = ? and limit_name = ? and told = 1 and until is not null",
@@ -146,7 +138,7 @@ pub(super) fn granted(
 
 /// The limit that keeps an unmetered charge from going ahead. One whose reset is unknown lets one charge try after its
 /// hour, and is closed again for a minute.
-pub(super) fn binding(
+pub fn binding(
     tx: &Transaction<'_>,
     account: &Account,
     cost: &Cost,

@@ -17,14 +17,14 @@ const BATCH: u32 = 200;
 
 /// What this machine may spend without the ledger.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::ledger) struct Allowance {
+pub struct Allowance {
     /// Units of one account within a window, over all processes.
-    pub(in crate::ledger) units: Units,
+    pub units: Units,
 }
 
 /// Whether a charge may go ahead without the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::ledger) enum Unmetered {
+pub enum Unmetered {
     /// It is written down under this id.
     Allowed(ChargeId),
     /// It was written down before, at this cost.
@@ -37,19 +37,19 @@ pub(in crate::ledger) enum Unmetered {
 
 /// A charge that the ledger does not have as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::ledger) struct Pending {
-    pub(in crate::ledger) entry: Entry,
+pub struct Pending {
+    pub entry: Entry,
     /// Whether the ledger may not have it at all.
-    pub(in crate::ledger) absorb: bool,
+    pub absorb: bool,
     /// Whether its cost is another than it was charged with.
-    pub(in crate::ledger) settle: bool,
+    pub settle: bool,
     version: i64,
 }
 
 impl Journal {
     /// Writes a charge down before it goes ahead without the ledger, if the allowance holds it. The file is brought to
     /// the disk itself.
-    pub(in crate::ledger) async fn unmetered(
+    pub async fn unmetered(
         &self,
         account: &Account,
         id: &ChargeId,
@@ -69,7 +69,7 @@ impl Journal {
     }
 
     /// Units that went unmetered since `from`, over all processes.
-    pub(in crate::ledger) async fn unmetered_since(
+    pub async fn unmetered_since(
         &self,
         account: &Account,
         from: Timestamp,
@@ -80,7 +80,7 @@ impl Journal {
     }
 
     /// Writes down what a charge truly cost.
-    pub(in crate::ledger) async fn settle(
+    pub async fn settle(
         &self,
         account: &Account,
         id: &ChargeId,
@@ -102,11 +102,7 @@ impl Journal {
     }
 
     /// Writes down charges made elsewhere, each once.
-    pub(in crate::ledger) async fn add(
-        &self,
-        account: &Account,
-        entries: &[Entry],
-    ) -> Result<(), JournalError> {
+    pub async fn add(&self, account: &Account, entries: &[Entry]) -> Result<(), JournalError> {
         let (account, entries) = (account.name.clone(), entries.to_vec());
         self.with(move |connection| {
             let tx = write(connection)?;
@@ -123,7 +119,7 @@ impl Journal {
 
     /// What the ledger has yet to be told, a bounded number at once. Charges that nobody will send any more become void
     /// here: a process that comes back to one finds it so, and charges anew.
-    pub(in crate::ledger) async fn pending(
+    pub async fn pending(
         &self,
         account: &Account,
         now: Timestamp,
@@ -137,11 +133,7 @@ impl Journal {
     }
 
     /// Notes that the ledger has these charges as they were when they were read.
-    pub(in crate::ledger) async fn told(
-        &self,
-        account: &Account,
-        told: &[Pending],
-    ) -> Result<(), JournalError> {
+    pub async fn told(&self, account: &Account, told: &[Pending]) -> Result<(), JournalError> {
         let account = account.name.clone();
         let told: Vec<_> = told
             .iter()
@@ -165,7 +157,7 @@ impl Journal {
     }
 
     /// What went unmetered and the ledger has not heard of, for those who only look.
-    pub(in crate::ledger) async fn untold(&self, account: &Account) -> Result<Cost, JournalError> {
+    pub async fn untold(&self, account: &Account) -> Result<Cost, JournalError> {
         let account = account.name.clone();
         const ALL: i64 = -1;
         let pending = self
@@ -181,11 +173,7 @@ impl Journal {
     }
 
     /// Drops what is older than two windows and told.
-    pub(in crate::ledger) async fn prune(
-        &self,
-        account: &Account,
-        now: Timestamp,
-    ) -> Result<(), JournalError> {
+    pub async fn prune(&self, account: &Account, now: Timestamp) -> Result<(), JournalError> {
         let (before, account) = (
             now.before(account.longest_window().saturating_mul(2)),
             account.name.clone(),
@@ -322,7 +310,7 @@ fn read_pending(row: &Row<'_>) -> rusqlite::Result<Pending> {
 }
 
 /// What the ledger had said last of a limit.
-pub(super) fn said(
+pub fn said(
     connection: &Connection,
     account: &str,
     limit: &str,

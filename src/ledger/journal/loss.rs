@@ -9,22 +9,22 @@ use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, LimitName, Ti
 
 /// Everything that this machine knows of a ledger that lost its data.
 #[derive(Debug, Clone)]
-pub(in crate::ledger) struct Recovery {
+pub struct Recovery {
     /// What it had seen of it.
-    pub(in crate::ledger) seen: Seen,
+    pub seen: Seen,
     /// Its charges of the window, the newest last.
-    pub(in crate::ledger) entries: Vec<Entry>,
+    pub entries: Vec<Entry>,
     /// What the ledger had said.
-    pub(in crate::ledger) floors: Vec<Floor>,
+    pub floors: Vec<Floor>,
     /// What the upstream had said.
-    pub(in crate::ledger) closings: Vec<(LimitName, Closing)>,
+    pub closings: Vec<(LimitName, Closing)>,
 }
 
 impl Journal {
     /// Notes that the ledger lost the data of an epoch, and gathers what to tell it. From now on no grant of any process
     /// of this machine is good until `finish_recovery`: what is gathered is all that may have been sent. Nothing where
     /// that epoch is over already: somebody has told all of it.
-    pub(in crate::ledger) async fn start_recovery(
+    pub async fn start_recovery(
         &self,
         account: &Account,
         epoch: &str,
@@ -98,7 +98,7 @@ impl Journal {
 
     /// Notes that all was told, and the epoch in which. Where another process has come to the same end before, its word
     /// stands.
-    pub(in crate::ledger) async fn finish_recovery(
+    pub async fn finish_recovery(
         &self,
         account: &Account,
         contact: &Contact,
@@ -129,7 +129,7 @@ impl Journal {
     }
 
     /// What this machine knows to be used of a limit at least, for those who only look at a ledger that lost its data.
-    pub(in crate::ledger) async fn known_use(
+    pub async fn known_use(
         &self,
         account: &Account,
         limit: &str,

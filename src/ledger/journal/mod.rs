@@ -17,10 +17,10 @@ use thiserror::Error;
 use crate::apart::apart;
 use crate::sqlite;
 
-pub(super) use book::{Begun, Granted, Marked};
-pub(super) use closings::PendingClosing;
-pub(super) use entries::{Allowance, Pending, Unmetered};
-pub(super) use loss::Recovery;
+pub use book::{Begun, Granted, Marked};
+pub use closings::PendingClosing;
+pub use entries::{Allowance, Pending, Unmetered};
+pub use loss::Recovery;
 
 /// Why the journal cannot be used. Nothing goes ahead without it.
 #[derive(Debug, Clone, Error)]

@@ -11,7 +11,7 @@ use crate::quota::{Account, ChargeId, Cost, Timestamp};
 
 impl Journal {
     /// What this machine charged to an account at `from` or later, oldest first; some two windows are kept.
-    pub(in crate::ledger) async fn spent(
+    pub async fn spent(
         &self,
         account: &Account,
         from: Timestamp,
@@ -24,10 +24,7 @@ impl Journal {
     }
 
     /// What went unmetered and the ledger has not heard of.
-    pub(in crate::ledger) async fn unrepaid(
-        &self,
-        account: &Account,
-    ) -> Result<Cost, JournalError> {
+    pub async fn unrepaid(&self, account: &Account) -> Result<Cost, JournalError> {
         let account = account.name.clone();
         let sum = self
             .look(move |connection| unrepaid(connection, &account))
@@ -36,7 +33,7 @@ impl Journal {
     }
 
     /// The id under which a charge counts that was made here under this one or under one made from it.
-    pub(in crate::ledger) async fn counting(
+    pub async fn counting(
         &self,
         account: &Account,
         id: &ChargeId,
@@ -49,11 +46,7 @@ impl Journal {
     }
 
     /// Whether a charge of this id was made here, whatever became of it.
-    pub(in crate::ledger) async fn remembers(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-    ) -> Result<bool, JournalError> {
+    pub async fn remembers(&self, account: &Account, id: &ChargeId) -> Result<bool, JournalError> {
         let (account, id) = (account.name.clone(), id.clone());
         let remembers = self.look(move |connection| {
             connection

@@ -4,7 +4,7 @@ use crate::sqlite::Schema;
 
 /// `charge` holds this machine's charges of two windows, `contact` what it has seen of the ledger, `said` what the ledger
 /// had said last of each limit, `closing` what the upstream said. Times are microseconds since the Unix epoch.
-pub(super) const SCHEMA: Schema = Schema {
+pub const SCHEMA: Schema = Schema {
     name: "journal",
     migrations: &[FIRST, PURPOSES],
 };

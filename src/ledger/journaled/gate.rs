@@ -11,7 +11,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// Whether the ledger may be asked now.
 #[derive(Debug, Default)]
-pub(super) struct Gate(Mutex<Option<Closed>>);
+pub struct Gate(Mutex<Option<Closed>>);
 
 #[derive(Debug, Clone)]
 struct Closed {
@@ -22,7 +22,7 @@ struct Closed {
 
 impl Gate {
     /// Why the ledger is not to be asked now; `None` where it is.
-    pub(super) fn closed(&self) -> Option<String> {
+    pub fn closed(&self) -> Option<String> {
         let closed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         closed
             .as_ref()
@@ -31,7 +31,7 @@ impl Gate {
     }
 
     /// It did not answer. Several that asked at once have failed once.
-    pub(super) fn failed(&self, why: &str) {
+    pub fn failed(&self, why: &str) {
         let mut gate = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pause = match &*gate {
             None => FIRST_PAUSE,
@@ -49,7 +49,7 @@ impl Gate {
     }
 
     /// It answered.
-    pub(super) fn answered(&self) {
+    pub fn answered(&self) {
         if self
             .0
             .lock()

@@ -43,7 +43,7 @@ impl From<&LedgerConfig> for Policy {
 }
 
 /// A shared ledger with this machine's journal.
-pub(super) struct Journaled {
+pub struct Journaled {
     ledger: Arc<dyn SharedLedger>,
     journal: Journal,
     policy: Policy,
@@ -83,7 +83,7 @@ enum Outcome {
 }
 
 impl Journaled {
-    pub(super) fn new(
+    pub fn new(
         ledger: Arc<dyn SharedLedger>,
         journal: Journal,
         policy: Policy,
@@ -100,7 +100,7 @@ impl Journaled {
         }
     }
 
-    pub(super) async fn ask(&self, ask: &Ask<'_>) -> Result<Verdict, MeterError> {
+    pub async fn ask(&self, ask: &Ask<'_>) -> Result<Verdict, MeterError> {
         let mut voided = 0;
         while voided < ATTEMPTS {
             let id = ask.id.cloned().unwrap_or_else(fresh_id);
@@ -351,7 +351,7 @@ impl Journaled {
     }
 
     /// Tells what a charge truly cost: at once where the ledger answers, else at the next contact.
-    pub(super) async fn settle(
+    pub async fn settle(
         &self,
         account: &Account,
         id: &ChargeId,
@@ -364,16 +364,12 @@ impl Journaled {
     }
 
     /// Adds what was charged elsewhere: what is not known yet is told at its own time.
-    pub(super) async fn absorb(
-        &self,
-        account: &Account,
-        entries: &[Entry],
-    ) -> Result<(), MeterError> {
+    pub async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), MeterError> {
         self.journal.add(account, entries).await?;
         self.tell_now_or_later(account).await
     }
 
-    pub(super) async fn close(
+    pub async fn close(
         &self,
         account: &Account,
         limit: &str,
@@ -385,12 +381,12 @@ impl Journaled {
         self.tell_now_or_later(account).await
     }
 
-    pub(super) async fn reopen(&self, account: &Account, limit: &str) -> Result<(), MeterError> {
+    pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), MeterError> {
         self.journal.reopen(account, limit).await?;
         self.tell_now_or_later(account).await
     }
 
-    pub(super) async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
+    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
         if let Some(why) = self.gate.closed() {
             return Err(LedgerError::Unreachable(why).into());
         }
@@ -400,7 +396,7 @@ impl Journaled {
     }
 
     /// When a limit's use falls to `most`.
-    pub(super) async fn falls_to(
+    pub async fn falls_to(
         &self,
         account: &Account,
         limit: &str,
@@ -416,7 +412,7 @@ impl Journaled {
     }
 
     /// What an account has left by the ledger; where that is silent, what may go ahead without it.
-    pub(super) async fn left(&self, account: &Account) -> Result<Left, MeterError> {
+    pub async fn left(&self, account: &Account) -> Result<Left, MeterError> {
         match self.usage(account).await {
             Err(error) if error.is_outage() => {
                 let from = self.clock.now().before(account.longest_window());
@@ -447,7 +443,7 @@ impl Journaled {
     }
 
     /// This machine's own record.
-    pub(super) const fn journal(&self) -> &Journal {
+    pub const fn journal(&self) -> &Journal {
         &self.journal
     }
 

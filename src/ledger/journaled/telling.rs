@@ -20,7 +20,7 @@ const LOSSES: u32 = 3;
 
 /// How often the ledger had lost its data in one operation.
 #[derive(Default)]
-pub(super) struct Losses(u32);
+pub struct Losses(u32);
 
 /// Whether the ledger took what it was told.
 enum Told {
@@ -31,7 +31,7 @@ enum Told {
 
 impl Journaled {
     /// Tells what is due, if the ledger may be asked now and answers. Nothing is lost otherwise: it is in the journal.
-    pub(super) async fn tell_now_or_later(&self, account: &Account) -> Result<(), MeterError> {
+    pub async fn tell_now_or_later(&self, account: &Account) -> Result<(), MeterError> {
         if self.gate.closed().is_some() {
             return Ok(());
         }
@@ -44,11 +44,7 @@ impl Journaled {
     }
 
     /// Tells what is due, and everything again where the ledger turns out to have lost its data.
-    pub(super) async fn catch_up(
-        &self,
-        account: &Account,
-        losses: &mut Losses,
-    ) -> Result<(), MeterError> {
+    pub async fn catch_up(&self, account: &Account, losses: &mut Losses) -> Result<(), MeterError> {
         let contact = self
             .journal
             .look_again(account, &super::fresh_id(), self.clock.now())
@@ -166,7 +162,7 @@ impl Journaled {
 
     /// Tells a ledger that lost its data everything that this machine knows of the window, unless another task has done so
     /// since. Its grants are void from the first step to the last.
-    pub(super) async fn recover(
+    pub async fn recover(
         &self,
         account: &Account,
         lost: &Seen,

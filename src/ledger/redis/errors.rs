@@ -31,7 +31,7 @@ const OUTAGES_IN_WORDS: [&str; 5] = [
 ];
 
 /// What the failure of a script means. A script's own error is a bug and never looks like an outage.
-pub(super) fn of_script(error: &RedisError) -> LedgerError {
+pub fn of_script(error: &RedisError) -> LedgerError {
     match is_outage(error) {
         true => of_connection(error),
         false => LedgerError::Broken(format!("the ledger failed: {}", words(error))),
@@ -39,7 +39,7 @@ pub(super) fn of_script(error: &RedisError) -> LedgerError {
 }
 
 /// What the failure of a connection means: nothing was executed.
-pub(super) fn of_connection(error: &RedisError) -> LedgerError {
+pub fn of_connection(error: &RedisError) -> LedgerError {
     LedgerError::Unreachable(words(error))
 }
 
@@ -73,11 +73,11 @@ fn own_words(error: &RedisError) -> String {
 
 /// Whether the command may be repeated at once over a new connection: this one is dead, or leads to a server that is no
 /// longer the one to ask.
-pub(super) fn asks_for_another_connection(error: &RedisError) -> bool {
+pub fn asks_for_another_connection(error: &RedisError) -> bool {
     error.is_connection_dropped() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
 }
 
-pub(super) fn is_unknown_script(error: &RedisError) -> bool {
+pub fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 

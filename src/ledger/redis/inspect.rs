@@ -50,11 +50,11 @@ pub enum Finding {
 }
 
 /// What a probe brought.
-pub(super) struct Probe {
-    pub(super) policy: String,
-    pub(super) is_appended: bool,
-    pub(super) time: Timestamp,
-    pub(super) failures: BTreeMap<String, String>,
+pub struct Probe {
+    pub policy: String,
+    pub is_appended: bool,
+    pub time: Timestamp,
+    pub failures: BTreeMap<String, String>,
 }
 
 /// Looks for what makes a Redis unfit for a ledger; nothing is found where it is fit.

@@ -18,7 +18,7 @@ use crate::ledger::LedgerError;
 
 /// The way to one Redis, whatever its kind.
 #[derive(Clone)]
-pub(super) struct Link {
+pub struct Link {
     route: Arc<Route>,
     held: Arc<Mutex<Option<Connection>>>,
     deadline: Duration,
@@ -27,21 +27,21 @@ pub(super) struct Link {
 }
 
 /// What a command brought.
-pub(super) struct Sent {
-    pub(super) value: Value,
+pub struct Sent {
+    pub value: Value,
     /// Whether it was sent before, over a connection that broke: that may still arrive.
-    pub(super) repeated: bool,
+    pub repeated: bool,
 }
 
 /// A connection that several tasks use at once.
 #[derive(Clone)]
-pub(super) enum Connection {
+pub enum Connection {
     Node(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
 
 impl Link {
-    pub(super) fn new(url: &RedisUrl, deadline: Duration) -> Result<Self, LedgerError> {
+    pub fn new(url: &RedisUrl, deadline: Duration) -> Result<Self, LedgerError> {
         let shown = Arc::from(url.to_string());
         let route = Route::new(url, deadline).map_err(|error| {
             LedgerError::Broken(format!("{shown} is not the URL of a Redis: {error}"))
@@ -57,7 +57,7 @@ impl Link {
 
     /// Runs a script within the deadline: by its name, and by its text where the server does not know it yet. A failure
     /// leaves the connection behind: it is dead, or leads to a server that may not be the one to ask any more.
-    pub(super) async fn run(
+    pub async fn run(
         &self,
         script: Script,
         keys: &[String; 5],
@@ -173,7 +173,7 @@ fn evaluation(how: &str, script: &str, keys: &[String; 5], arguments: &[Vec<u8>]
 }
 
 /// The library's own limits of time are off: the deadline is one for all.
-pub(super) fn patient() -> AsyncConnectionConfig {
+pub fn patient() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None)

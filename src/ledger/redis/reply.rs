@@ -13,11 +13,11 @@ use crate::quota::{
 };
 
 /// The words of a reply, one after another.
-pub(super) struct Reply(std::vec::IntoIter<String>);
+pub struct Reply(std::vec::IntoIter<String>);
 
 impl Reply {
     /// Reads what every script may say: that the clocks are too far apart.
-    pub(super) fn new(value: Value) -> Result<(String, Self), LedgerError> {
+    pub fn new(value: Value) -> Result<(String, Self), LedgerError> {
         let words =
             Vec::<String>::from_redis_value(value).map_err(|error| broken(&error.to_string()))?;
         let mut reply = Self(words.into_iter());
@@ -62,12 +62,12 @@ impl Reply {
 }
 
 /// A limit about which somebody else's configuration disagrees.
-pub(super) struct Disagreement {
-    pub(super) limit: LimitName,
-    pub(super) theirs: String,
+pub struct Disagreement {
+    pub limit: LimitName,
+    pub theirs: String,
 }
 
-pub(super) fn charge(
+pub fn charge(
     Sent { value, repeated }: Sent,
     account: &Account,
     cost: &Cost,
@@ -162,7 +162,7 @@ fn rejected(reply: &mut Reply, account: &Account, doubtful: bool) -> Result<Answ
     })
 }
 
-pub(super) fn heard(Sent { value, .. }: Sent) -> Result<Heard, LedgerError> {
+pub fn heard(Sent { value, .. }: Sent) -> Result<Heard, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     match word.as_str() {
         "settled" | "closed" => Ok(Heard::Noted {
@@ -178,10 +178,7 @@ pub(super) fn heard(Sent { value, .. }: Sent) -> Result<Heard, LedgerError> {
     }
 }
 
-pub(super) fn standing(
-    Sent { value, .. }: Sent,
-    account: &Account,
-) -> Result<Standing, LedgerError> {
+pub fn standing(Sent { value, .. }: Sent, account: &Account) -> Result<Standing, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     if word != "usage" {
         return Err(unexpected(&word));
@@ -219,7 +216,7 @@ fn returns(reply: &mut Reply) -> Result<Vec<Return>, LedgerError> {
 }
 
 /// When a limit's use has fallen.
-pub(super) fn falls(Sent { value, .. }: Sent) -> Result<Timestamp, LedgerError> {
+pub fn falls(Sent { value, .. }: Sent) -> Result<Timestamp, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     match word.as_str() {
         "falls" => reply.time(),
@@ -228,7 +225,7 @@ pub(super) fn falls(Sent { value, .. }: Sent) -> Result<Timestamp, LedgerError> 
 }
 
 /// What was mended, in words.
-pub(super) fn mended(Sent { value, .. }: Sent) -> Result<Vec<String>, LedgerError> {
+pub fn mended(Sent { value, .. }: Sent) -> Result<Vec<String>, LedgerError> {
     let (word, reply) = Reply::new(value)?;
     match word.as_str() {
         "checked" => Ok(reply.0.collect()),
@@ -237,7 +234,7 @@ pub(super) fn mended(Sent { value, .. }: Sent) -> Result<Vec<String>, LedgerErro
     }
 }
 
-pub(super) fn probe(Sent { value, .. }: Sent) -> Result<Probe, LedgerError> {
+pub fn probe(Sent { value, .. }: Sent) -> Result<Probe, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     if word != "probed" {
         return Err(unexpected(&word));

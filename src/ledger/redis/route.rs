@@ -19,7 +19,7 @@ const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 /// Where a connection comes from.
-pub(super) enum Route {
+pub enum Route {
     /// One server, by address or socket.
     Node(Box<Client>),
     /// The server that a Sentinel calls the primary: whichever answers first, since some may be away.
@@ -29,7 +29,7 @@ pub(super) enum Route {
 }
 
 impl Route {
-    pub(super) fn new(url: &RedisUrl, deadline: Duration) -> RedisResult<Self> {
+    pub fn new(url: &RedisUrl, deadline: Duration) -> RedisResult<Self> {
         if url.is_tls() {
             install_tls();
         }
@@ -40,7 +40,7 @@ impl Route {
         }
     }
 
-    pub(super) async fn connect(&self) -> RedisResult<Connection> {
+    pub async fn connect(&self) -> RedisResult<Connection> {
         match self {
             Self::Node(client) => client
                 .get_multiplexed_async_connection_with_config(&patient())

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 /// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Script {
+pub enum Script {
     Charge,
     Settle,
     Absorb,
@@ -16,9 +16,9 @@ pub(super) enum Script {
 }
 
 /// A script's text, and the name by which Redis remembers it.
-pub(super) struct Source {
-    pub(super) code: &'static str,
-    pub(super) sha: String,
+pub struct Source {
+    pub code: &'static str,
+    pub sha: String,
 }
 
 macro_rules! source {
@@ -52,7 +52,7 @@ impl Source {
 }
 
 impl Script {
-    pub(super) fn source(self) -> &'static Source {
+    pub fn source(self) -> &'static Source {
         match self {
             Self::Charge => &CHARGE,
             Self::Settle => &SETTLE,

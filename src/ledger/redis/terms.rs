@@ -13,20 +13,20 @@ const LARGEST: u64 = 1 << 52;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What every script is given first.
-pub(super) struct Terms<'a> {
-    pub(super) account: &'a Account,
-    pub(super) now: Timestamp,
-    pub(super) max_skew: Option<Duration>,
-    pub(super) told: Option<Timestamp>,
-    pub(super) seen: Option<&'a Seen>,
-    pub(super) fresh_epoch: String,
+pub struct Terms<'a> {
+    pub account: &'a Account,
+    pub now: Timestamp,
+    pub max_skew: Option<Duration>,
+    pub told: Option<Timestamp>,
+    pub seen: Option<&'a Seen>,
+    pub fresh_epoch: String,
     /// How far ahead the days of calendar limits are needed.
-    pub(super) ahead: Duration,
+    pub ahead: Duration,
 }
 
 impl Terms<'_> {
     /// One argument for the caller, one for each limit.
-    pub(super) fn arguments(&self) -> Vec<Vec<u8>> {
+    pub fn arguments(&self) -> Vec<Vec<u8>> {
         let limits = self
             .account
             .limits
@@ -113,7 +113,7 @@ const UNKNOWN: Units = Units::new(u64::MAX);
 
 /// The account, with the limits too that a piece of news is about and that this configuration does not know: another one on
 /// this machine charged them. Whoever knows them sums them up by their own rule.
-pub(super) fn with_unknown_limits<'a>(account: &'a Account, news: &News<'_>) -> Cow<'a, Account> {
+pub fn with_unknown_limits<'a>(account: &'a Account, news: &News<'_>) -> Cow<'a, Account> {
     let costs: Vec<&Cost> = match news {
         News::Made(entries) | News::Recovered(entries, _) => {
             entries.iter().map(|entry| &entry.cost).collect()
@@ -172,19 +172,19 @@ fn days(window: &Window, now: Timestamp, ahead: Duration) -> Vec<Timestamp> {
 }
 
 /// What a cost takes of each limit of the account, in their order.
-pub(super) fn components(account: &Account, cost: &Cost) -> impl Iterator<Item = String> {
+pub fn components(account: &Account, cost: &Cost) -> impl Iterator<Item = String> {
     account.limits.keys().map(|name| units(cost.of(name)))
 }
 
 /// What a charge takes and leaves, limit after limit.
-pub(super) fn charge(account: &Account, cost: &Cost, leave: &Cost) -> impl Iterator<Item = String> {
+pub fn charge(account: &Account, cost: &Cost, leave: &Cost) -> impl Iterator<Item = String> {
     account
         .limits
         .keys()
         .flat_map(|name| [units(cost.of(name)), units(leave.of(name))])
 }
 
-pub(super) fn entries(account: &Account, entries: &[Entry]) -> Vec<String> {
+pub fn entries(account: &Account, entries: &[Entry]) -> Vec<String> {
     let mut arguments = vec![entries.len().to_string()];
     for entry in entries {
         arguments.push(entry.id.as_str().to_owned());
@@ -194,7 +194,7 @@ pub(super) fn entries(account: &Account, entries: &[Entry]) -> Vec<String> {
     arguments
 }
 
-pub(super) fn floors(floors: &[Floor]) -> Vec<String> {
+pub fn floors(floors: &[Floor]) -> Vec<String> {
     let mut arguments = vec![floors.len().to_string()];
     for floor in floors {
         arguments.extend([
@@ -206,7 +206,7 @@ pub(super) fn floors(floors: &[Floor]) -> Vec<String> {
     arguments
 }
 
-pub(super) fn units(units: Units) -> String {
+pub fn units(units: Units) -> String {
     units.get().min(LARGEST).to_string()
 }
 

@@ -7,7 +7,7 @@ use super::rows::{Closed, Place, Rows};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Timestamp};
 
 /// Corrects what a charge took, at its own time, or remembers what one took that is not known yet.
-pub(super) fn settle(
+pub fn settle(
     rows: Rows<'_>,
     account: &Account,
     id: &ChargeId,
@@ -29,7 +29,7 @@ pub(super) fn settle(
 }
 
 /// Adds charges that are not known yet, and the floors.
-pub(super) fn absorb(
+pub fn absorb(
     rows: Rows<'_>,
     account: &Account,
     entries: &[Entry],
@@ -72,7 +72,7 @@ fn add(rows: Rows<'_>, id: &ChargeId, at: Timestamp) -> Result<Place> {
 }
 
 /// Closes a limit, unless it is closed for longer.
-pub(super) fn close(rows: Rows<'_>, limit: &str, closing: Closing, now: Timestamp) -> Result<()> {
+pub fn close(rows: Rows<'_>, limit: &str, closing: Closing, now: Timestamp) -> Result<()> {
     let closed = Closed {
         until: closing.ends(now),
         probing: closing == Closing::Probing,

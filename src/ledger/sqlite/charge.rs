@@ -7,7 +7,7 @@ use super::{Moment, remembered_from};
 use crate::quota::{Closing, Cost, Decision, Grant, LimitName, Rejection, Timestamp, Units};
 
 /// Decides on a charge, and records it if it is granted.
-pub(super) fn charge(rows: Rows<'_>, charge: Charge<'_>, moment: Moment) -> Result<Decision> {
+pub fn charge(rows: Rows<'_>, charge: Charge<'_>, moment: Moment) -> Result<Decision> {
     let now = moment.now;
     let standings = charge
         .account

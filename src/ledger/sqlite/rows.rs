@@ -5,35 +5,35 @@ use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Timestamp, Units};
 
 /// Where a charge stands in the order of its account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) at: Timestamp,
-    pub(super) n: i64,
+pub struct Place {
+    pub at: Timestamp,
+    pub n: i64,
 }
 
 /// A closing as it is kept.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Closed {
-    pub(super) until: Timestamp,
-    pub(super) probing: bool,
+pub struct Closed {
+    pub until: Timestamp,
+    pub probing: bool,
 }
 
 /// A floor with the running total at its time.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FloorRow {
-    pub(super) at: Timestamp,
-    pub(super) used: Units,
-    pub(super) total: i64,
+pub struct FloorRow {
+    pub at: Timestamp,
+    pub used: Units,
+    pub total: i64,
 }
 
 /// The rows of one account: each method is one statement, prepared once for the life of the connection.
 #[derive(Clone, Copy)]
-pub(super) struct Rows<'c> {
+pub struct Rows<'c> {
     connection: &'c Connection,
     account: &'c str,
 }
 
 impl<'c> Rows<'c> {
-    pub(super) fn new(connection: &'c Connection, account: &'c str) -> Self {
+    pub fn new(connection: &'c Connection, account: &'c str) -> Self {
         Self {
             connection,
             account,
@@ -41,13 +41,13 @@ impl<'c> Rows<'c> {
     }
 
     /// The newest charge.
-    pub(super) fn newest(&self) -> Result<Option<Place>> {
+    pub fn newest(&self) -> Result<Option<Place>> {
         let sql = "SELECT at, n FROM charge WHERE account = ?1 ORDER BY at DESC, n DESC LIMIT 1";
         self.find(sql, (self.account,), place)
     }
 
     /// When the newest floor was told.
-    pub(super) fn newest_floor(&self) -> Result<Option<Timestamp>> {
+    pub fn newest_floor(&self) -> Result<Option<Timestamp>> {
         let sql = "SELECT max(at) FROM floor WHERE account = ?1";
         self.one(sql, (self.account,), |row| {
             Ok(row.get::<_, Option<i64>>(0)?.map(Timestamp::from_micros))
@@ -55,25 +55,20 @@ impl<'c> Rows<'c> {
     }
 
     /// The newest charge under `id`, if it was made later than `after`.
-    pub(super) fn known(&self, id: &ChargeId, after: Timestamp) -> Result<Option<Place>> {
+    pub fn known(&self, id: &ChargeId, after: Timestamp) -> Result<Option<Place>> {
         let sql = "SELECT at, n FROM charge WHERE account = ?1 AND id = ?2 AND at > ?3 ORDER BY at DESC, n DESC LIMIT 1";
         self.find(sql, (self.account, id.as_str(), after.micros()), place)
     }
 
     /// The place behind all charges made at `at`.
-    pub(super) fn place_at(&self, at: Timestamp) -> Result<Place> {
+    pub fn place_at(&self, at: Timestamp) -> Result<Place> {
         let sql = "SELECT coalesce(max(n) + 1, 0) FROM charge WHERE account = ?1 AND at = ?2";
         self.one(sql, (self.account, at.micros()), |row| {
             Ok(Place { at, n: row.get(0)? })
         })
     }
 
-    pub(super) fn add_charge(
-        &self,
-        place: Place,
-        id: &ChargeId,
-        purpose: Option<&Purpose>,
-    ) -> Result<()> {
+    pub fn add_charge(&self, place: Place, id: &ChargeId, purpose: Option<&Purpose>) -> Result<()> {
         let sql = "INSERT INTO charge (account, at, n, id, job, region, call) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
         let job = purpose.and_then(|purpose| purpose.job.as_deref());
         let region = purpose.and_then(|purpose| purpose.region.as_deref());
@@ -93,7 +88,7 @@ impl<'c> Rows<'c> {
     }
 
     /// The running total of a limit: all of it, and what of it was charged before `from`.
-    pub(super) fn totals(&self, limit: &str, from: Timestamp) -> Result<(i64, i64)> {
+    pub fn totals(&self, limit: &str, from: Timestamp) -> Result<(i64, i64)> {
         let sql = "SELECT
             coalesce((SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2
                       ORDER BY at DESC, n DESC LIMIT 1), 0),
@@ -105,14 +100,14 @@ impl<'c> Rows<'c> {
     }
 
     /// When the running total of a limit first reached `total`.
-    pub(super) fn reached(&self, limit: &str, total: i64) -> Result<Timestamp> {
+    pub fn reached(&self, limit: &str, total: i64) -> Result<Timestamp> {
         let sql = "SELECT at FROM taken WHERE account = ?1 AND limit_name = ?2 AND total >= ?3
                    ORDER BY total, at, n LIMIT 1";
         self.one(sql, (self.account, limit, total), |row| instant(row, 0))
     }
 
     /// What a charge took of a limit, if it named it.
-    pub(super) fn taken(&self, limit: &str, place: Place) -> Result<Option<Units>> {
+    pub fn taken(&self, limit: &str, place: Place) -> Result<Option<Units>> {
         let sql =
             "SELECT units FROM taken WHERE account = ?1 AND limit_name = ?2 AND at = ?3 AND n = ?4";
         self.find(
@@ -123,7 +118,7 @@ impl<'c> Rows<'c> {
     }
 
     /// What a charge took of the limits of an account; nothing, where it was settled to nothing.
-    pub(super) fn held(&self, account: &Account, place: Place) -> Result<Cost> {
+    pub fn held(&self, account: &Account, place: Place) -> Result<Cost> {
         let mut held = Cost::none();
         for limit in account.limits.keys() {
             held.set(limit, self.taken(limit, place)?.unwrap_or(Units::ZERO));
@@ -132,7 +127,7 @@ impl<'c> Rows<'c> {
     }
 
     /// Records what a charge took of a limit.
-    pub(super) fn take(&self, limit: &str, place: Place, units: Units, total: i64) -> Result<()> {
+    pub fn take(&self, limit: &str, place: Place, units: Units, total: i64) -> Result<()> {
         let sql = "INSERT OR REPLACE INTO taken (account, limit_name, at, n, units, total)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         self.execute(
@@ -149,7 +144,7 @@ impl<'c> Rows<'c> {
     }
 
     /// Sums a limit's running total up again, from `at` on. Costs as much as there are rows since.
-    pub(super) fn total_again(&self, limit: &str, at: Timestamp) -> Result<()> {
+    pub fn total_again(&self, limit: &str, at: Timestamp) -> Result<()> {
         let sql = "UPDATE taken SET total = again.total FROM (
                 SELECT at, n, sum(units) OVER (ORDER BY at, n ROWS UNBOUNDED PRECEDING) + coalesce((
                     SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND at < ?3
@@ -160,7 +155,7 @@ impl<'c> Rows<'c> {
         self.execute(sql, (self.account, limit, at.micros()))
     }
 
-    pub(super) fn closing(&self, limit: &str) -> Result<Option<Closed>> {
+    pub fn closing(&self, limit: &str) -> Result<Option<Closed>> {
         let sql = "SELECT until, probing FROM closing WHERE account = ?1 AND limit_name = ?2";
         self.find(sql, (self.account, limit), |row| {
             Ok(Closed {
@@ -170,7 +165,7 @@ impl<'c> Rows<'c> {
         })
     }
 
-    pub(super) fn close(&self, limit: &str, closed: Closed) -> Result<()> {
+    pub fn close(&self, limit: &str, closed: Closed) -> Result<()> {
         let sql = "INSERT OR REPLACE INTO closing (account, limit_name, until, probing) VALUES (?1, ?2, ?3, ?4)";
         self.execute(
             sql,
@@ -178,7 +173,7 @@ impl<'c> Rows<'c> {
         )
     }
 
-    pub(super) fn reopen(&self, limit: &str) -> Result<()> {
+    pub fn reopen(&self, limit: &str) -> Result<()> {
         self.execute(
             "DELETE FROM closing WHERE account = ?1 AND limit_name = ?2",
             (self.account, limit),
@@ -186,7 +181,7 @@ impl<'c> Rows<'c> {
     }
 
     /// The floors of a limit that were told at `from` or later.
-    pub(super) fn floors(&self, limit: &str, from: Timestamp) -> Result<Vec<FloorRow>> {
+    pub fn floors(&self, limit: &str, from: Timestamp) -> Result<Vec<FloorRow>> {
         let sql = "SELECT at, used, coalesce((
                 SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND taken.at <= floor.at
                 ORDER BY at DESC, n DESC LIMIT 1), 0)
@@ -202,7 +197,7 @@ impl<'c> Rows<'c> {
         rows.collect()
     }
 
-    pub(super) fn add_floor(&self, floor: &Floor) -> Result<()> {
+    pub fn add_floor(&self, floor: &Floor) -> Result<()> {
         let sql = "INSERT INTO floor (account, limit_name, at, used) VALUES (?1, ?2, ?3, ?4)
                    ON CONFLICT DO UPDATE SET used = max(used, excluded.used)";
         self.execute(
@@ -217,7 +212,7 @@ impl<'c> Rows<'c> {
     }
 
     /// What each charge took of a limit at `from` or later, in their order; those that took nothing are left out.
-    pub(super) fn taken_from(&self, limit: &str, from: Timestamp) -> Result<Vec<(Place, Units)>> {
+    pub fn taken_from(&self, limit: &str, from: Timestamp) -> Result<Vec<(Place, Units)>> {
         let sql = "SELECT at, n, units FROM taken
                    WHERE account = ?1 AND limit_name = ?2 AND at >= ?3 AND units > 0 ORDER BY at, n";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -229,7 +224,7 @@ impl<'c> Rows<'c> {
 
     /// The charges at `from` or later, in their order, and what `read` makes of job, region and call, which are the columns
     /// 2, 3 and 4.
-    pub(super) fn charged<T>(
+    pub fn charged<T>(
         &self,
         from: Timestamp,
         mut read: impl FnMut(&Row<'_>) -> Result<T>,
@@ -243,7 +238,7 @@ impl<'c> Rows<'c> {
     }
 
     /// The charges later than `after` that took anything, in their order.
-    pub(super) fn entries(&self, after: Timestamp) -> Result<Vec<Entry>> {
+    pub fn entries(&self, after: Timestamp) -> Result<Vec<Entry>> {
         let sql = "SELECT charge.at, charge.id, taken.limit_name, taken.units FROM charge
                    JOIN taken ON taken.account = charge.account AND taken.at = charge.at AND taken.n = charge.n
                    WHERE charge.account = ?1 AND charge.at > ?2 AND taken.units > 0 ORDER BY charge.at, charge.n";
@@ -310,6 +305,6 @@ fn units(row: &Row<'_>, column: usize) -> Result<Units> {
 }
 
 /// Units as SQLite holds them. More than 63 bits are refused.
-pub(super) fn signed(units: Units) -> Result<i64> {
+pub fn signed(units: Units) -> Result<i64> {
     i64::try_from(units.get()).map_err(|error| Error::ToSqlConversionFailure(error.into()))
 }

@@ -8,7 +8,7 @@ use crate::sqlite::Schema;
 ///   the order of `(at, n)`: the units between two instants are the difference of two rows, however many lie between.
 /// - `closing`: until when the upstream's "spent" closes a limit; `probing` where its reset is unknown.
 /// - `floor`: at `at` a lost ledger had said `used`.
-pub(super) const SCHEMA: Schema = Schema {
+pub const SCHEMA: Schema = Schema {
     name: "ledger",
     migrations: &["
         CREATE TABLE charge (

@@ -12,7 +12,7 @@ use crate::quota::{Account, Timestamp};
 
 /// What was charged at `from` or later, oldest first. Two reads in the order of the tables and their merging: a join would
 /// look each charge up by itself.
-pub(super) fn spent(rows: Rows<'_>, account: &Account, from: Timestamp) -> Result<Vec<Spent>> {
+pub fn spent(rows: Rows<'_>, account: &Account, from: Timestamp) -> Result<Vec<Spent>> {
     let mut purposes = Purposes::default();
     let charged = rows.charged(from, |row| purposes.of(row))?;
     let of = |place: Place| {

@@ -4,11 +4,11 @@ use super::rows::{Closed, FloorRow, Rows, signed};
 use crate::quota::{Limit, LimitName, Timestamp, Units};
 
 /// How one limit stands at an instant.
-pub(super) struct Standing<'a> {
-    pub(super) name: &'a LimitName,
-    pub(super) limit: &'a Limit,
+pub struct Standing<'a> {
+    pub name: &'a LimitName,
+    pub limit: &'a Limit,
     /// The limit's running total.
-    pub(super) total: i64,
+    pub total: i64,
     /// What of the total no longer counts.
     expired: i64,
     floors: Vec<FloorRow>,
@@ -17,7 +17,7 @@ pub(super) struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
-    pub(super) fn read(
+    pub fn read(
         rows: Rows<'_>,
         name: &'a LimitName,
         limit: &'a Limit,
@@ -38,7 +38,7 @@ impl<'a> Standing<'a> {
     }
 
     /// What counts, floors included.
-    pub(super) fn used(&self) -> Units {
+    pub fn used(&self) -> Units {
         self.floors
             .iter()
             .map(|floor| self.used_over(floor))
@@ -46,7 +46,7 @@ impl<'a> Standing<'a> {
     }
 
     /// What a charge would still get that leaves nothing.
-    pub(super) fn remaining(&self) -> Units {
+    pub fn remaining(&self) -> Units {
         if self.closed_until().is_some() {
             Units::ZERO
         } else {
@@ -54,31 +54,26 @@ impl<'a> Standing<'a> {
         }
     }
 
-    pub(super) fn closed_until(&self) -> Option<Timestamp> {
+    pub fn closed_until(&self) -> Option<Timestamp> {
         self.closed
             .map(|closed| closed.until)
             .filter(|until| *until > self.now)
     }
 
     /// Whether a charge that is granted now is one that tries.
-    pub(super) fn is_probing(&self) -> bool {
+    pub fn is_probing(&self) -> bool {
         self.closed.is_some_and(|closed| closed.probing)
     }
 
     /// The first instant, now or later, at which `units` fit beside what must be left, if nobody else charges. They must
     /// not be more than the limit can hold.
-    pub(super) fn fits_from(
-        &self,
-        rows: Rows<'_>,
-        units: Units,
-        leave: Units,
-    ) -> Result<Timestamp> {
+    pub fn fits_from(&self, rows: Rows<'_>, units: Units, leave: Units) -> Result<Timestamp> {
         let falls = self.falls_to(rows, self.limit.enforced().less(units + leave))?;
         Ok(self.closed_until().map_or(falls, |until| until.max(falls)))
     }
 
     /// The first instant, now or later, at which no more than `most` units count, if nobody charges.
-    pub(super) fn falls_to(&self, rows: Rows<'_>, most: Units) -> Result<Timestamp> {
+    pub fn falls_to(&self, rows: Rows<'_>, most: Units) -> Result<Timestamp> {
         let window = self.limit.window();
         let above = self
             .floors
@@ -96,7 +91,7 @@ impl<'a> Standing<'a> {
     }
 
     /// What will count at a later instant, if nobody charges.
-    pub(super) fn used_at(&self, rows: Rows<'_>, later: Timestamp) -> Result<Units> {
+    pub fn used_at(&self, rows: Rows<'_>, later: Timestamp) -> Result<Units> {
         let from = self.limit.window().counted_from(later);
         let (total, expired) = rows.totals(self.name, from)?;
         let floors = self
@@ -117,6 +112,6 @@ impl<'a> Standing<'a> {
 }
 
 /// What was charged between two running totals.
-pub(super) fn difference(total: i64, earlier: i64) -> Units {
+pub fn difference(total: i64, earlier: i64) -> Units {
     Units::new(u64::try_from(total.saturating_sub(earlier)).unwrap_or(0))
 }

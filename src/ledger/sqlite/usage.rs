@@ -5,7 +5,7 @@ use super::standing::{Standing, difference};
 use crate::quota::{Account, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
 
 /// How the limits of an account stand.
-pub(super) fn usage(rows: Rows<'_>, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>> {
+pub fn usage(rows: Rows<'_>, account: &Account, now: Timestamp) -> Result<Vec<LimitUsage>> {
     account
         .limits
         .iter()

@@ -48,7 +48,7 @@ pub struct JobFit {
     pub most_regions: usize,
 }
 
-pub(super) async fn fits(
+pub async fn fits(
     scene: &Scene,
     openings: &HashMap<String, Opening>,
     plan: Plan<'_>,

@@ -24,7 +24,7 @@ pub struct DaySpend {
 }
 
 /// What was granted, by the limit's own day, limit and job.
-pub(super) fn by_day(accounts: &[Arc<Account>], granted: &[Granted]) -> Vec<DaySpend> {
+pub fn by_day(accounts: &[Arc<Account>], granted: &[Granted]) -> Vec<DaySpend> {
     let mut days: BTreeMap<(NaiveDate, String, LimitName, String), Units> = BTreeMap::new();
     for one in granted {
         let account = accounts.iter().find(|account| account.name == one.account);

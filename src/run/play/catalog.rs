@@ -53,7 +53,7 @@ struct Listing {
 
 impl PlayCatalog {
     /// As these regions stand, and these shared passes of their jobs.
-    pub(super) fn new(
+    pub fn new(
         world: Arc<World>,
         candidates: &[Candidate],
         shared: &[(Arc<crate::config::Job>, OpenPass)],

@@ -8,15 +8,15 @@ use crate::quota::Timestamp;
 
 /// A clock that stands still until somebody sleeps: then it is at once that much later.
 #[derive(Debug)]
-pub(super) struct PlayClock(AtomicI64);
+pub struct PlayClock(AtomicI64);
 
 impl PlayClock {
-    pub(super) const fn at(now: Timestamp) -> Self {
+    pub const fn at(now: Timestamp) -> Self {
         Self(AtomicI64::new(now.micros()))
     }
 
     /// Moves on to `now`, never back.
-    pub(super) fn reach(&self, now: Timestamp) {
+    pub fn reach(&self, now: Timestamp) {
         self.0.fetch_max(now.micros(), Ordering::SeqCst);
     }
 }

@@ -64,7 +64,7 @@ pub enum Bounds {
 
 /// The ledger of a play.
 #[derive(Debug)]
-pub(super) struct PlayLedger {
+pub struct PlayLedger {
     bounds: Bounds,
     state: Mutex<State>,
 }
@@ -87,7 +87,7 @@ struct Shelf {
 }
 
 impl PlayLedger {
-    pub(super) fn new(openings: &HashMap<String, Opening>, bounds: Bounds) -> Self {
+    pub fn new(openings: &HashMap<String, Opening>, bounds: Bounds) -> Self {
         let mut state = State::default();
         for (account, opening) in openings {
             for (limit, spent) in &opening.spent {
@@ -105,15 +105,15 @@ impl PlayLedger {
         }
     }
 
-    pub(super) fn granted(&self) -> Vec<Granted> {
+    pub fn granted(&self) -> Vec<Granted> {
         self.state().granted.clone()
     }
 
-    pub(super) fn refused(&self) -> Vec<Refused> {
+    pub fn refused(&self) -> Vec<Refused> {
         self.state().refused.clone()
     }
 
-    pub(super) fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {
+    pub fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {
         let mut state = self.state();
         let used = |(name, limit): (&LimitName, &Limit)| {
             (

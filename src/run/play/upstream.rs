@@ -27,7 +27,7 @@ pub struct Requests {
 
 /// An upstream that answers what it answered the last time.
 #[derive(Debug)]
-pub(super) struct PlayUpstream {
+pub struct PlayUpstream {
     world: Arc<World>,
     jobs: Vec<Arc<Job>>,
     asked: Mutex<Asked>,
@@ -36,7 +36,7 @@ pub(super) struct PlayUpstream {
 }
 
 impl PlayUpstream {
-    pub(super) fn new(world: Arc<World>, jobs: Vec<Arc<Job>>) -> Self {
+    pub fn new(world: Arc<World>, jobs: Vec<Arc<Job>>) -> Self {
         let known = world.cursors.iter();
         let cursors = known
             .map(|(place, (number, cursor))| (place.clone(), (*number, Some(cursor.clone()))))
@@ -49,7 +49,7 @@ impl PlayUpstream {
         }
     }
 
-    pub(super) fn asked(&self) -> Asked {
+    pub fn asked(&self) -> Asked {
         locked(&self.asked).clone()
     }
 

@@ -12,21 +12,21 @@ use crate::config::{Etag, Job, Region, Step};
 use crate::quota::Timestamp;
 
 /// Records of one kind of one upstream.
-pub(super) type Kind = (String, String);
+pub type Kind = (String, String);
 
 /// What a step of a region lists, page by page.
-pub(super) type Pages = Vec<Vec<Arc<str>>>;
+pub type Pages = Vec<Vec<Arc<str>>>;
 
 /// What records of one kind name at one place.
 #[derive(Clone, Copy)]
-pub(super) struct Names<'w> {
+pub struct Names<'w> {
     known: Option<&'w HashMap<Arc<str>, Vec<Arc<str>>>>,
     place: &'w str,
 }
 
 impl<'w> Names<'w> {
     /// What one names. One that nobody has seen yet is taken to name one that nobody has seen.
-    pub(super) fn of(self, id: &str) -> Cow<'w, [Arc<str>]> {
+    pub fn of(self, id: &str) -> Cow<'w, [Arc<str>]> {
         match self.known.and_then(|known| known.get(id)) {
             Some(named) => Cow::Borrowed(named),
             None => Cow::Owned(vec![format!("{}{id}", self.place).into()]),
@@ -39,19 +39,19 @@ type Named = HashMap<Arc<str>, Vec<Arc<str>>>;
 
 /// What the upstreams are expected to answer, and what of it is there already.
 #[derive(Debug, Default)]
-pub(super) struct World {
+pub struct World {
     /// By job, region and the step's index.
     pages: HashMap<(String, String, usize), Pages>,
     /// What a record names, by its kind, the place and its id.
     names: HashMap<(Kind, String), Named>,
     /// When ids were fetched before the play, by kind.
-    pub(super) fetched: HashMap<Kind, HashMap<Arc<str>, Timestamp>>,
+    pub fetched: HashMap<Kind, HashMap<Arc<str>, Timestamp>>,
     /// Requests that bring what is there already, if nothing changes, with the cursor that leads on; by upstream.
-    pub(super) tags: HashMap<String, HashMap<String, Option<String>>>,
+    pub tags: HashMap<String, HashMap<String, Option<String>>>,
     /// Where unfinished steps go on, with the pages before: by job, region and the step's index.
-    pub(super) cursors: HashMap<(String, String, usize), (usize, String)>,
+    pub cursors: HashMap<(String, String, usize), (usize, String)>,
     /// What passes listed that are in the catalog.
-    pub(super) listings: HashMap<PassId, Vec<Listed>>,
+    pub listings: HashMap<PassId, Vec<Listed>>,
 }
 
 impl World {
@@ -59,7 +59,7 @@ impl World {
     ///
     /// # Errors
     /// When the catalog cannot be asked.
-    pub(super) async fn learn(
+    pub async fn learn(
         catalog: &dyn Catalog,
         candidates: &[Candidate],
     ) -> Result<Self, CatalogError> {
@@ -93,14 +93,14 @@ impl World {
     }
 
     /// The pages that a step lists for a region.
-    pub(super) fn pages(&self, job: &str, region: &str, step: usize) -> &[Vec<Arc<str>>] {
+    pub fn pages(&self, job: &str, region: &str, step: usize) -> &[Vec<Arc<str>>] {
         self.pages
             .get(&(job.to_owned(), region.to_owned(), step))
             .map_or(&[], Vec::as_slice)
     }
 
     /// What records of a kind name at a place.
-    pub(super) fn names<'w>(&'w self, place: &'w (Kind, String)) -> Names<'w> {
+    pub fn names<'w>(&'w self, place: &'w (Kind, String)) -> Names<'w> {
         Names {
             known: self.names.get(place),
             place: &place.1,

@@ -11,15 +11,15 @@ use crate::run::range::Range;
 use crate::run::{Selection, candidates, pass};
 
 /// A step as it is estimated before the play tells what is really expected of it.
-pub(super) struct Estimated {
+pub struct Estimated {
     /// Job, region and the step's index.
-    pub(super) key: (String, String, usize),
-    pub(super) step: StepPreview,
-    pub(super) call: Arc<Call>,
+    pub key: (String, String, usize),
+    pub step: StepPreview,
+    pub call: Arc<Call>,
 }
 
 /// At least and at most, for each step of each region.
-pub(super) async fn estimate(
+pub async fn estimate(
     catalog: &dyn Catalog,
     selection: &Selection,
     now: Timestamp,
@@ -114,7 +114,7 @@ fn estimated(
 }
 
 /// What requests of a call take. Of what only its answers tell, nobody knows how little that can be.
-pub(super) fn units(call: &Call, requests: Range) -> BTreeMap<LimitName, Range> {
+pub fn units(call: &Call, requests: Range) -> BTreeMap<LimitName, Range> {
     let taken = |(limit, units): (&LimitName, Units)| {
         let taken = requests.map(|count| count.saturating_mul(units.get()));
         let min = if call.settle.contains_key(limit) {

@@ -12,17 +12,13 @@ use crate::run::play::{Asked, Play, Refused};
 use crate::run::range::Range;
 
 /// A play that is over, and what became of it.
-pub(super) struct Played {
-    pub(super) play: Play,
+pub struct Played {
+    pub play: Play,
     report: RunReport,
 }
 
 impl Played {
-    pub(super) async fn of(
-        play: Play,
-        now: Timestamp,
-        concurrency: usize,
-    ) -> Result<Self, CatalogError> {
+    pub async fn of(play: Play, now: Timestamp, concurrency: usize) -> Result<Self, CatalogError> {
         let report = play.run(now, concurrency).await?;
         Ok(Self { play, report })
     }
@@ -48,9 +44,9 @@ impl Played {
 
 /// The run as it would be without limits, where they are in its way, and as it would be with them, where the ledger can be
 /// reached.
-pub(super) struct Plays {
-    pub(super) asked: Option<Played>,
-    pub(super) fitting: Option<Played>,
+pub struct Plays {
+    pub asked: Option<Played>,
+    pub fitting: Option<Played>,
 }
 
 impl Plays {
@@ -59,7 +55,7 @@ impl Plays {
     }
 
     /// The steps with what is really expected of them, and how much of that fits.
-    pub(super) fn steps(&self, mut steps: Vec<Estimated>) -> Vec<StepPreview> {
+    pub fn steps(&self, mut steps: Vec<Estimated>) -> Vec<StepPreview> {
         let asked = self
             .asked()
             .map(|played| played.play.asked())
@@ -80,7 +76,7 @@ impl Plays {
         steps.into_iter().map(|estimated| estimated.step).collect()
     }
 
-    pub(super) fn passes(&self) -> Vec<PassPreview> {
+    pub fn passes(&self) -> Vec<PassPreview> {
         let Some(played) = self.fitting.as_ref().or(self.asked.as_ref()) else {
             return Vec::new();
         };
@@ -101,7 +97,7 @@ impl Plays {
         .collect()
     }
 
-    pub(super) fn limit(
+    pub fn limit(
         &self,
         limit: &LimitReport,
         selection: &Selection,
@@ -141,7 +137,7 @@ impl Plays {
         }
     }
 
-    pub(super) async fn first_unfit(
+    pub async fn first_unfit(
         &self,
         meter: &Meter,
         accounts: &[Arc<Account>],

@@ -7,7 +7,7 @@ const LONGEST: usize = 100;
 
 /// Puts `value` at the place of these pointer tokens, making what leads there. What is already there stays. `*` is the
 /// first element.
-pub(super) fn set(document: &mut Value, tokens: &[String], value: Value) {
+pub fn set(document: &mut Value, tokens: &[String], value: Value) {
     let Some((token, rest)) = tokens.split_first() else {
         if document.is_null() {
             *document = value;

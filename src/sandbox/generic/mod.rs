@@ -15,13 +15,13 @@ use super::refusal::Refusal;
 use crate::config::Records;
 use crate::quota::{Cost, LimitName, Units};
 
-pub(super) use self::refusal::refuse;
+pub use self::refusal::refuse;
 
 /// More records than this no list holds.
 const LONGEST: u64 = 100_000;
 
 /// Answers a request. `total` takes the place of how much the list holds.
-pub(super) fn answer(asked: &Asked<'_>, world: Chance, total: Option<u64>) -> Answer {
+pub fn answer(asked: &Asked<'_>, world: Chance, total: Option<u64>) -> Answer {
     let own = world.of(&asked.route.upstream.name);
     let Some(records) = &asked.route.call.records else {
         return Answer::json(200, serde_json::json!({}));
@@ -38,7 +38,7 @@ pub(super) fn answer(asked: &Asked<'_>, world: Chance, total: Option<u64>) -> An
 
 /// What a request truly costs: what the configuration says, or half to one and a half times as much where the answer
 /// tells.
-pub(super) fn cost(asked: &Asked<'_>, world: Chance) -> Cost {
+pub fn cost(asked: &Asked<'_>, world: Chance) -> Cost {
     let call = &asked.route.call;
     let drawn = world
         .of(&asked.route.upstream.name)

@@ -19,13 +19,13 @@ const USUAL_PAGE: u64 = 1_000;
 
 /// Which records a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) start: u64,
-    pub(super) size: u64,
+pub struct Span {
+    pub start: u64,
+    pub size: u64,
 }
 
 /// How many records a list holds, if nobody says: three pages and a half.
-pub(super) fn usual_total(paging: &Paging) -> u64 {
+pub fn usual_total(paging: &Paging) -> u64 {
     match paging {
         Paging::None => USUAL,
         paging => {
@@ -39,7 +39,7 @@ pub(super) fn usual_total(paging: &Paging) -> u64 {
 }
 
 /// The page that is asked for; `None` where the cursor is none of this list.
-pub(super) fn span(asked: &Asked<'_>, list: Chance) -> Option<Span> {
+pub fn span(asked: &Asked<'_>, list: Chance) -> Option<Span> {
     let paging = &asked.route.call.paging;
     let size = size(asked, paging.size());
     let start = match (paging, asked.cursor()) {
@@ -74,13 +74,7 @@ fn size(asked: &Asked<'_>, configured: Option<&PageSize>) -> u64 {
 }
 
 /// Adds what leads on from this page of a list of so many records.
-pub(super) fn lead_on(
-    answer: Answer,
-    asked: &Asked<'_>,
-    span: Span,
-    total: u64,
-    list: Chance,
-) -> Answer {
+pub fn lead_on(answer: Answer, asked: &Asked<'_>, span: Span, total: u64, list: Chance) -> Answer {
     let end = span.start.saturating_add(span.size);
     let next = (end < total).then(|| token::encode(end, Direction::Next, list));
     match &asked.route.call.paging {
@@ -107,7 +101,7 @@ pub(super) fn lead_on(
     }
 }
 
-pub(super) fn with_value(mut answer: Answer, at: &Pointer, value: Value) -> Answer {
+pub fn with_value(mut answer: Answer, at: &Pointer, value: Value) -> Answer {
     if let Content::Json(body) = &mut answer.content {
         set(body, at.tokens(), value);
     }

@@ -16,7 +16,7 @@ const NEWEST: Timestamp = Timestamp::from_micros(1_762_000_000_000_000);
 
 /// The records of a list, each as what is drawn about it: two in five are in every list of their kind, the others are its
 /// own.
-pub(super) fn list(records: &Records, name: &str, total: u64, world: Chance) -> Vec<Chance> {
+pub fn list(records: &Records, name: &str, total: u64, world: Chance) -> Vec<Chance> {
     let kind = world.of(&records.kind);
     let shared = total.saturating_mul(2) / 5;
     let record = |number| {
@@ -33,7 +33,7 @@ pub(super) fn list(records: &Records, name: &str, total: u64, world: Chance) -> 
 }
 
 /// The records of these ids. A few do not exist.
-pub(super) fn by_id(route: &Route, records: &Records, ids: &[String], world: Chance) -> Vec<Value> {
+pub fn by_id(route: &Route, records: &Records, ids: &[String], world: Chance) -> Vec<Value> {
     let drawn = ids
         .iter()
         .map(|id| (id, world.of(&records.kind).of("id").of(id)));
@@ -44,7 +44,7 @@ pub(super) fn by_id(route: &Route, records: &Records, ids: &[String], world: Cha
 }
 
 /// One record; `id` takes the place of the drawn one.
-pub(super) fn one(route: &Route, records: &Records, chance: Chance, id: Option<&str>) -> Value {
+pub fn one(route: &Route, records: &Records, chance: Chance, id: Option<&str>) -> Value {
     let mut record = Value::Null;
     for (number, pointer) in records.id.iter().enumerate() {
         let drawn = format!("{:012x}", chance.of(pointer.as_str()).bits() >> 16);

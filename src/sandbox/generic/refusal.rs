@@ -9,7 +9,7 @@ use crate::sandbox::count::Exhausted;
 use crate::sandbox::refusal::Refusal;
 
 /// Says no in the way that the upstream's rules expect; where none is about this, in the way that most do.
-pub(in crate::sandbox) fn refuse(upstream: &Upstream, refusal: &Refusal) -> Answer {
+pub fn refuse(upstream: &Upstream, refusal: &Refusal) -> Answer {
     match refusal {
         Refusal::Denied => said(
             upstream,

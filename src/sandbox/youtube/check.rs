@@ -10,7 +10,7 @@ use crate::sandbox::token;
 
 impl<'a> Question<'a> {
     /// The parts that are asked for.
-    pub(super) fn parts(self) -> Result<Vec<&'a str>, Refused> {
+    pub fn parts(self) -> Result<Vec<&'a str>, Refused> {
         if self.resource.parts.is_empty() {
             return Ok(Vec::new());
         }
@@ -42,7 +42,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    pub(super) fn region(self) -> Result<Place, Refused> {
+    pub fn region(self) -> Result<Place, Refused> {
         let Some(code) = self.asked.param("regionCode") else {
             return Ok(Place::parse("US").unwrap_or(Place::EVERYWHERE));
         };
@@ -57,7 +57,7 @@ impl<'a> Question<'a> {
     }
 
     /// One of the filters must be there, and hold what exists.
-    pub(super) fn filtered(self) -> Result<(), Refused> {
+    pub fn filtered(self) -> Result<(), Refused> {
         let filters = &self.resource.filters;
         if !filters.is_empty()
             && !filters
@@ -115,7 +115,7 @@ impl<'a> Question<'a> {
     }
 
     /// How many items a page may hold: what is asked for, within its range.
-    pub(super) fn page_size(self) -> Result<Option<u64>, Refused> {
+    pub fn page_size(self) -> Result<Option<u64>, Refused> {
         let Some(PageRange { least, most, usual }) = self.resource.page else {
             return Ok(None);
         };
@@ -131,7 +131,7 @@ impl<'a> Question<'a> {
             .ok_or_else(|| Box::new(bad_parameter("invalidParameter", "maxResults", &said)))
     }
 
-    pub(super) fn start(self, list: Chance) -> Result<u64, Refused> {
+    pub fn start(self, list: Chance) -> Result<u64, Refused> {
         let Some(token) = self.asked.param("pageToken") else {
             return Ok(0);
         };

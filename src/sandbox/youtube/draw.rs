@@ -18,22 +18,22 @@ const TWO_YEARS: u64 = 2 * 365 * 24 * 60 * 60;
 
 /// A thing, and what was asked when it was found.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Drawn<'a> {
-    pub(super) thing: Thing,
-    pub(super) world: Chance,
-    pub(super) asked: &'a Asked<'a>,
+pub struct Drawn<'a> {
+    pub thing: Thing,
+    pub world: Chance,
+    pub asked: &'a Asked<'a>,
     /// Its id and its name, where it is of a fixed list.
-    pub(super) value: Option<&'a (String, String)>,
+    pub value: Option<&'a (String, String)>,
 }
 
 /// When a thing was published.
-pub(super) fn published(chance: Chance) -> Timestamp {
+pub fn published(chance: Chance) -> Timestamp {
     NEWEST.before(Duration::from_secs(chance.of("published").below(TWO_YEARS)))
 }
 
 impl Drawn<'_> {
     /// A shape with its values: a text `@name` is drawn, a member `name?60` is there in 60 of 100 things.
-    pub(super) fn fill(&self, shape: &Value) -> Value {
+    pub fn fill(&self, shape: &Value) -> Value {
         match shape {
             Value::String(text) => text
                 .strip_prefix('@')
@@ -115,7 +115,7 @@ impl Drawn<'_> {
             .map_or_else(|| self.value(otherwise), Value::from)
     }
 
-    pub(super) fn id(&self) -> String {
+    pub fn id(&self) -> String {
         self.value
             .map_or_else(|| self.thing.id(self.world), |(id, _)| id.clone())
     }

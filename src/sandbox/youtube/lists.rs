@@ -8,10 +8,10 @@ use crate::quota::Timestamp;
 use crate::sandbox::chance::Chance;
 
 /// More than this no list holds: ids have 12 bits for it.
-pub(super) const LONGEST: u64 = 4_000;
+pub const LONGEST: u64 = 4_000;
 
 /// A region's chart: two in five are in every region's, the others are its own.
-pub(super) fn chart(place: Place, total: u64, world: Chance) -> Vec<Thing> {
+pub fn chart(place: Place, total: u64, world: Chance) -> Vec<Thing> {
     let shared = total.saturating_mul(2) / 5;
     let mut chart = numbered(Class::Video, Place::EVERYWHERE, 0, shared);
     chart.extend(numbered(
@@ -26,7 +26,7 @@ pub(super) fn chart(place: Place, total: u64, world: Chance) -> Vec<Thing> {
 }
 
 /// What a search finds in a region: some that every region finds, some of its chart, and others.
-pub(super) fn found(place: Place, topic: u16, total: u64, world: Chance) -> Vec<Thing> {
+pub fn found(place: Place, topic: u16, total: u64, world: Chance) -> Vec<Thing> {
     let shared = total.saturating_mul(2) / 5;
     let charted = (total / 5).min(100);
     let mut found = numbered(Class::Video, Place::EVERYWHERE, topic, shared);
@@ -43,7 +43,7 @@ pub(super) fn found(place: Place, topic: u16, total: u64, world: Chance) -> Vec<
 }
 
 /// Any other list.
-pub(super) fn numbered(class: Class, place: Place, topic: u16, total: u64) -> Vec<Thing> {
+pub fn numbered(class: Class, place: Place, topic: u16, total: u64) -> Vec<Thing> {
     let end = u16::try_from(total.min(LONGEST)).unwrap_or_default();
     (0..end)
         .map(|number| Thing {
@@ -56,12 +56,12 @@ pub(super) fn numbered(class: Class, place: Place, topic: u16, total: u64) -> Ve
 }
 
 /// Newest first.
-pub(super) fn newest_first(things: &mut [Thing], world: Chance) {
+pub fn newest_first(things: &mut [Thing], world: Chance) {
     things.sort_by_cached_key(|thing| Reverse(published(thing.chance(world))));
 }
 
 /// Leaves what was published in this time.
-pub(super) fn between(
+pub fn between(
     things: &mut Vec<Thing>,
     from: Option<Timestamp>,
     to: Option<Timestamp>,
@@ -74,7 +74,7 @@ pub(super) fn between(
 }
 
 /// The list that a question is about, of 4,095; 0 is the charts'.
-pub(super) fn topic(question: &str, world: Chance) -> u16 {
+pub fn topic(question: &str, world: Chance) -> u16 {
     u16::try_from(world.of("topic").of(question).below(4_095))
         .unwrap_or_default()
         .saturating_add(1)

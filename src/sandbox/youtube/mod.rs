@@ -19,18 +19,13 @@ use super::chance::Chance;
 use super::token::{self, Direction};
 use crate::quota::Timestamp;
 
-pub(super) use self::refusal::refuse;
-pub(super) use self::resource::{Resource, Resources};
+pub use self::refusal::refuse;
+pub use self::resource::{Resource, Resources};
 
 const MOST_IDS: usize = 50;
 
 /// Answers a request. `total` takes the place of how much the list holds.
-pub(super) fn answer(
-    resource: &Resource,
-    asked: &Asked<'_>,
-    world: Chance,
-    total: Option<u64>,
-) -> Answer {
+pub fn answer(resource: &Resource, asked: &Asked<'_>, world: Chance, total: Option<u64>) -> Answer {
     let question = Question {
         resource,
         asked,

@@ -10,7 +10,7 @@ use crate::sandbox::refusal::Refusal;
 const POOL: &str = "defaultPerDayPerProject";
 
 /// What every upstream can say.
-pub(in crate::sandbox) fn refuse(refusal: &Refusal) -> Answer {
+pub fn refuse(refusal: &Refusal) -> Answer {
     match refusal {
         Refusal::Denied => denied(),
         Refusal::Spent(_, name) if name.as_deref().is_none_or(|name| name == POOL) => {
@@ -44,18 +44,12 @@ pub(in crate::sandbox) fn refuse(refusal: &Refusal) -> Answer {
 }
 
 /// A parameter that is not taken.
-pub(super) fn bad_parameter(reason: &str, param: &str, said: &str) -> Answer {
+pub fn bad_parameter(reason: &str, param: &str, said: &str) -> Answer {
     no(400, reason, "youtube.parameter", said, Some(param))
 }
 
 /// A refusal with one error in it.
-pub(super) fn no(
-    status: u16,
-    reason: &str,
-    domain: &str,
-    said: &str,
-    param: Option<&str>,
-) -> Answer {
+pub fn no(status: u16, reason: &str, domain: &str, said: &str, param: Option<&str>) -> Answer {
     let mut error = Map::new();
     error.insert("message".to_owned(), said.into());
     error.insert("domain".to_owned(), domain.into());

@@ -10,7 +10,7 @@ use crate::sandbox::chance::{Chance, mix, unmix};
 /// What kind of thing it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Class {
+pub enum Class {
     Video = 1,
     Channel = 2,
     Playlist = 3,
@@ -47,24 +47,24 @@ impl Class {
 
 /// One thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Thing {
-    pub(super) class: Class,
-    pub(super) place: Place,
+pub struct Thing {
+    pub class: Class,
+    pub place: Place,
     /// What list it is from, 12 bits.
-    pub(super) topic: u16,
+    pub topic: u16,
     /// Which one of that, 12 bits.
-    pub(super) number: u16,
+    pub number: u16,
 }
 
 /// Where a thing belongs: a region, or everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(u16);
+pub struct Place(u16);
 
 impl Place {
-    pub(super) const EVERYWHERE: Self = Self(0);
+    pub const EVERYWHERE: Self = Self(0);
 
     /// The region of two capital letters; `None` for any other text, and for the codes that are no country's.
-    pub(super) fn parse(code: &str) -> Option<Self> {
+    pub fn parse(code: &str) -> Option<Self> {
         let [first, second] = code.as_bytes() else {
             return None;
         };
@@ -76,7 +76,7 @@ impl Place {
     }
 
     /// Its code.
-    pub(super) fn code(self) -> Option<String> {
+    pub fn code(self) -> Option<String> {
         let number = self.0.checked_sub(1)?;
         let letter = |number: u16| {
             u8::try_from(number)
@@ -96,7 +96,7 @@ const TWELVE: u64 = 0xfff;
 
 impl Thing {
     /// Its id in the world of this chance.
-    pub(super) fn id(self, world: Chance) -> String {
+    pub fn id(self, world: Chance) -> String {
         let (prefix, length) = self.class.style();
         let bits = self.bits(world);
         let words = (0..).map(|part: u64| {
@@ -111,7 +111,7 @@ impl Thing {
     }
 
     /// The thing of this id; `None` where the world has none.
-    pub(super) fn find(class: Class, id: &str, world: Chance) -> Option<Self> {
+    pub fn find(class: Class, id: &str, world: Chance) -> Option<Self> {
         let encoded = id.strip_prefix(class.style().0)?;
         let bytes = URL_SAFE_NO_PAD.decode(encoded).ok()?;
         let (bits, _) = bytes.split_first_chunk::<8>()?;
@@ -121,7 +121,7 @@ impl Thing {
     }
 
     /// What is drawn about it.
-    pub(super) fn chance(self, world: Chance) -> Chance {
+    pub fn chance(self, world: Chance) -> Chance {
         world.of("thing").nth(self.plain())
     }
 

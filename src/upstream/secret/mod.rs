@@ -44,14 +44,15 @@ struct Held {
 
 /// The secret as one request carries it.
 #[derive(Clone, Default)]
-pub(super) struct Shown {
-    pub(super) secret: Option<SecretString>,
+pub struct Shown {
+    /// The secret; `None` for a credential without one.
+    pub secret: Option<SecretString>,
     reading: u64,
 }
 
 /// What is to be done about a secret that the upstream did not take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Remedy {
+pub enum Remedy {
     /// Another one is there now: ask again.
     Renewed,
     /// None: it is no good.
@@ -108,7 +109,7 @@ impl Secret {
     }
 
     /// The secret for one request.
-    pub(super) async fn show(&self) -> Result<Shown, SecretError> {
+    pub async fn show(&self) -> Result<Shown, SecretError> {
         let mut held = self.held.lock().await;
         if held.secret.is_none() && self.is_some() {
             *held = Held {
@@ -124,13 +125,13 @@ impl Secret {
     }
 
     /// Remembers that the upstream took it.
-    pub(super) async fn taken(&self, shown: &Shown) {
+    pub async fn taken(&self, shown: &Shown) {
         let mut held = self.held.lock().await;
         held.taken |= held.reading == shown.reading;
     }
 
     /// Fetches another one, where a command prints it: a token runs out. Once, until the upstream takes that.
-    pub(super) async fn refused(&self, shown: &Shown) -> Result<Remedy, SecretError> {
+    pub async fn refused(&self, shown: &Shown) -> Result<Remedy, SecretError> {
         let mut held = self.held.lock().await;
         if held.reading > shown.reading {
             return Ok(Remedy::Renewed);

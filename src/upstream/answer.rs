@@ -155,9 +155,10 @@ impl Answer {
         let records = records.ok_or_else(|| {
             Failure::Skip(format!("`{}` has no records", asked.request.step.call.name))
         })?;
+        let says = paging::read(&asked.request.step.call.paging, &document);
         let found =
             records::take(&mut document, records).map_err(|wrong| transient(wrong.to_string()))?;
-        let (next, dead_end) = match paging::next(asked, self, &document, found.listed) {
+        let (next, dead_end) = match paging::next(asked, self, says, found.listed) {
             Err(Failure::Skip(why)) => (None, Some(why)),
             next => (next?, None),
         };

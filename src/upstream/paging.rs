@@ -62,22 +62,35 @@ fn number(cursor: Option<&str>, first: u64) -> Result<u64, Failure> {
     })
 }
 
-/// The cursor of the page after one that listed so many records. An empty page is the last where we count; where the
-/// upstream says what comes next, it can have left out all that a page would have held.
+/// What the answer says of the next page: its token, its URL, or the number of all records. It must be read before the
+/// records are taken out of the document, since it can be inside them.
+pub fn read(paging: &Paging, document: &Value) -> Result<Option<String>, Failure> {
+    match paging {
+        Paging::Token { next, .. } | Paging::NextUrl { next, .. } => token(next, document),
+        Paging::Offset { total, .. } => {
+            Ok(total.as_ref().and_then(|total| total.text_in(document)))
+        }
+        Paging::None | Paging::Link { .. } | Paging::Number { .. } => Ok(None),
+    }
+}
+
+/// The cursor of the page after one that listed so many records, where the answer `says` that of its next page (see
+/// [`read`]). An empty page is the last where we count; where the upstream says what comes next, it can have left out all
+/// that a page would have held.
 pub fn next(
     asked: &Asked<'_>,
     answer: &Answer,
-    document: &Value,
+    says: Result<Option<String>, Failure>,
     listed: u64,
 ) -> Result<Option<String>, Failure> {
     let cursor = asked.request.cursor;
     match &asked.request.step.call.paging {
         Paging::None => Ok(None),
         Paging::Offset { .. } | Paging::Number { .. } if listed == 0 => Ok(None),
-        Paging::Token { next, .. } => token(next, document),
+        Paging::Token { .. } => says,
         Paging::NextUrl { next, .. } => {
             let place = format!("at `{next}`");
-            token(next, document)?
+            says?
                 .map(|url| on_same_host(asked, answer, &url, &place))
                 .transpose()
         }
@@ -93,11 +106,9 @@ pub fn next(
                 .transpose()?;
             Ok(next.map(|next| answer.redactor.clean_data(&next).into_owned()))
         }
-        Paging::Offset { total, .. } => {
+        Paging::Offset { .. } => {
             let reached = number(cursor, 0)?.saturating_add(listed);
-            let total = total
-                .as_ref()
-                .and_then(|total| total.text_in(document)?.parse::<u64>().ok());
+            let total = says?.and_then(|total| total.parse::<u64>().ok());
             let more = total.map_or_else(|| is_full(asked, listed), |total| reached < total);
             Ok(more.then(|| reached.to_string()))
         }

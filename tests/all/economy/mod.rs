@@ -10,6 +10,7 @@ mod spent;
 mod token;
 mod told;
 mod told_once;
+mod whole_lists;
 mod windows;
 
 use serde_json::Value;

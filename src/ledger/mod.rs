@@ -4,6 +4,7 @@ mod elsewhere;
 mod journal;
 mod journaled;
 mod local;
+mod memory;
 mod meter;
 mod open;
 pub mod redis;
@@ -25,6 +26,7 @@ use crate::quota::{
 pub use elsewhere::{Elsewhere, charged_elsewhere};
 pub use journal::{Journal, JournalError};
 pub use journaled::Policy;
+pub use memory::MemoryLedger;
 pub use meter::{Ask, Found, Left, Meter, MeterError, Permit, Spending, Teller, Verdict, fresh_id};
 pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open};
 pub use shared::{Answer, Contact, Heard, News, SharedLedger, Standing};

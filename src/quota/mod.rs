@@ -3,6 +3,7 @@
 //! Pure: no I/O, no clock, no async, no logging. Time is an argument.
 
 mod account;
+pub mod admission;
 mod charge;
 mod cost;
 mod limit;

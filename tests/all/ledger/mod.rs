@@ -3,6 +3,7 @@
 
 pub(crate) mod books;
 mod boundary;
+mod memory;
 mod model;
 mod properties;
 pub(crate) mod redis;
@@ -19,6 +20,12 @@ mod the_model {
     use super::model::Model;
     super::suite::suite!(Model::open);
     super::properties::properties!(Model::open);
+}
+
+mod the_memory_ledger {
+    use super::memory::Memory;
+    super::suite::suite!(Memory::open);
+    super::properties::properties!(Memory::open);
 }
 
 mod a_sqlite_file {

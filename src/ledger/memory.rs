@@ -1,0 +1,385 @@
+//! A ledger in memory: what a simulation charges, and the plainest store that passes the ledger suite.
+
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use super::{Charge, Known, Ledger, LedgerError};
+use crate::quota::admission::{
+    Claim, ClosingState, FloorTotal, History, LimitState, Totals, ledger_time, remembered_from,
+};
+use crate::quota::{
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp,
+    Units,
+};
+
+/// A ledger that lives as long as its value.
+#[derive(Debug, Default)]
+pub struct MemoryLedger {
+    accounts: Mutex<HashMap<String, AccountHistory>>,
+}
+
+/// The charges of one account.
+#[derive(Debug, Default)]
+struct AccountHistory {
+    /// How many charges were made at each instant.
+    counts: BTreeMap<Timestamp, u64>,
+    /// The newest charge of each id.
+    ids: HashMap<ChargeId, Position>,
+    limits: HashMap<LimitName, LimitHistory>,
+}
+
+/// Where a charge stands in the order of its account: its time, and its number among the charges of that instant.
+type Position = (Timestamp, u64);
+
+/// The charges of one limit in order, each with the running total up to and with it.
+#[derive(Debug, Default)]
+struct LimitHistory {
+    charges: Vec<Charged>,
+    floors: Vec<Floor>,
+    closing: Option<ClosingState>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Charged {
+    position: Position,
+    units: Units,
+    total: Units,
+}
+
+impl MemoryLedger {
+    /// Records units that were charged before this ledger began, without an id.
+    pub fn preload(&self, account: &str, limit: &str, charges: &[(Timestamp, Units)]) {
+        let mut accounts = self.accounts();
+        let history = accounts.entry(account.to_owned()).or_default();
+        for (at, units) in charges {
+            let position = history.next_position(*at);
+            history.limit(limit).charge(position, *units);
+        }
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, HashMap<String, AccountHistory>> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works on the history of an account at the ledger's time.
+    fn at<T>(
+        &self,
+        account: &Account,
+        caller: Timestamp,
+        work: impl FnOnce(&mut AccountHistory, Timestamp) -> T,
+    ) -> T {
+        let mut accounts = self.accounts();
+        let history = accounts.entry(account.name.clone()).or_default();
+        let now = history.time(caller);
+        work(history, now)
+    }
+}
+
+impl AccountHistory {
+    fn time(&self, caller: Timestamp) -> Timestamp {
+        let newest_charge = self.counts.keys().next_back().copied();
+        let floors = self.limits.values().flat_map(|limit| &limit.floors);
+        ledger_time(caller, newest_charge, floors.map(|floor| floor.at).max())
+    }
+
+    fn limit(&mut self, name: &str) -> &mut LimitHistory {
+        self.limits.entry(name.to_owned()).or_default()
+    }
+
+    /// Takes the position behind all charges made at `at`.
+    fn next_position(&mut self, at: Timestamp) -> Position {
+        let count = self.counts.entry(at).or_default();
+        *count += 1;
+        (at, *count)
+    }
+
+    fn remembered(&self, account: &Account, id: &ChargeId, now: Timestamp) -> Option<Position> {
+        let position = *self.ids.get(id)?;
+        (position.0 > remembered_from(account, now)).then_some(position)
+    }
+
+    fn held(&self, account: &Account, position: Position) -> Cost {
+        let held = |name: &LimitName| {
+            let units = self.limits.get(name)?.units_of(position)?;
+            Some((name.clone(), units))
+        };
+        account.limits.keys().filter_map(held).collect()
+    }
+
+    fn states<'a>(
+        &'a self,
+        account: &'a Account,
+        cost: &'a Cost,
+        now: Timestamp,
+    ) -> Vec<LimitState<'a, &'a LimitHistory>> {
+        let state = |(name, limit)| {
+            let Ok(state) = LimitState::read(name, limit, self.history(name), now);
+            state
+        };
+        account.charged(cost).map(state).collect()
+    }
+
+    fn history(&self, limit: &str) -> &LimitHistory {
+        static EMPTY: LimitHistory = LimitHistory::EMPTY;
+        self.limits.get(limit).unwrap_or(&EMPTY)
+    }
+
+    fn charge(&mut self, charge: Charge<'_>, now: Timestamp, caller: Timestamp) -> Decision {
+        let claim = Claim {
+            account: charge.account,
+            cost: charge.cost,
+            leave: charge.leave,
+        };
+        let limits = self.states(charge.account, charge.cost, now);
+        if let Some(position) = self.remembered(charge.account, charge.id, now) {
+            return claim.decide_repeated(&limits, self.held(charge.account, position));
+        }
+        let Ok(decision) = claim.decide(&limits, caller);
+        if let Decision::Granted(grant) = &decision {
+            for limit in &grant.probing {
+                self.limit(limit).closing = Some(ClosingState::after_probe(now));
+            }
+            self.record(charge.account, charge.id, charge.cost, now);
+        }
+        decision
+    }
+
+    fn record(&mut self, account: &Account, id: &ChargeId, cost: &Cost, at: Timestamp) {
+        let position = self.next_position(at);
+        self.ids.insert(id.clone(), position);
+        for (name, _) in account.charged(cost) {
+            self.limit(name).charge(position, cost.of(name));
+        }
+    }
+
+    fn settle(&mut self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) {
+        let position = self.remembered(account, id, now).unwrap_or_else(|| {
+            let position = self.next_position(now);
+            self.ids.insert(id.clone(), position);
+            position
+        });
+        for name in account.limits.keys() {
+            let charged = self
+                .limits
+                .get(name)
+                .and_then(|limit| limit.units_of(position));
+            if charged.unwrap_or_default() != cost.of(name) {
+                self.limit(name).charge(position, cost.of(name));
+            }
+        }
+    }
+
+    fn absorb(&mut self, account: &Account, entry: &Entry, now: Timestamp) {
+        let at = entry.at.min(now);
+        let forgotten = at <= remembered_from(account, now);
+        if !forgotten && self.remembered(account, &entry.id, now).is_none() {
+            self.record(account, &entry.id, &entry.cost, at);
+        }
+    }
+}
+
+impl LimitHistory {
+    const EMPTY: Self = Self {
+        charges: Vec::new(),
+        floors: Vec::new(),
+        closing: None,
+    };
+
+    fn units_of(&self, position: Position) -> Option<Units> {
+        let index = self.index_of(position).ok()?;
+        self.charges.get(index).map(|charged| charged.units)
+    }
+
+    fn index_of(&self, position: Position) -> Result<usize, usize> {
+        self.charges
+            .binary_search_by_key(&position, |charged| charged.position)
+    }
+
+    /// Sets the units of the charge at a position, and the totals behind it.
+    fn charge(&mut self, position: Position, units: Units) {
+        let charged = Charged {
+            position,
+            units,
+            total: Units::ZERO,
+        };
+        let first = self.index_of(position).unwrap_or_else(|first| {
+            self.charges.insert(first, charged);
+            first
+        });
+        if let Some(existing) = self.charges.get_mut(first) {
+            *existing = charged;
+        }
+        let mut total = self.total_before(first);
+        for charged in self.charges.iter_mut().skip(first) {
+            total += charged.units;
+            charged.total = total;
+        }
+    }
+
+    /// The running total of the charges before an index, in units.
+    fn total_before(&self, index: usize) -> Units {
+        let last = index.checked_sub(1).and_then(|last| self.charges.get(last));
+        last.map_or(Units::ZERO, |charged| charged.total)
+    }
+}
+
+impl History for &LimitHistory {
+    type Error = Infallible;
+
+    fn totals(&self, from: Timestamp) -> Result<Totals, Infallible> {
+        let before = self
+            .charges
+            .partition_point(|charged| charged.position.0 < from);
+        Ok(Totals {
+            all: self.total_before(self.charges.len()),
+            before: self.total_before(before),
+        })
+    }
+
+    fn reached(&self, total: Units) -> Result<Timestamp, Infallible> {
+        let first = self
+            .charges
+            .partition_point(|charged| charged.total < total);
+        let charged = self.charges.get(first).or(self.charges.last());
+        Ok(charged.map_or(Timestamp::from_micros(0), |charged| charged.position.0))
+    }
+
+    fn floors(&self, from: Timestamp) -> Result<Vec<FloorTotal>, Infallible> {
+        let floors = self.floors.iter().filter(|floor| floor.at >= from);
+        let with_total = |floor: &Floor| {
+            let charged = self
+                .charges
+                .partition_point(|charged| charged.position.0 <= floor.at);
+            FloorTotal {
+                at: floor.at,
+                used: floor.used,
+                total: self.total_before(charged),
+            }
+        };
+        Ok(floors.map(with_total).collect())
+    }
+
+    fn closing(&self) -> Result<Option<ClosingState>, Infallible> {
+        Ok(self.closing)
+    }
+}
+
+#[async_trait]
+impl Ledger for MemoryLedger {
+    async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
+        Ok(self.at(charge.account, now, |history, time| {
+            history.charge(charge, time, now)
+        }))
+    }
+
+    async fn settle(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        self.at(account, now, |history, now| {
+            history.settle(account, id, cost, now);
+        });
+        Ok(())
+    }
+
+    async fn absorb(
+        &self,
+        account: &Account,
+        entries: &[Entry],
+        floors: &[Floor],
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        self.at(account, now, |history, now| {
+            for entry in entries {
+                history.absorb(account, entry, now);
+            }
+            for floor in floors {
+                let at = floor.at.min(now);
+                history.limit(&floor.limit).floors.push(Floor {
+                    at,
+                    ..floor.clone()
+                });
+            }
+        });
+        Ok(())
+    }
+
+    async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        self.at(account, now, |history, now| {
+            let limit = history.limit(limit);
+            limit.closing = Some(closing.over(limit.closing, now));
+        });
+        Ok(())
+    }
+
+    async fn reopen(
+        &self,
+        account: &Account,
+        limit: &str,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        self.at(account, now, |history, _| {
+            history.limit(limit).closing = None
+        });
+        Ok(())
+    }
+
+    async fn usage(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<LimitUsage>, LedgerError> {
+        Ok(self.at(account, now, |history, now| {
+            let usage = |(name, limit)| {
+                let Ok(state) = LimitState::read(name, limit, history.history(name), now);
+                let Ok(usage) = state.usage();
+                usage
+            };
+            account.limits.iter().map(usage).collect()
+        }))
+    }
+
+    async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        Ok(self.at(account, now, |history, now| {
+            let (name, limit) = account.limits.get_key_value(limit)?;
+            let Ok(state) = LimitState::read(name, limit, history.history(name), now);
+            let Ok(at) = state.falls_to(most);
+            Some(at)
+        }))
+    }
+
+    async fn look_up(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        now: Timestamp,
+    ) -> Result<Option<Known>, LedgerError> {
+        Ok(Some(self.at(
+            account,
+            now,
+            |history, now| match history.remembered(account, id, now) {
+                None => Known::Unknown,
+                Some(position) if history.held(account, position).is_none() => Known::TakenBack,
+                Some(_) => Known::Counts,
+            },
+        )))
+    }
+}

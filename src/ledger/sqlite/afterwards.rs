@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use rusqlite::Result;
 
-use super::remembered_from;
-use super::rows::{Closed, Place, Rows};
+use super::rows::{Place, Rows};
+use crate::quota::admission::{History, remembered_from};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Timestamp};
 
 /// Corrects what a charge took, at its own time, or remembers what one took that is not known yet.
@@ -73,12 +73,6 @@ fn add(rows: Rows<'_>, id: &ChargeId, at: Timestamp) -> Result<Place> {
 
 /// Closes a limit, unless it is closed for longer.
 pub fn close(rows: Rows<'_>, limit: &str, closing: Closing, now: Timestamp) -> Result<()> {
-    let closed = Closed {
-        until: closing.ends(now),
-        probing: closing == Closing::Probing,
-    };
-    match rows.closing(limit)? {
-        Some(longer) if longer.until >= closed.until => Ok(()),
-        _ => rows.close(limit, closed),
-    }
+    let existing = rows.limit(limit).closing()?;
+    rows.close(limit, closing.over(existing, now))
 }

@@ -10,8 +10,6 @@ mod charge;
 mod rows;
 mod schema;
 mod spent;
-mod standing;
-mod usage;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -22,9 +20,9 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use self::rows::Rows;
 use self::schema::SCHEMA;
-use self::standing::Standing;
 use super::{Charge, Known, Ledger, LedgerError, Spent};
 use crate::apart::apart;
+use crate::quota::admission::{LimitState, ledger_time, remembered_from};
 use crate::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp, Units,
 };
@@ -154,25 +152,17 @@ struct Moment {
 
 impl Moment {
     fn read(rows: Rows<'_>, callers: Timestamp) -> rusqlite::Result<Self> {
-        let after_floor = rows
-            .newest_floor()?
-            .map(|at| at.after(Duration::from_micros(1)));
-        let earliest = callers.max(after_floor.unwrap_or(callers));
         let newest = rows.newest()?;
         newest
             .iter()
             .for_each(|newest| say_ahead(newest.at.since(callers)));
-        Ok(match newest {
-            Some(newest) if newest.at >= earliest => Self {
-                callers,
-                now: newest.at,
-                n: newest.n.saturating_add(1),
-            },
-            _ => Self {
-                callers,
-                now: earliest,
-                n: 0,
-            },
+        let newest_at = newest.map(|newest| newest.at);
+        let now = ledger_time(callers, newest_at, rows.newest_floor()?);
+        let at_once = newest.filter(|newest| newest.at == now);
+        Ok(Self {
+            callers,
+            now,
+            n: at_once.map_or(0, |newest| newest.n.saturating_add(1)),
         })
     }
 }
@@ -194,9 +184,9 @@ fn say_ahead(ahead: Duration) {
     }
 }
 
-/// Ids of charges made later than this are known: nothing that counts is ever forgotten.
-fn remembered_from(account: &Account, now: Timestamp) -> Timestamp {
-    now.before(account.longest_window())
+fn usage(rows: Rows<'_>, account: &Account, now: Timestamp) -> rusqlite::Result<Vec<LimitUsage>> {
+    let usage = |(name, limit)| LimitState::read(name, limit, rows.limit(name), now)?.usage();
+    account.limits.iter().map(usage).collect()
 }
 
 #[async_trait]
@@ -293,7 +283,7 @@ impl Ledger for SqliteLedger {
         let account = account.clone();
         self.read(move |connection| {
             let rows = Rows::new(connection, &account.name);
-            usage::usage(rows, &account, Moment::read(rows, now)?.now)
+            usage(rows, &account, Moment::read(rows, now)?.now)
         })
         .await
     }
@@ -311,8 +301,9 @@ impl Ledger for SqliteLedger {
                 return Ok(None);
             };
             let rows = Rows::new(connection, &account.name);
-            let standing = Standing::read(rows, &name, limit, Moment::read(rows, now)?.now)?;
-            standing.falls_to(rows, most).map(Some)
+            let now = Moment::read(rows, now)?.now;
+            let state = LimitState::read(&name, limit, rows.limit(&name), now)?;
+            state.falls_to(most).map(Some)
         })
         .await
     }

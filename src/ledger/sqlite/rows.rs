@@ -1,6 +1,7 @@
 use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row};
 
 use super::super::Purpose;
+use crate::quota::admission::{ClosingState, FloorTotal, History, Totals};
 use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Timestamp, Units};
 
 /// Where a charge stands in the order of its account.
@@ -8,21 +9,6 @@ use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Timestamp, Units};
 pub struct Place {
     pub at: Timestamp,
     pub n: i64,
-}
-
-/// A closing as it is kept.
-#[derive(Debug, Clone, Copy)]
-pub struct Closed {
-    pub until: Timestamp,
-    pub probing: bool,
-}
-
-/// A floor with the running total at its time.
-#[derive(Debug, Clone, Copy)]
-pub struct FloorRow {
-    pub at: Timestamp,
-    pub used: Units,
-    pub total: i64,
 }
 
 /// The rows of one account: each method is one statement, prepared once for the life of the connection.
@@ -87,25 +73,6 @@ impl<'c> Rows<'c> {
         )
     }
 
-    /// The running total of a limit: all of it, and what of it was charged before `from`.
-    pub fn totals(&self, limit: &str, from: Timestamp) -> Result<(i64, i64)> {
-        let sql = "SELECT
-            coalesce((SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2
-                      ORDER BY at DESC, n DESC LIMIT 1), 0),
-            coalesce((SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND at < ?3
-                      ORDER BY at DESC, n DESC LIMIT 1), 0)";
-        self.one(sql, (self.account, limit, from.micros()), |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-    }
-
-    /// When the running total of a limit first reached `total`.
-    pub fn reached(&self, limit: &str, total: i64) -> Result<Timestamp> {
-        let sql = "SELECT at FROM taken WHERE account = ?1 AND limit_name = ?2 AND total >= ?3
-                   ORDER BY total, at, n LIMIT 1";
-        self.one(sql, (self.account, limit, total), |row| instant(row, 0))
-    }
-
     /// What a charge took of a limit, if it named it.
     pub fn taken(&self, limit: &str, place: Place) -> Result<Option<Units>> {
         let sql =
@@ -155,21 +122,11 @@ impl<'c> Rows<'c> {
         self.execute(sql, (self.account, limit, at.micros()))
     }
 
-    pub fn closing(&self, limit: &str) -> Result<Option<Closed>> {
-        let sql = "SELECT until, probing FROM closing WHERE account = ?1 AND limit_name = ?2";
-        self.find(sql, (self.account, limit), |row| {
-            Ok(Closed {
-                until: instant(row, 0)?,
-                probing: row.get(1)?,
-            })
-        })
-    }
-
-    pub fn close(&self, limit: &str, closed: Closed) -> Result<()> {
+    pub fn close(&self, limit: &str, closing: ClosingState) -> Result<()> {
         let sql = "INSERT OR REPLACE INTO closing (account, limit_name, until, probing) VALUES (?1, ?2, ?3, ?4)";
         self.execute(
             sql,
-            (self.account, limit, closed.until.micros(), closed.probing),
+            (self.account, limit, closing.until.micros(), closing.probing),
         )
     }
 
@@ -178,23 +135,6 @@ impl<'c> Rows<'c> {
             "DELETE FROM closing WHERE account = ?1 AND limit_name = ?2",
             (self.account, limit),
         )
-    }
-
-    /// The floors of a limit that were told at `from` or later.
-    pub fn floors(&self, limit: &str, from: Timestamp) -> Result<Vec<FloorRow>> {
-        let sql = "SELECT at, used, coalesce((
-                SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND taken.at <= floor.at
-                ORDER BY at DESC, n DESC LIMIT 1), 0)
-            FROM floor WHERE account = ?1 AND limit_name = ?2 AND at >= ?3";
-        let mut statement = self.connection.prepare_cached(sql)?;
-        let rows = statement.query_map((self.account, limit, from.micros()), |row| {
-            Ok(FloorRow {
-                at: instant(row, 0)?,
-                used: units(row, 1)?,
-                total: row.get(2)?,
-            })
-        })?;
-        rows.collect()
     }
 
     pub fn add_floor(&self, floor: &Floor) -> Result<()> {
@@ -259,6 +199,11 @@ impl<'c> Rows<'c> {
         Ok(entries)
     }
 
+    /// The history of one limit.
+    pub const fn limit(self, limit: &'c str) -> LimitRows<'c> {
+        LimitRows { rows: self, limit }
+    }
+
     fn find<T>(
         &self,
         sql: &str,
@@ -285,6 +230,66 @@ impl<'c> Rows<'c> {
             .prepare_cached(sql)?
             .execute(params)
             .map(drop)
+    }
+}
+
+/// The rows of one limit.
+#[derive(Clone, Copy)]
+pub struct LimitRows<'c> {
+    rows: Rows<'c>,
+    limit: &'c str,
+}
+
+impl History for LimitRows<'_> {
+    type Error = Error;
+
+    fn totals(&self, from: Timestamp) -> Result<Totals> {
+        let sql = "SELECT
+            coalesce((SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2
+                      ORDER BY at DESC, n DESC LIMIT 1), 0),
+            coalesce((SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND at < ?3
+                      ORDER BY at DESC, n DESC LIMIT 1), 0)";
+        let params = (self.rows.account, self.limit, from.micros());
+        self.rows.one(sql, params, |row| {
+            Ok(Totals {
+                all: units(row, 0)?,
+                before: units(row, 1)?,
+            })
+        })
+    }
+
+    fn reached(&self, total: Units) -> Result<Timestamp> {
+        let sql = "SELECT at FROM taken WHERE account = ?1 AND limit_name = ?2 AND total >= ?3
+                   ORDER BY total, at, n LIMIT 1";
+        let params = (self.rows.account, self.limit, signed(total)?);
+        self.rows.one(sql, params, |row| instant(row, 0))
+    }
+
+    fn floors(&self, from: Timestamp) -> Result<Vec<FloorTotal>> {
+        let sql = "SELECT at, used, coalesce((
+                SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND taken.at <= floor.at
+                ORDER BY at DESC, n DESC LIMIT 1), 0)
+            FROM floor WHERE account = ?1 AND limit_name = ?2 AND at >= ?3";
+        let params = (self.rows.account, self.limit, from.micros());
+        let mut statement = self.rows.connection.prepare_cached(sql)?;
+        let floors = statement.query_map(params, |row| {
+            Ok(FloorTotal {
+                at: instant(row, 0)?,
+                used: units(row, 1)?,
+                total: units(row, 2)?,
+            })
+        })?;
+        floors.collect()
+    }
+
+    fn closing(&self) -> Result<Option<ClosingState>> {
+        let sql = "SELECT until, probing FROM closing WHERE account = ?1 AND limit_name = ?2";
+        self.rows.find(sql, (self.rows.account, self.limit), |row| {
+            Ok(ClosingState {
+                until: instant(row, 0)?,
+                probing: row.get(1)?,
+            })
+        })
     }
 }
 

@@ -5,8 +5,8 @@
 -- its units; the number of floors, and for each: the limit's name, time, units.
 --
 -- 'recover' is for a caller to whom a script answered 'lost': whatever the loss, it is let in. Where nobody has begun a
--- new epoch yet, one begins here. Where this ledger knows the caller's newest charge it has everything that was recorded
--- before that, since what survives is always a beginning of the history: then the caller's floors are not needed.
+-- new epoch yet, one begins here. What survives is always a beginning of the history: where it reaches up to the sequence
+-- that the caller has heard of, through every epoch since, and holds the caller's newest charge, floors are not needed.
 -- Such a caller sends its floors first and its newest charge last.
 --
 -- Reply: 'absorbed', epoch, sequence, now, '1' where floors were not needed.
@@ -100,14 +100,16 @@ end
 if not stored or old.lacks_units or (loss == 'behind' and not call('ZRANGE', LOG, 0, 0)[1]) then
   old.empty()
 end
-local intact = mode == 'recover' and loss ~= 'behind' and seen_newest ~= '' and old.knows(seen_newest)
-  and (state[EPOCH] ~= seen_epoch or state[SEQUENCE] >= seen_sequence)
+local intact = mode == 'recover' and (seen_newest == '' or old.knows(seen_newest)) and old.survived()
 if loss == 'behind' then
   state[EPOCH] = false
 end
 local grown = {}
 for _, charge in ipairs(charges) do
   grown[#grown + 1] = absorb(charge)
+end
+if #grown > 0 or #new_floors > 0 then
+  state[SEQUENCE] = state[SEQUENCE] + STRIDE
 end
 if not intact then
   for _, floor in ipairs(new_floors) do

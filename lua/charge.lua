@@ -9,7 +9,8 @@
 --             not what is asked now. Nothing was written.
 --   taken_back  the id is that of a charge that was settled to nothing: it names none any more. Nothing was written.
 --   rejected  the time by its own clock, the number of the limit that fits last, used, remaining, the instant at which
---             this charge fits, until when the limit is closed or ''. Nothing was written.
+--             this charge fits, until when the limit is closed or ''; epoch, sequence, now, when the keys' lives were
+--             renewed; for each limit that would be charged: used. Nothing was written.
 --   never     the number of the limit, the most that one charge can take. Nothing was written.
 -- Cost: O(log n) for n charges in the log, whatever they took; a rejection adds the blocks that must leave first.
 
@@ -42,7 +43,14 @@ local function rejected()
     end
   end
   local limit = limits[worst]
-  return { 'rejected', clock, worst, limit.used, old.remaining(limit), latest, old.closed(limit) or '' }
+  local reply = { 'rejected', clock, worst, limit.used, old.remaining(limit), latest, old.closed(limit) or '' }
+  reply[8], reply[9], reply[10], reply[11] = old.contact()
+  for _, charged in ipairs(limits) do
+    if charged.units > 0 then
+      reply[#reply + 1] = charged.used
+    end
+  end
+  return reply
 end
 
 local fits, costs = true, false

@@ -3,7 +3,8 @@
 -- KEYS, the same five for every script, all of one account and so of one slot:
 --   1 meta   hash: state: in MessagePack the epoch, server, sequence, newest time, how long charges are kept, when the keys'
 --            lives are due, whether there are floors; then for each limit its name, its rule ('' where whoever told of it
---            does not know it), total, head, closed until, whether one may try then; floors: lines of a limit's name, and time, used, charged since; checked
+--            does not know it), total, head, closed until, whether one may try then; floors: lines of a limit's name, and time, used, charged since; checked;
+--            epochs: lines of an epoch that is over, and the sequence up to which its data survived, the oldest first
 --   2 log    sorted set: one member a charge, its id, by the microsecond at which it was made
 --   3 units  hash: id -> units of each limit, in their order in the state: "100" or "0,1"; "0" of a charge of nothing. The
 --            empty id is there as long as the hash is: where it is gone, units were lost
@@ -34,6 +35,11 @@
 
 local META, LOG, UNITS, MARKS, SUMS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local BLOCK = 64
+-- A charge adds 1 to the sequence; everything else that changes what is used adds this, a multiple of each number of
+-- charges after which something is done.
+local STRIDE = 512
+-- This many epochs that are over are remembered.
+local EPOCHS = 16
 local LONGEST_BLOCK = 128
 
 -- Where what is where in the state; and in the part of a limit, from its place on.
@@ -105,6 +111,7 @@ end
 
 local stored = call('HGET', META, 'state')
 local state = stored and { cmsgpack.unpack(stored) } or { false, server, 0, 0, keep, 0, false }
+local stored_epoch, stored_sequence = state[EPOCH], state[SEQUENCE]
 keep = max(keep, state[KEEP])
 state[KEEP] = keep
 -- The ledger's time never runs backwards: it is never before the newest charge, and after every floor.
@@ -434,6 +441,37 @@ local function open_archive()
     return closed > now and closed or nil
   end
 
+  -- What a caller who is answered without a grant notes of the ledger: epoch, sequence, now, when the keys' lives were
+  -- renewed last.
+  function archive.contact()
+    return state[EPOCH] or '', state[SEQUENCE], now, stored and max(state[RENEWAL] - math.floor(keep / 16), 0) or 0
+  end
+
+  -- Writes down that an epoch is over. Where something of it was lost before the end, nobody can say what survived.
+  function archive.end_epoch()
+    local lines = {}
+    for line in string.gmatch(call('HGET', META, 'epochs') or '', '[^\n]+\n') do
+      lines[#lines + 1] = line
+    end
+    lines[#lines + 1] = stored_epoch .. ' ' .. text(loss == 'behind' and 0 or stored_sequence) .. '\n'
+    call('HSET', META, 'epochs', table.concat(lines, '', max(#lines - EPOCHS + 1, 1)))
+  end
+
+  -- Whether all survived that the caller had heard of, through every epoch that ended since.
+  function archive.survived()
+    if loss == 'behind' or stored_sequence < seen_sequence then
+      return false
+    end
+    local found = stored_epoch == seen_epoch
+    for epoch, sequence in string.gmatch(call('HGET', META, 'epochs') or '', '(%S+) (%d+)\n') do
+      found = found or epoch == seen_epoch
+      if found and tonumber(sequence) < seen_sequence then
+        return false
+      end
+    end
+    return found
+  end
+
   function archive.remaining(limit)
     return archive.closed(limit) and 0 or max(limit.enforced - limit.used, 0)
   end
@@ -590,6 +628,9 @@ end
 -- new.
 local function commit(renew)
   if not state[EPOCH] or state[SERVER] ~= server then
+    if stored_epoch then
+      open_archive().end_epoch()
+    end
     state[EPOCH], state[SERVER] = fresh_epoch, server
     call('HSET', UNITS, '', '0')
   end

@@ -38,5 +38,6 @@ if not at then
   old.remove_forgotten(id)
 end
 settle(at or now)
+state[SEQUENCE] = state[SEQUENCE] + STRIDE
 commit(true)
 return { 'settled', state[EPOCH], state[SEQUENCE], now }

@@ -1,6 +1,7 @@
 -- How the limits stand. Writes nothing.
 --
--- Reply: 'usage', why it is not the ledger that the caller has seen or ''; for each limit: used, remaining, until when it
+-- Reply: 'usage', why it is not the ledger that the caller has seen or ''; epoch, sequence, now, when the keys' lives
+-- were renewed; for each limit: used, remaining, until when it
 -- is closed or '', what was charged since the day began or '', the number of returns, and for each: the instant, units.
 -- Cost: O(log n + n / BLOCK) a limit and slice of the window.
 
@@ -55,7 +56,7 @@ end
 if skew then
   return skew
 end
-local reply = { 'usage', loss or '' }
+local reply = { 'usage', loss or '', old.contact() }
 for _, limit in ipairs(limits) do
   add_up(limit)
   local back = returns(limit)

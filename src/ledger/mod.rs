@@ -29,7 +29,7 @@ pub use journaled::Policy;
 pub use memory::MemoryLedger;
 pub use meter::{Ask, Found, Left, Meter, MeterError, Permit, Spending, Teller, Verdict, fresh_id};
 pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open};
-pub use shared::{Answer, Contact, Heard, News, SharedLedger, Standing};
+pub use shared::{Answer, Contact, Heard, News, Report, SharedLedger, Standing};
 pub use sqlite::SqliteLedger;
 
 /// One charge as it is put to a ledger.

@@ -16,10 +16,21 @@ use crate::quota::{
 pub struct Contact {
     /// Its epoch.
     pub epoch: String,
-    /// How many charges it has recorded.
+    /// How much it has recorded: a number that grows with every charge, correction and absorbed charge.
     pub sequence: u64,
     /// Its time.
     pub at: Timestamp,
+}
+
+/// What a shared ledger reported without recording anything: it counts towards the floors that a machine sets after a loss.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Where the ledger stood.
+    pub contact: Contact,
+    /// When the lives of its keys were renewed last: a report does not renew them.
+    pub renewed: Timestamp,
+    /// What was used of each limit, in units.
+    pub used: BTreeMap<LimitName, Units>,
 }
 
 /// What a shared ledger says to a charge.
@@ -42,6 +53,8 @@ pub enum Answer {
         rejection: Rejection,
         /// Until when the limit is closed, if it is.
         closed_until: Option<Timestamp>,
+        /// What was used of every limit of the charge.
+        report: Report,
         /// Whether the charge was sent before over a connection that broke, and may still arrive.
         doubtful: bool,
     },
@@ -106,6 +119,8 @@ pub enum Heard {
 pub struct Standing {
     /// By name.
     pub limits: Vec<LimitUsage>,
+    /// What was used of them, and where the ledger stood.
+    pub report: Report,
     /// Whether it is not the ledger that this machine has seen, and so may know less.
     pub lost: bool,
 }

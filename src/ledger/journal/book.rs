@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{Journal, JournalError, closings};
-use crate::ledger::{Contact, Purpose, Seen};
+use crate::ledger::{Contact, Purpose, Report, Seen};
 use crate::quota::{Account, ChargeId, Cost, LimitName, Timestamp, Units};
 
 /// A charge that may be put to the ledger now.
@@ -150,6 +150,31 @@ impl Journal {
             let before = self::contact(&tx, &account, now, window)?;
             if before.goes_on(&heard) {
                 note_contact(&tx, &account, &heard, &before, heard.at.since(now))?;
+            }
+            tx.commit()
+        })
+        .await
+    }
+
+    /// Notes what the ledger reported without recording anything. It counts towards the floors after a loss.
+    pub async fn heard_report(
+        &self,
+        account: &Account,
+        report: Report,
+        now: Timestamp,
+    ) -> Result<(), JournalError> {
+        let (account, window) = (account.name.clone(), account.longest_window());
+        self.with(move |connection| {
+            let tx = write(connection)?;
+            let before = self::contact(&tx, &account, now, window)?;
+            if before.goes_on(&report.contact) && !report.contact.epoch.is_empty() {
+                let ahead = report.contact.at.since(now);
+                let noted = Contact {
+                    at: report.renewed,
+                    ..report.contact.clone()
+                };
+                note_contact(&tx, &account, &noted, &before, ahead)?;
+                note_said(&tx, &account, report.contact.at, &report.used)?;
             }
             tx.commit()
         })
@@ -380,7 +405,7 @@ fn mark(
     note_contact(tx, account, &granted.contact, &before, ahead)?;
     if granted.fresh {
         note_newest(tx, account, id, &granted.contact, &before)?;
-        note_said(tx, account, granted)?;
+        note_said(tx, account, granted.contact.at, &granted.used)?;
         closings::granted(tx, account, granted)?;
     }
     Ok(Marked::MayBeSent)
@@ -424,15 +449,20 @@ fn note_newest(
         .map(drop)
 }
 
-fn note_said(tx: &Transaction<'_>, account: &str, granted: &Granted) -> rusqlite::Result<()> {
+fn note_said(
+    tx: &Transaction<'_>,
+    account: &str,
+    at: Timestamp,
+    used: &BTreeMap<LimitName, Units>,
+) -> rusqlite::Result<()> {
     let mut statement = tx.prepare_cached(
         "insert into said (account, limit_name, at, used) values (?, ?, ?, ?)
          on conflict do update set at = excluded.at, used = excluded.used
          where excluded.at > at or (excluded.at = at and excluded.used > used)",
     )?;
-    for (limit, used) in &granted.used {
+    for (limit, used) in used {
         let used = i64::try_from(used.get()).unwrap_or(i64::MAX);
-        statement.execute(params![account, limit, granted.contact.at.micros(), used])?;
+        statement.execute(params![account, limit, at.micros(), used])?;
     }
     Ok(())
 }

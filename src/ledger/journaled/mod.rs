@@ -236,8 +236,12 @@ impl Journaled {
             Answer::Rejected {
                 rejection,
                 closed_until,
+                report,
                 doubtful,
             } => {
+                self.journal
+                    .heard_report(account, report, self.clock.now())
+                    .await?;
                 self.drop_rejected(&attempt, doubtful).await?;
                 if let Some(until) = closed_until {
                     self.journal.learn(account, &rejection.limit, until).await?;
@@ -431,15 +435,18 @@ impl Journaled {
             .ledger
             .standing(account, Some(&seen), self.clock.now())
             .await?;
-        if !standing.lost {
-            return Ok(standing.limits);
-        }
-        self.recover(account, &seen, &mut losses).await?;
-        Ok(self
-            .ledger
-            .standing(account, None, self.clock.now())
-            .await?
-            .limits)
+        let standing = if standing.lost {
+            self.recover(account, &seen, &mut losses).await?;
+            self.ledger
+                .standing(account, None, self.clock.now())
+                .await?
+        } else {
+            standing
+        };
+        self.journal
+            .heard_report(account, standing.report, self.clock.now())
+            .await?;
+        Ok(standing.limits)
     }
 
     /// This machine's own record.

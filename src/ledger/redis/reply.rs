@@ -7,7 +7,7 @@ use redis::{FromRedisValue, Value};
 
 use super::inspect::Probe;
 use super::link::Sent;
-use crate::ledger::{Answer, Contact, Heard, LedgerError, Standing};
+use crate::ledger::{Answer, Contact, Heard, LedgerError, Report, Standing};
 use crate::quota::{
     Account, Cost, Grant, Limit, LimitName, LimitUsage, Rejection, Return, Timestamp, Units,
 };
@@ -59,6 +59,15 @@ impl Reply {
             at: self.time()?,
         })
     }
+
+    /// Where the ledger stood; what was used follows limit by limit.
+    fn report(&mut self) -> Result<Report, LedgerError> {
+        Ok(Report {
+            contact: self.contact()?,
+            renewed: self.time()?,
+            used: std::collections::BTreeMap::new(),
+        })
+    }
 }
 
 /// A limit about which somebody else's configuration disagrees.
@@ -76,7 +85,7 @@ pub fn charge(
     match word.as_str() {
         "granted" => granted(&mut reply, account, cost, true),
         "repeated" => granted(&mut reply, account, cost, false),
-        "rejected" => Ok((rejected(&mut reply, account, repeated)?, Vec::new())),
+        "rejected" => Ok((rejected(&mut reply, account, cost, repeated)?, Vec::new())),
         "never" => {
             let (limit, _) = nth(account, reply.number()?)?;
             Ok((
@@ -141,7 +150,12 @@ fn granted(
     ))
 }
 
-fn rejected(reply: &mut Reply, account: &Account, doubtful: bool) -> Result<Answer, LedgerError> {
+fn rejected(
+    reply: &mut Reply,
+    account: &Account,
+    cost: &Cost,
+    doubtful: bool,
+) -> Result<Answer, LedgerError> {
     let clock = reply.time()?;
     let (limit, _) = nth(account, reply.number()?)?;
     let used = Units::new(reply.number()?);
@@ -155,9 +169,16 @@ fn rejected(reply: &mut Reply, account: &Account, doubtful: bool) -> Result<Answ
         retry_after: retry_at.since(clock),
         retry_at,
     };
+    let mut report = reply.report()?;
+    for (name, _) in account.charged(cost) {
+        report
+            .used
+            .insert(name.clone(), Units::new(reply.number()?));
+    }
     Ok(Answer::Rejected {
         rejection,
         closed_until,
+        report,
         doubtful,
     })
 }
@@ -184,12 +205,20 @@ pub fn standing(Sent { value, .. }: Sent, account: &Account) -> Result<Standing,
         return Err(unexpected(&word));
     }
     let lost = !reply.word()?.is_empty();
-    let limits = account
+    let mut report = reply.report()?;
+    let limits: Vec<LimitUsage> = account
         .limits
         .keys()
         .map(|name| usage(&mut reply, name))
         .collect::<Result<_, _>>()?;
-    Ok(Standing { limits, lost })
+    for usage in &limits {
+        report.used.insert(usage.limit.clone(), usage.used);
+    }
+    Ok(Standing {
+        limits,
+        report,
+        lost,
+    })
 }
 
 fn usage(reply: &mut Reply, name: &LimitName) -> Result<LimitUsage, LedgerError> {

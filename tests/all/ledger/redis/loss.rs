@@ -543,3 +543,105 @@ async fn what_another_configuration_charged_is_told_whole_by_one_that_does_not_k
     );
     assert_eq!(mended(&machine, &wide).await, [""; 0]);
 }
+
+#[tokio::test]
+async fn what_a_rejection_reported_counts_after_a_loss() {
+    let (server, here, account) = one_of_two_that_spent_all().await;
+    rejection(here.process().ask(&account, 1).await);
+    server.tell("FLUSHALL");
+    assert_eq!(here.process().drain(&account).await, 0);
+}
+
+#[tokio::test]
+async fn what_the_usage_reported_counts_after_a_loss() {
+    let (server, here, account) = one_of_two_that_spent_all().await;
+    assert_eq!(here.process().used(&account).await, 10);
+    server.tell("FLUSHALL");
+    assert_eq!(here.process().drain(&account).await, 0);
+}
+
+#[tokio::test]
+async fn a_machine_that_was_only_ever_rejected_remembers_it_after_a_loss() {
+    let server = RedisServer::start();
+    let (here, there, account) = (
+        Machine::new(server.url()),
+        Machine::new(server.url()),
+        account(10),
+    );
+    there.process().take(&account, 10).await;
+    rejection(here.process().ask(&account, 1).await);
+    server.tell("FLUSHALL");
+    assert_eq!(here.process().drain(&account).await, 0);
+}
+
+/// A machine that charged 1 of 10 units and knows nothing of the 9 that another one charged after that.
+async fn one_of_two_that_spent_all() -> (RedisServer, Machine, Account) {
+    let server = RedisServer::start();
+    let (here, there, account) = (
+        Machine::new(server.url()),
+        Machine::new(server.url()),
+        account(10),
+    );
+    here.process().take(&account, 1).await;
+    there.process().take(&account, 9).await;
+    (server, here, account)
+}
+
+#[tokio::test]
+async fn a_restart_that_lost_nothing_of_what_a_rejection_reported_changes_nothing() {
+    let mut server = RedisServer::with(&[
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+        "--save",
+        "",
+    ]);
+    let (here, there, account) = (
+        Machine::new(server.url()),
+        Machine::new(server.url()),
+        account(10),
+    );
+    here.process().take(&account, 1).await;
+    there.process().take(&account, 8).await;
+    rejection(here.process().ask(&account, 2).await);
+    server.restart();
+    there.process().used(&account).await;
+    server.restart();
+    here.process().take(&account, 1).await;
+    let floors: Option<String> =
+        server.ask(&format!("HGET ingest:{{{}}}:meta floors", account.name));
+    assert_eq!(floors.unwrap_or_default(), "", "no floor is needed");
+}
+
+#[tokio::test]
+async fn a_promoted_replica_that_lacks_what_a_rejection_reported_is_told_of_it() {
+    for others_come_first in [false, true] {
+        let primary = RedisServer::start();
+        let replica = RedisServer::start();
+        replica.tell(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+        let (mut here, there, account) = (
+            Machine::new(primary.url()),
+            Machine::new(primary.url()),
+            account(10),
+        );
+        here.process().take(&account, 1).await;
+        wait_until("the replica has the charge", || {
+            replica.try_ask::<i64>(&format!("ZCARD ingest:{{{}}}:log", account.name)) == Ok(1)
+        });
+        // From here on it lags behind.
+        replica.tell("REPLICAOF NO ONE");
+        there.process().take(&account, 9).await;
+        rejection(here.process().ask(&account, 1).await);
+        drop(primary);
+        here.url = replica.url();
+        if others_come_first {
+            let third = Machine::new(replica.url()).process();
+            for _ in 0..3 {
+                third.take(&account, 1).await;
+            }
+        }
+        let granted = here.process().drain(&account).await;
+        assert_eq!(granted, 0, "others come first: {others_come_first}");
+    }
+}

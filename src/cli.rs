@@ -22,7 +22,7 @@ use clap_complete::Shell;
 /// cleanly, and the next one goes on where it stopped.
 #[derive(Debug, Parser)]
 #[command(name = "ingest", version, subcommand_negates_reqs = true)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = EXIT_CODES, after_long_help = long_notes())]
 pub struct Cli {
     /// What to do instead of a run.
     #[command(subcommand)]
@@ -135,6 +135,28 @@ fn refuse(error: &clap::Error) -> ! {
 
 const EXIT_CODES: &str = "Exit codes: 0 done, or stopped cleanly at a limit, or nothing was due; 1 something failed or was refused; \
 2 wrong usage or configuration; 75 a limit said no, for a run only with --strict; 130, 143 interrupted.";
+
+/// The end of `--help` and of the manual page.
+fn long_notes() -> String {
+    format!("{EXIT_CODES}\n\n{LEDGER_URLS}")
+}
+
+const LEDGER_URLS: &str = "\
+Where charges are recorded, as `ledger.url` in quotas.toml:
+
+  sqlite
+    a file in the state directory, for one machine
+  redis://[USER@]HOST[:PORT][/DATABASE], rediss://... for TLS
+    one Redis for several machines
+  redis+sentinel://[USER@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE][?tls=true]
+    the primary that the Sentinels name
+  redis+cluster://[USER@]HOST[:PORT][,HOST[:PORT]...][?tls=true]
+    a Redis Cluster
+  unix:///PATH[?db=DATABASE&user=USER]
+    a Redis on this machine
+
+`ledger.password` and `ledger.sentinel_password` are { env = NAME }, { file = PATH }, { credential = NAME } or \
+{ command = [PROGRAM, ...] }; `ledger.tls` is { ca = FILE, cert = FILE, key = FILE }.";
 
 /// What holds for every command.
 #[derive(Debug, Clone, Args)]

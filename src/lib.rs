@@ -15,5 +15,6 @@ pub mod record;
 pub mod run;
 #[cfg(feature = "sandbox")]
 pub mod sandbox;
+pub mod secret;
 pub mod sqlite;
 pub mod upstream;

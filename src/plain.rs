@@ -14,3 +14,56 @@ pub fn plain(text: &str) -> String {
         .map(|character| if is_hidden(character) { ' ' } else { character })
         .collect()
 }
+
+/// So much of what an upstream says is shown, in characters: with what goes before it, at most 200.
+const LONGEST: usize = 160;
+
+/// A text of theirs as one short line that a terminal can be given.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let plain = without_escapes(text);
+    let mut words = String::new();
+    for word in plain.split_whitespace().take(LONGEST) {
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+    }
+    clipped(&words)
+}
+
+fn clipped(text: &str) -> String {
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    text.chars().take(LONGEST - 1).chain(['…']).collect()
+}
+
+/// The text without terminal escapes; other control characters, and those that turn the writing round, become spaces.
+fn without_escapes(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text.chars();
+    while let Some(character) = rest.next() {
+        match character {
+            '\u{1b}' => skip_escape(&mut rest),
+            '\u{9b}' => skip_to(&mut rest, |last| ('@'..='~').contains(&last)),
+            hidden if is_hidden(hidden) => plain.push(' '),
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+fn skip_escape(rest: &mut std::str::Chars<'_>) {
+    match rest.next() {
+        Some('[') => skip_to(rest, |last| ('@'..='~').contains(&last)),
+        Some(']' | 'P' | '^' | '_') => {
+            skip_to(rest, |last| matches!(last, '\u{7}' | '\u{9c}' | '\u{1b}'))
+        }
+        _ => (),
+    }
+}
+
+fn skip_to(rest: &mut std::str::Chars<'_>, is_last: impl Fn(char) -> bool) {
+    let _ = rest.find(|character| is_last(*character));
+}

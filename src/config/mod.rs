@@ -71,6 +71,8 @@ pub struct Config {
 pub struct LedgerConfig {
     /// Where it is.
     pub store: LedgerStore,
+    /// How to connect to it, where it is a Redis.
+    pub access: RedisAccess,
     /// For one operation, connecting included.
     pub timeout: Duration,
     /// A call whose largest component is at most this goes ahead when the ledger is down, in units.
@@ -87,6 +89,7 @@ impl Default for LedgerConfig {
     fn default() -> Self {
         Self {
             store: LedgerStore::Sqlite,
+            access: RedisAccess::default(),
             timeout: Duration::from_millis(250),
             cheap_max: Units::new(5),
             unmetered_max: Units::new(50),
@@ -94,6 +97,28 @@ impl Default for LedgerConfig {
             after_loss: AfterLoss::default(),
         }
     }
+}
+
+/// What a connection to Redis needs beside its URL.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RedisAccess {
+    /// Where the password is; `None`: in the URL, or there is none.
+    pub password: Option<SecretSource>,
+    /// Where the password of the Sentinels is; `None`: they require none.
+    pub sentinel_password: Option<SecretSource>,
+    /// The file with the certificates (PEM) that may sign the server's; `None`: those of the system.
+    pub ca: Option<PathBuf>,
+    /// What proves to the server who connects; `None`: nothing.
+    pub client: Option<ClientCertificate>,
+}
+
+/// A client's certificate and its key: two files in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The certificate, with its chain.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// Where the ledger is.

@@ -18,6 +18,8 @@ pub struct RedisUrl {
     first: Url,
     /// The other hosts, as `host` or `host:port`.
     others: Vec<String>,
+    /// Whether a user without a password may be shown. It is mostly a password in the wrong place.
+    shows_user: bool,
 }
 
 /// Why a text is not the URL of a Redis.
@@ -55,6 +57,16 @@ impl RedisUrl {
         Self {
             first: url,
             others: Vec::new(),
+            shows_user: false,
+        }
+    }
+
+    /// The same, whose user has a password that is configured elsewhere.
+    #[must_use]
+    pub fn with_shown_user(self) -> Self {
+        Self {
+            shows_user: true,
+            ..self
         }
     }
 
@@ -67,6 +79,7 @@ impl RedisUrl {
         let url = Self {
             first: Url::parse(&text)?,
             others,
+            shows_user: false,
         };
         url.check()?;
         Ok(url)
@@ -109,6 +122,29 @@ impl RedisUrl {
                 .first
                 .query_pairs()
                 .any(|(key, value)| key == "tls" && value == "true")
+    }
+
+    /// Whether a password is part of it.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        let in_query = self.first.query_pairs().any(|(key, _)| key == "pass");
+        self.first.password().is_some() || (self.first.scheme() == "unix" && in_query)
+    }
+
+    /// Whether its hosts are Sentinels.
+    #[must_use]
+    pub fn is_sentinel(&self) -> bool {
+        self.first.scheme() == "redis+sentinel"
+    }
+
+    /// What to write so that it uses TLS.
+    #[must_use]
+    pub fn with_tls_advice(&self) -> &'static str {
+        match self.first.scheme() {
+            "redis+sentinel" | "redis+cluster" => "append ?tls=true to ledger.url",
+            "unix" => "a Unix socket has no TLS: remove ledger.tls",
+            _ => "write rediss:// in ledger.url",
+        }
     }
 
     fn check(&self) -> Result<(), RedisUrlError> {
@@ -178,13 +214,19 @@ impl fmt::Display for RedisUrl {
         let mut shown = self.first.clone();
         if shown.password().is_some() {
             let _ = shown.set_password(Some("***"));
-        } else if !shown.username().is_empty() {
-            // A user alone is mostly a password in the wrong place.
+        } else if !shown.username().is_empty() && !self.shows_user {
             let _ = shown.set_username("***");
         }
-        shown.set_query(None);
-        f.write_str(shown.as_str())?;
-        self.others.iter().try_for_each(|host| write!(f, " {host}"))
+        if !matches!(shown.scheme(), "redis+sentinel" | "redis+cluster") {
+            // Of the others it may hold a password; of these it is `tls=true` alone.
+            shown.set_query(None);
+        }
+        if self.others.is_empty() {
+            return f.write_str(shown.as_str());
+        }
+        let behind = url::Position::AfterPort;
+        let others = self.others.join(",");
+        write!(f, "{},{others}{}", &shown[..behind], &shown[behind..])
     }
 }
 

@@ -10,9 +10,12 @@ pub fn shown(path: &[String], node: &Node) -> Option<String> {
     match segments.as_slice() {
         ["ledger", "url"] => scheme(node),
         ["ledger"] | ["credentials"] | ["credentials", _] | ["notify", ..] | [] => None,
-        _ if segments
-            .iter()
-            .any(|segment| matches!(*segment, "secret" | "auth" | "headers")) =>
+        _ if segments.iter().any(|segment| {
+            matches!(
+                *segment,
+                "secret" | "password" | "sentinel_password" | "auth" | "headers"
+            )
+        }) =>
         {
             None
         }

@@ -74,7 +74,7 @@ fn open_shared(
     mode: Mode,
     clock: Arc<dyn Clock>,
 ) -> Result<Meter, OpenLedgerError> {
-    let ledger = Arc::new(RedisLedger::new(url, config.timeout, config.max_skew)?);
+    let ledger = Arc::new(RedisLedger::configured(url, config)?);
     Ok(match mode {
         Mode::ReadWrite => {
             Meter::with_journal(ledger, Journal::open(journal)?, Policy::from(config), clock)

@@ -11,11 +11,12 @@ use super::records::{self, Found};
 use super::redactor::Redactor;
 use super::refusal::{failure_of, said};
 use super::request::Asked;
-use super::text::{html_text, is_html, one_line};
+use super::text::{html_text, is_html};
 use super::told;
 use super::{Failure, Page, transient};
 use crate::apart::{apart, apart_alone};
 use crate::config::{Etag, classify};
+use crate::plain::one_line;
 use crate::quota::{LimitName, Units};
 use crate::record::{Known, Tag};
 

@@ -8,11 +8,11 @@ use tokio::sync::OnceCell;
 
 use super::redactor::Redactor;
 use super::request::Asked;
-use super::secret::{Remedy, Secret, Shown};
 use super::{Answered, Failure, Page, PageRequest, Told, Upstream, http, told, transient};
 use crate::clock::Deadline;
 use crate::config::{self, Auth, CredentialLimit};
 use crate::quota::LimitName;
+use crate::secret::{Remedy, Secret, Shown};
 
 /// What is configured of a credential's limits, by their names.
 type Limits = BTreeMap<LimitName, CredentialLimit>;

@@ -12,9 +12,9 @@ use url::Url;
 use super::alone::{Alone, READ_TOGETHER};
 use super::answer::{Answer, End};
 use super::redactor::Redactor;
-use super::text::one_line;
 use super::{Failure, transient};
 use crate::config;
+use crate::plain::one_line;
 
 /// Of an answer that is no success so much is read: enough to tell what it says.
 const REFUSAL_BYTES: u64 = 256 * 1024;

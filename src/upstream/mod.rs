@@ -12,7 +12,6 @@ mod redactor;
 mod refusal;
 mod request;
 mod retry_after;
-pub mod secret;
 mod text;
 mod told;
 
@@ -27,13 +26,13 @@ use crate::config::{Region, Step};
 use crate::quota::{LimitName, Timestamp, Units};
 use crate::record::{Known, Record, Tag};
 
+pub use crate::secret::{self, Secret};
 pub use alone::Alone;
 pub use answer::Answer;
 pub use client::{Client, ClientError};
 pub use link::next_link;
 pub use refusal::failure_of;
 pub use retry_after::{LONGEST_WAIT, retry_after};
-pub use secret::Secret;
 
 /// One request of a step.
 #[derive(Debug, Clone, Copy)]

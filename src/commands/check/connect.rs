@@ -62,14 +62,7 @@ async fn shared_ledger(environment: &Environment, meter: &Meter) -> Vec<Finding>
         return vec![bad(what, why)];
     }
     let mut findings = vec![good(what.clone(), "answers".to_owned())];
-    match ledger::redis::inspect(
-        url,
-        config.timeout,
-        config.max_skew,
-        environment.clock.now(),
-    )
-    .await
-    {
+    match ledger::redis::inspect(url, config, environment.clock.now()).await {
         Ok(found) => findings.extend(found.iter().map(|finding| judged(&what, finding))),
         Err(error) => findings.push(bad(what, error.to_string())),
     }

@@ -14,9 +14,9 @@ use super::refill::charging_meter;
 use super::table::counted;
 use super::{Error, output};
 use crate::cli::{CheckArgs, Format, Global};
-use crate::config::{Auth, Credential, LedgerStore};
+use crate::config::{Auth, Credential, LedgerStore, RedisAccess};
 use crate::exit::Exit;
-use crate::ledger::{JOURNAL_FILE, LEDGER_FILE, Meter, Mode};
+use crate::ledger::{self, JOURNAL_FILE, LEDGER_FILE, Meter, Mode};
 
 /// Looks at everything, and says what is wrong with it.
 pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
@@ -95,7 +95,21 @@ async fn secrets(environment: &Environment) -> Vec<Finding> {
             Err(why) => bad(what, why),
         });
     }
+    findings.extend(secrets_of_ledger(environment).await);
     findings
+}
+
+/// Whether passwords and certificates of a shared ledger can be read.
+async fn secrets_of_ledger(environment: &Environment) -> Option<Finding> {
+    let config = &environment.config.ledger;
+    if config.store == LedgerStore::Sqlite || config.access == RedisAccess::default() {
+        return None;
+    }
+    let what = "the secrets of the ledger".to_owned();
+    Some(match ledger::redis::ready(config).await {
+        Ok(()) => good(what, "are there".to_owned()),
+        Err(why) => bad(what, why),
+    })
 }
 
 async fn ready(environment: &Environment, credential: &Arc<Credential>) -> Result<(), String> {

@@ -133,7 +133,7 @@ fn account(item: Item<'_>) -> Option<String> {
     Some(text)
 }
 
-fn secret(item: Item<'_>) -> Option<SecretSource> {
+pub fn secret(item: Item<'_>) -> Option<SecretSource> {
     let ways = "write { env = \"NAME\" }, { file = \"/path\" }, { credential = \"name\" } or { command = [\"program\"] }";
     if !item.is_table() {
         return item.refuse(

@@ -1,17 +1,27 @@
 //! `[ledger]` and `[catalog]`
 
+use std::path::PathBuf;
+
+use super::credential::secret;
 use super::scalars::{any_duration, duration, units, word};
 use crate::config::item::Item;
-use crate::config::{AfterLoss, LedgerConfig, LedgerStore, RedisUrl, RedisUrlError};
+use crate::config::section::Section;
+use crate::config::{
+    AfterLoss, ClientCertificate, LedgerConfig, LedgerStore, RedisAccess, RedisUrl, RedisUrlError,
+};
 
-pub const KEYS: [&str; 6] = [
+pub const KEYS: [&str; 9] = [
     "url",
+    "password",
+    "sentinel_password",
+    "tls",
     "timeout",
     "cheap_max",
     "unmetered_max",
     "max_skew",
     "after_loss",
 ];
+pub const TLS_KEYS: [&str; 3] = ["ca", "cert", "key"];
 pub const CATALOG_KEYS: [&str; 1] = ["url"];
 pub const AFTER_LOSS: [(&str, AfterLoss); 2] =
     [("floor", AfterLoss::Floor), ("wait", AfterLoss::Wait)];
@@ -23,6 +33,7 @@ pub fn ledger(item: Item<'_>) -> Option<LedgerConfig> {
     let section = item.table(&KEYS)?;
     let default = LedgerConfig::default();
     let store = section.or("url", default.store, store);
+    let access = access(&section);
     let timeout = section.or("timeout", default.timeout, duration);
     let cheap_max = section.or("cheap_max", default.cheap_max, units);
     let unmetered_max = section.or("unmetered_max", default.unmetered_max, units);
@@ -30,14 +41,78 @@ pub fn ledger(item: Item<'_>) -> Option<LedgerConfig> {
     let after_loss = section.or("after_loss", default.after_loss, |item| {
         word(&item, &AFTER_LOSS)
     });
+    let (store, access) = (store?, access?);
+    fits(&section, &store, &access)?;
+    let store = match store {
+        LedgerStore::Redis(url) if access.password.is_some() => {
+            LedgerStore::Redis(url.with_shown_user())
+        }
+        store => store,
+    };
     Some(LedgerConfig {
-        store: store?,
+        store,
+        access,
         timeout: timeout?,
         cheap_max: cheap_max?,
         unmetered_max: unmetered_max?,
         max_skew: max_skew?,
         after_loss: after_loss?,
     })
+}
+
+/// What a connection to Redis needs beside the URL.
+fn access(section: &Section<'_>) -> Option<RedisAccess> {
+    let password = section.optional("password", secret);
+    let sentinel_password = section.optional("sentinel_password", secret);
+    let tls = section.or("tls", (None, None), tls);
+    let (ca, client) = tls?;
+    Some(RedisAccess {
+        password: password?,
+        sentinel_password: sentinel_password?,
+        ca,
+        client,
+    })
+}
+
+fn tls(item: Item<'_>) -> Option<(Option<PathBuf>, Option<ClientCertificate>)> {
+    let section = item.clone().table(&TLS_KEYS)?;
+    let [ca, cert, key] = TLS_KEYS.map(|key| section.optional(key, file));
+    match (ca?, cert?, key?) {
+        (ca, Some(cert), Some(key)) => Some((ca, Some(ClientCertificate { cert, key }))),
+        (ca, None, None) => Some((ca, None)),
+        (_, Some(_), None) => section.0.lacks("key", "\"/etc/ingest/redis-client.key\""),
+        (_, None, Some(_)) => section.0.lacks("cert", "\"/etc/ingest/redis-client.crt\""),
+    }
+}
+
+fn file(item: Item<'_>) -> Option<PathBuf> {
+    item.filled_text().map(PathBuf::from)
+}
+
+/// Whether the URL uses what is configured beside it. A ledger in a file ignores all of it, as `--sandbox` needs.
+fn fits(section: &Section<'_>, store: &LedgerStore, access: &RedisAccess) -> Option<()> {
+    let LedgerStore::Redis(url) = store else {
+        return Some(());
+    };
+    if let (Some(item), true) = (section.get("password"), url.has_password()) {
+        return item.refuse_unseen(
+            "the URL has a password already",
+            "remove the password from ledger.url: redis://USER@host",
+        );
+    }
+    if let (Some(item), false) = (section.get("sentinel_password"), url.is_sentinel()) {
+        return item.refuse_unseen(
+            "only redis+sentinel:// connects to Sentinels",
+            "remove sentinel_password, or correct ledger.url",
+        );
+    }
+    if let (Some(item), false) = (
+        section.get("tls"),
+        access.ca.is_none() && access.client.is_none() || url.is_tls(),
+    ) {
+        return item.refuse("the URL does not use TLS", url.with_tls_advice());
+    }
+    Some(())
 }
 
 pub fn catalog(item: Item<'_>) -> Option<()> {

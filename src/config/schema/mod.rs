@@ -60,6 +60,15 @@ fn of_ledger() -> Value {
             "\"sqlite\", or a Redis",
             pattern(&format!("^(sqlite$|({}):)", schemes())),
         ),
+        "password" => described(
+            "Where the password of the Redis is; never the password itself",
+            of_secret(),
+        ),
+        "sentinel_password" => described(
+            "Where the password of the Sentinels is; never the password itself",
+            of_secret(),
+        ),
+        "tls" => described("Certificates, as files in PEM", of_ledger_tls()),
         "timeout" => described("For one operation, connecting included", duration()),
         "cheap_max" => described(
             "The dearest call that goes ahead when the ledger is down",
@@ -73,6 +82,23 @@ fn of_ledger() -> Value {
         "after_loss" => described("After a ledger lost its data", word(&ledger::AFTER_LOSS)),
         _ => json!(true),
     })
+}
+
+fn of_ledger_tls() -> Value {
+    let table = object(&ledger::TLS_KEYS, &[], |key| match key {
+        "ca" => described(
+            "Certificate authorities that may sign the server's certificate; unset: the system's",
+            text(),
+        ),
+        "cert" => described("The client's certificate", text()),
+        "key" => described("The private key of the client's certificate", text()),
+        _ => json!(true),
+    });
+    with(
+        table,
+        "dependentRequired",
+        json!({ "cert": ["key"], "key": ["cert"] }),
+    )
 }
 
 fn schemes() -> String {

@@ -43,6 +43,29 @@ pub fn of_connection(error: &RedisError) -> LedgerError {
     LedgerError::Unreachable(words(error))
 }
 
+/// What the failure of a Sentinel means: the Redis was not reached. Its password is another one than that of the Redis.
+pub fn of_sentinel(error: &RedisError) -> LedgerError {
+    LedgerError::Unreachable(match error.kind() {
+        ErrorKind::AuthenticationFailed => {
+            "the Sentinel rejected the password; correct ledger.sentinel_password".to_owned()
+        }
+        _ if is_password_missing(error) => {
+            "the Sentinel requires a password; set ledger.sentinel_password".to_owned()
+        }
+        _ => format!("Sentinel: {}", words(error)),
+    })
+}
+
+/// Whether the connection broke, or brought what is not Redis' protocol: a server that expects TLS does so.
+pub fn may_expect_tls(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Parse
+        || (error.is_connection_dropped() && !error.is_connection_refusal())
+}
+
+fn is_password_missing(error: &RedisError) -> bool {
+    error.code() == Some("NOAUTH") || said(error, "unauthenticated")
+}
+
 /// What a person can do something about; else a server's own words where it spoke.
 fn words(error: &RedisError) -> String {
     match error.kind() {
@@ -50,10 +73,12 @@ fn words(error: &RedisError) -> String {
             "what answers there does not speak Redis' protocol, or was cut off".to_owned()
         }
         ErrorKind::AuthenticationFailed => {
-            "it does not take the user or password of ledger.url".to_owned()
+            "Redis rejected the user or the password; correct ledger.url or ledger.password"
+                .to_owned()
         }
-        _ if error.code() == Some("NOAUTH") || said(error, "unauthenticated") => {
-            "it asks for a user and a password: redis://USER:PASSWORD@host".to_owned()
+        _ if is_password_missing(error) => {
+            "Redis requires a password; set ledger.password (and the user: redis://USER@host)"
+                .to_owned()
         }
         _ if error.code() == Some("NOPERM") || said(error, DENIED) => {
             format!("{}; permit it (deploy/redis/users.acl)", own_words(error))

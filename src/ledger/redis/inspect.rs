@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::access::Access;
 use super::link::Link;
 use super::scripts::Script;
 use super::{keys, reply};
-use crate::config::RedisUrl;
+use crate::config::{LedgerConfig, RedisUrl};
 use crate::ledger::LedgerError;
 use crate::quota::Timestamp;
 
@@ -57,17 +58,24 @@ pub struct Probe {
     pub failures: BTreeMap<String, String>,
 }
 
+/// Reads the passwords and certificates that are configured; connects to nothing.
+///
+/// # Errors
+/// Where one of them cannot be read, with what to do about it.
+pub async fn ready(config: &LedgerConfig) -> Result<(), String> {
+    Access::new(&config.access).read().await.map(drop)
+}
+
 /// Looks for what makes a Redis unfit for a ledger; nothing is found where it is fit.
 ///
 /// # Errors
 /// When it cannot be reached.
 pub async fn inspect(
     url: &RedisUrl,
-    timeout: Duration,
-    max_skew: Duration,
+    config: &LedgerConfig,
     now: Timestamp,
 ) -> Result<Vec<Finding>, LedgerError> {
-    let link = Link::new(url, timeout)?;
+    let link = Link::new(url, &config.access, config.timeout)?;
     let probe = reply::probe(
         link.run(Script::Probe, &keys::of_account(PROBED), &[])
             .await?,
@@ -82,7 +90,7 @@ pub async fn inspect(
         findings.push(Finding::KeepsNothing);
     }
     let skew = probe.time.since(now).max(now.since(probe.time));
-    if skew > max_skew {
+    if skew > config.max_skew {
         findings.push(Finding::Skewed { skew });
     }
     findings.extend(

@@ -7,23 +7,26 @@ use std::time::Duration;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 use tokio::time::timeout;
 
+use super::access::{Access, Keys};
 use super::errors;
-use super::route::Route;
+use super::route::{ConnectError, Route};
 use super::scripts::Script;
-use crate::config::RedisUrl;
+use crate::config::{RedisAccess, RedisUrl};
 use crate::ledger::LedgerError;
 
 /// The way to one Redis, whatever its kind.
 #[derive(Clone)]
 pub struct Link {
-    route: Arc<Route>,
+    url: RedisUrl,
+    access: Arc<Access>,
+    /// Made with the first operation, since it needs the secrets.
+    route: Arc<OnceCell<Route>>,
     held: Arc<Mutex<Option<Connection>>>,
     deadline: Duration,
     shown: Arc<str>,
-    is_tls: bool,
 }
 
 /// What a command brought.
@@ -41,18 +44,44 @@ pub enum Connection {
 }
 
 impl Link {
-    pub fn new(url: &RedisUrl, deadline: Duration) -> Result<Self, LedgerError> {
-        let shown = Arc::from(url.to_string());
-        let route = Route::new(url, deadline).map_err(|error| {
-            LedgerError::Broken(format!("{shown} is not the URL of a Redis: {error}"))
-        })?;
-        Ok(Self {
-            route: Arc::new(route),
+    pub fn new(
+        url: &RedisUrl,
+        access: &RedisAccess,
+        deadline: Duration,
+    ) -> Result<Self, LedgerError> {
+        let link = Self {
+            url: url.clone(),
+            access: Arc::new(Access::new(access)),
+            route: Arc::default(),
             held: Arc::default(),
             deadline,
-            shown,
-            is_tls: url.is_tls(),
+            shown: Arc::from(url.to_string()),
+        };
+        link.route_with(Keys::default())?;
+        Ok(link)
+    }
+
+    /// Reads passwords and certificates, unless that was done already. A command that prints a password may take longer
+    /// than an operation.
+    pub async fn ready(&self) -> Result<(), LedgerError> {
+        self.route
+            .get_or_try_init(|| async {
+                let keys = self.access.read().await;
+                let keys = keys.map_err(|why| self.unreachable(why))?;
+                self.route_with(keys)
+            })
+            .await
+            .map(drop)
+    }
+
+    fn route_with(&self, keys: Keys) -> Result<Route, LedgerError> {
+        Route::new(&self.url, keys, self.deadline).map_err(|error| {
+            LedgerError::Broken(format!("cannot connect to {}: {error}", self.shown))
         })
+    }
+
+    fn unreachable(&self, why: impl std::fmt::Display) -> LedgerError {
+        LedgerError::Unreachable(format!("{}: {why}", self.shown))
     }
 
     /// Runs a script within the deadline: by its name, and by its text where the server does not know it yet. A failure
@@ -63,6 +92,7 @@ impl Link {
         keys: &[String; 5],
         arguments: &[Vec<u8>],
     ) -> Result<Sent, LedgerError> {
+        self.ready().await?;
         let reply = timeout(self.deadline, self.run_patiently(script, keys, arguments)).await;
         let reply = reply.unwrap_or(Err(Failure::Silent));
         if reply.is_err() {
@@ -119,12 +149,13 @@ impl Link {
         reply.and_then(Value::extract_error).map_err(Failure::Redis)
     }
 
-    async fn connection(&self) -> Result<Connection, RedisError> {
+    async fn connection(&self) -> Result<Connection, ConnectError> {
         let mut held = self.held.lock().await;
         if let Some(connection) = &*held {
             return Ok(connection.clone());
         }
-        let connection = self.route.connect().await?;
+        let route = self.route.get().ok_or_else(not_ready)?;
+        let connection = route.connect().await?;
         *held = Some(connection.clone());
         Ok(connection)
     }
@@ -134,31 +165,53 @@ impl Link {
     }
 
     fn explain(&self, failure: Failure) -> LedgerError {
-        let error = match failure {
+        let error = match &failure {
             Failure::Silent => {
-                let hint = if self.is_tls {
-                    " (does it speak TLS? rediss:// needs it)"
-                } else {
-                    ""
-                };
-                LedgerError::Unreachable(format!("no answer within {:?}{hint}", self.deadline))
+                LedgerError::Unreachable(format!("no answer within {:?}", self.deadline))
             }
-            Failure::Connecting(error) => errors::of_connection(&error),
-            Failure::Redis(error) => errors::of_script(&error),
+            Failure::Connecting(ConnectError::UnknownService(service)) => LedgerError::Unreachable(
+                format!("the Sentinels watch no service `{service}`; correct ledger.url"),
+            ),
+            Failure::Connecting(ConnectError::Sentinel(error)) => errors::of_sentinel(error),
+            Failure::Connecting(ConnectError::Redis(error)) => errors::of_connection(error),
+            Failure::Redis(error) => errors::of_script(error),
         };
         match error {
             LedgerError::Unreachable(why) => {
-                LedgerError::Unreachable(format!("{}: {why}", self.shown))
+                self.unreachable(format!("{why}{}", self.hint(&failure)))
             }
             other => other,
         }
     }
+
+    /// Whether TLS on one side only may be the cause: such a server closes the connection, or does not answer.
+    fn hint(&self, failure: &Failure) -> &'static str {
+        let (Failure::Connecting(ConnectError::Redis(error) | ConnectError::Sentinel(error))
+        | Failure::Redis(error)) = failure
+        else {
+            return match failure {
+                Failure::Silent if self.url.is_tls() => " (does it speak TLS? rediss:// needs it)",
+                _ => "",
+            };
+        };
+        match self.url.expose().scheme() {
+            _ if self.url.is_tls() || !errors::may_expect_tls(error) => "",
+            "redis" => " (does it expect TLS? then write rediss://)",
+            "unix" => "",
+            _ => " (does it expect TLS? then append ?tls=true)",
+        }
+    }
+}
+
+/// Cannot happen: every operation reads the keys first.
+fn not_ready() -> ConnectError {
+    ConnectError::Redis((redis::ErrorKind::Client, "the connection was not prepared").into())
 }
 
 /// Why a command brought no reply.
 enum Failure {
     Silent,
-    Connecting(RedisError),
+    Connecting(ConnectError),
     Redis(RedisError),
 }
 

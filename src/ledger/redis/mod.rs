@@ -1,5 +1,6 @@
 //! The ledger of many machines: Redis, with one script an operation.
 
+mod access;
 mod errors;
 mod inspect;
 mod keys;
@@ -7,6 +8,7 @@ mod link;
 mod reply;
 mod route;
 mod scripts;
+mod sentinel;
 mod terms;
 
 use std::collections::BTreeSet;
@@ -18,13 +20,13 @@ use uuid::Uuid;
 
 use super::{Answer, Charge, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing};
 use crate::clock::Clock;
-use crate::config::RedisUrl;
+use crate::config::{LedgerConfig, RedisUrl};
 use crate::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp,
     Units,
 };
 
-pub use inspect::{Finding, inspect};
+pub use inspect::{Finding, inspect, ready};
 use link::{Link, Sent};
 use reply::Disagreement;
 use scripts::Script;
@@ -61,9 +63,22 @@ impl RedisLedger {
     /// # Errors
     /// When the URL is not one of Redis.
     pub fn new(url: &RedisUrl, timeout: Duration, max_skew: Duration) -> Result<Self, LedgerError> {
+        let config = LedgerConfig {
+            timeout,
+            max_skew,
+            ..LedgerConfig::default()
+        };
+        Self::configured(url, &config)
+    }
+
+    /// The same with everything that is configured: its passwords and certificates are read when it is first asked.
+    ///
+    /// # Errors
+    /// When the URL is not one of Redis.
+    pub fn configured(url: &RedisUrl, config: &LedgerConfig) -> Result<Self, LedgerError> {
         Ok(Self {
-            link: Link::new(url, timeout)?,
-            max_skew: Some(max_skew),
+            link: Link::new(url, &config.access, config.timeout)?,
+            max_skew: Some(config.max_skew),
             time: ServerTime::Own,
             warned: Mutex::default(),
         })

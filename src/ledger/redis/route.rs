@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use futures_util::future::select_ok;
 use percent_encoding::percent_decode_str;
-use redis::aio::MultiplexedConnection;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisResult, TlsMode,
+    Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisConnectionInfo,
+    RedisError, RedisResult, TlsCertificates, TlsMode,
 };
-use tokio::sync::Mutex;
+use secrecy::{ExposeSecret, SecretString};
 
+use super::access::Keys;
 use super::link::{Connection, patient};
+use super::sentinel::Sentinels;
 use crate::config::RedisUrl;
 
 const REDIS_PORT: u16 = 6379;
@@ -22,48 +22,87 @@ const SENTINEL_PORT: u16 = 26379;
 pub enum Route {
     /// One server, by address or socket.
     Node(Box<Client>),
-    /// The server that a Sentinel calls the primary: whichever answers first, since some may be away.
-    Sentinels(Vec<Mutex<SentinelClient>>),
+    /// The server that a Sentinel calls the primary.
+    Sentinels(Box<Sentinels>),
     /// The nodes of a cluster.
     Cluster(Box<ClusterClient>),
 }
 
-impl Route {
-    pub fn new(url: &RedisUrl, deadline: Duration) -> RedisResult<Self> {
-        if url.is_tls() {
-            install_tls();
-        }
-        match url.expose().scheme() {
-            "redis+sentinel" => sentinels(url),
-            "redis+cluster" => cluster(url, deadline),
-            _ => node(url),
-        }
+/// Why there is no connection.
+pub enum ConnectError {
+    /// The failure of the Redis itself.
+    Redis(RedisError),
+    /// The failure of a Sentinel.
+    Sentinel(RedisError),
+    /// No Sentinel watches a service of this name.
+    UnknownService(String),
+}
+
+impl ConnectError {
+    /// Whether it tells less about what is wrong: that a Sentinel is down says little, and that a Redis refuses says most.
+    pub fn says_less_than(&self, other: &Self) -> bool {
+        self.weight() < other.weight()
     }
 
-    pub async fn connect(&self) -> RedisResult<Connection> {
+    fn weight(&self) -> u8 {
         match self {
-            Self::Node(client) => client
-                .get_multiplexed_async_connection_with_config(&patient())
-                .await
-                .map(Connection::Node),
-            Self::Sentinels(clients) => {
-                let connections = clients.iter().map(|client| Box::pin(primary(client)));
-                select_ok(connections)
-                    .await
-                    .map(|(connection, _)| Connection::Node(connection))
-            }
-            Self::Cluster(client) => client.get_async_connection().await.map(Connection::Cluster),
+            Self::Sentinel(error) if error.is_io_error() => 0,
+            Self::Redis(error) if error.is_io_error() => 1,
+            Self::UnknownService(_) => 2,
+            Self::Sentinel(_) => 3,
+            Self::Redis(_) => 4,
         }
     }
 }
 
-/// Without the library telling its name: the permissions that we ship do not need to allow that.
-fn node(url: &RedisUrl) -> RedisResult<Route> {
+impl Route {
+    pub fn new(url: &RedisUrl, keys: Keys, deadline: Duration) -> RedisResult<Self> {
+        if url.is_tls() {
+            install_tls();
+        }
+        match url.expose().scheme() {
+            "redis+sentinel" => sentinels(url, keys),
+            "redis+cluster" => cluster(url, keys, deadline),
+            _ => node(url, keys),
+        }
+    }
+
+    pub async fn connect(&self) -> Result<Connection, ConnectError> {
+        match self {
+            Self::Node(client) => client
+                .get_multiplexed_async_connection_with_config(&patient())
+                .await
+                .map(Connection::Node)
+                .map_err(ConnectError::Redis),
+            Self::Sentinels(sentinels) => sentinels.connect().await.map(Connection::Node),
+            Self::Cluster(client) => client
+                .get_async_connection()
+                .await
+                .map(Connection::Cluster)
+                .map_err(ConnectError::Redis),
+        }
+    }
+}
+
+fn node(url: &RedisUrl, keys: Keys) -> RedisResult<Route> {
     let info = url.expose().clone().into_connection_info()?;
-    let settings = info.redis_settings().clone().set_skip_set_lib_name();
-    Ok(Route::Node(Box::new(Client::open(
+    let mut settings = info.redis_settings().clone().set_skip_set_lib_name();
+    if let Some(password) = keys.password {
+        settings = settings.set_password(password.expose_secret());
+    }
+    let client = open(
         info.set_redis_settings(settings),
-    )?)))
+        keys.certificates.as_ref(),
+    )?;
+    Ok(Route::Node(Box::new(client)))
+}
+
+/// A client of one server; nothing is connected yet.
+pub fn open(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
+    match certificates {
+        Some(certificates) => Client::build_with_tls(info, certificates.clone()),
+        None => Client::open(info),
+    }
 }
 
 /// The provider of cryptography that rustls asks for; the first to install one decides for the process.
@@ -71,42 +110,35 @@ fn install_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-fn sentinels(url: &RedisUrl) -> RedisResult<Route> {
-    let addresses = addresses(url, SENTINEL_PORT)?;
-    let clients = addresses
-        .into_iter()
-        .map(|address| Ok(Mutex::new(sentinel(url, address)?)));
-    Ok(Route::Sentinels(clients.collect::<RedisResult<_>>()?))
-}
-
-fn sentinel(url: &RedisUrl, address: ConnectionAddr) -> RedisResult<SentinelClient> {
+fn sentinels(url: &RedisUrl, keys: Keys) -> RedisResult<Route> {
     let path = url.path();
-    let service = path.first().copied().unwrap_or_default();
-    let mut builder = SentinelClientBuilder::new([address], service, SentinelServerType::Master)?;
+    let service = path.first().copied().unwrap_or_default().to_owned();
+    let mut primary = login(keys.password.as_ref());
     if let Some(database) = path.get(1).and_then(|number| number.parse().ok()) {
-        builder = builder.set_client_to_redis_db(database);
+        primary = primary.set_db(database);
     }
     if let Some(user) = user(url) {
-        builder = builder.set_client_to_redis_username(user);
+        primary = primary.set_username(user);
     }
-    if let Some(password) = password(url) {
-        builder = builder.set_client_to_redis_password(password);
+    if let (None, Some(password)) = (&keys.password, password(url)) {
+        primary = primary.set_password(password);
     }
-    if url.is_tls() {
-        builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
-    }
-    builder.build()
+    let logins = (login(keys.sentinel_password.as_ref()), primary);
+    let addresses = addresses(url, SENTINEL_PORT)?;
+    let sentinels = Sentinels::new(addresses, service, logins, keys.certificates)?;
+    Ok(Route::Sentinels(Box::new(sentinels)))
 }
 
-async fn primary(sentinel: &Mutex<SentinelClient>) -> RedisResult<MultiplexedConnection> {
-    sentinel
-        .lock()
-        .await
-        .get_async_connection_with_config(&patient())
-        .await
+/// Without the library telling its name: the permissions that we ship do not need to allow that.
+fn login(password: Option<&SecretString>) -> RedisConnectionInfo {
+    let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
+    match password {
+        Some(password) => settings.set_password(password.expose_secret()),
+        None => settings,
+    }
 }
 
-fn cluster(url: &RedisUrl, deadline: Duration) -> RedisResult<Route> {
+fn cluster(url: &RedisUrl, keys: Keys, deadline: Duration) -> RedisResult<Route> {
     let nodes = addresses(url, REDIS_PORT)?
         .into_iter()
         .map(IntoConnectionInfo::into_connection_info);
@@ -118,11 +150,18 @@ fn cluster(url: &RedisUrl, deadline: Duration) -> RedisResult<Route> {
     if let Some(user) = user(url) {
         builder = builder.username(user);
     }
-    if let Some(password) = password(url) {
+    let configured = keys
+        .password
+        .as_ref()
+        .map(|key| key.expose_secret().to_owned());
+    if let Some(password) = configured.or_else(|| password(url)) {
         builder = builder.password(password);
     }
     if url.is_tls() {
         builder = builder.tls(TlsMode::Secure);
+    }
+    if let Some(certificates) = keys.certificates {
+        builder = builder.certs(certificates);
     }
     Ok(Route::Cluster(Box::new(builder.build()?)))
 }

@@ -8,6 +8,8 @@ mod hostile;
 mod logs;
 mod metrics;
 mod notify;
+mod redis_access;
+mod redis_service;
 mod repair;
 mod schema;
 mod secrets;

@@ -80,10 +80,15 @@ impl RedisServer {
 
     /// A Sentinel that watches a primary under the name `ledger`.
     pub(crate) fn sentinel(primary: &Self) -> Self {
+        Self::sentinel_with(primary, "")
+    }
+
+    /// The same with more lines of configuration.
+    pub(crate) fn sentinel_with(primary: &Self, more: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let watch = format!(
             "sentinel monitor ledger 127.0.0.1 {} 1\nsentinel down-after-milliseconds ledger 500\n\
-             sentinel failover-timeout ledger 3000\n",
+             sentinel failover-timeout ledger 3000\n{more}\n",
             primary.port
         );
         let file = directory.path().join("sentinel.conf");
@@ -107,6 +112,11 @@ impl RedisServer {
 
     /// A server that speaks TLS, too, on a port of its own: with this certificate and its key, in PEM.
     pub(crate) fn with_tls(certificate: &Path, key: &Path) -> (Self, u16) {
+        Self::with_tls_clients(certificate, key, "no")
+    }
+
+    /// The same, whose clients need a certificate (`yes`) or not (`no`).
+    pub(crate) fn with_tls_clients(certificate: &Path, key: &Path, clients: &str) -> (Self, u16) {
         let port = free_port();
         let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
         let tls_port = port.to_string();
@@ -124,7 +134,7 @@ impl RedisServer {
                     "--tls-port",
                     &tls_port,
                     "--tls-auth-clients",
-                    "no",
+                    clients,
                     "--save",
                     "",
                 ],

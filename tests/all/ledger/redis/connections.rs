@@ -145,14 +145,16 @@ async fn a_redis_that_wants_a_password_is_an_outage() {
     is_an_outage(
         &machine.process(),
         &account,
-        "it asks for a user and a password: redis://USER:PASSWORD@host",
+        "Redis requires a password; set ledger.password (and the user: redis://USER@host)",
     )
     .await;
     machine.url = url(&format!("redis://:wrong-one@127.0.0.1:{}", server.port()));
     let why = refusal(machine.process().ask(&account, 1).await);
     assert!(!why.contains("wrong-one"), "{why}");
     assert!(
-        why.contains("it does not take the user or password of ledger.url"),
+        why.contains(
+            "Redis rejected the user or the password; correct ledger.url or ledger.password"
+        ),
         "{why}"
     );
     machine.url = url(&format!("redis://:open-sesame@127.0.0.1:{}", server.port()));

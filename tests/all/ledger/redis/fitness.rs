@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ingest::clock::{Clock, SystemClock};
-use ingest::config::RedisUrl;
+use ingest::config::{LedgerConfig, RedisUrl};
 use ingest::ledger::redis::{Finding, RedisLedger, ServerTime, inspect};
 use ingest::ledger::{Answer, Charge, Purpose, SharedLedger};
 use ingest::quota::{Account, ChargeId, Closing, Cost};
@@ -16,9 +16,15 @@ use crate::ledger::books::{Books, at, cost, floor, limit, secs};
 use crate::support::redis_server::{RedisServer, url};
 
 async fn findings(url: &RedisUrl) -> Vec<Finding> {
-    inspect(url, TIMEOUT, MAX_SKEW, SystemClock.now())
-        .await
-        .unwrap()
+    inspect(url, &config(), SystemClock.now()).await.unwrap()
+}
+
+fn config() -> LedgerConfig {
+    LedgerConfig {
+        timeout: TIMEOUT,
+        max_skew: MAX_SKEW,
+        ..LedgerConfig::default()
+    }
 }
 
 #[tokio::test]
@@ -70,9 +76,7 @@ async fn a_permission_that_lacks_is_named() {
 async fn a_clock_that_is_off_is_found_out() {
     let server = RedisServer::with(&["--appendonly", "yes"]);
     let now = SystemClock.now().after(secs(3600));
-    let found = inspect(&server.url(), TIMEOUT, MAX_SKEW, now)
-        .await
-        .unwrap();
+    let found = inspect(&server.url(), &config(), now).await.unwrap();
     assert!(
         matches!(found.as_slice(), [Finding::Skewed { .. }]),
         "{found:?}"
@@ -82,14 +86,9 @@ async fn a_clock_that_is_off_is_found_out() {
 #[tokio::test]
 async fn a_redis_that_cannot_be_reached_is_no_finding() {
     assert!(
-        inspect(
-            &url("redis://127.0.0.1:1"),
-            TIMEOUT,
-            MAX_SKEW,
-            SystemClock.now()
-        )
-        .await
-        .is_err()
+        inspect(&url("redis://127.0.0.1:1"), &config(), SystemClock.now())
+            .await
+            .is_err()
     );
 }
 

@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use super::{Environment, SecretError, SecretProblem};
 use crate::config::SecretSource;
-use crate::upstream::text::one_line;
+use crate::plain::one_line;
 
 /// No secret is longer; a file that is was named by mistake.
 const LONGEST_BYTES: u64 = 64 * 1024;
@@ -29,6 +29,22 @@ pub async fn read(
     environment: &Environment,
     patience: Duration,
 ) -> Result<SecretString, SecretError> {
+    let owner = of_credential(credential);
+    read_for(&owner, source, environment, patience).await
+}
+
+/// A credential, as messages call it.
+pub fn of_credential(name: &str) -> String {
+    format!("credential `{name}`")
+}
+
+/// Reads the secret of `owner`, which is how messages call it.
+pub async fn read_for(
+    owner: &str,
+    source: &SecretSource,
+    environment: &Environment,
+    patience: Duration,
+) -> Result<SecretString, SecretError> {
     let pointed = file_of(source, environment);
     let source = pointed.as_ref().unwrap_or(source);
     let read = match source {
@@ -39,7 +55,7 @@ pub async fn read(
     };
     let checked = read.and_then(|secret| fit(secret, place(source)));
     checked.map_err(|problem| SecretError {
-        credential: credential.to_owned(),
+        owner: owner.to_owned(),
         problem,
     })
 }

@@ -1,4 +1,4 @@
-//! What proves to an upstream who asks: where it is read, and how long it is kept.
+//! Secrets of upstreams and of the ledger: where they are read, and how long they are kept.
 
 mod error;
 mod read;
@@ -9,6 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
 
 pub use error::{SecretError, SecretProblem};
+use read::read_for;
 pub use read::{PATIENCE, read};
 
 use crate::config::SecretSource;
@@ -16,9 +17,9 @@ use crate::config::SecretSource;
 /// How environment variables are looked up.
 pub type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
 
-/// A credential's secret: read when it is first needed, then kept.
+/// A secret: read when it is first needed, then kept.
 pub struct Secret {
-    credential: String,
+    owner: String,
     source: Source,
     environment: Box<Environment>,
     held: Mutex<Held>,
@@ -63,13 +64,19 @@ impl Secret {
     /// The secret of `credential`, at `source`; `None` where the upstream asks for none. Nothing is read yet.
     #[must_use]
     pub fn new(credential: &str, source: Option<SecretSource>) -> Self {
-        Self::with(credential, source.map_or(Source::Nowhere, Source::From))
+        Self::owned_by(read::of_credential(credential), source)
+    }
+
+    /// The secret of `owner`, which is how messages call it, such as `ledger.password`. Nothing is read yet.
+    #[must_use]
+    pub fn owned_by(owner: String, source: Option<SecretSource>) -> Self {
+        Self::with(owner, source.map_or(Source::Nowhere, Source::From))
     }
 
     /// A secret that is known already.
     #[must_use]
     pub fn given(credential: &str, secret: SecretString) -> Self {
-        Self::with(credential, Source::Given(secret))
+        Self::with(read::of_credential(credential), Source::Given(secret))
     }
 
     /// The same, with environment variables looked up there instead of in the process' own.
@@ -84,10 +91,10 @@ impl Secret {
         }
     }
 
-    fn with(credential: &str, source: Source) -> Self {
+    fn with(owner: String, source: Source) -> Self {
         let environment = Box::new(|name: &str| std::env::var_os(name));
         Self {
-            credential: credential.to_owned(),
+            owner,
             source,
             environment,
             held: Mutex::default(),
@@ -162,7 +169,7 @@ impl Secret {
     async fn read(&self) -> Result<SecretString, SecretError> {
         match &self.source {
             Source::From(source) => {
-                read(&self.credential, source, &*self.environment, PATIENCE).await
+                read_for(&self.owner, source, &*self.environment, PATIENCE).await
             }
             Source::Given(secret) => Ok(secret.clone()),
             Source::Nowhere => Ok(SecretString::default()),
@@ -172,6 +179,6 @@ impl Secret {
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Secret(of {})", self.credential)
+        write!(f, "Secret({})", self.owner)
     }
 }

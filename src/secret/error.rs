@@ -2,12 +2,12 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a credential's secret cannot be had, and what to do about it. Never holds the secret.
+/// Why a secret cannot be read, and what to do about it. Never holds the secret.
 #[derive(Debug, Error)]
-#[error("credential `{credential}`: {problem}")]
+#[error("{owner}: {problem}")]
 pub struct SecretError {
-    /// Whose secret.
-    pub credential: String,
+    /// What the secret belongs to, as messages call it: "credential `youtube`", "ledger.password".
+    pub owner: String,
     /// What is wrong.
     pub problem: SecretProblem,
 }

@@ -1,0 +1,289 @@
+//! How a ledger in Redis is reached: passwords of the Redis and of its Sentinels, certificates, and what the messages say.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::support::redis_server::RedisServer;
+use crate::support::world::World;
+
+const PASSWORD: &str = "open-sesame";
+const OF_SENTINEL: &str = "swordfish";
+
+fn world(url: &str, sets: &[&str]) -> World {
+    let mut world = World::new();
+    world.set(&format!("ledger.url=\"{url}\""));
+    world.set("ledger.timeout=2s");
+    for set in sets {
+        world.set(set);
+    }
+    world
+}
+
+fn charge(world: &World) -> Value {
+    world.json(&["charge", "youtube", "videos.list"])
+}
+
+/// What a charge says that goes ahead without the ledger, which it logs once.
+fn outage(world: &World) -> String {
+    let ran = world.ingest(&["charge", "youtube", "videos.list"]);
+    assert!(ran.stdout.contains("Unmetered"), "{ran:?}");
+    ran.stderr
+}
+
+/// A file in the world's directory.
+fn written(world: &World, name: &str, text: &str) -> PathBuf {
+    let path = world.directory.path().join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+#[test]
+fn the_password_can_be_in_every_place_that_a_secret_can_be_in() {
+    let server = RedisServer::with(&["--requirepass", PASSWORD]);
+    let url = format!("redis://default@127.0.0.1:{}", server.port());
+    let mut places = vec![
+        "{ env = \"REDIS_PASSWORD\" }".to_owned(),
+        "{ credential = \"redis.key\" }".to_owned(),
+        format!("{{ command = [\"echo\", \"{PASSWORD}\"] }}"),
+    ];
+    let files = World::new();
+    let file = written(&files, "redis.key", &format!("{PASSWORD}\n"));
+    places.push(format!("{{ file = \"{}\" }}", file.display()));
+    for place in places {
+        let world = world(&url, &[&format!("ledger.password={place}")]);
+        let mut command = world.command(&["charge", "youtube", "videos.list", "--format", "json"]);
+        command
+            .env("REDIS_PASSWORD", PASSWORD)
+            .env("CREDENTIALS_DIRECTORY", files.directory.path())
+            .env("PATH", std::env::var_os("PATH").unwrap());
+        let output = command.output().unwrap();
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(answer["decision"], "granted", "{place}: {output:?}");
+    }
+}
+
+#[test]
+fn a_password_that_is_missing_is_reported_with_its_key_and_checked_without_a_connection() {
+    let server = RedisServer::with(&["--requirepass", PASSWORD]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let world = world(&url, &["ledger.password={ env = \"REDIS_PASSWORD\" }"]);
+    let why = outage(&world);
+    assert!(
+        why.contains("ledger.password: there is no secret: set REDIS_PASSWORD"),
+        "{why}"
+    );
+    let checked = world.ingest(&["check"]);
+    assert_eq!(checked.code, 1, "{checked:?}");
+    assert!(
+        checked
+            .stdout
+            .contains("ledger.password: there is no secret"),
+        "{checked:?}"
+    );
+}
+
+#[test]
+fn the_user_of_a_password_that_is_configured_apart_is_shown() {
+    let world = world(
+        "redis://ingest@127.0.0.1:1",
+        &["ledger.password={ command = [\"/bin/echo\", \"any\"] }"],
+    );
+    let why = outage(&world);
+    assert!(why.contains("redis://ingest@127.0.0.1:1: "), "{why}");
+}
+
+#[test]
+fn sentinels_have_a_password_of_their_own_and_messages_name_the_one_that_is_wrong() {
+    let primary = RedisServer::with(&["--requirepass", PASSWORD]);
+    let sentinel = RedisServer::sentinel_with(
+        &primary,
+        &format!("sentinel auth-pass ledger {PASSWORD}\nrequirepass {OF_SENTINEL}"),
+    );
+    let url = format!(
+        "redis+sentinel://127.0.0.1:1,127.0.0.1:{}/ledger",
+        sentinel.port()
+    );
+    let password = |name: &str, text: &str| {
+        format!("ledger.{name}={{ command = [\"/bin/echo\", \"{text}\"] }}")
+    };
+    let right = password("password", PASSWORD);
+    let of_sentinel = password("sentinel_password", OF_SENTINEL);
+
+    assert_eq!(
+        charge(&world(&url, &[&right, &of_sentinel]))["decision"],
+        "granted"
+    );
+    for (sets, expected) in [
+        (
+            vec![right.clone()],
+            "the Sentinel requires a password; set ledger.sentinel_password",
+        ),
+        (
+            vec![right.clone(), password("sentinel_password", "wrong-one")],
+            "the Sentinel rejected the password; correct ledger.sentinel_password",
+        ),
+        (
+            vec![of_sentinel.clone(), password("password", "wrong-one")],
+            "Redis rejected the user or the password; correct ledger.url or ledger.password",
+        ),
+        (
+            vec![of_sentinel.clone()],
+            "Redis requires a password; set ledger.password",
+        ),
+    ] {
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        let why = outage(&world(&url, &sets));
+        assert!(why.contains(expected), "{why}");
+        assert!(
+            !why.contains("wrong-one") && !why.contains(OF_SENTINEL),
+            "{why}"
+        );
+    }
+    let unknown = url.replace("/ledger", "/other");
+    let why = outage(&world(&unknown, &[&right, &of_sentinel]));
+    assert!(
+        why.contains("the Sentinels watch no service `other`"),
+        "{why}"
+    );
+}
+
+#[test]
+fn the_url_of_sentinels_is_shown_as_it_is_configured() {
+    let url = "redis+sentinel://127.0.0.1:1,127.0.0.1:2/ledger/3?tls=true";
+    let why = outage(&world(url, &[]));
+    assert!(why.contains(&format!("{url}: ")), "{why}");
+}
+
+/// A certificate of its own for `localhost`, which the server trusts in clients too.
+fn certificate(world: &World) -> (PathBuf, PathBuf) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    (
+        written(world, "redis.crt", &made.cert.pem()),
+        written(world, "redis.key", &made.signing_key.serialize_pem()),
+    )
+}
+
+#[test]
+fn a_redis_that_requires_a_certificate_of_its_clients_gets_the_configured_one() {
+    let files = World::new();
+    let (cert, key) = certificate(&files);
+    let (_server, port) = RedisServer::with_tls_clients(&cert, &key, "yes");
+    let url = format!("rediss://localhost:{port}");
+    let (cert, key) = (cert.display(), key.display());
+    let both = format!("ledger.tls={{ ca = \"{cert}\", cert = \"{cert}\", key = \"{key}\" }}");
+    assert_eq!(charge(&world(&url, &[&both]))["decision"], "granted");
+    let ca = format!("ledger.tls={{ ca = \"{cert}\" }}");
+    assert_eq!(charge(&world(&url, &[&ca]))["decision"], "unmetered");
+    let missing = world(&url, &["ledger.tls={ ca = \"/nonexistent/ca.crt\" }"]);
+    let checked = missing.ingest(&["check"]);
+    assert!(
+        checked
+            .stdout
+            .contains("ledger.tls.ca: cannot read /nonexistent/ca.crt: "),
+        "{checked:?}"
+    );
+}
+
+#[test]
+fn a_plain_connection_to_a_port_that_expects_tls_is_told_to_use_it() {
+    let files = World::new();
+    let (cert, key) = certificate(&files);
+    let (_server, port) = RedisServer::with_tls(&cert, &key);
+    let why = outage(&world(&format!("redis://localhost:{port}"), &[]));
+    assert!(
+        why.contains("does it expect TLS? then write rediss://"),
+        "{why}"
+    );
+    let why = outage(&world(
+        &format!("redis+sentinel://localhost:{port}/main"),
+        &[],
+    ));
+    assert!(
+        why.contains("does it expect TLS? then append ?tls=true"),
+        "{why}"
+    );
+    let why = outage(&world("redis://127.0.0.1:1", &[]));
+    assert!(!why.contains("TLS"), "{why}");
+}
+
+#[test]
+fn passwords_and_certificates_that_the_url_does_not_use_are_refused() {
+    for (sets, expected) in [
+        (
+            [
+                "ledger.url=redis://me:hush@host",
+                "ledger.password={ env = \"P\" }",
+            ],
+            "the URL has a password already",
+        ),
+        (
+            [
+                "ledger.url=redis://host",
+                "ledger.sentinel_password={ env = \"P\" }",
+            ],
+            "only redis+sentinel:// connects to Sentinels",
+        ),
+        (
+            ["ledger.url=redis://host", "ledger.tls={ ca = \"ca.crt\" }"],
+            "write rediss:// in ledger.url",
+        ),
+        (
+            [
+                "ledger.url=rediss://host",
+                "ledger.tls={ cert = \"a.crt\" }",
+            ],
+            "ledger.tls.key: is missing",
+        ),
+        (
+            ["ledger.url=redis://host", "ledger.password=hush"],
+            "the secret itself has no place in this file",
+        ),
+    ] {
+        let mut world = World::new();
+        world.set(sets[0]).set(sets[1]);
+        let ran = world.ingest(&["check"]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains(expected), "{expected}: {ran:?}");
+        assert!(!ran.stderr.contains("hush"), "{ran:?}");
+    }
+}
+
+#[test]
+fn the_sandbox_needs_none_of_the_passwords() {
+    let mut world = World::new();
+    world
+        .set("ledger.url=rediss://127.0.0.1:1")
+        .set("ledger.tls={ ca = \"/nonexistent/ca.crt\" }")
+        .set("ledger.password={ env = \"NOT_SET\" }");
+    let ran = world.ingest(&["--region", "US", "--job", "trending", "--sandbox"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+#[test]
+fn every_form_of_the_url_is_in_the_shipped_configuration_and_in_the_manual() {
+    let shipped = include_str!("../../../quotas.toml");
+    let commented = shipped
+        .lines()
+        .filter_map(|line| line.strip_prefix("#   url = \"")?.split('"').next());
+    let urls: Vec<&str> = commented.collect();
+    let manual = World::new().ingest(&["man"]).stdout;
+    for scheme in ["redis", "rediss", "redis+sentinel", "redis+cluster", "unix"] {
+        let url = urls
+            .iter()
+            .find(|url| url.starts_with(&format!("{scheme}://")));
+        let url = url.unwrap_or_else(|| panic!("{scheme} is not in {urls:?}"));
+        ingest::config::RedisUrl::parse(url).unwrap();
+        assert!(manual.contains(&format!("{scheme}://")), "{scheme}");
+    }
+    for key in ["password", "sentinel_password", "tls"] {
+        assert!(shipped.contains(&format!("#   {key} = {{ ")), "{key}");
+        assert!(
+            manual.replace('\\', "").contains(&format!("ledger.{key}")),
+            "{key}"
+        );
+    }
+}

@@ -50,14 +50,41 @@ struct Charged {
 }
 
 impl MemoryLedger {
-    /// Records units that were charged before this ledger began, without an id.
+    /// Records units that were charged before this ledger began, oldest first and without ids.
     pub fn preload(&self, account: &str, limit: &str, charges: &[(Timestamp, Units)]) {
         let mut accounts = self.accounts();
         let history = accounts.entry(account.to_owned()).or_default();
-        for (at, units) in charges {
-            let position = history.next_position(*at);
-            history.limit(limit).charge(position, *units);
+        if let Some((newest, _)) = charges.last() {
+            history.counts.entry(*newest).or_default();
         }
+        let limit = history.limit(limit);
+        for (at, units) in charges {
+            let total = limit.total_before(limit.charges.len()) + *units;
+            limit.charges.push(Charged {
+                position: (*at, 0),
+                units: *units,
+                total,
+            });
+        }
+    }
+
+    /// Closes a limit, as it was closed before this ledger began.
+    pub fn preload_closing(&self, account: &str, limit: &str, until: Timestamp) {
+        let mut accounts = self.accounts();
+        let history = accounts.entry(account.to_owned()).or_default();
+        history.limit(limit).closing = Some(ClosingState {
+            until,
+            probing: false,
+        });
+    }
+
+    /// The units of each limit of an account that count at `now`.
+    pub fn used(&self, account: &Account, now: Timestamp) -> Vec<(LimitName, Units)> {
+        self.at(account, now, |history, now| {
+            let states = history.all_states(account, now);
+            let used = |state: &LimitState<'_, _>| (state.name.clone(), state.used());
+            states.iter().map(used).collect()
+        })
     }
 
     fn accounts(&self) -> MutexGuard<'_, HashMap<String, AccountHistory>> {
@@ -120,6 +147,18 @@ impl AccountHistory {
             state
         };
         account.charged(cost).map(state).collect()
+    }
+
+    fn all_states<'a>(
+        &'a self,
+        account: &'a Account,
+        now: Timestamp,
+    ) -> Vec<LimitState<'a, &'a LimitHistory>> {
+        let state = |(name, limit)| {
+            let Ok(state) = LimitState::read(name, limit, self.history(name), now);
+            state
+        };
+        account.limits.iter().map(state).collect()
     }
 
     fn history(&self, limit: &str) -> &LimitHistory {
@@ -342,12 +381,12 @@ impl Ledger for MemoryLedger {
         now: Timestamp,
     ) -> Result<Vec<LimitUsage>, LedgerError> {
         Ok(self.at(account, now, |history, now| {
-            let usage = |(name, limit)| {
-                let Ok(state) = LimitState::read(name, limit, history.history(name), now);
+            let states = history.all_states(account, now);
+            let usage = |state: &LimitState<'_, _>| {
                 let Ok(usage) = state.usage();
                 usage
             };
-            account.limits.iter().map(usage).collect()
+            states.iter().map(usage).collect()
         }))
     }
 

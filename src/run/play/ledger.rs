@@ -1,13 +1,13 @@
 //! A ledger in memory that begins as the real one stands, and goes on from there.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::ledger::{Charge, Ledger, LedgerError, Purpose};
+use crate::ledger::{Charge, Ledger, LedgerError, MemoryLedger, Purpose};
 use crate::quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitName, LimitUsage,
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, LimitName, LimitUsage,
     Rejection, Timestamp, Units,
 };
 
@@ -62,106 +62,83 @@ pub enum Bounds {
     Lifted,
 }
 
-/// The ledger of a play.
+/// The ledger of a play: charges a ledger in memory, and keeps what it decided.
 #[derive(Debug)]
 pub struct PlayLedger {
     bounds: Bounds,
-    state: Mutex<State>,
+    ledger: MemoryLedger,
+    decisions: Mutex<Decisions>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    shelves: HashMap<(String, LimitName), Shelf>,
-    known: HashSet<ChargeId>,
+struct Decisions {
     granted: Vec<Granted>,
     refused: Vec<Refused>,
 }
 
-/// One limit: its charges in order, each with the running total up to it.
-#[derive(Debug, Clone, Default)]
-struct Shelf {
-    taken: Vec<(Timestamp, Units)>,
-    /// The total with which the play began.
-    opening: Units,
-    closed_until: Option<Timestamp>,
-}
-
 impl PlayLedger {
     pub fn new(openings: &HashMap<String, Opening>, bounds: Bounds) -> Self {
-        let mut state = State::default();
+        let ledger = MemoryLedger::default();
         for (account, opening) in openings {
             for (limit, spent) in &opening.spent {
-                let shelf = state.shelf(account, limit);
-                spent.iter().for_each(|(at, units)| shelf.take(*at, *units));
-                shelf.opening = shelf.total();
+                ledger.preload(account, limit, spent);
             }
             for (limit, until) in &opening.closed {
-                state.shelf(account, limit).closed_until = Some(*until);
+                ledger.preload_closing(account, limit, *until);
             }
         }
         Self {
             bounds,
-            state: Mutex::new(state),
+            ledger,
+            decisions: Mutex::default(),
         }
     }
 
     pub fn granted(&self) -> Vec<Granted> {
-        self.state().granted.clone()
+        self.decisions().granted.clone()
     }
 
     pub fn refused(&self) -> Vec<Refused> {
-        self.state().refused.clone()
+        self.decisions().refused.clone()
     }
 
     pub fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {
-        let mut state = self.state();
-        let used = |(name, limit): (&LimitName, &Limit)| {
-            (
-                name.clone(),
-                state.shelf(&account.name, name).used(limit, at),
-            )
+        self.ledger.used(account, at)
+    }
+
+    fn decisions(&self) -> MutexGuard<'_, Decisions> {
+        self.decisions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records a charge whatever the limits hold.
+    async fn grant(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
+        let entry = Entry {
+            id: charge.id.clone(),
+            at: now,
+            cost: charge.cost.clone(),
         };
-        account.limits.iter().map(used).collect()
+        self.ledger
+            .absorb(charge.account, &[entry], &[], now)
+            .await?;
+        Ok(Decision::Granted(Grant::default()))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The limit that fits last, of those that do not fit now.
-    fn misfit(
+    async fn closed_until(
         &self,
-        state: &mut State,
-        charge: Charge<'_>,
+        account: &Account,
+        limit: &str,
         now: Timestamp,
-    ) -> Option<(LimitName, Timestamp)> {
-        if self.bounds == Bounds::Lifted {
-            return None;
-        }
-        let mut last: Option<(LimitName, Timestamp)> = None;
-        for (name, limit) in charge.account.charged(charge.cost) {
-            let shelf = state.shelf(&charge.account.name, name);
-            let at = shelf.fits_from(limit, charge.cost.of(name), charge.leave.of(name), now);
-            if at > now && last.as_ref().is_none_or(|(_, known)| at > *known) {
-                last = Some((name.clone(), at));
-            }
-        }
-        last
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        let usage = self.ledger.usage(account, now).await?;
+        let of_limit = usage.into_iter().find(|usage| usage.limit == limit);
+        Ok(of_limit.and_then(|usage| usage.closed_until))
     }
 }
 
-impl State {
-    fn shelf(&mut self, account: &str, limit: &str) -> &mut Shelf {
-        self.shelves
-            .entry((account.to_owned(), limit.to_owned()))
-            .or_default()
-    }
-
-    fn grant(&mut self, charge: Charge<'_>, now: Timestamp) -> Grant {
-        self.known.insert(charge.id.clone());
-        for (limit, units) in charge.cost.iter() {
-            self.shelf(&charge.account.name, limit).take(now, units);
-        }
+impl Decisions {
+    fn grant(&mut self, charge: Charge<'_>, now: Timestamp) {
         self.granted.push(Granted {
             at: now,
             account: charge.account.name.clone(),
@@ -169,134 +146,92 @@ impl State {
             purpose: charge.purpose.clone(),
             id: charge.id.clone(),
         });
-        Grant::default()
     }
 
-    fn release(&mut self, id: &ChargeId) {
+    fn refuse(
+        &mut self,
+        charge: Charge<'_>,
+        rejection: &Rejection,
+        closed_until: Option<Timestamp>,
+        now: Timestamp,
+    ) {
+        self.refused.push(Refused {
+            at: now,
+            account: charge.account.name.clone(),
+            limit: rejection.limit.clone(),
+            purpose: charge.purpose.clone(),
+            retry_at: rejection.retry_at,
+            closed_until,
+            room: self.room(charge, &rejection.limit),
+        });
+    }
+
+    /// The units of the opening that may still count for a charge to fit beside all that was granted since; `None` where
+    /// it does not fit beside that alone.
+    fn room(&self, charge: Charge<'_>, limit: &str) -> Option<Units> {
+        let granted: Units = self
+            .granted
+            .iter()
+            .filter(|granted| granted.account == charge.account.name)
+            .map(|granted| granted.cost.of(limit))
+            .sum();
+        let claim = charge.cost.of(limit) + charge.leave.of(limit) + granted;
+        let enforced = charge.account.limits.get(limit)?.enforced();
+        (enforced >= claim).then(|| enforced.less(claim))
+    }
+
+    fn settle(&mut self, id: &ChargeId, cost: &Cost) {
         let Some(index) = self.granted.iter().rposition(|granted| granted.id == *id) else {
             return;
         };
-        let granted = self.granted.remove(index);
-        for (limit, units) in granted.cost.iter() {
-            self.shelf(&granted.account, limit)
-                .give_back(granted.at, units);
+        if cost.is_none() {
+            self.granted.remove(index);
+        } else if let Some(granted) = self.granted.get_mut(index) {
+            granted.cost = cost.clone();
         }
-    }
-}
-
-impl Shelf {
-    fn take(&mut self, at: Timestamp, units: Units) {
-        self.taken.push((at, self.total() + units));
-    }
-
-    fn give_back(&mut self, at: Timestamp, units: Units) {
-        for (_, total) in self.taken.iter_mut().filter(|(taken, _)| *taken >= at) {
-            *total = total.less(units);
-        }
-    }
-
-    /// What the play granted, in units.
-    fn granted(&self) -> Units {
-        self.total().less(self.opening)
-    }
-
-    fn total(&self) -> Units {
-        self.taken.last().map_or(Units::ZERO, |(_, total)| *total)
-    }
-
-    /// The running total of what no longer counts at `now`.
-    fn gone(&self, limit: &Limit, now: Timestamp) -> Units {
-        let from = limit.window().counted_from(now);
-        let gone = self.taken.partition_point(|(at, _)| *at < from);
-        gone.checked_sub(1)
-            .and_then(|last| self.taken.get(last))
-            .map_or(Units::ZERO, |(_, total)| *total)
-    }
-
-    fn used(&self, limit: &Limit, now: Timestamp) -> Units {
-        self.total().less(self.gone(limit, now))
-    }
-
-    fn closed(&self, now: Timestamp) -> Option<Timestamp> {
-        self.closed_until.filter(|until| *until > now)
-    }
-
-    /// The first instant, now or later, at which `units` fit beside `leave`.
-    fn fits_from(&self, limit: &Limit, units: Units, leave: Units, now: Timestamp) -> Timestamp {
-        let open = self.closed(now).unwrap_or(now);
-        let gone = self.gone(limit, now);
-        let used = self.total().less(gone);
-        if limit.fits(used, units, leave) {
-            return open;
-        }
-        let needed = gone + (used + units + leave).less(limit.enforced());
-        let last_to_go = self.taken.partition_point(|(_, total)| *total < needed);
-        let expiry = self
-            .taken
-            .get(last_to_go)
-            .map_or(open, |(at, _)| limit.window().expiry(*at));
-        open.max(expiry)
     }
 }
 
 #[async_trait]
 impl Ledger for PlayLedger {
     async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
-        let mut state = self.state();
-        if state.known.contains(charge.id) {
-            return Ok(Decision::Granted(Grant::default()));
-        }
-        let Some((limit, retry_at)) = self.misfit(&mut state, charge, now) else {
-            return Ok(Decision::Granted(state.grant(charge, now)));
+        let decision = match self.bounds {
+            Bounds::Enforced => self.ledger.charge(charge, now).await?,
+            Bounds::Lifted => self.grant(charge, now).await?,
         };
-        let rule = charge.account.limits.get(&limit);
-        let shelf = state.shelf(&charge.account.name, &limit);
-        let used = rule.map_or(Units::ZERO, |rule| shelf.used(rule, now));
-        let closed_until = shelf.closed(now);
-        let remaining = rule
-            .filter(|_| closed_until.is_none())
-            .map_or(Units::ZERO, |rule| rule.enforced().less(used));
-        let claim = charge.cost.of(&limit) + charge.leave.of(&limit) + shelf.granted();
-        state.refused.push(Refused {
-            at: now,
-            account: charge.account.name.clone(),
-            limit: limit.clone(),
-            purpose: charge.purpose.clone(),
-            retry_at,
-            closed_until,
-            room: rule
-                .map(Limit::enforced)
-                .filter(|enforced| *enforced >= claim)
-                .map(|enforced| enforced.less(claim)),
-        });
-        Ok(Decision::Rejected(Rejection {
-            limit,
-            used,
-            remaining,
-            retry_after: retry_at.since(now),
-            retry_at,
-        }))
+        match &decision {
+            Decision::Granted(grant) if !grant.repeated => self.decisions().grant(charge, now),
+            Decision::Rejected(rejection) => {
+                let closed_until = self
+                    .closed_until(charge.account, &rejection.limit, now)
+                    .await?;
+                self.decisions()
+                    .refuse(charge, rejection, closed_until, now);
+            }
+            _ => {}
+        }
+        Ok(decision)
     }
 
     async fn settle(
         &self,
-        _: &Account,
+        account: &Account,
         id: &ChargeId,
-        _: &Cost,
-        _: Timestamp,
+        cost: &Cost,
+        now: Timestamp,
     ) -> Result<(), LedgerError> {
-        self.state().release(id);
-        Ok(())
+        self.decisions().settle(id, cost);
+        self.ledger.settle(account, id, cost, now).await
     }
 
     async fn absorb(
         &self,
-        _: &Account,
-        _: &[Entry],
-        _: &[Floor],
-        _: Timestamp,
+        account: &Account,
+        entries: &[Entry],
+        floors: &[Floor],
+        now: Timestamp,
     ) -> Result<(), LedgerError> {
-        Ok(())
+        self.ledger.absorb(account, entries, floors, now).await
     }
 
     async fn close(
@@ -306,18 +241,16 @@ impl Ledger for PlayLedger {
         closing: Closing,
         now: Timestamp,
     ) -> Result<(), LedgerError> {
-        self.state().shelf(&account.name, limit).closed_until = Some(closing.ends(now));
-        Ok(())
+        self.ledger.close(account, limit, closing, now).await
     }
 
     async fn reopen(
         &self,
         account: &Account,
         limit: &str,
-        _: Timestamp,
+        now: Timestamp,
     ) -> Result<(), LedgerError> {
-        self.state().shelf(&account.name, limit).closed_until = None;
-        Ok(())
+        self.ledger.reopen(account, limit, now).await
     }
 
     async fn usage(
@@ -325,28 +258,12 @@ impl Ledger for PlayLedger {
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<LimitUsage>, LedgerError> {
-        let mut state = self.state();
-        let usage = |(name, limit): (&LimitName, &Limit)| {
-            let shelf = state.shelf(&account.name, name);
-            let used = shelf.used(limit, now);
-            let left = if shelf.closed(now).is_some() {
-                Units::ZERO
-            } else {
-                limit.enforced().less(used)
-            };
-            LimitUsage {
-                limit: name.clone(),
-                used,
-                remaining: if self.bounds == Bounds::Lifted {
-                    Units::new(u64::MAX)
-                } else {
-                    left
-                },
-                closed_until: shelf.closed(now),
-                since_reset: None,
-                returns: Vec::new(),
+        let mut usage = self.ledger.usage(account, now).await?;
+        if self.bounds == Bounds::Lifted {
+            for limit in &mut usage {
+                limit.remaining = Units::new(u64::MAX);
             }
-        };
-        Ok(account.limits.iter().map(usage).collect())
+        }
+        Ok(usage)
     }
 }

@@ -26,6 +26,10 @@ const PAGES: usize = 400;
 /// Records in the catalog when it is asked.
 const ASKED_AT: usize = 100_000;
 
+/// The full-text index as the catalog has it, here in the same file as the records.
+const INDEX: &str = r#"create virtual table record_text using fts5 (text, content = '', contentless_delete = 1,
+    tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co M*'")"#;
+
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
@@ -138,6 +142,7 @@ struct Row {
 impl Bare {
     fn open(path: &Path) -> Self {
         let connection = sqlite::open(path, SqliteCatalog::SCHEMA).unwrap();
+        connection.execute_batch(INDEX).unwrap();
         connection.set_prepared_statement_cache_capacity(64);
         // As the catalog does.
         Self {
@@ -255,8 +260,12 @@ fn files_table(dir: &Path) -> Table {
     let mut table = Table::new();
     table.set_header(["what is in the file", "MiB"]);
     let connection = Connection::open(dir.join("catalog.db")).unwrap();
-    let sql = "select case when name like 'record_text%' then 'full-text index' else name end as part, sum(pgsize)
-        from dbstat group by part order by 2 desc limit 5";
+    let index = dir.join(SqliteCatalog::INDEX_FILE);
+    let attach = format!("attach '{}' as search", index.display());
+    connection.execute_batch(&attach).unwrap();
+    let sql = "select name as part, sum(pgsize) from dbstat group by part
+        union all select 'full-text index', sum(pgsize) from dbstat('search')
+        order by 2 desc limit 5";
     let mut statement = connection.prepare(sql).unwrap();
     let parts = statement
         .query_map([], |row| {

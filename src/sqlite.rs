@@ -1,6 +1,7 @@
 //! How this program opens SQLite files, whatever is in them.
 
 mod integrity;
+mod unversioned;
 
 use std::cell::Cell;
 use std::fs;
@@ -71,6 +72,16 @@ pub enum OpenError {
         found: i64,
         /// The version needed here.
         known: i64,
+    },
+    /// It holds tables, but no version, and they are not those of any release.
+    #[error(
+        "{path}: this file has no version (`pragma user_version` is 0), and its tables are not those of a {name}: restore the {name} from a backup, or point --state-dir elsewhere"
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it should hold.
+        name: &'static str,
     },
     /// The system did not let us have it, or see whether it is there.
     #[error("{path}: cannot open the {name}: {why}")]
@@ -167,7 +178,11 @@ pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Connection>,
         connection = open(ReadOnly::Orphaned)?;
         found = version(&connection);
     }
-    match found.map_err(failed)? {
+    let found = match found.map_err(failed)? {
+        0 => unversioned::version_of(&connection, path, schema)?,
+        found => found,
+    };
+    match found {
         0 => Ok(None),
         found if found > schema.newest() => Err(newer(path, schema, found)),
         found if found < schema.newest() => Err(older(path, schema, found)),
@@ -383,7 +398,10 @@ fn migrate(connection: &mut Connection, path: &Path, schema: Schema) -> Result<(
     let transaction = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(failed)?;
-    let found = version(&transaction).map_err(failed)?;
+    let found = match version(&transaction).map_err(failed)? {
+        0 => unversioned::version_of(&transaction, path, schema)?,
+        found => found,
+    };
     if found > known {
         return Err(newer(path, schema, found));
     }

@@ -44,6 +44,13 @@ need cc gcc gcc build-base gcc
 need redis-server redis-server redis redis redis
 want systemd-analyze systemd systemd systemd systemd
 want crontab cron cronie cronie cronie
+readers=target/readers
+[ -e $readers/installed ] || {
+    say "installing DuckDB, Datasette and sqlite-utils below $readers"
+    python3 -m venv $readers &&
+        $readers/bin/pip install --quiet "duckdb==1.5.*" "duckdb-extension-sqlite-scanner==1.5.*" datasette sqlite-utils &&
+        touch $readers/installed
+} || echo "DuckDB, Datasette and sqlite-utils are not installed: whether they read a catalog is not checked" >&2
 cargo fmt --version >/dev/null 2>&1 || { echo "the tests need rustfmt: rustup component add rustfmt" >&2; exit 1; }
 cargo clippy --version >/dev/null 2>&1 || { echo "the tests need clippy: rustup component add clippy" >&2; exit 1; }
 

@@ -2,7 +2,7 @@
 
 use rusqlite::{Transaction, params};
 
-use super::page::{Batch, Page, Row, Text};
+use super::page::{Batch, Page};
 use super::passes::{Counts, count};
 use super::{Failure, moment, tags, views};
 use crate::catalog::{Landed, PassId, PassRef};
@@ -16,8 +16,8 @@ const STORE: &str =
     on conflict do update set last_seen = excluded.last_seen, body = excluded.body
     returning number, text_hash";
 const REHASH: &str = "update record set text_hash = ?2 where number = ?1";
-const INDEX: &str = "insert into record_text (rowid, text) values (?1, ?2)";
-const UNINDEX: &str = "delete from record_text where rowid = ?1";
+/// Nobody else writes meanwhile, so that the numbers of a page's changes follow one another.
+const CHANGED: &str = "insert into text_change (number, mark) values (?1, random())";
 const LAST_POSITION: &str =
     "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
 const LIST: &str = "insert into listing (pass, step, position, call, upstream, kind, id)
@@ -36,7 +36,6 @@ const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, land
 pub const STATEMENTS: &[&str] = &[
     NEWEST,
     REHASH,
-    UNINDEX,
     LAST_POSITION,
     CAME,
     FETCHED,
@@ -44,11 +43,34 @@ pub const STATEMENTS: &[&str] = &[
     CHECKPOINT,
 ];
 
-/// Lands a page.
-pub fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure> {
+/// Which records of a page have another text than before: the rows of the page, in the order of the catalog's log.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// The log's number of the last of them.
+    last: i64,
+    rows: Vec<usize>,
+}
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The new text of a change; the outer `None` where the change is not of this page.
+    #[expect(clippy::option_option, reason = "a record without text is indexed too")]
+    pub fn text<'a>(&self, page: &'a Page, seq: i64) -> Option<Option<&'a str>> {
+        let behind = usize::try_from(self.last.checked_sub(seq)?).ok()?;
+        let place = self.rows.len().checked_sub(behind)?.checked_sub(1)?;
+        let row = page.rows.get(*self.rows.get(place)?)?;
+        Some(row.text.as_ref().map(|text| text.parted.as_str()))
+    }
+}
+
+/// Lands a page. The texts that changed are to be indexed once that is committed.
+pub fn land(tx: &Transaction<'_>, page: &Page) -> Result<(Landed, Changes), Failure> {
     let pass = begin(tx, &page.pass)?;
     views::declare(tx, &page.upstream, &page.kind, &page.call, &page.shape)?;
-    store(tx, page)?;
+    let changes = store(tx, page)?;
     let listed = list(tx, pass, page)?;
     remember_absent(tx, page)?;
     page.batch
@@ -63,10 +85,11 @@ pub fn land(tx: &Transaction<'_>, page: &Page) -> Result<Landed, Failure> {
         units: &page.units,
     };
     count(tx, pass, &counts)?;
-    Ok(Landed {
+    let landed = Landed {
         pass,
         cursor_repeats,
-    })
+    };
+    Ok((landed, changes))
 }
 
 fn begin(tx: &Transaction<'_>, pass: &PassRef) -> rusqlite::Result<PassId> {
@@ -85,11 +108,13 @@ fn begin(tx: &Transaction<'_>, pass: &PassRef) -> rusqlite::Result<PassId> {
     }
 }
 
-/// A record that is not there yet gets a number above all others: nobody else writes meanwhile.
-fn store(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
+/// A record that is not there yet gets a number above all others: nobody else writes meanwhile. The full-text index is the
+/// costly part, and most of what is seen again has the same text.
+fn store(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<Changes> {
     let mut newest: i64 = tx.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
     let mut statement = tx.prepare_cached(STORE)?;
-    for row in &page.rows {
+    let mut changes = Changes::default();
+    for (place, row) in page.rows.iter().enumerate() {
         let values = params![
             page.upstream,
             page.kind,
@@ -102,28 +127,19 @@ fn store(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
         let (number, indexed): (i64, Option<i64>) = stored;
         if number > newest {
             newest = number;
-            row.text
-                .iter()
-                .try_for_each(|text| index(tx, number, text))?;
-        } else if indexed != row.text_hash() {
-            reindex(tx, number, row)?;
+            if row.text.is_none() {
+                continue;
+            }
+        } else if indexed == row.text_hash() {
+            continue;
+        } else {
+            tx.prepare_cached(REHASH)?
+                .execute((number, row.text_hash()))?;
         }
+        changes.last = tx.prepare_cached(CHANGED)?.insert([number])?;
+        changes.rows.push(place);
     }
-    Ok(())
-}
-
-/// The full-text index is the costly part, and most of what is seen again has the same text.
-fn reindex(tx: &Transaction<'_>, number: i64, row: &Row) -> rusqlite::Result<()> {
-    tx.prepare_cached(REHASH)?
-        .execute((number, row.text_hash()))?;
-    tx.prepare_cached(UNINDEX)?.execute([number])?;
-    row.text.iter().try_for_each(|text| index(tx, number, text))
-}
-
-fn index(tx: &Transaction<'_>, number: i64, text: &Text) -> rusqlite::Result<()> {
-    tx.prepare_cached(INDEX)?
-        .execute((number, &text.parted))
-        .map(drop)
+    Ok(changes)
 }
 
 /// Lists the records after those that the step listed before, and says how many of them are new in it.

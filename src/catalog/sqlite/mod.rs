@@ -14,6 +14,7 @@ mod report;
 mod schema;
 mod search;
 mod tags;
+mod text_index;
 mod views;
 mod words;
 
@@ -25,6 +26,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use thiserror::Error;
 
 use self::page::Page;
+use self::text_index::TextIndex;
 use super::{
     Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed,
     NamedIds, OpenPass, PassEnd, PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery,
@@ -44,6 +46,7 @@ pub struct SqliteCatalog {
     path: PathBuf,
     /// `None` for a catalog that is not there, and was opened for reading alone.
     connection: Option<Arc<Mutex<Connection>>>,
+    index: Arc<TextIndex>,
 }
 
 /// Why the file did not do as asked.
@@ -55,6 +58,10 @@ enum Failure {
     NoSuchPass(PassId),
     #[error("it is open for reading alone")]
     ReadOnly,
+    #[error("there is no full-text index of its records; make one with `ingest repair`")]
+    NoIndex,
+    #[error(transparent)]
+    Index(#[from] OpenError),
     #[error(transparent)]
     CutOff(#[from] CutOff),
 }
@@ -63,13 +70,22 @@ impl SqliteCatalog {
     /// What its files hold. `src/catalog/sqlite/schema.rs` describes the tables.
     pub const SCHEMA: Schema = schema::SCHEMA;
 
+    /// The file of the full-text index, in the same directory.
+    pub const INDEX_FILE: &str = text_index::FILE;
+
     /// Opens a catalog, created and brought up to date as needed.
     ///
     /// # Errors
     /// When the file cannot be opened, is damaged, or was written by a later release.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let connection = sqlite::open(path, Self::SCHEMA)?;
-        Ok(Self::over(path, Some(connection)))
+        let mut connection = sqlite::open(path, Self::SCHEMA)?;
+        views::refresh(&mut connection).map_err(|source| OpenError::Sqlite {
+            path: path.to_owned(),
+            name: Self::SCHEMA.name,
+            source,
+        })?;
+        let index = TextIndex::open(path, &mut connection);
+        Ok(Self::over(path, Some(connection), index))
     }
 
     /// Opens a catalog for reading, and writes nothing on disk. One that is not there yet is an empty one.
@@ -78,7 +94,7 @@ impl SqliteCatalog {
     /// When the file cannot be opened, is damaged, or was written by a later release.
     pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
         let connection = sqlite::open_read_only(path, Self::SCHEMA)?;
-        Ok(Self::over(path, connection))
+        Ok(Self::over(path, connection, TextIndex::to_read(path)))
     }
 
     /// The statements whose cost must not grow with the catalog, for whoever wants to see their plans.
@@ -89,39 +105,45 @@ impl SqliteCatalog {
             passes::STATEMENTS,
             pending::STATEMENTS,
             prune::STATEMENTS,
+            rebuild::STATEMENTS,
             recall::STATEMENTS,
             search::STATEMENTS,
             tags::STATEMENTS,
+            text_index::STATEMENTS,
         ];
         of_all.concat()
     }
 
-    /// Makes the full-text index anew from the records, and says how many of them it holds. Other processes wait
-    /// meanwhile.
+    /// Makes the full-text index anew from the records, even where its file is damaged, and says how many of them it holds.
     ///
     /// # Errors
-    /// When the file does not do as asked; the index is then as it was.
+    /// When a file does not do as asked.
     pub async fn rebuild_text(&self) -> Result<u64, CatalogError> {
-        self.write(|tx| Ok(rebuild::rebuild(tx)?)).await
+        let index = Arc::clone(&self.index);
+        self.change(move |connection| index.rebuild(connection))
+            .await
     }
 
-    fn over(path: &Path, connection: Option<Connection>) -> Self {
+    fn over(path: &Path, connection: Option<Connection>, index: TextIndex) -> Self {
         if let Some(connection) = &connection {
             connection.set_prepared_statement_cache_capacity(STATEMENTS);
         }
         Self {
             path: path.to_owned(),
             connection: connection.map(|connection| Arc::new(Mutex::new(connection))),
+            index: Arc::new(index),
         }
     }
 
     /// Reads from one state of the catalog, whatever others write meanwhile.
-    async fn read<T, F>(&self, work: F) -> Result<Option<T>, CatalogError>
+    async fn read<T, E, F>(&self, work: F) -> Result<Option<T>, CatalogError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        E: Into<Failure>,
+        F: FnOnce(&Connection) -> Result<T, E> + Send + 'static,
     {
-        let reading = move |connection: &mut Connection| Ok(work(&*connection.transaction()?)?);
+        let reading =
+            move |connection: &mut Connection| work(&*connection.transaction()?).map_err(E::into);
         match &self.connection {
             Some(connection) => self
                 .on_its_thread(Arc::clone(connection), reading)
@@ -221,8 +243,14 @@ impl Catalog for SqliteCatalog {
     async fn land(&self, landing: Landing<'_>) -> Result<Landed, CatalogError> {
         let page = Page::of(&landing);
         let large = page.is_large();
-        let land =
-            move |connection: &mut Connection| written(connection, |tx| land::land(tx, &page));
+        let index = Arc::clone(&self.index);
+        let land = move |connection: &mut Connection| {
+            let (landed, changes) = written(connection, |tx| land::land(tx, &page))?;
+            if !changes.is_empty() {
+                index.follow(connection, Some((&page, &changes)));
+            }
+            Ok(landed)
+        };
         match &self.connection {
             Some(connection) if large => {
                 let connection = Arc::clone(connection);
@@ -313,8 +341,15 @@ impl Catalog for SqliteCatalog {
 
     async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
         let (upstream, since) = (upstream.to_owned(), moment::write(since));
-        self.change(move |connection| Ok(prune::drop_unseen(connection, &upstream, &since)?))
-            .await
+        let index = Arc::clone(&self.index);
+        self.change(move |connection| {
+            let dropped = prune::drop_unseen(connection, &upstream, &since)?;
+            if dropped > 0 {
+                index.follow(connection, None);
+            }
+            Ok(dropped)
+        })
+        .await
     }
 
     async fn listing(&self, pass: PassId) -> Result<Vec<Listed>, CatalogError> {
@@ -364,7 +399,8 @@ impl Catalog for SqliteCatalog {
 
     async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError> {
         let query = search::Query::of(&query);
-        self.read(move |connection| search::search(connection, &query))
+        let index = Arc::clone(&self.index);
+        self.read(move |connection| search::search(connection, &index, &query))
             .await
             .map(Option::unwrap_or_default)
     }

@@ -19,10 +19,12 @@ pub fn split(pointer: &Pointer) -> (String, Option<Pointer>) {
 }
 
 /// An expression for what a pointer points at in the JSON `document`: one value, or where it has a `*` a JSON array of all.
+/// DuckDB evaluates it by its own functions: there `json_extract` returns JSON, a text with its quotes, and types have names in
+/// capitals.
 pub fn expression(document: &str, tokens: &[String]) -> String {
     let places: Vec<String> = tokens.split(|token| token == "*").map(path).collect();
     match places.as_slice() {
-        [place] => format!("json_extract({document}, {})", literal(place)),
+        [place] => format!("{document} ->> {}", literal(place)),
         [arrays @ .., last] => all_values(document, arrays, last),
         [] => "null".to_owned(),
     }
@@ -35,8 +37,13 @@ fn all_values(document: &str, arrays: &[String], last: &str) -> String {
     let mut conditions = Vec::new();
     for (depth, array) in arrays.iter().enumerate() {
         walks.push(format!("json_each({within}, {}) e{depth}", literal(array)));
-        conditions.push(format!("typeof(e{depth}.key) = 'integer'"));
-        within = format!("case when e{depth}.type in ('array', 'object') then e{depth}.value end");
+        conditions.push(format!(
+            "lower(json_type({within}, {})) = 'array'",
+            literal(array)
+        ));
+        within = format!(
+            "case when lower(e{depth}.type) in ('array', 'object') then e{depth}.value end"
+        );
     }
     let element = format!("e{}", arrays.len().saturating_sub(1));
     let value = if last == "$" {
@@ -49,7 +56,7 @@ fn all_values(document: &str, arrays: &[String], last: &str) -> String {
         format!("json_extract({within}, {})", literal(last))
     };
     format!(
-        "(select json_group_array({value}) from {} where {})",
+        "(select coalesce(json_group_array({value}), '[]') from {} where {})",
         walks.join(" cross join "),
         conditions.join(" and ")
     )

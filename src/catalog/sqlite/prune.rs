@@ -9,12 +9,12 @@ const AT_ONCE: i64 = 1_000;
 
 const OLD: &str = "select exists (select 1 from record where upstream = ?1 and last_seen < ?2)
     or exists (select 1 from absent where upstream = ?1 and at < ?2)";
-const UNINDEX: &str = "delete from record_text where rowid in
-    (select number from record where upstream = ?1 and last_seen < ?2 order by last_seen, number limit ?3)";
+const CHANGED: &str = "insert into text_change (number, mark) select number, random() from record
+    where upstream = ?1 and last_seen < ?2 order by last_seen, number limit ?3";
 const DROP: &str = "delete from record where number in
     (select number from record where upstream = ?1 and last_seen < ?2 order by last_seen, number limit ?3)";
 const FORGET: &str = "delete from absent where upstream = ?1 and at < ?2";
-pub const STATEMENTS: &[&str] = &[OLD, UNINDEX, DROP, FORGET];
+pub const STATEMENTS: &[&str] = &[OLD, CHANGED, DROP, FORGET];
 
 /// Drops the records of an upstream, and its absent ids, that are older. Where there are none, nothing is written.
 pub fn drop_unseen(
@@ -34,7 +34,7 @@ pub fn drop_unseen(
 
 fn drop_some(connection: &mut Connection, upstream: &str, since: &str) -> rusqlite::Result<u64> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    tx.prepare_cached(UNINDEX)?
+    tx.prepare_cached(CHANGED)?
         .execute((upstream, since, AT_ONCE))?;
     let dropped = tx
         .prepare_cached(DROP)?

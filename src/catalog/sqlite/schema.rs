@@ -16,17 +16,31 @@ use crate::sqlite::Schema;
 /// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
 /// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
 /// | `batch` | ids that were asked for together and are between two pages: which have not come, and the cursors; JSON |
-/// | `record_text` | full-text index: `rowid` is `record.number`; it holds the words of a text's first 64 KiB, not texts |
+/// | `text_change` | a record whose text changed, by its number, in the order of the changes: what the full-text index has to follow |
 ///
 /// `pass.pages` and `pass.records` count what stands in `checkpoint` and `listing`; `pass.requests` and `pass.units` what
 /// was spent, pages that a restart threw away included.
 ///
+/// The full-text index is in a file of its own beside it, `search.db`: `record_text`, whose `rowid` is `record.number`.
 /// Scripts without spaces are in the index a character a word, so that any part of a title is found: to ask for `天気` by
 /// hand is to ask for the phrase `"天 気"`.
 pub const SCHEMA: Schema = Schema {
     name: "catalog",
-    migrations: &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5],
+    migrations: &[
+        VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6,
+    ],
 };
+
+/// The full-text index moves to its own file. The log is never empty, so that every index has a place in it.
+const VERSION_6: &str = "
+drop table if exists record_text;
+create table text_change (
+    seq    integer primary key,
+    number integer not null,
+    mark   integer not null
+) strict;
+insert into text_change (number, mark) values (0, random());
+";
 
 /// A pass can fail without a page.
 const VERSION_5: &str = "

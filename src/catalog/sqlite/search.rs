@@ -1,24 +1,21 @@
 //! Full-text search. The index holds words alone, so the texts of the hits are cut by an index of their own, in memory.
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 
-use super::{moment, page, views, words};
+use super::text_index::TextIndex;
+use super::{Failure, moment, page, views, words};
 use crate::catalog::{Hit, SearchQuery};
 
-const SEARCH: &str = "select record.upstream, record.kind, record.id, record.body, record.first_seen, record.last_seen
-    from record_text
-    cross join record on record.number = record_text.rowid
-    where record_text match ?1
-        and (?2 is null or record.kind = ?2)
-        and (?3 is null or record.last_seen >= ?3)
+const RECORD: &str = "select upstream, kind, id, body, first_seen, last_seen from record
+    where number = ?1
+        and (?2 is null or kind = ?2)
+        and (?3 is null or last_seen >= ?3)
         and (?4 is null or exists (
             select 1 from listing join pass on pass.id = listing.pass
             where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
-                and pass.region = ?4))
-    order by record_text.rank
-    limit ?5";
-pub const STATEMENTS: &[&str] = &[SEARCH, views::SHAPE, views::SHAPES];
+                and pass.region = ?4))";
+pub const STATEMENTS: &[&str] = &[RECORD, views::SHAPE, views::SHAPES];
 
 const SCRATCH: &str = r#"create virtual table hit using fts5 (
     text, tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co M*'")"#;
@@ -46,21 +43,21 @@ impl Query {
 }
 
 /// The records that hold all of the words, best first.
-pub fn search(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Hit>> {
-    let Some(matching) = &query.matching else {
-        return Ok(Vec::new());
+pub fn search(
+    connection: &Connection,
+    index: &TextIndex,
+    query: &Query,
+) -> Result<Vec<Hit>, Failure> {
+    let mut hits = Vec::new();
+    let Some(matching) = query.matching.as_ref().filter(|_| query.limit > 0) else {
+        return Ok(hits);
     };
-    let mut statement = connection.prepare_cached(SEARCH)?;
-    let filters = (
-        matching,
-        &query.kind,
-        &query.since,
-        &query.region,
-        query.limit,
-    );
-    let mut hits = statement
-        .query_map(filters, hit)?
-        .collect::<rusqlite::Result<Vec<Hit>>>()?;
+    let mut statement = connection.prepare_cached(RECORD)?;
+    index.matching(connection, matching, &mut |number| {
+        let filters = (number, &query.kind, &query.since, &query.region);
+        hits.extend(statement.query_row(filters, hit).optional()?);
+        Ok(hits.len() < query.limit as usize)
+    })?;
     cut_excerpts(connection, matching, &mut hits)?;
     Ok(hits)
 }

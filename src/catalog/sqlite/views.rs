@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, OptionalExtension, Transaction};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::path;
 use crate::config::{Pointer, Records};
@@ -15,6 +15,9 @@ const REMEMBER: &str =
     on conflict do update set text = excluded.text, columns = excluded.columns";
 pub const SHAPES: &str =
     "select text, columns from kind where upstream = ?1 and kind = ?2 order by call";
+
+const KINDS: &str = "select distinct upstream, kind from kind";
+const VIEW: &str = "select sql from sqlite_schema where type = 'view' and name = ?1";
 
 /// How a call's records are read, as the catalog remembers it.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,6 +66,41 @@ pub fn declare(
     tx.prepare_cached(REMEMBER)?
         .execute((upstream, kind, call, &shape.text, &shape.columns))?;
     create_view(tx, upstream, kind)
+}
+
+/// Makes the views anew that an earlier release defined otherwise. Where there are none, nothing is written.
+pub fn refresh(connection: &mut Connection) -> rusqlite::Result<()> {
+    let outdated = outdated(connection)?;
+    if outdated.is_empty() {
+        return Ok(());
+    }
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for (upstream, kind) in outdated {
+        create_view(&tx, &upstream, &kind)?;
+    }
+    tx.commit()
+}
+
+/// The upstreams and kinds whose view is there, and is not defined as this release defines it.
+fn outdated(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+    let mut statement = connection.prepare(KINDS)?;
+    let kinds = statement
+        .query_map([], |row| row.try_into())?
+        .collect::<rusqlite::Result<Vec<(String, String)>>>()?;
+    let mut outdated = Vec::new();
+    for (upstream, kind) in kinds {
+        let view = format!("{upstream}_{kind}");
+        let found: Option<String> = connection
+            .prepare_cached(VIEW)?
+            .query_row([&view], |row| row.get(0))
+            .optional()?;
+        let columns = columns(&shapes(connection, &upstream, &kind)?);
+        let selects = selects(&upstream, &kind, &columns);
+        if found.is_some_and(|found| !found.ends_with(&selects)) {
+            outdated.push((upstream, kind));
+        }
+    }
+    Ok(outdated)
 }
 
 /// Where the records of a kind hold their text, whichever call landed them.
@@ -120,6 +158,15 @@ fn definition(
     kind: &str,
     columns: &BTreeMap<String, Vec<String>>,
 ) -> String {
+    format!(
+        "create view main.{} as {}",
+        path::name(view),
+        selects(upstream, kind, columns)
+    )
+}
+
+/// What the view of a kind selects.
+fn selects(upstream: &str, kind: &str, columns: &BTreeMap<String, Vec<String>>) -> String {
     let of_all = ["id", "first_seen", "last_seen"]
         .into_iter()
         .filter(|name| !columns.keys().any(|c| c.eq_ignore_ascii_case(name)));
@@ -129,8 +176,7 @@ fn definition(
         .map(|(name, found)| format!("{} as {}", first_of(found), path::name(name)));
     let selected: Vec<String> = of_all.chain(own).collect();
     format!(
-        "create view main.{} as select {} from record where upstream = {} and kind = {}",
-        path::name(view),
+        "select {} from record where upstream = {} and kind = {}",
         selected.join(", "),
         path::literal(upstream),
         path::literal(kind)

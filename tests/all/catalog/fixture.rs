@@ -1,12 +1,12 @@
 //! A catalog in a directory of its own, and pages to land in it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ingest::catalog::{
     Catalog, CatalogError, IdsQuestion, Landed, Landing, Naming, PassId, PassRef, Pending,
-    SqliteCatalog,
+    SearchQuery, SqliteCatalog,
 };
 use ingest::config::{Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
@@ -30,6 +30,7 @@ impl Fixture {
         let catalog = SqliteCatalog::open(&path).unwrap();
         let person = Connection::open(&path).unwrap();
         person.busy_timeout(Duration::from_secs(9)).unwrap();
+        attach_index(&person, dir.path());
         Self {
             catalog,
             dir,
@@ -44,6 +45,31 @@ impl Fixture {
     /// The directory alone, everything in it closed.
     pub(super) fn close(self) -> TempDir {
         self.dir
+    }
+
+    /// Copies a file and its log: what a backup, or the disk after a power cut, holds of it.
+    pub(super) fn copy(&self, from: &str, to: &str) {
+        for side in ["", "-wal"] {
+            let [from, to] = [from, to].map(|name| self.dir.path().join(format!("{name}{side}")));
+            let _ = std::fs::remove_file(&to);
+            let _ = std::fs::copy(from, to);
+        }
+        let _ = std::fs::remove_file(self.dir.path().join(format!("{to}-shm")));
+    }
+
+    /// Ids of the records that hold the words, as a reader finds them.
+    pub(super) async fn found(&self, words: &str) -> Vec<String> {
+        let query = SearchQuery {
+            words,
+            kind: None,
+            region: None,
+            since: None,
+            limit: 99,
+        };
+        let hits = self.catalog.search(query).await.unwrap();
+        let mut ids: Vec<String> = hits.into_iter().map(|hit| hit.id).collect();
+        ids.sort();
+        ids
     }
 
     pub(super) fn reopen(&mut self) {
@@ -89,6 +115,13 @@ impl Fixture {
             .map(|Pending { id, pass }| (id, pass))
             .collect()
     }
+}
+
+/// Lets a person query the full-text index beside the catalog.
+pub(super) fn attach_index(person: &Connection, dir: &Path) {
+    let index = dir.join(SqliteCatalog::INDEX_FILE);
+    let attach = format!("attach 'file:{}?mode=rw' as search", index.display());
+    person.execute_batch(&attach).unwrap();
 }
 
 fn shown(value: rusqlite::types::Value) -> String {

@@ -1,11 +1,14 @@
 mod files;
 mod fixture;
 mod hostile;
+mod index;
 mod landing;
 mod passes;
 mod pending;
 mod properties;
 mod prune;
+mod readers;
+mod restored;
 mod search;
 mod tags;
 mod views;

@@ -64,7 +64,8 @@ fn a_lost_index_is_made_anew_from_the_records() {
     let title = a_title(&world);
     let before = found(&world, &title);
     assert!(before > 0);
-    catalog(&world)
+    Connection::open(world.state_dir().join("search.db"))
+        .unwrap()
         .execute(
             "insert into record_text (record_text) values ('delete-all')",
             [],

@@ -1,0 +1,323 @@
+//! The full-text index, in a file of its own beside the catalog, so that every reader of SQLite can open the catalog.
+//!
+//! Two files cannot be committed together: SQLite commits each write-ahead log by itself. So the catalog logs which texts
+//! changed (`text_change`), in the transaction that changes them, and the index stores how far it has followed that log, in
+//! the transaction that follows it. Whatever is interrupted in between, the next writer indexes the rest. An index that
+//! followed another history than the catalog's, as after a power cut or a restored file, is made anew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+
+use super::land::Changes;
+use super::page::Page;
+use super::{Failure, rebuild};
+use crate::sqlite::{self, Schema};
+
+/// The index's file, in the directory of its catalog.
+pub const FILE: &str = "search.db";
+
+/// What the file holds.
+///
+/// | table | what a row is |
+/// | --- | --- |
+/// | `record_text` | full-text index: `rowid` is `record.number`; it holds the words of a text's first 64 KiB, not texts |
+/// | `followed` | the newest row of the catalog's `text_change` that the index holds |
+const SCHEMA: Schema = Schema {
+    name: "full-text index",
+    migrations: &[VERSION_1],
+};
+
+const VERSION_1: &str = r#"
+create virtual table record_text using fts5 (
+    text,
+    content = '',
+    contentless_delete = 1,
+    tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co M*'"
+);
+create table followed (
+    only_row integer primary key check (only_row = 1),
+    seq      integer not null,
+    mark     integer not null
+) strict;
+"#;
+
+const FOLLOWED: &str = "select seq, mark from followed";
+const FOLLOW: &str = "insert into followed (only_row, seq, mark) values (1, ?1, ?2)
+    on conflict do update set seq = excluded.seq, mark = excluded.mark";
+const INDEX: &str = "insert into record_text (rowid, text) values (?1, ?2)";
+const UNINDEX: &str = "delete from record_text where rowid = ?1";
+const MATCHING: &str = "select rowid from record_text where record_text match ?1 order by rank";
+
+const IS_FOLLOWED: &str = "select exists (select 1 from text_change where seq = ?1 and mark = ?2)";
+const CHANGED_SINCE: &str = "select seq, number, mark from text_change where seq > ?1 order by seq";
+const CHANGES_SINCE: &str = "select count(*) from text_change where seq > ?1";
+const HAS_RECORDS: &str = "select exists (select 1 from record)";
+const OLDEST_CHANGE: &str = "select min(seq) from text_change";
+const FORGET: &str = "delete from text_change where seq < ?1";
+/// The statements for the catalog.
+pub const STATEMENTS: &[&str] = &[
+    IS_FOLLOWED,
+    CHANGED_SINCE,
+    CHANGES_SINCE,
+    OLDEST_CHANGE,
+    FORGET,
+];
+
+/// A power cut can take changes from the index that were committed to it: that many are kept in the log for it, which is
+/// more than an unwritten write-ahead log holds. An index that lacks more of them is made anew.
+const KEPT: i64 = 10_000;
+
+/// Where an index stands in the log of its catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Followed {
+    pub seq: i64,
+    /// Random: tells a change from another one that got the same number in another history.
+    pub mark: i64,
+}
+
+/// The full-text index of a catalog.
+pub struct TextIndex {
+    path: PathBuf,
+    /// `None` where it cannot be written: pages are landed without it.
+    connection: Mutex<Option<Connection>>,
+    /// Whether a failure was reported: one report is enough.
+    reported: AtomicBool,
+}
+
+impl TextIndex {
+    /// The index of the catalog at `catalog`, for writing, created and brought up to the catalog's state.
+    pub fn open(catalog: &Path, records: &mut Connection) -> Self {
+        let index = Self::to_read(catalog);
+        match sqlite::open(&index.path, SCHEMA) {
+            Ok(connection) => *index.locked() = Some(connection),
+            Err(error) => index.report(&error.to_string()),
+        }
+        index.follow(records, None);
+        if let Err(error) = index.shorten_log(records) {
+            index.report(&sqlite::explain(&error));
+        }
+        index
+    }
+
+    /// The same for reading. Its file is not opened before a question is asked.
+    pub fn to_read(catalog: &Path) -> Self {
+        Self {
+            path: catalog.with_file_name(FILE),
+            connection: Mutex::new(None),
+            reported: AtomicBool::new(false),
+        }
+    }
+
+    /// Indexes what changed in the catalog; `landed` is a page whose texts are at hand. What was paid for is in the catalog
+    /// already, so a failure is reported and no more: the next writer tries again.
+    pub fn follow(&self, records: &mut Connection, landed: Option<(&Page, &Changes)>) {
+        if let Some(connection) = self.locked().as_mut()
+            && let Err(error) = follow(connection, records, landed)
+        {
+            self.report(&sqlite::explain(&error));
+        }
+    }
+
+    /// Makes the index anew from the records, even where its file is damaged, and returns how many records it holds.
+    pub fn rebuild(&self, records: &mut Connection) -> Result<u64, Failure> {
+        let mut connection = self.locked();
+        if let Some(Ok(indexed)) = connection
+            .as_mut()
+            .map(|connection| rebuild::rebuild(connection, records))
+        {
+            return Ok(indexed);
+        }
+        *connection = None;
+        self.remove_files();
+        let mut made = sqlite::open(&self.path, SCHEMA)?;
+        let indexed = rebuild::rebuild(&mut made, records)?;
+        *connection = Some(made);
+        Ok(indexed)
+    }
+
+    /// The numbers of the records that hold the words, best first, until `each` has enough of them.
+    pub fn matching(
+        &self,
+        records: &Connection,
+        words: &str,
+        each: &mut dyn FnMut(i64) -> rusqlite::Result<bool>,
+    ) -> Result<(), Failure> {
+        let mut opened = self.locked();
+        if opened.is_none() {
+            *opened = sqlite::open_read_only(&self.path, SCHEMA)?;
+        }
+        let Some(connection) = opened.as_ref() else {
+            return nothing_indexed(records);
+        };
+        report_missing(connection, records)?;
+        let mut statement = connection.prepare_cached(MATCHING)?;
+        let mut numbers = statement.query([words])?;
+        while let Some(row) = numbers.next()? {
+            if !each(row.get(0)?)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<Connection>> {
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self, error: &str) {
+        if !self.reported.swap(true, Ordering::Relaxed) {
+            let file = self.path.display();
+            tracing::warn!(
+                "{file}: the full-text index was not updated: {error}; the records are safe, and `ingest repair` makes the index anew"
+            );
+        }
+    }
+
+    /// Changes that every index has followed are of no more use.
+    fn shorten_log(&self, records: &Connection) -> rusqlite::Result<()> {
+        let Some(followed) = self.locked().as_ref().map(followed).transpose()?.flatten() else {
+            return Ok(());
+        };
+        let oldest: Option<i64> = records.query_row(OLDEST_CHANGE, [], |row| row.get(0))?;
+        let kept = followed.seq.saturating_sub(KEPT);
+        match oldest {
+            Some(oldest) if oldest < kept => records.execute(FORGET, [kept]).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    fn remove_files(&self) {
+        for suffix in ["", "-wal", "-shm"] {
+            let mut file = self.path.clone().into_os_string();
+            file.push(suffix);
+            // What cannot be removed is reported when the file is opened.
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+/// Where the index stands; `None` for one that has followed nothing.
+fn followed(index: &Connection) -> rusqlite::Result<Option<Followed>> {
+    index
+        .prepare_cached(FOLLOWED)?
+        .query_row([], |row| {
+            Ok(Followed {
+                seq: row.get(0)?,
+                mark: row.get(1)?,
+            })
+        })
+        .optional()
+}
+
+/// Where the index stands, if the catalog's log goes on from there.
+fn followed_here(index: &Connection, records: &Connection) -> rusqlite::Result<Option<Followed>> {
+    let Some(followed) = followed(index)? else {
+        return Ok(None);
+    };
+    let here: bool = records
+        .prepare_cached(IS_FOLLOWED)?
+        .query_row((followed.seq, followed.mark), |row| row.get(0))?;
+    Ok(here.then_some(followed))
+}
+
+fn follow(
+    index: &mut Connection,
+    records: &mut Connection,
+    landed: Option<(&Page, &Changes)>,
+) -> rusqlite::Result<()> {
+    let tx = index.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    match followed_here(&tx, records)? {
+        Some(from) => {
+            follow_from(&tx, records, from, landed)?;
+            tx.commit()
+        }
+        None => {
+            drop(tx);
+            let indexed = rebuild::rebuild(index, records)?;
+            if indexed > 0 {
+                tracing::info!(records = indexed, "the full-text index was made anew");
+            }
+            Ok(())
+        }
+    }
+}
+
+fn follow_from(
+    index: &Transaction<'_>,
+    records: &mut Connection,
+    from: Followed,
+    landed: Option<(&Page, &Changes)>,
+) -> rusqlite::Result<()> {
+    let snapshot = records.transaction()?;
+    let mut statement = snapshot.prepare_cached(CHANGED_SINCE)?;
+    let mut changes = statement.query([from.seq])?;
+    let mut last = from;
+    while let Some(change) = changes.next()? {
+        let (seq, number): (i64, i64) = (change.get(0)?, change.get(1)?);
+        let mark = change.get(2)?;
+        last = Followed { seq, mark };
+        match landed.and_then(|(page, changes)| changes.text(page, seq)) {
+            Some(text) => replace(index, number, text)?,
+            None => replace(index, number, rebuild::text(&snapshot, number)?.as_deref())?,
+        }
+    }
+    if last == from {
+        return Ok(());
+    }
+    set_followed(index, last)
+}
+
+/// Stores where the index stands.
+pub fn set_followed(index: &Connection, followed: Followed) -> rusqlite::Result<()> {
+    index
+        .prepare_cached(FOLLOW)?
+        .execute((followed.seq, followed.mark))
+        .map(drop)
+}
+
+/// Indexes a record's text in place of the one before; `None` removes it.
+fn replace(index: &Connection, number: i64, text: Option<&str>) -> rusqlite::Result<()> {
+    index.prepare_cached(UNINDEX)?.execute([number])?;
+    match text {
+        Some(text) => add(index, number, text),
+        None => Ok(()),
+    }
+}
+
+/// Indexes the text of a record that is not in the index.
+pub fn add(index: &Connection, number: i64, text: &str) -> rusqlite::Result<()> {
+    index
+        .prepare_cached(INDEX)?
+        .execute((number, text))
+        .map(drop)
+}
+
+/// There is no index: that is right for a catalog without records.
+fn nothing_indexed(records: &Connection) -> Result<(), Failure> {
+    match records.query_row(HAS_RECORDS, [], |row| row.get(0))? {
+        true => Err(Failure::NoIndex),
+        false => Ok(()),
+    }
+}
+
+/// A writer that was killed between the two files leaves records that a search does not find.
+fn report_missing(index: &Connection, records: &Connection) -> Result<(), Failure> {
+    let Some(followed) = followed_here(index, records)? else {
+        return nothing_indexed(records);
+    };
+    let missing: i64 = records
+        .prepare_cached(CHANGES_SINCE)?
+        .query_row([followed.seq], |row| row.get(0))?;
+    if missing > 0 {
+        tracing::warn!(
+            "{missing} changed records are not in the full-text index yet: the next run adds them, or `ingest repair`"
+        );
+    }
+    Ok(())
+}

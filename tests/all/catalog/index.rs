@@ -1,0 +1,128 @@
+//! The full-text index is in a file of its own: it has to follow the catalog, whatever either of them lost.
+
+use std::fs;
+
+use ingest::catalog::{Catalog, SearchQuery, SqliteCatalog};
+use ingest::sqlite::{self, Schema};
+
+use super::fixture::{Fixture, Page, at, video};
+
+const INDEX: &str = SqliteCatalog::INDEX_FILE;
+
+#[tokio::test]
+async fn the_catalog_holds_no_table_that_only_one_reader_knows() {
+    let f = Fixture::new();
+    f.land(&Page::of(vec![video("a", "fox")])).await;
+    assert_eq!(
+        f.rows("select name from main.sqlite_schema where sql like 'create virtual%'"),
+        [""; 0]
+    );
+    assert_eq!(f.found("fox").await, ["a"]);
+}
+
+#[tokio::test]
+async fn what_a_power_cut_took_from_the_index_is_indexed_by_the_next_writer() {
+    let mut f = Fixture::new();
+    f.land(&Page::of(vec![video("a", "fox"), video("b", "hen")]))
+        .await;
+    f.copy(INDEX, "saved");
+    f.land(&Page::of(vec![video("b", "fox"), video("c", "fox")]).now(at(1)))
+        .await;
+    f.catalog = SqliteCatalog::open_read_only(&f.path()).unwrap();
+    f.copy("saved", INDEX);
+    f.reopen();
+    assert_eq!(f.found("fox").await, ["a", "b", "c"]);
+    assert_eq!(f.found("hen").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn an_index_that_is_ahead_of_a_restored_catalog_is_made_anew() {
+    let mut f = Fixture::new();
+    f.land(&Page::of(vec![video("a", "fox")])).await;
+    f.copy("catalog.db", "saved");
+    f.land(&Page::of(vec![video("gone", "fox")])).await;
+    f.catalog = SqliteCatalog::open_read_only(&f.dir.path().join("none.db")).unwrap();
+    f.copy("saved", "catalog.db");
+    f.reopen();
+    f.land(&Page::of(vec![video("new", "hen")])).await;
+    assert_eq!(f.found("fox").await, ["a"]);
+    assert_eq!(f.found("hen").await, ["new"]);
+}
+
+#[tokio::test]
+async fn a_catalog_without_its_index_is_refused_by_a_search_and_indexed_by_the_next_writer() {
+    let mut f = Fixture::new();
+    f.land(&Page::of(vec![video("a", "fox")])).await;
+    fs::create_dir(f.dir.path().join("other")).unwrap();
+    f.copy("catalog.db", "other/catalog.db");
+    let other = f.dir.path().join("other/catalog.db");
+    f.catalog = SqliteCatalog::open_read_only(&other).unwrap();
+    let query = SearchQuery {
+        words: "fox",
+        kind: None,
+        region: None,
+        since: None,
+        limit: 9,
+    };
+    let error = f.catalog.search(query).await.unwrap_err().to_string();
+    assert!(error.contains("ingest repair"), "{error}");
+    f.catalog = SqliteCatalog::open(&other).unwrap();
+    assert_eq!(f.found("fox").await, ["a"]);
+}
+
+#[tokio::test]
+async fn a_damaged_index_keeps_no_page_from_landing_and_is_repaired() {
+    let mut f = Fixture::new();
+    f.land(&Page::of(vec![video("a", "fox")])).await;
+    f.catalog = SqliteCatalog::open_read_only(&f.path()).unwrap();
+    for side in ["-wal", "-shm"] {
+        let _ = fs::remove_file(f.dir.path().join(format!("{INDEX}{side}")));
+    }
+    fs::write(f.dir.path().join(INDEX), "no database".repeat(1_000)).unwrap();
+    f.reopen();
+    f.land(&Page::of(vec![video("b", "fox")])).await;
+    assert_eq!(f.count("record"), 2);
+    assert_eq!(f.catalog.rebuild_text().await.unwrap(), 2);
+    assert_eq!(f.found("fox").await, ["a", "b"]);
+}
+
+/// Version 5 had the index in the catalog, and views that DuckDB read otherwise.
+#[tokio::test]
+async fn a_catalog_of_an_earlier_release_gets_its_index_and_its_views_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.db");
+    let earlier = Schema {
+        name: "catalog",
+        migrations: &SqliteCatalog::SCHEMA.migrations[..5],
+    };
+    let connection = sqlite::open(&path, earlier).unwrap();
+    connection
+        .execute_batch(
+            r#"
+            insert into record (upstream, kind, id, first_seen, last_seen, text_hash, body)
+                values ('youtube', 'video', 'a', '2026-03-01T12:00:00.000000Z', '2026-03-01T12:00:00.000000Z', 1, '{"t":"fox"}');
+            insert into record_text (rowid, text) values (1, 'fox');
+            insert into kind values ('youtube', 'video', 'videos.list', '["/t"]', '{"t":"/t"}');
+            create view youtube_video as select json_extract(record.body, '$."t"') as "t" from record
+                where upstream = 'youtube' and kind = 'video';
+            "#,
+        )
+        .unwrap();
+    drop(connection);
+    let mut f = Fixture::new();
+    f.catalog = SqliteCatalog::open(&path).unwrap();
+    assert_eq!(f.found("fox").await, ["a"]);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let view: String = connection
+        .query_row(
+            "select sql from sqlite_schema where name = 'youtube_video'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert!(view.contains("->>"), "{view}");
+    let version: i64 = connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
+    assert_eq!(version, 6);
+}

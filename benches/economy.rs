@@ -195,6 +195,7 @@ async fn one_at_a_time(name: &str) -> u64 {
             region,
             ids: &[],
             cursor: None,
+            began: clock.now(),
             now: clock.now(),
             since: None,
             known: None,

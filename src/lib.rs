@@ -7,6 +7,7 @@ pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod exit;
+pub mod fnv;
 pub mod ledger;
 pub mod plain;
 pub mod private;

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use crate::quota::Timestamp;
+
 /// A batch of ids between two of its pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenBatch {
@@ -13,17 +15,23 @@ pub struct OpenBatch {
     pub missing: Vec<String>,
     /// The cursors that led on, one a page; it goes on at the last. Empty before its first page and after its last.
     pub cursors: Vec<String>,
+    /// The time with which its requests are rendered: when the passes began that name its ids.
+    pub began: Timestamp,
+    /// How many pages in a row were empty at its end.
+    pub empty_pages: u64,
 }
 
 impl OpenBatch {
     /// A batch that was not asked for yet.
     #[must_use]
-    pub fn new(step: usize, ids: Vec<String>) -> Self {
+    pub fn new(step: usize, ids: Vec<String>, began: Timestamp) -> Self {
         Self {
             step,
             missing: ids.clone(),
             ids,
             cursors: Vec::new(),
+            began,
+            empty_pages: 0,
         }
     }
 
@@ -53,12 +61,13 @@ impl OpenBatch {
     pub fn start_over(&mut self) {
         self.cursors.clear();
         self.missing.clone_from(&self.ids);
+        self.empty_pages = 0;
     }
 
     /// Two batches of half its ids each.
     #[must_use]
     pub fn halves(&self) -> [Self; 2] {
         let (first, second) = self.ids.split_at(self.ids.len() / 2);
-        [first, second].map(|ids| Self::new(self.step, ids.to_vec()))
+        [first, second].map(|ids| Self::new(self.step, ids.to_vec(), self.began))
     }
 }

@@ -61,6 +61,28 @@ pub struct StepPosition {
     pub pages: u64,
     /// Where it goes on; `None` when it is done.
     pub cursor: Option<String>,
+    /// What it requests: its call and parameters. `None` where an earlier release landed its last page.
+    pub request: Option<String>,
+    /// How many pages in a row were empty at its end.
+    pub empty_pages: u64,
+}
+
+/// How the steps of an unfinished pass differ from those that its job has now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rearrangement {
+    /// Steps that have another index now: the old one and the new one.
+    pub moved: Vec<(usize, usize)>,
+    /// Steps that are no longer in the job, or whose call or parameters changed: where they stood is forgotten, and so is
+    /// what they listed.
+    pub dropped: Vec<usize>,
+}
+
+impl Rearrangement {
+    /// Whether nothing differs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.moved.is_empty() && self.dropped.is_empty()
+    }
 }
 
 /// What is known of one region of a job.
@@ -72,6 +94,8 @@ pub struct Standing {
     pub last_complete: Option<Timestamp>,
     /// That pass.
     pub last_complete_pass: Option<PassId>,
+    /// When the last complete pass began of which `max_pages` cut no step that names `{since}`.
+    pub since: Option<Timestamp>,
     /// When its last refused pass began, if that is later.
     pub last_refused: Option<Timestamp>,
     /// When its last abandoned pass was given up.
@@ -97,8 +121,14 @@ pub struct Landing<'a> {
     pub kind: &'a Records,
     /// The records, in the answer's order.
     pub records: &'a [Record],
+    /// What its step requests: its call and parameters.
+    pub request: &'a str,
     /// The cursor that leads on from here; `None` when the step is done.
     pub next: Option<&'a str>,
+    /// Whether `max_pages` ended a step that names `{since}`: this pass is then no start for the next one's `{since}`.
+    pub cut: bool,
+    /// How many pages in a row are empty at the end of the step, this one included.
+    pub empty_pages: u64,
     /// Ids that were asked for and of which it is known now whether they came: those that did not are absent. Empty in a
     /// step that lists.
     pub asked: &'a [String],
@@ -172,6 +202,8 @@ pub struct Pending {
     pub id: String,
     /// The pass. An id that several passes name is there once for each.
     pub pass: PassId,
+    /// When the pass began.
+    pub began: Timestamp,
 }
 
 /// What a step of a pass returned.
@@ -314,6 +346,12 @@ pub trait Catalog: Send + Sync {
 
     /// Starts a step of a pass over, its listing anew; `false`, and nothing done, when that was done once before.
     async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError>;
+
+    /// Fits an unfinished pass to the steps that its job has now.
+    async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError>;
+
+    /// Ends a step at its last landed page, whatever that leads on to; `cut` as in [`Landing::cut`].
+    async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError>;
 
     /// Ends a pass.
     async fn finish(

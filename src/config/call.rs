@@ -22,6 +22,8 @@ pub struct Call {
     pub body: Option<serde_json::Value>,
     /// How it turns pages.
     pub paging: Paging,
+    /// How many empty pages in a row a list may contain while its cursor continues. A list that exceeds it is not complete.
+    pub empty_pages: u64,
     /// What is in its answers; `None` for a call that is only charged by hand.
     pub records: Option<Records>,
     /// Whether to ask only for what changed.

@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Call, Credential, Pointer, Region, Template};
+use serde_json::Value;
+
+use super::{Call, Credential, Pointer, Region, Template, Variable};
 use crate::quota::{Cost, Timestamp};
 
 /// What to fetch, as a list of calls, for each region.
@@ -35,6 +37,31 @@ pub struct Step {
     pub max_pages: Option<u64>,
     /// The ids that it asks for, where it asks for ids: such a step serves several regions at once.
     pub ids: Option<Ids>,
+}
+
+impl Step {
+    /// Whether its path, parameters, body or own headers name a variable.
+    #[must_use]
+    pub fn names(&self, variable: &Variable) -> bool {
+        let templates = self.params.values().chain(&self.call.path);
+        let mut templates = templates.chain(self.call.headers.values());
+        templates.any(|template| template.names(variable))
+            || self
+                .call
+                .body
+                .as_ref()
+                .is_some_and(|body| in_text(body, variable))
+    }
+}
+
+/// Whether a text within a body is a template that names a variable.
+fn in_text(body: &Value, variable: &Variable) -> bool {
+    match body {
+        Value::String(text) => Template::parse(text).is_ok_and(|template| template.names(variable)),
+        Value::Array(elements) => elements.iter().any(|element| in_text(element, variable)),
+        Value::Object(members) => members.values().any(|member| in_text(member, variable)),
+        _ => false,
+    }
 }
 
 /// Which ids a step asks for: a question to the catalog.

@@ -12,4 +12,13 @@ pub struct Region {
 impl Region {
     /// What stands for several regions at once.
     pub const SHARED: &'static str = "*";
+
+    /// The region of what serves several regions at once.
+    #[must_use]
+    pub fn shared() -> Self {
+        Self {
+            code: Self::SHARED.to_owned(),
+            ..Self::default()
+        }
+    }
 }

@@ -24,11 +24,11 @@ pub enum Variable {
     Ids,
     /// `{cursor}`: where the page begins; nothing on the first one.
     Cursor,
-    /// `{now}`: RFC 3339.
+    /// `{now}`: when the pass began, RFC 3339.
     Now,
     /// `{since}`: the start of the job's last complete pass over this region, RFC 3339; without one, the Unix epoch.
     Since,
-    /// `{date:-1d:%Y/%m/%d}`: a date in UTC, with an offset in s, m, h, d or w and a format of strftime. Both may be left
+    /// `{date:-1d:%Y/%m/%d}`: the date in UTC when the pass began, with an offset in s, m, h, d or w and a format of strftime. Both may be left
     /// out.
     Date,
     /// Anything else: a value of the region.
@@ -44,7 +44,7 @@ pub struct Values<'a> {
     pub ids: &'a [String],
     /// The cursor of the page.
     pub cursor: Option<&'a str>,
-    /// Now.
+    /// When the pass began: all of its requests are rendered with this time.
     pub now: Timestamp,
     /// The start of the job's last complete pass over this region.
     pub since: Option<Timestamp>,

@@ -1,5 +1,6 @@
 //! An upstream that gives the same page whatever number is asked for, or empty pages that always lead on.
 
+use super::halt::Halt;
 use crate::config::{Call, Paging};
 use crate::upstream::Page;
 
@@ -10,28 +11,48 @@ pub struct Before(Option<Vec<String>>);
 impl Before {
     /// Why the list ends with a page although that leads on; it is the one before from then on.
     ///
-    /// Where the cursor is a count of ours it never repeats, so the page has to tell. Where it is the upstream's, an empty
-    /// page can be followed by a full one; two of them in a row are taken for the end, or a walk could cost any number.
+    /// Where the cursor is a count of ours it never repeats, so the page has to tell.
     pub fn ends(&mut self, page: &Page, call: &Call) -> Option<String> {
+        if !matches!(call.paging, Paging::Offset { .. } | Paging::Number { .. }) {
+            return None;
+        }
         let ids: Vec<String> = page
             .records
             .iter()
             .map(|record| record.id.clone())
             .collect();
         let again = self.0.as_ref() == Some(&ids) && page.next.is_some();
-        let empty = ids.is_empty();
         self.0 = Some(ids);
-        let counted = matches!(call.paging, Paging::Offset { .. } | Paging::Number { .. });
-        match (again, empty) {
-            (true, true) => Some(format!(
-                "{} gave two empty pages in a row: its list ends there",
-                call.name
-            )),
-            (true, false) if counted => Some(format!(
+        again.then(|| {
+            format!(
                 "{} gave the same page again: its list ends there",
                 call.name
-            )),
-            _ => None,
-        }
+            )
+        })
     }
+}
+
+/// How many pages in a row are empty behind this one, before which there were so many.
+pub fn empty_pages(before: u64, page: &Page) -> u64 {
+    if page.records.is_empty() {
+        before.saturating_add(1)
+    } else {
+        0
+    }
+}
+
+/// Whether a list may go on that leads on behind so many empty pages in a row: the upstream's cursor can lead past any
+/// number of them, and each is paid for.
+///
+/// # Errors
+/// When there are more than configured. The list is not complete; its cursor stays where it is.
+pub fn may_go_on(empty_pages: u64, call: &Call) -> Result<(), Halt> {
+    if empty_pages <= call.empty_pages {
+        return Ok(());
+    }
+    Err(Halt::Failed(format!(
+        "{} gave {empty_pages} empty pages in a row and its cursor continues, so its list is not complete; to go on from \
+         there, raise empty_pages (now {}) in its `page`",
+        call.name, call.empty_pages
+    )))
 }

@@ -7,9 +7,10 @@ use super::context::Context;
 use super::halt::Halt;
 use super::lock::Held;
 use super::shared_pass::{SharedPass, pending};
+use super::steps::alike;
 use super::tally::Tally;
 use crate::catalog::{Naming, OpenBatch, PassId, PassRef, Pending};
-use crate::config::{Ids, Job, Region};
+use crate::config::{Ids, Job, Region, Step};
 use crate::quota::Timestamp;
 
 const LOCK_POLL: Duration = Duration::from_millis(20);
@@ -109,8 +110,15 @@ pub async fn fetch_batches(
                 !batches.given_up.contains(&(index, one.id.clone())) && !begun_ids.contains(&one.id)
             });
             let own: HashSet<PassId> = passes.iter().copied().chain(shared.id().await).collect();
-            let filled = filled_batches(&pending, &own, batch_size(ids));
-            let fresh = filled.into_iter().map(|ids| OpenBatch::new(index, ids));
+            let (mine, others) = each_once(&pending, &own);
+            let fill = Fill {
+                began: |one: &&Pending| shared.began_of(one),
+                job,
+                step,
+                size: batch_size(ids),
+            };
+            let filled = fill.batches(mine, others).into_iter();
+            let fresh = filled.map(|(began, ids)| OpenBatch::new(index, ids, began));
             shared
                 .fetch_all(step, begun.iter().cloned().chain(fresh).collect(), batches)
                 .await;
@@ -161,25 +169,47 @@ pub fn batch_size(ids: &Ids) -> usize {
     usize::try_from(ids.batch).unwrap_or(usize::MAX).max(1)
 }
 
-/// Batches of the distinct ids that these passes name, in their order; the last one is filled with others'.
-fn filled_batches(pending: &[Pending], own: &HashSet<PassId>, size: usize) -> Vec<Vec<String>> {
+/// Each id once, in the order of the passes: those that these passes name, and those that only others do.
+fn each_once<'p>(
+    pending: &'p [Pending],
+    own: &HashSet<PassId>,
+) -> (Vec<&'p Pending>, Vec<&'p Pending>) {
     let mut seen = HashSet::new();
     let (mine, others): (Vec<&Pending>, Vec<&Pending>) =
         pending.iter().partition(|one| own.contains(&one.pass));
-    let mut ids: Vec<String> = Vec::new();
-    ids.extend(
-        mine.iter()
-            .filter(|one| seen.insert(&one.id))
-            .map(|one| one.id.clone()),
-    );
-    let full = ids.len().div_ceil(size).saturating_mul(size);
-    let room = full.saturating_sub(ids.len());
-    ids.extend(
-        others
-            .iter()
-            .filter(|one| seen.insert(&one.id))
-            .take(room)
-            .map(|one| one.id.clone()),
-    );
-    ids.chunks(size).map(<[String]>::to_vec).collect()
+    let mut each_once = |all: Vec<&'p Pending>| -> Vec<&'p Pending> {
+        all.into_iter().filter(|one| seen.insert(&one.id)).collect()
+    };
+    (each_once(mine), each_once(others))
+}
+
+/// How batches of a step are filled.
+struct Fill<'a, F> {
+    job: &'a Job,
+    step: &'a Step,
+    size: usize,
+    /// When the pass of an id began.
+    began: F,
+}
+
+impl<F: Fn(&&Pending) -> Timestamp> Fill<'_, F> {
+    /// Batches of our ids, each with the time with which it is rendered; the last one of each time is filled with others'.
+    fn batches(self, mine: Vec<&Pending>, others: Vec<&Pending>) -> Vec<(Timestamp, Vec<String>)> {
+        let mut others = alike(self.job, self.step, others, &self.began);
+        let mut batches = Vec::new();
+        for group in alike(self.job, self.step, mine, &self.began) {
+            let mut all = group.all;
+            let room = all.len().next_multiple_of(self.size) - all.len();
+            let same = others.iter_mut().find(|one| one.request == group.request);
+            all.extend(
+                same.into_iter()
+                    .flat_map(|one| one.all.drain(..))
+                    .take(room),
+            );
+            let ids: Vec<String> = all.into_iter().map(|one| one.id.clone()).collect();
+            let full = ids.chunks(self.size);
+            batches.extend(full.map(|ids| (group.began, ids.to_vec())));
+        }
+        batches
+    }
 }

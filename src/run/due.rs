@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::steps::{Edited, fit};
 use crate::catalog::{OpenPass, Standing};
 use crate::config::{Job, Region};
 use crate::quota::Timestamp;
@@ -17,11 +18,25 @@ pub struct Candidate {
     pub job: Arc<Job>,
     /// The region.
     pub region: Arc<Region>,
-    /// What the catalog knows of it.
+    /// What the catalog knows of it, by the steps that the job has now.
     pub standing: Standing,
+    /// How its unfinished pass was fitted to these steps.
+    pub edited: Edited,
 }
 
 impl Candidate {
+    /// A region of a job, of which the catalog knows this.
+    #[must_use]
+    pub fn of(job: &Arc<Job>, region: &Arc<Region>, mut standing: Standing) -> Self {
+        let pass = standing.unfinished.as_mut();
+        Self {
+            edited: pass.map(|pass| fit(job, region, pass)).unwrap_or_default(),
+            job: Arc::clone(job),
+            region: Arc::clone(region),
+            standing,
+        }
+    }
+
     /// When its last pass began that ended, whether complete or refused: each was a turn.
     #[must_use]
     pub fn last_turn(&self) -> Option<Timestamp> {

@@ -9,6 +9,7 @@ use super::batches::{Batches, batch_size, try_lock};
 use super::context::Context;
 use super::halt::Halt;
 use super::shared_pass::SharedPass;
+use super::steps::alike;
 use crate::catalog::OpenBatch;
 use crate::config::{Ids, Job, Records, Step};
 use crate::quota::Timestamp;
@@ -83,7 +84,7 @@ async fn fetch_full(
     let mut shared = None;
     for queue in queues {
         queue.drop_fresh(context, job).await?;
-        let full = queue.take_full();
+        let full = queue.take_full(job);
         if !full.is_empty() {
             let shared = match &shared {
                 Some(shared) => shared,
@@ -96,9 +97,9 @@ async fn fetch_full(
                 .collect();
             let untouched = full
                 .into_iter()
-                .filter(|ids| !ids.iter().any(|id| begun.contains(id)));
+                .filter(|(_, ids)| !ids.iter().any(|id| begun.contains(id)));
             let full = untouched
-                .map(|ids| OpenBatch::new(queue.index, ids))
+                .map(|(began, ids)| OpenBatch::new(queue.index, ids, began))
                 .collect();
             shared.fetch_all(queue.step, full, batches).await;
         }
@@ -169,14 +170,19 @@ impl<'j> Queue<'j> {
         Ok(())
     }
 
-    fn take_full(&mut self) -> Vec<Vec<String>> {
+    /// Full batches, each with the time with which it is rendered.
+    fn take_full(&mut self, job: &Job) -> Vec<(Timestamp, Vec<String>)> {
         let size = batch_size(self.ids);
-        let full = self.waiting.len() / size * size;
-        let full: Vec<String> = self
-            .waiting
-            .drain(..full)
-            .map(|(id, _)| id.to_string())
-            .collect();
-        full.chunks(size).map(<[String]>::to_vec).collect()
+        let mut batches = Vec::new();
+        let waiting = std::mem::take(&mut self.waiting);
+        for group in alike(job, self.step, waiting, |(_, began)| *began) {
+            let mut full = group.all;
+            self.waiting
+                .extend(full.split_off(full.len() / size * size));
+            let ids: Vec<String> = full.into_iter().map(|(id, _)| id.to_string()).collect();
+            let ids = ids.chunks(size);
+            batches.extend(ids.map(|ids| (group.began, ids.to_vec())));
+        }
+        batches
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::due::Candidate;
 use super::pass::listing_steps;
 use super::range::Range;
-use crate::catalog::{Catalog, CatalogError, IdsQuestion, Naming, PassId};
+use crate::catalog::{Catalog, CatalogError, IdsQuestion, Naming, PassId, StepPosition};
 use crate::config::{Ids, Job, Paging, Region, Step};
 use crate::quota::{Cost, Timestamp};
 
@@ -203,7 +203,11 @@ fn pages_of(candidate: &Candidate, index: usize, step: &Step, now: Timestamp) ->
     let position = candidate
         .resumable(now)
         .and_then(|pass| pass.steps.iter().find(|position| position.step == index));
-    if position.is_some_and(|position| position.cursor.is_none()) {
+    let goes_on = |at: &StepPosition| {
+        let more = step.max_pages.is_none_or(|most| at.pages < most);
+        at.cursor.is_some() && more && at.empty_pages <= step.call.empty_pages
+    };
+    if !position.is_none_or(goes_on) {
         return Range::exactly(0);
     }
     let landed = position.map_or(0, |position| position.pages);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::fnv::fnv;
 use crate::private;
 
 /// Where regions are locked.
@@ -78,21 +79,10 @@ fn file(directory: &Path, job: &str, region: &str) -> PathBuf {
     let name = if name.len() <= LONGEST {
         name
     } else {
-        format!("{name:.100}-{:032x}", hash(&name))
+        format!("{name:.100}-{:032x}", fnv(&name))
     };
     directory.join(format!("{name}.lock"))
 }
 
 /// File systems take 255 bytes.
 const LONGEST: usize = 250;
-
-/// FNV-1a: the same in every release, as runs of two releases may meet.
-fn hash(text: &str) -> u128 {
-    let (basis, prime) = (
-        0x6c62_272e_07bb_0142_62b8_2175_6295_c58d,
-        0x0100_0000_0000_0000_0000_013b,
-    );
-    text.bytes().fold(basis, |hash: u128, byte| {
-        (hash ^ u128::from(byte)).wrapping_mul(prime)
-    })
-}

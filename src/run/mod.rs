@@ -27,6 +27,7 @@ mod request;
 mod shared_pass;
 mod side_by_side;
 mod spent;
+mod steps;
 mod stop;
 mod tally;
 mod unchanged;
@@ -144,11 +145,7 @@ pub async fn candidates(
             .standings(&job.name, &codes, now.after(due::LONGEST_TOLERANCE))
             .await?;
         let paired = regions.iter().zip(standings);
-        candidates.extend(paired.map(|(region, standing)| Candidate {
-            job: Arc::clone(job),
-            region: Arc::clone(region),
-            standing,
-        }));
+        candidates.extend(paired.map(|(region, standing)| Candidate::of(job, region, standing)));
     }
     Ok(candidates)
 }

@@ -22,7 +22,7 @@ pub struct Pass {
     pub resumed: bool,
     /// When it began.
     pub began: Timestamp,
-    /// The start of the region's last complete pass.
+    /// The start of the region's last complete pass that `max_pages` did not cut.
     pub since: Option<Timestamp>,
     /// Where its steps stand.
     pub positions: Vec<StepPosition>,
@@ -43,11 +43,11 @@ impl Pass {
             resumed: open.is_some(),
             began: open.map_or(now, |pass| pass.started_at),
             positions: open.map(|pass| pass.steps.clone()).unwrap_or_default(),
-            since: candidate.standing.last_complete,
+            since: candidate.standing.since,
             job: Arc::clone(&candidate.job),
             region: Arc::clone(&candidate.region),
             tally: Tally::default(),
-            notes: Vec::new(),
+            notes: open.map_or_else(Vec::new, |_| candidate.edited.notes.clone()),
             _held: held,
         }
     }
@@ -66,32 +66,28 @@ impl Pass {
             Some(StepPosition {
                 cursor: Some(cursor),
                 pages,
+                empty_pages,
                 ..
             }) => Position::At {
                 cursor: cursor.clone(),
                 pages: *pages,
+                empty_pages: *empty_pages,
             },
         }
     }
 
-    /// Remembers a landed page.
-    pub fn advance(&mut self, step: usize, landed: Landed, next: Option<String>) {
+    /// Remembers a landed page, behind which its step stands at `now_at`.
+    pub fn advance(&mut self, landed: Landed, mut now_at: StepPosition) {
         self.reference = PassRef::Open(landed.pass);
-        let cursor = next.filter(|_| !landed.cursor_repeats);
-        match self
-            .positions
-            .iter_mut()
-            .find(|position| position.step == step)
-        {
-            Some(position) => {
-                position.pages += 1;
-                position.cursor = cursor;
-            }
-            None => self.positions.push(StepPosition {
-                step,
-                pages: 1,
-                cursor,
-            }),
+        now_at.cursor = now_at.cursor.filter(|_| !landed.cursor_repeats);
+        self.restart(now_at.step);
+        self.positions.push(now_at);
+    }
+
+    /// Remembers that a step goes no further than the pages that are landed.
+    pub fn end_step(&mut self, step: usize) {
+        for position in self.positions.iter_mut().filter(|one| one.step == step) {
+            position.cursor = None;
         }
     }
 
@@ -135,6 +131,8 @@ pub enum Position {
         cursor: String,
         /// Pages landed.
         pages: u64,
+        /// How many of them, in a row at the end, were empty.
+        empty_pages: u64,
     },
     /// Behind its last page.
     Done,

@@ -5,15 +5,17 @@ use std::collections::HashSet;
 use futures_util::StreamExt;
 use tokio::sync::Mutex;
 
-use super::again::Before;
+use super::again::{Before, empty_pages, may_go_on};
 use super::batches::{Batches, new_shared_pass};
 use super::context::Context;
 use super::expect::question;
 use super::halt::Halt;
 use super::request::{Asker, fetch};
+use super::steps::{fit_shared, request_of};
 use super::tally::Tally;
 use crate::catalog::{Landing, Naming, OpenBatch, OpenPass, PassEnd, PassId, PassRef, Pending};
 use crate::config::{Ids, Job, Region, Step};
+use crate::quota::Timestamp;
 use crate::upstream::{Page, PageRequest};
 
 /// The shared pass of a job while its batches are fetched.
@@ -24,6 +26,8 @@ pub struct SharedPass<'a> {
     /// Landings follow one another, so that the first one's pass is the others'.
     reference: Mutex<PassRef>,
     begun: Vec<OpenBatch>,
+    /// When the oldest unfinished pass of the job began.
+    oldest: Timestamp,
 }
 
 /// What came of a batch.
@@ -51,37 +55,41 @@ impl<'a> SharedPass<'a> {
         let open = context.catalog.open_passes(&job.name).await?;
         let mut reference = new_shared_pass(job, now);
         let mut begun = Vec::new();
-        for OpenPass {
-            id,
-            started_at,
-            batches: open,
-            ..
-        } in open
+        let oldest = open.iter().map(|pass| pass.started_at).min();
+        for mut pass in open
             .into_iter()
             .filter(|pass| pass.region == Region::SHARED)
         {
-            if now.since(started_at) < job.resume_within {
-                batches.resumed |= batches.shared != Some(id);
-                reference = PassRef::Open(id);
-                begun = open;
+            if now.since(pass.started_at) < job.resume_within {
+                batches.resumed |= batches.shared != Some(pass.id);
+                fit_to_job(context, job, &mut pass, batches).await?;
+                reference = PassRef::Open(pass.id);
+                begun = pass.batches;
             } else {
                 context
                     .catalog
-                    .finish(&PassRef::Open(id), PassEnd::Abandoned, now)
+                    .finish(&PassRef::Open(pass.id), PassEnd::Abandoned, now)
                     .await?;
             }
         }
-        let region = Region {
-            code: Region::SHARED.to_owned(),
-            ..Region::default()
-        };
         Ok(Self {
             context,
             job,
-            region,
+            region: Region::shared(),
             reference: Mutex::new(reference),
             begun,
+            oldest: oldest.unwrap_or(now),
         })
+    }
+
+    /// When the pass began for which an id is fetched. What a batch names is fetched for the passes that it serves, so the
+    /// oldest of them counts.
+    pub fn began_of(&self, pending: &Pending) -> Timestamp {
+        let own = self
+            .reference
+            .try_lock()
+            .is_ok_and(|reference| *reference == PassRef::Open(pending.pass));
+        if own { self.oldest } else { pending.began }
     }
 
     /// The batches of a step that were between two pages when this was opened.
@@ -181,13 +189,24 @@ impl<'a> SharedPass<'a> {
     ) -> Result<(), Halt> {
         let (mut before, mut started_over) = (Before::default(), false);
         loop {
+            let landed = batch.cursors.len() as u64;
+            if landed > 0 && step.max_pages.is_some_and(|most| landed >= most) {
+                // It was begun with a greater max_pages: no further page is paid for.
+                let asked = batch.advance(&HashSet::new(), None);
+                let page = Page::default();
+                return self
+                    .land(step, &page, &asked, batch, &mut fetched.tally)
+                    .await;
+            }
             let now = self.context.clock.now();
             let (region, ids, cursor) = (&self.region, &*batch.ids, batch.cursor());
+            may_go_on(batch.empty_pages, &step.call)?;
             let request = PageRequest {
                 step,
                 region,
                 ids,
                 cursor,
+                began: batch.began,
                 now,
                 since: None,
                 known: None,
@@ -223,6 +242,7 @@ impl<'a> SharedPass<'a> {
                 .iter()
                 .map(|record| record.id.as_str())
                 .collect();
+            batch.empty_pages = empty_pages(batch.empty_pages, &page);
             let asked = batch.advance(&came, next);
             self.land(step, &page, &asked, batch, &mut fetched.tally)
                 .await?;
@@ -254,7 +274,10 @@ impl<'a> SharedPass<'a> {
             call: &step.call.name,
             kind,
             records: &page.records,
+            request: &request_of(self.job, step, &self.region),
             next: None,
+            cut: false,
+            empty_pages: 0,
             asked,
             batch: Some(batch),
             requests: tally.unlanded_requests,
@@ -314,6 +337,24 @@ impl<'a> SharedPass<'a> {
         }
         Ok(())
     }
+}
+
+/// Brings the catalog up to date where the steps of the job were edited since the batches stopped.
+async fn fit_to_job(
+    context: &Context,
+    job: &Job,
+    pass: &mut OpenPass,
+    batches: &mut Batches,
+) -> Result<(), Halt> {
+    let edited = fit_shared(job, pass);
+    if edited.change.is_empty() {
+        return Ok(());
+    }
+    for note in edited.notes {
+        tracing::warn!(job = job.name, region = Region::SHARED, "{note}");
+        batches.notes.push(note);
+    }
+    Ok(context.catalog.rearrange(pass.id, &edited.change).await?)
 }
 
 /// The ids of a step that are still to be fetched.

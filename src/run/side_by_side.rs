@@ -177,7 +177,23 @@ async fn take_up(
             .finish(&PassRef::Open(old.id), PassEnd::Abandoned, now)
             .await?;
     }
+    if let Some(pass) = fresh.resumable(now) {
+        fit_to_job(context, &fresh, pass.id).await?;
+    }
     Ok(Ok(Pass::of(&fresh, held, now)))
+}
+
+/// Brings the catalog up to date where the steps of the job were edited since the pass stopped.
+async fn fit_to_job(context: &Context, candidate: &Candidate, pass: PassId) -> Result<(), Halt> {
+    let (job, region) = (&candidate.job.name, &candidate.region.code);
+    for note in &candidate.edited.notes {
+        tracing::warn!(job, region, "{note}");
+    }
+    let change = &candidate.edited.change;
+    if !change.is_empty() {
+        context.catalog.rearrange(pass, change).await?;
+    }
+    Ok(())
 }
 
 /// Fetches what is left of what the listings of a job named, and ends the passes that have it all.

@@ -1,13 +1,14 @@
 //! The steps of one pass that list, page after page.
 
-use super::again::Before;
+use super::again::{Before, empty_pages, may_go_on};
 use super::context::Context;
 use super::early::{Named, Told};
 use super::halt::Halt;
 use super::pass::{Pass, Position};
 use super::request::{Asker, fetch};
-use crate::catalog::{Landing, PassRef};
-use crate::config::Step;
+use super::steps::{names, request_of};
+use crate::catalog::{Landing, PassRef, StepPosition};
+use crate::config::{Step, Variable};
 use crate::upstream::{Page, PageRequest};
 
 /// Walks all listing steps of a pass to their ends; `told` learns what each page names that landed.
@@ -39,14 +40,23 @@ async fn walk_step(
     let mut before = Before::default();
     let mut no_list = NoList::default();
     loop {
-        let (cursor, pages) = match pass.position(index) {
+        let (cursor, pages, empty) = match pass.position(index) {
             Position::Done => {
                 pass.notes.extend(no_list.note(step));
                 return Ok(());
             }
-            Position::Start => (None, 0),
-            Position::At { cursor, pages } => (Some(cursor), pages),
+            Position::At { pages, .. } if is_last(step, pages) => {
+                end_step(context, pass, index, step).await?;
+                continue;
+            }
+            Position::Start => (None, 0, 0),
+            Position::At {
+                cursor,
+                pages,
+                empty_pages,
+            } => (Some(cursor), pages, empty_pages),
         };
+        may_go_on(empty, &step.call)?;
         let mut page = next_page(context, pass, step, cursor.as_deref()).await?;
         no_list.see(&page);
         if let Some(why) = before.ends(&page, &step.call) {
@@ -60,7 +70,12 @@ async fn walk_step(
                 Named::by(&job, &step.call.name, &page.records, pass.began),
             )
         });
-        land(context, pass, index, step, pages + 1, page).await?;
+        let place = Place {
+            index,
+            pages: pages + 1,
+            empty_pages: empty_pages(empty, &page),
+        };
+        land(context, pass, step, place, page).await?;
         if let Some((told, named)) = named {
             // Nobody may be left to listen, and need not.
             let _ = told.send(named);
@@ -69,6 +84,46 @@ async fn walk_step(
             return Err(Halt::Unserved(why));
         }
     }
+}
+
+/// Which page of which step is landed.
+struct Place {
+    index: usize,
+    pages: u64,
+    empty_pages: u64,
+}
+
+/// Whether a page is the last that a step may have.
+fn is_last(step: &Step, pages: u64) -> bool {
+    step.max_pages.is_some_and(|most| pages >= most)
+}
+
+/// Ends a step whose `max_pages` is now below the pages that are landed: no further page is paid for.
+async fn end_step(
+    context: &Context,
+    pass: &mut Pass,
+    index: usize,
+    step: &Step,
+) -> Result<(), Halt> {
+    let cut = cuts(pass, step);
+    if let Some(id) = pass.id() {
+        context.catalog.end_step(id, index, cut).await?;
+    }
+    pass.end_step(index);
+    Ok(())
+}
+
+/// Whether a step that `max_pages` ends names `{since}`: what it did not list would then be lost, if the next pass listed
+/// only what is newer than this one. It is told.
+fn cuts(pass: &mut Pass, step: &Step) -> bool {
+    let cut = names(&pass.job, step, &Variable::Since);
+    if cut {
+        pass.notes.push(format!(
+            "max_pages ended {} before its list did: the next pass has the same {{since}}",
+            step.call.name
+        ));
+    }
+    cut
 }
 
 /// Whether the pages of a step had a list at all: where none has, the configuration may look for it in the wrong place.
@@ -110,6 +165,7 @@ async fn next_page(
         region: &region,
         ids: &[],
         cursor,
+        began: pass.began,
         now: context.clock.now(),
         since: pass.since,
         known: None,
@@ -129,25 +185,28 @@ async fn next_page(
 async fn land(
     context: &Context,
     pass: &mut Pass,
-    index: usize,
     step: &Step,
-    pages: u64,
+    place: Place,
     page: Page,
 ) -> Result<(), Halt> {
     let Some(records) = &step.call.records else {
         return Ok(());
     };
-    let next = page
-        .next
-        .filter(|_| step.max_pages.is_none_or(|most| pages < most));
+    let ends = is_last(step, place.pages);
+    let cut = ends && page.next.is_some() && cuts(pass, step);
+    let next = page.next.filter(|_| !ends);
+    let request = request_of(&pass.job, step, &pass.region);
     let landing = Landing {
         pass: &pass.reference,
-        step: index,
+        step: place.index,
         upstream: &pass.job.credential.upstream.name,
         call: &step.call.name,
         kind: records,
         records: &page.records,
+        request: &request,
         next: next.as_deref(),
+        cut,
+        empty_pages: place.empty_pages,
         asked: &[],
         batch: None,
         requests: pass.tally.unlanded_requests,
@@ -158,7 +217,16 @@ async fn land(
     let landed = context.land(landing).await?;
     let count = page.records.len() as u64;
     pass.tally.land(count, page.skipped);
-    pass.advance(index, landed, next);
+    pass.advance(
+        landed,
+        StepPosition {
+            step: place.index,
+            pages: place.pages,
+            cursor: next,
+            request: Some(request),
+            empty_pages: place.empty_pages,
+        },
+    );
     if landed.cursor_repeats {
         pass.notes.push(format!(
             "{} gave the same cursor again: its list ends there",

@@ -45,7 +45,9 @@ pub struct PageRequest<'a> {
     pub ids: &'a [String],
     /// Where to go on; `None` for the first page.
     pub cursor: Option<&'a str>,
-    /// Now, for templates and dates in answers.
+    /// When its pass began: the time with which its templates are rendered.
+    pub began: Timestamp,
+    /// Now, for dates in answers.
     pub now: Timestamp,
     /// The start of the job's last complete pass over this region.
     pub since: Option<Timestamp>,

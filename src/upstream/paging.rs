@@ -62,6 +62,18 @@ fn number(cursor: Option<&str>, first: u64) -> Result<u64, Failure> {
     })
 }
 
+/// How a cursor is asked for and where it is read: what a stored cursor depends on.
+pub fn names(paging: &Paging) -> (&'static str, &str, &str) {
+    match paging {
+        Paging::None => ("none", "", ""),
+        Paging::Token { param, next, .. } => ("token", param, next.as_str()),
+        Paging::Link { .. } => ("link", "", ""),
+        Paging::NextUrl { next, .. } => ("next_url", "", next.as_str()),
+        Paging::Offset { param, .. } => ("offset", param, ""),
+        Paging::Number { param, .. } => ("number", param, ""),
+    }
+}
+
 /// What the answer says of the next page: its token, its URL, or the number of all records. It must be read before the
 /// records are taken out of the document, since it can be inside them.
 pub fn read(paging: &Paging, document: &Value) -> Result<Option<String>, Failure> {

@@ -12,7 +12,8 @@ use url::Url;
 
 use super::paging::{self, Turn};
 use super::{Failure, PageRequest};
-use crate::config::{self, Auth, CredentialLimit, Place, Region, Step, Template, Values};
+use crate::config::{self, Auth, CredentialLimit, Place, Pointer, Region, Step, Template, Values};
+use crate::fnv::fnv;
 use crate::quota::LimitName;
 
 /// What may stand in a path as it is.
@@ -97,6 +98,32 @@ impl<'a> Asked<'a> {
 }
 
 impl PageRequest<'_> {
+    /// What it requests, for comparison with another: its call, and a hash of all that is sent but the secret and the host,
+    /// and of how the answer is read. The cursor is not part of it, if the request has none.
+    #[must_use]
+    pub fn identity(self, upstream: &config::Upstream) -> String {
+        let call = &self.step.call;
+        let sent = Asked::new(upstream, &BTreeMap::new(), self).map(|asked| {
+            let url = (
+                asked.url.path().to_owned(),
+                asked.url.query().map(str::to_owned),
+            );
+            let body = asked.body.as_ref().map(Value::to_string);
+            (
+                method(call.method).to_string(),
+                url,
+                header_lines(&asked.headers),
+                body,
+            )
+        });
+        let read = call.records.as_ref().map(|records| {
+            let ids = records.id.iter().map(Pointer::as_str).collect::<Vec<_>>();
+            (records.at.as_str(), records.kind.as_str(), ids)
+        });
+        let text = format!("{:?} {read:?} {:?}", sent.ok(), paging::names(&call.paging));
+        format!("{} {:032x}", call.name, fnv(&text))
+    }
+
     /// What tells it from others to this upstream; `None` where it cannot be made.
     #[must_use]
     pub fn name(self, upstream: &config::Upstream) -> Option<String> {
@@ -104,6 +131,13 @@ impl PageRequest<'_> {
             .ok()
             .map(|asked| asked.name())
     }
+}
+
+fn header_lines(headers: &HeaderMap) -> Vec<String> {
+    let line = |(name, value): (&HeaderName, &HeaderValue)| {
+        format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))
+    };
+    headers.iter().map(line).collect()
 }
 
 const fn method(method: config::Method) -> Method {
@@ -147,7 +181,7 @@ fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
         region: request.region,
         ids: request.ids,
         cursor: request.cursor,
-        now: request.now,
+        now: request.began,
         since: request.since,
     }
 }

@@ -26,13 +26,14 @@ const CAME: &str = "delete from absent where upstream = ?1 and kind = ?2 and id 
 const ABSENT: &str = "insert into absent (upstream, kind, id, at) values (?1, ?2, ?3, ?4)
     on conflict do update set at = excluded.at";
 const BEGUN: &str =
-    "insert into batch (pass, step, ids, missing, cursors) values (?1, ?2, ?3, ?4, ?5)
-    on conflict do update set missing = excluded.missing, cursors = excluded.cursors";
+    "insert into batch (pass, step, ids, missing, cursors, began, empty_pages) values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+    on conflict do update set missing = excluded.missing, cursors = excluded.cursors,
+        began = excluded.began, empty_pages = excluded.empty_pages";
 const FETCHED: &str = "delete from batch where pass = ?1 and step = ?2 and ids = ?3";
 const REPEATS: &str =
     "select exists (select 1 from checkpoint where pass = ?1 and step = ?2 and cursor = ?3)";
-const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at)
-    select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4 from checkpoint where pass = ?1 and step = ?2";
+const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut)
+    select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4, ?5, ?6, ?7 from checkpoint where pass = ?1 and step = ?2";
 pub const STATEMENTS: &[&str] = &[
     NEWEST,
     REHASH,
@@ -186,10 +187,15 @@ fn remember_batch(
 ) -> rusqlite::Result<()> {
     let (step, ids) = (page.step, &batch.ids);
     match &batch.cursors {
-        Some(cursors) => {
-            tx.prepare_cached(BEGUN)?
-                .execute((pass.0, step, ids, &batch.missing, cursors))
-        }
+        Some(cursors) => tx.prepare_cached(BEGUN)?.execute((
+            pass.0,
+            step,
+            ids,
+            &batch.missing,
+            cursors,
+            &batch.began,
+            batch.empty_pages,
+        )),
         None => tx.prepare_cached(FETCHED)?.execute((pass.0, step, ids)),
     }
     .map(drop)
@@ -204,7 +210,14 @@ fn checkpoint(tx: &Transaction<'_>, pass: PassId, page: &Page) -> rusqlite::Resu
         None => false,
     };
     let cursor = page.next.as_ref().filter(|_| !repeats);
-    tx.prepare_cached(CHECKPOINT)?
-        .execute((pass.0, page.step, cursor, &page.now))?;
+    tx.prepare_cached(CHECKPOINT)?.execute((
+        pass.0,
+        page.step,
+        cursor,
+        &page.now,
+        &page.request,
+        page.empty_pages,
+        page.cut,
+    ))?;
     Ok(repeats)
 }

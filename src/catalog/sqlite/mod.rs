@@ -8,6 +8,7 @@ mod passes;
 mod path;
 mod pending;
 mod prune;
+mod rearrange;
 mod rebuild;
 mod recall;
 mod report;
@@ -29,8 +30,8 @@ use self::page::Page;
 use self::text_index::TextIndex;
 use super::{
     Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed,
-    NamedIds, OpenPass, PassEnd, PassId, PassRecord, PassRef, Pending, RecordsQuery, SearchQuery,
-    Standing,
+    NamedIds, OpenPass, PassEnd, PassId, PassRecord, PassRef, Pending, Rearrangement, RecordsQuery,
+    SearchQuery, Standing,
 };
 use crate::apart::{CutOff, apart, apart_alone};
 use crate::config::Pointer;
@@ -264,6 +265,17 @@ impl Catalog for SqliteCatalog {
 
     async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError> {
         self.write(move |tx| passes::restart_step(tx, pass, integer(step as u64)))
+            .await
+    }
+
+    async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError> {
+        let change = change.clone();
+        self.write(move |tx| rearrange::rearrange(tx, pass, &change))
+            .await
+    }
+
+    async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError> {
+        self.write(move |tx| passes::end_step(tx, pass, integer(step as u64), cut))
             .await
     }
 

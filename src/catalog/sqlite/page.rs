@@ -20,7 +20,10 @@ pub struct Page {
     pub kind: String,
     pub shape: Shape,
     pub rows: Vec<Row>,
+    pub request: String,
     pub next: Option<String>,
+    pub cut: bool,
+    pub empty_pages: i64,
     pub asked: Vec<String>,
     pub batch: Option<Batch>,
     pub requests: i64,
@@ -37,6 +40,8 @@ pub struct Batch {
     pub missing: String,
     /// `None` where its last page has come.
     pub cursors: Option<String>,
+    pub began: String,
+    pub empty_pages: i64,
 }
 
 impl Batch {
@@ -47,6 +52,8 @@ impl Batch {
             ids: json(&batch.ids),
             missing: json(&batch.missing),
             cursors: cursors.map(json),
+            began: moment::write(batch.began),
+            empty_pages: super::integer(batch.empty_pages),
         }
     }
 }
@@ -80,7 +87,10 @@ impl Page {
                 .iter()
                 .map(|record| Row::of(record, &landing.kind.text))
                 .collect(),
+            request: landing.request.to_owned(),
             next: landing.next.map(str::to_owned),
+            cut: landing.cut,
+            empty_pages: super::integer(landing.empty_pages),
             asked: landing.asked.to_vec(),
             batch: landing.batch.map(Batch::of),
             requests: super::integer(landing.requests),

@@ -12,14 +12,21 @@ use crate::quota::{Cost, Timestamp};
 const OPEN: &str = "select id, region, started_at from pass where job = ?1 and finished_at is null
     order by started_at, id";
 /// The cursor is that of the row with the greatest page.
-const POSITIONS: &str =
-    "select step, max(page), cursor from checkpoint where pass = ?1 group by step";
-const BATCHES: &str =
-    "select step, ids, missing, cursors from batch where pass = ?1 order by step, ids";
+const POSITIONS: &str = "select step, max(page), cursor, request, empty_pages from checkpoint where pass = ?1 group by step";
+/// Earlier releases did not write when a batch began.
+const BATCHES: &str = "select batch.step, batch.ids, batch.missing, batch.cursors,
+    coalesce(batch.began, pass.started_at), batch.empty_pages
+    from batch join pass on pass.id = batch.pass where batch.pass = ?1 order by batch.step, batch.ids";
 const END_BATCHES: &str = "delete from batch where pass = ?1";
 const LAST: &str = "select id, started_at, finished_at from pass
     where job = ?1 and region = ?2 and outcome = ?3 and started_at <= ?4
     order by started_at desc, id desc limit 1";
+const SINCE: &str = "select started_at from pass
+    where job = ?1 and region = ?2 and outcome = 'complete' and cut = 0 and started_at <= ?3
+    order by started_at desc limit 1";
+const END_STEP: &str = "update checkpoint set cursor = null, cut = ?3
+    where pass = ?1 and step = ?2
+        and page = (select max(page) from checkpoint where pass = ?1 and step = ?2)";
 const EXISTS: &str = "select exists (select 1 from pass where id = ?1)";
 const RESTART: &str = "insert into restart (pass, step) values (?1, ?2) on conflict do nothing";
 const UNLIST: &str = "delete from listing where pass = ?1 and step = ?2";
@@ -31,14 +38,17 @@ const COUNT: &str = "update pass set pages = pages + ?2, records = records + ?3,
     where id = ?1";
 const END_WITHOUT_PAGE: &str =
     "insert into pass (job, region, started_at, outcome, finished_at) values (?1, ?2, ?3, ?4, ?5)";
-const FINISH: &str =
-    "update pass set outcome = ?2, finished_at = ?3 where id = ?1 and finished_at is null";
+const FINISH: &str = "update pass set outcome = ?2, finished_at = ?3,
+    cut = exists (select 1 from checkpoint where pass = ?1 and checkpoint.cut = 1)
+    where id = ?1 and finished_at is null";
 pub const STATEMENTS: &[&str] = &[
     OPEN,
     POSITIONS,
     BATCHES,
     END_BATCHES,
     LAST,
+    SINCE,
+    END_STEP,
     EXISTS,
     UNLIST,
     FORGET,
@@ -75,6 +85,7 @@ fn standing(
         region: region.to_owned(),
         last_complete,
         last_complete_pass: complete.map(|ended| ended.pass),
+        since: since(connection, (job, region, now))?,
         last_refused: refused
             .filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
         last_abandoned: last(PassEnd::Abandoned)?.map(|ended| ended.finished_at),
@@ -126,6 +137,8 @@ fn batches(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<OpenBa
             ids: list(row, 1)?,
             missing: list(row, 2)?,
             cursors: list(row, 3)?,
+            began: moment::read(row, 4)?,
+            empty_pages: row.get::<_, u32>(5)?.into(),
         })
     })?;
     batches.collect()
@@ -138,6 +151,8 @@ fn positions(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<Step
             step: row.get::<_, u32>(0)? as usize,
             pages: row.get::<_, u32>(1)?.into(),
             cursor: row.get(2)?,
+            request: row.get(3)?,
+            empty_pages: row.get::<_, u32>(4)?.into(),
         })
     })?;
     positions.collect()
@@ -169,12 +184,36 @@ fn last(
         .optional()
 }
 
+/// When the last complete pass began that `max_pages` did not cut.
+fn since(
+    connection: &Connection,
+    region_of_job: (&str, &str, &str),
+) -> rusqlite::Result<Option<Timestamp>> {
+    connection
+        .prepare_cached(SINCE)?
+        .query_row(region_of_job, |row| moment::read(row, 0))
+        .optional()
+}
+
+/// Ends a step at its last landed page.
+pub fn end_step(tx: &Transaction<'_>, pass: PassId, step: i64, cut: bool) -> Result<(), Failure> {
+    must_exist(tx, pass)?;
+    tx.prepare_cached(END_STEP)?.execute((pass.0, step, cut))?;
+    Ok(())
+}
+
 /// Starts a step over, unless that was done before.
 pub fn restart_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<bool, Failure> {
     must_exist(tx, pass)?;
     if tx.prepare_cached(RESTART)?.execute((pass.0, step))? == 0 {
         return Ok(false);
     }
+    forget_step(tx, pass, step)?;
+    Ok(true)
+}
+
+/// Forgets where a step stood and what it listed.
+pub fn forget_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<(), Failure> {
     let records = tx.prepare_cached(UNLIST)?.execute((pass.0, step))?;
     let pages = tx.prepare_cached(FORGET)?.execute((pass.0, step))?;
     tx.prepare_cached(UNCOUNT)?.execute((
@@ -182,7 +221,7 @@ pub fn restart_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<boo
         super::integer(pages as u64),
         super::integer(records as u64),
     ))?;
-    Ok(true)
+    Ok(())
 }
 
 /// Ends a pass. One that ended before stays as it is.
@@ -270,7 +309,7 @@ fn sum(spent: &str, more: &Cost) -> String {
     serde_json::json!(units).to_string()
 }
 
-fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), Failure> {
+pub fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), Failure> {
     let exists: bool = tx
         .prepare_cached(EXISTS)?
         .query_row([pass.0], |row| row.get(0))?;

@@ -8,6 +8,7 @@ use rusqlite::{CachedStatement, Connection, ToSql};
 use super::{moment, path};
 use crate::catalog::{IdsQuestion, Naming, PassId, Pending};
 use crate::config::Pointer;
+use crate::quota::Timestamp;
 
 /// The joins are in the order in which the indexes lead: open passes of the job, their listings, the records in these.
 const NAMING: &str = "select pass.id, pass.started_at, pass.finished_at is null, record.number
@@ -72,6 +73,7 @@ impl Question {
 struct Listed {
     pass: PassId,
     started_at: String,
+    began: Timestamp,
     unfinished: bool,
     record: i64,
 }
@@ -87,6 +89,7 @@ pub fn pending_ids(connection: &Connection, question: &Question) -> rusqlite::Re
                 pending.push(Pending {
                     id: id.to_string(),
                     pass: naming.pass,
+                    began: naming.began,
                 });
             }
         }
@@ -122,6 +125,7 @@ fn listed(
         Ok(Listed {
             pass: PassId(row.get(0)?),
             started_at: row.get(1)?,
+            began: moment::read(row, 1)?,
             unfinished: row.get(2)?,
             record: row.get(3)?,
         })

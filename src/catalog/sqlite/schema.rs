@@ -8,14 +8,14 @@ use crate::sqlite::Schema;
 /// | --- | --- |
 /// | `record` | a thing that an upstream returned, as it was when last seen; `text_hash` tells whether its text changed |
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped |
-/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit |
-/// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done |
+/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` is 1 where `max_pages` ended a step that names `{since}` |
+/// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` is 1 where `max_pages` ended the step |
 /// | `restart` | a step of a pass that was started over |
 /// | `absent` | an id that was asked for and did not come, and when |
 /// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
 /// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
 /// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
-/// | `batch` | ids that were asked for together and are between two pages: which have not come, and the cursors; JSON |
+/// | `batch` | ids that were asked for together and are between two pages: which have not come, and the cursors; JSON; `began` is the time with which its requests are rendered |
 /// | `text_change` | a record whose text changed, by its number, in the order of the changes: what the full-text index has to follow |
 ///
 /// `pass.pages` and `pass.records` count what stands in `checkpoint` and `listing`; `pass.requests` and `pass.units` what
@@ -27,9 +27,20 @@ use crate::sqlite::Schema;
 pub const SCHEMA: Schema = Schema {
     name: "catalog",
     migrations: &[
-        VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6,
+        VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7,
     ],
 };
+
+/// A checkpoint belongs to what its step requests, and a pass that `max_pages` cut is no start for `{since}`.
+const VERSION_7: &str = "
+alter table checkpoint add column request text;
+alter table checkpoint add column empty_pages integer not null default 0;
+alter table checkpoint add column cut integer not null default 0;
+alter table batch add column began text;
+alter table batch add column empty_pages integer not null default 0;
+alter table pass add column cut integer not null default 0;
+create index pass_uncut on pass (job, region, started_at) where outcome = 'complete' and cut = 0;
+";
 
 /// The full-text index moves to its own file. The log is never empty, so that every index has a place in it.
 const VERSION_6: &str = "

@@ -165,6 +165,7 @@ impl Trial<'_> {
             region,
             ids: &[],
             cursor: None,
+            began: now,
             now,
             since: None,
             known: None,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Number, Value};
 
-use super::paging::paging;
+use super::paging::{empty_pages, paging};
 use super::scalars::{cost, pointer, pointers, template, word};
 use super::upstream::headers;
 use crate::config::item::{self, Item};
@@ -26,6 +26,7 @@ pub const ETAGS: [(&str, Etag); 1] = [("free", Etag::Free)];
 
 pub fn call(item: Item<'_>) -> Option<Call> {
     let name = item.name().to_owned();
+    let empty_pages = empty_pages(&item);
     let section = item.table(&KEYS)?;
     let cost = section.required("cost", "1, or { LIMIT = UNITS }", cost);
     let outage = section.optional("outage", |item| word(&item, &OUTAGES));
@@ -48,6 +49,7 @@ pub fn call(item: Item<'_>) -> Option<Call> {
         headers: headers?,
         body: body_of(&section, method)?,
         paging: paging?,
+        empty_pages: empty_pages?,
         records: records?,
         etag: etag_of(&section, method)?,
         settle: settle?,

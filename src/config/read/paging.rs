@@ -9,10 +9,21 @@ use crate::config::{PageSize, Paging, Place};
 pub const KINDS: [(&str, &[&str]); 6] = [
     (
         "token",
-        &["kind", "param", "next", "in", "size_param", "size"],
+        &[
+            "kind",
+            "param",
+            "next",
+            "in",
+            "size_param",
+            "size",
+            "empty_pages",
+        ],
     ),
-    ("link", &["kind", "size_param", "size"]),
-    ("next_url", &["kind", "next", "size_param", "size"]),
+    ("link", &["kind", "size_param", "size", "empty_pages"]),
+    (
+        "next_url",
+        &["kind", "next", "size_param", "size", "empty_pages"],
+    ),
     (
         "offset",
         &["kind", "param", "in", "size_param", "size", "total"],
@@ -23,6 +34,15 @@ pub const KINDS: [(&str, &[&str]); 6] = [
     ),
     ("none", &["kind"]),
 ];
+
+/// `page.empty_pages`, where it is not configured.
+const EMPTY_PAGES: u64 = 20;
+
+/// `page.empty_pages` of a call. Where we count records or pages, an empty page is the last one.
+pub fn empty_pages(call: &Item<'_>) -> Option<u64> {
+    call.find(&["page", "empty_pages"])
+        .map_or(Some(EMPTY_PAGES), |item| item.number(0..=1_000_000))
+}
 
 pub const PLACES: [(&str, Place); 2] = [("query", Place::Query), ("body", Place::Body)];
 

@@ -250,6 +250,10 @@ fn of_paging() -> Value {
             "size" => described("Records on a full page", count()),
             "total" => described("Where an answer says how many there are", pointer()),
             "first" => described("The number of the first page", number(0, 1_000_000)),
+            "empty_pages" => described(
+                "How many empty pages in a row a list may contain while its cursor continues; 20 by default",
+                number(0, 1_000_000),
+            ),
             _ => json!(true),
         })
     }))

@@ -10,7 +10,7 @@ use super::world::{Kind, World};
 use crate::catalog::{
     Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed,
     NamedIds, Naming, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, Pending,
-    RecordsQuery, SearchQuery, Standing, StepPosition,
+    Rearrangement, RecordsQuery, SearchQuery, Standing, StepPosition,
 };
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
@@ -27,6 +27,8 @@ pub struct PlayCatalog {
 struct State {
     passes: BTreeMap<i64, PlayPass>,
     next: i64,
+    /// From when on the next pass lists, by job and region.
+    since: HashMap<(String, String), Timestamp>,
     fetched: HashMap<Kind, HashMap<Arc<str>, Timestamp>>,
 }
 
@@ -37,6 +39,8 @@ struct PlayPass {
     started_at: Timestamp,
     end: Option<PassEnd>,
     ended_at: Timestamp,
+    /// Whether `max_pages` cut a step that names `{since}`.
+    cut: bool,
     positions: Vec<StepPosition>,
     batches: Vec<OpenBatch>,
     listings: Vec<Listing>,
@@ -90,6 +94,7 @@ impl State {
             started_at,
             end: Some(end),
             ended_at: started_at,
+            cut: false,
             positions: Vec::new(),
             batches: Vec::new(),
             listings: Vec::new(),
@@ -100,6 +105,8 @@ impl State {
                 step,
                 pages,
                 cursor: None,
+                request: None,
+                empty_pages: 0,
             };
             let positions = standing.last_pages.iter().map(position).collect();
             let listings = listings(world, upstream, id);
@@ -123,6 +130,10 @@ impl State {
                 PassId((-self.next).saturating_sub(1)),
                 blank(given_up_at, PassEnd::Abandoned),
             );
+        }
+        if let Some(since) = standing.since {
+            let region = (job.name.clone(), standing.region.clone());
+            self.since.insert(region, since);
         }
         if let Some(pass) = &standing.unfinished {
             self.put(pass.id, open(world, upstream, &job.name, pass));
@@ -161,6 +172,10 @@ impl State {
             region: region.to_owned(),
             last_complete,
             last_complete_pass: complete.map(|(id, _)| PassId(id)),
+            since: self
+                .since
+                .get(&(job.to_owned(), region.to_owned()))
+                .copied(),
             last_refused: refused
                 .filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
             last_abandoned: self
@@ -202,6 +217,7 @@ impl State {
                 started_at,
                 end: None,
                 ended_at: started_at,
+                cut: false,
                 positions,
                 batches,
                 listings,
@@ -234,7 +250,8 @@ impl State {
                 .map(|id| (Arc::from(&**id), landing.now)),
         );
         if let Some(pass) = self.passes.get_mut(&id.0) {
-            pass.advance(landing.step, landing.next);
+            pass.advance(landing);
+            pass.cut |= landing.cut;
             pass.keep(landing.batch);
             pass.list(landing.call, kind, ids);
         }
@@ -259,7 +276,12 @@ impl State {
         ended.end = Some(end);
         ended.ended_at = now;
         ended.batches.clear();
+        let began = ended.started_at;
+        let counts = end == PassEnd::Complete && !ended.cut;
         let (job, region) = (ended.job.clone(), ended.region.clone());
+        if counts {
+            self.since.insert((job.clone(), region.clone()), began);
+        }
         let newest = self.last(&job, &region, end).map(|(id, _)| id);
         // Only the last one of each is ever asked for.
         self.passes.retain(|id, pass| {
@@ -303,6 +325,7 @@ impl State {
                         pending.push(Pending {
                             id: named.to_string(),
                             pass: id,
+                            began: pass.started_at,
                         });
                     }
                 }
@@ -313,22 +336,29 @@ impl State {
 }
 
 impl PlayPass {
-    fn advance(&mut self, step: usize, next: Option<&str>) {
-        let cursor = next.map(str::to_owned);
-        match self
-            .positions
-            .iter_mut()
-            .find(|position| position.step == step)
-        {
-            Some(position) => {
-                position.pages += 1;
-                position.cursor = cursor;
-            }
-            None => self.positions.push(StepPosition {
-                step,
-                pages: 1,
-                cursor,
-            }),
+    fn advance(&mut self, landing: &Landing<'_>) {
+        let is_same = |at: &StepPosition| at.step == landing.step;
+        let before = self.positions.iter().position(is_same);
+        let before = before.map(|place| self.positions.swap_remove(place));
+        self.positions.push(StepPosition {
+            step: landing.step,
+            pages: before.map_or(0, |at| at.pages) + 1,
+            cursor: landing.next.map(str::to_owned),
+            request: Some(landing.request.to_owned()),
+            empty_pages: landing.empty_pages,
+        });
+    }
+
+    fn rearrange(&mut self, change: &Rearrangement) {
+        let moved: HashMap<usize, usize> = change.moved.iter().copied().collect();
+        let place = |step: usize| moved.get(&step).copied().unwrap_or(step);
+        self.positions
+            .retain(|at| !change.dropped.contains(&at.step));
+        for at in &mut self.positions {
+            at.step = place(at.step);
+        }
+        for batch in &mut self.batches {
+            batch.step = place(batch.step);
         }
     }
 
@@ -387,6 +417,7 @@ fn open(world: &World, upstream: &str, job: &str, pass: &OpenPass) -> PlayPass {
         started_at: pass.started_at,
         end: None,
         ended_at: pass.started_at,
+        cut: false,
         positions: pass.steps.iter().map(numbered).collect(),
         batches: pass.batches.iter().map(numbered_batch).collect(),
         listings: listings(world, upstream, pass.id),
@@ -400,6 +431,7 @@ fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
         started_at: Timestamp::from_micros(0),
         end: None,
         ended_at: Timestamp::from_micros(0),
+        cut: false,
         positions: Vec::new(),
         batches: Vec::new(),
         listings: Vec::new(),
@@ -434,6 +466,23 @@ impl Catalog for PlayCatalog {
 
     async fn land(&self, landing: Landing<'_>) -> Result<Landed, CatalogError> {
         Ok(self.state().land(&landing))
+    }
+
+    async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError> {
+        if let Some(pass) = self.state().passes.get_mut(&pass.0) {
+            pass.rearrange(change);
+        }
+        Ok(())
+    }
+
+    async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError> {
+        if let Some(pass) = self.state().passes.get_mut(&pass.0) {
+            pass.cut |= cut;
+            for at in pass.positions.iter_mut().filter(|at| at.step == step) {
+                at.cursor = None;
+            }
+        }
+        Ok(())
     }
 
     async fn restart_step(&self, _: PassId, _: usize) -> Result<bool, CatalogError> {

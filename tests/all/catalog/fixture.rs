@@ -112,7 +112,7 @@ impl Fixture {
         let pending = self.catalog.pending_ids(question).await.unwrap();
         pending
             .into_iter()
-            .map(|Pending { id, pass }| (id, pass))
+            .map(|Pending { id, pass, .. }| (id, pass))
             .collect()
     }
 }
@@ -220,7 +220,10 @@ impl Page {
             call: &self.call,
             kind: &self.kind,
             records: &self.records,
+            request: "request",
             next: self.next.as_deref(),
+            cut: false,
+            empty_pages: 0,
             asked: &self.asked,
             batch: None,
             requests: self.requests,

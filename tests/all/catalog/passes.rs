@@ -50,11 +50,15 @@ async fn an_unfinished_pass_stands_where_it_stopped() {
             step: 0,
             pages: 2,
             cursor: Some("3".into()),
+            request: Some("request".into()),
+            empty_pages: 0,
         },
         StepPosition {
             step: 2,
             pages: 1,
             cursor: None,
+            request: Some("request".into()),
+            empty_pages: 0,
         },
     ];
     let open = OpenPass {

@@ -264,18 +264,20 @@ fn an_empty_page_that_leads_on_is_followed() {
 
 #[test]
 fn an_upstream_that_gives_empty_pages_is_not_asked_for_ever() {
-    let world = world();
+    let mut world = world();
+    world.set("upstreams.paged.calls.token.page.empty_pages=2");
     let empty = |next: &str| json!({ "call": "token", "times": 1, "status": 200, "body": { "items": [], "next": next } });
     world.faults(&json!([empty("a"), empty("b"), empty("c"), empty("d")]));
     let pass = run(&world, "token");
     assert_eq!(
         (pass["outcome"].as_str(), pass["requests"].as_u64()),
-        (Some("complete"), Some(2)),
+        (Some("failed"), Some(3)),
         "{pass}"
     );
     assert_eq!(
         pass["detail"],
-        "token gave two empty pages in a row: its list ends there"
+        "token gave 3 empty pages in a row and its cursor continues, so its list is not complete; to go on from there, \
+         raise empty_pages (now 2) in its `page`"
     );
 }
 

@@ -82,3 +82,173 @@ fn a_url_and_a_total_inside_the_records_are_read_too() {
         "the total saves the request for an empty page: {pass}"
     );
 }
+
+/// A list of one row a page, on the pages whose numbers are given; its cursor is the number of the next page.
+fn sparse(rows: &'static [u64], last: u64) -> StubUpstream {
+    StubUpstream::start(move |request| {
+        let page: u64 = request
+            .param("page")
+            .map_or(0, |page| page.parse().unwrap());
+        let row = rows
+            .contains(&page)
+            .then(|| json!({ "id": format!("r{page}") }));
+        let next = (page < last).then(|| (page + 1).to_string());
+        StubAnswer::json(&json!({ "data": Vec::from_iter(row), "next": next }))
+    })
+}
+
+const BY_TOKEN: &str = r#"{ kind = "token", param = "page", next = "/next" }"#;
+
+fn pages_asked(stub: &StubUpstream) -> Vec<u64> {
+    let page = |request: &StubRequest| {
+        request
+            .param("page")
+            .map_or(0, |page| page.parse().unwrap())
+    };
+    stub.requests().iter().map(page).collect()
+}
+
+#[test]
+fn empty_pages_do_not_end_a_list_whose_cursor_continues() {
+    let stub = sparse(&[0, 3, 14, 35], 40);
+    let pass = run(&world(BY_TOKEN, "", &stub));
+    assert_eq!(
+        (&pass["outcome"], &pass["records"], &pass["requests"]),
+        (&json!("complete"), &json!(4), &json!(41)),
+        "{pass}"
+    );
+    assert_eq!(pass["detail"], Value::Null);
+}
+
+#[test]
+fn a_list_with_more_empty_pages_than_configured_is_not_complete_and_is_not_paid_for_again() {
+    let stub = sparse(&[0, 30], 30);
+    let mut world = world(BY_TOKEN, "", &stub);
+    let ran = world.ingest(&["--region", "US", "--format", "json"]);
+    let pass = &ran.json()["passes"][0];
+    assert_eq!(
+        (ran.code, &pass["outcome"], &pass["requests"]),
+        (1, &json!("failed"), &json!(22)),
+        "20 empty pages are allowed, and one more was seen: {pass}"
+    );
+    assert!(
+        pass["detail"]
+            .as_str()
+            .unwrap()
+            .contains("raise empty_pages"),
+        "{pass}"
+    );
+    let preview = world.json(&["--region", "US", "--dry-run"]);
+    assert_eq!(preview["steps"][0]["requests"]["max"], 0, "{preview}");
+    let pass = run(&world);
+    assert_eq!(
+        (&pass["outcome"], &pass["requests"]),
+        (&json!("failed"), &json!(0)),
+        "what it would bring is known: {pass}"
+    );
+    world.set("upstreams.rows.calls.list.page.empty_pages=40");
+    let pass = run(&world);
+    assert_eq!(
+        (&pass["outcome"], &pass["resumed"], &pass["records"]),
+        (&json!("complete"), &json!(true), &json!(1)),
+        "{pass}"
+    );
+    assert_eq!(pages_asked(&stub), Vec::from_iter(0..=30));
+}
+
+#[test]
+fn empty_pages_of_a_batch_of_ids_do_not_end_it() {
+    let stub = StubUpstream::start(|request| {
+        if request.path == "/list/US" {
+            return StubAnswer::json(&json!({ "data": [{ "id": "x" }] }));
+        }
+        let page: u64 = request
+            .param("page")
+            .map_or(0, |page| page.parse().unwrap());
+        let row = (page == 5).then(|| json!({ "id": "x" }));
+        let next = (page < 5).then(|| (page + 1).to_string());
+        StubAnswer::json(&json!({ "data": Vec::from_iter(row), "next": next }))
+    });
+    let mut world = world("{ kind = \"none\" }", "", &stub);
+    let call = |empty: u64| {
+        format!(
+            "upstreams.rows.calls.get={{ path = \"get\", cost = 1, page = {{ kind = \"token\", param = \"page\", next = \"/next\", \
+             empty_pages = {empty} }}, records = {{ at = \"/data\", kind = \"thing\", id = \"/id\" }} }}"
+        )
+    };
+    world
+        .set(&call(2))
+        .set("jobs.rows.steps=[{ call = \"list\" }, { call = \"get\", params = { id = \"{ids}\" }, ids = { from = \"list\", at = \"/id\", batch = 5 } }]");
+    let first = world.json(&["--region", "US"]);
+    assert_eq!(
+        (&first["outcome"], &first["requests"]),
+        (&json!("failed"), &json!(4)),
+        "{first}"
+    );
+    let again = world.json(&["--region", "US"]);
+    assert_eq!(
+        (&again["outcome"], &again["requests"]),
+        (&json!("failed"), &json!(0)),
+        "{again}"
+    );
+    world.set(&call(9));
+    let last = world.json(&["--region", "US"]);
+    assert_eq!(
+        (&last["outcome"], &last["requests"]),
+        (&json!("complete"), &json!(3)),
+        "{last}"
+    );
+    assert_eq!(
+        world.count("select count(*) from record where kind = 'thing'"),
+        1
+    );
+}
+
+#[test]
+fn a_pass_that_max_pages_cut_does_not_advance_since() {
+    let stub = sparse(&[0, 1, 2], 2);
+    let mut world = world(
+        BY_TOKEN,
+        ", params = { since = \"{since}\" }, max_pages = 2",
+        &stub,
+    );
+    let since_of_next = |world: &World| {
+        let before = stub.requests().len();
+        let pass = run(world);
+        let since = stub.requests()[before].param("since").unwrap().to_owned();
+        (pass, since)
+    };
+    let epoch = "1970-01-01T00:00:00Z";
+    let (cut, since) = since_of_next(&world);
+    assert_eq!((&cut["outcome"], &*since), (&json!("complete"), epoch));
+    assert!(
+        cut["detail"].as_str().unwrap().contains("the same {since}"),
+        "{cut}"
+    );
+    let (cut, since) = since_of_next(&world);
+    assert_eq!((&cut["outcome"], &*since), (&json!("complete"), epoch));
+    world.set(
+        "jobs.rows.steps=[{ call = \"list\", params = { since = \"{since}\" }, max_pages = 3 }]",
+    );
+    let (whole, since) = since_of_next(&world);
+    assert_eq!((&whole["detail"], &*since), (&Value::Null, epoch));
+    let (_, since) = since_of_next(&world);
+    assert_ne!(since, epoch);
+    let started: String = world
+        .catalog()
+        .query_row("select started_at from pass where id = 3", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    assert_eq!(since[..19], started[..19], "the whole pass began then");
+}
+
+#[test]
+fn max_pages_of_a_step_without_since_is_no_cut() {
+    let stub = sparse(&[0, 1, 2], 2);
+    let pass = run(&world(BY_TOKEN, ", max_pages = 2", &stub));
+    assert_eq!(
+        (&pass["outcome"], &pass["detail"]),
+        (&json!("complete"), &Value::Null)
+    );
+}

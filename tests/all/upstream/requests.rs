@@ -224,6 +224,7 @@ async fn the_shipped_configuration_asks_for_what_its_upstream_understands() {
         region: &trending.regions[0],
         ids: &[],
         cursor: None,
+        began: NOW,
         now: NOW,
         since: None,
         known: None,

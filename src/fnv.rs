@@ -1,0 +1,13 @@
+//! A hash that is the same in every release.
+
+/// FNV-1a of 128 bits, for names of files and comparisons across releases; not against people who look for collisions.
+#[must_use]
+pub fn fnv(text: &str) -> u128 {
+    let (basis, prime) = (
+        0x6c62_272e_07bb_0142_62b8_2175_6295_c58d,
+        0x0100_0000_0000_0000_0000_013b,
+    );
+    text.bytes().fold(basis, |hash: u128, byte| {
+        (hash ^ u128::from(byte)).wrapping_mul(prime)
+    })
+}

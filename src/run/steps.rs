@@ -1,0 +1,200 @@
+//! Where an unfinished pass stands in the steps that its job has now. A checkpoint belongs to a call and its parameters, not
+//! to a place in the list of steps: steps can be inserted, replaced, moved and removed while a pass is unfinished.
+
+use std::collections::HashMap;
+
+use crate::catalog::{OpenPass, Rearrangement, StepPosition};
+use crate::config::{Job, Region, Step, Variable};
+use crate::quota::Timestamp;
+use crate::upstream::PageRequest;
+
+/// Two times that differ, to tell a step that names `{now}` from one that names `{since}`.
+const NOW: Timestamp = Timestamp::from_micros(1_000_000_000_000_000);
+const SINCE: Timestamp = Timestamp::from_micros(500_000_000_000_000);
+
+/// How an unfinished pass was fitted to edited steps.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Edited {
+    /// What the catalog has to change.
+    pub change: Rearrangement,
+    /// What a person should know of it.
+    pub notes: Vec<String>,
+}
+
+/// What a step requests, whatever the time: its call and a hash of its parameters.
+#[must_use]
+pub fn request_of(job: &Job, step: &Step, region: &Region) -> String {
+    request_at(job, step, region, NOW)
+}
+
+/// What a step requests in a pass that began at this time.
+#[must_use]
+pub fn request_at(job: &Job, step: &Step, region: &Region, began: Timestamp) -> String {
+    let request = PageRequest {
+        step,
+        region,
+        ids: &[],
+        cursor: None,
+        began,
+        now: began,
+        since: Some(SINCE),
+        known: None,
+    };
+    request.identity(&job.credential.upstream)
+}
+
+/// Whether a step's requests name a variable, in the headers of its upstream too.
+#[must_use]
+pub fn names(job: &Job, step: &Step, variable: &Variable) -> bool {
+    let mut headers = job.credential.upstream.headers.values();
+    step.names(variable) || headers.any(|template| template.names(variable))
+}
+
+/// Fits the steps of a region's unfinished pass to those that its job has now.
+pub fn fit(job: &Job, region: &Region, pass: &mut OpenPass) -> Edited {
+    let wanted = wanted(job, region, |step| step.ids.is_none());
+    let (places, notes) = places(&wanted, &pass.steps);
+    let mut change = Rearrangement::default();
+    let mut fitted = Vec::new();
+    for (at, place) in std::mem::take(&mut pass.steps).into_iter().zip(places) {
+        match place {
+            Some(place) => fitted.push(moved(&mut change, at, place)),
+            None => change.dropped.push(at.step),
+        }
+    }
+    pass.steps = fitted;
+    Edited { change, notes }
+}
+
+/// Fits the steps of a job's unfinished batches to those that the job has now. What a step listed that is gone still names
+/// ids, so it is kept under an index that no step has.
+pub fn fit_shared(job: &Job, pass: &mut OpenPass) -> Edited {
+    let wanted = wanted(job, &Region::shared(), |step| step.ids.is_some());
+    let (places, notes) = places(&wanted, &pass.steps);
+    let highest = pass.steps.iter().map(|at| at.step).max().unwrap_or(0);
+    let mut unused = highest.max(job.steps.len())..;
+    let mut change = Rearrangement::default();
+    let mut fitted = Vec::new();
+    for (at, place) in std::mem::take(&mut pass.steps).into_iter().zip(places) {
+        let aside = || unused.by_ref().nth(1).filter(|_| at.step < job.steps.len());
+        let place = place.or_else(aside).unwrap_or(at.step);
+        fitted.push(moved(&mut change, at, place));
+    }
+    pass.steps = fitted;
+    let moves: HashMap<usize, usize> = change.moved.iter().copied().collect();
+    for batch in &mut pass.batches {
+        batch.step = moves.get(&batch.step).copied().unwrap_or(batch.step);
+    }
+    Edited { change, notes }
+}
+
+fn moved(change: &mut Rearrangement, at: StepPosition, place: usize) -> StepPosition {
+    if at.step != place {
+        change.moved.push((at.step, place));
+    }
+    StepPosition { step: place, ..at }
+}
+
+fn wanted(job: &Job, region: &Region, kind: impl Fn(&Step) -> bool) -> Vec<(usize, String)> {
+    let steps = job.steps.iter().enumerate();
+    let steps = steps.filter(|(_, step)| kind(step));
+    steps
+        .map(|(index, step)| (index, request_of(job, step, region)))
+        .collect()
+}
+
+/// The index of the step that requests what each position belongs to, if there is one; and what became of the others.
+fn places(
+    wanted: &[(usize, String)],
+    positions: &[StepPosition],
+) -> (Vec<Option<usize>>, Vec<String>) {
+    let mut free: Vec<&(usize, String)> = wanted.iter().collect();
+    let mut places = vec![None; positions.len()];
+    // What stayed in its place is not taken for another step that requests the same.
+    for in_place in [true, false] {
+        for (at, place) in positions.iter().zip(&mut places) {
+            let same = |(index, request): &&(usize, String)| {
+                let unknown = at.request.is_none();
+                (at.request.as_ref() == Some(request) || (unknown && in_place))
+                    && (*index == at.step || !in_place)
+            };
+            if place.is_none()
+                && let Some(found) = free.iter().position(same)
+            {
+                *place = Some(free.remove(found).0);
+            }
+        }
+    }
+    let lost = positions.iter().zip(&places);
+    let lost = lost.filter(|(_, place)| place.is_none());
+    let notes = lost.map(|(at, _)| gone(at, &free)).collect();
+    (places, notes)
+}
+
+/// What became of a step that the pass began with and that the job no longer has.
+fn gone(at: &StepPosition, begins: &[&(usize, String)]) -> String {
+    let call_of = |request: &str| {
+        let (call, _) = request.rsplit_once(' ').unwrap_or((request, ""));
+        call.to_owned()
+    };
+    let call = at.request.as_deref().map(call_of);
+    let call = call.unwrap_or_else(|| format!("step {}", at.step + 1));
+    let pages = match at.pages {
+        1 => "1 landed page".to_owned(),
+        more => format!("{more} landed pages"),
+    };
+    if begins.iter().any(|(_, request)| call_of(request) == call) {
+        format!("started over: the parameters of {call} changed after {pages}")
+    } else {
+        format!(
+            "{call} is no longer a step of this job: {pages} of it no longer count for this pass"
+        )
+    }
+}
+
+/// Things whose requests are rendered alike.
+#[derive(Debug)]
+pub struct Alike<T> {
+    /// What they have in common.
+    pub request: String,
+    /// A time with which the request is rendered so.
+    pub began: Timestamp,
+    /// In their order.
+    pub all: Vec<T>,
+}
+
+/// Parts what a step of batches asks for into groups whose requests are rendered alike: all is one group, unless the step
+/// names a time and the passes began at different ones.
+pub fn alike<T>(
+    job: &Job,
+    step: &Step,
+    things: impl IntoIterator<Item = T>,
+    began: impl Fn(&T) -> Timestamp,
+) -> Vec<Alike<T>> {
+    let region = Region::shared();
+    let by_time = [Variable::Now, Variable::Date]
+        .iter()
+        .any(|variable| names(job, step, variable));
+    let mut requests: HashMap<Timestamp, String> = HashMap::new();
+    let mut groups: Vec<Alike<T>> = Vec::new();
+    for thing in things {
+        let began = began(&thing);
+        let request = if by_time {
+            let request = requests.entry(began);
+            request
+                .or_insert_with(|| request_at(job, step, &region, began))
+                .clone()
+        } else {
+            String::new()
+        };
+        match groups.iter_mut().find(|group| group.request == request) {
+            Some(group) => group.all.push(thing),
+            None => groups.push(Alike {
+                request,
+                began,
+                all: vec![thing],
+            }),
+        }
+    }
+    groups
+}

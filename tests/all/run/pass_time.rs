@@ -1,0 +1,186 @@
+//! A pass renders every template with the time at which it began, also when it goes on on another day.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use crate::support::world::World;
+
+/// Makes the unfinished passes older than they are, so that they began on another day. Returns when the oldest began.
+fn age_passes(world: &World) -> String {
+    let catalog = world.catalog();
+    let age = "update pass set started_at = strftime('%Y-%m-%dT%H:%M:%S', started_at, '-25 hours') || '.000000Z'
+        where finished_at is null";
+    assert!(catalog.execute(age, []).unwrap() > 0);
+    let began: String = catalog
+        .query_row(
+            "select min(started_at) from pass where finished_at is null",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    format!("{}Z", &began[..19])
+}
+
+/// Lists of three pages for each region, whose rows are looked up in batches.
+fn world(stub: &StubUpstream, steps: &str, quota: u64) -> World {
+    let text = format!(
+        "regions = [\"US\", \"GB\"]\n[upstreams.rows]\nbase_url = \"https://rows.example.com\"\n\
+         headers = {{ x-now = \"{{now}}\" }}\n\
+         [upstreams.rows.calls.list]\npath = \"list/{{region}}/{{date:%Y-%m-%d}}\"\ncost = 1\n\
+         page = {{ kind = \"token\", param = \"after\", next = \"/next\" }}\n\
+         records = {{ at = \"/data\", kind = \"row\", id = \"/id\" }}\n\
+         [upstreams.rows.calls.get]\npath = \"get\"\nmethod = \"POST\"\ncost = 1\n\
+         body = {{ day = \"{{date}}\", ids = \"{{ids}}\" }}\nrecords = {{ at = \"/data\", kind = \"thing\", id = \"/id\" }}\n\
+         [jobs.rows]\ncredential = \"rows\"\nsteps = [{steps}]\n\
+         [credentials.rows]\nupstream = \"rows\"\nlimits = {{ daily = {{ quota = {quota}, window = \"24h\" }} }}\n"
+    );
+    let mut world = World::written(&text, &[]);
+    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
+    world
+}
+
+fn stub(delay: Duration) -> StubUpstream {
+    StubUpstream::start(move |request| {
+        if request.path == "/get" {
+            let ids = request.json()["ids"].as_str().unwrap().to_owned();
+            let rows: Vec<Value> = ids.split(',').map(|id| json!({ "id": id })).collect();
+            return StubAnswer::json(&json!({ "data": rows }));
+        }
+        let region = request.path.split('/').nth(2).unwrap();
+        let page: u64 = request
+            .param("after")
+            .map_or(1, |page| page.parse().unwrap());
+        let next = (page < 3).then(|| (page + 1).to_string());
+        let rows = json!([{ "id": format!("{region}{page}") }]);
+        StubAnswer::json(&json!({ "data": rows, "next": next })).after(delay)
+    })
+}
+
+#[test]
+fn every_request_of_a_pass_has_the_time_at_which_the_pass_began() {
+    let stub = stub(Duration::from_millis(600));
+    let world = world(&stub, "{ call = \"list\" }", 100);
+    assert_eq!(world.json(&["--region", "US"])["outcome"], "complete");
+    let times: Vec<_> = stub
+        .requests()
+        .iter()
+        .map(|request| request.header("x-now").unwrap().to_owned())
+        .collect();
+    assert_eq!(times.len(), 3);
+    assert!(times.iter().all(|time| *time == times[0]), "{times:?}");
+}
+
+#[test]
+fn a_pass_that_goes_on_on_another_day_asks_for_the_day_on_which_it_began() {
+    let stub = stub(Duration::ZERO);
+    let mut world = world(&stub, "{ call = \"list\" }", 1);
+    assert_eq!(world.json(&["--region", "US"])["outcome"], "stopped");
+    let began = age_passes(&world);
+    world.set("credentials.rows.limits.daily.quota=100");
+    let report = world.json(&["--region", "US"]);
+    assert_eq!(
+        (&report["outcome"], &report["passes"][0]["resumed"]),
+        (&json!("complete"), &json!(true)),
+        "{report}"
+    );
+    for request in &stub.requests()[1..] {
+        assert_eq!(request.header("x-now"), Some(&*began));
+        assert_eq!(request.path, format!("/list/US/{}", &began[..10]));
+    }
+    assert_eq!(stub.requests().len(), 3);
+}
+
+const IDS: &str = "{ call = \"list\" }, { call = \"get\", ids = { from = \"list\", at = \"/id\", batch = 50, fresh_for = \"7d\" } }";
+
+#[test]
+fn a_batch_asks_for_the_day_on_which_the_passes_began_that_name_its_ids() {
+    let stub = stub(Duration::ZERO);
+    let mut world = world(&stub, IDS, 3);
+    // The time of day alone differs from pass to pass, and must not keep ids of one day apart.
+    world.set("upstreams.rows.headers={}");
+    assert_eq!(world.json(&["--region", "US"])["outcome"], "stopped");
+    let began = age_passes(&world);
+    world.set("credentials.rows.limits.daily.quota=100");
+    let report = world.json(&["--region", "all"]);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    let requests = stub.requests();
+    let mut batches: Vec<(String, String)> = requests
+        .iter()
+        .filter(|request| request.path == "/get")
+        .map(|request| {
+            let text = |name: &str| request.json()[name].as_str().unwrap().to_owned();
+            (text("ids"), text("day"))
+        })
+        .collect();
+    batches.sort();
+    let today = requests
+        .iter()
+        .find_map(|request| request.path.strip_prefix("/list/GB/"))
+        .unwrap();
+    assert_eq!(
+        batches,
+        [
+            ("GB1,GB2,GB3".to_owned(), today.to_owned()),
+            ("US1,US2,US3".to_owned(), began[..10].to_owned())
+        ]
+    );
+}
+
+#[test]
+fn batches_of_passes_that_began_on_one_day_are_filled_together() {
+    let stub = stub(Duration::ZERO);
+    let mut world = world(&stub, IDS, 100);
+    world.set("upstreams.rows.headers={}");
+    assert_eq!(world.json(&["--region", "all"])["outcome"], "complete");
+    let batches = stub
+        .requests()
+        .iter()
+        .filter(|request| request.path == "/get")
+        .count();
+    assert_eq!(batches, 1);
+}
+
+#[test]
+fn the_analytics_preset_reports_one_day_when_a_pass_goes_on_on_another() {
+    let stub = StubUpstream::start(|request| {
+        let asked = request.json();
+        let day = asked["dateRanges"][0]["startDate"].as_str().unwrap();
+        let row = |number: u64| {
+            let of = [day, "US", &format!("/page/{number}"), "desktop"]
+                .map(|value| json!({ "value": value }));
+            json!({ "dimensionValues": of, "metricValues": [{ "value": "1" }] })
+        };
+        let offset = asked["offset"].as_u64().unwrap();
+        let rows: Vec<Value> = (offset..(offset + 2).min(6)).map(row).collect();
+        StubAnswer::json(&json!({ "rows": rows, "rowCount": 6 }))
+    });
+    let mut world = World::preset(
+        "google-analytics",
+        &["upstreams.google-analytics.calls.runReport.page.size=2"],
+    );
+    let quota = |units: u64| {
+        format!(
+            "credentials.google-analytics.limits={{ daily = {{ quota = {units}, window = \"24h\" }}, hourly = {{ quota = 9_000, window = \"1h\" }} }}"
+        )
+    };
+    world
+        .set(&format!(
+            "upstreams.google-analytics.base_url=\"{}\"",
+            stub.url()
+        ))
+        .set(&quota(20));
+    assert_eq!(world.json(&["--region", "US"])["outcome"], "stopped");
+    let began = age_passes(&world);
+    world.set(&quota(900));
+    assert_eq!(world.json(&["--region", "US"])["outcome"], "complete");
+    let day_before =
+        chrono::DateTime::parse_from_rfc3339(&began).unwrap() - chrono::Duration::days(1);
+    let day_before = day_before.format("%Y-%m-%d").to_string();
+    let days: Vec<Value> = stub.requests()[1..]
+        .iter()
+        .map(|request| request.json()["dateRanges"][0]["endDate"].clone())
+        .collect();
+    assert_eq!(days, [json!(day_before), json!(day_before)]);
+}

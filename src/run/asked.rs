@@ -23,6 +23,8 @@ pub enum Led {
     Skip,
     /// The cursor is no longer taken.
     BadCursor,
+    /// An answer of another shape than configured.
+    WrongShape,
     /// The same request may succeed later.
     Transient,
 }
@@ -39,6 +41,7 @@ impl Led {
             Self::Denied => "denied",
             Self::Skip => "skip",
             Self::BadCursor => "bad_cursor",
+            Self::WrongShape => "wrong_shape",
             Self::Transient => "transient",
         }
     }
@@ -53,6 +56,7 @@ impl From<&Failure> for Led {
             Failure::Denied(_) => Self::Denied,
             Failure::Skip(_) => Self::Skip,
             Failure::BadCursor(_) => Self::BadCursor,
+            Failure::WrongShape(_) => Self::WrongShape,
             Failure::Transient { .. } => Self::Transient,
         }
     }

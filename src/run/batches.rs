@@ -99,6 +99,7 @@ pub async fn fetch_batches(
     let shared = SharedPass::open(context, job, batches).await?;
     for (index, step) in job.steps.iter().enumerate() {
         if let Some(ids) = &step.ids {
+            let _claim = claim(context, job, step).await?;
             let begun: Vec<OpenBatch> = shared
                 .begun(index)
                 .filter(|batch| !batches.gave_up(batch))
@@ -135,10 +136,34 @@ pub async fn fetch_batches(
 
 /// Another run's batches may hold what these passes wait for: its end is waited for.
 async fn lock(context: &Context, job: &Job) -> Result<Held, Halt> {
+    wait_for(context, || try_lock(context, job)).await
+}
+
+/// Claims the ids that a step asks for, over all jobs and runs of this machine: another run may be fetching the same ones.
+/// What it fetched until its end is not missing any more. A run claims the ids of one step at a time, behind the lock of
+/// its job, so that no two runs wait for each other.
+async fn claim(context: &Context, job: &Job, step: &Step) -> Result<Held, Halt> {
+    wait_for(context, || try_claim(context, job, step)).await
+}
+
+/// The same, or nothing where another run has them.
+pub fn try_claim(context: &Context, job: &Job, step: &Step) -> Result<Option<Held>, Halt> {
+    let (upstream, records) = (&job.credential.upstream.name, &step.call.records);
+    let kind = records
+        .as_ref()
+        .map_or(&*step.call.name, |records| &records.kind);
+    let held = context.locks.take_ids(upstream, kind);
+    held.map_err(|error| Halt::Failed(format!("cannot claim ids of {kind} of {upstream}: {error}")))
+}
+
+async fn wait_for(
+    context: &Context,
+    take: impl Fn() -> Result<Option<Held>, Halt>,
+) -> Result<Held, Halt> {
     loop {
-        match try_lock(context, job)? {
+        match take()? {
             Some(held) => return Ok(held),
-            None if context.stop.signal().is_some() => return Err(Halt::Interrupted),
+            None if context.stop.signal().is_some() => return Err(Halt::Interrupted(None)),
             None => context.stop.sleep(&*context.clock, LOCK_POLL).await,
         }
     }

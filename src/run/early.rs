@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::batches::{Batches, batch_size, try_lock};
+use super::batches::{Batches, batch_size, try_claim, try_lock};
 use super::context::Context;
 use super::halt::Halt;
 use super::shared_pass::SharedPass;
@@ -83,6 +83,9 @@ async fn fetch_full(
     };
     let mut shared = None;
     for queue in queues {
+        let Some(_claim) = try_claim(context, job, queue.step)? else {
+            continue;
+        };
         queue.drop_fresh(context, job).await?;
         let full = queue.take_full(job);
         if !full.is_empty() {

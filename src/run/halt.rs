@@ -31,9 +31,9 @@ pub enum Halt {
     /// It did not work, after its retries.
     #[error("{0}")]
     Failed(String),
-    /// A signal ended the run.
-    #[error("interrupted")]
-    Interrupted,
+    /// A signal ended the run; and why the last attempt brought no page, where that stays charged.
+    #[error("{}", interrupted(.0.as_deref()))]
+    Interrupted(Option<String>),
 }
 
 impl Halt {
@@ -44,7 +44,7 @@ impl Halt {
             Self::Stopped(_) | Self::Spent(..) => PassOutcome::Stopped,
             Self::Unserved(_) | Self::Denied(_) | Self::LedgerAway(_) => PassOutcome::Refused,
             Self::BadCursor(_) | Self::Failed(_) => PassOutcome::Failed,
-            Self::Interrupted => PassOutcome::Interrupted,
+            Self::Interrupted(_) => PassOutcome::Interrupted,
         }
     }
 }
@@ -58,6 +58,15 @@ impl From<CatalogError> for Halt {
 impl From<MeterError> for Halt {
     fn from(error: MeterError) -> Self {
         Self::Failed(error.to_string())
+    }
+}
+
+fn interrupted(in_doubt: Option<&str>) -> String {
+    match in_doubt {
+        None => "interrupted".to_owned(),
+        Some(why) => {
+            format!("interrupted; the last attempt brought no page and stays charged: {why}")
+        }
     }
 }
 

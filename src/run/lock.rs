@@ -1,4 +1,5 @@
-//! Two runs never walk the same region of a job at once. The lock is the system's own and dies with its process.
+//! Two runs never walk the same region of a job at once, and never fetch ids of the same kind at once. The lock is the
+//! system's own and dies with its process.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -49,10 +50,23 @@ impl Locks {
     /// # Errors
     /// When the lock's file cannot be had.
     pub fn take(&self, job: &str, region: &str) -> io::Result<Option<Held>> {
+        self.lock(&[job, region])
+    }
+
+    /// Takes the ids of a kind of an upstream's records, whichever job asks for them; `None` while another run has them.
+    /// Whoever has them knows that what the catalog calls missing is fetched by nobody else.
+    ///
+    /// # Errors
+    /// When the lock's file cannot be had.
+    pub fn take_ids(&self, upstream: &str, kind: &str) -> io::Result<Option<Held>> {
+        self.lock(&["ids", upstream, kind])
+    }
+
+    fn lock(&self, names: &[&str]) -> io::Result<Option<Held>> {
         let Place::Directory(directory) = &self.0 else {
             return Ok(Some(Held { _file: None }));
         };
-        let path = file(directory, job, region);
+        let path = file(directory, names);
         let named = |error: io::Error| {
             io::Error::new(
                 error.kind(),
@@ -71,11 +85,11 @@ impl Locks {
     }
 }
 
-/// Names are escaped, so that no region's name leads out of the directory. What is too long for the name of a file ends in
+/// Names are escaped, so that no region's name leads out of the directory and the dots between them are the only ones. What is too long for the name of a file ends in
 /// a hash of all of it.
-fn file(directory: &Path, job: &str, region: &str) -> PathBuf {
-    let escaped = |name| utf8_percent_encode(name, NON_ALPHANUMERIC);
-    let name = format!("{}.{}", escaped(job), escaped(region));
+fn file(directory: &Path, names: &[&str]) -> PathBuf {
+    let escaped = |name: &&str| utf8_percent_encode(name, NON_ALPHANUMERIC).to_string();
+    let name = names.iter().map(escaped).collect::<Vec<_>>().join(".");
     let name = if name.len() <= LONGEST {
         name
     } else {

@@ -54,7 +54,7 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
     let credential = &asker.job.credential;
     pause(context, &credential.account.name).await;
     if context.stop.signal().is_some() {
-        return Err(Halt::Interrupted);
+        return Err(Halt::Interrupted(None));
     }
     if let Some(why) = context.gate.denial(&credential.name) {
         return Err(Halt::Denied(why));

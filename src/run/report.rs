@@ -155,7 +155,7 @@ fn blank(job: &Job, region: &str) -> PassReport {
 
 /// What there is to say of a halt beside its outcome.
 fn why(halt: &Halt) -> Option<String> {
-    (!matches!(halt, Halt::Interrupted)).then(|| halt.to_string())
+    (!matches!(halt, Halt::Interrupted(None))).then(|| halt.to_string())
 }
 
 fn skipped(tally: &Tally) -> Option<String> {

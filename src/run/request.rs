@@ -34,6 +34,8 @@ struct Retry {
     pause: Option<Duration>,
     why: String,
     trouble: Trouble,
+    /// Whether it stays charged: it left, or may have.
+    charged: bool,
 }
 
 /// What kept an attempt from bringing a page: whether it would keep others from it too.
@@ -63,10 +65,16 @@ pub async fn fetch(
         ..request
     };
     let mut attempt = 1;
+    let mut in_doubt = None;
     loop {
-        match attempt_once(context, asker, request, tally).await? {
-            Ok(page) => return Ok(page),
-            Err(retry) => wait_for_next(context, asker, &request.step.call, retry, attempt).await?,
+        match attempt_once(context, asker, request, tally).await {
+            Ok(Ok(page)) => return Ok(page),
+            Ok(Err(retry)) => {
+                in_doubt = retry.charged.then(|| retry.why.clone());
+                wait_for_next(context, asker, &request.step.call, retry, attempt).await?;
+            }
+            Err(Halt::Interrupted(_)) => return Err(Halt::Interrupted(in_doubt)),
+            Err(halt) => return Err(halt),
         }
         attempt += 1;
     }
@@ -122,6 +130,7 @@ async fn wait_for_next(
         pause,
         why,
         trouble,
+        ..
     }: Retry,
     attempt: u32,
 ) -> Result<(), Halt> {
@@ -240,6 +249,7 @@ async fn after(
                 pause: None,
                 why,
                 trouble: Trouble::Unreachable,
+                charged: false,
             })
         }
         Failure::NotSent(why) => {
@@ -252,6 +262,7 @@ async fn after(
                 pause: Some(Duration::ZERO),
                 why: failure.to_string(),
                 trouble: Trouble::Other,
+                charged: false,
             })
         }
         Failure::Spent {
@@ -273,6 +284,7 @@ async fn after(
                 pause: retry_after,
                 why: message,
                 trouble: Trouble::SlowDown,
+                charged: true,
             })
         }
         Failure::Denied(why) => {
@@ -280,6 +292,7 @@ async fn after(
             Err(Halt::Denied(why))
         }
         Failure::Skip(why) => Err(Halt::Unserved(why)),
+        Failure::WrongShape(why) => Err(Halt::Failed(why)),
         Failure::BadCursor(why) => {
             unchanged::forget(context, asker, call).await;
             Err(Halt::BadCursor(why))
@@ -291,6 +304,7 @@ async fn after(
             pause: retry_after,
             why: message,
             trouble: Trouble::Other,
+            charged: true,
         }),
     }
 }

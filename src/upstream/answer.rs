@@ -157,8 +157,8 @@ impl Answer {
             Failure::Skip(format!("`{}` has no records", asked.request.step.call.name))
         })?;
         let says = paging::read(&asked.request.step.call.paging, &document);
-        let found =
-            records::take(&mut document, records).map_err(|wrong| transient(wrong.to_string()))?;
+        let found = records::take(&mut document, records)
+            .map_err(|wrong| Failure::WrongShape(wrong.to_string()))?;
         let (next, dead_end) = match paging::next(asked, self, says, found.listed) {
             Err(Failure::Skip(why)) => (None, Some(why)),
             next => (next?, None),

@@ -153,7 +153,10 @@ pub enum Failure {
     /// The cursor is no longer taken.
     #[error("{0}")]
     BadCursor(String),
-    /// Their fault, the network's, or an answer of the wrong shape: the same request may succeed later.
+    /// The answer came whole and is JSON, but not of the configured shape. The same request would bring the same.
+    #[error("{0}")]
+    WrongShape(String),
+    /// Their fault, or the network's: the same request may succeed later.
     #[error("{message}")]
     Transient {
         /// What happened.

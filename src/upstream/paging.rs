@@ -1,11 +1,11 @@
 use serde_json::Value;
 use url::Url;
 
+use super::Failure;
 use super::answer::Answer;
 use super::link::next_link;
 use super::records::{is_inexact, name_of};
 use super::request::Asked;
-use super::{Failure, transient};
 use crate::config::{Auth, Paging, Place, Pointer};
 
 /// What turning to a page puts into its request.
@@ -159,7 +159,7 @@ fn token(at: &Pointer, document: &Value) -> Result<Option<String>, Failure> {
 }
 
 fn no_token(found: &str, at: &Pointer) -> Failure {
-    transient(format!(
+    Failure::WrongShape(format!(
         "the answer holds {found} where the next page's token belongs (at `{at}`)"
     ))
 }
@@ -174,7 +174,7 @@ fn on_same_host(
 ) -> Result<String, Failure> {
     let base = &asked.upstream.base_url;
     let shown = || answer.shown(url);
-    let none = |_| transient(format!("what stands {place} is no URL: \"{}\"", shown()));
+    let none = |_| Failure::WrongShape(format!("what stands {place} is no URL: \"{}\"", shown()));
     let mut to = asked.url.join(url).map_err(none)?;
     if !to.has_host() {
         return Err(Failure::Skip(format!(

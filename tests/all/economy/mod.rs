@@ -2,6 +2,7 @@
 
 mod batches;
 mod begun;
+mod claims;
 mod early;
 mod etag;
 mod paging;

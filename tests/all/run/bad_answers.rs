@@ -4,14 +4,7 @@ use crate::support::world::World;
 
 /// Each bad answer, and whether asking again can help.
 fn bad_answers() -> Vec<(&'static str, Value)> {
-    let kinds = [
-        "drop",
-        "half_body",
-        "no_body",
-        "html",
-        "list",
-        "null_records",
-    ];
+    let kinds = ["drop", "half_body", "no_body", "html"];
     let mut faults: Vec<(&str, Value)> = kinds.map(|kind| (kind, json!({ "answer": kind }))).into();
     faults.push(("500", json!({ "answer": "backend", "status": 500 })));
     faults.push(("503", json!({ "answer": "backend", "status": 503 })));
@@ -58,6 +51,45 @@ fn a_bad_answer_that_does_not_end_fails_its_region_with_a_clear_line_and_the_nex
             "{name}"
         );
         assert_eq!(world.charged("daily"), world.counted("daily"), "{name}");
+    }
+}
+
+#[test]
+fn an_answer_of_the_wrong_shape_is_requested_once_and_the_next_run_goes_on() {
+    let no_ids = json!({ "items": [{ "name": "nobody" }, {}] });
+    let no_token = json!({ "items": [{ "id": "a" }], "nextPageToken": { "page": 2 } });
+    let faults = [
+        json!({ "answer": "list", "after": 1 }),
+        json!({ "answer": "null_records", "after": 1 }),
+        json!({ "status": 200, "body": no_ids, "after": 1 }),
+        json!({ "status": 200, "body": no_token, "after": 1 }),
+        json!({ "status": 200, "body": { "items": "none" }, "after": 1 }),
+    ];
+    for fault in faults {
+        let world = World::new();
+        world.faults(&fault);
+        let ran = world.ingest(&["--region", "US", "--job", "trending", "--format", "json"]);
+        let pass = &ran.json()["passes"][0];
+        assert_eq!(
+            (ran.code, &pass["outcome"], &pass["requests"]),
+            (1, &"failed".into(), &2.into()),
+            "{fault}: {pass}"
+        );
+        assert!(
+            pass["detail"].as_str().unwrap().contains("answer"),
+            "{pass}"
+        );
+        assert_eq!(
+            (world.requests(), world.charged("daily")),
+            (2, 2),
+            "{fault}"
+        );
+        let next = world.json(&["--region", "US", "--job", "trending"]);
+        assert_eq!(
+            (&next["passes"][0]["resumed"], &next["passes"][0]["pages"]),
+            (&true.into(), &3.into()),
+            "{fault}"
+        );
     }
 }
 

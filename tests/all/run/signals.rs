@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
 
 /// Starts a slow run, signals it while its second request is under way, and waits for its end.
@@ -76,4 +77,34 @@ fn a_second_signal_ends_the_run_at_once_whichever_it_is() {
         );
         assert_eq!(ended, Some(code), "{first:?}, {second:?}");
     }
+}
+
+#[test]
+fn an_interrupted_run_tells_of_an_attempt_that_brought_no_page_and_stays_charged() {
+    let stub = StubUpstream::start(|_| StubAnswer::dropped().after(Duration::from_millis(300)));
+    let mut world = World::new();
+    world.set(&format!("upstreams.youtube.base_url=\"{}\"", stub.url()));
+    let child = world
+        .command(&["--region", "US", "--job", "trending", "--format", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while stub.requests().is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let pass = &report["passes"][0];
+    assert_eq!(
+        (output.status.code(), &pass["outcome"], &pass["requests"]),
+        (Some(143), &"interrupted".into(), &1.into()),
+        "{report}"
+    );
+    assert!(
+        pass["detail"].as_str().unwrap().contains("stays charged"),
+        "{report}"
+    );
+    assert_eq!(world.charged("daily"), 1);
 }

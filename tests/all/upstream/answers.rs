@@ -180,7 +180,12 @@ async fn an_answer_of_the_wrong_shape_is_a_failure_that_says_so() {
     for (body, expected) in shapes {
         let stub = answering(StubAnswer::json(&body));
         let failure = asking(&stub.url()).fetch().await.unwrap_err();
-        assert_eq!(told(&failure), format!("transient: {expected}"), "{body}");
+        let kind = if expected.starts_with("the answer is an error") {
+            "transient"
+        } else {
+            "wrong shape"
+        };
+        assert_eq!(told(&failure), format!("{kind}: {expected}"), "{body}");
     }
 }
 

@@ -244,6 +244,7 @@ pub(super) fn told(failure: &Failure) -> String {
         Failure::Denied(_) => "denied",
         Failure::Skip(_) => "skip",
         Failure::BadCursor(_) => "bad cursor",
+        Failure::WrongShape(_) => "wrong shape",
         Failure::Transient { .. } => "transient",
     };
     format!("{kind}: {failure}")

@@ -223,7 +223,7 @@ async fn a_token_may_be_a_number_and_ends_where_it_is_blank() {
     let inexact: Value = serde_json::from_str("18446744073709551617").unwrap();
     let wrong = |found: &str| {
         Err(format!(
-            "transient: the answer holds {found} where the next page's token belongs (at `/next`)"
+            "wrong shape: the answer holds {found} where the next page's token belongs (at `/next`)"
         ))
     };
     let tokens = [
@@ -392,12 +392,12 @@ async fn what_is_no_url_of_a_next_page_is_shown() {
         (
             next_url(),
             "http://[::",
-            "transient: what stands at `/links/next` is no URL: \"http://[::\"",
+            "wrong shape: what stands at `/links/next` is no URL: \"http://[::\"",
         ),
         (
             Paging::Link { size: None },
             "http://[::",
-            "transient: what stands in the header `link` is no URL: \"http://[::\"",
+            "wrong shape: what stands in the header `link` is no URL: \"http://[::\"",
         ),
     ];
     for (paging, url, expected) in wrong {

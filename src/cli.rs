@@ -258,6 +258,8 @@ pub enum Command {
     Presets,
     /// Check the files of the state directory, and make their indices anew
     Repair,
+    /// Copy the files of the state directory, beside whatever runs
+    Backup(BackupArgs),
     /// Print the JSON Schema of quotas.toml, for editors
     Schema,
     /// Full-text search of what was ingested; costs nothing
@@ -357,6 +359,14 @@ pub struct ReleaseArgs {
     /// The account that was charged; needed where a shared ledger was charged from another machine
     #[arg(long)]
     pub account: Option<String>,
+}
+
+/// Where the copies go.
+#[derive(Debug, Clone, Args)]
+pub struct BackupArgs {
+    /// A directory that is empty, or not there yet
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
 }
 
 /// What to run once it is charged.

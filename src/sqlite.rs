@@ -1,5 +1,6 @@
 //! How this program opens SQLite files, whatever is in them.
 
+mod backup;
 mod integrity;
 mod unversioned;
 
@@ -21,6 +22,7 @@ use thiserror::Error;
 use crate::plain::plain;
 use crate::private;
 
+pub use backup::{copy, restored_from};
 pub use integrity::{Integrity, mend};
 
 /// How long a writer waits for another process to finish its transaction. Transactions take well under a millisecond

@@ -1,6 +1,7 @@
 //! One file a subcommand. Each reads as a table of contents of what it does.
 
 mod advice;
+mod backup;
 mod charge;
 mod check;
 mod environment;
@@ -77,6 +78,7 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
         None => run::run(global, &cli.run).await,
         Some(Command::Status) => status::status(global).await,
         Some(Command::Check(args)) => check::check(global, *args).await,
+        Some(Command::Backup(args)) => backup::backup(global, args).await,
         Some(Command::Repair) => repair::repair(global).await,
         Some(Command::Schema) => generate::schema(),
         Some(Command::Init(args)) => presets::init(global, args),

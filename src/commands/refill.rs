@@ -1,6 +1,8 @@
 //! A ledger that does not know what was charged before it: a file that is gone while the catalog is there, or one that the
 //! configuration names since today. It is charged that first, or a whole window would be granted again.
 
+mod restored;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +28,9 @@ pub async fn charging_meter(environment: &Environment) -> Result<Arc<Meter>, Err
         if !elsewhere.charges.is_empty() {
             meter.absorb(&account, &elsewhere.charges).await?;
         }
+        restored::charge_passes_since(environment, &meter, &account).await?;
     }
+    restored::warn(environment);
     Ok(meter)
 }
 

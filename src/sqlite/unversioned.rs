@@ -8,10 +8,11 @@ use rusqlite::Connection;
 use super::{OpenError, Schema};
 
 /// Tables by name, with their definitions. Virtual tables and the tables behind them are left out, and what SQLite keeps
-/// for itself: a dump may not have them.
+/// for itself: a dump may not have them. So is the mark of a backup, which is in a copy of any version.
 type Tables = BTreeMap<String, String>;
 
-const TABLES: &str = "select name, sql from sqlite_schema where type = 'table' and name not like 'sqlite\\_%' escape '\\'";
+const TABLES: &str = "select name, sql from sqlite_schema where type = 'table' and name not like 'sqlite\\_%' escape '\\'
+    and name <> 'backup'";
 
 /// The version whose tables a file has; 0 for a file without tables. The newest version that fits is meant.
 ///

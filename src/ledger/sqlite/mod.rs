@@ -77,6 +77,19 @@ impl SqliteLedger {
             .await
     }
 
+    /// When the newest charge of an account was made; `None` where there is none.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError> {
+        const NEWEST: &str = "select max(at) from charge where account = ?1";
+        let name = account.name.clone();
+        let newest = |connection: &Connection| -> rusqlite::Result<Option<i64>> {
+            connection.query_row(NEWEST, [name], |row| row.get(0))
+        };
+        Ok(self.read(newest).await?.map(Timestamp::from_micros))
+    }
+
     fn over(connection: Connection) -> Self {
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Self {

@@ -1,5 +1,6 @@
 //! What an operator needs: deployment, logs, metrics, pings, checks, repairs.
 
+mod backup;
 mod check;
 mod deploy;
 mod disk;

@@ -1,0 +1,133 @@
+//! `ingest backup`: copies of the state directory's files that belong together, beside whatever runs.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::environment::{CATALOG_FILE, Environment};
+use super::{Error, output};
+use crate::apart::apart;
+use crate::catalog::SqliteCatalog;
+use crate::cli::{BackupArgs, Format, Global};
+use crate::exit::Exit;
+use crate::ledger::{JOURNAL_FILE, LEDGER_FILE};
+use crate::quota::Timestamp;
+use crate::{private, sqlite};
+
+/// In the order in which they are copied. A page is charged before it is landed, so a ledger and a journal that are copied
+/// after the catalog hold every charge that the catalog's pages took: what they spent is never granted again. The index
+/// comes first, since it can follow a catalog that is ahead of it.
+const FILES: [(&str, &str); 4] = [
+    (SqliteCatalog::INDEX_FILE, "full-text index"),
+    (CATALOG_FILE, "catalog"),
+    (LEDGER_FILE, "ledger"),
+    (JOURNAL_FILE, "journal"),
+];
+
+/// A file until all of them are copied.
+const PART: &str = "part";
+
+/// Copies every file that is there into the directory, all or none of them.
+pub async fn backup(global: &Global, args: &BackupArgs) -> Result<Exit, Error> {
+    let environment = Environment::load(global)?;
+    let files = files(&environment.state_dir)?;
+    prepare(&args.directory)?;
+    let made_at = environment.clock.now();
+    let copied = copy_all(&environment.state_dir, &args.directory, &files, made_at).await;
+    if copied.is_err() {
+        remove_parts(&args.directory, &files);
+    }
+    copied?;
+    match global.format {
+        Format::Json => output::json(&serde_json::json!({
+            "directory": args.directory, "files": files, "made_at": made_at,
+        }))?,
+        Format::Text if global.quiet => {}
+        Format::Text => output::text_line(&format!(
+            "Copied {} to {}.",
+            files.join(", "),
+            args.directory.display()
+        ))?,
+    }
+    Ok(Exit::Success)
+}
+
+/// The files that are there.
+fn files(state_dir: &Path) -> Result<Vec<&'static str>, Error> {
+    let mut files = Vec::new();
+    for (file, name) in FILES {
+        if sqlite::is_there(&state_dir.join(file), name)? {
+            files.push(file);
+        }
+    }
+    if files.is_empty() {
+        let state_dir = state_dir.display();
+        return Err(Error::Refused(format!(
+            "{state_dir}: there is no file to back up; set --state-dir"
+        )));
+    }
+    Ok(files)
+}
+
+/// Files of two backups are never mixed: a ledger that is older than its catalog would grant spent units again.
+fn prepare(directory: &Path) -> Result<(), Error> {
+    let what = || format!("cannot use {}", directory.display());
+    private::create_dir(directory).map_err(Error::io(what()))?;
+    let mut found = fs::read_dir(directory).map_err(Error::io(what()))?;
+    match found.next() {
+        None => Ok(()),
+        Some(_) => Err(Error::Refused(format!(
+            "{}: this directory is not empty; name a new one for each backup",
+            directory.display()
+        ))),
+    }
+}
+
+async fn copy_all(
+    state_dir: &Path,
+    directory: &Path,
+    files: &[&'static str],
+    made_at: Timestamp,
+) -> Result<(), Error> {
+    for file in files {
+        copy(state_dir.join(file), part(directory, file), made_at).await?;
+    }
+    // From the last: a directory with a catalog has the ledger that belongs to it.
+    for file in files.iter().rev() {
+        let to = directory.join(file);
+        fs::rename(part(directory, file), &to)
+            .map_err(Error::io(format!("cannot write {}", to.display())))?;
+    }
+    File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(Error::io(format!("cannot write {}", directory.display())))
+}
+
+async fn copy(from: PathBuf, to: PathBuf, made_at: Timestamp) -> Result<(), Error> {
+    let failed = {
+        let (from, to) = (from.display().to_string(), to.display().to_string());
+        move |why: String| Error::Refused(format!("cannot copy {from} to {to}: {why}"))
+    };
+    let copying = move || -> Result<(), String> {
+        let explain = |error: io::Error| error.to_string();
+        private::create_file(&to).map_err(explain)?;
+        sqlite::copy(&from, &to, made_at.micros()).map_err(|error| sqlite::explain(&error))?;
+        File::open(&to)
+            .and_then(|file| file.sync_all())
+            .map_err(explain)
+    };
+    match apart(copying).await {
+        Ok(copied) => copied.map_err(failed),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+fn part(directory: &Path, file: &str) -> PathBuf {
+    directory.join(format!("{file}.{PART}"))
+}
+
+fn remove_parts(directory: &Path, files: &[&str]) {
+    for file in files {
+        let _ = fs::remove_file(part(directory, file));
+    }
+}

@@ -1,0 +1,44 @@
+//! Copies of files that other processes may be writing.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+
+/// In a copy alone: when it was made, in microseconds since 1970.
+const MARK: &str =
+    "create table if not exists backup (made_at integer not null); delete from backup;";
+const IS_MARKED: &str = "select exists (select 1 from sqlite_schema where name = 'backup')";
+
+/// Copies a file as it is at one moment, whoever writes to it meanwhile, to one that is empty. The copy stores when it was
+/// made.
+///
+/// # Errors
+/// When SQLite cannot read the one or write the other.
+pub fn copy(from: &Path, to: &Path, made_at: i64) -> rusqlite::Result<()> {
+    let mut source = Connection::open_with_flags(
+        from,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    super::wait_while_busy(&mut source)?;
+    source.execute("vacuum into ?1", [to.to_string_lossy()])?;
+    let copy = Connection::open(to)?;
+    copy.execute_batch(MARK)?;
+    copy.execute("insert into backup (made_at) values (?1)", [made_at])
+        .map(drop)
+}
+
+/// When the backup was made that a file was restored from, in microseconds since 1970; `None` for one that was not restored.
+///
+/// # Errors
+/// When SQLite cannot read it.
+pub fn restored_from(path: &Path) -> rusqlite::Result<Option<i64>> {
+    let mut connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    super::wait_while_busy(&mut connection)?;
+    if !connection.query_row(IS_MARKED, [], |row| row.get::<_, bool>(0))? {
+        return Ok(None);
+    }
+    connection
+        .query_row("select max(made_at) from backup", [], |row| row.get(0))
+        .optional()
+        .map(Option::flatten)
+}

@@ -51,6 +51,8 @@ readers=target/readers
         $readers/bin/pip install --quiet "duckdb==1.5.*" "duckdb-extension-sqlite-scanner==1.5.*" datasette sqlite-utils &&
         touch $readers/installed
 } || echo "DuckDB, Datasette and sqlite-utils are not installed: whether they read a catalog is not checked" >&2
+want promtool prometheus golang-github-prometheus prometheus prometheus
+want prometheus-node-exporter prometheus-node-exporter node-exporter prometheus-node-exporter node_exporter
 cargo fmt --version >/dev/null 2>&1 || { echo "the tests need rustfmt: rustup component add rustfmt" >&2; exit 1; }
 cargo clippy --version >/dev/null 2>&1 || { echo "the tests need clippy: rustup component add clippy" >&2; exit 1; }
 

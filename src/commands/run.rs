@@ -6,7 +6,7 @@ use std::sync::Arc;
 use comfy_table::Cell;
 
 use super::environment::Environment;
-use super::metrics::{self, Figures};
+use super::metrics::{self, Figures, Span};
 use super::notify::{Event, notify};
 use super::output::{Colour, Screen};
 use super::progress::watcher;
@@ -15,10 +15,11 @@ use super::table::{coloured, cost, count, counted, instant, span, table, text, u
 use super::{Error, output, signals};
 use crate::catalog::Catalog;
 use crate::cli::{Format, Global, RunArgs};
-use crate::clock::Monotonic;
+use crate::clock::{Clock, Monotonic, SystemClock};
 use crate::config::Region;
 use crate::exit::Exit;
-use crate::quota::Units;
+use crate::ledger::Meter;
+use crate::quota::{Account, Cost, Units};
 use crate::run::{
     self, Asked, Believing, Context, Estimates, Gate, LimitReport, Locks, PassOutcome, PassReport,
     RunOutcome, RunReport, Signal, Stop, StoppedBy,
@@ -26,6 +27,16 @@ use crate::run::{
 
 /// Walks what is due.
 pub async fn run(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
+    let (began, watch) = (SystemClock.now(), Monotonic::now());
+    let ended = walk(global, args).await;
+    if let (Err(error), Some(file)) = (&ended, metrics_file(args)) {
+        let took = watch.elapsed();
+        metrics::write_broken(&file, error, Span { began, took });
+    }
+    ended
+}
+
+async fn walk(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     #[cfg(feature = "sandbox")]
     if args.sandbox {
         let (environment, sandbox) = super::sandbox::practise(global).await?;
@@ -63,24 +74,35 @@ async fn run_in(
     let context = context(environment, catalog, &selection, args, global, stop.clone()).await?;
     let (began, watch) = (environment.clock.now(), Monotonic::now());
     let report = run::run(&context, &selection).await?;
-    let requests = context.asked.all();
-    drop(context);
     if let Some(file) = metrics_file(args) {
-        metrics::write(
-            &file,
-            environment,
-            Figures {
-                report: &report,
-                requests,
+        let figures = Figures {
+            jobs: selection.iter().map(|(job, _)| job.name.clone()).collect(),
+            report: &report,
+            requests: context.asked.all(),
+            unrepaid: unrepaid(&selection, &context.meter).await,
+            span: Span {
                 began,
                 took: watch.elapsed(),
             },
-        )
-        .await;
+        };
+        metrics::write(&file, environment, figures).await;
     }
+    drop(context);
     show(&report, global)?;
     let exit = exit(report.outcome, args.strict, stop.signal());
     Ok(Ended { report, exit })
+}
+
+/// By account, what the ledger has not recorded yet. What the journal cannot say is left out and reported.
+async fn unrepaid(selection: &run::Selection, meter: &Meter) -> Vec<(Arc<Account>, Cost)> {
+    let mut all = Vec::new();
+    for account in run::accounts(selection.iter().map(|(job, _)| &job.credential)) {
+        match meter.unrepaid(&account).await {
+            Ok(units) => all.push((account, units)),
+            Err(error) => tracing::error!(account = account.name, "{error}"),
+        }
+    }
+    all
 }
 
 /// A variable that is set to nothing is as good as unset.

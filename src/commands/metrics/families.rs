@@ -3,132 +3,136 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What a figure is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// It only grows; what the file held is added.
-    Counter,
-    /// It is as it is.
-    Gauge,
+use super::labels::{parsed, written};
+use super::metric::{self, Kind, Metric};
+
+/// Samples by metric and labels.
+#[derive(Debug)]
+pub struct Families {
+    /// The escaped name of the file, a label of every sample; `None`: no label.
+    file: Option<String>,
+    families: BTreeMap<&'static str, Family>,
 }
 
-/// The counters, with what they count.
-pub const COUNTERS: [(&str, &str); 6] = [
-    (RUNS, "Runs, by how they ended"),
-    (REQUESTS, "Requests, by what they led to"),
-    (REQUEST_SECONDS, "How long requests took, together"),
-    (UNITS, "Units charged by runs"),
-    (
-        UNMETERED,
-        "Units spent while the ledger could not be reached",
-    ),
-    (RECORDS, "Records landed"),
-];
-pub const RUNS: &str = "ingest_runs_total";
-pub const REQUESTS: &str = "ingest_requests_total";
-pub const REQUEST_SECONDS: &str = "ingest_request_seconds_total";
-pub const UNITS: &str = "ingest_units_total";
-pub const UNMETERED: &str = "ingest_unmetered_units_total";
-pub const RECORDS: &str = "ingest_records_total";
-
-/// Figures of one name.
 #[derive(Debug)]
-pub struct Family {
-    kind: Kind,
-    help: &'static str,
+struct Family {
+    metric: &'static Metric,
     samples: BTreeMap<String, f64>,
 }
 
-/// Figures by name.
-#[derive(Debug, Default)]
-pub struct Families(BTreeMap<&'static str, Family>);
-
 impl Families {
-    /// A counter of the table.
-    pub fn counter(&mut self, name: &'static str) -> &mut Family {
-        let help = COUNTERS
+    /// None yet, for a file of this name.
+    pub fn new(file: Option<&str>) -> Self {
+        Self {
+            file: file.map(escaped),
+            families: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a value to the sample with these labels.
+    pub fn add(&mut self, metric: &'static Metric, labels: &[(&str, &str)], value: f64) {
+        let labels: Vec<(&str, String)> = labels
             .iter()
-            .find(|(known, _)| *known == name)
-            .map_or("", |(_, help)| help);
-        self.family(name, Kind::Counter, help)
+            .map(|(name, value)| (*name, escaped(value)))
+            .collect();
+        let labels: Vec<(&str, &str)> = labels
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        self.add_escaped(metric, labels, value);
     }
 
-    /// A figure that is as it is.
-    pub fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
-        self.family(name, Kind::Gauge, help)
-    }
-
-    fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> &mut Family {
-        self.0.entry(name).or_insert_with(|| Family {
-            kind,
-            help,
+    fn add_escaped(&mut self, metric: &'static Metric, labels: Vec<(&str, &str)>, value: f64) {
+        let mut labels: Vec<(&str, &str)> = labels;
+        labels.retain(|(name, _)| *name != FILE);
+        labels.extend(self.file.as_deref().map(|file| (FILE, file)));
+        let family = self.families.entry(metric.name).or_insert_with(|| Family {
+            metric,
             samples: BTreeMap::new(),
-        })
+        });
+        *family.samples.entry(written(&labels)).or_default() += value;
     }
 
-    /// All of it, counters going on from `old`, which is what an earlier run wrote.
-    pub fn text(mut self, old: &str) -> String {
-        self.go_on(old);
-        let mut text = String::new();
-        for (name, family) in &self.0 {
-            let kind = if family.kind == Kind::Counter {
-                "counter"
-            } else {
-                "gauge"
+    /// Continues from `old`, which is what an earlier run wrote: counters are added up, and gauges are kept as told.
+    pub fn go_on(&mut self, old: &str, keep: &Keep) {
+        let set: Vec<&'static str> = self.families.keys().copied().collect();
+        for line in old.lines().filter(|line| !line.starts_with('#')) {
+            let Some((metric, labels, value)) = sample(line) else {
+                continue;
             };
-            let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", family.help);
-            for (labels, value) in &family.samples {
+            let goes_on = match (metric.kind, keep) {
+                (Kind::Counter, _) => true,
+                (Kind::Gauge, Keep::NotSet) => !set.contains(&metric.name),
+                (Kind::Gauge, Keep::OfAccounts(accounts)) => labels.iter().any(|(name, value)| {
+                    *name == ACCOUNT && accounts.iter().any(|one| one == value)
+                }),
+            };
+            if goes_on {
+                self.add_escaped(metric, labels, value);
+            }
+        }
+    }
+
+    /// All of it.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for Family { metric, samples } in self.families.values() {
+            let (name, help, kind) = (metric.name, metric.help, metric.kind.name());
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            for (labels, value) in samples {
                 let _ = writeln!(text, "{name}{labels} {value}");
             }
         }
         text
     }
-
-    fn go_on(&mut self, old: &str) {
-        for line in old.lines().filter(|line| !line.starts_with('#')) {
-            let Some((series, value)) = line.rsplit_once(' ') else {
-                continue;
-            };
-            let Some(value) = value.parse::<f64>().ok().filter(|value| value.is_finite()) else {
-                continue;
-            };
-            let (name, labels) = series
-                .split_at_checked(series.find('{').unwrap_or(series.len()))
-                .unwrap_or((series, ""));
-            // A line that was cut, or that somebody else wrote, would spoil this file and every one after it.
-            if !labels.is_empty() && !labels.ends_with("\"}") {
-                continue;
-            }
-            if let Some((name, _)) = COUNTERS.iter().find(|(known, _)| *known == name) {
-                *self
-                    .counter(name)
-                    .samples
-                    .entry(labels.to_owned())
-                    .or_default() += value;
-            }
-        }
-    }
 }
 
-impl Family {
-    /// Adds a figure to the one of these labels.
-    pub fn add(&mut self, labels: &[(&str, &str)], value: f64) {
-        let labels: Vec<String> = labels
-            .iter()
-            .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
-            .collect();
-        let labels = if labels.is_empty() {
-            String::new()
-        } else {
-            format!("{{{}}}", labels.join(","))
-        };
-        *self.samples.entry(labels).or_default() += value;
-    }
+/// Which gauges of an earlier run are still right.
+pub enum Keep {
+    /// Those that this run did not set.
+    NotSet,
+    /// Those of these accounts, by their escaped names.
+    OfAccounts(Vec<String>),
 }
 
-fn escaped(value: &str) -> String {
+/// The label with the name of the file.
+const FILE: &str = "ingest_file";
+/// The label with the name of an account.
+pub const ACCOUNT: &str = "account";
+/// The label with the name of a job. Prometheus itself sets `job`: the job that scrapes.
+pub const JOB: &str = "ingest_job";
+/// The label that earlier versions wrote for `ingest_job`.
+const EARLIER_JOB: &str = "job";
+
+/// A sample of a metric that is written here. A line that was cut, or that somebody else wrote, is none: it would spoil
+/// this file and every one after it.
+fn sample(line: &str) -> Option<(&'static Metric, Vec<(&str, &str)>, f64)> {
+    let (series, value) = line.rsplit_once(' ')?;
+    let value = value
+        .parse::<f64>()
+        .ok()
+        .filter(|value| value.is_finite())?;
+    let (name, labels) = match series.split_once('{') {
+        Some((name, labels)) => (name, parsed(labels.strip_suffix('}')?)?),
+        None => (series, Vec::new()),
+    };
+    let current = |(name, value)| (if name == EARLIER_JOB { JOB } else { name }, value);
+    let labels = labels.into_iter().map(current).collect();
+    Some((metric::named(name)?, labels, value))
+}
+
+/// A label's value as the format writes it.
+pub fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
+}
+
+/// Whether a file holds samples of a job.
+pub fn holds_job(text: &str, job: &str) -> bool {
+    let value = escaped(job);
+    [JOB, EARLIER_JOB]
+        .iter()
+        .any(|label| text.contains(&format!("{label}=\"{value}\"")))
 }

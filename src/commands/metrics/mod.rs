@@ -1,9 +1,12 @@
-//! `--metrics-file`: what became of the run, as node_exporter's textfile collector reads it.
+//! `--metrics-file`: the result of the run, as node_exporter's textfile collector reads it.
 //!
-//! Counters go on from what the file holds, so that `increase()` works over many runs. It is written beside and renamed:
-//! nobody ever reads half of it. Runs that end at once take turns: each goes on from what the other wrote.
+//! Counters continue from what the file holds, so that `increase()` works over many runs. The new text is written to a
+//! temporary file, which is then renamed: no reader sees half of it. Runs that end at the same time take turns. A file
+//! holds the jobs that were run with it and no other; two files never hold the same series.
 
 mod families;
+mod labels;
+mod metric;
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -12,31 +15,59 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::families::{Families, RECORDS, REQUEST_SECONDS, REQUESTS, RUNS, UNITS, UNMETERED};
+use self::families::{ACCOUNT, Families, JOB, Keep, escaped, holds_job};
 use super::Error;
 use super::environment::Environment;
 use super::replace::file_to_replace;
-use crate::quota::Timestamp;
-use crate::run::{self, Requests, RunOutcome, RunReport};
+use crate::config::Job;
+use crate::quota::{Account, Cost, Timestamp};
+use crate::run::{self, Candidate, Requests, RunOutcome, RunReport};
 
-/// What a run left to be counted.
-pub struct Figures<'a> {
-    /// What became of it.
-    pub report: &'a RunReport,
-    /// What it asked.
-    pub requests: Vec<Requests>,
-    /// When it began.
+/// When a run began, and how long it took.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
     pub began: Timestamp,
-    /// How long it took.
     pub took: Duration,
 }
 
-/// Writes the file anew. That it cannot be written is said, and fails no run.
+/// What a run that came to its end left to be counted.
+pub struct Figures<'a> {
+    /// The names of the jobs that it was asked to run.
+    pub jobs: Vec<String>,
+    /// Its result.
+    pub report: &'a RunReport,
+    /// Its requests.
+    pub requests: Vec<Requests>,
+    /// By account of those jobs, what the ledger has not recorded yet.
+    pub unrepaid: Vec<(Arc<Account>, Cost)>,
+    /// When it ran.
+    pub span: Span,
+}
+
+/// Writes the result of a run. A file that cannot be written is reported, and fails no run.
 pub async fn write(file: &Path, environment: &Environment, figures: Figures<'_>) {
-    let written = match collect(environment, &figures).await {
-        Ok(families) => replace(file, |old| families.text(old)),
+    let written = match standings(environment).await {
+        Ok(standings) => replace(file, |old| {
+            of_finished(named(file), environment, &figures, &standings, old)
+        }),
         Err(error) => Err(io::Error::other(error.to_string())),
     };
+    report_failure(file, written);
+}
+
+/// Writes that a run ended with an error before it had a result.
+pub fn write_broken(file: &Path, error: &Error, span: Span) {
+    let written = replace(file, |old| {
+        let mut families = Families::new(named(file).as_deref());
+        let is_valid = !matches!(error, Error::Config(_));
+        of_every_run(&mut families, RunOutcome::Failed, is_valid, span);
+        families.go_on(old, &Keep::NotSet);
+        families.text()
+    });
+    report_failure(file, written);
+}
+
+fn report_failure(file: &Path, written: io::Result<()>) {
     if let Err(error) = written {
         tracing::error!(
             "{}: cannot write the metrics: {error}; name another --metrics-file",
@@ -45,47 +76,58 @@ pub async fn write(file: &Path, environment: &Environment, figures: Figures<'_>)
     }
 }
 
-async fn collect(environment: &Environment, figures: &Figures<'_>) -> Result<Families, Error> {
-    let mut families = Families::default();
-    of_run(&mut families, figures);
+/// The name by which a file's samples differ from those of other files. `ingest.prom`, the usual name, needs none.
+fn named(file: &Path) -> Option<String> {
+    let name = file.file_stem()?.to_string_lossy().into_owned();
+    (name != USUAL_NAME).then_some(name)
+}
+
+const USUAL_NAME: &str = "ingest";
+
+fn of_finished(
+    name: Option<String>,
+    environment: &Environment,
+    figures: &Figures<'_>,
+    standings: &[Candidate],
+    old: &str,
+) -> String {
+    let mut families = Families::new(name.as_deref());
+    of_every_run(&mut families, figures.report.outcome, true, figures.span);
     of_requests(&mut families, &figures.requests);
     of_units(&mut families, environment, figures.report);
     of_limits(&mut families, figures.report);
-    of_regions(&mut families, environment).await?;
-    Ok(families)
+    of_unrepaid(&mut families, &figures.unrepaid);
+    let is_own = |job: &Arc<Job>| figures.jobs.contains(&job.name) || holds_job(old, &job.name);
+    of_jobs(
+        &mut families,
+        environment.config.jobs.iter().filter(|job| is_own(job)),
+    );
+    of_regions(
+        &mut families,
+        standings.iter().filter(|one| is_own(&one.job)),
+    );
+    let reported = |account: &Account| {
+        let limits = &figures.report.limits;
+        limits.iter().any(|limit| limit.account == account.name)
+    };
+    let others = environment.accounts().into_iter();
+    let others = others.filter(|account| !reported(account));
+    let others = others.map(|account| escaped(&account.name)).collect();
+    families.go_on(old, &Keep::OfAccounts(others));
+    families.text()
 }
 
-fn of_run(
-    families: &mut Families,
-    Figures {
-        report,
-        began,
-        took,
-        ..
-    }: &Figures<'_>,
-) {
-    let runs = families.counter(RUNS);
-    for outcome in RunOutcome::ALL {
-        runs.add(
-            &[("outcome", outcome.name())],
-            f64::from(u8::from(outcome == report.outcome)),
-        );
+fn of_every_run(families: &mut Families, outcome: RunOutcome, valid: bool, span: Span) {
+    for one in RunOutcome::ALL {
+        let (labels, value) = ([("outcome", one.name())], truth(one == outcome));
+        families.add(&metric::RUNS, &labels, value);
+        families.add(&metric::LAST_RUN_OUTCOME, &labels, value);
     }
-    let last = families.gauge(
-        "ingest_last_run_timestamp_seconds",
-        "When the last run began",
-    );
-    last.add(&[], seconds(*began));
-    let took_seconds = took.as_secs_f64();
-    families
-        .gauge(
-            "ingest_last_run_duration_seconds",
-            "How long the last run took",
-        )
-        .add(&[], took_seconds);
-    families
-        .counter(UNMETERED)
-        .add(&[], number(report.unmetered_units.get()));
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    families.add(&metric::BUILD, &version, 1.0);
+    families.add(&metric::CONFIG_VALID, &[], truth(valid));
+    families.add(&metric::LAST_RUN, &[], seconds(span.began));
+    families.add(&metric::LAST_RUN_DURATION, &[], span.took.as_secs_f64());
 }
 
 fn of_requests(families: &mut Families, requests: &[Requests]) {
@@ -98,24 +140,19 @@ fn of_requests(families: &mut Families, requests: &[Requests]) {
     } in requests
     {
         let labels = [
-            ("account", account.as_str()),
+            (ACCOUNT, account.as_str()),
             ("call", call),
             ("class", led.name()),
         ];
-        families.counter(REQUESTS).add(&labels, number(*count));
-        families
-            .counter(REQUEST_SECONDS)
-            .add(&labels, took.as_secs_f64());
+        families.add(&metric::REQUESTS, &labels, number(*count));
+        families.add(&metric::REQUEST_SECONDS, &labels, took.as_secs_f64());
     }
 }
 
 fn of_units(families: &mut Families, environment: &Environment, report: &RunReport) {
     let account = |job: &str| {
-        let job = environment
-            .config
-            .jobs
-            .iter()
-            .find(|known| known.name == job);
+        let mut jobs = environment.config.jobs.iter();
+        let job = jobs.find(|known| known.name == job);
         job.map(|job| job.credential.account.name.as_str())
             .unwrap_or_default()
     };
@@ -123,74 +160,76 @@ fn of_units(families: &mut Families, environment: &Environment, report: &RunRepo
         let (job, region) = (pass.job.as_str(), pass.region.as_str());
         for (limit, units) in pass.units.iter() {
             let labels = [
-                ("account", account(job)),
+                (ACCOUNT, account(job)),
                 ("limit", limit),
-                ("job", job),
+                (JOB, job),
                 ("region", region),
             ];
-            families.counter(UNITS).add(&labels, number(units.get()));
+            families.add(&metric::UNITS, &labels, number(units.get()));
         }
-        families
-            .counter(RECORDS)
-            .add(&[("job", job), ("region", region)], number(pass.records));
+        let labels = [(JOB, job), ("region", region)];
+        families.add(&metric::RECORDS, &labels, number(pass.records));
     }
+    let unmetered = report.unmetered_units.get();
+    families.add(&metric::UNMETERED, &[], number(unmetered));
 }
 
 fn of_limits(families: &mut Families, report: &RunReport) {
     for limit in &report.limits {
-        let labels = [
-            ("account", limit.account.as_str()),
-            ("limit", &*limit.limit),
-        ];
+        let labels = [(ACCOUNT, limit.account.as_str()), ("limit", &*limit.limit)];
         let gauges = [
-            (
-                "ingest_limit_enforced_units",
-                "What is let through in a window",
-                Some(limit.enforced),
-            ),
-            ("ingest_limit_used_units", "What counts now", limit.used),
-            (
-                "ingest_limit_remaining_units",
-                "What is left now; missing while the ledger cannot be reached",
-                limit.remaining,
-            ),
+            (&metric::LIMIT_ENFORCED, Some(limit.enforced)),
+            (&metric::LIMIT_USED, limit.used),
+            (&metric::LIMIT_REMAINING, limit.remaining),
         ];
-        for (name, help, units) in gauges {
+        for (metric, units) in gauges {
             if let Some(units) = units {
-                families.gauge(name, help).add(&labels, number(units.get()));
+                families.add(metric, &labels, number(units.get()));
             }
         }
         let closed = limit.closed_until.map_or(0.0, seconds);
-        let help = "Until when the upstream's \"spent\" closes it; 0 while it is open";
-        families
-            .gauge("ingest_limit_closed_until_timestamp_seconds", help)
-            .add(&labels, closed);
+        families.add(&metric::LIMIT_CLOSED, &labels, closed);
+    }
+}
+
+fn of_unrepaid(families: &mut Families, unrepaid: &[(Arc<Account>, Cost)]) {
+    for (account, cost) in unrepaid {
+        for limit in account.limits.keys() {
+            let labels = [(ACCOUNT, account.name.as_str()), ("limit", limit)];
+            families.add(&metric::UNREPAID, &labels, number(cost.of(limit).get()));
+        }
+    }
+}
+
+fn of_jobs<'a>(families: &mut Families, jobs: impl Iterator<Item = &'a Arc<Job>>) {
+    for job in jobs {
+        if let Some(every) = job.every {
+            let labels = [(JOB, job.name.as_str())];
+            families.add(&metric::JOB_EVERY, &labels, every.as_secs_f64());
+        }
+    }
+}
+
+fn of_regions<'a>(families: &mut Families, standings: impl Iterator<Item = &'a Candidate>) {
+    for one in standings {
+        let labels = [(JOB, one.job.name.as_str()), ("region", &one.region.code)];
+        let last = one.standing.last_complete.map_or(0.0, seconds);
+        families.add(&metric::LAST_SUCCESS, &labels, last);
     }
 }
 
 /// Every region of every job, whichever this run walked.
-async fn of_regions(families: &mut Families, environment: &Environment) -> Result<(), Error> {
-    let all = environment
-        .config
-        .jobs
-        .iter()
+async fn standings(environment: &Environment) -> Result<Vec<Candidate>, Error> {
+    let jobs = environment.config.jobs.iter();
+    let all = jobs
         .map(|job| (Arc::clone(job), job.regions.clone()))
         .collect();
-    for one in run::candidates(
-        &*environment.catalog_to_read()?,
-        &all,
-        environment.clock.now(),
-    )
-    .await?
-    {
-        let labels = [("job", one.job.name.as_str()), ("region", &one.region.code)];
-        let help = "When the last complete pass over a region began; 0 where there was none";
-        let last = one.standing.last_complete.map_or(0.0, seconds);
-        families
-            .gauge("ingest_last_success_timestamp_seconds", help)
-            .add(&labels, last);
-    }
-    Ok(())
+    let (catalog, now) = (environment.catalog_to_read()?, environment.clock.now());
+    Ok(run::candidates(&*catalog, &all, now).await?)
+}
+
+fn truth(is: bool) -> f64 {
+    f64::from(u8::from(is))
 }
 
 fn seconds(at: Timestamp) -> f64 {

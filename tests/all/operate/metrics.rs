@@ -53,8 +53,9 @@ fn a_run_leaves_its_figures_for_a_collector() {
         .sum();
     assert_eq!(by_region, world.counted("daily") as f64);
     assert!(
-        of(r#"ingest_units_total{account="youtube",limit="daily",job="trending",region="US"}"#)
-            >= 1.0
+        of(
+            r#"ingest_units_total{account="youtube",limit="daily",ingest_job="trending",region="US"}"#
+        ) >= 1.0
     );
     assert_eq!(
         of(r#"ingest_limit_used_units{account="youtube",limit="daily"}"#),
@@ -64,7 +65,9 @@ fn a_run_leaves_its_figures_for_a_collector() {
         of(r#"ingest_limit_remaining_units{account="youtube",limit="daily"}"#),
         9_500.0 - by_region
     );
-    assert!(of(r#"ingest_last_success_timestamp_seconds{job="trending",region="GB"}"#) > 1.7e9);
+    assert!(
+        of(r#"ingest_last_success_timestamp_seconds{ingest_job="trending",region="GB"}"#) > 1.7e9
+    );
     assert!(
         of(r#"ingest_requests_total{account="youtube",call="videos.list",class="page"}"#) >= 2.0
     );
@@ -194,6 +197,155 @@ fn nothing_half_written_is_left_beside() {
         .filter(|name| name.to_string_lossy().contains("prom"))
         .collect();
     assert_eq!(left, ["ingest.prom"]);
+}
+
+/// Runs one job, with a metrics file of this name.
+fn run_job(world: &World, job: &str, name: &str) -> PathBuf {
+    let file = world.directory.path().join(name);
+    let path = file.to_str().unwrap();
+    let ran = world.ingest(&["--region", "US", "--job", job, "--metrics-file", path]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    file
+}
+
+/// Prometheus sets `job` and `instance` itself, and renames what a file has under these names.
+#[test]
+fn no_metric_has_a_label_that_prometheus_sets() {
+    let world = World::new();
+    run(&world, &[]);
+    let text = fs::read_to_string(file(&world)).unwrap();
+    for owned in ["{job=", ",job=", "{instance=", ",instance="] {
+        assert!(!text.contains(owned), "{owned} in {text}");
+    }
+    assert!(text.contains("ingest_job=\"trending\""), "{text}");
+}
+
+#[test]
+fn a_file_holds_the_version_the_last_outcome_and_how_often_each_job_is_due() {
+    let mut world = World::new();
+    run(&world, &[]);
+    let first = samples(&file(&world));
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        first[&format!(r#"ingest_build_info{{version="{version}"}}"#)],
+        1.0
+    );
+    assert_eq!(first["ingest_config_valid"], 1.0);
+    assert_eq!(first[r#"ingest_last_run_outcome{outcome="complete"}"#], 1.0);
+    assert_eq!(first[r#"ingest_last_run_outcome{outcome="failed"}"#], 0.0);
+    assert_eq!(
+        first[r#"ingest_job_every_seconds{ingest_job="trending"}"#],
+        3600.0
+    );
+    world.set("upstreams.youtube.attempts=1");
+    world.set("jobs.trending.every=1us");
+    world.faults(&json!({ "call": "videos.list", "status": 500, "times": 10 }));
+    assert_eq!(run(&world, &[]), 1);
+    let second = samples(&file(&world));
+    assert_eq!(
+        second[r#"ingest_last_run_outcome{outcome="complete"}"#],
+        0.0
+    );
+    assert_eq!(second[r#"ingest_last_run_outcome{outcome="failed"}"#], 1.0);
+}
+
+#[test]
+fn units_that_the_ledger_has_not_recorded_yet_are_in_the_file() {
+    let mut world = World::new();
+    run(&world, &[]);
+    let unrepaid = r#"ingest_unrepaid_units{account="youtube",limit="daily"}"#;
+    assert_eq!(samples(&file(&world))[unrepaid], 0.0);
+    let port = crate::support::redis_server::free_port();
+    world.set(&format!("ledger.url=\"redis://127.0.0.1:{port}\""));
+    world.set("jobs.trending.every=1us");
+    run(&world, &[]);
+    let samples = samples(&file(&world));
+    assert!(samples[unrepaid] > 0.0, "{samples:#?}");
+    assert_eq!(samples["ingest_unmetered_units_total"], samples[unrepaid]);
+}
+
+#[test]
+fn two_files_never_hold_the_same_series_and_each_holds_its_own_jobs() {
+    let world = World::new();
+    let trending = run_job(&world, "trending", "trending.prom");
+    let discover = run_job(&world, "discover", "discover.prom");
+    run_job(&world, "trending", "trending.prom");
+    let (trending, discover) = (samples(&trending), samples(&discover));
+    assert!(trending.len() > 20 && discover.len() > 20);
+    let both: Vec<_> = trending
+        .keys()
+        .filter(|series| discover.contains_key(*series))
+        .collect();
+    assert!(both.is_empty(), "{both:#?}");
+    let names = |all: &BTreeMap<String, f64>, job: &str| all.keys().any(|one| one.contains(job));
+    assert!(!names(&trending, r#"ingest_job="discover""#));
+    assert!(!names(&discover, r#"ingest_job="trending""#));
+    assert!(names(
+        &trending,
+        r#"ingest_runs_total{outcome="complete",ingest_file="trending"}"#
+    ));
+}
+
+#[test]
+fn a_file_that_units_of_several_jobs_share_keeps_the_jobs_of_all() {
+    let world = World::new();
+    let file = run_job(&world, "trending", "ingest.prom");
+    run_job(&world, "discover", "ingest.prom");
+    let samples = samples(&file);
+    for job in ["trending", "discover"] {
+        let series =
+            format!(r#"ingest_last_success_timestamp_seconds{{ingest_job="{job}",region="US"}}"#);
+        assert!(samples[&series] > 1.7e9, "{samples:#?}");
+    }
+    assert_eq!(samples[r#"ingest_runs_total{outcome="complete"}"#], 2.0);
+}
+
+#[test]
+fn counters_go_on_from_a_file_with_the_earlier_name_of_the_label() {
+    let world = World::new();
+    fs::write(
+        file(&world),
+        "ingest_records_total{job=\"trending\",region=\"US\"} 1000000\n",
+    )
+    .unwrap();
+    run(&world, &[]);
+    let records = r#"ingest_records_total{ingest_job="trending",region="US"}"#;
+    assert!(samples(&file(&world))[records] > 1_000_000.0);
+}
+
+#[test]
+fn a_configuration_error_is_in_the_file_beside_what_it_held() {
+    let mut world = World::new();
+    run(&world, &[]);
+    let before = samples(&file(&world));
+    world.set("jobs.trending.evry=1h");
+    assert_eq!(run(&world, &[]), 2);
+    let after = samples(&file(&world));
+    assert_eq!(after["ingest_config_valid"], 0.0);
+    assert_eq!(after[r#"ingest_last_run_outcome{outcome="failed"}"#], 1.0);
+    assert_eq!(after[r#"ingest_runs_total{outcome="failed"}"#], 1.0);
+    assert_eq!(after[r#"ingest_runs_total{outcome="complete"}"#], 1.0);
+    let kept = [
+        r#"ingest_last_success_timestamp_seconds{ingest_job="trending",region="US"}"#,
+        r#"ingest_job_every_seconds{ingest_job="trending"}"#,
+        r#"ingest_limit_used_units{account="youtube",limit="daily"}"#,
+    ];
+    for series in kept {
+        assert_eq!(after[series], before[series], "{series}");
+    }
+    assert!(
+        after["ingest_last_run_timestamp_seconds"] > before["ingest_last_run_timestamp_seconds"]
+    );
+}
+
+#[test]
+fn a_run_that_cannot_use_its_state_directory_is_in_the_file_too() {
+    let world = World::new();
+    fs::write(world.state_dir(), "no directory").unwrap();
+    assert_eq!(run(&world, &[]), 1);
+    let samples = samples(&file(&world));
+    assert_eq!(samples[r#"ingest_runs_total{outcome="failed"}"#], 1.0);
+    assert_eq!(samples["ingest_config_valid"], 1.0);
 }
 
 /// What a text says that is written like a label's value, or `None` where it is not.

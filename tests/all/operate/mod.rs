@@ -11,6 +11,7 @@ mod metrics;
 mod notify;
 mod redis_access;
 mod redis_service;
+mod prometheus;
 mod repair;
 mod schema;
 mod secrets;

@@ -1,0 +1,266 @@
+//! The metrics and the alerts in the real Prometheus, where it is installed: promtool, the server, node_exporter.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::redis_server::free_port;
+use crate::support::world::World;
+
+const LIMIT: Duration = Duration::from_secs(30);
+const STEP: Duration = Duration::from_millis(50);
+
+fn rules() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/prometheus/ingest.rules.yml")
+}
+
+/// Whether all of these programs are installed.
+fn are_installed(programs: &[&str]) -> bool {
+    let is_missing = |program: &&&str| {
+        let mut command = Command::new(program);
+        let command = command.arg("--version").stdout(Stdio::null());
+        command.stderr(Stdio::null()).status().is_err()
+    };
+    let missing: Vec<_> = programs.iter().filter(is_missing).collect();
+    if !missing.is_empty() {
+        eprintln!("not installed: {missing:?}; the metrics are not checked with Prometheus");
+    }
+    missing.is_empty()
+}
+
+fn promtool(arguments: &[&str], input: Stdio) -> Output {
+    let mut command = Command::new("promtool");
+    command.args(arguments).stdin(input).output().unwrap()
+}
+
+fn assert_success(output: &Output) {
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{out}{err}");
+}
+
+/// A server that ends with the value.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(program: &str, arguments: &[String]) -> Self {
+        let port = free_port();
+        let log = Stdio::null;
+        let child = Command::new(program)
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .args(arguments)
+            .stdout(log())
+            .stderr(log())
+            .spawn()
+            .unwrap();
+        let server = Self { child, port };
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < LIMIT, "{program} does not listen");
+            sleep(STEP);
+        }
+        server
+    }
+
+    fn node_exporter(directory: &Path) -> Self {
+        let directory = directory.display();
+        let arguments = [
+            "--collector.disable-defaults".to_owned(),
+            "--collector.textfile".to_owned(),
+            format!("--collector.textfile.directory={directory}"),
+        ];
+        Self::start("prometheus-node-exporter", &arguments)
+    }
+
+    /// A server that scrapes `exporter` and evaluates `rules`, all at short intervals.
+    fn prometheus(directory: &Path, exporter: &Self, rules: &Path) -> Self {
+        let config = directory.join("prometheus.yml");
+        let text = format!(
+            "global: {{ scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms }}\n\
+             rule_files: [{}]\n\
+             scrape_configs: [{{ job_name: node, static_configs: [{{ targets: ['127.0.0.1:{}'] }}] }}]\n",
+            rules.display(),
+            exporter.port
+        );
+        fs::write(&config, text).unwrap();
+        let arguments = [
+            format!("--config.file={}", config.display()),
+            format!("--storage.tsdb.path={}", directory.join("tsdb").display()),
+        ];
+        Self::start("prometheus", &arguments)
+    }
+
+    fn get(&self, path: &str) -> String {
+        let url = format!("http://127.0.0.1:{}{path}", self.port);
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async { reqwest::get(url).await.unwrap().text().await.unwrap() })
+    }
+
+    /// Asks until the result has something in it.
+    fn query(&self, expression: &str) -> Vec<Value> {
+        let path = format!("/api/v1/query?query={}", expression.replace(' ', "%20"));
+        let began = Instant::now();
+        loop {
+            let answer: Value = serde_json::from_str(&self.get(&path)).unwrap_or_default();
+            match answer["data"]["result"].as_array() {
+                Some(result) if !result.is_empty() => return result.clone(),
+                _ => assert!(began.elapsed() < LIMIT, "{expression}: {answer}"),
+            }
+            sleep(STEP);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a job, with a metrics file of this name in the directory.
+fn run(world: &World, directory: &Path, job: &str, name: &str) -> PathBuf {
+    let file = directory.join(name);
+    let path = file.to_str().unwrap();
+    world.ingest(&["--region", "all", "--job", job, "--metrics-file", path]);
+    file
+}
+
+/// A directory of node_exporter's.
+fn collected(world: &World) -> PathBuf {
+    let directory = world.directory.path().join("collected");
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+#[test]
+fn promtool_takes_the_metrics_and_has_no_advice() {
+    if !are_installed(&["promtool"]) {
+        return;
+    }
+    let world = World::new();
+    let file = run(&world, world.directory.path(), "trending", "ingest.prom");
+    let checked = promtool(&["check", "metrics"], fs::File::open(file).unwrap().into());
+    assert_success(&checked);
+    assert!(
+        checked.stdout.is_empty() && checked.stderr.is_empty(),
+        "{checked:?}"
+    );
+}
+
+#[test]
+fn promtool_takes_the_alert_rules_and_each_fires_when_it_should() {
+    if !are_installed(&["promtool"]) {
+        return;
+    }
+    let rules = rules();
+    let checked = promtool(
+        &["check", "rules", "--lint-fatal", rules.to_str().unwrap()],
+        Stdio::null(),
+    );
+    assert_success(&checked);
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/operate/rules_test.yml");
+    assert_success(&promtool(
+        &["test", "rules", tests.to_str().unwrap()],
+        Stdio::null(),
+    ));
+    let tested = fs::read_to_string(tests).unwrap();
+    let text = fs::read_to_string(rules).unwrap();
+    let alerts = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "));
+    for alert in alerts {
+        assert!(tested.contains(alert), "{alert} is not tested");
+    }
+}
+
+#[test]
+fn node_exporter_collects_two_files_without_a_duplicate() {
+    if !are_installed(&["prometheus-node-exporter"]) {
+        return;
+    }
+    let world = World::new();
+    let directory = collected(&world);
+    run(&world, &directory, "trending", "trending.prom");
+    run(&world, &directory, "discover", "discover.prom");
+    run(&world, &directory, "trending", "trending.prom");
+    let exporter = Server::node_exporter(&directory);
+    let scraped = exporter.get("/metrics");
+    assert!(
+        scraped.contains("node_textfile_scrape_error 0"),
+        "{scraped}"
+    );
+    for file in ["trending.prom", "discover.prom"] {
+        let text = fs::read_to_string(directory.join(file)).unwrap();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let is_there = |one: &str| taken_apart(one) == taken_apart(line);
+            assert!(scraped.lines().any(is_there), "{line} is not in {scraped}");
+        }
+    }
+}
+
+/// A sample's name, its labels in order, and its value.
+fn taken_apart(line: &str) -> Option<(&str, Vec<&str>, f64)> {
+    let (series, value) = line.rsplit_once(' ')?;
+    let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+    let mut labels: Vec<&str> = labels.trim_end_matches('}').split("\",").collect();
+    labels
+        .iter_mut()
+        .for_each(|one| *one = one.trim_end_matches('"'));
+    labels.sort_unstable();
+    Some((name, labels, value.parse().ok()?))
+}
+
+/// The alerts of the shipped rules, without their delay, on the metrics of a real run.
+#[test]
+fn the_documented_alert_fires_in_prometheus() {
+    if !are_installed(&["prometheus", "prometheus-node-exporter"]) {
+        return;
+    }
+    let mut world = World::new();
+    let directory = collected(&world);
+    run(&world, &directory, "trending", "ingest.prom");
+    world.set("jobs.trending.evry=1h");
+    run(&world, &directory, "trending", "ingest.prom");
+    // No region has had a pass for a long time.
+    let file = directory.join("ingest.prom");
+    let text = fs::read_to_string(&file).unwrap();
+    let aged = text.lines().map(|line| {
+        let series = line.rsplit_once(' ').unwrap().0;
+        if series.starts_with("ingest_last_success_timestamp_seconds{") {
+            format!("{series} 1e9\n")
+        } else {
+            format!("{line}\n")
+        }
+    });
+    fs::write(&file, aged.collect::<String>()).unwrap();
+    let rules_now = world.directory.path().join("rules.yml");
+    let text = fs::read_to_string(rules()).unwrap();
+    let at_once = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("for: "));
+    fs::write(&rules_now, at_once.collect::<Vec<_>>().join("\n")).unwrap();
+    let exporter = Server::node_exporter(&directory);
+    let prometheus = Server::prometheus(world.directory.path(), &exporter, &rules_now);
+    let stale = prometheus.query(r#"ALERTS{alertname="IngestRegionStale",alertstate="firing"}"#);
+    assert_eq!(stale.len(), 8, "{stale:#?}");
+    assert!(
+        stale
+            .iter()
+            .all(|alert| alert["metric"]["ingest_job"] == "trending"
+                && alert["metric"]["job"] == "node"
+                && alert["metric"]["exported_job"].is_null()),
+        "{stale:#?}"
+    );
+    prometheus.query(r#"ALERTS{alertname="IngestConfigInvalid",alertstate="firing"}"#);
+}

@@ -53,6 +53,8 @@ readers=target/readers
 } || echo "DuckDB, Datasette and sqlite-utils are not installed: whether they read a catalog is not checked" >&2
 want promtool prometheus golang-github-prometheus prometheus prometheus
 want prometheus-node-exporter prometheus-node-exporter node-exporter prometheus-node-exporter node_exporter
+want lintian lintian lintian lintian lintian
+command -v cargo-deb >/dev/null || echo "\`cargo-deb\` is not installed (cargo install cargo-deb): the Debian package is not checked" >&2
 cargo fmt --version >/dev/null 2>&1 || { echo "the tests need rustfmt: rustup component add rustfmt" >&2; exit 1; }
 cargo clippy --version >/dev/null 2>&1 || { echo "the tests need clippy: rustup component add clippy" >&2; exit 1; }
 

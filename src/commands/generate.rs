@@ -16,21 +16,28 @@ pub fn completions(shell: Shell) -> Result<Exit, Error> {
     write(&script)
 }
 
+/// Files, environment, notifications and examples: what `--help` has no place for, in roff.
+const MANUAL: &[u8] = include_bytes!("manual.roff");
+/// Where a reader of a command's page finds what holds for all of them.
+const SEE_MAIN_PAGE: &[u8] = b".SH SEE ALSO\n.BR ingest (1)\n";
+
 /// Prints the manual page, of the program or of one of its commands.
 pub fn man(name: Option<&str>) -> Result<Exit, Error> {
-    let mut all = command();
+    // `help` prints what the pages hold; it has none.
+    let mut all = command().disable_help_subcommand(true);
     all.build();
-    let described = match name {
-        None => all,
-        Some(name) => all
-            .find_subcommand(name)
-            .cloned()
-            .ok_or_else(|| no_such_command(name))?,
+    let (described, further) = match name {
+        None => (all, MANUAL),
+        Some(name) => {
+            let found = all.find_subcommand(name).cloned();
+            (found.ok_or_else(|| no_such_command(name))?, SEE_MAIN_PAGE)
+        }
     };
     let mut page = Vec::new();
     clap_mangen::Man::new(described)
         .render(&mut page)
         .map_err(Error::io("cannot make the manual page"))?;
+    page.extend_from_slice(further);
     write(&page)
 }
 

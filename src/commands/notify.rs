@@ -11,14 +11,14 @@ use crate::config::Notify;
 use crate::run::{RunOutcome, RunReport};
 
 const PATIENCE: Duration = Duration::from_secs(5);
-/// More than any summary's head; services keep little.
+/// The most characters of a message that are sent; services keep little.
 const LONGEST: usize = 2_000;
 
 /// What there is to be told.
 pub enum Event<'a> {
     /// A run begins.
     Start,
-    /// It ended.
+    /// It ended: the result, and the message with its causes.
     End(&'a RunReport, String),
     /// It did not come to an end.
     Broken(&'a Error),
@@ -46,9 +46,8 @@ fn url<'a>(config: &'a Notify, event: &Event<'_>) -> Option<&'a Url> {
         Event::End(report, _) => match report.outcome {
             RunOutcome::NothingDue | RunOutcome::Complete => config.success.as_ref(),
             RunOutcome::Stopped => config.stopped.as_ref().or(config.success.as_ref()),
-            RunOutcome::Failed => config.failure.as_ref(),
-            // Whoever ended it knows; the next run goes on.
-            RunOutcome::Interrupted => None,
+            // A service that was pinged at the start waits for the end. Who interrupts a run may be a time limit.
+            RunOutcome::Failed | RunOutcome::Interrupted => config.failure.as_ref(),
         },
     }
 }
@@ -56,7 +55,7 @@ fn url<'a>(config: &'a Notify, event: &Event<'_>) -> Option<&'a Url> {
 fn body(event: Event<'_>) -> String {
     let text = match event {
         Event::Start => String::new(),
-        Event::End(_, headline) => headline,
+        Event::End(_, message) => message,
         Event::Broken(error) => error.to_string(),
     };
     text.chars().take(LONGEST).collect()

@@ -49,7 +49,7 @@ async fn walk(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     notify(notified, Event::Start).await;
     let ended = run_in(&environment, global, args).await;
     match &ended {
-        Ok(Ended { report, .. }) => notify(notified, Event::End(report, headline(report))).await,
+        Ok(Ended { report, .. }) => notify(notified, Event::End(report, message(report))).await,
         Err(error) => notify(notified, Event::Broken(error)).await,
     }
     ended.map(|ended| ended.exit)
@@ -215,6 +215,31 @@ fn headline(report: &RunReport) -> String {
         .join("\n")
 }
 
+/// What a ping says: the headline, and the cause of each region that failed, was refused or was stopped.
+fn message(report: &RunReport) -> String {
+    let headline = headline(report).replace("; see below.", ":");
+    let mut parts = vec![headline];
+    for alike in report.passes.chunk_by(untouched_alike) {
+        parts.extend(cause(alike));
+    }
+    parts.join("\n")
+}
+
+/// Why regions with the same result have it, if there is more to say than their outcome.
+fn cause(alike: &[PassReport]) -> Option<String> {
+    let detail = alike.first()?.detail.as_deref().map(output::shown)?;
+    Some(format!(
+        "{} {}: {detail}.",
+        alike.first()?.job,
+        regions(alike)
+    ))
+}
+
+fn regions(alike: &[PassReport]) -> String {
+    let shown = alike.iter().map(|pass| output::shown(&pass.region));
+    shown.collect::<Vec<_>>().join(" ")
+}
+
 /// What kept the run from going on, and when that ends.
 fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
     let StoppedBy { account, limit, .. } = stop;
@@ -255,16 +280,10 @@ fn passes(passes: &[PassReport], screen: Screen) -> String {
     let mut details = Vec::new();
     for alike in passes.chunk_by(untouched_alike) {
         let [pass, ..] = alike else { continue };
-        let regions: Vec<String> = alike
-            .iter()
-            .map(|pass| output::shown(&pass.region))
-            .collect();
-        let regions = regions.join(" ");
-        let detail = pass.detail.as_deref().map(output::shown);
-        details.extend(detail.map(|detail| format!("{} {regions}: {detail}.", pass.job)));
+        details.extend(cause(alike));
         table.add_row([
             Cell::new(&pass.job),
-            Cell::new(regions),
+            Cell::new(regions(alike)),
             outcome(pass),
             Cell::new(count(pass.pages)),
             Cell::new(count(pass.records)),

@@ -9,7 +9,7 @@ pub struct Notify {
     pub success: Option<Url>,
     /// It ended well, but a limit left work for the next one; unset: as `success`.
     pub stopped: Option<Url>,
-    /// Something failed or was refused.
+    /// Something failed or was refused, or a signal interrupted the run.
     pub failure: Option<Url>,
 }
 

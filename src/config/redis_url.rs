@@ -91,6 +91,12 @@ impl RedisUrl {
         &self.first
     }
 
+    /// The password as the URL has it, with its characters escaped; `None` where it has none.
+    #[must_use]
+    pub fn expose_password(&self) -> Option<&str> {
+        self.first.password()
+    }
+
     /// The hosts, as `host` or `host:port`.
     #[must_use]
     pub fn hosts(&self) -> Vec<String> {

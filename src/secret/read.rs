@@ -53,7 +53,7 @@ pub async fn read_for(
         SecretSource::Credential(name) => from_directory(name, environment),
         SecretSource::Command(words) => from_command(words, patience).await,
     };
-    let checked = read.and_then(|secret| fit(secret, place(source)));
+    let checked = read.and_then(|secret| fit(secret, place(source, environment)));
     checked.map_err(|problem| SecretError {
         owner: owner.to_owned(),
         problem,
@@ -156,13 +156,26 @@ fn fit(secret: SecretString, place: String) -> Result<SecretString, SecretProble
     Ok(SecretString::from(trimmed))
 }
 
-fn place(source: &SecretSource) -> String {
+/// Where a person puts the secret.
+fn place(source: &SecretSource, environment: &Environment) -> String {
     match source {
         SecretSource::Env(name) => name.clone(),
-        SecretSource::File(path) => path.display().to_string(),
-        SecretSource::Credential(name) => format!("$CREDENTIALS_DIRECTORY/{name}"),
+        SecretSource::File(path) => {
+            credential_of(path, environment).map_or_else(|| path.display().to_string(), loaded)
+        }
+        SecretSource::Credential(name) => loaded(name),
         SecretSource::Command(words) => format!("`{}`", words.first().map_or("", String::as_str)),
     }
+}
+
+/// The name of a systemd credential, if the file is one: it is a copy, made at the start of the unit.
+fn credential_of<'a>(path: &'a Path, environment: &Environment) -> Option<&'a str> {
+    let directory = environment("CREDENTIALS_DIRECTORY").filter(|path| !path.is_empty())?;
+    path.strip_prefix(directory).ok()?.to_str()
+}
+
+fn loaded(credential: &str) -> String {
+    format!("the file that `LoadCredential={credential}:` of the systemd unit names")
 }
 
 #[cfg(unix)]

@@ -3,6 +3,7 @@
 
 mod connect;
 mod finding;
+mod readable;
 mod spend;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     environment.create_state_dir()?;
     let mut findings = vec![configuration(&environment)];
+    findings.extend(readable::secrets_for_all(&environment.config));
     findings.extend(advice(&environment.config).into_iter().map(warning));
     findings.extend(secrets(&environment).await);
     let (ledger, meter) = ledger(&environment).await;

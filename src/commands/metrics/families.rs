@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::labels::{parsed, written};
+use super::labels::{Labels, parsed, written};
 use super::metric::{self, Kind, Metric};
 
 /// Samples by metric and labels.
@@ -35,15 +35,15 @@ impl Families {
             .iter()
             .map(|(name, value)| (*name, escaped(value)))
             .collect();
-        let labels: Vec<(&str, &str)> = labels
+        let labels: Labels<'_> = labels
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
         self.add_escaped(metric, labels, value);
     }
 
-    fn add_escaped(&mut self, metric: &'static Metric, labels: Vec<(&str, &str)>, value: f64) {
-        let mut labels: Vec<(&str, &str)> = labels;
+    fn add_escaped(&mut self, metric: &'static Metric, labels: Labels<'_>, value: f64) {
+        let mut labels: Labels<'_> = labels;
         labels.retain(|(name, _)| *name != FILE);
         labels.extend(self.file.as_deref().map(|file| (FILE, file)));
         let family = self.families.entry(metric.name).or_insert_with(|| Family {
@@ -106,7 +106,7 @@ const EARLIER_JOB: &str = "job";
 
 /// A sample of a metric that is written here. A line that was cut, or that somebody else wrote, is none: it would spoil
 /// this file and every one after it.
-fn sample(line: &str) -> Option<(&'static Metric, Vec<(&str, &str)>, f64)> {
+fn sample(line: &str) -> Option<(&'static Metric, Labels<'_>, f64)> {
     let (series, value) = line.rsplit_once(' ')?;
     let value = value
         .parse::<f64>()

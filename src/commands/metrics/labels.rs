@@ -1,7 +1,10 @@
 //! The labels of a sample, as the text format writes them. Values stay escaped.
 
+/// Names and escaped values, in order.
+pub type Labels<'a> = Vec<(&'a str, &'a str)>;
+
 /// Reads `a="x",b="y"`; `None` where the text is something else.
-pub fn parsed(mut text: &str) -> Option<Vec<(&str, &str)>> {
+pub fn parsed(mut text: &str) -> Option<Labels<'_>> {
     let mut labels = Vec::new();
     while !text.is_empty() {
         let (name, after) = text.split_once("=\"")?;

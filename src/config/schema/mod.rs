@@ -123,7 +123,7 @@ fn of_notify() -> Value {
             pattern("^https?://"),
         ),
         "failure" => described(
-            "Pinged when something failed or was refused",
+            "Pinged when something failed, was refused or was interrupted",
             pattern("^https?://"),
         ),
         _ => json!(true),

@@ -1,6 +1,9 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
 
-use crate::support::world::{SECRET, World};
+use crate::support::world::{SECRET, World, shipped};
 
 fn finding<'a>(answer: &'a Value, what: &str) -> &'a Value {
     let findings = answer["findings"].as_array().unwrap();
@@ -119,4 +122,34 @@ fn a_call_that_does_not_fit_is_not_made() {
         ran.stdout.contains("was not made: 0 of daily are left"),
         "{ran:?}"
     );
+}
+
+#[test]
+fn a_password_in_a_configuration_that_everyone_can_read_is_warned_of() {
+    let path = |world: &World| world.directory.path().join("written.toml");
+    let text = fs::read_to_string(shipped()).unwrap();
+    let port = crate::support::redis_server::free_port();
+    let url = format!("url = \"redis://ingest:p%2Fw-0f-th3-l3dg3r@127.0.0.1:{port}\"");
+    let with_password = text.replacen("url = \"sqlite\"", &url, 1);
+    let with_ping = format!("{text}\n[notify]\nfailure = \"https://127.0.0.1/some-uuid\"\n");
+    let cases = [
+        (&with_password, 0o644, true),
+        (&with_password, 0o640, false),
+        (&with_ping, 0o644, true),
+        (&with_ping, 0o600, false),
+        (&text, 0o644, false),
+    ];
+    for (text, mode, warned) in cases {
+        let world = World::written(text, &[]);
+        fs::set_permissions(path(&world), fs::Permissions::from_mode(mode)).unwrap();
+        let checked = world.ingest(&["check"]);
+        let warning = format!("warning  permissions of {}", path(&world).display());
+        assert_eq!(
+            checked.stdout.contains(&warning),
+            warned,
+            "{mode:o} {checked:?}"
+        );
+        assert!(!checked.stdout.contains("th3-l3dg3r"), "{checked:?}");
+        assert!(!checked.stdout.contains("some-uuid"), "{checked:?}");
+    }
 }

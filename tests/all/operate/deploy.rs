@@ -198,6 +198,278 @@ fn the_units_command_lines_run_as_the_units_run_them() {
     }
 }
 
+/// systemd fails a unit with status 243 before it starts, if a file of `LoadCredential=` is missing and nothing stands in.
+#[test]
+fn a_unit_starts_without_the_key_and_one_that_needs_it_says_where_to_put_it() {
+    for unit in services() {
+        let text = read(&format!("systemd/{unit}"));
+        for loaded in values(&text, "LoadCredential") {
+            let (name, _) = loaded.split_once(':').unwrap();
+            let stand_in = format!("{name}:\\n");
+            assert!(
+                values(&text, "SetCredential").contains(&stand_in.as_str()),
+                "{unit}: {loaded}"
+            );
+        }
+    }
+    let place = Place::new();
+    let key = place.credentials.join("youtube");
+    fs::remove_file(&key).unwrap();
+    fs::write(&key, "\n").unwrap();
+    let environment = BTreeMap::from([
+        (
+            "CREDENTIALS_DIRECTORY".to_owned(),
+            place.credentials.to_str().unwrap().to_owned(),
+        ),
+        (
+            "YOUTUBE_API_KEY_FILE".to_owned(),
+            key.to_str().unwrap().to_owned(),
+        ),
+        ("STATE_DIRECTORY".to_owned(), place.state()),
+    ]);
+    let ran = place.run(
+        "ingest --config /etc/ingest/quotas.toml --region US -q",
+        environment,
+    );
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(
+        said.contains("the secret is empty") && said.contains("LoadCredential=youtube:"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn a_unit_that_is_stopped_during_a_run_has_not_failed() {
+    for unit in services() {
+        let text = read(&format!("systemd/{unit}"));
+        assert_eq!(values(&text, "SuccessExitStatus"), ["143"], "{unit}");
+    }
+}
+
+/// Programs that only note how they were called, in a directory of their own.
+fn stand_ins(directory: &Path, scripts: &[(&str, &str)]) {
+    for (name, script) in scripts {
+        let path = directory.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+/// The real systemd takes all of it: tried by hand on systemd 252.
+#[test]
+fn ingest_as_unit_passes_on_where_the_unit_runs_and_nothing_of_what() {
+    let directory = tempfile::tempdir().unwrap();
+    let unit = deploy("systemd/ingest.service");
+    let cat = format!("cat {}", unit.display());
+    let print = "for word in \"$@\"; do echo \"$word\"; done";
+    stand_ins(
+        directory.path(),
+        &[("systemctl", &cat), ("systemd-run", print)],
+    );
+    let path = format!("{}:/usr/bin:/bin", directory.path().display());
+    let ran = Command::new(deploy("bin/ingest-as-unit"))
+        .args(["search", "some words"])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let said = String::from_utf8(ran.stdout).unwrap();
+    let words: Vec<&str> = said.lines().collect();
+    let command = [
+        "/usr/bin/ingest",
+        "--config",
+        "/etc/ingest/quotas.toml",
+        "search",
+        "some words",
+    ];
+    assert!(words.ends_with(&command), "{words:#?}");
+    let text = read("systemd/ingest.service");
+    for key in [
+        "LoadCredential",
+        "StateDirectory",
+        "User",
+        "SystemCallFilter",
+    ] {
+        for value in values(&text, key) {
+            let property = format!("--property={key}={value}");
+            assert!(words.contains(&property.as_str()), "{property} {words:#?}");
+        }
+    }
+    assert!(
+        !said.contains("ExecStart") && !said.contains("Type="),
+        "{said}"
+    );
+    let name = words.iter().find_map(|word| word.strip_prefix("--unit="));
+    let key = format!(
+        "--property=Environment=YOUTUBE_API_KEY_FILE=/run/credentials/{}.service/youtube",
+        name.unwrap()
+    );
+    assert!(words.contains(&key.as_str()), "{key} {words:#?}");
+}
+
+/// The blocks of commands of a section of deploy/README.md.
+fn commands_of(section: &str) -> String {
+    let readme = read("README.md");
+    let (_, after) = readme.split_once(&format!("\n## {section}\n")).unwrap();
+    let text = after.split("\n## ").next().unwrap();
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    let commands = blocks.filter_map(|block| block.strip_prefix('\n'));
+    commands.collect::<Vec<_>>().join("\n")
+}
+
+/// Runs the commands of a section with every path of the system below a directory, and the system's own tools replaced. What
+/// these were called with is in `calls`.
+fn follow(section: &str, root: &Path) -> String {
+    let tools = root.join("tools");
+    for directory in [
+        "tools",
+        "etc/systemd/system",
+        "etc/prometheus",
+        "checkout/target/release",
+    ] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    let note = format!("echo \"$(basename \"$0\") $*\" >>{}/calls", root.display());
+    let noted = [
+        "systemctl",
+        "cargo",
+        "docker",
+        "podman",
+        "apt",
+        "editor",
+        "groupadd",
+        "chown",
+        "promtool",
+        "ingest",
+        "ingest-as-unit",
+    ];
+    for name in noted {
+        stand_ins(&tools, &[(name, &note)]);
+    }
+    let crontab = format!("{note}\n[ \"$*\" != - ] || cat >/dev/null");
+    stand_ins(&tools, &[("crontab", &crontab)]);
+    let install = "for word; do shift; case $word in -o | -g) skip=1 ;; *) [ \"$skip\" ] && skip= || set -- \"$@\" \"$word\" ;; esac; done\n\
+                   exec /usr/bin/install \"$@\"";
+    let kubectl = format!("{note}\ncase $* in *dry-run*) echo '{{}}' ;; *) cat >/dev/null ;; esac");
+    stand_ins(&tools, &[("install", install), ("kubectl", &kubectl)]);
+    let checkout = root.join("checkout");
+    for name in ["deploy", "quotas.toml"] {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let copied = Command::new("cp")
+            .arg("-r")
+            .args([&from, &checkout])
+            .status();
+        assert!(copied.unwrap().success());
+    }
+    for made in ["target/release/ingest", "youtube.key", "redis.key"] {
+        fs::write(checkout.join(made), "").unwrap();
+    }
+    let mut script = commands_of(section);
+    for system in ["/etc/", "/usr/", "/opt/", "/var/"] {
+        let before = [" ", "=", "\"", "("];
+        for mark in before {
+            script = script.replace(
+                &format!("{mark}{system}"),
+                &format!("{mark}{}{system}", root.display()),
+            );
+        }
+    }
+    script = script.replace("deploy/deb/build.sh", ": build.sh");
+    if section == "Debian package" {
+        // What the package itself makes.
+        fs::create_dir_all(root.join("etc/ingest")).unwrap();
+    }
+    let key = root.join("pasted");
+    fs::write(&key, "pasted-key\n").unwrap();
+    let ran = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &script])
+        .current_dir(&checkout)
+        .env_clear()
+        .env("USER", "root")
+        .env("PATH", format!("{}:/usr/bin:/bin", tools.display()))
+        .stdin(fs::File::open(&key).unwrap())
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{section}: {ran:?}\n{script}");
+    fs::read_to_string(root.join("calls")).unwrap()
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        .permissions()
+        .mode()
+        & 0o777
+}
+
+#[test]
+fn the_documented_commands_put_each_file_where_the_next_one_looks() {
+    let sections = [
+        "cron",
+        "systemd",
+        "Debian package",
+        "Container, with Redis",
+        "Kubernetes",
+        "Prometheus",
+    ];
+    for section in sections {
+        let place = tempfile::tempdir().unwrap();
+        let calls = follow(section, place.path());
+        let secrets = [
+            "etc/ingest/youtube.key",
+            "opt/ingest/youtube.key",
+            "opt/ingest/redis.key",
+            "opt/ingest/users.acl",
+            "opt/ingest/quotas.toml",
+        ];
+        for secret in secrets.map(|name| place.path().join(name)) {
+            assert!(
+                !secret.exists() || mode(&secret) == 0o600,
+                "{}",
+                secret.display()
+            );
+        }
+        match section {
+            "systemd" => {
+                for file in [
+                    "usr/sbin/ingest-as-unit",
+                    "etc/systemd/system/ingest-job@.service.d/metrics.conf",
+                ] {
+                    mode(&place.path().join(file));
+                }
+                let first = calls.find("ingest-as-unit --region all").unwrap();
+                assert!(first < calls.find("enable --now ingest.timer").unwrap());
+            }
+            "Kubernetes" => assert!(
+                calls.contains(r#""value":["search","some","words"]"#),
+                "{calls}"
+            ),
+            _ => assert!(!calls.is_empty()),
+        }
+    }
+}
+
+/// Where a unit may write its metrics, and through which group, is what the document makes.
+#[test]
+fn the_drop_in_for_metrics_fits_the_documented_directory() {
+    let drop_in = read("prometheus/metrics.conf");
+    let [file] = values(&drop_in, "Environment")[..] else {
+        panic!("{drop_in}")
+    };
+    let [writable] = values(&drop_in, "ReadWritePaths")[..] else {
+        panic!("{drop_in}")
+    };
+    let [group] = values(&drop_in, "SupplementaryGroups")[..] else {
+        panic!("{drop_in}")
+    };
+    assert_eq!(file, format!("INGEST_METRICS_FILE={writable}/ingest.prom"));
+    let commands = commands_of("systemd");
+    assert!(
+        commands.contains(&format!("install -d -g {group} -m 2775 {writable}")),
+        "{commands}"
+    );
+}
+
 #[test]
 fn the_credential_can_be_named_in_the_configuration_instead() {
     let place = Place::new();
@@ -528,6 +800,26 @@ fn the_arguments_of_every_deployment_are_known() {
 }
 
 #[test]
+fn the_image_has_a_numeric_user_the_sandbox_and_a_layer_of_dependencies() {
+    let text = read("container/Containerfile");
+    let user = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("USER "))
+        .next_back();
+    assert_eq!(user, Some("65532:65532"), "Kubernetes cannot check a name");
+    assert!(
+        !text.contains("--no-default-features"),
+        "the sandbox is a default feature"
+    );
+    let at = |what: &str| {
+        text.find(what)
+            .unwrap_or_else(|| panic!("{what} is not in {text}"))
+    };
+    assert!(at("COPY Cargo.toml Cargo.lock") < at("cargo build"));
+    assert!(at("cargo build") < at("COPY . ."));
+}
+
+#[test]
 fn what_the_debian_package_holds_is_there_or_made() {
     let manifest =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
@@ -551,4 +843,167 @@ fn what_the_debian_package_holds_is_there_or_made() {
         package["conf-files"][0].as_str(),
         Some("/etc/ingest/quotas.toml")
     );
+}
+
+fn package() -> toml::Value {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let manifest: toml::Value = toml::from_str(&fs::read_to_string(manifest).unwrap()).unwrap();
+    manifest["package"].clone()
+}
+
+#[test]
+fn every_manual_page_that_the_main_one_names_is_made_and_it_has_what_a_manual_has() {
+    let world = World::new();
+    let main = world.ingest(&["man"]).stdout;
+    for section in ["FILES", "ENVIRONMENT", "EXAMPLES", "NOTIFICATIONS"] {
+        assert!(main.contains(&format!(".SH {section}")), "{section}");
+    }
+    assert!(main.contains("[notify]"));
+    let named = main
+        .lines()
+        .filter_map(|line| line.strip_prefix("ingest\\-")?.strip_suffix("(1)"));
+    let named: Vec<&str> = named.collect();
+    assert!(named.len() > 10, "{named:?}");
+    for command in named {
+        let page = world.ingest(&["man", command]);
+        assert_eq!(page.code, 0, "{command}: {page:?}");
+        assert!(
+            page.stdout.contains(&format!("ingest\\-{command}")),
+            "{command}"
+        );
+    }
+    let build = read("deb/build.sh");
+    assert!(
+        build.contains(r"s/^ingest\\-\([a-z]*\)(1)$/\1/p"),
+        "every page is packaged: {build}"
+    );
+}
+
+#[test]
+fn the_changelog_of_the_package_is_of_this_version() {
+    let version = package()["version"].as_str().unwrap().to_owned();
+    assert!(read("deb/changelog").starts_with(&format!("ingest ({version}-1) ")));
+}
+
+#[test]
+fn the_maintainer_scripts_are_shell_stop_what_runs_and_purge_everything() {
+    let scripts = package()["metadata"]["deb"]["maintainer-scripts"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(scripts, "deploy/deb");
+    for name in ["postinst", "prerm", "postrm"] {
+        let checked = Command::new("sh")
+            .arg("-n")
+            .arg(deploy(&format!("deb/{name}")))
+            .status();
+        assert!(checked.unwrap().success(), "{name}");
+    }
+    // Each is called as dpkg calls it, with the paths of the system below a directory.
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path();
+    let at = |name: &str| root.join(name);
+    for directory in [
+        "run/systemd/system",
+        "etc/ingest",
+        "var/lib/private/ingest",
+        "usr/bin",
+        "etc/systemd/system/timers.target.wants",
+        "var/lib/systemd/timers",
+    ] {
+        fs::create_dir_all(at(directory)).unwrap();
+    }
+    let note = format!("echo \"$(basename \"$0\") $*\" >>{}/calls", root.display());
+    for name in ["systemctl", "deb-systemd-helper", "deb-systemd-invoke"] {
+        stand_ins(&at("usr/bin"), &[(name, &note)]);
+    }
+    std::os::unix::fs::symlink("private/ingest", at("var/lib/ingest")).unwrap();
+    for file in [
+        "etc/ingest/youtube.key",
+        "var/lib/private/ingest/ledger.db",
+        "etc/systemd/system/timers.target.wants/ingest-job@trending.timer",
+        "var/lib/systemd/timers/stamp-ingest.timer",
+    ] {
+        fs::write(at(file), "").unwrap();
+    }
+    let call = |script: &str, arguments: &[&str]| {
+        let text = read(&format!("deb/{script}"));
+        let text = ["/run/", "/etc/", "/var/", "/usr/"]
+            .iter()
+            .fold(text, |text, system| {
+                [" ", "="].iter().fold(text, |text, mark| {
+                    text.replace(
+                        &format!("{mark}{system}"),
+                        &format!("{mark}{}{system}", root.display()),
+                    )
+                })
+            });
+        let ran = Command::new("sh")
+            .args(["-c", &text, script])
+            .args(arguments)
+            .env("PATH", format!("{}:/usr/bin:/bin", at("usr/bin").display()))
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{script} {arguments:?}: {ran:?}");
+        let calls = fs::read_to_string(at("calls")).unwrap_or_default();
+        let _ = fs::remove_file(at("calls"));
+        calls
+    };
+    let calls = call("postinst", &["configure", ""]);
+    assert!(
+        calls.contains("daemon-reload") && !calls.contains("restart"),
+        "{calls}"
+    );
+    let calls = call("postinst", &["configure", "0.0.9-1"]);
+    assert!(calls.contains("try-restart ingest.timer"), "{calls}");
+    let calls = call("prerm", &["remove"]);
+    let (timer, service) = (
+        calls.find("stop ingest.timer").unwrap(),
+        calls.find("stop ingest.service").unwrap(),
+    );
+    assert!(timer < service, "{calls}");
+    assert_eq!(call("prerm", &["upgrade", "0.2.0-1"]), "");
+    call("postrm", &["remove"]);
+    assert!(
+        at("etc/ingest/youtube.key").exists() && at("var/lib/private/ingest/ledger.db").exists()
+    );
+    call("postrm", &["purge"]);
+    for gone in [
+        "etc/ingest",
+        "var/lib/ingest",
+        "var/lib/private/ingest",
+        "etc/systemd/system/timers.target.wants/ingest-job@trending.timer",
+        "var/lib/systemd/timers/stamp-ingest.timer",
+    ] {
+        assert!(fs::symlink_metadata(at(gone)).is_err(), "{gone} is left");
+    }
+}
+
+/// The package as it is built, with another program in place of `ingest`, since a release build takes minutes.
+#[test]
+fn lintian_finds_no_error_in_the_package() {
+    if !["lintian", "dpkg-deb", "cargo-deb"]
+        .into_iter()
+        .all(is_installed)
+    {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (target, output) = (place.path().join("target"), place.path().join("ingest.deb"));
+    fs::create_dir_all(target.join("debug")).unwrap();
+    fs::copy("/bin/true", target.join("debug/ingest")).unwrap();
+    let built = Command::new(deploy("deb/build.sh"))
+        .args(["--fast", "--output", output.to_str().unwrap()])
+        .env("INGEST_PROFILE", "dev")
+        .env("INGEST_BUILT", cargo_bin!("ingest"))
+        .env("CARGO_TARGET_DIR", target)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{said}");
+    let mut lintian = Command::new("lintian");
+    let lintian = lintian.args(["--fail-on", "error", "--allow-root"]);
+    let checked = lintian.arg(&output).output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success(), "{said}");
 }

@@ -1,9 +1,11 @@
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::support::stub_upstream::{StubAnswer, StubUpstream};
-use crate::support::world::World;
+use crate::support::world::{SECRET, World};
 
 /// A world that pings `/start`, `/success`, `/stopped` and `/failure` of the stub.
 fn pinging(stub: &StubUpstream, events: &[&str]) -> World {
@@ -52,6 +54,31 @@ fn a_failure_pings_failure_with_what_happened() {
     world.faults(&json!({ "call": "videos.list", "status": 500, "times": 10 }));
     assert_eq!(world.ingest(&US).code, 1);
     assert_eq!(pinged(&stub), ["start", "failure"]);
+    let body = String::from_utf8(stub.requests()[1].body.clone()).unwrap();
+    assert!(
+        body.contains("trending US: ") && body.contains("500"),
+        "{body}"
+    );
+    assert!(!body.contains("see below"), "{body}");
+    assert!(!body.contains(SECRET), "{body}");
+}
+
+#[test]
+fn an_interrupted_run_pings_failure_and_says_that_it_was_interrupted() {
+    let stub = StubUpstream::answering([StubAnswer::text(200, "OK")]);
+    let world = pinging(&stub, &ALL);
+    world.faults(&json!({ "call": "videos.list", "delay_ms": 1500, "times": 1 }));
+    let child = world.command(&US).stdout(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    while world.requests() == 0 && began.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(143));
+    assert_eq!(pinged(&stub), ["start", "failure"]);
+    let body = String::from_utf8(stub.requests()[1].body.clone()).unwrap();
+    assert!(body.starts_with("Interrupted after"), "{body}");
 }
 
 #[test]

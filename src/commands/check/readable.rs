@@ -1,0 +1,60 @@
+//! Whether a configuration that holds secrets can be read by others.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use super::finding::{Finding, Verdict};
+use crate::config::{Config, LedgerStore};
+
+const OTHERS_READ: u32 = 0o004;
+
+/// A warning, if every user of this machine can read the file and it holds a secret.
+pub fn secrets_for_all(config: &Config) -> Option<Finding> {
+    let mode = fs::metadata(&config.path).ok()?.mode();
+    let text = fs::read_to_string(&config.path).ok()?;
+    let held = held(config, &text);
+    if mode & OTHERS_READ == 0 || held.is_empty() {
+        return None;
+    }
+    let path = config.path.display();
+    Some(Finding {
+        what: format!("permissions of {path}"),
+        verdict: Verdict::Warning,
+        detail: format!(
+            "every user of this machine can read the file, which holds {}: run `chmod o-r {path}`, and make the user that \
+             runs `ingest` its owner or a member of its group",
+            held.join(" and ")
+        ),
+    })
+}
+
+/// The secrets that the file itself holds: a `--set` is not in it.
+fn held(config: &Config, text: &str) -> Vec<&'static str> {
+    let password = match &config.ledger.store {
+        LedgerStore::Redis(url) => url
+            .expose_password()
+            .filter(|password| !password.is_empty()),
+        LedgerStore::Sqlite => None,
+    };
+    let notify = &config.notify;
+    let urls = [
+        &notify.start,
+        &notify.success,
+        &notify.stopped,
+        &notify.failure,
+    ];
+    let has_url = urls
+        .into_iter()
+        .flatten()
+        .any(|url| text.contains(url.path()) && url.path().len() > 1);
+    let has_password = password.is_some_and(|password| text.contains(password));
+    let held = [
+        (has_password, "the password of the ledger"),
+        (
+            has_url,
+            "URLs of [notify], which anyone who knows them can ping",
+        ),
+    ];
+    let held = held.into_iter().filter(|(is_held, _)| *is_held);
+    held.map(|(_, what)| what).collect()
+}

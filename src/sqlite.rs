@@ -1,20 +1,22 @@
 //! How this program opens SQLite files, whatever is in them.
 
 mod backup;
+mod database;
 mod integrity;
+mod reading;
+mod state;
 mod unversioned;
 
 use std::cell::Cell;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::path::{Path, PathBuf, absolute};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -23,11 +25,16 @@ use crate::plain::plain;
 use crate::private;
 
 pub use backup::{copy, restored_from};
-pub use integrity::{Integrity, mend};
+pub use database::Database;
+pub use integrity::{Integrity, confirmed, mend};
+pub use state::Files;
 
 /// How long a writer waits for another process to finish its transaction. Transactions take well under a millisecond
 /// each; only a queue of very many processes gets near this.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// More than any kind of file has statements, so that each is prepared once.
+const STATEMENTS: usize = 64;
 
 /// A kind of file: the statements that take it from each version to the next.
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +119,7 @@ pub enum OpenError {
 ///
 /// # Errors
 /// When the file cannot be opened, is damaged, or was written by a later release.
-pub fn open(path: &Path, schema: Schema) -> Result<Connection, OpenError> {
+pub fn open(path: &Path, schema: Schema) -> Result<Database, OpenError> {
     let denied = |why| OpenError::Denied {
         path: path.to_owned(),
         name: schema.name,
@@ -160,35 +167,20 @@ pub fn is_there(path: &Path, name: &'static str) -> Result<bool, OpenError> {
 ///
 /// # Errors
 /// When the file cannot be opened, is damaged, or has another version than this release.
-pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Connection>, OpenError> {
+pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Database>, OpenError> {
     if !is_there(path, schema.name)? {
         return Ok(None);
     }
-    let failed = |source| OpenError::Sqlite {
-        path: path.to_owned(),
-        name: schema.name,
-        source,
-    };
-    let open = |how: ReadOnly| how.open(path).map_err(|error| refused(path, schema, error));
-    let mut connection = open(ReadOnly::of(path))?;
-    let mut found = version(&connection);
-    if found
-        .as_ref()
-        .is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::FileLockingProtocolFailed))
-    {
-        // Whoever began the log was killed before it had an index.
-        connection = open(ReadOnly::Orphaned)?;
-        found = version(&connection);
-    }
-    let found = match found.map_err(failed)? {
-        0 => unversioned::version_of(&connection, path, schema)?,
-        found => found,
-    };
-    match found {
+    let mut database = Database::to_read(path).map_err(|error| refused(path, schema, error))?;
+    let found = database.read(|connection| match version(connection)? {
+        0 => Ok(unversioned::version_of(connection, path, schema)),
+        found => Ok(Ok(found)),
+    });
+    match found.map_err(|error| refused(path, schema, error))?? {
         0 => Ok(None),
         found if found > schema.newest() => Err(newer(path, schema, found)),
         found if found < schema.newest() => Err(older(path, schema, found)),
-        _ => Ok(Some(connection)),
+        _ => Ok(Some(database)),
     }
 }
 
@@ -196,7 +188,7 @@ pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Connection>,
 ///
 /// # Errors
 /// When SQLite has no memory for it.
-pub fn open_empty(schema: Schema) -> Result<Connection, OpenError> {
+pub fn open_empty(schema: Schema) -> Result<Database, OpenError> {
     let path = Path::new(":memory:");
     let failed = |source| OpenError::Sqlite {
         path: path.to_owned(),
@@ -208,13 +200,17 @@ pub fn open_empty(schema: Schema) -> Result<Connection, OpenError> {
     connection
         .pragma_update(None, "query_only", true)
         .map_err(failed)?;
-    Ok(connection)
+    Ok(Database::of_its_own(path, connection))
 }
 
 /// What SQLite said, and what to do about it.
 #[must_use]
 pub fn explain(error: &rusqlite::Error) -> String {
     let advice = match error.sqlite_error_code() {
+        _ if state::is_displaced(error) => {
+            "; nothing more is charged or landed: leave the files of the state directory in place while a run works, \
+             and run again, which makes a missing file anew"
+        }
         Some(ErrorCode::DiskFull) => "; free some space on its disk",
         Some(ErrorCode::SystemIoFailure) => "; check its disk, and the system's log about it",
         Some(ErrorCode::ReadOnly) => "; make the file and its directory writable for this user",
@@ -234,6 +230,24 @@ pub fn explain(error: &rusqlite::Error) -> String {
 }
 
 const DIRECTORY: &str = "it is a directory; move it away";
+
+/// Whether this user may write a file, or make it where it is not there. Nothing is written to find out.
+///
+/// # Errors
+/// Why not, and what to do about it.
+pub fn can_be_written(path: &Path) -> Result<(), String> {
+    let refused = |place: &Path| access(place, Access::WRITE_OK).err().map(io::Error::from);
+    if path.exists()
+        && let Some(error) = refused(path)
+    {
+        return Err(format!("{error}; make the file writable for this user"));
+    }
+    let directory = path.ancestors().skip(1).find(|above| above.exists());
+    match directory.and_then(refused) {
+        Some(error) => Err(explain_making(&error)),
+        None => Ok(()),
+    }
+}
 
 /// Why a file cannot be looked for, and what to do about it.
 fn explain_looking(path: &Path, error: &io::Error) -> String {
@@ -303,16 +317,17 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(side)
 }
 
-fn open_once(path: &Path, schema: Schema) -> Result<Connection, OpenError> {
+fn open_once(path: &Path, schema: Schema) -> Result<Database, OpenError> {
     let failed = |source| OpenError::Sqlite {
         path: path.to_owned(),
         name: schema.name,
-        source,
+        source: confirmed(path, source),
     };
+    let before = Files::of(path);
     let mut connection = Connection::open(path).map_err(|error| refused(path, schema, error))?;
     configure(&mut connection).map_err(failed)?;
     migrate(&mut connection, path, schema)?;
-    Ok(connection)
+    Database::to_write(path, connection, &before).map_err(failed)
 }
 
 fn configure(connection: &mut Connection) -> rusqlite::Result<()> {
@@ -326,6 +341,7 @@ fn configure(connection: &mut Connection) -> rusqlite::Result<()> {
 /// Without this SQLite plans a statement anew whenever its parameters change, which costs twenty times what our statements
 /// cost to run.
 fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map(drop)
@@ -391,7 +407,7 @@ fn migrate(connection: &mut Connection, path: &Path, schema: Schema) -> Result<(
     let failed = |source| OpenError::Sqlite {
         path: path.to_owned(),
         name: schema.name,
-        source,
+        source: confirmed(path, source),
     };
     let known = schema.newest();
     if version(connection).map_err(failed)? == known {
@@ -441,57 +457,3 @@ fn older(path: &Path, schema: Schema, found: i64) -> OpenError {
         known: schema.newest(),
     }
 }
-
-/// How a file is read without a trace: it depends on what its last writer left, or is at.
-#[derive(Debug, Clone, Copy)]
-enum ReadOnly {
-    /// There is no write-ahead log. SQLite would create one, unless it is told that nobody changes the file.
-    Closed,
-    /// There is a log, and the shared memory that indexes it: a writer is at work or was killed.
-    InUse,
-    /// There is a log without its index, as in a copy, or one that nothing was written to yet. SQLite would create one, unless it is alone; and the file cannot
-    /// be locked by one who may not write.
-    Orphaned,
-}
-
-impl ReadOnly {
-    fn of(path: &Path) -> Self {
-        // The header of a log, without which it has no index either.
-        const HEADER: u64 = 32;
-        let log = fs::metadata(beside(path, "-wal"));
-        match log {
-            Err(_) => Self::Closed,
-            Ok(log) if log.len() > HEADER && beside(path, "-shm").exists() => Self::InUse,
-            Ok(_) => Self::Orphaned,
-        }
-    }
-
-    fn open(self, path: &Path) -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-            | OpenFlags::SQLITE_OPEN_URI
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut connection = Connection::open_with_flags(self.uri(path), flags)?;
-        wait_while_busy(&mut connection)?;
-        keep_plans(&connection)?;
-        // SQLite deletes an empty log when it closes: a log without its index can be that of a writer who just begins.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        if matches!(self, Self::Orphaned) {
-            connection.pragma_update(None, "locking_mode", "exclusive")?;
-        }
-        Ok(connection)
-    }
-
-    fn uri(self, path: &Path) -> String {
-        let path = absolute(path).unwrap_or_else(|_| path.to_owned());
-        let path = percent_encode(path.as_os_str().as_encoded_bytes(), URI_PATH);
-        let how = match self {
-            Self::Closed => "immutable=1",
-            Self::InUse => "mode=ro&readonly_shm=1",
-            Self::Orphaned => "mode=ro&vfs=unix-none",
-        };
-        format!("file://{path}?{how}")
-    }
-}
-
-/// What has a meaning of its own in SQLite's URIs.
-const URI_PATH: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');

@@ -341,6 +341,12 @@ pub trait Catalog: Send + Sync {
     /// The unfinished passes of a job, oldest first, the one over `*` included. Writes nothing.
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError>;
 
+    /// Fails where what is landed would be lost, as when the catalog's file was deleted since it was opened. Writes
+    /// nothing, and is quick enough to be asked before each request.
+    async fn in_place(&self) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
     /// Lands a page: records, listing, full-text index, cursor and the pass's counts, all or nothing.
     async fn land(&self, landing: Landing<'_>) -> Result<Landed, CatalogError>;
 

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::env;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::Error;
+use super::charging::Charging;
 use crate::catalog::{Catalog, SqliteCatalog};
 use crate::cli::{Global, RunArgs};
 use crate::clock::{Clock, SystemClock};
@@ -26,6 +27,8 @@ pub struct Environment {
     pub state_dir: PathBuf,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
+    /// That this process charges the ledger, for as long as it works in here.
+    charging: OnceLock<Charging>,
     /// Whether the upstreams are stand-ins, which know secrets of their own.
     #[cfg(feature = "sandbox")]
     practising: bool,
@@ -42,6 +45,7 @@ impl Environment {
             config,
             state_dir: state_dir(global)?,
             clock: Arc::new(SystemClock),
+            charging: OnceLock::new(),
             #[cfg(feature = "sandbox")]
             practising: false,
         })
@@ -90,6 +94,12 @@ impl Environment {
             access,
             Arc::clone(&self.clock),
         )?))
+    }
+
+    /// Keeps what says that this process charges.
+    pub fn hold(&self, charging: Charging) {
+        // Once is enough: the first stays.
+        let _ = self.charging.set(charging);
     }
 
     /// The catalog, for landing.

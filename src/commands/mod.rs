@@ -3,6 +3,7 @@
 mod advice;
 mod backup;
 mod charge;
+mod charging;
 mod check;
 mod environment;
 mod error;

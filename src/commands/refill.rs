@@ -7,31 +7,44 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Error;
+use super::charging::Charging;
 use super::environment::Environment;
 use crate::catalog::PassRecord;
+use crate::config::LedgerStore;
 use crate::ledger::{Meter, Mode, charged_elsewhere};
 use crate::quota::{Account, ChargeId, Cost, Entry, Timestamp};
 
 /// The way to the ledger, to charge.
 pub async fn charging_meter(environment: &Environment) -> Result<Arc<Meter>, Error> {
     let meter = environment.meter(Mode::ReadWrite)?;
-    let (store, now, is_empty) = (
-        &environment.config.ledger.store,
-        environment.clock.now(),
-        meter.is_empty().await?,
-    );
+    let is_empty = meter.is_empty().await?;
+    if environment.config.ledger.store != LedgerStore::Sqlite {
+        fill(environment, &meter, is_empty).await?;
+        return Ok(meter);
+    }
+    let charging = Charging::begin(&environment.state_dir).await?;
+    let is_empty = is_empty && charging.alone_while_empty(&meter).await?;
+    fill(environment, &meter, is_empty).await?;
+    charging.share().await?;
+    environment.hold(charging);
+    Ok(meter)
+}
+
+/// Charges the ledger what it does not know of.
+async fn fill(environment: &Environment, meter: &Meter, is_empty: bool) -> Result<(), Error> {
+    let (store, now) = (&environment.config.ledger.store, environment.clock.now());
     for account in environment.accounts() {
         let elsewhere = charged_elsewhere(store, &environment.state_dir, &account, now).await?;
         if is_empty {
-            refill(environment, &meter, &account, elsewhere.by_passes).await?;
+            refill(environment, meter, &account, elsewhere.by_passes).await?;
         }
         if !elsewhere.charges.is_empty() {
             meter.absorb(&account, &elsewhere.charges).await?;
         }
-        restored::charge_passes_since(environment, &meter, &account).await?;
+        restored::charge_passes_since(environment, meter, &account).await?;
     }
     restored::warn(environment);
-    Ok(meter)
+    Ok(())
 }
 
 /// Charges what passes spent, less what is charged in another way. Each pass is one charge under an id of its own, so that

@@ -2,6 +2,7 @@
 
 mod cost;
 mod request;
+mod views;
 
 use super::item::Item;
 use super::names::advice;
@@ -19,6 +20,7 @@ pub fn config(config: &Config, root: &Item<'_>) {
         .for_each(|upstream| refusals(config, upstream, root));
     cost::costs(config, root);
     request::requests(config, root);
+    views::views(config, root);
 }
 
 /// A secret is never sent over plain http except to this machine.

@@ -40,6 +40,19 @@ pub enum OpenLedgerError {
     Shared(#[from] LedgerError),
 }
 
+impl OpenLedgerError {
+    /// Whether the file only has to be brought up to date, as whoever writes it next does.
+    #[must_use]
+    pub fn is_of_earlier_release(&self) -> bool {
+        match self {
+            Self::File(error) => matches!(error, OpenError::Older { .. }),
+            // The journal's error is text alone: this is the remedy that it names for an earlier release's file.
+            Self::Journal(error) => error.to_string().contains("brings it up to date"),
+            Self::Shared(_) => false,
+        }
+    }
+}
+
 /// Opens the ledger that `config` names: `ledger.db` in the state directory, or a shared one with `journal.db` there. A
 /// shared ledger is connected to when it is first asked.
 ///

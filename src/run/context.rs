@@ -77,6 +77,21 @@ impl Context {
         })
     }
 
+    /// Whether a page that is asked for now can be landed.
+    ///
+    /// # Errors
+    /// Why not: an earlier page could not be landed, or the catalog is no longer in place.
+    pub async fn can_land(&self) -> Result<(), Halt> {
+        if let Some(why) = self.gate.unwritable() {
+            return Err(Halt::Failed(why));
+        }
+        let in_place = self.catalog.in_place().await;
+        in_place.map_err(|error| {
+            self.gate.cannot_land(&error.to_string());
+            error.into()
+        })
+    }
+
     /// Counts what was spent on no page, for reports and for a ledger that is lost: the ledger has it in any case.
     pub async fn count_fruitless(&self, pass: &PassRef, tally: &Tally) {
         let Tally {

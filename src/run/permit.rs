@@ -63,9 +63,7 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
     if let Some(why) = held.or_else(|| context.gate.held(&credential.account.name)) {
         return Err(Halt::Failed(why));
     }
-    if let Some(why) = context.gate.unwritable() {
-        return Err(Halt::Failed(why));
-    }
+    context.can_land().await?;
     context.ready(credential).await?;
     match context
         .gate

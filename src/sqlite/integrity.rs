@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+
+use super::Database;
 
 /// What became of a file that was looked at from its first page to its last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +35,41 @@ pub fn mend(path: &Path) -> rusqlite::Result<Integrity> {
         left if left.is_empty() => remade.map(|()| Integrity::Mended),
         left => Ok(Integrity::Damaged(left)),
     }
+}
+
+/// An error of a file, where it says that the file is damaged only if `pragma integrity_check` finds that too.
+#[must_use]
+pub fn confirmed(path: &Path, error: rusqlite::Error) -> rusqlite::Error {
+    if !says_damaged(&error) {
+        return error;
+    }
+    let found =
+        Database::to_read(path).and_then(|mut database| database.read_unconfirmed(complaints));
+    match found {
+        Ok(complaints) if complaints.is_empty() => unconfirmed(
+            &error,
+            "but `pragma integrity_check` finds the file whole; run the command again",
+        ),
+        Err(checking) if !says_damaged(&checking) => unconfirmed(
+            &error,
+            "and whether the file is whole cannot be checked now; run the command again, and if this comes back `ingest repair`",
+        ),
+        Ok(_) | Err(_) => error,
+    }
+}
+
+fn says_damaged(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    )
+}
+
+fn unconfirmed(error: &rusqlite::Error, result: &str) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(
+        ffi::Error::new(ffi::SQLITE_ERROR),
+        Some(format!("SQLite reported \"{error}\", {result}")),
+    )
 }
 
 fn complaints(connection: &Connection) -> rusqlite::Result<Vec<String>> {

@@ -1,6 +1,7 @@
 //! What `quotas.toml` may say, and what is said of a wrong one.
 
 mod errors;
+mod kinds;
 mod look_up;
 mod others;
 mod right;

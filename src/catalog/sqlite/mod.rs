@@ -37,16 +37,15 @@ use crate::apart::{CutOff, apart, apart_alone};
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
 use crate::record::{Known, Tag};
-use crate::sqlite::{self, OpenError, Schema};
-
-/// More than there are statements, so that each is prepared once.
-const STATEMENTS: usize = 64;
+use crate::sqlite::{self, Database, Files, OpenError, Schema};
 
 /// The catalog of one machine. Many processes may have one file open; each transaction of theirs is whole.
 pub struct SqliteCatalog {
     path: PathBuf,
     /// `None` for a catalog that is not there, and was opened for reading alone.
-    connection: Option<Arc<Mutex<Connection>>>,
+    database: Option<Arc<Mutex<Database>>>,
+    /// What landing needs to stay in place; `None` where nothing is landed.
+    files: Option<Files>,
     index: Arc<TextIndex>,
 }
 
@@ -79,14 +78,17 @@ impl SqliteCatalog {
     /// # Errors
     /// When the file cannot be opened, is damaged, or was written by a later release.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let mut connection = sqlite::open(path, Self::SCHEMA)?;
-        views::refresh(&mut connection).map_err(|source| OpenError::Sqlite {
+        let mut database = sqlite::open(path, Self::SCHEMA)?;
+        let index = database.change(|connection| {
+            views::refresh(connection)?;
+            Ok(TextIndex::open(path, connection))
+        });
+        let index = index.map_err(|source| OpenError::Sqlite {
             path: path.to_owned(),
             name: Self::SCHEMA.name,
-            source,
+            source: sqlite::confirmed(path, source),
         })?;
-        let index = TextIndex::open(path, &mut connection);
-        Ok(Self::over(path, Some(connection), index))
+        Ok(Self::over(path, Some(database), index))
     }
 
     /// Opens a catalog for reading, and writes nothing on disk. One that is not there yet is an empty one.
@@ -94,8 +96,8 @@ impl SqliteCatalog {
     /// # Errors
     /// When the file cannot be opened, is damaged, or was written by a later release.
     pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
-        let connection = sqlite::open_read_only(path, Self::SCHEMA)?;
-        Ok(Self::over(path, connection, TextIndex::to_read(path)))
+        let database = sqlite::open_read_only(path, Self::SCHEMA)?;
+        Ok(Self::over(path, database, TextIndex::to_read(path)))
     }
 
     /// The statements whose cost must not grow with the catalog, for whoever wants to see their plans.
@@ -125,29 +127,32 @@ impl SqliteCatalog {
             .await
     }
 
-    fn over(path: &Path, connection: Option<Connection>, index: TextIndex) -> Self {
-        if let Some(connection) = &connection {
-            connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        }
+    fn over(path: &Path, database: Option<Database>, index: TextIndex) -> Self {
         Self {
             path: path.to_owned(),
-            connection: connection.map(|connection| Arc::new(Mutex::new(connection))),
+            files: database.as_ref().and_then(Database::files).cloned(),
+            database: database.map(|database| Arc::new(Mutex::new(database))),
             index: Arc::new(index),
         }
     }
 
     /// Reads from one state of the catalog, whatever others write meanwhile.
-    async fn read<T, E, F>(&self, work: F) -> Result<Option<T>, CatalogError>
+    async fn read<T, F>(&self, work: F) -> Result<Option<T>, CatalogError>
     where
         T: Send + 'static,
-        E: Into<Failure>,
-        F: FnOnce(&Connection) -> Result<T, E> + Send + 'static,
+        F: Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        let reading =
-            move |connection: &mut Connection| work(&*connection.transaction()?).map_err(E::into);
-        match &self.connection {
-            Some(connection) => self
-                .on_its_thread(Arc::clone(connection), reading)
+        self.look(move |database| Ok(database.read(work)?)).await
+    }
+
+    async fn look<T, F>(&self, work: F) -> Result<Option<T>, CatalogError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Database) -> Result<T, Failure> + Send + 'static,
+    {
+        match &self.database {
+            Some(database) => self
+                .on_its_thread(Arc::clone(database), work)
                 .await
                 .map(Some),
             None => Ok(None),
@@ -169,24 +174,25 @@ impl SqliteCatalog {
         T: Send + 'static,
         F: FnOnce(&mut Connection) -> Result<T, Failure> + Send + 'static,
     {
-        let connection = self
-            .connection
+        let database = self
+            .database
             .as_ref()
-            .ok_or_else(|| self.error(&Failure::ReadOnly))?;
-        self.on_its_thread(Arc::clone(connection), work).await
+            .ok_or_else(|| self.error(Failure::ReadOnly))?;
+        self.on_its_thread(Arc::clone(database), move |database| database.change(work))
+            .await
     }
 
     /// SQLite waits for disks and for other processes: not on a thread that has requests in flight.
     async fn on_its_thread<T, F>(
         &self,
-        connection: Arc<Mutex<Connection>>,
+        database: Arc<Mutex<Database>>,
         work: F,
     ) -> Result<T, CatalogError>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Connection) -> Result<T, Failure> + Send + 'static,
+        F: FnOnce(&mut Database) -> Result<T, Failure> + Send + 'static,
     {
-        let working = move || work(&mut connection.lock().unwrap_or_else(PoisonError::into_inner));
+        let working = move || work(&mut database.lock().unwrap_or_else(PoisonError::into_inner));
         self.told(apart(working).await)
     }
 
@@ -194,10 +200,14 @@ impl SqliteCatalog {
         worked
             .map_err(Failure::from)
             .and_then(|result| result)
-            .map_err(|failure| self.error(&failure))
+            .map_err(|failure| self.error(failure))
     }
 
-    fn error(&self, failure: &Failure) -> CatalogError {
+    fn error(&self, failure: Failure) -> CatalogError {
+        let failure = match failure {
+            Failure::Sqlite(error) => Failure::Sqlite(sqlite::confirmed(&self.path, error)),
+            other => other,
+        };
         CatalogError(format!(
             "{}: the catalog did not do as asked: {failure}",
             self.path.display()
@@ -241,6 +251,11 @@ impl Catalog for SqliteCatalog {
             .map(Option::unwrap_or_default)
     }
 
+    async fn in_place(&self) -> Result<(), CatalogError> {
+        let checked = self.files.as_ref().map_or(Ok(()), Files::in_place);
+        checked.map_err(|error| self.error(error.into()))
+    }
+
     async fn land(&self, landing: Landing<'_>) -> Result<Landed, CatalogError> {
         let page = Page::of(&landing);
         let large = page.is_large();
@@ -252,11 +267,13 @@ impl Catalog for SqliteCatalog {
             }
             Ok(landed)
         };
-        match &self.connection {
-            Some(connection) if large => {
-                let connection = Arc::clone(connection);
-                let landing =
-                    move || land(&mut connection.lock().unwrap_or_else(PoisonError::into_inner));
+        match &self.database {
+            Some(database) if large => {
+                let database = Arc::clone(database);
+                let landing = move || {
+                    let mut database = database.lock().unwrap_or_else(PoisonError::into_inner);
+                    database.change(land)
+                };
                 self.told(apart_alone(landing).await)
             }
             _ => self.change(land).await,
@@ -333,7 +350,7 @@ impl Catalog for SqliteCatalog {
     ) -> Result<Option<Known>, CatalogError> {
         let [upstream, kind, request] = [upstream, kind, request].map(str::to_owned);
         let known = self
-            .read(move |connection| tags::known(connection, &upstream, &kind, request))
+            .read(move |connection| tags::known(connection, &upstream, &kind, &request))
             .await?;
         Ok(known.flatten())
     }
@@ -404,17 +421,28 @@ impl Catalog for SqliteCatalog {
 
     async fn records(&self, query: RecordsQuery<'_>, each: EachRecord) -> Result<(), CatalogError> {
         let query = report::Query::of(&query);
-        self.read(move |connection| report::records(connection, &query, each))
-            .await
-            .map(Option::unwrap_or_default)
+        self.look(move |database| {
+            Ok(database.read_once(|connection| report::records(connection, &query, each))?)
+        })
+        .await
+        .map(Option::unwrap_or_default)
     }
 
     async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError> {
         let query = search::Query::of(&query);
         let index = Arc::clone(&self.index);
-        self.read(move |connection| search::search(connection, &index, &query))
-            .await
-            .map(Option::unwrap_or_default)
+        let found = self.look(move |database| {
+            database.read(|connection| nested(search::search(connection, &index, &query)))?
+        });
+        found.await.map(Option::unwrap_or_default)
+    }
+}
+
+/// A result whose errors of SQLite are outside, where a reader of a file that changed reads again.
+fn nested<T>(read: Result<T, Failure>) -> rusqlite::Result<Result<T, Failure>> {
+    match read {
+        Err(Failure::Sqlite(error)) => Err(error),
+        read => Ok(read),
     }
 }
 

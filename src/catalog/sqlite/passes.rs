@@ -9,6 +9,9 @@ use super::{Failure, moment};
 use crate::catalog::{OpenBatch, OpenPass, PassEnd, PassId, PassRef, Standing, StepPosition};
 use crate::quota::{Cost, Timestamp};
 
+const OPEN_OF_REGION: &str = "select id, region, started_at from pass
+    where job = ?1 and region = ?2 and outcome is null and finished_at is null
+    order by started_at desc, id desc limit 1";
 const OPEN: &str = "select id, region, started_at from pass where job = ?1 and finished_at is null
     order by started_at, id";
 /// The cursor is that of the row with the greatest page.
@@ -43,6 +46,7 @@ const FINISH: &str = "update pass set outcome = ?2, finished_at = ?3,
     where id = ?1 and finished_at is null";
 pub const STATEMENTS: &[&str] = &[
     OPEN,
+    OPEN_OF_REGION,
     POSITIONS,
     BATCHES,
     END_BATCHES,
@@ -65,17 +69,16 @@ pub fn standings(
     regions: &[String],
     now: Timestamp,
 ) -> rusqlite::Result<Vec<Standing>> {
-    let (open, now) = (open_passes(connection, job)?, moment::write(now));
+    let now = moment::write(now);
     regions
         .iter()
-        .map(|region| standing(connection, (job, region, &now), &open))
+        .map(|region| standing(connection, (job, region, &now)))
         .collect()
 }
 
 fn standing(
     connection: &Connection,
     (job, region, now): (&str, &str, &str),
-    open: &[OpenPass],
 ) -> rusqlite::Result<Standing> {
     let last = |end| last(connection, (job, region, now), end);
     let complete = last(PassEnd::Complete)?;
@@ -89,11 +92,7 @@ fn standing(
         last_refused: refused
             .filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
         last_abandoned: last(PassEnd::Abandoned)?.map(|ended| ended.finished_at),
-        unfinished: open
-            .iter()
-            .rev()
-            .find(|pass| pass.region == region)
-            .cloned(),
+        unfinished: newest_open(connection, job, region)?,
         last_pages: match complete {
             Some(Ended { pass, .. }) => positions(connection, pass)?
                 .into_iter()
@@ -102,6 +101,18 @@ fn standing(
             None => Vec::new(),
         },
     })
+}
+
+/// The unfinished pass of a region that began last.
+fn newest_open(
+    connection: &Connection,
+    job: &str,
+    region: &str,
+) -> rusqlite::Result<Option<OpenPass>> {
+    connection
+        .prepare_cached(OPEN_OF_REGION)?
+        .query_row((job, region), |row| open_pass(connection, row))
+        .optional()
 }
 
 /// The unfinished passes of a job, oldest first.

@@ -48,15 +48,20 @@ pub fn search(
     index: &TextIndex,
     query: &Query,
 ) -> Result<Vec<Hit>, Failure> {
-    let mut hits = Vec::new();
     let Some(matching) = query.matching.as_ref().filter(|_| query.limit > 0) else {
-        return Ok(hits);
+        return Ok(Vec::new());
     };
-    let mut statement = connection.prepare_cached(RECORD)?;
-    index.matching(connection, matching, &mut |number| {
-        let filters = (number, &query.kind, &query.since, &query.region);
-        hits.extend(statement.query_row(filters, hit).optional()?);
-        Ok(hits.len() < query.limit as usize)
+    let mut hits = index.matching(connection, matching, |numbers| {
+        let mut statement = connection.prepare_cached(RECORD)?;
+        let mut hits = Vec::new();
+        for number in numbers {
+            let filters = (number?, &query.kind, &query.since, &query.region);
+            hits.extend(statement.query_row(filters, hit).optional()?);
+            if hits.len() >= query.limit as usize {
+                break;
+            }
+        }
+        Ok(hits)
     })?;
     cut_excerpts(connection, matching, &mut hits)?;
     Ok(hits)

@@ -53,11 +53,11 @@ pub fn known(
     connection: &Connection,
     upstream: &str,
     kind: &str,
-    request: String,
+    request: &str,
 ) -> rusqlite::Result<Option<Known>> {
     let found = connection
         .prepare_cached(KNOWN)?
-        .query_row((upstream, &request, kind), |row| row.try_into());
+        .query_row((upstream, request, kind), |row| row.try_into());
     let Some((name, ids, next)): Option<(String, String, Option<String>)> = found.optional()?
     else {
         return Ok(None);
@@ -76,7 +76,7 @@ pub fn known(
     }
     Ok(Some(Known {
         tag: Tag {
-            request,
+            request: request.to_owned(),
             name,
             next,
         },

@@ -15,7 +15,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use super::land::Changes;
 use super::page::Page;
 use super::{Failure, rebuild};
-use crate::sqlite::{self, Schema};
+use crate::sqlite::{self, Database, Schema};
 
 /// The index's file, in the directory of its catalog.
 pub const FILE: &str = "search.db";
@@ -83,7 +83,7 @@ pub struct Followed {
 pub struct TextIndex {
     path: PathBuf,
     /// `None` where it cannot be written: pages are landed without it.
-    connection: Mutex<Option<Connection>>,
+    database: Mutex<Option<Database>>,
     /// Whether a failure was reported: one report is enough.
     reported: AtomicBool,
 }
@@ -93,7 +93,7 @@ impl TextIndex {
     pub fn open(catalog: &Path, records: &mut Connection) -> Self {
         let index = Self::to_read(catalog);
         match sqlite::open(&index.path, SCHEMA) {
-            Ok(connection) => *index.locked() = Some(connection),
+            Ok(database) => *index.locked() = Some(database),
             Err(error) => index.report(&error.to_string()),
         }
         index.follow(records, None);
@@ -107,7 +107,7 @@ impl TextIndex {
     pub fn to_read(catalog: &Path) -> Self {
         Self {
             path: catalog.with_file_name(FILE),
-            connection: Mutex::new(None),
+            database: Mutex::new(None),
             reported: AtomicBool::new(false),
         }
     }
@@ -115,8 +115,8 @@ impl TextIndex {
     /// Indexes what changed in the catalog; `landed` is a page whose texts are at hand. What was paid for is in the catalog
     /// already, so a failure is reported and no more: the next writer tries again.
     pub fn follow(&self, records: &mut Connection, landed: Option<(&Page, &Changes)>) {
-        if let Some(connection) = self.locked().as_mut()
-            && let Err(error) = follow(connection, records, landed)
+        if let Some(database) = self.locked().as_mut()
+            && let Err(error) = database.change(|index| follow(index, records, landed))
         {
             self.report(&sqlite::explain(&error));
         }
@@ -124,50 +124,50 @@ impl TextIndex {
 
     /// Makes the index anew from the records, even where its file is damaged, and returns how many records it holds.
     pub fn rebuild(&self, records: &mut Connection) -> Result<u64, Failure> {
-        let mut connection = self.locked();
-        if let Some(Ok(indexed)) = connection
+        let mut database = self.locked();
+        if let Some(Ok(indexed)) = database
             .as_mut()
-            .map(|connection| rebuild::rebuild(connection, records))
+            .map(|database| database.change(|index| rebuild::rebuild(index, records)))
         {
             return Ok(indexed);
         }
-        *connection = None;
+        *database = None;
         self.remove_files();
         let mut made = sqlite::open(&self.path, SCHEMA)?;
-        let indexed = rebuild::rebuild(&mut made, records)?;
-        *connection = Some(made);
+        let indexed = made.change(|index| rebuild::rebuild(index, records))?;
+        *database = Some(made);
         Ok(indexed)
     }
 
-    /// The numbers of the records that hold the words, best first, until `each` has enough of them.
-    pub fn matching(
+    /// What `collect` makes of the numbers of the records that hold the words, best first. It is repeated where the index
+    /// changed meanwhile.
+    pub fn matching<T: Default>(
         &self,
         records: &Connection,
         words: &str,
-        each: &mut dyn FnMut(i64) -> rusqlite::Result<bool>,
-    ) -> Result<(), Failure> {
+        collect: impl Fn(&mut dyn Iterator<Item = rusqlite::Result<i64>>) -> rusqlite::Result<T>,
+    ) -> Result<T, Failure> {
         let mut opened = self.locked();
         if opened.is_none() {
             *opened = sqlite::open_read_only(&self.path, SCHEMA)?;
         }
-        let Some(connection) = opened.as_ref() else {
-            return nothing_indexed(records);
+        let Some(database) = opened.as_mut() else {
+            return nothing_indexed(records).map(|()| T::default());
         };
-        report_missing(connection, records)?;
-        let mut statement = connection.prepare_cached(MATCHING)?;
-        let mut numbers = statement.query([words])?;
-        while let Some(row) = numbers.next()? {
-            if !each(row.get(0)?)? {
-                break;
-            }
+        let (missing, found) = database.read(|index| {
+            let mut statement = index.prepare_cached(MATCHING)?;
+            let mut numbers = statement.query_map([words], |row| row.get(0))?;
+            Ok((missing(index, records)?, collect(&mut numbers)?))
+        })?;
+        match missing {
+            None => nothing_indexed(records)?,
+            Some(missing) => report_missing(missing),
         }
-        Ok(())
+        Ok(found)
     }
 
-    fn locked(&self) -> MutexGuard<'_, Option<Connection>> {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn locked(&self) -> MutexGuard<'_, Option<Database>> {
+        self.database.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn report(&self, error: &str) {
@@ -181,7 +181,13 @@ impl TextIndex {
 
     /// Changes that every index has followed are of no more use.
     fn shorten_log(&self, records: &Connection) -> rusqlite::Result<()> {
-        let Some(followed) = self.locked().as_ref().map(followed).transpose()?.flatten() else {
+        let Some(followed) = self
+            .locked()
+            .as_deref()
+            .map(followed)
+            .transpose()?
+            .flatten()
+        else {
             return Ok(());
         };
         let oldest: Option<i64> = records.query_row(OLDEST_CHANGE, [], |row| row.get(0))?;
@@ -306,18 +312,22 @@ fn nothing_indexed(records: &Connection) -> Result<(), Failure> {
     }
 }
 
-/// A writer that was killed between the two files leaves records that a search does not find.
-fn report_missing(index: &Connection, records: &Connection) -> Result<(), Failure> {
+/// How many changes the index lacks; `None` for one that did not follow this catalog.
+fn missing(index: &Connection, records: &Connection) -> rusqlite::Result<Option<i64>> {
     let Some(followed) = followed_here(index, records)? else {
-        return nothing_indexed(records);
+        return Ok(None);
     };
-    let missing: i64 = records
+    records
         .prepare_cached(CHANGES_SINCE)?
-        .query_row([followed.seq], |row| row.get(0))?;
+        .query_row([followed.seq], |row| row.get(0))
+        .map(Some)
+}
+
+/// A writer that was killed between the two files leaves records that a search does not find.
+fn report_missing(missing: i64) {
     if missing > 0 {
         tracing::warn!(
             "{missing} changed records are not in the full-text index yet: the next run adds them, or `ingest repair`"
         );
     }
-    Ok(())
 }

@@ -1,5 +1,5 @@
 //! `ingest check`: is quotas.toml right, are the secrets there, can the files be used? On request: does everything
-//! answer? Only `--spend` makes metered calls.
+//! answer? Only `--spend` makes metered calls, and only it writes anything.
 
 mod connect;
 mod finding;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use self::finding::{Finding, Verdict, bad, good, in_words};
 use super::advice::advice;
-use super::environment::Environment;
+use super::environment::{CATALOG_FILE, Environment};
 use super::refill::charging_meter;
 use super::table::counted;
 use super::{Error, output};
@@ -18,11 +18,11 @@ use crate::cli::{CheckArgs, Format, Global};
 use crate::config::{Auth, Credential, LedgerStore, RedisAccess};
 use crate::exit::Exit;
 use crate::ledger::{self, JOURNAL_FILE, LEDGER_FILE, Meter, Mode};
+use crate::sqlite::{self, OpenError};
 
 /// Looks at everything, and says what is wrong with it.
 pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    environment.create_state_dir()?;
     let mut findings = vec![configuration(&environment)];
     findings.extend(readable::secrets_for_all(&environment.config));
     findings.extend(advice(&environment.config).into_iter().map(warning));
@@ -34,6 +34,7 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
         findings.extend(connect::everything(&environment, meter.as_deref()).await);
     }
     if args.spend && meter.is_some() {
+        environment.create_state_dir()?;
         let meter = charging_meter(&environment).await?;
         findings.extend(spend::once_each(&environment, &meter).await);
     }
@@ -128,11 +129,18 @@ async fn ledger(environment: &Environment) -> (Finding, Option<Arc<Meter>>) {
         LedgerStore::Sqlite => (LEDGER_FILE, false),
         LedgerStore::Redis(_) => (JOURNAL_FILE, true),
     };
-    let what = environment.state_dir.join(file).display().to_string();
-    let meter = match environment.meter(Mode::ReadWrite) {
+    let path = environment.state_dir.join(file);
+    let what = path.display().to_string();
+    let meter = match environment.meter(Mode::ReadOnly) {
         Ok(meter) => meter,
+        Err(Error::Ledger(error)) if error.is_of_earlier_release() => {
+            return (earlier(what), None);
+        }
         Err(error) => return (unusable(what, &error.to_string()), None),
     };
+    if let Err(why) = sqlite::can_be_written(&path) {
+        return (bad(what, why), None);
+    }
     let usable = if elsewhere {
         can_be_read(environment, &meter).await
     } else {
@@ -156,15 +164,22 @@ async fn can_be_read(environment: &Environment, meter: &Meter) -> Result<(), Str
 }
 
 async fn catalog(environment: &Environment) -> Finding {
-    let what = environment
-        .state_dir
-        .join("catalog.db")
-        .display()
-        .to_string();
-    match environment.catalog() {
-        Ok(_) => good(what, "can be used".to_owned()),
+    let path = environment.state_dir.join(CATALOG_FILE);
+    let what = path.display().to_string();
+    match environment.catalog_to_read() {
+        Ok(_) => match sqlite::can_be_written(&path) {
+            Ok(()) => good(what, "can be used".to_owned()),
+            Err(why) => bad(what, why),
+        },
+        Err(Error::State(OpenError::Older { .. })) => earlier(what),
         Err(error) => unusable(what, &error.to_string()),
     }
+}
+
+/// A file of an earlier release is left as it is here.
+fn earlier(path: String) -> Finding {
+    let detail = "an earlier release wrote it; the next run brings it up to date";
+    good(path, detail.to_owned())
 }
 
 /// A file that cannot be used: its path is said once.

@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use thiserror::Error;
 
 use crate::apart::apart;
-use crate::sqlite;
+use crate::sqlite::{self, Database};
 
 pub use book::{Begun, Granted, Marked};
 pub use closings::PendingClosing;
@@ -43,7 +43,7 @@ impl From<sqlite::OpenError> for JournalError {
 #[derive(Clone)]
 pub struct Journal {
     /// `None` where it is read only and there is none yet.
-    connection: Arc<Mutex<Option<Connection>>>,
+    database: Arc<Mutex<Option<Database>>>,
 }
 
 impl Journal {
@@ -63,9 +63,9 @@ impl Journal {
         Ok(Self::over(sqlite::open_read_only(path, schema::SCHEMA)?))
     }
 
-    fn over(connection: Option<Connection>) -> Self {
+    fn over(database: Option<Database>) -> Self {
         Self {
-            connection: Arc::new(Mutex::new(connection)),
+            database: Arc::new(Mutex::new(database)),
         }
     }
 
@@ -74,19 +74,29 @@ impl Journal {
         &self,
         act: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, JournalError> {
-        self.look(act)
-            .await?
-            .ok_or_else(|| JournalError("it was opened to be read only".to_owned()))
+        self.on_its_thread(move |database| {
+            let changed = database.change(act);
+            changed.map_err(|error| database.confirmed(error))
+        })
+        .await?
+        .ok_or_else(|| JournalError("it was opened to be read only".to_owned()))
     }
 
-    /// The same, or nothing where there is no file.
+    /// Reads from one state of the file; `None` where there is no file.
     async fn look<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+        act: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<Option<T>, JournalError> {
-        let connection = Arc::clone(&self.connection);
+        self.on_its_thread(move |database| database.read(act)).await
+    }
+
+    async fn on_its_thread<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Database) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<Option<T>, JournalError> {
+        let database = Arc::clone(&self.database);
         let done = apart(move || {
-            connection
+            database
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .as_mut()

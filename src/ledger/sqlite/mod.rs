@@ -26,19 +26,16 @@ use crate::quota::admission::{LimitState, ledger_time, remembered_from};
 use crate::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp, Units,
 };
-use crate::sqlite::{self, OpenError};
+use crate::sqlite::{self, Database, OpenError};
 
 /// A ledger that is this far ahead of its machine's clock is worth a word.
 const NOTEWORTHY: Duration = Duration::from_secs(5 * 60);
 const GRAVE: Duration = Duration::from_secs(60 * 60);
 
-/// How many different statements stay prepared: all of them.
-const STATEMENTS: usize = 32;
-
 /// The ledger of one machine.
 #[derive(Debug, Clone)]
 pub struct SqliteLedger {
-    connection: Arc<Mutex<Connection>>,
+    database: Arc<Mutex<Database>>,
 }
 
 impl SqliteLedger {
@@ -56,11 +53,11 @@ impl SqliteLedger {
     /// # Errors
     /// When the file cannot be opened, is damaged, or has another version than this release.
     pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
-        let connection = match sqlite::open_read_only(path, SCHEMA)? {
-            Some(connection) => connection,
+        let database = match sqlite::open_read_only(path, SCHEMA)? {
+            Some(database) => database,
             None => sqlite::open_empty(SCHEMA)?,
         };
-        Ok(Self::over(connection))
+        Ok(Self::over(database))
     }
 
     /// What was charged of an account within its longest window, each charge by its id.
@@ -84,25 +81,24 @@ impl SqliteLedger {
     pub async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError> {
         const NEWEST: &str = "select max(at) from charge where account = ?1";
         let name = account.name.clone();
-        let newest = |connection: &Connection| -> rusqlite::Result<Option<i64>> {
-            connection.query_row(NEWEST, [name], |row| row.get(0))
+        let newest = move |connection: &Connection| -> rusqlite::Result<Option<i64>> {
+            connection.query_row(NEWEST, [&name], |row| row.get(0))
         };
         Ok(self.read(newest).await?.map(Timestamp::from_micros))
     }
 
-    fn over(connection: Connection) -> Self {
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    fn over(database: Database) -> Self {
         Self {
-            connection: Arc::new(Mutex::new(connection)),
+            database: Arc::new(Mutex::new(database)),
         }
     }
 
     /// Reads from one state of the ledger.
     async fn read<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        act: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
-        self.apart(TransactionBehavior::Deferred, act).await
+        self.apart(move |database| database.read(act)).await
     }
 
     /// Writes all or nothing: where nobody is in its way that is done sooner than another thread would wake.
@@ -110,26 +106,33 @@ impl SqliteLedger {
         &self,
         act: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
-        if let Ok(connection) = self.connection.try_lock()
+        if let Ok(database) = self.database.try_lock()
             && let Some(transaction) =
-                sqlite::begin_at_once(&connection).map_err(|error| broken(&error))?
+                sqlite::begin_at_once(&database).map_err(|error| broken(&error))?
         {
-            return done(transaction, act).map_err(|error| broken(&error));
+            let done = done(transaction, act).and_then(|done| database.in_place().map(|()| done));
+            return done.map_err(|error| broken(&database.confirmed(error)));
         }
-        self.apart(TransactionBehavior::Immediate, act).await
+        let write = |connection: &mut Connection| {
+            done(
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?,
+                act,
+            )
+        };
+        self.apart(move |database| {
+            let written = database.change(write);
+            written.map_err(|error| database.confirmed(error))
+        })
+        .await
     }
 
     /// Waits for others on a thread of its own.
     async fn apart<T: Send + 'static>(
         &self,
-        behavior: TransactionBehavior,
-        act: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        act: impl FnOnce(&mut Database) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
-        let connection = Arc::clone(&self.connection);
-        let work = move || {
-            let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-            done(connection.transaction_with_behavior(behavior)?, act)
-        };
+        let database = Arc::clone(&self.database);
+        let work = move || act(&mut database.lock().unwrap_or_else(PoisonError::into_inner));
         match apart(work).await {
             Ok(done) => done.map_err(|error| broken(&error)),
             Err(error) => Err(LedgerError::Broken(format!(

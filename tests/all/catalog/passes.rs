@@ -211,3 +211,33 @@ async fn a_step_of_no_pass_is_not_started_over() {
     let error = f.catalog.restart_step(PassId(7), 0).await.unwrap_err();
     assert!(error.0.contains("no pass 7"), "{error}");
 }
+
+/// Asks for the standing of one region after the other, as a run does.
+async fn time_to_ask(f: &Fixture, regions: usize) -> std::time::Duration {
+    let began = std::time::Instant::now();
+    for region in 0..regions {
+        assert!(
+            standing(f, &format!("R{region}"))
+                .await
+                .unfinished
+                .is_some()
+        );
+    }
+    began.elapsed()
+}
+
+#[tokio::test]
+async fn the_standing_of_a_region_costs_the_same_however_many_regions_have_open_passes() {
+    let (few, many) = (Fixture::new(), Fixture::new());
+    for (f, regions) in [(&few, 20), (&many, 1_000)] {
+        for region in 0..regions {
+            let page = Page::of(vec![video("a", "fox")]).over(&format!("R{region}"), at(0));
+            f.land(&page).await;
+        }
+    }
+    let (alone, among_many) = (time_to_ask(&few, 20).await, time_to_ask(&many, 20).await);
+    assert!(
+        among_many < alone * 10,
+        "{alone:?} for 20 regions of 20, {among_many:?} for 20 of 1,000"
+    );
+}

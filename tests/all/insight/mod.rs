@@ -1,5 +1,6 @@
 //! See before you spend: previews, forecasts, status, charges by hand, history, exports.
 
+mod beside_a_run;
 mod by_hand;
 mod fairness;
 mod forecast;

@@ -153,3 +153,63 @@ fn a_password_in_a_configuration_that_everyone_can_read_is_warned_of() {
         assert!(!checked.stdout.contains("some-uuid"), "{checked:?}");
     }
 }
+
+#[test]
+fn a_check_writes_nothing() {
+    let world = World::new();
+    for arguments in [&["check"][..], &["check", "--connect"]] {
+        assert_eq!(world.ingest(arguments).code, 0, "{arguments:?}");
+        let left = std::fs::read_dir(world.directory.path()).unwrap().count();
+        assert_eq!(left, 0, "{arguments:?} made something");
+    }
+    assert_eq!(
+        world
+            .ingest(&["charge", "youtube", "videos.list", "-q"])
+            .code,
+        0
+    );
+    let ledger = world.state_dir().join("ledger.db");
+    let (before, written) = (
+        std::fs::read(&ledger).unwrap(),
+        ledger.metadata().unwrap().modified().unwrap(),
+    );
+    let names = || super::files::everything_below(&world.state_dir());
+    let names_before = names();
+    for arguments in [&["check"][..], &["check", "--connect"]] {
+        assert_eq!(world.ingest(arguments).code, 0, "{arguments:?}");
+    }
+    assert_eq!(names(), names_before);
+    assert!(before == std::fs::read(&ledger).unwrap());
+    assert_eq!(written, ledger.metadata().unwrap().modified().unwrap());
+}
+
+#[test]
+fn a_check_of_a_file_of_an_earlier_release_leaves_it_to_the_next_run() {
+    let world = World::new();
+    assert_eq!(
+        world.ingest(&["--region", "US", "--job", "trending"]).code,
+        0
+    );
+    let version = || {
+        world
+            .catalog()
+            .pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
+            .unwrap()
+    };
+    let now = version();
+    let earlier = world.catalog();
+    earlier
+        .pragma_update(None, "user_version", now - 1)
+        .unwrap();
+    drop(earlier);
+    let answer = world.json(&["check"]);
+    let catalog = finding(&answer, "catalog.db");
+    assert_eq!(catalog["verdict"], "good", "{answer:#}");
+    assert!(
+        catalog["detail"]
+            .as_str()
+            .unwrap()
+            .contains("the next run brings it up to date")
+    );
+    assert_eq!(version(), now - 1);
+}

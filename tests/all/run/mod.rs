@@ -23,4 +23,5 @@ mod stand_in;
 mod suspended;
 mod troubled_redis;
 mod unreachable;
+mod vanished;
 mod wrong_config;

@@ -1,0 +1,97 @@
+//! Who charges the ledger file of this machine now. A ledger that is new while others still charge the one that was there
+//! before it cannot know what they spend: it is filled once they have ended, as they do at their next charge.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::Error;
+use crate::clock::Monotonic;
+use crate::ledger::Meter;
+use crate::private;
+
+/// How long others may take to end: a request and the pauses before it.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Held by a process for as long as it may charge.
+#[derive(Debug)]
+pub struct Charging {
+    file: File,
+    path: PathBuf,
+}
+
+impl Charging {
+    /// Notes that this process charges. Waits while another one fills a new ledger.
+    pub async fn begin(state_dir: &Path) -> Result<Self, Error> {
+        let path = state_dir.join("locks").join("charging.lock");
+        let what = format!("cannot lock {}", path.display());
+        let opened = private::create_dir(&state_dir.join("locks"))
+            .and_then(|()| private::open_to_lock(&path));
+        let charging = Self {
+            file: opened.map_err(Error::io(what))?,
+            path,
+        };
+        charging.share().await?;
+        Ok(charging)
+    }
+
+    /// Waits until nobody else charges, or the ledger is no longer empty; says whether this process is alone. If so,
+    /// nobody else begins to charge before `share`.
+    pub async fn alone_while_empty(&self, meter: &Meter) -> Result<bool, Error> {
+        let began = Monotonic::now();
+        let mut said = false;
+        // No lock is taken in place of another one while others may want the same.
+        self.file.unlock().map_err(self.failed())?;
+        loop {
+            match self.file.try_lock() {
+                Ok(()) => return Ok(meter.is_empty().await?),
+                Err(TryLockError::Error(error)) => return Err(self.failed()(error)),
+                Err(TryLockError::WouldBlock) if !meter.is_empty().await? => {
+                    return Ok(false);
+                }
+                Err(TryLockError::WouldBlock) => {}
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(still_used());
+            }
+            if !said && began.elapsed() > Duration::from_secs(1) {
+                tracing::warn!(
+                    "ledger.db is new while another run still works: waiting for that run to end, to count what it spends"
+                );
+                said = true;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Lets others charge too.
+    pub async fn share(&self) -> Result<(), Error> {
+        let began = Monotonic::now();
+        loop {
+            match self.file.try_lock_shared() {
+                Ok(()) => return Ok(()),
+                Err(TryLockError::Error(error)) => return Err(self.failed()(error)),
+                Err(TryLockError::WouldBlock) if began.elapsed() > PATIENCE => {
+                    return Err(still_used());
+                }
+                Err(TryLockError::WouldBlock) => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    fn failed(&self) -> impl FnOnce(io::Error) -> Error {
+        Error::io(format!("cannot lock {}", self.path.display()))
+    }
+}
+
+fn still_used() -> Error {
+    Error::Refused(
+        "ledger.db is new while another run still charges the one that was there before it: nothing was requested; \
+         wait until that run has ended (or end it), and run again"
+            .to_owned(),
+    )
+}

@@ -1,0 +1,216 @@
+//! An open file: how it is read while others write it, and written while it is in place.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode};
+
+use super::reading::{self, Protection};
+use super::state::Files;
+use super::{BUSY_TIMEOUT, confirmed, is_busy, pause};
+
+/// How long a reader tries again after an error that passes when a writer has opened or closed the file.
+const TRANSIENT: Duration = Duration::from_secs(5);
+
+/// An open file.
+#[derive(Debug)]
+pub struct Database {
+    path: PathBuf,
+    connection: Connection,
+    access: Access,
+}
+
+#[derive(Debug)]
+enum Access {
+    /// Written, while these files are in place.
+    Writing(Files),
+    /// Read only.
+    Reading(Protection),
+}
+
+impl Deref for Database {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl Database {
+    /// A file that was opened for writing, and was `before` that.
+    pub fn to_write(path: &Path, connection: Connection, before: &Files) -> rusqlite::Result<Self> {
+        let files = Files::of(path);
+        if !files.is_same_file(before) {
+            before.in_place()?;
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            connection,
+            access: Access::Writing(files),
+        })
+    }
+
+    /// Opens a file that is there, for reading.
+    pub fn to_read(path: &Path) -> rusqlite::Result<Self> {
+        let (connection, protection) = with_patience(|| reading::open(path))?;
+        Ok(Self {
+            path: path.to_owned(),
+            connection,
+            access: Access::Reading(protection),
+        })
+    }
+
+    /// A file that nobody else has.
+    pub fn of_its_own(path: &Path, connection: Connection) -> Self {
+        Self {
+            path: path.to_owned(),
+            connection,
+            access: Access::Reading(Protection::Locks),
+        }
+    }
+
+    /// The files, to find out later whether they are still in place; `None` where nothing is written.
+    #[must_use]
+    pub fn files(&self) -> Option<&Files> {
+        match &self.access {
+            Access::Writing(files) => Some(files),
+            Access::Reading(_) => None,
+        }
+    }
+
+    /// Fails where what was written went to a file that is no longer in place.
+    ///
+    /// # Errors
+    /// Names the file that was moved, deleted or replaced.
+    pub fn in_place(&self) -> rusqlite::Result<()> {
+        self.files().map_or(Ok(()), Files::in_place)
+    }
+
+    /// Changes the file, and fails where it was not in place at the end.
+    ///
+    /// # Errors
+    /// When `act` fails, or the file was moved, deleted or replaced.
+    pub fn change<T, E: From<rusqlite::Error>>(
+        &mut self,
+        act: impl FnOnce(&mut Connection) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let done = act(&mut self.connection)?;
+        self.in_place()?;
+        Ok(done)
+    }
+
+    /// Reads from one state of the file, whatever others write meanwhile. `act` is repeated where the file changed under it.
+    ///
+    /// # Errors
+    /// When `act` fails on a file that nobody changed. Of damage only where `pragma integrity_check` finds it too.
+    pub fn read<T>(
+        &mut self,
+        act: impl Fn(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        self.read_unconfirmed(act)
+            .map_err(|error| confirmed(&self.path, error))
+    }
+
+    /// The same, where the damage that `act` meets is not looked for.
+    pub fn read_unconfirmed<T>(
+        &mut self,
+        act: impl Fn(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        let began = Instant::now();
+        loop {
+            let read = in_transaction(&self.connection, &act);
+            let changed = self.changed();
+            let passes = read.as_ref().is_err_and(is_transient) && began.elapsed() < TRANSIENT;
+            if !self.is_read_only() || !(changed || passes) {
+                return read;
+            }
+            if began.elapsed() > BUSY_TIMEOUT {
+                return read.and_then(|_| Err(restless()));
+            }
+            thread::sleep(pause(10));
+            self.reopen()?;
+        }
+    }
+
+    /// Reads once, in a transaction that lasts: nothing is repeated, and however long `act` takes it sees one state.
+    ///
+    /// # Errors
+    /// When `act` fails. Of damage only where `pragma integrity_check` finds it too.
+    pub fn read_once<T>(
+        &mut self,
+        act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        if let Access::Reading(Protection::Unchanged(_)) = &self.access {
+            self.connection = with_patience(|| reading::hold(&self.path))?;
+            self.access = Access::Reading(Protection::Locks);
+        }
+        self.read_unconfirmed(schema_version)?;
+        in_transaction(&self.connection, act).map_err(|error| confirmed(&self.path, error))
+    }
+
+    /// An error of this file, where it says that the file is damaged only if `pragma integrity_check` finds that too.
+    #[must_use]
+    pub fn confirmed(&self, error: rusqlite::Error) -> rusqlite::Error {
+        confirmed(&self.path, error)
+    }
+
+    fn is_read_only(&self) -> bool {
+        matches!(self.access, Access::Reading(_))
+    }
+
+    fn changed(&self) -> bool {
+        match &self.access {
+            Access::Reading(Protection::Unchanged(files)) => !files.are_unchanged(),
+            _ => false,
+        }
+    }
+
+    fn reopen(&mut self) -> rusqlite::Result<()> {
+        let (connection, protection) = with_patience(|| reading::open(&self.path))?;
+        self.connection = connection;
+        self.access = Access::Reading(protection);
+        Ok(())
+    }
+}
+
+fn in_transaction<T>(
+    connection: &Connection,
+    act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let transaction = connection.unchecked_transaction()?;
+    let read = act(&transaction)?;
+    transaction.commit()?;
+    Ok(read)
+}
+
+fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "schema_version", |row| row.get(0))
+}
+
+/// Opens what others are opening and closing: a log that was there may be gone at the next look.
+fn with_patience<T>(open: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    let began = Instant::now();
+    loop {
+        match open() {
+            Err(error) if is_transient(&error) && began.elapsed() < TRANSIENT => {
+                thread::sleep(pause(10));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Whether a reader can meet this while another process opens, recovers or closes a healthy file. "Attempt to write a
+/// readonly database" is what SQLite says of a log that only a writer may recover.
+fn is_transient(error: &rusqlite::Error) -> bool {
+    is_busy(error) || error.sqlite_error_code() == Some(ErrorCode::ReadOnly)
+}
+
+fn restless() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(
+        rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY),
+        Some("the file changed each time it was read".to_owned()),
+    )
+}

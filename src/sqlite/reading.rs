@@ -1,0 +1,160 @@
+//! How a file is opened for reading, depending on what its last writer left, or is doing.
+
+use std::fs;
+use std::path::{Path, absolute};
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use rusqlite::backup::Backup;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rustix::fs::{Access, access};
+
+use super::state::Files;
+use super::{beside, keep_plans, wait_while_busy};
+
+/// What keeps a reader from seeing two states of a file in one.
+#[derive(Debug)]
+pub enum Protection {
+    /// SQLite's locks, or that nobody else has the file.
+    Locks,
+    /// Nothing: what was read counts if the files are as they were.
+    Unchanged(Files),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// There is no write-ahead log. SQLite would create one, unless it is told that nobody changes the file.
+    Closed,
+    /// There is a log, and the shared memory that indexes it: a writer is at work or was killed. The log is locked.
+    InUse,
+    /// There is a log without its index, as in a copy, or one that nothing was written to yet. SQLite would create one,
+    /// unless it is alone; and the file cannot be locked by one who may not write.
+    Orphaned,
+}
+
+/// The bytes of a log's header. A log that has no more has no index either.
+const HEADER: u64 = 32;
+
+impl Mode {
+    fn of(path: &Path) -> Self {
+        match fs::metadata(beside(path, "-wal")) {
+            Err(_) => Self::Closed,
+            Ok(log) if log.len() > HEADER && beside(path, "-shm").exists() => Self::InUse,
+            Ok(_) => Self::Orphaned,
+        }
+    }
+
+    const fn parameters(self) -> &'static str {
+        match self {
+            Self::Closed => "immutable=1",
+            Self::InUse => "mode=ro&readonly_shm=1",
+            Self::Orphaned => "mode=ro&vfs=unix-none",
+        }
+    }
+
+    fn open(self, path: &Path) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(uri(path, self.parameters()), flags)?;
+        wait_while_busy(&mut connection)?;
+        keep_plans(&connection)?;
+        // SQLite deletes an empty log when it closes: a log without its index can be that of a writer who just begins.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        if self == Self::Orphaned {
+            connection.pragma_update(None, "locking_mode", "exclusive")?;
+        }
+        Ok(connection)
+    }
+}
+
+/// Opens a file that is there, and writes nothing, not even the side files of a log.
+pub fn open(path: &Path) -> rusqlite::Result<(Connection, Protection)> {
+    let files = Files::settled(path);
+    let mode = Mode::of(path);
+    if mode == Mode::InUse {
+        let opened = mode.open(path).and_then(|connection| {
+            super::version(&connection)?;
+            Ok(connection)
+        });
+        match opened {
+            // Whoever began the log was killed before it had an index.
+            Err(error) if is_code(&error, ErrorCode::FileLockingProtocolFailed) => {}
+            // Whoever had it open has closed it since.
+            Err(error)
+                if is_code(&error, ErrorCode::CannotOpen) && Mode::of(path) != Mode::InUse =>
+            {
+                return open(path);
+            }
+            opened => return opened.map(|connection| (connection, Protection::Locks)),
+        }
+        return Ok((Mode::Orphaned.open(path)?, Protection::Unchanged(files)));
+    }
+    Ok((mode.open(path)?, Protection::Unchanged(files)))
+}
+
+/// Opens a file so that nothing changes what one transaction reads from it, however long that takes: with the locks of a
+/// writer where this user may have them, else as a copy.
+pub fn hold(path: &Path) -> rusqlite::Result<Connection> {
+    if let (connection, Protection::Locks) = open(path)? {
+        return Ok(connection);
+    }
+    match lock(path) {
+        Ok(Some(connection)) => Ok(connection),
+        Ok(None) | Err(_) => copy(path),
+    }
+}
+
+/// Takes part in the locking of the log, which makes the log and its index if need be; whoever closes last removes them.
+/// `None` where this user may not, or the file has no log at all, in which case a reader would keep a run from making it.
+fn lock(path: &Path) -> rusqlite::Result<Option<Connection>> {
+    let directory = path.parent().unwrap_or(path);
+    let may_write = [path, directory]
+        .iter()
+        .all(|path| access(*path, Access::WRITE_OK).is_ok());
+    // A log that lacks its index would be recovered, and so written.
+    let is_copied = fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > HEADER);
+    if is_copied || !may_write {
+        return Ok(None);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(uri(path, "mode=rw"), flags)?;
+    wait_while_busy(&mut connection)?;
+    keep_plans(&connection)?;
+    connection.pragma_update(None, "query_only", true)?;
+    let journal: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    Ok((journal == "wal").then_some(connection))
+}
+
+/// Copies a file into a temporary one of SQLite's, which is gone with the connection. Fails as busy where the file changed
+/// meanwhile.
+fn copy(path: &Path) -> rusqlite::Result<Connection> {
+    let (source, protection) = open(path)?;
+    let mut copy = Connection::open("")?;
+    let copied = Backup::new(&source, &mut copy)?.step(-1);
+    if let Protection::Unchanged(files) = &protection
+        && !files.are_unchanged()
+    {
+        return Err(rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY),
+            Some("the file changed while it was copied".to_owned()),
+        ));
+    }
+    copied?;
+    Ok(copy)
+}
+
+fn is_code(error: &rusqlite::Error, code: ErrorCode) -> bool {
+    error.sqlite_error_code() == Some(code)
+}
+
+fn uri(path: &Path, parameters: &str) -> String {
+    let path = absolute(path).unwrap_or_else(|_| path.to_owned());
+    let path = percent_encode(path.as_os_str().as_encoded_bytes(), URI_PATH);
+    format!("file://{path}?{parameters}")
+}
+
+/// What has a meaning of its own in SQLite's URIs.
+const URI_PATH: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');

@@ -1,0 +1,108 @@
+//! Whether a file and its log are still the ones that were opened, and unchanged.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use rusqlite::ffi;
+
+use super::beside;
+
+/// File systems note the time of a change no finer than this; most of them do.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What the system says of a database file, its log and the log's index. `None` in place of a file that is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Files {
+    paths: [PathBuf; 3],
+    found: [Option<State>; 3],
+}
+
+/// One file: which it is, and when it was written last. Not when its owner was set, which SQLite does at each opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+}
+
+impl State {
+    fn of(path: &Path) -> Option<Self> {
+        fs::metadata(path).ok().map(|found| Self {
+            device: found.dev(),
+            inode: found.ino(),
+            bytes: found.size(),
+            modified: (found.mtime(), found.mtime_nsec()),
+        })
+    }
+
+    const fn identity(self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+}
+
+impl Files {
+    /// What is there now.
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
+        let paths = ["", "-wal", "-shm"].map(|suffix| beside(path, suffix));
+        let found = paths.each_ref().map(|path| State::of(path));
+        Self { paths, found }
+    }
+
+    /// The same, once the last change is old enough that the next one gets another time.
+    pub fn settled(path: &Path) -> Self {
+        let age = fs::metadata(path)
+            .and_then(|found: Metadata| found.modified())
+            .ok()
+            .and_then(|modified| SystemTime::now().duration_since(modified).ok());
+        if let Some(rest) = age.and_then(|age| TICK.checked_sub(age)) {
+            thread::sleep(rest);
+        }
+        Self::of(path)
+    }
+
+    /// Whether neither the database nor its log changed. The index of a log is memory that readers share.
+    pub fn are_unchanged(&self) -> bool {
+        let mut files = self.paths.iter().zip(&self.found).take(2);
+        files.all(|(path, found)| State::of(path) == *found)
+    }
+
+    /// Whether `other` has the same database file.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        let file = |files: &Self| files.found.first().copied().flatten().map(State::identity);
+        file(self) == file(other)
+    }
+
+    /// Fails unless every file is still the one that was opened: what is written to a file that was deleted is lost,
+    /// and another process does not see it.
+    ///
+    /// # Errors
+    /// Names the file that was moved, deleted or replaced.
+    pub fn in_place(&self) -> rusqlite::Result<()> {
+        let displaced = self.paths.iter().zip(&self.found).find(|(path, found)| {
+            State::of(path).map(State::identity) != found.map(State::identity)
+        });
+        displaced.map_or(Ok(()), |(path, _)| Err(error(path)))
+    }
+}
+
+fn error(path: &Path) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(
+        ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED),
+        Some(format!(
+            "{} was deleted, moved or replaced while it was in use",
+            path.display()
+        )),
+    )
+}
+
+/// Whether a file was found to be another one than the one that was opened.
+pub fn is_displaced(error: &rusqlite::Error) -> bool {
+    error
+        .sqlite_error()
+        .is_some_and(|error| error.extended_code == ffi::SQLITE_READONLY_DBMOVED)
+}

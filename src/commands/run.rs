@@ -258,8 +258,8 @@ fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
         count(stop.units.get()),
         count(stop.remaining.get()),
     );
-    let leaves = format!(", of which this job leaves {}", count(stop.leave.get()));
-    let leaves = if stop.leave == Units::ZERO {
+    let leaves = format!(", of which this job leaves {}", count(stop.leave().get()));
+    let leaves = if stop.leave() == Units::ZERO {
         String::new()
     } else {
         leaves

@@ -49,6 +49,16 @@ impl Halt {
     }
 }
 
+impl Halt {
+    /// The refusal that it is about, if a limit ended the walk.
+    pub const fn stop(&mut self) -> Option<&mut StoppedBy> {
+        match self {
+            Self::Stopped(stop) | Self::Spent(stop, _) => Some(stop),
+            _ => None,
+        }
+    }
+}
+
 impl From<CatalogError> for Halt {
     fn from(error: CatalogError) -> Self {
         Self::Failed(error.to_string())
@@ -71,7 +81,7 @@ fn interrupted(in_doubt: Option<&str>) -> String {
 }
 
 fn stopped(by: &StoppedBy) -> String {
-    let (leave, remaining) = (by.leave, by.remaining);
+    let (leave, remaining) = (by.leave(), by.remaining);
     let of_which = if leave == Units::ZERO {
         String::new()
     } else {

@@ -11,6 +11,7 @@ mod due;
 mod early;
 mod estimate;
 mod expect;
+mod fits;
 mod forecast;
 mod gate;
 mod halt;

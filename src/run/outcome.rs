@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use super::fits::Claim;
 use crate::quota::{Cost, LimitName, Timestamp, Units};
 
 /// How one pass ended in this run, best first.
@@ -149,9 +150,9 @@ pub struct StoppedBy {
     pub units: Units,
     /// What is left, in units.
     pub remaining: Units,
-    /// What the job has to leave of that, in units.
+    /// What it takes of all limits, and what the job has to leave of them.
     #[serde(skip)]
-    pub leave: Units,
+    pub claim: Claim,
     /// How long until it fits, in seconds.
     #[serde(rename = "retry_after_seconds", serialize_with = "seconds")]
     pub retry_after: Duration,
@@ -160,6 +161,12 @@ pub struct StoppedBy {
 }
 
 impl StoppedBy {
+    /// What the job has to leave of the limit, in units.
+    #[must_use]
+    pub fn leave(&self) -> Units {
+        self.claim.leave.of(&self.limit)
+    }
+
     /// It fits at another time than was said: by the same clock that said so.
     pub fn fits_at(&mut self, at: Timestamp) {
         let (later, sooner) = (at.since(self.retry_at), self.retry_at.since(at));

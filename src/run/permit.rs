@@ -1,11 +1,12 @@
 //! Leave to send one request: what this run knows already, then the ledger.
 
 use super::context::Context;
+use super::fits::Claim;
 use super::halt::Halt;
 use super::outcome::StoppedBy;
 use super::request::Asker;
 use super::tally::Tally;
-use crate::config::Call;
+use crate::config::{Call, Job};
 use crate::ledger::{Ask, Permit, Purpose, Verdict};
 use crate::quota::{LimitName, Rejection, Units};
 
@@ -70,15 +71,12 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
         .refusal(&credential.account, &call.cost, &asker.job.leave)
     {
         Some(refused) => {
-            let (units, leave) = (
-                call.cost.of(&refused.limit),
-                asker.job.leave.of(&refused.limit),
-            );
+            let units = call.cost.of(&refused.limit);
             Err(Halt::Stopped(
                 StoppedBy {
                     call: call.name.clone(),
                     units,
-                    leave,
+                    claim: claim(asker.job, call),
                     ..refused
                 }
                 .into(),
@@ -123,6 +121,14 @@ fn ask<'a>(context: &Context, asker: Asker<'a>, call: &'a Call, purpose: &'a Pur
     }
 }
 
+/// What a call of this job takes and leaves.
+pub fn claim(job: &Job, call: &Call) -> Claim {
+    Claim {
+        cost: call.cost.clone(),
+        leave: job.leave.clone(),
+    }
+}
+
 fn never(call: &Call, limit: &LimitName, most: Units) -> String {
     format!(
         "{} can never be granted: it takes more of {limit} than the {most} that one charge can take",
@@ -138,12 +144,12 @@ fn remember(context: &Context, asker: Asker<'_>, call: &Call, rejection: &Reject
         call: call.name.clone(),
         units,
         remaining: rejection.remaining,
-        leave: asker.job.leave.of(&rejection.limit),
+        claim: claim(asker.job, call),
         retry_after: rejection.retry_after,
         retry_at: rejection.retry_at,
     };
     context.gate.refuse(
-        units + stopped_by.leave,
+        units + stopped_by.leave(),
         stopped_by.clone(),
         context.clock.now(),
     );

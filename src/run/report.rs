@@ -1,11 +1,13 @@
 //! What became of a run, put together.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Selection;
 use super::batches::Batches;
 use super::context::Context;
 use super::due::Candidate;
+use super::fits::refresh;
 use super::halt::Halt;
 use super::outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
 use super::pass::Pass;
@@ -20,6 +22,8 @@ use crate::quota::{Account, Cost, Limit, LimitUsage, Units};
 pub struct Walked {
     passes: Vec<PassReport>,
     unmetered: Units,
+    /// What limits ended, by what was said of it at that time.
+    halts: BTreeMap<String, Halt>,
 }
 
 impl Walked {
@@ -60,6 +64,7 @@ impl Walked {
             let (regions, outcome) = (candidates.len(), outcome.name());
             tracing::error!(target: FAILURE, outcome, regions, detail = %why, "regions were not walked");
         }
+        self.remember(why);
         self.passes
             .extend(candidates.iter().map(|candidate| PassReport {
                 outcome,
@@ -78,6 +83,7 @@ impl Walked {
         tally: &Tally,
     ) {
         let notes: Vec<String> = notes.chain(skipped(tally)).collect();
+        self.remember(halt);
         self.unmetered += tally.unmetered;
         let pass = PassReport {
             outcome: halt.map_or(PassOutcome::Complete, Halt::outcome),
@@ -91,6 +97,15 @@ impl Walked {
         };
         tell(&pass);
         self.keep(pass);
+    }
+
+    /// Remembers what was said of a limit that ended work: until the run ends, others may spend more.
+    fn remember(&mut self, halt: Option<&Halt>) {
+        if let Some(halt @ (Halt::Stopped(_) | Halt::Spent(..))) = halt {
+            self.halts
+                .entry(halt.to_string())
+                .or_insert_with(|| halt.clone());
+        }
     }
 
     /// What several waves ask for in batches is one row a job.
@@ -173,50 +188,56 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
         .iter()
         .map(|pass| RunOutcome::from(pass.outcome))
         .max();
+    let accounts = accounts(selection.iter().map(|(job, _)| &job.credential));
     let mut limits = Vec::new();
-    for account in accounts(selection.iter().map(|(job, _)| &job.credential)) {
-        limits.extend(limit_reports(&context.meter, &account).await);
+    for account in &accounts {
+        limits.extend(limit_reports(&context.meter, account).await);
     }
+    let passes = refreshed(context, &accounts, &limits, &walked).await;
     RunReport {
         outcome: outcome.unwrap_or(RunOutcome::NothingDue),
-        requests: walked.passes.iter().map(|pass| pass.requests).sum(),
-        passes: walked.passes,
+        requests: passes.iter().map(|pass| pass.requests).sum(),
+        passes,
         unmetered_units: walked.unmetered,
-        stopped_by: soonest(context, selection, &limits).await,
+        stopped_by: soonest(context, &accounts, &limits).await,
         limits,
     }
 }
 
-/// Of all refusals the one whose charge fits soonest, by what was spent until now: another job may have gone on.
+/// The passes, with details that say when their charges fit by what was spent until now.
+async fn refreshed(
+    context: &Context,
+    accounts: &[Arc<Account>],
+    limits: &[LimitReport],
+    walked: &Walked,
+) -> Vec<PassReport> {
+    let mut passes = walked.passes.clone();
+    for (said, halt) in &walked.halts {
+        let mut halt = halt.clone();
+        if let Some(stop) = halt.stop()
+            && let Some(account) = accounts.iter().find(|account| account.name == stop.account)
+        {
+            refresh(stop, &context.meter, account, limits).await;
+        }
+        let says = halt.to_string();
+        for detail in passes.iter_mut().filter_map(|pass| pass.detail.as_mut()) {
+            *detail = detail.replace(said, &says);
+        }
+    }
+    passes
+}
+
+/// Of all refusals the one whose charge fits soonest, by what was spent until now.
 async fn soonest(
     context: &Context,
-    selection: &Selection,
+    accounts: &[Arc<Account>],
     limits: &[LimitReport],
 ) -> Option<StoppedBy> {
-    let accounts = accounts(selection.iter().map(|(job, _)| &job.credential));
     let mut stops = context.gate.stops(context.clock.now());
     for stop in &mut stops {
-        let Some(account) = accounts.iter().find(|account| account.name == stop.account) else {
-            continue;
-        };
-        let Some(limit) = account.limits.get(&stop.limit) else {
-            continue;
-        };
-        let room = limit.enforced().less(stop.units + stop.leave);
-        let Ok(Some(falls)) = context.meter.falls_to(account, &stop.limit, room).await else {
-            continue;
-        };
-        let standing = limits
-            .iter()
-            .find(|limit| limit.account == stop.account && limit.limit == stop.limit);
-        stop.fits_at(
-            standing
-                .and_then(|limit| limit.closed_until)
-                .map_or(falls, |until| until.max(falls)),
-        );
-        stop.remaining = standing
-            .and_then(|limit| limit.remaining)
-            .unwrap_or(stop.remaining);
+        if let Some(account) = accounts.iter().find(|account| account.name == stop.account) {
+            refresh(stop, &context.meter, account, limits).await;
+        }
     }
     stops.into_iter().min_by_key(|stop| stop.retry_at)
 }

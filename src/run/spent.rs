@@ -3,6 +3,7 @@
 use super::context::Context;
 use super::halt::Halt;
 use super::outcome::StoppedBy;
+use super::permit::claim;
 use super::request::{Asker, LONGEST_PAUSE};
 use crate::config::Call;
 use crate::ledger::Permit;
@@ -50,7 +51,7 @@ pub async fn close(
             call: call.name.clone(),
             units,
             remaining: Units::ZERO,
-            leave: Units::ZERO,
+            claim: claim(asker.job, call),
             retry_after: retry_at.since(now),
             retry_at,
         };

@@ -1,9 +1,11 @@
 //! Costs against the limits that they are charged to.
 
+use std::collections::BTreeSet;
+
 use crate::config::item::Item;
 use crate::config::names::advice;
 use crate::config::{Call, Config, Credential, Job, Step, Upstream};
-use crate::quota::{Limit, Units};
+use crate::quota::{Limit, LimitName, Units};
 
 pub fn costs(config: &Config, root: &Item<'_>) {
     for credential in config.credentials.values() {
@@ -101,7 +103,15 @@ fn leave(job: &Job, root: &Item<'_>) {
     let Some(leave) = root.find(&["jobs", &job.name, "leave"]) else {
         return;
     };
-    for (name, units) in job.leave.iter() {
+    let entries = if leave.is_table() {
+        leave.entries().unwrap_or_default()
+    } else {
+        Vec::new()
+    };
+    let named = entries.iter().map(|entry| entry.name().to_owned());
+    let names: BTreeSet<LimitName> = named.chain(job.leave.limits().cloned()).collect();
+    for name in &names {
+        let units = job.leave.of(name);
         let item = leave.find(&[name]).unwrap_or_else(|| leave.clone());
         match job.credential.account.limits.get(name) {
             None => {

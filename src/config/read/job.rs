@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::call::params;
-use super::scalars::{any_duration, cost, count, duration, pointer};
+use super::scalars::{self, any_duration, count, duration, pointer};
 use crate::config::item::{self, Item};
 use crate::config::names::{Named, advice};
 use crate::config::section::Section;
@@ -38,7 +38,7 @@ pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
     });
     let regions = regions(&section, known.regions);
     let every = section.optional("every", duration);
-    let leave = section.or("leave", Cost::none(), cost);
+    let leave = section.or("leave", Cost::none(), scalars::leave);
     let resume_within = section.or("resume_within", RESUME_WITHIN, duration);
     let steps = steps(
         &section,

@@ -113,13 +113,22 @@ pub fn some_units(item: Item<'_>) -> Option<Units> {
 
 /// Units by limit; a plain number is units of the limit that is named `daily`.
 pub fn cost(item: Item<'_>) -> Option<Cost> {
+    units_by_limit(item, some_units)
+}
+
+/// Units by limit, of which some may be zero; a plain number is units of the limit that is named `daily`.
+pub fn leave(item: Item<'_>) -> Option<Cost> {
+    units_by_limit(item, units)
+}
+
+fn units_by_limit(item: Item<'_>, units: fn(Item<'_>) -> Option<Units>) -> Option<Cost> {
     if item.is_number() {
-        return some_units(item).map(|units| Cost::from_iter([("daily".to_owned(), units)]));
+        return units(item).map(|units| Cost::from_iter([("daily".to_owned(), units)]));
     }
     if !item.is_table() {
         return item.refuse("expected units by limit", "write for example { daily = 1 }");
     }
-    let component = |entry: Item<'_>| Some((entry.name().to_owned(), some_units(entry)?));
+    let component = |entry: Item<'_>| Some((entry.name().to_owned(), units(entry)?));
     let components: Option<Vec<_>> =
         crate::config::item::all(item.entries()?.into_iter().map(component));
     components.map(Cost::from_iter)

@@ -180,7 +180,7 @@ fn of_call() -> Value {
             "Below base_url; unset for a call that is only charged by hand",
             template(),
         ),
-        "cost" => described("What one request takes of each limit", units_by_limit()),
+        "cost" => described("What one request takes of each limit", units_by_limit(1)),
         "outage" => described(
             "Whether it goes ahead when the ledger is down",
             word(&call::OUTAGES),
@@ -373,7 +373,7 @@ fn of_job() -> Value {
             "A region is due again this long after its last complete pass",
             duration(),
         ),
-        "leave" => described("This job stops while that much is left", units_by_limit()),
+        "leave" => described("This job stops while that much is left", units_by_limit(0)),
         "resume_within" => described(
             "An unfinished pass is continued while it is younger than this",
             duration(),

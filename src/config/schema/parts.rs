@@ -79,10 +79,10 @@ pub fn units(least: u64) -> Value {
 }
 
 /// Units by limit; a plain number is units of `daily`.
-pub fn units_by_limit() -> Value {
+pub fn units_by_limit(least: u64) -> Value {
     one_of([
-        units(1),
-        json!({ "type": "object", "additionalProperties": units(1) }),
+        units(least),
+        json!({ "type": "object", "additionalProperties": units(least) }),
     ])
 }
 

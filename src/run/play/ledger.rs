@@ -47,10 +47,24 @@ pub struct Refused {
     pub purpose: Purpose,
     /// When it would fit.
     pub retry_at: Timestamp,
+    /// What it takes.
+    pub cost: Cost,
+    /// What must stay free beside it.
+    pub leave: Cost,
+}
+
+/// When one limit of a refused charge has room for it, by all that the play granted.
+#[derive(Debug, Clone)]
+pub struct Room {
+    /// The limit.
+    pub limit: LimitName,
+    /// When it fits by the charges that the play knows of.
+    pub fits_at: Timestamp,
     /// Until when the limit is closed, if it is.
     pub closed_until: Option<Timestamp>,
-    /// How much may count of what the play began with for it to fit; `None` where what the play granted is in the way.
-    pub room: Option<Units>,
+    /// The units of the opening that may still count for it to fit; `None` where it does not fit beside what the play
+    /// granted alone.
+    pub begun_with: Option<Units>,
 }
 
 /// Whether the limits hold in a play.
@@ -102,6 +116,36 @@ impl PlayLedger {
         self.decisions().refused.clone()
     }
 
+    /// When each limit of a refused charge has room for it.
+    ///
+    /// # Errors
+    /// When an account cannot be summed up.
+    pub async fn rooms(
+        &self,
+        account: &Account,
+        refused: &Refused,
+    ) -> Result<Vec<Room>, LedgerError> {
+        let mut rooms = Vec::new();
+        for (name, limit) in account.charged(&refused.cost) {
+            let claim = refused.cost.of(name) + refused.leave.of(name);
+            let most = limit.enforced().less(claim);
+            let falls = self
+                .ledger
+                .falls_to(account, name, most, refused.at)
+                .await?
+                .unwrap_or(refused.retry_at);
+            let closed_until = self.closed_until(account, name, refused.at).await?;
+            let taken = claim + self.decisions().granted_of(&account.name, name);
+            rooms.push(Room {
+                limit: name.clone(),
+                fits_at: closed_until.map_or(falls, |until| until.max(falls)),
+                closed_until,
+                begun_with: (limit.enforced() >= taken).then(|| limit.enforced().less(taken)),
+            });
+        }
+        Ok(rooms)
+    }
+
     pub fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {
         self.ledger.used(account, at)
     }
@@ -148,36 +192,25 @@ impl Decisions {
         });
     }
 
-    fn refuse(
-        &mut self,
-        charge: Charge<'_>,
-        rejection: &Rejection,
-        closed_until: Option<Timestamp>,
-        now: Timestamp,
-    ) {
+    fn refuse(&mut self, charge: Charge<'_>, rejection: &Rejection, now: Timestamp) {
         self.refused.push(Refused {
             at: now,
             account: charge.account.name.clone(),
             limit: rejection.limit.clone(),
             purpose: charge.purpose.clone(),
             retry_at: rejection.retry_at,
-            closed_until,
-            room: self.room(charge, &rejection.limit),
+            cost: charge.cost.clone(),
+            leave: charge.leave.clone(),
         });
     }
 
-    /// The units of the opening that may still count for a charge to fit beside all that was granted since; `None` where
-    /// it does not fit beside that alone.
-    fn room(&self, charge: Charge<'_>, limit: &str) -> Option<Units> {
-        let granted: Units = self
-            .granted
+    /// What was granted of a limit since the opening, in units.
+    fn granted_of(&self, account: &str, limit: &str) -> Units {
+        self.granted
             .iter()
-            .filter(|granted| granted.account == charge.account.name)
+            .filter(|granted| granted.account == account)
             .map(|granted| granted.cost.of(limit))
-            .sum();
-        let claim = charge.cost.of(limit) + charge.leave.of(limit) + granted;
-        let enforced = charge.account.limits.get(limit)?.enforced();
-        (enforced >= claim).then(|| enforced.less(claim))
+            .sum()
     }
 
     fn settle(&mut self, id: &ChargeId, cost: &Cost) {
@@ -202,11 +235,7 @@ impl Ledger for PlayLedger {
         match &decision {
             Decision::Granted(grant) if !grant.repeated => self.decisions().grant(charge, now),
             Decision::Rejected(rejection) => {
-                let closed_until = self
-                    .closed_until(charge.account, &rejection.limit, now)
-                    .await?;
-                self.decisions()
-                    .refuse(charge, rejection, closed_until, now);
+                self.decisions().refuse(charge, rejection, now);
             }
             _ => {}
         }
@@ -251,6 +280,16 @@ impl Ledger for PlayLedger {
         now: Timestamp,
     ) -> Result<(), LedgerError> {
         self.ledger.reopen(account, limit, now).await
+    }
+
+    async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        self.ledger.falls_to(account, limit, most, now).await
     }
 
     async fn usage(

@@ -28,12 +28,12 @@ use super::{Selection, candidates, channel};
 use crate::catalog::{Catalog, CatalogError, OpenPass};
 use crate::clock::Clock;
 use crate::config::{Job, Region};
-use crate::ledger::Meter;
+use crate::ledger::{LedgerError, Meter};
 use crate::quota::{Account, LimitName, Timestamp, Units};
 use crate::upstream::Upstream;
 
 pub use catalog::PlayCatalog;
-pub use ledger::{Bounds, Granted, Opening, Refused};
+pub use ledger::{Bounds, Granted, Opening, Refused, Room};
 pub use opening::openings;
 pub use upstream::Asked;
 
@@ -142,6 +142,18 @@ impl Play {
     #[must_use]
     pub fn refused(&self) -> Vec<Refused> {
         self.ledger.refused()
+    }
+
+    /// When each limit of a refused charge has room for it, by all that the play granted.
+    ///
+    /// # Errors
+    /// When an account cannot be summed up.
+    pub async fn rooms(
+        &self,
+        account: &Account,
+        refused: &Refused,
+    ) -> Result<Vec<Room>, LedgerError> {
+        self.ledger.rooms(account, refused).await
     }
 
     /// The requests that were made.

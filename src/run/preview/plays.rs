@@ -8,7 +8,7 @@ use crate::ledger::Meter;
 use crate::quota::{Account, Timestamp, Units};
 use crate::run::Selection;
 use crate::run::outcome::{LimitReport, PassOutcome, PassReport, RunReport};
-use crate::run::play::{Asked, Play, Refused};
+use crate::run::play::{Asked, Play, Refused, Room};
 use crate::run::range::Range;
 
 /// A play that is over, and what became of it.
@@ -28,6 +28,29 @@ impl Played {
         let of_limit =
             |refused: &Refused| refused.account == limit.account && refused.limit == limit.limit;
         self.play.refused().into_iter().find(of_limit)
+    }
+
+    /// When a refused charge fits all of its limits, by all that the play granted.
+    async fn retry_at(
+        &self,
+        meter: &Meter,
+        accounts: &[Arc<Account>],
+        refused: &Refused,
+    ) -> Timestamp {
+        let account = accounts
+            .iter()
+            .find(|account| account.name == refused.account);
+        let Some(account) = account else {
+            return refused.retry_at;
+        };
+        let Ok(rooms) = self.play.rooms(account, refused).await else {
+            return refused.retry_at;
+        };
+        let mut last = refused.at;
+        for room in rooms {
+            last = last.max(fits_at(meter, account, &room).await);
+        }
+        last
     }
 
     /// What was charged of a limit.
@@ -146,7 +169,7 @@ impl Plays {
     ) -> Option<FirstUnfit> {
         let fitting = self.fitting.as_ref()?;
         let first = fitting.first_refused(limit)?;
-        let retry_at = retry_at(meter, accounts, &first).await.max(now);
+        let retry_at = fitting.retry_at(meter, accounts, &first).await.max(now);
         let job = first.purpose.job.clone().unwrap_or_default();
         let region = first.purpose.region.clone().unwrap_or_default();
         Some(FirstUnfit {
@@ -163,17 +186,15 @@ impl Plays {
     }
 }
 
-/// When a charge fits: as the ledger itself says, where it does not tell each charge that the play could have gone by.
-async fn retry_at(meter: &Meter, accounts: &[Arc<Account>], refused: &Refused) -> Timestamp {
-    let account = accounts
-        .iter()
-        .find(|account| account.name == refused.account);
-    let (Some(account), Some(room)) = (account, refused.room) else {
-        return refused.retry_at;
+/// When a limit has room for a charge: as the ledger itself says, where it does not tell each charge that the play could
+/// have gone by.
+async fn fits_at(meter: &Meter, account: &Account, room: &Room) -> Timestamp {
+    let Some(most) = room.begun_with else {
+        return room.fits_at;
     };
-    match meter.falls_to(account, &refused.limit, room).await {
-        Ok(Some(falls)) => refused.closed_until.map_or(falls, |until| until.max(falls)),
-        Ok(None) | Err(_) => refused.retry_at,
+    match meter.falls_to(account, &room.limit, most).await {
+        Ok(Some(falls)) => room.closed_until.map_or(falls, |until| until.max(falls)),
+        Ok(None) | Err(_) => room.fits_at,
     }
 }
 

@@ -11,6 +11,7 @@ mod printed;
 mod promises;
 mod reports;
 mod retry;
+mod several_limits;
 mod shared;
 mod stage;
 mod strange;

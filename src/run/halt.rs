@@ -16,6 +16,9 @@ pub enum Halt {
     /// The upstream said no although the ledger had said yes.
     #[error("{}", spent(.0, .1))]
     Spent(Box<StoppedBy>, String),
+    /// The upstream asks to wait for longer than a run waits.
+    #[error("{}", paused(.0, .1))]
+    Paused(Box<StoppedBy>, String),
     /// The upstream does not serve this region, or these ids.
     #[error("the upstream refuses it: {0}")]
     Unserved(String),
@@ -41,7 +44,7 @@ impl Halt {
     #[must_use]
     pub const fn outcome(&self) -> PassOutcome {
         match self {
-            Self::Stopped(_) | Self::Spent(..) => PassOutcome::Stopped,
+            Self::Stopped(_) | Self::Spent(..) | Self::Paused(..) => PassOutcome::Stopped,
             Self::Unserved(_) | Self::Denied(_) | Self::LedgerAway(_) => PassOutcome::Refused,
             Self::BadCursor(_) | Self::Failed(_) => PassOutcome::Failed,
             Self::Interrupted(_) => PassOutcome::Interrupted,
@@ -53,7 +56,7 @@ impl Halt {
     /// The refusal that it is about, if a limit ended the walk.
     pub const fn stop(&mut self) -> Option<&mut StoppedBy> {
         match self {
-            Self::Stopped(stop) | Self::Spent(stop, _) => Some(stop),
+            Self::Stopped(stop) | Self::Spent(stop, _) | Self::Paused(stop, _) => Some(stop),
             _ => None,
         }
     }
@@ -90,6 +93,13 @@ fn stopped(by: &StoppedBy) -> String {
     format!(
         "{} takes {} of {} and {remaining} are left{of_which}; it fits at {}",
         by.call, by.units, by.limit, by.retry_at
+    )
+}
+
+fn paused(by: &StoppedBy, message: &str) -> String {
+    format!(
+        "{message}; {} is closed for every run until {}",
+        by.limit, by.retry_at
     )
 }
 

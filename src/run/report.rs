@@ -101,7 +101,7 @@ impl Walked {
 
     /// Remembers what was said of a limit that ended work: until the run ends, others may spend more.
     fn remember(&mut self, halt: Option<&Halt>) {
-        if let Some(halt @ (Halt::Stopped(_) | Halt::Spent(..))) = halt {
+        if let Some(halt @ (Halt::Stopped(_) | Halt::Spent(..) | Halt::Paused(..))) = halt {
             self.halts
                 .entry(halt.to_string())
                 .or_insert_with(|| halt.clone());

@@ -7,7 +7,7 @@ use super::believe::{believe, settle, settle_refused};
 use super::context::Context;
 use super::halt::Halt;
 use super::permit::permit;
-use super::spent::{close, reopen};
+use super::spent::{close, close_for, reopen};
 use super::tally::Tally;
 use super::unchanged;
 use crate::clock::Monotonic;
@@ -36,6 +36,8 @@ struct Retry {
     trouble: Trouble,
     /// Whether it stays charged: it left, or may have.
     charged: bool,
+    /// The limit that the error rule names, if it names one.
+    limit: Option<String>,
 }
 
 /// What kept an attempt from bringing a page: whether it would keep others from it too.
@@ -130,6 +132,7 @@ async fn wait_for_next(
         pause,
         why,
         trouble,
+        limit,
         ..
     }: Retry,
     attempt: u32,
@@ -141,8 +144,7 @@ async fn wait_for_next(
     let attempts = upstream.attempts.max(1);
     if let Some(pause) = pause.filter(|pause| *pause > LONGEST_PAUSE) {
         let why = format!("{why}; it asks to wait {}", wait(pause));
-        context.gate.hold(account, &why);
-        return Err(Halt::Failed(why));
+        return Err(close_for(context, asker, call, why, (limit.as_deref(), pause)).await);
     }
     if attempt >= attempts {
         let why = gave_up(attempts, &why);
@@ -250,6 +252,7 @@ async fn after(
                 why,
                 trouble: Trouble::Unreachable,
                 charged: false,
+                limit: None,
             })
         }
         Failure::NotSent(why) => {
@@ -263,6 +266,7 @@ async fn after(
                 why: failure.to_string(),
                 trouble: Trouble::Other,
                 charged: false,
+                limit: None,
             })
         }
         Failure::Spent {
@@ -273,6 +277,7 @@ async fn after(
         Failure::SlowDown {
             message,
             retry_after,
+            limit,
         } => {
             if let Some(pause) = retry_after.filter(|pause| *pause <= LONGEST_PAUSE) {
                 context.gate.slow_down(
@@ -285,6 +290,7 @@ async fn after(
                 why: message,
                 trouble: Trouble::SlowDown,
                 charged: true,
+                limit,
             })
         }
         Failure::Denied(why) => {
@@ -300,11 +306,13 @@ async fn after(
         Failure::Transient {
             message,
             retry_after,
+            limit,
         } => Ok(Retry {
             pause: retry_after,
             why: message,
             trouble: Trouble::Other,
             charged: true,
+            limit,
         }),
     }
 }

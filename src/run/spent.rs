@@ -1,5 +1,7 @@
 //! Limits that the upstream calls spent although the ledger had units left, and that it serves again.
 
+use std::time::Duration;
+
 use super::context::Context;
 use super::halt::Halt;
 use super::outcome::StoppedBy;
@@ -43,19 +45,8 @@ pub async fn close(
         if let Err(error) = context.meter.close(account, &limit, closing).await {
             return error.into();
         }
-        let retry_at = closing.ends(now);
-        let units = call.cost.of(&limit);
-        let stopped_by = StoppedBy {
-            account: account.name.clone(),
-            limit,
-            call: call.name.clone(),
-            units,
-            remaining: Units::ZERO,
-            claim: claim(asker.job, call),
-            retry_after: retry_at.since(now),
-            retry_at,
-        };
-        tracing::warn!(account = account.name, limit = stopped_by.limit, until = %retry_at,
+        let stopped_by = stopped_by(asker, call, limit, closing.ends(now), now);
+        tracing::warn!(account = account.name, limit = stopped_by.limit, until = %stopped_by.retry_at,
             "the upstream says that this limit is spent although the ledger had units left: somebody else spends it too");
         context.gate.spent(stopped_by.clone(), now);
         stops.push(stopped_by);
@@ -63,6 +54,57 @@ pub async fn close(
     match stops.into_iter().max_by_key(|stop| stop.retry_at) {
         Some(stopped_by) => Halt::Spent(stopped_by.into(), message),
         None => Halt::Failed(message),
+    }
+}
+
+fn stopped_by(
+    asker: Asker<'_>,
+    call: &Call,
+    limit: LimitName,
+    retry_at: Timestamp,
+    now: Timestamp,
+) -> StoppedBy {
+    StoppedBy {
+        account: asker.job.credential.account.name.clone(),
+        units: call.cost.of(&limit),
+        limit,
+        call: call.name.clone(),
+        remaining: Units::ZERO,
+        claim: claim(asker.job, call),
+        retry_after: retry_at.since(now),
+        retry_at,
+    }
+}
+
+/// Closes limits for as long as the upstream asks to wait: the one that its error rule names, otherwise every limit that
+/// the call charges. A call that charges none is not requested again by this run.
+pub async fn close_for(
+    context: &Context,
+    asker: Asker<'_>,
+    call: &Call,
+    message: String,
+    (named, pause): (Option<&str>, Duration),
+) -> Halt {
+    let account = &asker.job.credential.account;
+    let now = context.clock.now();
+    let until = now.after(pause);
+    let mut stop = None;
+    for limit in spent_limits(asker, &call.cost, named) {
+        let closing = Closing::Until(until);
+        if let Err(error) = context.meter.close(account, &limit, closing).await {
+            return error.into();
+        }
+        tracing::warn!(account = account.name, limit, %until, "the upstream asks to wait: {message}");
+        let stopped_by = stopped_by(asker, call, limit, until, now);
+        context.gate.spent(stopped_by.clone(), now);
+        stop.get_or_insert(stopped_by);
+    }
+    match stop {
+        Some(stop) => Halt::Paused(stop.into(), message),
+        None => {
+            context.gate.hold(&account.name, &message);
+            Halt::Failed(message)
+        }
     }
 }
 

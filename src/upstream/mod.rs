@@ -143,6 +143,8 @@ pub enum Failure {
         message: String,
         /// How long it asked us to wait.
         retry_after: Option<Duration>,
+        /// The limit that the error rule names, if it names one.
+        limit: Option<String>,
     },
     /// The credential is no good.
     #[error("{0}")]
@@ -163,6 +165,8 @@ pub enum Failure {
         message: String,
         /// How long the upstream asked us to wait.
         retry_after: Option<Duration>,
+        /// The limit that the error rule names, if it names one.
+        limit: Option<String>,
     },
 }
 
@@ -181,5 +185,6 @@ fn transient(message: String) -> Failure {
     Failure::Transient {
         message,
         retry_after: None,
+        limit: None,
     }
 }

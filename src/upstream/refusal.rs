@@ -105,6 +105,7 @@ impl Refusal {
             Class::SlowDown => Failure::SlowDown {
                 message: self.message,
                 retry_after: wait,
+                limit: self.limit,
             },
             Class::Denied => Failure::Denied(self.message),
             Class::Skip => Failure::Skip(self.message),
@@ -112,6 +113,7 @@ impl Refusal {
             Class::Transient => Failure::Transient {
                 message: self.message,
                 retry_after: wait,
+                limit: self.limit,
             },
         }
     }

@@ -170,9 +170,10 @@ fn a_wait_that_is_not_believed_is_not_told_as_what_the_upstream_asks() {
     );
     world.faults(&json!({ "status": 503, "body": body, "headers": headers }));
     let report = world.json(&["--region", "US", "--job", "trending"]);
-    assert_eq!(
-        report["passes"][0]["detail"],
-        "503 Service Unavailable: Busy; it asks to wait for more than 32 days"
+    let detail = report["passes"][0]["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("503 Service Unavailable: Busy; it asks to wait for more than 32 days;"),
+        "{detail}"
     );
 }
 

@@ -16,6 +16,8 @@ use clap::{
 };
 use clap_complete::Shell;
 
+use crate::exit::Exit;
+
 /// Pull from metered upstream APIs, and never overspend their quota.
 ///
 /// Every request is charged to a sliding-window ledger before it is sent. When the ledger says no, the run stops
@@ -42,7 +44,12 @@ impl Cli {
         let read = command()
             .try_get_matches()
             .and_then(|matches| Self::of(&matches));
-        read.unwrap_or_else(|error| refuse(&error))
+        read.unwrap_or_else(|error| {
+            if env::args_os().len() <= 1 {
+                suggest();
+            }
+            refuse(&error)
+        })
     }
 
     fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
@@ -116,6 +123,23 @@ fn at_least_one<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, Str
         .ok_or_else(|| "give 1 or more".to_owned())
 }
 
+/// Ends the process with what a newcomer can try.
+fn suggest() -> ! {
+    // The exit code says it too.
+    let _ = writeln!(io::stderr(), "{SUGGESTIONS}");
+    std::process::exit(Exit::Usage.code().into())
+}
+
+const SUGGESTIONS: &str = "\
+ingest: no regions given. Try:
+
+  ingest --region all --sandbox   run every job against a local stand-in: no key, no real quota
+  ingest --region all --dry-run   show what a run would spend, without spending it
+  ingest --region all             run every job that is due
+  ingest status                   show the limits and how fresh each region is
+  ingest init                     write a configuration to start from
+  ingest --help                   list all commands and options";
+
 /// Ends the process with what is wrong; whoever reads JSON from stdout gets an object there too.
 fn refuse(error: &clap::Error) -> ! {
     let arguments: Vec<String> = env::args_os()
@@ -133,7 +157,7 @@ fn refuse(error: &clap::Error) -> ! {
     error.exit()
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, or stopped cleanly at a limit, or nothing was due; 1 something failed or was refused; \
+const EXIT_CODES: &str = "Exit codes: 0 done, or stopped cleanly at a limit, or nothing was due; 1 something failed or was refused, or a check found a fault; \
 2 wrong usage or configuration; 75 a limit said no, for a run only with --strict; 130, 143 interrupted.";
 
 /// The end of `--help` and of the manual page.
@@ -191,6 +215,14 @@ pub struct Global {
     pub quiet: bool,
 }
 
+impl Global {
+    /// Whether only the log is read (`--quiet --log json`): then a failure is an event, and no text goes to stdout.
+    #[must_use]
+    pub fn logs_only(&self) -> bool {
+        self.quiet && self.log == Log::Json
+    }
+}
+
 /// How results are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Format {
@@ -235,7 +267,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub sandbox: bool,
     /// How many regions walk at once
-    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub concurrency: u16,
     /// Write the run's figures there for Prometheus' textfile collector; otherwise $INGEST_METRICS_FILE
     #[arg(long, value_name = "FILE")]
@@ -248,8 +280,8 @@ pub struct RunArgs {
 /// What to do instead of a run.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// How the limits stand, and how fresh each region is
-    Status,
+    /// Show the limits and how fresh each region is
+    Status(StatusArgs),
     /// Is quotas.toml right, are the secrets there, can the files be used? With --connect: does everything answer?
     Check(CheckArgs),
     /// Write a configuration to begin with; a file that is there is left as it is
@@ -304,9 +336,20 @@ pub struct InitArgs {
     pub file: PathBuf,
 }
 
+/// What status to show.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct StatusArgs {
+    /// Exit with 1 if a region has no complete pass within this time, such as 6h
+    #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
+    pub fail_if_stale: Option<Duration>,
+}
+
 /// What to look at.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct CheckArgs {
+    /// Check quotas.toml only: needs no secrets, no state directory and no network
+    #[arg(long, conflicts_with_all = ["connect", "spend"])]
+    pub config_only: bool,
     /// Also connect: the ledger answers, every upstream's host is found and speaks TLS; nothing is metered
     #[arg(long)]
     pub connect: bool,
@@ -401,7 +444,7 @@ pub struct ForecastArgs {
     #[arg(long = "job", value_name = "JOB,…", value_delimiter = ',')]
     pub jobs: Vec<String>,
     /// How many regions walk at once
-    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub concurrency: u16,
 }
 

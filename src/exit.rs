@@ -7,7 +7,7 @@ use std::process;
 pub enum Exit {
     /// All due work done, or stopped cleanly at a limit, or nothing was due.
     Success,
-    /// Something failed or was refused.
+    /// Something failed or was refused, or a check found a fault: `check`, `repair`, `status --fail-if-stale`.
     Failed,
     /// Wrong usage or configuration; nothing was requested.
     Usage,

@@ -11,6 +11,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
+    commands::answer_shell();
     let cli = Cli::read();
     log(&cli.global);
     commands::dispatch(cli).into()

@@ -51,7 +51,7 @@ pub async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, Error> {
         Format::Json => output::json(&charged)?,
         Format::Text
             if global.quiet && matches!(charged.decision, Word::Granted | Word::Unmetered) => {}
-        Format::Text => output::text_line(&output::shown(&charged.detail))?,
+        Format::Text => output::failure_line(global, &output::shown(&charged.detail))?,
     }
     Ok(charged.exit())
 }

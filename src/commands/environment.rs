@@ -2,14 +2,20 @@
 
 use std::collections::HashMap;
 use std::env;
+#[cfg(feature = "sandbox")]
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use super::Error;
 use super::charging::Charging;
+#[cfg(feature = "sandbox")]
+use super::presets;
 use crate::catalog::{Catalog, SqliteCatalog};
 use crate::cli::{Global, RunArgs};
 use crate::clock::{Clock, SystemClock};
+#[cfg(feature = "sandbox")]
+use crate::config::ConfigError;
 use crate::config::{Config, Credential, Job, Region, Sources, closest};
 use crate::ledger::{self, Meter, Mode};
 use crate::private;
@@ -41,6 +47,10 @@ impl Environment {
             path: global.config.clone(),
             sets: global.sets.clone(),
         })?;
+        Self::of(config, global)
+    }
+
+    fn of(config: Config, global: &Global) -> Result<Self, Error> {
         Ok(Self {
             config,
             state_dir: state_dir(global)?,
@@ -51,6 +61,18 @@ impl Environment {
         })
     }
 
+    /// The same, with the built-in configuration where there is no file: for the sandbox, which spends nothing.
+    #[cfg(feature = "sandbox")]
+    pub fn load_or_built_in(global: &Global) -> Result<Self, Error> {
+        match Self::load(global) {
+            Err(Error::Config(ConfigError::NotFound { .. })) => {
+                let config = Config::parse(presets::SHIPPED, Path::new(BUILT_IN), &global.sets)?;
+                Self::of(config, global)
+            }
+            loaded => loaded,
+        }
+    }
+
     /// The same for practice: other values in the configuration, a ledger in a file, and a state directory of its own.
     #[cfg(feature = "sandbox")]
     pub fn practice(global: &Global, mut sets: Vec<String>) -> Result<Self, Error> {
@@ -59,7 +81,12 @@ impl Environment {
             sets: global.sets.iter().cloned().chain(sets).collect(),
             ..global.clone()
         };
-        let environment = Self::load(&global)?;
+        let environment = Self::load_or_built_in(&global)?;
+        if environment.config.path == Path::new(BUILT_IN) {
+            tracing::warn!(
+                "no quotas.toml found: the sandbox uses the built-in one; `ingest init` writes it to a file"
+            );
+        }
         Ok(Self {
             state_dir: environment.state_dir.join(PRACTICE),
             practising: true,
@@ -203,6 +230,9 @@ impl Environment {
 
 const ALL: &str = "all";
 pub const CATALOG_FILE: &str = "catalog.db";
+/// How messages call the configuration that is part of the program.
+#[cfg(feature = "sandbox")]
+const BUILT_IN: &str = "built-in quotas.toml";
 /// Where `--sandbox` has its files, in the state directory.
 pub const PRACTICE: &str = "sandbox";
 

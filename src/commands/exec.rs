@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::charge::{Charging, Word};
 use super::environment::Environment;
 use super::{Error, output};
-use crate::cli::{ExecArgs, Format, Global};
+use crate::cli::{ExecArgs, Format, Global, Log};
 use crate::exit::Exit;
 
 /// Under which name the command finds the id of its charge in its environment.
@@ -25,6 +25,9 @@ pub async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
     if !matches!(charged.decision, Word::Granted | Word::Unmetered) {
         match global.format {
             Format::Json => output::json(&charged)?,
+            Format::Text if global.log == Log::Json => {
+                tracing::error!("{}", output::shown(&charged.detail));
+            }
             // Stdout is the command's: whoever reads it expects no sentence of ours.
             Format::Text => drop(writeln!(
                 io::stderr().lock(),

@@ -1,19 +1,17 @@
-//! `ingest completions`, `ingest man` and `ingest schema`: made from what `--help` and the reader of quotas.toml know.
+//! `ingest completions`, `ingest man` and `ingest schema`: made from the definitions of the command line and of quotas.toml.
 
 use std::io;
 
 use clap_complete::Shell;
 
-use super::Error;
+use super::{Error, completion};
 use crate::cli::command;
 use crate::config;
 use crate::exit::Exit;
 
 /// Prints a completion script.
 pub fn completions(shell: Shell) -> Result<Exit, Error> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command(), "ingest", &mut script);
-    write(&script)
+    write(&completion::script(shell)?)
 }
 
 /// Files, environment, notifications and examples: what `--help` has no place for, in roff.

@@ -5,6 +5,7 @@ mod backup;
 mod charge;
 mod charging;
 mod check;
+mod completion;
 mod environment;
 mod error;
 mod exec;
@@ -39,6 +40,7 @@ use tokio::runtime::Runtime;
 use crate::cli::{Cli, Command, Format, Log};
 use crate::exit::Exit;
 
+pub use completion::answer_shell;
 pub use error::Error;
 pub use forecast::in_words as forecast_in_words;
 pub use output::{Screen, Style};
@@ -77,7 +79,7 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
     match &cli.command {
         None if cli.run.dry_run => preview::preview(global, &cli.run).await,
         None => run::run(global, &cli.run).await,
-        Some(Command::Status) => status::status(global).await,
+        Some(Command::Status(args)) => status::status(global, *args).await,
         Some(Command::Check(args)) => check::check(global, *args).await,
         Some(Command::Backup(args)) => backup::backup(global, args).await,
         Some(Command::Repair) => repair::repair(global).await,

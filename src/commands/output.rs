@@ -7,6 +7,7 @@ use serde::Serialize;
 use textwrap::{Options, WordSplitter};
 
 use super::Error;
+use crate::cli::Global;
 
 pub use crate::plain::plain as shown;
 
@@ -31,6 +32,15 @@ pub fn text_line(text: &str) -> Result<(), Error> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(Error::io("cannot write to stdout")),
     }
+}
+
+/// Writes a failure's text and a newline, or an event of the log where only that is read.
+pub fn failure_line(global: &Global, text: &str) -> Result<(), Error> {
+    if global.logs_only() {
+        tracing::error!("{text}");
+        return Ok(());
+    }
+    text_line(text)
 }
 
 /// What is said of a file, without its path: for whoever says the path already.

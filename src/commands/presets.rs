@@ -16,7 +16,8 @@ use crate::exit::Exit;
 static PRESETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/presets");
 /// Where a configuration is found without being named.
 const USUAL: &str = "quotas.toml";
-const SHIPPED: &str = include_str!("../../quotas.toml");
+/// What is shipped.
+pub const SHIPPED: &str = include_str!("../../quotas.toml");
 
 /// A configuration to begin with.
 struct Preset {
@@ -44,6 +45,14 @@ impl Preset {
         let lines = self.text.lines().map_while(|line| line.strip_prefix("# "));
         lines.collect::<Vec<_>>().join(" ")
     }
+}
+
+/// The names of the presets.
+pub fn names() -> Vec<String> {
+    Preset::all()
+        .iter()
+        .map(|preset| preset.name.to_owned())
+        .collect()
 }
 
 /// Lists the presets.

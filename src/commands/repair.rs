@@ -52,7 +52,9 @@ pub async fn repair(global: &Global) -> Result<Exit, Error> {
         Format::Json => output::json(&serde_json::json!({ "files": repaired }))?,
         Format::Text
             if global.quiet && repaired.iter().all(|file| file.outcome == Outcome::Whole) => {}
-        Format::Text => output::text_line(&in_words(&repaired, &environment.state_dir))?,
+        Format::Text => {
+            output::failure_line(global, &in_words(&repaired, &environment.state_dir))?;
+        }
     }
     let damaged = repaired.iter().any(|file| file.outcome == Outcome::Damaged);
     Ok(if damaged { Exit::Failed } else { Exit::Success })

@@ -156,6 +156,8 @@ fn show(report: &RunReport, global: &Global) -> Result<(), Error> {
     match global.format {
         Format::Json => output::json(report),
         Format::Text if global.quiet && report.outcome < RunOutcome::Failed => Ok(()),
+        // Each failure is an event of the log already.
+        Format::Text if global.logs_only() => Ok(()),
         Format::Text => output::text_line(&summary(report, Screen::of_stdout())),
     }
 }

@@ -19,7 +19,7 @@ pub async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error>
             args.failure_rate
         )));
     }
-    let environment = Environment::load(global)?;
+    let environment = Environment::load_or_built_in(global)?;
     let options = Options {
         listen: args.listen,
         latency: args.latency,
@@ -46,7 +46,7 @@ pub async fn practise(global: &Global) -> Result<(Environment, Sandbox), Error> 
         quota: None,
         seed: 1,
     };
-    let sandbox = start(&Environment::load(global)?, options).await?;
+    let sandbox = start(&Environment::load_or_built_in(global)?, options).await?;
     let base_urls = sandbox.base_urls();
     let redirected = base_urls.iter().map(|(name, url)| {
         format!(

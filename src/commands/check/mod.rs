@@ -26,6 +26,10 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     let mut findings = vec![configuration(&environment)];
     findings.extend(readable::secrets_for_all(&environment.config));
     findings.extend(advice(&environment.config).into_iter().map(warning));
+    if args.config_only {
+        return show(&findings, global);
+    }
+    environment.create_state_dir()?;
     findings.extend(secrets(&environment).await);
     let (ledger, meter) = ledger(&environment).await;
     findings.push(ledger);
@@ -52,6 +56,7 @@ fn show(findings: &[Finding], global: &Global) -> Result<Exit, Error> {
             output::json(&serde_json::json!({ "verdict": worst, "findings": findings }))?
         }
         Format::Text if global.quiet && worst != Verdict::Bad => {}
+        Format::Text if global.logs_only() => log_bad(findings),
         Format::Text => output::text_line(&in_words(findings))?,
     }
     Ok(if worst == Verdict::Bad {
@@ -59,6 +64,13 @@ fn show(findings: &[Finding], global: &Global) -> Result<Exit, Error> {
     } else {
         Exit::Success
     })
+}
+
+fn log_bad(findings: &[Finding]) {
+    let bad = findings.iter().filter(|one| one.verdict == Verdict::Bad);
+    for Finding { what, detail, .. } in bad {
+        tracing::error!("{what}: {detail}");
+    }
 }
 
 fn configuration(environment: &Environment) -> Finding {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::environment::Environment;
 use super::output::Screen;
 use super::{Error, output};
-use crate::cli::{Format, Global};
+use crate::cli::{Format, Global, StatusArgs};
 use crate::exit::Exit;
 use crate::ledger::{Meter, MeterError, Mode, Purpose, Spent, Teller};
 use crate::quota::{Account, Cost, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
@@ -33,6 +33,17 @@ struct Status {
     /// What counts, by who asked for it: from the ledger, or what this machine's journal knows of it.
     spend: Vec<Spend>,
     regions: Vec<RegionStatus>,
+    /// What `--fail-if-stale` found; left out without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stale: Option<Vec<Stale>>,
+}
+
+/// A region without a complete pass within the time of `--fail-if-stale`.
+#[derive(Debug, Serialize)]
+struct Stale {
+    job: String,
+    region: String,
+    age_seconds: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -90,7 +101,7 @@ struct StoppedAt {
 }
 
 /// Shows it.
-pub async fn status(global: &Global) -> Result<Exit, Error> {
+pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let now = environment.clock.now();
     let meter = environment.meter(Mode::ReadOnly)?;
@@ -98,7 +109,9 @@ pub async fn status(global: &Global) -> Result<Exit, Error> {
         limits: Vec::new(),
         spend: Vec::new(),
         regions: regions(&environment, now).await?,
+        stale: None,
     };
+    status.stale = args.fail_if_stale.map(|span| stale(&status.regions, span));
     for account in environment.accounts() {
         status
             .limits
@@ -107,9 +120,33 @@ pub async fn status(global: &Global) -> Result<Exit, Error> {
     }
     match global.format {
         Format::Json => output::json(&status)?,
-        Format::Text => output::text_line(&in_words(&status, now, Screen::of_stdout()))?,
+        Format::Text => {
+            if let (Some(stale), Some(span)) = (&status.stale, args.fail_if_stale) {
+                output::text_line(&words::stale(stale, span))?;
+            }
+            output::text_line(&in_words(&status, now, Screen::of_stdout()))?;
+        }
     }
-    Ok(Exit::Success)
+    let is_stale = status.stale.is_some_and(|stale| !stale.is_empty());
+    Ok(if is_stale {
+        Exit::Failed
+    } else {
+        Exit::Success
+    })
+}
+
+/// The regions whose last complete pass began longer ago than this, or that never had one.
+fn stale(regions: &[RegionStatus], span: Duration) -> Vec<Stale> {
+    let is_fresh = |age: f64| age <= span.as_secs_f64();
+    let old = regions
+        .iter()
+        .filter(|one| !one.age_seconds.is_some_and(is_fresh));
+    let named = old.map(|one| Stale {
+        job: one.job.clone(),
+        region: one.region.clone(),
+        age_seconds: one.age_seconds,
+    });
+    named.collect()
 }
 
 async fn limit_statuses(

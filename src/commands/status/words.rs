@@ -1,8 +1,10 @@
 //! What `status` says to people.
 
+use std::time::Duration;
+
 use super::super::output::{self, Colour, Screen, Style};
 use super::super::table::{cost, count, instant, span, table, text};
-use super::{LimitStatus, RegionStatus, Spend, bars};
+use super::{LimitStatus, RegionStatus, Spend, Stale, bars};
 use crate::ledger::Teller;
 use crate::quota::{Timestamp, Units};
 
@@ -11,6 +13,23 @@ const BESIDE: usize = 40;
 
 pub fn name(limit: &LimitStatus) -> String {
     format!("{}/{}", limit.report.account, limit.report.limit)
+}
+
+/// The first line with `--fail-if-stale`, which monitoring shows.
+pub fn stale(stale: &[Stale], within: Duration) -> String {
+    let within = span(within);
+    if stale.is_empty() {
+        return format!("Fresh: every region has a complete pass within {within}.");
+    }
+    let named = stale.iter().map(|one| {
+        let age = one.age_seconds.map_or_else(
+            || "never".to_owned(),
+            |age| span(Duration::from_secs_f64(age.max(0.0))),
+        );
+        output::shown(&format!("{} {} ({age})", one.job, one.region))
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
+    format!("Stale, with no complete pass within {within}: {named}.")
 }
 
 /// ```text

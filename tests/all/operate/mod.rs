@@ -5,6 +5,7 @@ mod check;
 mod deploy;
 mod disk;
 mod files;
+mod first_use;
 mod hostile;
 mod logs;
 mod metrics;

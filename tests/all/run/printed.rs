@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use crate::support::world::World;
+use crate::support::world::{Ran, World};
 
 #[test]
 fn a_quiet_success_prints_nothing_and_a_quiet_failure_prints_what_failed() {
@@ -121,19 +121,25 @@ fn completions_and_the_manual_page_name_every_command() {
         "completions",
         "man",
     ];
-    for arguments in [
-        ["completions", "bash"].as_slice(),
-        &["completions", "zsh"],
-        &["completions", "fish"],
-        &["man"],
-    ] {
-        let ran = world.ingest(arguments);
-        assert_eq!((ran.code, &*ran.stderr), (0, ""), "{arguments:?}");
+    let manual = world.ingest(&["man"]);
+    let mut all = vec![("man".to_owned(), manual)];
+    for shell in ["bash", "zsh", "fish"] {
+        let script = world.ingest(&["completions", shell]);
+        assert_eq!((script.code, &*script.stderr), (0, ""), "{shell}");
+        let variable = "_INGEST_COMPLETE";
+        assert!(script.stdout.contains(variable), "{shell}: {script:?}");
+        // What the script runs to complete the first word.
+        let mut asked = std::process::Command::new(assert_cmd::cargo::cargo_bin!("ingest"));
+        asked
+            .args(["--", "ingest", ""])
+            .env(variable, shell)
+            .env("_CLAP_COMPLETE_INDEX", "1");
+        all.push((shell.to_owned(), Ran::of(asked.output().unwrap())));
+    }
+    for (what, ran) in all {
+        assert_eq!((ran.code, &*ran.stderr), (0, ""), "{what}");
         for command in commands {
-            assert!(
-                ran.stdout.contains(command),
-                "{arguments:?} lacks {command}"
-            );
+            assert!(ran.stdout.contains(command), "{what} lacks {command}");
         }
     }
 }

@@ -1,0 +1,189 @@
+//! What a newcomer types first, what a shell completes, and what CI and monitoring call.
+
+use std::process::{Command, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::{Value, json};
+
+use crate::support::world::{Ran, World};
+
+/// The binary in an empty home, where no configuration is.
+fn in_empty_home(arguments: &[&str]) -> (Ran, tempfile::TempDir) {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = Command::new(cargo_bin!("ingest"));
+    command
+        .args(arguments)
+        .env_clear()
+        .env("HOME", home.path())
+        .current_dir(home.path())
+        .stdin(Stdio::null());
+    (Ran::of(command.output().unwrap()), home)
+}
+
+#[test]
+fn the_sandbox_without_a_configuration_uses_the_built_in_one() {
+    if std::path::Path::new("/etc/ingest/quotas.toml").exists() {
+        return;
+    }
+    for more in [&[][..], &["--dry-run"]] {
+        let arguments = [&["--region", "US", "--job", "trending", "--sandbox"], more].concat();
+        let (ran, _home) = in_empty_home(&arguments);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(ran.stdout.contains("trending"), "{ran:?}");
+        assert!(
+            ran.stderr.contains("no quotas.toml found") && ran.stderr.contains("ingest init"),
+            "{ran:?}"
+        );
+    }
+    let (real, _home) = in_empty_home(&["--region", "US"]);
+    assert_eq!(
+        real.code, 2,
+        "a real run has no configuration to guess: {real:?}"
+    );
+}
+
+#[test]
+fn a_wrong_configuration_is_not_replaced_by_the_built_in_one() {
+    let mut world = World::new();
+    world.set("ledger.cheap_max=-1");
+    let ran = world.ingest(&["--region", "US", "--sandbox"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    let (missing, _home) =
+        in_empty_home(&["--region", "US", "--sandbox", "--config", "missing.toml"]);
+    assert_eq!(missing.code, 2, "{missing:?}");
+}
+
+#[test]
+fn the_program_alone_suggests_what_to_try() {
+    let (ran, home) = in_empty_home(&[]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+    for command in [
+        "ingest --region all --sandbox",
+        "ingest --region all --dry-run",
+        "ingest init",
+        "ingest --help",
+    ] {
+        assert!(ran.stderr.contains(command), "{command}: {ran:?}");
+    }
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+/// What bash offers for the last word of a command line.
+fn completed(world: &World, line: &[&str]) -> Vec<String> {
+    let directory = cargo_bin!("ingest").parent().unwrap().display().to_string();
+    let words = line.iter().map(|word| format!("'{word}'"));
+    let script = format!(
+        "source <(ingest completions bash); COMP_WORDS=({}); COMP_CWORD={}; COMP_TYPE=9; \
+         function=$(complete -p ingest | sed 's/.*-F \\([^ ]*\\).*/\\1/'); $function ingest '{}'; \
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        words.collect::<Vec<_>>().join(" "),
+        line.len() - 1,
+        line.last().unwrap()
+    );
+    let ran = Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(world.directory.path())
+        .env_clear()
+        .env(
+            "PATH",
+            format!("{directory}:{}", std::env::var("PATH").unwrap()),
+        )
+        .env("INGEST_CONFIG", crate::support::world::shipped())
+        .output()
+        .unwrap();
+    let offered = String::from_utf8(ran.stdout).unwrap();
+    offered.lines().map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn the_shell_completes_regions_jobs_presets_kinds_and_calls_of_the_configuration() {
+    let world = World::new();
+    let regions = completed(&world, &["ingest", "--region", ""]);
+    for region in ["all", "US", "GB"] {
+        assert!(regions.contains(&region.to_owned()), "{regions:?}");
+    }
+    let jobs = completed(&world, &["ingest", "--region", "all", "--job", "t"]);
+    assert_eq!(jobs, ["trending"]);
+    let kinds = completed(&world, &["ingest", "export", "--kind", ""]);
+    assert!(kinds.contains(&"video".to_owned()), "{kinds:?}");
+    let presets = completed(&world, &["ingest", "init", "--preset", "git"]);
+    assert_eq!(presets, ["github"]);
+    let calls = completed(&world, &["ingest", "charge", "youtube", "videos"]);
+    assert_eq!(calls, ["videos.list"]);
+    let commands = completed(&world, &["ingest", "fore"]);
+    assert_eq!(commands, ["forecast"]);
+}
+
+#[test]
+fn completion_with_a_broken_configuration_offers_nothing_and_says_nothing() {
+    let world = World::new();
+    std::fs::write(world.directory.path().join("broken.toml"), "regions = 1").unwrap();
+    let offered = completed(&world, &["ingest", "--config", "broken.toml", "--job", ""]);
+    assert!(!offered.contains(&"trending".to_owned()), "{offered:?}");
+}
+
+#[test]
+fn a_configuration_is_checked_without_secrets_and_without_a_state_directory() {
+    let world = World::new();
+    let mut command = world.command(&["check", "--config-only"]);
+    let ran = Ran::of(command.env_remove("YOUTUBE_API_KEY").output().unwrap());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.contains("quotas.toml"), "{ran:?}");
+    assert!(!world.state_dir().exists());
+    let mut wrong = World::new();
+    wrong.set("ledger.cheap_max=-1");
+    assert_eq!(wrong.ingest(&["check", "--config-only"]).code, 2);
+    let both = world.ingest(&["check", "--config-only", "--connect"]);
+    assert_eq!(both.code, 2, "{both:?}");
+}
+
+#[test]
+fn status_fails_where_a_region_is_stale_and_names_it_first() {
+    let world = World::new();
+    let fail = ["status", "--fail-if-stale", "6h"];
+    let never = world.ingest(&fail);
+    assert_eq!(never.code, 1, "{never:?}");
+    let first = never.stdout.lines().next().unwrap();
+    assert!(
+        first.starts_with("Stale, with no complete pass within 6h: ")
+            && first.contains("trending US (never)"),
+        "{first}"
+    );
+    world.json(&["--region", "all"]);
+    assert_eq!(world.ingest(&fail).code, 0);
+    assert_eq!(world.json(&fail)["stale"], json!([]));
+    let strict = world.json(&["status", "--fail-if-stale", "0s"]);
+    assert_eq!(strict["stale"].as_array().unwrap().len(), 16, "{strict}");
+    assert_eq!(strict["stale"][0]["job"], "trending");
+    let plain = world.json(&["status"]);
+    assert_eq!(plain.get("stale"), None::<&Value>);
+}
+
+#[test]
+fn quiet_with_a_json_log_prints_no_text_when_something_failed() {
+    let mut world = World::new();
+    world.set("upstreams.youtube.attempts=1");
+    world.faults(&json!({ "call": "videos.list", "status": 500, "times": 10 }));
+    let quiet = |world: &World, arguments: &[&str], code: i32| {
+        let ran = world.ingest(&[arguments, &["-q", "--log", "json"]].concat());
+        assert_eq!(
+            (ran.code, ran.stdout.as_str()),
+            (code, ""),
+            "{arguments:?}: {ran:?}"
+        );
+        assert!(
+            !ran.stderr.is_empty(),
+            "{arguments:?}: nothing says what failed"
+        );
+        for line in ran.stderr.lines() {
+            serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        }
+    };
+    quiet(&world, &["--region", "US", "--job", "trending"], 1);
+    let most = ["charge", "youtube", "videos.list", "--times", "9000"];
+    world.ingest(&most);
+    quiet(&world, &most, 75);
+    let mut unset = World::new();
+    unset.set("credentials.youtube.secret={ env = \"NOT_SET\" }");
+    quiet(&unset, &["check"], 1);
+}

@@ -7,11 +7,17 @@ use std::process::{Command, Output};
 use crate::support::world::World;
 
 const README: &str = include_str!("../../README.md");
+const USAGE: &str = include_str!("../../docs/usage.md");
+const BUILD_AND_RUN: &str = "cargo run --release --locked --";
 
-/// The commands of the blocks that are marked so, in their order.
+/// The commands of the README's blocks that are marked so, in their order.
 fn commands(mark: &str) -> Vec<&'static str> {
+    commands_of(README, mark)
+}
+
+fn commands_of(document: &'static str, mark: &str) -> Vec<&'static str> {
     let opening = format!("```{mark}\n");
-    let blocks = README
+    let blocks = document
         .split(opening.as_str())
         .skip(1)
         .filter_map(|rest| rest.split("```").next());
@@ -36,9 +42,7 @@ fn shell(world: &World, home: &Path, line: &str) -> Output {
     } else {
         redirected
     };
-    let line = line
-        .replace("$ ", "")
-        .replace("cargo run --release --", &binary)
+    let line = line.replace("$ ", "").replace(BUILD_AND_RUN, &binary)
         + if line.contains("sqlite3") { "" } else { &real };
     let mut command = Command::new("sh");
     command
@@ -57,7 +61,8 @@ fn every_command_of_the_readme_succeeds_and_prints_something() {
     let world = World::new();
     let home = world.directory.path();
     let has_sqlite3 = Command::new("sqlite3").arg("--version").output().is_ok();
-    for line in commands("sh")
+    let all = [commands("sh"), commands_of(USAGE, "sh")].concat();
+    for line in all
         .into_iter()
         .filter(|line| has_sqlite3 || !line.starts_with("sqlite3"))
     {
@@ -95,10 +100,41 @@ fn the_first_command_prints_what_the_readme_shows_and_the_second_time_nothing_is
 #[test]
 fn the_command_with_a_real_key_works_against_the_upstream() {
     let world = World::new();
-    let line = commands("console")[0].replace("YOUTUBE_API_KEY=... ", "");
-    let ran = shell(&world, world.directory.path(), &line);
-    assert!(ran.status.success(), "{ran:?}");
-    assert!(world.requests() > 0);
+    for line in commands("console") {
+        let line = line.replace("YOUTUBE_API_KEY=... ", "");
+        let ran = shell(&world, world.directory.path(), &line);
+        assert!(ran.status.success(), "{ran:?}");
+        assert!(world.requests() > 0);
+    }
+}
+
+#[test]
+fn the_tour_spends_nothing_of_the_real_ledger() {
+    for line in [commands("sh"), commands_of(USAGE, "sh")].concat() {
+        let is_read_only = line.contains(" check");
+        assert!(
+            is_read_only || line.contains("--sandbox") || line.contains("ingest/sandbox"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn the_documents_link_to_files_that_exist() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    for entry in fs::read_dir(&docs).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        for link in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            assert!(
+                link.starts_with("http") || docs.join(link).exists(),
+                "{link}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -259,7 +259,7 @@ pub struct RunArgs {
     /// Jobs to run; otherwise all of them
     #[arg(long = "job", value_name = "JOB,…", value_delimiter = ',')]
     pub jobs: Vec<String>,
-    /// Preview the spend: nothing is charged, requested or written
+    /// Preview the spend: nothing is charged, requested or written. Its bounds include no retries
     #[arg(long)]
     pub dry_run: bool,
     /// Run against a local stand-in for the upstreams, with a state directory of its own: no key, no real quota

@@ -338,6 +338,17 @@ pub trait Catalog: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<Standing>, CatalogError>;
 
+    /// Pages of each step, by the step's index, in each of the last complete passes of a job over a region: at most `count`
+    /// passes, newest first. Empty from a catalog that keeps no passes. Writes nothing.
+    async fn last_pages(
+        &self,
+        _job: &str,
+        _region: &str,
+        _count: u32,
+    ) -> Result<Vec<Vec<(usize, u64)>>, CatalogError> {
+        Ok(Vec::new())
+    }
+
     /// The unfinished passes of a job, oldest first, the one over `*` included. Writes nothing.
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError>;
 

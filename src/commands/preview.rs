@@ -10,7 +10,9 @@ use crate::cli::{Format, Global, RunArgs};
 use crate::config::Region;
 use crate::exit::Exit;
 use crate::ledger::Mode;
-use crate::run::{self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Range, StepPreview};
+use crate::run::{
+    self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Previous, Range, StepPreview,
+};
 
 /// Previews the spend; charges, requests and writes nothing.
 pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
@@ -107,36 +109,57 @@ fn completed(passes: &[PassPreview]) -> String {
 }
 
 fn steps(steps: &[StepPreview], screen: Screen) -> String {
-    let mut table = table(
-        screen,
-        &["JOB", "REGION", "CALL", "REQUESTS", "UNITS"],
-        &[3],
-    );
-    for step in steps
+    let shown: Vec<&StepPreview> = steps
         .iter()
         .filter(|step| step.due && step.requests.max != Some(0))
-    {
+        .collect();
+    let with_previous = shown.iter().any(|step| step.previous.is_some());
+    let mut heads = vec!["JOB", "REGION", "CALL", "REQUESTS"];
+    heads.extend(with_previous.then_some("LAST PASSES"));
+    heads.push("UNITS");
+    let mut table = table(screen, &heads, &[3]);
+    for step in shown {
         let units: Vec<String> = step
             .units
             .iter()
             .map(|(limit, units)| format!("{} {limit}", range(*units)))
             .collect();
-        table.add_row([
+        let mut row = vec![
             step.job.clone(),
             output::shown(&step.region),
             step.call.clone(),
             range(step.requests),
-            units.join(", "),
-        ]);
+        ];
+        row.extend(with_previous.then(|| step.previous.map_or_else(String::new, previous)));
+        row.push(units.join(", "));
+        table.add_row(row);
     }
     let shared = steps
         .iter()
         .any(|step| step.due && step.region == Region::SHARED);
-    let note = "* are batches of ids, which serve several regions at once.";
-    if shared {
-        format!("{}\n{}", text(&table), screen.wrapped(note))
+    let batches = "* are batches of ids, which serve several regions at once.";
+    let mut parts = vec![text(&table)];
+    parts.extend(shared.then(|| screen.wrapped(batches)));
+    parts.push(screen.wrapped(RETRIES));
+    parts.join("\n")
+}
+
+/// What no bound includes.
+const RETRIES: &str =
+    "Retries are not included: each further attempt at a request that failed is charged too.";
+
+/// `4 each (5 passes)`, or `3 to 4 (5 passes)`
+fn previous(previous: Previous) -> String {
+    let Previous { passes, min, max } = previous;
+    let pages = if min == max {
+        count(min)
     } else {
-        text(&table)
+        format!("{} to {}", count(min), count(max))
+    };
+    match passes {
+        1 => format!("{pages} (1 pass)"),
+        passes if min == max => format!("{pages} each ({} passes)", count(passes)),
+        passes => format!("{pages} ({} passes)", count(passes)),
     }
 }
 

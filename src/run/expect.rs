@@ -1,12 +1,12 @@
 //! What a pass is expected to take: one estimate for runs and previews.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::due::Candidate;
 use super::pass::listing_steps;
 use super::range::Range;
-use crate::catalog::{Catalog, CatalogError, IdsQuestion, Naming, PassId, StepPosition};
+use crate::catalog::{Catalog, CatalogError, IdsQuestion, Naming, OpenPass, PassId, StepPosition};
 use crate::config::{Ids, Job, Paging, Region, Step};
 use crate::quota::{Cost, Timestamp};
 
@@ -26,10 +26,10 @@ pub struct ExpectedIds {
     pub pending: BTreeSet<String>,
     /// Named by the region's last complete pass and to be fetched again by now.
     pub likely: BTreeSet<String>,
-    /// How many its pages to come can name, where no earlier pass tells which.
+    /// How many its pages to come are expected to name, where no earlier pass tells which.
     pub unknown: u64,
-    /// How many its pages to come can name at most.
-    pub most: Option<u64>,
+    /// Batches of them that are between two pages: each of these can be a partial one.
+    pub begun: u64,
 }
 
 /// What each of these candidates, all of one job, is expected to take.
@@ -53,19 +53,22 @@ pub async fn expect(
         .iter()
         .filter_map(|candidate| candidate.standing.last_complete_pass)
         .collect();
-    let shared: HashSet<PassId> = match job.steps.iter().any(|step| step.ids.is_some()) {
+    let shared = match job.steps.iter().any(|step| step.ids.is_some()) {
         true => shared_passes(catalog, job).await?,
-        false => HashSet::new(),
+        false => Vec::new(),
     };
     for (index, step) in job.steps.iter().enumerate() {
         let Some(ids) = &step.ids else { continue };
         let open = named(catalog, job, step, ids, Naming::Open, now).await?;
         let last = named(catalog, job, step, ids, Naming::Passes(&complete), now).await?;
-        let of_shared = open.iter().filter(|(pass, _)| shared.contains(pass));
-        let of_shared: BTreeSet<String> = of_shared.flat_map(|(_, ids)| ids.clone()).collect();
+        let of_shared = shared.iter().filter_map(|pass| open.get(&pass.id));
+        let of_shared: BTreeSet<String> = of_shared.flatten().cloned().collect();
+        let batches = shared.iter().flat_map(|pass| &pass.batches);
+        let begun = batches.filter(|batch| batch.step == index).count() as u64;
         for (candidate, expectation) in candidates.iter().zip(&mut expectations) {
             let mut expected = expected_ids(job, candidate, expectation, ids, &open, &last, now);
             expected.pending.extend(of_shared.iter().cloned());
+            expected.begun = begun;
             if let Some(source) = chained(job, ids).and_then(|source| expectation.ids.get(&source))
             {
                 expected
@@ -112,7 +115,7 @@ pub async fn most(
         passes.push(pass);
     }
     let mut cost = Cost::none();
-    for (index, range) in requests(job, &passes.iter().collect::<Vec<_>>()) {
+    for (index, range) in requests(job, &passes.iter().collect::<Vec<_>>(), ONE_WAVE) {
         let (Some(most), Some(step)) = (range.max, job.steps.get(index)) else {
             return Ok(None);
         };
@@ -121,31 +124,40 @@ pub async fn most(
     Ok(Some(cost))
 }
 
-/// The requests of each step, by its index, when these passes of a job run together: their batches fill together.
+/// The number of waves of a run that walks all its regions side by side.
+pub const ONE_WAVE: u64 = 1;
+
+/// The requests of each step, by its index, of these passes of a job. Batches fill over the passes of one wave: in several
+/// waves each can end with a partial batch. The bounds include no retries.
 #[must_use]
-pub fn requests(job: &Job, expectations: &[&Expectation]) -> BTreeMap<usize, Range> {
-    let together = |(index, step): (usize, &Step)| {
+pub fn requests(
+    job: &Job,
+    expectations: &[&Expectation],
+    most_waves: u64,
+) -> BTreeMap<usize, Range> {
+    let mut requests = BTreeMap::new();
+    for (index, step) in job.steps.iter().enumerate() {
         let range = match &step.ids {
             None => expectations
                 .iter()
                 .filter_map(|pass| pass.pages.get(&index))
                 .fold(Range::exactly(0), |all, pages| all.plus(*pages)),
-            Some(ids) => batches(
-                step,
-                ids,
-                expectations.iter().filter_map(|pass| pass.ids.get(&index)),
-            ),
+            Some(ids) => {
+                let coming = most_ids(job, ids, &requests);
+                let passes = expectations.iter().filter_map(|pass| pass.ids.get(&index));
+                batches(step, ids, passes, coming, most_waves)
+            }
         };
-        (index, range)
-    };
-    job.steps.iter().enumerate().map(together).collect()
+        requests.insert(index, range);
+    }
+    requests
 }
 
 /// What these passes of a job are expected to charge.
 #[must_use]
 pub fn expected_cost(job: &Job, expectations: &[&Expectation]) -> Cost {
     let mut cost = Cost::none();
-    for (index, range) in requests(job, expectations) {
+    for (index, range) in requests(job, expectations, ONE_WAVE) {
         if let Some(step) = job.steps.get(index) {
             cost.add(&step.call.cost.times(range.expected));
         }
@@ -153,33 +165,70 @@ pub fn expected_cost(job: &Job, expectations: &[&Expectation]) -> Cost {
     cost
 }
 
-fn batches<'a>(step: &Step, ids: &Ids, passes: impl Iterator<Item = &'a ExpectedIds>) -> Range {
-    let mut pending = BTreeSet::new();
-    let mut known = BTreeSet::new();
-    let (mut unknown, mut most) = (0_u64, Some(0_u64));
+/// Batches of the ids that these passes name, and of at most `coming` that nobody has named yet.
+fn batches<'a>(
+    step: &Step,
+    ids: &Ids,
+    passes: impl Iterator<Item = &'a ExpectedIds>,
+    coming: Option<u64>,
+    most_waves: u64,
+) -> Range {
+    let (mut pending, mut known) = (BTreeSet::new(), BTreeSet::new());
+    let (mut unknown, mut begun) = (0_u64, 0);
     for pass in passes {
         pending.extend(&pass.pending);
         known.extend(pass.pending.iter().chain(&pass.likely));
         unknown = unknown.saturating_add(pass.unknown);
-        most = most
-            .zip(pass.most)
-            .map(|(all, one)| all.saturating_add(one));
+        begun = begun.max(pass.begun);
     }
     let (pending, known) = (pending.len() as u64, known.len() as u64);
-    let max = most.map(|most| most.saturating_add(pending).max(known));
-    let count = Range {
-        min: pending,
-        expected: known.saturating_add(unknown),
-        max,
-    };
-    let batches = count.map(|ids_to_come| ids_to_come.div_ceil(ids.batch.max(1)));
+    let size = ids.batch.max(1);
+    let most = coming
+        .map(|coming| coming.saturating_add(pending).max(known))
+        .map(|ids| most_batches(ids, size, most_waves.saturating_add(begun)))
+        .zip(pages_of_batch(step, ids))
+        .map(|(batches, pages)| batches.saturating_mul(pages));
     Range {
-        max: batches
-            .max
-            .zip(pages_of_batch(step, ids))
-            .map(|(batches, pages)| batches.saturating_mul(pages)),
-        ..batches
+        min: pending.div_ceil(size),
+        expected: known.saturating_add(unknown).div_ceil(size),
+        max: most,
     }
+}
+
+/// The most batches of this size that so many ids fill when they come in `groups`, the last batch of each group partial.
+fn most_batches(ids: u64, size: u64, groups: u64) -> u64 {
+    let partial = groups.max(1).saturating_mul(size - 1);
+    (ids.saturating_add(partial) / size).min(ids)
+}
+
+/// How many ids the pages or batches to come can name at most, each record one; `None` where nothing bounds it.
+fn most_ids(job: &Job, ids: &Ids, requests: &BTreeMap<usize, Range>) -> Option<u64> {
+    if ids.at.tokens().iter().any(|token| token == "*") {
+        return None;
+    }
+    let mut most = 0_u64;
+    for (index, range) in requests {
+        let Some(step) = job
+            .steps
+            .get(*index)
+            .filter(|step| step.call.name == ids.from)
+        else {
+            continue;
+        };
+        let records = match &step.ids {
+            Some(ids) => Some(ids.batch),
+            None => step.call.paging.size().map(|size| size.size),
+        };
+        // Without requests no record comes, however many one would bring.
+        let named = match range.max {
+            Some(0) => 0,
+            max => max
+                .zip(records)
+                .map(|(count, records)| count.saturating_mul(records))?,
+        };
+        most = most.saturating_add(named);
+    }
+    Some(most)
 }
 
 /// How many pages the answer to one batch has at most: an id brings one record.
@@ -244,13 +293,10 @@ fn most_pages(step: &Step) -> Option<u64> {
 }
 
 /// The unfinished passes of a job's batches.
-async fn shared_passes(catalog: &dyn Catalog, job: &Job) -> Result<HashSet<PassId>, CatalogError> {
-    let open = catalog.open_passes(&job.name).await?;
-    Ok(open
-        .into_iter()
-        .filter(|pass| pass.region == Region::SHARED)
-        .map(|pass| pass.id)
-        .collect())
+async fn shared_passes(catalog: &dyn Catalog, job: &Job) -> Result<Vec<OpenPass>, CatalogError> {
+    let mut open = catalog.open_passes(&job.name).await?;
+    open.retain(|pass| pass.region == Region::SHARED);
+    Ok(open)
 }
 
 /// The step that asks for ids whose records name those of another.
@@ -346,52 +392,37 @@ fn expected_ids(
             .cloned()
             .unwrap_or_default()
     };
-    let coming = source(job, pass, ids);
-    let walks_on = coming.expected > 0;
+    let coming = expected_names(job, pass, ids);
     let last_complete = candidate.standing.last_complete_pass;
     ExpectedIds {
         pending: of(open, candidate.resumable(now).map(|pass| pass.id)),
-        likely: if walks_on {
+        likely: if coming > 0 {
             of(last, last_complete)
         } else {
             BTreeSet::new()
         },
-        unknown: if last_complete.is_none() {
-            coming.expected
-        } else {
-            0
-        },
-        most: coming
-            .max
-            .filter(|_| !ids.at.tokens().iter().any(|token| token == "*")),
+        unknown: if last_complete.is_none() { coming } else { 0 },
+        begun: 0,
     }
 }
 
-/// How many records to come can name ids for a step: those of the pages, or of the batches, of the step that it follows.
-fn source(job: &Job, pass: &Expectation, ids: &Ids) -> Range {
+/// How many records to come are expected to name ids for a step: those of the pages, or of the batches, of the step that it
+/// follows.
+fn expected_names(job: &Job, pass: &Expectation, ids: &Ids) -> u64 {
     let named_by = |(index, step): (usize, &Step)| match (
         &step.ids,
         pass.pages.get(&index),
         pass.ids.get(&index),
     ) {
-        (None, Some(pages), _) => {
-            pages.map(|pages| pages.saturating_mul(step.call.paging.page_size()))
-        }
-        (Some(_), _, Some(ids)) => Range {
-            min: 0,
-            expected: ids
-                .unknown
-                .saturating_add((ids.pending.len() + ids.likely.len()) as u64),
-            max: ids
-                .most
-                .map(|most| most.saturating_add(ids.pending.len() as u64)),
-        },
-        _ => Range::exactly(0),
+        (None, Some(pages), _) => pages.expected.saturating_mul(step.call.paging.page_size()),
+        (Some(_), _, Some(ids)) => ids
+            .unknown
+            .saturating_add((ids.pending.len() + ids.likely.len()) as u64),
+        _ => 0,
     };
-    let sources = job
-        .steps
-        .iter()
-        .enumerate()
-        .filter(|(_, step)| step.call.name == ids.from);
-    sources.map(named_by).fold(Range::exactly(0), Range::plus)
+    let steps = job.steps.iter().enumerate();
+    let sources = steps.filter(|(_, step)| step.call.name == ids.from);
+    sources
+        .map(named_by)
+        .fold(0, |all, named| all.saturating_add(named))
 }

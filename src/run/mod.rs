@@ -58,7 +58,10 @@ pub use gate::Gate;
 pub use halt::Halt;
 pub use lock::{Held, Locks};
 pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
-pub use preview::{FirstUnfit, Fits, LimitPreview, PassPreview, Preview, StepPreview, preview};
+pub use preview::{
+    FirstUnfit, Fits, LimitPreview, PREVIOUS_PASSES, PassPreview, Preview, Previous, StepPreview,
+    preview,
+};
 pub use progress::{Progress, Silent};
 pub use range::Range;
 pub use report::{FAILURE, accounts, limit_report, limit_reports};

@@ -23,3 +23,4 @@ mod run;
 mod sandbox;
 mod support;
 mod upstream;
+mod worlds;

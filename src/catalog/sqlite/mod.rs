@@ -244,6 +244,19 @@ impl Catalog for SqliteCatalog {
         Ok(known.unwrap_or_else(|| regions.iter().map(unknown).collect()))
     }
 
+    async fn last_pages(
+        &self,
+        job: &str,
+        region: &str,
+        count: u32,
+    ) -> Result<Vec<Vec<(usize, u64)>>, CatalogError> {
+        let (job, region) = (job.to_owned(), region.to_owned());
+        let pages = self
+            .read(move |connection| passes::last_pages(connection, &job, &region, count))
+            .await?;
+        Ok(pages.unwrap_or_default())
+    }
+
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
         let job = job.to_owned();
         self.read(move |connection| passes::open_passes(connection, &job))

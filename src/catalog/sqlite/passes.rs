@@ -30,6 +30,9 @@ const SINCE: &str = "select started_at from pass
 const END_STEP: &str = "update checkpoint set cursor = null, cut = ?3
     where pass = ?1 and step = ?2
         and page = (select max(page) from checkpoint where pass = ?1 and step = ?2)";
+const LAST_COMPLETE: &str =
+    "select id from pass where job = ?1 and region = ?2 and outcome = 'complete'
+    order by started_at desc, id desc limit ?3";
 const EXISTS: &str = "select exists (select 1 from pass where id = ?1)";
 const RESTART: &str = "insert into restart (pass, step) values (?1, ?2) on conflict do nothing";
 const UNLIST: &str = "delete from listing where pass = ?1 and step = ?2";
@@ -53,6 +56,7 @@ pub const STATEMENTS: &[&str] = &[
     LAST,
     SINCE,
     END_STEP,
+    LAST_COMPLETE,
     EXISTS,
     UNLIST,
     FORGET,
@@ -94,10 +98,7 @@ fn standing(
         last_abandoned: last(PassEnd::Abandoned)?.map(|ended| ended.finished_at),
         unfinished: newest_open(connection, job, region)?,
         last_pages: match complete {
-            Some(Ended { pass, .. }) => positions(connection, pass)?
-                .into_iter()
-                .map(|at| (at.step, at.pages))
-                .collect(),
+            Some(Ended { pass, .. }) => pages(connection, pass)?,
             None => Vec::new(),
         },
     })
@@ -113,6 +114,23 @@ fn newest_open(
         .prepare_cached(OPEN_OF_REGION)?
         .query_row((job, region), |row| open_pass(connection, row))
         .optional()
+}
+
+/// Pages of each step of the last complete passes of a region, newest first.
+pub fn last_pages(
+    connection: &Connection,
+    job: &str,
+    region: &str,
+    count: u32,
+) -> rusqlite::Result<Vec<Vec<(usize, u64)>>> {
+    let mut statement = connection.prepare_cached(LAST_COMPLETE)?;
+    let passes = statement.query_map((job, region, count), |row| row.get(0).map(PassId))?;
+    passes.map(|pass| pages(connection, pass?)).collect()
+}
+
+fn pages(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<(usize, u64)>> {
+    let positions = positions(connection, pass)?.into_iter();
+    Ok(positions.map(|at| (at.step, at.pages)).collect())
 }
 
 /// The unfinished passes of a job, oldest first.

@@ -19,11 +19,12 @@ use self::ledger::PlayLedger;
 use self::upstream::PlayUpstream;
 use self::world::World;
 use super::context::Context;
-use super::due::Candidate;
+use super::due::{Candidate, fairest_first};
 use super::gate::Gate;
 use super::lock::Locks;
 use super::outcome::RunReport;
 use super::progress::Silent;
+use super::wave::next_wave;
 use super::{Selection, candidates, channel};
 use crate::catalog::{Catalog, CatalogError, OpenPass};
 use crate::clock::Clock;
@@ -116,6 +117,23 @@ impl Play {
         let context = self.context(concurrency);
         let run = super::run(&context, &self.selection).with_subscriber(NoSubscriber::default());
         run.await.map_err(|error| CatalogError(error.to_string()))
+    }
+
+    /// The regions that its first run walks side by side. What it plays does not change them.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub async fn first_wave(&self, concurrency: usize) -> Result<Vec<Candidate>, CatalogError> {
+        let now = self.clock.now();
+        let mut queue = self.candidates().await?;
+        queue.retain(|one| one.is_due(now));
+        if queue.is_empty() {
+            return Ok(queue);
+        }
+        fairest_first(&mut queue, now);
+        let context = self.context(concurrency);
+        let wave = next_wave(&context, &mut queue).await;
+        wave.map_err(|halt| CatalogError(halt.to_string()))
     }
 
     /// What is known of each region by now.

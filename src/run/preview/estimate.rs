@@ -1,13 +1,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Fits, StepPreview};
+use super::{Fits, PREVIOUS_PASSES, Previous, StepPreview};
 use crate::catalog::{Catalog, CatalogError};
 use crate::config::{Call, Job, Region, Step};
 use crate::quota::{LimitName, Timestamp, Units};
 use crate::run::due::{Candidate, fairest_first};
 use crate::run::expect::{Expectation, expect, requests};
 use crate::run::range::Range;
+use crate::run::wave::jobs;
 use crate::run::{Selection, candidates, pass};
 
 /// A step as it is estimated before the play tells what is really expected of it.
@@ -18,14 +19,16 @@ pub struct Estimated {
     pub call: Arc<Call>,
 }
 
-/// At least and at most, for each step of each region.
+/// At least and at most, for each step of each region, where the run walks `first_wave` side by side first.
 pub async fn estimate(
     catalog: &dyn Catalog,
     selection: &Selection,
+    first_wave: &[Candidate],
     now: Timestamp,
 ) -> Result<Vec<Estimated>, CatalogError> {
     let mut all = candidates(catalog, selection, now).await?;
     fairest_first(&mut all, now);
+    let due_jobs = jobs_with_due_regions(&all, now);
     let mut steps = Vec::new();
     for (job, _) in selection {
         let (due, not_due): (Vec<&Candidate>, Vec<&Candidate>) = all
@@ -34,7 +37,10 @@ pub async fn estimate(
             .partition(|one| one.is_due(now));
         let expectations = expect(catalog, job, &due, now).await?;
         steps.extend(listing_steps(job, &due, &expectations));
-        steps.extend(batch_steps(job, &expectations));
+        let of_job = |one: &&Candidate| one.job.name == job.name;
+        let in_first_wave = first_wave.iter().filter(of_job).count();
+        let waves = most_waves(due.len(), in_first_wave);
+        steps.extend(batch_steps(job, &expectations, waves, &due_jobs));
         steps.extend(not_due.iter().flat_map(|candidate| idle_steps(candidate)));
     }
     Ok(steps)
@@ -58,9 +64,65 @@ fn listing_steps(
     due.iter().zip(expectations).flat_map(of_pass).collect()
 }
 
-fn batch_steps(job: &Arc<Job>, expectations: &[Expectation]) -> Vec<Estimated> {
+/// Pages of each step of a pass, by the step's index.
+type PagesBySteps = Vec<(usize, u64)>;
+
+/// Adds what the steps that list took in the last complete passes, as `catalog` keeps them.
+pub async fn add_previous(
+    catalog: &dyn Catalog,
+    steps: &mut [Estimated],
+) -> Result<(), CatalogError> {
+    let mut passes: BTreeMap<(String, String), Vec<PagesBySteps>> = BTreeMap::new();
+    let due = steps.iter_mut().filter(|one| one.step.due);
+    for Estimated { key, step, .. } in due.filter(|one| one.step.region != Region::SHARED) {
+        let place = (step.job.clone(), step.region.clone());
+        if !passes.contains_key(&place) {
+            let last = catalog.last_pages(&step.job, &step.region, PREVIOUS_PASSES);
+            passes.insert(place.clone(), last.await?);
+        }
+        let last = passes.get(&place).map(Vec::as_slice).unwrap_or_default();
+        step.previous = previous(last, key.2);
+    }
+    Ok(())
+}
+
+fn previous(passes: &[PagesBySteps], step: usize) -> Option<Previous> {
+    let of_step = |pass: &PagesBySteps| {
+        let found = pass.iter().find(|(index, _)| *index == step);
+        found.map(|(_, pages)| *pages)
+    };
+    let pages: Vec<u64> = passes.iter().filter_map(of_step).collect();
+    Some(Previous {
+        passes: pages.len() as u64,
+        min: *pages.iter().min()?,
+        max: *pages.iter().max()?,
+    })
+}
+
+fn jobs_with_due_regions(candidates: &[Candidate], now: Timestamp) -> Vec<Arc<Job>> {
+    let due: Vec<Candidate> = candidates
+        .iter()
+        .filter(|one| one.is_due(now))
+        .cloned()
+        .collect();
+    jobs(&due)
+}
+
+/// In how many waves at most the due regions of a job are walked: those that are not in the first one each follow alone, at
+/// worst.
+const fn most_waves(due: usize, in_first_wave: usize) -> u64 {
+    let later = due.saturating_sub(in_first_wave) as u64;
+    if in_first_wave > 0 { later + 1 } else { later }
+}
+
+fn batch_steps(
+    job: &Arc<Job>,
+    expectations: &[Expectation],
+    most_waves: u64,
+    due_jobs: &[Arc<Job>],
+) -> Vec<Estimated> {
     let passes: Vec<&Expectation> = expectations.iter().collect();
-    let requests = requests(job, &passes);
+    let requests = requests(job, &passes, most_waves);
     let steps = job
         .steps
         .iter()
@@ -69,9 +131,37 @@ fn batch_steps(job: &Arc<Job>, expectations: &[Expectation]) -> Vec<Estimated> {
     steps
         .map(|(index, step)| {
             let count = requests.get(&index).copied().unwrap_or_default();
+            let count = if others_bring_them(job, index, step, due_jobs) {
+                Range { min: 0, ..count }
+            } else {
+                count
+            };
             estimated(job, Region::SHARED, !passes.is_empty(), index, step, count)
         })
         .collect()
+}
+
+/// Whether another step of the run can bring the records that a step asks for by id: of what that one brings first, this
+/// one requests nothing.
+fn others_bring_them(job: &Job, index: usize, step: &Step, due_jobs: &[Arc<Job>]) -> bool {
+    let kind = |step: &Step| {
+        step.call
+            .records
+            .as_ref()
+            .map(|records| records.kind.clone())
+    };
+    due_jobs
+        .iter()
+        .filter(|other| other.credential.upstream.name == job.credential.upstream.name)
+        .flat_map(|other| {
+            other
+                .steps
+                .iter()
+                .enumerate()
+                .map(move |step| (other, step))
+        })
+        .filter(|(other, (at, _))| other.name != job.name || *at != index)
+        .any(|(_, (_, other))| kind(other) == kind(step))
 }
 
 fn idle_steps(candidate: &Candidate) -> Vec<Estimated> {
@@ -103,6 +193,7 @@ fn estimated(
         due,
         call: step.call.name.clone(),
         requests,
+        previous: None,
         units: units(&step.call, requests),
         fits: Fits::Unknown,
     };

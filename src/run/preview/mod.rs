@@ -46,13 +46,29 @@ pub struct StepPreview {
     pub due: bool,
     /// The call.
     pub call: String,
-    /// Requests.
+    /// Requests, without retries.
     pub requests: Range,
+    /// What this step took in the region's last passes; `None` for batches, and where no pass is complete.
+    pub previous: Option<Previous>,
     /// Units by limit.
     pub units: BTreeMap<LimitName, Range>,
     /// How much of it fits.
     pub fits: Fits,
 }
+
+/// What a step took in the last complete passes of its region, each from beginning to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Previous {
+    /// How many passes; at most [`PREVIOUS_PASSES`].
+    pub passes: u64,
+    /// The fewest pages that one of them landed.
+    pub min: u64,
+    /// The most pages that one of them landed.
+    pub max: u64,
+}
+
+/// How many of a region's last complete passes a preview shows.
+pub const PREVIOUS_PASSES: u32 = 5;
 
 /// What would become of one region.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -145,10 +161,12 @@ pub async fn preview(
         )
         .await
     };
-    let fitting = if openings.len() == accounts.len() {
-        Some(play(Bounds::Enforced).await?)
+    let (first_wave, fitting) = if openings.len() == accounts.len() {
+        let first = scene.play(selection, &openings, Bounds::Enforced, now);
+        let first_wave = first.first_wave(concurrency).await?;
+        (first_wave, Some(play(Bounds::Enforced).await?))
     } else {
-        None
+        (Vec::new(), None)
     };
     let plays = match fitting {
         Some(fitting) if fitting.play.refused().is_empty() => Plays {
@@ -160,7 +178,9 @@ pub async fn preview(
             fitting,
         },
     };
-    let steps = plays.steps(estimate(&scene.catalog(), selection, now).await?);
+    let mut steps = estimate(&scene.catalog(), selection, &first_wave, now).await?;
+    estimate::add_previous(catalog, &mut steps).await?;
+    let steps = plays.steps(steps);
     let mut previews = Vec::new();
     for limit in &limits {
         let first_unfit = plays.first_unfit(meter, &accounts, limit, now).await;

@@ -154,9 +154,13 @@ impl Plays {
             .asked()
             .map(|played| played.charged(limit))
             .unwrap_or_default();
+        let charged = fitting.charged(limit);
         match fitting.first_refused(limit) {
             None if limit.remaining.is_none_or(|remaining| asked <= remaining) => Fits::All,
-            _ => Fits::of(asked.get(), fitting.charged(limit).get()),
+            None => Fits::of(asked.get(), charged.get()),
+            Some(_) if charged == Units::ZERO => Fits::None,
+            // Several waves can take more batches than one would: as much as one would is not all of it then.
+            Some(_) => Fits::Part,
         }
     }
 

@@ -1,6 +1,7 @@
 //! See before you spend: previews, forecasts, status, charges by hand, history, exports.
 
 mod beside_a_run;
+mod bounds;
 mod by_hand;
 mod fairness;
 mod forecast;

@@ -1,6 +1,7 @@
 //! Runs inside the test's own process, with a clock that is moved by hand and that the sandbox goes by too.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,12 +27,18 @@ const BEGIN: Timestamp = Timestamp::from_micros(1_772_324_400_000_000);
 
 /// Time passes only when a test says so, or when a run sleeps.
 #[derive(Clone)]
-struct HandClock(Arc<Mutex<Timestamp>>);
+pub struct HandClock(Arc<Mutex<Timestamp>>);
 
 impl HandClock {
     fn pass(&self, span: Duration) {
         let mut now = self.0.lock().unwrap();
         *now = now.after(span);
+    }
+
+    /// Moves on to this time, never back.
+    fn reach(&self, at: Timestamp) {
+        let mut now = self.0.lock().unwrap();
+        *now = at.max(*now);
     }
 }
 
@@ -41,37 +48,57 @@ impl Clock for HandClock {
         *self.0.lock().unwrap()
     }
 
+    /// Those who sleep at the same time wake at the same time.
     async fn sleep(&self, span: Duration) {
-        self.pass(span);
+        let until = self.now().after(span);
+        tokio::task::yield_now().await;
+        self.reach(until);
     }
 }
 
 pub struct Lab {
     pub directory: TempDir,
     clock: HandClock,
+    source: PathBuf,
     sets: Vec<String>,
-    config: Config,
-    sandbox: Sandbox,
-    runtime: Runtime,
+    pub config: Config,
+    pub sandbox: Sandbox,
+    pub runtime: Runtime,
 }
 
 impl Lab {
+    /// The shipped configuration with some values changed.
     pub fn new(sets: &[&str]) -> Self {
+        Self::of(shipped(), sets, Options::default())
+    }
+
+    /// A configuration that a test wrote.
+    pub fn written(text: &str, options: Options) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("written.toml");
+        std::fs::write(&path, text).unwrap();
+        Self {
+            directory,
+            ..Self::of(path, &[], options)
+        }
+    }
+
+    fn of(source: PathBuf, sets: &[&str], options: Options) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = Runtime::new().unwrap();
         let clock = HandClock(Arc::new(Mutex::new(BEGIN)));
         let mut sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-        let config = configured(&sets);
-        let sandbox = Sandbox::start(&config, Options::default(), Arc::new(clock.clone()));
+        let config = configured(&source, &sets);
+        let sandbox = Sandbox::start(&config, options, Arc::new(clock.clone()));
         let sandbox = runtime.block_on(sandbox).unwrap();
-        sets.push(format!(
-            "upstreams.youtube.base_url=\"{}\"",
-            sandbox.base_url("youtube")
-        ));
-        let config = configured(&sets);
+        for (name, url) in sandbox.base_urls() {
+            sets.push(format!("upstreams.{name}.base_url=\"{url}\""));
+        }
+        let config = configured(&source, &sets);
         Self {
             directory: tempfile::tempdir().unwrap(),
             clock,
+            source,
             sets,
             config,
             sandbox,
@@ -82,11 +109,20 @@ impl Lab {
     /// Changes the configuration of every later run.
     pub fn set(&mut self, set: &str) {
         self.sets.push(set.to_owned());
-        self.config = configured(&self.sets);
+        self.config = configured(&self.source, &self.sets);
     }
 
     pub fn pass(&self, span: Duration) {
         self.clock.pass(span);
+    }
+
+    /// Lets time pass until then, if that is later than now.
+    pub fn reach(&self, at: Timestamp) {
+        self.clock.reach(at);
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Runs one job over all of its regions.
@@ -96,20 +132,33 @@ impl Lab {
 
     /// Runs these jobs over all of their regions.
     pub fn run_all(&self, jobs: &[&str]) -> RunReport {
-        let selection: run::Selection = self
-            .config
-            .jobs
-            .iter()
-            .filter(|known| jobs.contains(&&*known.name))
-            .map(|job| (Arc::clone(job), job.regions.to_vec()))
-            .collect();
+        let selection = self.selection(jobs);
         let context = self.context();
         self.runtime
             .block_on(run::run(&context, &selection))
             .unwrap()
     }
 
-    fn context(&self) -> Context {
+    /// What a run of these jobs would spend now.
+    pub fn preview(&self, jobs: &[&str]) -> run::Preview {
+        let (context, selection) = (self.context(), self.selection(jobs));
+        let (catalog, meter) = (&*context.catalog, &*context.meter);
+        let preview = run::preview(catalog, meter, &selection, self.now(), context.concurrency);
+        self.runtime.block_on(preview).unwrap()
+    }
+
+    /// These jobs, each over all of its regions.
+    pub fn selection(&self, jobs: &[&str]) -> run::Selection {
+        self.config
+            .jobs
+            .iter()
+            .filter(|known| jobs.contains(&&*known.name))
+            .map(|job| (Arc::clone(job), job.regions.to_vec()))
+            .collect()
+    }
+
+    /// What one run works with.
+    pub fn context(&self) -> Context {
         let config = &self.config;
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let state = self.directory.path();
@@ -145,7 +194,7 @@ impl Lab {
             .unwrap()
     }
 
-    fn sandbox_says(&self, what: &str) -> Value {
+    pub fn sandbox_says(&self, what: &str) -> Value {
         let url = format!("http://{}/_sandbox/{what}", self.sandbox.address());
         self.runtime
             .block_on(async { reqwest::get(url).await.unwrap().json().await.unwrap() })
@@ -172,9 +221,9 @@ impl Lab {
     }
 }
 
-fn configured(sets: &[String]) -> Config {
+fn configured(source: &Path, sets: &[String]) -> Config {
     Config::load(&Sources {
-        path: Some(shipped()),
+        path: Some(source.to_owned()),
         sets: sets.to_vec(),
     })
     .unwrap()

@@ -1,0 +1,65 @@
+//! Random worlds: a generated configuration, and what happens in it: runs that end, stop or are killed, lists that change,
+//! time that passes. After each event all that `ingest` reports is compared with the sandbox's own count.
+//!
+//! Each world is a function of its seed. A test runs `WORLDS` of them; `INGEST_WORLDS` sets how many, and
+//! `INGEST_WORLDS_SEED` the first seed:
+//!
+//! ```sh
+//! INGEST_WORLDS=5000 INGEST_WORLDS_SEED=1000 cargo test --test all -- worlds
+//! ```
+//!
+//! A world that fails is shrunk, and its seed is printed. With `INGEST_WORLDS_SURVEY=1` none is shrunk: all seeds that
+//! fail are listed with why. With `INGEST_WORLDS_STRICT=1` runs of different jobs also happen at the same time, and
+//! `stopped_by.retry_at` must be exact over all limits.
+
+mod checks;
+mod life;
+mod plan;
+mod witness;
+
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+/// How many worlds a test runs unless it is told otherwise.
+const WORLDS: u64 = 25;
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
+}
+
+fn is_strict() -> bool {
+    std::env::var_os("INGEST_WORLDS_STRICT").is_some()
+}
+
+fn runner(seed: u64) -> TestRunner {
+    let config = Config {
+        cases: 1,
+        failure_persistence: None,
+        max_shrink_iters: 400,
+        ..Config::default()
+    };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+#[test]
+fn what_is_reported_is_what_the_sandbox_counted() {
+    let first = number("INGEST_WORLDS_SEED", 0);
+    let survey = std::env::var_os("INGEST_WORLDS_SURVEY").is_some();
+    let mut failed = 0;
+    for seed in first..first + number("INGEST_WORLDS", WORLDS) {
+        let mut runner = runner(seed);
+        let world = plan::plans().new_tree(&mut runner).unwrap();
+        if survey {
+            if let Err(why) = life::live(&world.current()) {
+                failed += 1;
+                let why = why.to_string();
+                eprintln!("seed {seed}: {}", why.chars().take(400).collect::<String>());
+            }
+        } else if let Err(why) = runner.run_one(world, |plan| life::live(&plan)) {
+            panic!("INGEST_WORLDS_SEED={seed} INGEST_WORLDS=1: {why}");
+        }
+    }
+    assert_eq!(failed, 0, "worlds failed");
+}

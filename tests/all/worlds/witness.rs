@@ -1,0 +1,193 @@
+//! What every run requests of the upstream, seen between the run and its client; and how a run is cut short.
+
+use std::collections::{HashMap, HashSet};
+use std::future::pending;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use ingest::clock::{Clock, Deadline};
+use ingest::config::Ids;
+use ingest::quota::Timestamp;
+use ingest::run::{Signal, StopSender};
+use ingest::upstream::{Answered, Failure, PageRequest, Upstream};
+use tokio::sync::Notify;
+
+use super::plan::Cut;
+
+/// A record of one kind: the kind, and its id.
+pub type Thing = (String, String);
+
+/// Everything that was requested in a world, in every run.
+#[derive(Default)]
+pub struct Seen(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// When each record was last delivered, or requested and absent, and in which run.
+    delivered: HashMap<Thing, Delivered>,
+    /// Ids that are requested right now.
+    under_way: HashSet<Thing>,
+    /// Every record that an answer held.
+    all: HashSet<Thing>,
+    sent: u64,
+    answered: u64,
+    broken: Vec<String>,
+}
+
+#[derive(Clone, Copy)]
+struct Delivered {
+    at: Timestamp,
+    run: u32,
+    listed: bool,
+}
+
+impl Seen {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// Requests that a client was given, and those of them that brought a page.
+    pub fn requests(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.sent, state.answered)
+    }
+
+    pub fn all(&self) -> HashSet<Thing> {
+        self.state().all.clone()
+    }
+
+    /// What was requested although it should not have been.
+    pub fn broken(&self) -> Vec<String> {
+        self.state().broken.clone()
+    }
+
+    /// A run was killed: what it had under way is over, and only what the catalog has was delivered by it.
+    pub fn killed(&self, run: u32, is_there: impl Fn(&Thing) -> bool) {
+        let mut state = self.state();
+        state.under_way.clear();
+        state
+            .delivered
+            .retain(|thing, delivered| delivered.run != run || is_there(thing));
+    }
+
+    fn begin(&self, run: (u32, Timestamp), now: Timestamp, things: &[Thing], ids: &Ids) {
+        let mut state = self.state();
+        for thing in things {
+            if state.under_way.contains(thing) {
+                state
+                    .broken
+                    .push(format!("{thing:?} is requested twice at the same time"));
+            }
+            let Some(delivered) = state.delivered.get(thing).copied() else {
+                continue;
+            };
+            let is_fresh = match ids.fresh_for {
+                Some(span) => delivered.at >= now.before(span),
+                None => delivered.run == run.0 && run.1 == now,
+            };
+            let was_there = !delivered.listed || delivered.run < run.0;
+            if is_fresh && was_there {
+                state.broken.push(format!(
+                    "{thing:?} is requested at {now} although it was delivered at {}",
+                    delivered.at
+                ));
+            }
+        }
+        state.under_way.extend(things.iter().cloned());
+    }
+}
+
+/// A client whose requests are seen.
+pub struct Witness {
+    pub inner: Arc<dyn Upstream>,
+    pub seen: Arc<Seen>,
+    pub clock: Arc<dyn Clock>,
+    pub run: u32,
+    pub began: Timestamp,
+    pub knife: Arc<Knife>,
+}
+
+/// What cuts a run short.
+pub struct Knife {
+    pub cut: Cut,
+    pub stop: StopSender,
+    pub killed: Notify,
+    requests: AtomicU64,
+}
+
+impl Knife {
+    pub fn new(cut: Cut, stop: StopSender) -> Self {
+        Self {
+            cut,
+            stop,
+            killed: Notify::new(),
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    async fn kill(&self) {
+        self.killed.notify_one();
+        pending::<()>().await;
+    }
+}
+
+#[async_trait]
+impl Upstream for Witness {
+    async fn ready(&self) -> Result<(), Failure> {
+        self.inner.ready().await
+    }
+
+    async fn fetch(&self, request: PageRequest<'_>, deadline: Deadline) -> Answered {
+        let number = self.knife.requests.fetch_add(1, Ordering::SeqCst);
+        let now = self.clock.now();
+        let kind = &request.step.call.records.as_ref().unwrap().kind;
+        let asked: Vec<Thing> = request
+            .ids
+            .iter()
+            .map(|id| (kind.clone(), id.clone()))
+            .collect();
+        if let Some(ids) = &request.step.ids {
+            self.seen.begin((self.run, self.began), now, &asked, ids);
+        }
+        if self.knife.cut == Cut::KilledBefore(u8::try_from(number).unwrap_or(u8::MAX)) {
+            self.knife.kill().await;
+        }
+        self.seen.state().sent += 1;
+        let answered = self.inner.fetch(request, deadline).await;
+        match self.knife.cut {
+            Cut::Stopped(at) if u64::from(at) == number => self.knife.stop.send(Signal::Terminate),
+            Cut::KilledAfter(at) if u64::from(at) == number => self.knife.kill().await,
+            _ => {}
+        }
+        let mut state = self.seen.state();
+        for thing in &asked {
+            state.under_way.remove(thing);
+        }
+        match &answered.page {
+            Ok(page) => {
+                state.answered += 1;
+                let came: Vec<Thing> = page
+                    .records
+                    .iter()
+                    .map(|record| (kind.clone(), record.id.clone()))
+                    .collect();
+                state.all.extend(came.iter().cloned());
+                let delivered = Delivered {
+                    at: self.clock.now(),
+                    run: self.run,
+                    listed: asked.is_empty(),
+                };
+                let things = came.into_iter().chain(asked);
+                state
+                    .delivered
+                    .extend(things.map(|thing| (thing, delivered)));
+            }
+            Err(Failure::TooLate | Failure::NotSent(_) | Failure::Unreachable(_)) => {
+                state.sent -= 1;
+            }
+            Err(_) => {}
+        }
+        answered
+    }
+}

@@ -208,6 +208,7 @@ async fn one_at_a_time(name: &str) -> u64 {
                         cursor: cursor.as_deref(),
                         ..first
                     },
+                    ingest::upstream::Connection::default(),
                     Deadline::new(Monotonic::now(), Duration::MAX),
                 )
                 .await
@@ -231,6 +232,7 @@ async fn one_at_a_time(name: &str) -> u64 {
                         ids: &[id],
                         ..first
                     },
+                    ingest::upstream::Connection::default(),
                     Deadline::new(Monotonic::now(), Duration::MAX),
                 )
                 .await

@@ -457,6 +457,9 @@ pub struct HistoryArgs {
     /// Write it as comma-separated values instead
     #[arg(long)]
     pub csv: bool,
+    /// Leave text that a spreadsheet would run as a formula as it is; otherwise it has a ' before it
+    #[arg(long, requires = "csv")]
+    pub raw: bool,
 }
 
 /// What to write out.
@@ -474,6 +477,9 @@ pub struct ExportArgs {
     /// How it is written
     #[arg(long = "as", value_enum, default_value_t)]
     pub shape: Shape,
+    /// With --as csv: leave text that a spreadsheet would run as a formula as it is; otherwise it has a ' before it
+    #[arg(long)]
+    pub raw: bool,
     /// Into this file, whole or not at all; otherwise to stdout
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,

@@ -1,10 +1,35 @@
 //! What others said, as it may be shown.
 
-/// Whether a terminal, or who reads there, is misled by a character: control characters, and those that turn the writing
-/// round.
+/// Whether a character can mislead a terminal or its reader: control characters, those that change the direction of
+/// writing, and those that show nothing. The two joiners U+200C and U+200D are none of them: words and emoji need them.
 #[must_use]
 pub fn is_hidden(character: char) -> bool {
-    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    character.is_control() || is_direction(character) || is_invisible(character)
+}
+
+/// Marks, embeddings, overrides and isolates of the bidirectional algorithm.
+const fn is_direction(character: char) -> bool {
+    matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
+}
+
+/// Format characters that show nothing, and the separators that end a line or a paragraph.
+const fn is_invisible(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}'
+            | '\u{180e}'
+            | '\u{200b}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{2060}'..='\u{2065}'
+            | '\u{206a}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 /// The text with a space in place of each such character.

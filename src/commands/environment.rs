@@ -16,7 +16,7 @@ use crate::cli::{Global, RunArgs};
 use crate::clock::{Clock, SystemClock};
 #[cfg(feature = "sandbox")]
 use crate::config::ConfigError;
-use crate::config::{Config, Credential, Job, Region, Sources, closest};
+use crate::config::{Config, Credential, Job, Region, Sources, closest, without};
 use crate::ledger::{self, Meter, Mode};
 use crate::private;
 use crate::quota::Account;
@@ -239,7 +239,8 @@ pub const PRACTICE: &str = "sandbox";
 /// A message about a name that is not known.
 pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
-    let hint = closest(name, &known).map(|close| format!("; did you mean `{close}`?"));
+    let hint = closest(name, &known)
+        .map(|close| format!("; did you mean `{close}`{}?", without(name, close)));
     format!(
         "there is no {what} `{name}`{}; known are {}",
         hint.unwrap_or_default(),

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 
 use super::charge::{Charging, Word};
 use super::environment::Environment;
@@ -44,12 +44,14 @@ pub async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
         .id
         .as_ref()
         .ok_or_else(|| Error::Refused("the charge has no id".to_owned()))?;
+    // From here on a signal reaches the command: were it to end this process first, nobody would wait for the command.
+    let signals = Signals::listen()?;
     match Command::new(program)
         .args(arguments)
         .env(ID, id.as_str())
         .spawn()
     {
-        Ok(child) => Ok(exit(wait(child).await?)),
+        Ok(child) => Ok(exit(wait(child, signals).await?)),
         Err(error) => {
             let program = program.to_string_lossy();
             if charged.repeated {
@@ -66,21 +68,34 @@ pub async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
     }
 }
 
+/// What asks this process to end.
+struct Signals {
+    terminate: Listener,
+    interrupt: Listener,
+    hangup: Listener,
+}
+
+impl Signals {
+    /// Listens from now on: what comes is kept until it is asked for.
+    fn listen() -> Result<Self, Error> {
+        let listen = |kind| signal(kind).map_err(Error::io("cannot listen to signals"));
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+}
+
 /// Waits for the command, and hands on to it what asks this process to end.
-async fn wait(mut child: Child) -> Result<ExitStatus, Error> {
-    let listen = |kind| signal(kind).map_err(Error::io("cannot listen to signals"));
-    let (mut terminate, mut interrupt) = (
-        listen(SignalKind::terminate())?,
-        listen(SignalKind::interrupt())?,
-    );
-    let mut hangup = listen(SignalKind::hangup())?;
+async fn wait(mut child: Child, mut signals: Signals) -> Result<ExitStatus, Error> {
     loop {
         let asked = tokio::select! {
             ended = child.wait() => return ended.map_err(Error::io("cannot wait for the command")),
-            _ = terminate.recv() => Signal::TERM,
+            _ = signals.terminate.recv() => Signal::TERM,
             // A terminal tells the command itself, and a second one means "at once" to many.
-            _ = interrupt.recv() => if io::stdin().is_terminal() { continue } else { Signal::INT },
-            _ = hangup.recv() => Signal::HUP,
+            _ = signals.interrupt.recv() => if io::stdin().is_terminal() { continue } else { Signal::INT },
+            _ = signals.hangup.recv() => Signal::HUP,
         };
         if let Some(pid) = child
             .id()

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::Error;
+use super::cells::Cells;
 use super::environment::{Environment, unknown};
 use super::replace::file_to_replace;
 use crate::catalog::{Catalog, RecordsQuery, Stored};
@@ -26,21 +27,21 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
         region: args.region.as_deref(),
         since: args.since.map(|span| environment.clock.now().before(span)),
     };
+    let form = Form {
+        shape: args.shape,
+        cells: Cells::of(args.raw),
+        columns,
+    };
     let catalog = environment.catalog_to_read()?;
     match &args.to {
         None => {
-            let written = write(
-                &*catalog,
-                query,
-                Writer::new(args.shape, columns, io::stdout()),
-            )
-            .await;
+            let written = write(&*catalog, query, Writer::new(form, io::stdout())).await;
             match written {
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
                 written => written.map(|_| ())?,
             }
         }
-        Some(path) => to_file(&*catalog, query, args.shape, columns, path).await?,
+        Some(path) => to_file(&*catalog, query, form, path).await?,
     }
     Ok(Exit::Success)
 }
@@ -78,8 +79,7 @@ fn columns(environment: &Environment, kind: &str) -> Result<BTreeMap<String, Vec
 async fn to_file(
     catalog: &dyn Catalog,
     query: RecordsQuery<'_>,
-    shape: Shape,
-    columns: BTreeMap<String, Vec<Pointer>>,
+    form: Form,
     path: &Path,
 ) -> Result<(), Error> {
     let what = format!("cannot write {}", path.display());
@@ -94,7 +94,7 @@ async fn to_file(
         .create_new(true)
         .open(&beside)
         .map_err(Error::io(what.clone()))?;
-    let written = write(catalog, query, Writer::new(shape, columns, file)).await;
+    let written = write(catalog, query, Writer::new(form, file)).await;
     let finished = written.and_then(|file: File| {
         file.sync_all()
             .and_then(|()| fs::rename(&beside, path))
@@ -136,11 +136,19 @@ async fn write<W: Write + Send + 'static>(
     written.and_then(|()| writer.finish()).map_err(failed())
 }
 
+/// What a line of a record holds, and how.
+struct Form {
+    shape: Shape,
+    cells: Cells,
+    columns: BTreeMap<String, Vec<Pointer>>,
+}
+
 /// Writes records in one of the shapes.
 enum Writer<W: Write> {
     Ndjson(BufWriter<W>),
     Csv {
         lines: Box<csv::Writer<W>>,
+        cells: Cells,
         columns: BTreeMap<String, Vec<Pointer>>,
         begun: bool,
     },
@@ -150,12 +158,13 @@ enum Writer<W: Write> {
 const OF_ALL: [&str; 4] = ["upstream", "id", "first_seen", "last_seen"];
 
 impl<W: Write> Writer<W> {
-    fn new(shape: Shape, columns: BTreeMap<String, Vec<Pointer>>, to: W) -> Self {
-        match shape {
+    fn new(form: Form, to: W) -> Self {
+        match form.shape {
             Shape::Ndjson => Self::Ndjson(BufWriter::new(to)),
             Shape::Csv => Self::Csv {
                 lines: Box::new(csv::Writer::from_writer(to)),
-                columns,
+                cells: form.cells,
+                columns: form.columns,
                 begun: false,
             },
         }
@@ -183,14 +192,16 @@ impl<W: Write> Writer<W> {
             }
             Self::Csv {
                 lines,
+                cells,
                 columns,
                 begun,
             } => {
                 begin(lines, columns, begun)?;
                 let body: Value = serde_json::from_str(&record.body).unwrap_or_default();
                 let (first, last) = (record.first_seen.to_string(), record.last_seen.to_string());
-                let of_all = [record.upstream.clone(), record.id.clone(), first, last];
-                let own = columns.values().map(|places| cell(places, &body));
+                let text = |text: &str| cells.text(text).into_owned();
+                let of_all = [text(&record.upstream), text(&record.id), first, last];
+                let own = columns.values().map(|places| cell(places, &body, *cells));
                 lines
                     .write_record(of_all.into_iter().chain(own))
                     .map_err(failed)
@@ -205,6 +216,7 @@ impl<W: Write> Writer<W> {
                 mut lines,
                 columns,
                 mut begun,
+                ..
             } => {
                 begin(&mut lines, &columns, &mut begun)?;
                 lines.flush()?;
@@ -238,12 +250,12 @@ fn failed(error: csv::Error) -> io::Error {
 }
 
 /// The first of these places that holds something: text as it is, anything else as JSON.
-fn cell(places: &[Pointer], body: &Value) -> String {
+fn cell(places: &[Pointer], body: &Value, cells: Cells) -> String {
     let found = places
         .iter()
         .filter_map(|at| match at.find_all(body).as_slice() {
             [] | [Value::Null] => None,
-            [Value::String(text)] => Some(text.clone()),
+            [Value::String(text)] => Some(cells.text(text).into_owned()),
             [one] => Some(one.to_string()),
             several => {
                 Some(Value::from_iter(several.iter().map(|value| (*value).clone())).to_string())

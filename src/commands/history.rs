@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::cells::Cells;
 use super::environment::Environment;
 use super::output::Screen;
 use super::table::{count, table, text};
@@ -71,7 +72,7 @@ pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error>
         rows: rows.into_values().collect(),
     };
     match (args.csv, global.format) {
-        (true, _) => output::text(&as_csv(&history.rows)?)?,
+        (true, _) => output::text(&as_csv(&history.rows, Cells::of(args.raw))?)?,
         (_, Format::Json) => output::json(&history)?,
         (_, Format::Text) => output::text_line(&in_words(&history.rows, Screen::of_stdout()))?,
     }
@@ -171,7 +172,7 @@ fn day(rows: &[Row], screen: Screen) -> String {
     format!("{day} (UTC)\n{}", text(&table))
 }
 
-fn as_csv(rows: &[Row]) -> Result<String, Error> {
+fn as_csv(rows: &[Row], cells: Cells) -> Result<String, Error> {
     let limits: BTreeSet<&str> = rows
         .iter()
         .flat_map(|row| row.units.keys())
@@ -209,7 +210,12 @@ fn as_csv(rows: &[Row]) -> Result<String, Error> {
             .chain(units)
             .map(|number| number.to_string());
         lines
-            .write_record(names.into_iter().chain(numbers))
+            .write_record(
+                names
+                    .iter()
+                    .map(|name| cells.text(name).into_owned())
+                    .chain(numbers),
+            )
             .map_err(failed)?;
     }
     let bytes = lines

@@ -2,6 +2,7 @@
 
 mod advice;
 mod backup;
+mod cells;
 mod charge;
 mod charging;
 mod check;

@@ -45,7 +45,7 @@ pub use schema::schema;
 pub use template::{Template, TemplateError, Values, Variable};
 pub use upstream::{Auth, Upstream};
 
-pub use names::closest;
+pub use names::{closest, without};
 
 /// Everything that `quotas.toml` says, checked.
 #[derive(Debug, Clone)]

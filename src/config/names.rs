@@ -28,10 +28,26 @@ pub fn quoted(key: &str) -> String {
 pub fn advice<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match closest(name, &known) {
-        Some(meant) => format!("did you mean {}?", quoted(meant)),
+        Some(meant) => format!("did you mean {}{}?", quoted(meant), without(name, meant)),
         None if known.is_empty() => "there are none: leave it out".to_owned(),
         None => format!("write {}", choice(&known)),
     }
+}
+
+/// What a name holds that can be overlooked beside the one that was meant, as the end of a question: `, without U+200B`.
+/// Empty where the difference can be seen.
+pub fn without(name: &str, meant: &str) -> String {
+    let overlooked = |one: &char| !one.is_ascii_graphic() && !meant.contains(*one);
+    let mut codes: Vec<String> = name
+        .chars()
+        .filter(overlooked)
+        .map(|one| format!("U+{:04X}", u32::from(one)))
+        .collect();
+    codes.dedup();
+    if codes.is_empty() {
+        return String::new();
+    }
+    format!(", without {}", codes.join(" and "))
 }
 
 /// Several names, of which one is to be chosen.

@@ -1,4 +1,4 @@
-//! Leave to send one request: what this run knows already, then the ledger.
+//! Leave to send one request: what this run knows already, then a connection, then the ledger.
 
 use super::context::Context;
 use super::fits::Claim;
@@ -9,8 +9,10 @@ use super::tally::Tally;
 use crate::config::{Call, Job};
 use crate::ledger::{Ask, Permit, Purpose, Verdict};
 use crate::quota::{LimitName, Rejection, Units};
+use crate::upstream::{Connection, Failure};
 
-/// Leave to send one request; waits where the limit says that waiting is short.
+/// Leave to send one request, and the connection to send it on: what takes long comes before the charge. Waits where the
+/// limit says that waiting is short. A failure says that no connection can be made.
 ///
 /// # Errors
 /// Why it is not to be sent. Nothing is charged then.
@@ -19,11 +21,18 @@ pub async fn permit(
     asker: Asker<'_>,
     call: &Call,
     tally: &mut Tally,
-) -> Result<Permit, Halt> {
+) -> Result<Result<(Permit, Connection), Failure>, Halt> {
     let credential = &asker.job.credential;
+    let mut connection = Connection::default();
     let purpose = purpose(asker, call);
     loop {
         ready(context, asker, call).await?;
+        if !connection.is_open() {
+            match context.upstream(credential)?.connect().await {
+                Ok(made) => connection = made,
+                Err(failure) => return Ok(Err(failure)),
+            }
+        }
         match context
             .meter
             .ask(ask(context, asker, call, &purpose))
@@ -31,7 +40,7 @@ pub async fn permit(
         {
             Verdict::Permitted(permit) => {
                 tally.charge(&call.cost, permit.metered);
-                return Ok(permit);
+                return Ok(Ok((permit, connection)));
             }
             Verdict::Rejected(rejection) => {
                 if rejection.retry_after > credential.wait(&rejection.limit) {

@@ -91,7 +91,13 @@ async fn attempt_once(
 ) -> Result<Result<Page, Retry>, Halt> {
     let upstream = context.upstream(&asker.job.credential)?;
     let call = &*context.estimates.priced(asker.job, &request.step.call);
-    let permit = permit(context, asker, call, tally).await?;
+    let (permit, connection) = match permit(context, asker, call, tally).await? {
+        Ok(permitted) => permitted,
+        Err(failure) => {
+            count(context, asker, call, &Err(failure.clone()), Duration::ZERO);
+            return uncharged(failure).map(Err);
+        }
+    };
     let _under_way = context
         .believing
         .send(&asker.job.credential.account.name, &call.cost);
@@ -100,7 +106,7 @@ async fn attempt_once(
         now: context.clock.now(),
         ..request
     };
-    let Answered { page, told } = upstream.fetch(request, permit.deadline).await;
+    let Answered { page, told } = upstream.fetch(request, connection, permit.deadline).await;
     count(context, asker, call, &page, sent.elapsed());
     match page {
         Ok(page) => {
@@ -314,6 +320,19 @@ async fn after(
             charged: true,
             limit,
         }),
+    }
+}
+
+/// How a request can be made once more that was not charged, since no connection could be made.
+fn uncharged(failure: Failure) -> Result<Retry, Halt> {
+    match failure {
+        Failure::Unreachable(why) => Ok(Retry {
+            pause: None,
+            why,
+            trouble: Trouble::Unreachable,
+            charged: false,
+        }),
+        failure => Err(Halt::Failed(failure.to_string())),
     }
 }
 

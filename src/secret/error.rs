@@ -23,6 +23,22 @@ pub enum SecretProblem {
     /// There is a place, and nothing in it.
     #[error("the secret is empty: put it into {0}")]
     Empty(String),
+    /// The command succeeded and printed nothing.
+    #[error(
+        "{0} printed no secret: run it by hand to see what it prints, or correct `secret.command`"
+    )]
+    PrintedNothing(String),
+    /// A pipe stays open for longer than anybody waits.
+    #[error(
+        "{path} is a pipe that was not closed within {seconds} s: end the program that writes the secret into it, or name a \
+         regular file"
+    )]
+    Unfinished {
+        /// Which.
+        path: PathBuf,
+        /// How long it was given.
+        seconds: u64,
+    },
     /// It holds what no header can carry.
     #[error(
         "the secret from {0} holds a line break, a control character or one beyond ASCII: put the secret there, and \

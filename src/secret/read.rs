@@ -1,12 +1,16 @@
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
 use tokio::process::Command;
 
 use super::{Environment, SecretError, SecretProblem};
@@ -49,11 +53,11 @@ pub async fn read_for(
     let source = pointed.as_ref().unwrap_or(source);
     let read = match source {
         SecretSource::Env(name) => from_environment(name, environment),
-        SecretSource::File(path) => from_file(path),
-        SecretSource::Credential(name) => from_directory(name, environment),
+        SecretSource::File(path) => from_file(path, patience).await,
+        SecretSource::Credential(name) => from_directory(name, environment, patience).await,
         SecretSource::Command(words) => from_command(words, patience).await,
     };
-    let checked = read.and_then(|secret| fit(secret, place(source, environment)));
+    let checked = read.and_then(|secret| fit(secret, source, place(source, environment)));
     checked.map_err(|problem| SecretError {
         owner: owner.to_owned(),
         problem,
@@ -79,24 +83,58 @@ fn from_environment(name: &str, environment: &Environment) -> Result<SecretStrin
     }
 }
 
-fn from_file(path: &Path) -> Result<SecretString, SecretProblem> {
+async fn from_file(path: &Path, patience: Duration) -> Result<SecretString, SecretProblem> {
     let unreadable = |error| SecretProblem::Unreadable {
         path: path.to_owned(),
         error,
     };
-    let file = File::open(path).map_err(unreadable)?;
-    warn_of_others(path, &file);
+    let file = open(path).map_err(unreadable)?;
+    let is_pipe = file.metadata().map_err(unreadable)?.file_type().is_fifo();
     let mut bytes = Zeroizing::new(Vec::new());
-    file.take(LONGEST_BYTES)
-        .read_to_end(&mut bytes)
+    if is_pipe {
+        let read = tokio::time::timeout(patience, from_pipe(file, &mut bytes)).await;
+        read.map_err(|_| SecretProblem::Unfinished {
+            path: path.to_owned(),
+            seconds: patience.as_secs(),
+        })?
         .map_err(unreadable)?;
+    } else {
+        warn_of_others(path, &file);
+        file.take(LONGEST_BYTES)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+    }
     text(&bytes, || path.display().to_string())
 }
 
-fn from_directory(name: &str, environment: &Environment) -> Result<SecretString, SecretProblem> {
+/// Opens a file to read it. To open a pipe does not wait for somebody who writes into it.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// Reads a pipe until whoever writes into it closes it.
+async fn from_pipe(file: File, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let mut first = Zeroizing::new([0; 512]);
+    match (&file).read(&mut *first) {
+        // Nobody writes into it, so it never ends by itself.
+        Ok(0) => return Ok(()),
+        Ok(length) => bytes.extend(first.iter().take(length)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        Err(error) => return Err(error),
+    }
+    let pipe = Receiver::from_file(file)?;
+    pipe.take(LONGEST_BYTES).read_to_end(bytes).await.map(drop)
+}
+
+async fn from_directory(
+    name: &str,
+    environment: &Environment,
+    patience: Duration,
+) -> Result<SecretString, SecretProblem> {
     let directory = environment("CREDENTIALS_DIRECTORY")
         .ok_or_else(|| SecretProblem::NoDirectory(name.to_owned()))?;
-    from_file(&Path::new(&directory).join(name))
+    from_file(&Path::new(&directory).join(name), patience).await
 }
 
 async fn from_command(words: &[String], patience: Duration) -> Result<SecretString, SecretProblem> {
@@ -145,10 +183,17 @@ fn text(bytes: &[u8], place: impl Fn() -> String) -> Result<SecretString, Secret
 }
 
 /// The secret without the blanks around it, where a header can carry it.
-fn fit(secret: SecretString, place: String) -> Result<SecretString, SecretProblem> {
+fn fit(
+    secret: SecretString,
+    source: &SecretSource,
+    place: String,
+) -> Result<SecretString, SecretProblem> {
     let trimmed = secret.expose_secret().trim();
     if trimmed.is_empty() {
-        return Err(SecretProblem::Empty(place));
+        return Err(match source {
+            SecretSource::Command(_) => SecretProblem::PrintedNothing(place),
+            _ => SecretProblem::Empty(place),
+        });
     }
     if !trimmed.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         return Err(SecretProblem::Unfit(place));

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use reqwest::StatusCode;
@@ -14,6 +15,7 @@ use super::request::Asked;
 use super::text::{html_text, is_html};
 use super::told;
 use super::{Failure, Page, transient};
+use super::{body, charset};
 use crate::apart::{apart, apart_alone};
 use crate::config::{Etag, classify};
 use crate::plain::one_line;
@@ -117,7 +119,7 @@ impl Answer {
             if !asked.request.step.call.settle.is_empty() {
                 *cost = told::cost(
                     &asked.request.step.call,
-                    &json::read(&self.body).unwrap_or_default(),
+                    &json::read(&self.text_to_show()).unwrap_or_default(),
                 );
             }
             return Err(failure_of(&self, &asked.upstream.errors, asked.request.now));
@@ -211,22 +213,29 @@ impl Answer {
     }
 
     fn document(&self) -> Result<Value, Failure> {
-        let body = json::without_mark(&self.body);
-        if body.trim_ascii().is_empty() {
+        if let Some(encoding) = body::not_requested(&self.headers) {
+            return Err(Failure::WrongShape(format!(
+                "the answer is encoded as `{}`, which was not requested",
+                self.shown(&encoding)
+            )));
+        }
+        let text = charset::decode(&self.headers, &self.body)
+            .map_err(|error| Failure::WrongShape(self.shown(&error.to_string())))?;
+        if text.trim().is_empty() {
             return Err(transient("the answer has no body".to_owned()));
         }
-        if most_values(body) > MOST_VALUES {
+        if most_values(text.as_bytes()) > MOST_VALUES {
             return Err(Failure::Skip(format!(
                 "the answer holds more than {MOST_VALUES} values; ask for less at once"
             )));
         }
-        let mut document = json::read(body).map_err(|error| self.unreadable(&error))?;
+        let mut document = json::read(&text).map_err(|error| self.not_read(&error))?;
         self.redactor.clean_document(&mut document);
         Ok(document)
     }
 
     /// JSON that is right and cannot be read will not be read later either: it is asked for once.
-    fn unreadable(&self, error: &serde_json::Error) -> Failure {
+    fn not_read(&self, error: &serde_json::Error) -> Failure {
         let said = error.to_string();
         let at = |what: &str| {
             said.strip_prefix(what)
@@ -242,7 +251,7 @@ impl Answer {
     }
 
     fn not_json(&self, error: &serde_json::Error) -> String {
-        let text = String::from_utf8_lossy(&self.body);
+        let text = self.text_to_show();
         if is_html(&text) {
             return format!(
                 "the answer is HTML instead of JSON: {}",
@@ -279,6 +288,11 @@ impl Answer {
             ),
             _ => Ok(()),
         }
+    }
+
+    /// The body as text, with U+FFFD for what is none: fit to be shown, never to be landed.
+    pub fn text_to_show(&self) -> Cow<'_, str> {
+        charset::decode_for_show(&self.headers, &self.body)
     }
 
     /// A text of theirs, fit to be shown.

@@ -6,6 +6,8 @@ use reqwest::StatusCode;
 use thiserror::Error;
 use tokio::sync::OnceCell;
 
+use super::connection::Connection;
+use super::http::Http;
 use super::redactor::Redactor;
 use super::request::Asked;
 use super::{Answered, Failure, Page, PageRequest, Told, Upstream, http, told, transient};
@@ -25,7 +27,7 @@ pub struct Client {
     /// How answers tell of the credential's limits.
     limits: Limits,
     /// Built before the first charge: it is the slow part, and a run with nothing due makes none.
-    http: OnceCell<reqwest::Client>,
+    http: OnceCell<Http>,
 }
 
 /// Why there is no way to an upstream: the configuration asks for what must not or cannot be.
@@ -86,17 +88,12 @@ impl Client {
         Self { limits, ..self }
     }
 
-    async fn http(&self) -> Result<&reqwest::Client, Failure> {
+    async fn http(&self) -> Result<&Http, Failure> {
         let built = self
             .http
-            .get_or_try_init(|| async { http::client(&self.upstream) })
+            .get_or_try_init(|| async { Http::new(&self.upstream) })
             .await;
-        built.map_err(|error| {
-            Failure::NotSent(format!(
-                "no secure connection can be made: {}",
-                error.without_url()
-            ))
-        })
+        built.map_err(Failure::NotSent)
     }
 
     /// A token runs out: after a 401 the next attempt has another one, where a command gives one.
@@ -119,10 +116,19 @@ impl Upstream for Client {
         self.http().await.map(drop)
     }
 
-    async fn fetch(&self, request: PageRequest<'_>, deadline: Deadline) -> Answered {
+    async fn connect(&self) -> Result<Connection, Failure> {
+        self.http().await?.connect().await
+    }
+
+    async fn fetch(
+        &self,
+        request: PageRequest<'_>,
+        connection: Connection,
+        deadline: Deadline,
+    ) -> Answered {
         let mut told = Told::default();
         Answered {
-            page: self.ask(request, deadline, &mut told).await,
+            page: self.ask(request, connection, deadline, &mut told).await,
             told,
         }
     }
@@ -133,6 +139,7 @@ impl Client {
     async fn ask(
         &self,
         request: PageRequest<'_>,
+        connection: Connection,
         deadline: Deadline,
         told: &mut Told,
     ) -> Result<Page, Failure> {
@@ -144,12 +151,8 @@ impl Client {
         let asked = Asked::new(&self.upstream, &self.limits, request)?;
         let sent = asked.with_secret(shown.secret.as_ref())?;
         let redactor = Redactor::new(shown.secret.as_ref());
-        let client = self.http().await?;
-        // Another request may have renewed the secret meanwhile, which takes its time.
-        if deadline.is_past() {
-            return Err(Failure::TooLate);
-        }
-        let answer = http::exchange(client, sent, &self.upstream, redactor).await?;
+        let http = self.http().await?;
+        let answer = http.exchange(&sent, connection, deadline, redactor).await?;
         told.limits = told::limits(&asked, &answer);
         let status = answer.status;
         match answer.understand(&asked, &mut told.cost).await {

@@ -1,187 +1,290 @@
 //! The wire: one request out, one answer in, never more of it than allowed.
 
-use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT};
-use reqwest::redirect::Policy;
-use reqwest::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Response, Uri};
+use reqwest::Request;
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, USER_AGENT,
+};
 use tokio::time::Instant;
 use url::Url;
 
 use super::alone::{Alone, READ_TOGETHER};
 use super::answer::{Answer, End};
+use super::body::{Body, Encoding};
+use super::connect::{Connector, innermost};
+use super::connection::{Broken, Connection, Open, Pool};
+use super::line::Unsent;
 use super::redactor::Redactor;
 use super::{Failure, transient};
+use crate::clock::Deadline;
 use crate::config;
 use crate::plain::one_line;
 
 /// Of an answer that is no success so much is read: enough to tell what it says.
 const REFUSAL_BYTES: u64 = 256 * 1024;
 
-/// Room for a long body is made at once, for as much as is usually allowed.
-const LONG_BODY: usize = 32 * 1024 * 1024;
-
 const TOO_LONG: &str = "it took too long";
 
-const CONNECT: Duration = Duration::from_secs(10);
+/// So many connections may turn out to be closed before anything is written to them.
+const CONNECTIONS: usize = 4;
 
-/// Shorter than what servers usually keep a connection for: a request on one that was just closed is charged for nothing.
-const IDLE: Duration = Duration::from_secs(20);
+/// The HTTP/1.1 client of one upstream: a handful of requests at once need no streams, and a build no second protocol.
+///
+/// Nothing is ever sent twice behind the ledger's back. A request goes to another connection only where not a byte of it
+/// was written to the first one.
+#[derive(Debug)]
+pub struct Http {
+    connector: Connector,
+    pool: Arc<Pool>,
+    timeout: Duration,
+    max_body: u64,
+}
 
-/// Builds the client of one upstream: slow, since it reads the system's certificates.
-///
-/// It speaks HTTP/1.1: a handful of requests at once need no streams, and a build no second protocol.
-///
-/// Nothing is ever sent twice behind the ledger's back. `retry::never` switches off what reqwest would send again by
-/// itself. What hyper-util does again cannot be switched off through reqwest, and need not be: it moves a request to
-/// another connection only where hyper hands the whole request back, not a byte of it written.
-pub fn client(upstream: &config::Upstream) -> reqwest::Result<reqwest::Client> {
-    // Whoever was first, it is the same one.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = reqwest::Client::builder()
-        .default_headers(headers())
-        .redirect(Policy::none())
-        .retry(reqwest::retry::never())
-        .referer(false)
-        .connect_timeout(CONNECT.min(upstream.timeout / 2))
-        .pool_idle_timeout(IDLE);
-    if upstream.is_loopback() {
-        // A proxy could not reach it, and would be told the secret.
-        builder = builder.no_proxy();
+impl Http {
+    /// The client of `upstream`: slow, since it reads the system's certificates.
+    ///
+    /// # Errors
+    /// Where no connection can ever be made.
+    pub fn new(upstream: &config::Upstream) -> Result<Self, String> {
+        Ok(Self {
+            connector: Connector::new(upstream)?,
+            pool: Arc::default(),
+            timeout: upstream.timeout,
+            max_body: upstream.max_body,
+        })
     }
-    if upstream.base_url.scheme() == "http" {
-        builder = builder.tls_certs_only([]);
+
+    /// A connection that is ready for a request. Nothing is sent on it.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub async fn connect(&self) -> Result<Connection, Failure> {
+        let connection = Connection::of(&self.pool, &self.connector).await;
+        connection.map_err(Failure::Unreachable)
     }
-    builder.build()
+
+    /// Sends a request once and before its deadline, and reads its answer: at most `upstream.max_body` bytes of it after
+    /// decompression, within `upstream.timeout`.
+    ///
+    /// # Errors
+    /// Why there is no answer, and so whether the request was sent.
+    pub async fn exchange(
+        &self,
+        request: &Request,
+        connection: Connection,
+        deadline: Deadline,
+        redactor: Redactor,
+    ) -> Result<Answer, Failure> {
+        let mut patience = Patience::of(self.timeout);
+        let sending = Sending {
+            http: self,
+            request,
+            deadline,
+            redactor: &redactor,
+        };
+        let (response, open) = sending.send(connection, &mut patience).await?;
+        let (head, body) = response.into_parts();
+        let most = if head.status.is_success() {
+            self.max_body
+        } else {
+            self.max_body.min(REFUSAL_BYTES)
+        };
+        let mut reading = Reading {
+            incoming: body,
+            body: Body::new(Encoding::of(&head.headers), most),
+            alone: Alone::default(),
+        };
+        let end = reading.read(patience, &redactor).await;
+        if end == End::Whole {
+            open.keep_after_answer();
+        }
+        Ok(
+            Answer::new(head.status, head.headers, reading.body.into_bytes())
+                .ending(end)
+                .taken(reading.alone)
+                .redacted_by(redactor),
+        )
+    }
+}
+
+/// A request on its way out.
+struct Sending<'a> {
+    http: &'a Http,
+    request: &'a Request,
+    deadline: Deadline,
+    redactor: &'a Redactor,
+}
+
+impl Sending<'_> {
+    /// Sends the request on the given connection, else on another one, as long as nothing of it was written.
+    async fn send(
+        &self,
+        connection: Connection,
+        patience: &mut Patience,
+    ) -> Result<(Response<Incoming>, Open), Failure> {
+        let host = host_of(self.request.url());
+        let mut given = connection.take();
+        for _ in 0..CONNECTIONS {
+            let mut open = match given.take() {
+                Some(open) => open,
+                None => self.another().await?,
+            };
+            if self.deadline.is_past() {
+                open.keep();
+                return Err(Failure::TooLate);
+            }
+            let sent = patience
+                .with(open.send(self.outgoing()?, self.deadline))
+                .await;
+            match sent {
+                Some(Ok(response)) => return Ok((response, open)),
+                Some(Err(Broken::Unsent(Unsent::TooLate))) => return Err(Failure::TooLate),
+                Some(Err(Broken::Unsent(Unsent::Stale))) => {}
+                Some(Err(Broken::InDoubt(error))) => {
+                    return Err(transient(format!(
+                        "the connection to {host} broke before an answer came: {}",
+                        one_line(&self.redactor.clean(&innermost(&error)))
+                    )));
+                }
+                None if open.give_up().is_some() => {}
+                None => return Err(transient(format!("{host} did not answer in time"))),
+            }
+        }
+        Err(Failure::Unreachable(format!(
+            "no connection to {host}: {CONNECTIONS} were closed before a request could be sent"
+        )))
+    }
+
+    async fn another(&self) -> Result<Open, Failure> {
+        match self.http.connect().await?.take() {
+            Some(open) => Ok(open),
+            None => Err(Failure::TooLate),
+        }
+    }
+
+    /// The request as it is written to a connection.
+    fn outgoing(&self) -> Result<hyper::Request<Full<Bytes>>, Failure> {
+        let url = self.request.url();
+        let unfit = |why: &dyn std::fmt::Display| {
+            let host = host_of(url);
+            Failure::NotSent(format!("no request to {host} can be made of this: {why}"))
+        };
+        let body = self.request.body().and_then(reqwest::Body::as_bytes);
+        let mut outgoing =
+            hyper::Request::new(Full::new(Bytes::copy_from_slice(body.unwrap_or_default())));
+        *outgoing.method_mut() = self.request.method().clone();
+        *outgoing.headers_mut() = headers(self.request.headers());
+        let host = HeaderValue::try_from(host_of(url)).map_err(|error| unfit(&error))?;
+        outgoing.headers_mut().entry(HOST).or_insert(host);
+        let target = match self.http.connector.forwarded() {
+            None => url[url::Position::BeforePath..url::Position::AfterQuery].to_owned(),
+            Some(authorization) => {
+                if let Some(value) = authorization {
+                    outgoing
+                        .headers_mut()
+                        .insert(PROXY_AUTHORIZATION, value.clone());
+                }
+                url[..url::Position::AfterQuery].to_owned()
+            }
+        };
+        *outgoing.uri_mut() = Uri::try_from(target).map_err(|error| unfit(&error))?;
+        Ok(outgoing)
+    }
 }
 
 /// What every request carries that is not configured otherwise.
-fn headers() -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    headers.insert(
-        USER_AGENT,
-        HeaderValue::from_static(concat!("ingest/", env!("CARGO_PKG_VERSION"))),
-    );
+fn headers(own: &HeaderMap) -> HeaderMap {
+    let usual = [
+        (ACCEPT, "application/json"),
+        (ACCEPT_ENCODING, "gzip"),
+        (USER_AGENT, concat!("ingest/", env!("CARGO_PKG_VERSION"))),
+    ];
+    let mut headers = own.clone();
+    for (name, value) in usual {
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
+    }
     headers
-}
-
-/// Sends a request once and reads its answer, at most `upstream.max_body` bytes of it after decompression, within
-/// `upstream.timeout`.
-pub async fn exchange(
-    client: &reqwest::Client,
-    request: Request,
-    upstream: &config::Upstream,
-    redactor: Redactor,
-) -> Result<Answer, Failure> {
-    let host = host_of(request.url());
-    let patience = Patience::of(upstream.timeout);
-    let Some(response) = patience.with(client.execute(request)).await else {
-        return Err(too_late(&host));
-    };
-    let response = response.map_err(|error| unanswered(error, &host, &redactor))?;
-    let (status, headers) = (response.status(), response.headers().clone());
-    let most = if status.is_success() {
-        upstream.max_body
-    } else {
-        upstream.max_body.min(REFUSAL_BYTES)
-    };
-    let mut alone = Alone::default();
-    let (body, end) = read(response, most, patience, &redactor, &mut alone).await;
-    Ok(Answer::new(status, headers, body)
-        .ending(end)
-        .taken(alone)
-        .redacted_by(redactor))
 }
 
 /// Until when an answer is waited for. What it waits for us is no fault of the upstream's.
 #[derive(Clone, Copy)]
-struct Patience(Instant);
+struct Patience {
+    until: Instant,
+    /// Whether that has passed once: then only what has arrived by now is read.
+    is_over: bool,
+}
+
+/// After its time is over, what has arrived already is read this long: the process may have been suspended meanwhile.
+const LAST_LOOK: Duration = Duration::from_millis(500);
 
 impl Patience {
     fn of(span: Duration) -> Self {
         const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-        Self(Instant::now() + span.min(LONGEST))
+        Self {
+            until: Instant::now() + span.min(LONGEST),
+            is_over: false,
+        }
     }
 
-    /// What comes in time.
-    async fn with<T>(self, coming: impl Future<Output = T>) -> Option<T> {
-        tokio::time::timeout_at(self.0, coming).await.ok()
+    /// What comes in time, or has come when the time is noticed to be over.
+    async fn with<T>(&mut self, coming: impl Future<Output = T>) -> Option<T> {
+        let mut coming = std::pin::pin!(coming);
+        if let Ok(came) = tokio::time::timeout_at(self.until, &mut coming).await {
+            return Some(came);
+        }
+        if self.is_over {
+            return None;
+        }
+        self.is_over = true;
+        self.until = Instant::now() + LAST_LOOK;
+        tokio::time::timeout_at(self.until, coming).await.ok()
     }
 
     /// As much longer as this takes.
-    async fn after(self, ours: impl Future<Output = ()>) -> Self {
+    async fn after(&mut self, ours: impl Future<Output = ()>) {
         let began = Instant::now();
         ours.await;
-        Self(self.0 + began.elapsed())
+        self.until += began.elapsed();
     }
 }
 
-/// Reads a body until its end, or until it is longer than `most`: what is over is never held.
-async fn read(
-    mut response: Response,
-    most: u64,
-    mut patience: Patience,
-    redactor: &Redactor,
-    alone: &mut Alone,
-) -> (Vec<u8>, End) {
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let mut body = Vec::new();
-    loop {
-        let Some(chunk) = patience.with(response.chunk()).await else {
-            return (body, End::Broken(TOO_LONG.to_owned()));
-        };
-        match chunk {
-            Ok(None) => return (body, End::Whole),
-            Ok(Some(chunk)) if chunk.len() > most - body.len() => {
-                body.extend(chunk.iter().take(most - body.len()));
-                return (body, End::TooLong(most));
-            }
-            Ok(Some(chunk)) => {
-                if body.len() + chunk.len() > READ_TOGETHER {
-                    patience = patience.after(alone.wait()).await;
-                    // At once, since what a buffer leaves behind that grows is seldom of use to anything.
-                    body.reserve(most.min(LONG_BODY).saturating_sub(body.len()));
+/// A body on its way in.
+struct Reading {
+    incoming: Incoming,
+    body: Body,
+    alone: Alone,
+}
+
+impl Reading {
+    /// Reads a body until its end, or until it is longer than allowed: what is over is never held.
+    async fn read(&mut self, mut patience: Patience, redactor: &Redactor) -> End {
+        loop {
+            let Some(frame) = patience.with(self.incoming.frame()).await else {
+                return End::Broken(TOO_LONG.to_owned());
+            };
+            let chunk = match frame {
+                None => return self.body.finish(),
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => {
+                    return End::Broken(one_line(&redactor.clean(&innermost(&error))));
                 }
-                body.extend_from_slice(&chunk);
+            };
+            if self.body.len() + chunk.len() > READ_TOGETHER {
+                patience.after(self.alone.wait()).await;
+                self.body.reserve();
             }
-            Err(error) => return (body, End::Broken(cause(&error, redactor))),
+            if let Err(end) = self.body.push(&chunk) {
+                return end;
+            }
         }
     }
-}
-
-/// What it means that no answer came.
-fn unanswered(error: reqwest::Error, host: &str, redactor: &Redactor) -> Failure {
-    let error = error.without_url();
-    let cause = cause(&error, redactor);
-    if error.is_connect() {
-        Failure::Unreachable(format!("no connection to {host}: {cause}"))
-    } else if error.is_builder() {
-        Failure::NotSent(format!("no request to {host} can be made of this: {cause}"))
-    } else if error.is_timeout() {
-        too_late(host)
-    } else {
-        transient(format!(
-            "the connection to {host} broke before an answer came: {cause}"
-        ))
-    }
-}
-
-fn too_late(host: &str) -> Failure {
-    transient(format!("{host} did not answer in time"))
-}
-
-/// The innermost reason of an error: the outer ones only say that there is one.
-fn cause(error: &reqwest::Error, redactor: &Redactor) -> String {
-    if error.is_timeout() {
-        return TOO_LONG.to_owned();
-    }
-    let mut innermost: &dyn Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    one_line(&redactor.clean(&innermost.to_string()))
 }
 
 /// The host of a URL and its port, which may be shown.

@@ -2,9 +2,14 @@
 
 mod alone;
 mod answer;
+mod body;
+mod charset;
 mod client;
+mod connect;
+mod connection;
 mod http;
 mod json;
+mod line;
 mod link;
 mod paging;
 mod records;
@@ -30,6 +35,7 @@ pub use crate::secret::{self, Secret};
 pub use alone::Alone;
 pub use answer::Answer;
 pub use client::{Client, ClientError};
+pub use connection::Connection;
 pub use link::next_link;
 pub use refusal::failure_of;
 pub use retry_after::{LONGEST_WAIT, retry_after};
@@ -176,9 +182,20 @@ pub trait Upstream: Send + Sync {
     /// Whether a request can be sent at all, so that a missing secret is found before anything is charged.
     async fn ready(&self) -> Result<(), Failure>;
 
-    /// Sends one request, once and in time, and understands the answer. Charging, pausing and trying again are the
-    /// caller's.
-    async fn fetch(&self, request: PageRequest<'_>, deadline: Deadline) -> Answered;
+    /// A connection for one request, made before the request is charged: connecting can take longer than a grant lasts.
+    ///
+    /// # Errors
+    /// Where there is none. Nothing was sent.
+    async fn connect(&self) -> Result<Connection, Failure>;
+
+    /// Sends one request, once and before its deadline, and understands the answer. Charging, pausing and trying again are
+    /// the caller's. Where the connection was closed meanwhile, or where none is given, it makes another one.
+    async fn fetch(
+        &self,
+        request: PageRequest<'_>,
+        connection: Connection,
+        deadline: Deadline,
+    ) -> Answered;
 }
 
 fn transient(message: String) -> Failure {

@@ -56,18 +56,18 @@ pub fn failure_of(answer: &Answer, rules: &[Rule], now: Timestamp) -> Failure {
 
 /// The body, or what came of it; one that is not JSON is one text.
 fn document(answer: &Answer) -> Value {
-    let text = || Value::String(String::from_utf8_lossy(&answer.body).into_owned());
+    let text = answer.text_to_show();
     let cut = || {
         if answer.is_whole() {
             None
         } else {
-            json::read_cut(&answer.body)
+            json::read_cut(&text)
         }
     };
-    json::read(&answer.body)
+    json::read(&text)
         .ok()
         .or_else(cut)
-        .unwrap_or_else(text)
+        .unwrap_or_else(|| Value::String(text.clone().into_owned()))
 }
 
 fn message(answer: &Answer, document: &Value) -> String {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::finding::{Finding, Verdict, bad, good};
-use crate::clock::Deadline;
 use crate::commands::environment::Environment;
 use crate::commands::table::cost;
 use crate::config::{Credential, Job, Region, Step};
@@ -59,12 +58,22 @@ fn cheapest<'a>(
 
 impl Trial<'_> {
     async fn make(&self, environment: &Environment, meter: &Meter, what: String) -> Finding {
+        let upstream = match environment.upstream(self.credential) {
+            Ok(upstream) => upstream,
+            Err(why) => return bad(what, format!("was not made: {why}")),
+        };
+        let connection = match upstream.connect().await {
+            Ok(connection) => connection,
+            Err(failure) => return bad(what, format!("was not made: {failure}")),
+        };
         let permit = match self.ask(environment, meter).await {
             Ok(permit) => permit,
             Err(why) => return bad(what, format!("was not made: {why}")),
         };
         let call = &self.step.call;
-        let Answered { page, told } = self.fetch(environment, permit.deadline).await;
+        let Answered { page, told } = upstream
+            .fetch(self.request(environment), connection, permit.deadline)
+            .await;
         let spent = match self.settle(meter, &permit, &told, page.is_ok()).await {
             Ok(spent) => spent,
             Err(error) => {
@@ -153,23 +162,17 @@ impl Trial<'_> {
         }
     }
 
-    async fn fetch(&self, environment: &Environment, deadline: Deadline) -> Answered {
-        let upstream = match environment.upstream(self.credential) {
-            Ok(upstream) => upstream,
-            Err(why) => return Err(Failure::NotSent(why)).into(),
-        };
+    fn request(&self, environment: &Environment) -> PageRequest<'_> {
         let now = environment.clock.now();
-        let (step, region) = (self.step, self.region);
-        let request = PageRequest {
-            step,
-            region,
+        PageRequest {
+            step: self.step,
+            region: self.region,
             ids: &[],
             cursor: None,
             began: now,
             now,
             since: None,
             known: None,
-        };
-        upstream.fetch(request, deadline).await
+        }
     }
 }

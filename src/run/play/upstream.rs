@@ -8,7 +8,7 @@ use super::world::World;
 use crate::clock::Deadline;
 use crate::config::{Job, Step};
 use crate::record::Record;
-use crate::upstream::{Answered, Failure, Page, PageRequest, Upstream};
+use crate::upstream::{Answered, Connection, Failure, Page, PageRequest, Upstream};
 
 /// A step of a job over a region: their names, and the step's index.
 pub type Place = (String, String, usize);
@@ -108,7 +108,11 @@ impl Upstream for PlayUpstream {
         Ok(())
     }
 
-    async fn fetch(&self, request: PageRequest<'_>, _: Deadline) -> Answered {
+    async fn connect(&self) -> Result<Connection, Failure> {
+        Ok(Connection::default())
+    }
+
+    async fn fetch(&self, request: PageRequest<'_>, _: Connection, _: Deadline) -> Answered {
         self.page(request).into()
     }
 }

@@ -116,6 +116,11 @@ pub(crate) fn cases(fewer: u32) -> ProptestConfig {
 pub(crate) fn is_plain(text: &str) -> bool {
     text.chars().all(|c| {
         c == '\n'
-            || !(c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+            || !(c.is_control()
+                || matches!(
+                    c,
+                    '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}'
+                )
+                || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
     })
 }

@@ -14,6 +14,7 @@ mod reports;
 mod retry;
 mod several_limits;
 mod shared;
+mod spreadsheet;
 mod stage;
 mod strange;
 mod untouched;

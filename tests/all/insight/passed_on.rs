@@ -56,6 +56,15 @@ fn exit_codes_that_mean_something_to_us_are_the_commands_own_when_it_ran() {
 }
 
 #[test]
+fn a_signal_that_comes_as_soon_as_the_command_runs_reaches_the_command() {
+    let world = World::new();
+    let script = "trap 'exit 7' TERM; kill -TERM $PPID; while :; do sleep 0.01; done";
+    for _ in 0..20 {
+        assert_eq!(world.ingest(&exec(&["sh", "-c", script])).code, 7);
+    }
+}
+
+#[test]
 fn an_id_that_was_released_charges_anew() {
     let world = World::new();
     let charge = ["charge", "youtube", "search.list", "--id", "mine"];

@@ -17,7 +17,9 @@ use ingest::run::{
     Silent, channel,
 };
 use ingest::sandbox::{Options, Sandbox};
-use ingest::upstream::{Answered, Client, Failure, Page, PageRequest, Secret, Upstream};
+use ingest::upstream::{
+    Answered, Client, Connection, Failure, Page, PageRequest, Secret, Upstream,
+};
 use tempfile::TempDir;
 
 /// 2026-11-20T12:00:00Z, four in the morning in Los Angeles.
@@ -246,7 +248,11 @@ impl Upstream for Brief {
         Ok(())
     }
 
-    async fn fetch(&self, request: PageRequest<'_>, _: Deadline) -> Answered {
+    async fn connect(&self) -> Result<Connection, Failure> {
+        Ok(Connection::default())
+    }
+
+    async fn fetch(&self, request: PageRequest<'_>, _: Connection, _: Deadline) -> Answered {
         let page: u32 = request.cursor.map_or(1, |cursor| cursor.parse().unwrap());
         let record = Record {
             id: format!("{}-{page}", request.region.code),

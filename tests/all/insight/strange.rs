@@ -46,10 +46,10 @@ fn titles(csv: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn titles_of_any_kind_come_through_an_export_as_they_are() {
+fn titles_of_any_kind_come_through_a_raw_export_as_they_are() {
     let world = landed();
     let csv = world
-        .ingest(&["export", "--kind", "video", "--as", "csv"])
+        .ingest(&["export", "--kind", "video", "--as", "csv", "--raw"])
         .stdout;
     let titles = titles(csv.as_bytes());
     assert_eq!(titles.len(), 20);

@@ -93,6 +93,7 @@ fn what_an_upstream_says_is_never_a_command_to_a_terminal() {
         "\u{1b}]0;pwned\u{7}\u{1b}[2J",
         "\u{9b}31m\r\u{8}\0",
         "\u{202e}txt.exe\u{2066}",
+        "\u{200e}txt\u{200f}.exe\u{61c}\u{200b}\u{feff}",
     ] {
         let upstream = hostile_upstream(text);
         let mut world = World::new();

@@ -4,6 +4,7 @@ mod bad_answers;
 mod broken_state;
 mod busy;
 mod clocks;
+mod connections;
 mod days;
 mod edited_steps;
 mod fairness;

@@ -238,16 +238,15 @@ async fn json_that_asking_again_cannot_make_readable_is_asked_for_once() {
 }
 
 #[tokio::test]
-async fn what_is_no_unicode_costs_a_character_and_not_its_page() {
-    let titles: [(&[u8], &str); 8] = [
-        (br"a\ud83d b", "a\u{fffd} b"),
-        (br"a\udc00", "a\u{fffd}"),
-        (br"\ud83d\ud83d\ude00", "\u{fffd}\u{1f600}"),
-        (br"\ud83d\u0041", "\u{fffd}A"),
-        (br"\\ud83d \udead", "\\ud83d \u{fffd}"),
-        (br"\uD83D\uDE00 \uDBFF", "\u{1f600} \u{fffd}"),
-        (b"caf\xe9", "caf\u{fffd}"),
-        (b"\xff \\ud800", "\u{fffd} \u{fffd}"),
+async fn half_a_surrogate_pair_costs_a_character_and_not_its_page() {
+    let titles: [(&[u8], &str); 7] = [
+        (br"a\ud83d b", r"a\ud83d b"),
+        (br"a\udc00", r"a\udc00"),
+        (br"\ud83d\ud83d\ude00", "\\ud83d\u{1f600}"),
+        (br"\ud83d\u0041", r"\ud83dA"),
+        (br"\\ud83d \udead", r"\ud83d \udead"),
+        (br"\uD83D\uDE00 \uDBFF", "\u{1f600} \\uDBFF"),
+        ("\u{fffd} of theirs".as_bytes(), "\u{fffd} of theirs"),
     ];
     for (title, expected) in titles {
         let body = [br#"{"items": [{"id": "a", "title": ""#, title, br#""}]}"#].concat();

@@ -1,6 +1,7 @@
 //! One request, against an upstream that answers as told.
 
 mod answers;
+mod bytes;
 mod pages;
 mod properties;
 mod refusals;
@@ -19,7 +20,7 @@ use ingest::config::{
 };
 use ingest::quota::{Cost, Timestamp};
 use ingest::upstream::secret::Secret;
-use ingest::upstream::{Client, Failure, Page, PageRequest, Upstream};
+use ingest::upstream::{Client, Connection, Failure, Page, PageRequest, Upstream};
 use serde_json::{Value, json};
 
 use crate::support::stub_upstream::{StubAnswer, StubUpstream};
@@ -206,6 +207,7 @@ impl Asking {
                     since: self.since,
                     known: None,
                 },
+                Connection::default(),
                 deadline,
             )
             .await

@@ -68,7 +68,8 @@ fn any_answer() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![4 => value.prop_map(String::into_bytes), 1 => any_body()]
 }
 
-/// Whatever comes with a 200: a page whose records all have ids, each once, or a failure that can be tried again.
+/// Whatever comes with a 200: a page whose records all have ids, each once, or a failure: to be tried again, or text
+/// that cannot be read.
 #[test]
 fn any_success_is_a_page_or_a_failure() {
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -8,7 +8,7 @@ use ingest::clock::{Deadline, Monotonic};
 use ingest::config::{Auth, Config, Method};
 use ingest::quota::Timestamp;
 use ingest::upstream::secret::Secret;
-use ingest::upstream::{Client, Failure, PageRequest, Upstream};
+use ingest::upstream::{Client, Connection, Failure, PageRequest, Upstream};
 use serde_json::json;
 
 use super::{NOW, SECRET, answering, asking, template, things, told, whenever};
@@ -231,7 +231,7 @@ async fn the_shipped_configuration_asks_for_what_its_upstream_understands() {
     };
     assert_eq!(
         client
-            .fetch(first, whenever())
+            .fetch(first, Connection::default(), whenever())
             .await
             .page
             .unwrap()
@@ -246,7 +246,10 @@ async fn the_shipped_configuration_asks_for_what_its_upstream_understands() {
         ..first
     };
     assert!(matches!(
-        client.fetch(second, whenever()).await.page,
+        client
+            .fetch(second, Connection::default(), whenever())
+            .await
+            .page,
         Err(Failure::Spent { .. })
     ));
 

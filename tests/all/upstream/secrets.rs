@@ -148,7 +148,7 @@ async fn a_secret_that_cannot_be_had_is_told_with_what_to_do() {
         (
             command(&["true"]),
             &[],
-            "the secret is empty: put it into `true`",
+            "`true` printed no secret: run it by hand",
         ),
         (
             command(&["printf", "one\\ntwo\\n"]),
@@ -166,6 +166,41 @@ async fn a_secret_that_cannot_be_had_is_told_with_what_to_do() {
             "{source:?}: {error}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_secret_in_a_pipe_is_read_and_a_pipe_that_nobody_closes_is_given_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("key");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
+    let source = SecretSource::File(path.clone());
+    let patience = Duration::from_millis(200);
+    let nobody = read("main", &source, &|_| None, patience).await;
+    let nobody = nobody.unwrap_err().to_string();
+    assert!(
+        nobody.contains("the secret is empty: put it into /"),
+        "{nobody}"
+    );
+    let mut writer = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    std::io::Write::write_all(&mut writer, b"0123\n").unwrap();
+    let open = read("main", &source, &|_| None, patience).await;
+    let open = open.unwrap_err().to_string();
+    assert!(
+        open.contains("is a pipe that was not closed within 0 s"),
+        "{open}"
+    );
+    std::io::Write::write_all(&mut writer, b"4567\n").unwrap();
+    let closing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        drop(writer);
+    });
+    let secret = read("main", &source, &|_| None, Duration::from_secs(10)).await;
+    closing.join().unwrap();
+    assert_eq!(secret.unwrap().expose_secret(), "4567");
 }
 
 #[tokio::test]

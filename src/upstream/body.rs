@@ -1,0 +1,141 @@
+//! The body of an answer: unpacked as it arrives, and never more of it than allowed.
+
+use std::io::Write;
+
+use flate2::write::MultiGzDecoder;
+use reqwest::header::{CONTENT_ENCODING, HeaderMap};
+
+use super::answer::End;
+
+/// Room for a long body is made at once, for as much as is usually allowed.
+const LONG_BODY: usize = 32 * 1024 * 1024;
+
+/// So many bytes are unpacked at a time: they can grow a thousandfold.
+const UNPACKED_AT_ONCE: usize = 4096;
+
+/// How a body is packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// Not at all, or in a way that nobody asked for.
+    AsIs,
+    /// As one or several gzip members.
+    Gzip,
+}
+
+impl Encoding {
+    /// The encoding that an answer declares.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let declared = headers.get(CONTENT_ENCODING);
+        match declared.and_then(|value| value.to_str().ok()) {
+            Some(name) if is_gzip(name) => Self::Gzip,
+            _ => Self::AsIs,
+        }
+    }
+}
+
+/// The encoding that an answer declares although it was not requested.
+pub fn not_requested(headers: &HeaderMap) -> Option<String> {
+    let declared = headers.get(CONTENT_ENCODING)?;
+    let name = String::from_utf8_lossy(declared.as_bytes()).into_owned();
+    let is_read = is_gzip(&name) || name.trim().is_empty() || is_named(&name, "identity");
+    (!is_read).then_some(name)
+}
+
+fn is_gzip(name: &str) -> bool {
+    is_named(name, "gzip") || is_named(name, "x-gzip")
+}
+
+fn is_named(name: &str, expected: &str) -> bool {
+    name.trim().eq_ignore_ascii_case(expected)
+}
+
+/// A body, as far as it has arrived.
+pub struct Body {
+    bytes: Vec<u8>,
+    most: usize,
+    packed: Option<MultiGzDecoder<Vec<u8>>>,
+    has_begun: bool,
+}
+
+impl Body {
+    /// A body of at most so many bytes after it is unpacked.
+    pub fn new(encoding: Encoding, most: u64) -> Self {
+        Self {
+            bytes: Vec::new(),
+            most: usize::try_from(most).unwrap_or(usize::MAX),
+            packed: (encoding == Encoding::Gzip).then(|| MultiGzDecoder::new(Vec::new())),
+            has_begun: false,
+        }
+    }
+
+    /// How many bytes there are.
+    pub const fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Makes room for a long body at once, since what a buffer leaves behind that grows is seldom of use to anything.
+    pub fn reserve(&mut self) {
+        let most = self.most.min(LONG_BODY);
+        self.bytes.reserve(most.saturating_sub(self.bytes.len()));
+    }
+
+    /// Takes what has arrived.
+    ///
+    /// # Errors
+    /// How the body ends with it.
+    pub fn push(&mut self, chunk: &[u8]) -> Result<(), End> {
+        if self.packed.is_none() {
+            return keep(&mut self.bytes, self.most, chunk);
+        }
+        for part in chunk.chunks(UNPACKED_AT_ONCE) {
+            self.unpack(part)?;
+        }
+        Ok(())
+    }
+
+    fn unpack(&mut self, part: &[u8]) -> Result<(), End> {
+        let Some(packed) = &mut self.packed else {
+            return Ok(());
+        };
+        self.has_begun |= !part.is_empty();
+        packed.write_all(part).map_err(|error| broken(&error))?;
+        let unpacked = packed.get_mut();
+        let kept = keep(&mut self.bytes, self.most, unpacked);
+        unpacked.clear();
+        kept
+    }
+
+    /// Nothing more arrives.
+    pub fn finish(&mut self) -> End {
+        // No byte at all is an empty body, as the answer to a request that has nothing to tell.
+        let Some(packed) = self.packed.as_mut().filter(|_| self.has_begun) else {
+            return End::Whole;
+        };
+        if let Err(error) = packed.try_finish() {
+            return broken(&error);
+        }
+        let kept = keep(&mut self.bytes, self.most, packed.get_ref());
+        kept.map_or_else(|end| end, |()| End::Whole)
+    }
+
+    /// What there is of it.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+fn keep(bytes: &mut Vec<u8>, most: usize, more: &[u8]) -> Result<(), End> {
+    let room = most - bytes.len();
+    bytes.extend(more.iter().take(room));
+    if more.len() > room {
+        return Err(End::TooLong(most));
+    }
+    Ok(())
+}
+
+fn broken(error: &std::io::Error) -> End {
+    End::Broken(match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => "its gzip is cut off".to_owned(),
+        _ => format!("its gzip cannot be unpacked: {error}"),
+    })
+}

@@ -1,0 +1,123 @@
+//! Text as upstreams send it: by its byte order mark, else by the charset that the answer declares, else as UTF-8.
+
+use std::borrow::Cow;
+
+use encoding_rs::{Encoding, UTF_8};
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use thiserror::Error;
+
+/// Why a body is no text.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NoText {
+    /// It is declared to be UTF-8, or nothing is declared.
+    #[error("{declared}, and byte 0x{byte:02X} at position {at} is not UTF-8")]
+    NotUtf8 {
+        /// What the answer says of its text.
+        declared: Declared,
+        /// The first byte that is wrong.
+        byte: u8,
+        /// Where it is, counted from 0.
+        at: usize,
+    },
+    /// It is declared to be in another charset.
+    #[error("{declared}, and its bytes are not {charset}")]
+    Malformed {
+        /// What the answer says of its text.
+        declared: Declared,
+        /// The name of the charset.
+        charset: &'static str,
+    },
+    /// Nobody knows the charset.
+    #[error("{0}, which is not supported")]
+    Unsupported(Declared),
+}
+
+/// What an answer says of its text.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Declared {
+    /// Nothing.
+    #[error("the answer declares no charset")]
+    Nothing,
+    /// A charset in `Content-Type`.
+    #[error("the answer declares the charset `{0}`")]
+    Charset(String),
+    /// A byte order mark.
+    #[error("the answer begins with the mark of {0}")]
+    Mark(&'static str),
+}
+
+/// The text of a body, without its byte order mark.
+///
+/// # Errors
+/// Where it has bytes that are none of its charset: no character is ever put in their place.
+pub fn decode<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, str>, NoText> {
+    let (declared, encoding, text) = meant(headers, body);
+    let Some(encoding) = encoding else {
+        return match std::str::from_utf8(body) {
+            // What is ASCII alone reads the same in every charset that is in use.
+            Ok(text) if text.is_ascii() => Ok(Cow::Borrowed(text)),
+            _ => Err(NoText::Unsupported(declared)),
+        };
+    };
+    if encoding == UTF_8 {
+        return utf8(declared, text);
+    }
+    let decoded = encoding.decode_without_bom_handling_and_without_replacement(text);
+    decoded.ok_or(NoText::Malformed {
+        declared,
+        charset: encoding.name(),
+    })
+}
+
+/// The text of a body, fit to be shown: U+FFFD is in place of what is no text.
+pub fn decode_for_show<'a>(headers: &HeaderMap, body: &'a [u8]) -> Cow<'a, str> {
+    let (_, encoding, text) = meant(headers, body);
+    encoding
+        .unwrap_or(UTF_8)
+        .decode_without_bom_handling(text)
+        .0
+}
+
+/// What an answer says of its text, the encoding that it means, and the text without its mark.
+fn meant<'a>(
+    headers: &HeaderMap,
+    body: &'a [u8],
+) -> (Declared, Option<&'static Encoding>, &'a [u8]) {
+    if let Some((encoding, length)) = Encoding::for_bom(body) {
+        let text = body.get(length..).unwrap_or_default();
+        return (Declared::Mark(encoding.name()), Some(encoding), text);
+    }
+    match charset(headers) {
+        None => (Declared::Nothing, Some(UTF_8), body),
+        Some(label) => {
+            let encoding = Encoding::for_label_no_replacement(label.as_bytes());
+            (Declared::Charset(label), encoding, body)
+        }
+    }
+}
+
+fn utf8(declared: Declared, text: &[u8]) -> Result<Cow<'_, str>, NoText> {
+    std::str::from_utf8(text)
+        .map(Cow::Borrowed)
+        .map_err(|error| {
+            let at = error.valid_up_to();
+            NoText::NotUtf8 {
+                declared,
+                byte: text.get(at).copied().unwrap_or_default(),
+                at,
+            }
+        })
+}
+
+/// The charset parameter of `Content-Type`.
+fn charset(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(CONTENT_TYPE)?;
+    let value = String::from_utf8_lossy(value.as_bytes());
+    let charset = value.split(';').skip(1).find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim()
+            .eq_ignore_ascii_case("charset")
+            .then(|| value.trim().trim_matches(['"', '\'']).to_owned())
+    });
+    charset.filter(|label| !label.is_empty())
+}

@@ -1,0 +1,211 @@
+//! How a connection to an upstream is made: directly, or through the proxy that the environment names.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::TokioIo;
+use reqwest::header::HeaderValue;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use rustls_platform_verifier::ConfigVerifierExt;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tower_service::Service;
+use url::Url;
+
+use super::http::host_of;
+use super::line::{Line, Watch};
+use crate::config;
+
+const CONNECT: Duration = Duration::from_secs(10);
+
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+type Uri = hyper::Uri;
+
+/// The way to one upstream.
+#[derive(Debug)]
+pub struct Connector {
+    base: Url,
+    tcp: HttpConnector,
+    tls: Option<Arc<ClientConfig>>,
+    proxy: Option<Proxy>,
+    /// How long a connection may take, its handshakes too.
+    patience: Duration,
+}
+
+/// A proxy that HTTP is spoken with.
+#[derive(Debug)]
+struct Proxy {
+    uri: Uri,
+    /// The value of `Proxy-Authorization`.
+    authorization: Option<HeaderValue>,
+}
+
+/// Bytes in and out of an upstream.
+pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
+
+impl Connector {
+    /// The way to `upstream`. It is slow where TLS is spoken, since it reads the system's certificates.
+    ///
+    /// # Errors
+    /// Where there are no certificates, or where the environment names a proxy that is not supported.
+    pub fn new(upstream: &config::Upstream) -> Result<Self, String> {
+        let base = upstream.base_url.clone();
+        let tls = (base.scheme() == "https").then(tls).transpose()?;
+        // A proxy could not reach this machine, and would be told the secret.
+        let proxy = if upstream.is_loopback() {
+            None
+        } else {
+            Proxy::from_environment(&base)?
+        };
+        let patience = CONNECT.min(upstream.timeout / 2);
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(KEEP_ALIVE));
+        tcp.set_connect_timeout(Some(patience));
+        Ok(Self {
+            base,
+            tcp,
+            tls,
+            proxy,
+            patience,
+        })
+    }
+
+    /// Makes a connection. Nothing of a request is sent.
+    ///
+    /// # Errors
+    /// What kept it from being made.
+    pub async fn connect(&self) -> Result<(Box<dyn Bytes>, Arc<Watch>), String> {
+        let connected = tokio::time::timeout(self.patience, self.connect_in_time()).await;
+        connected.unwrap_or_else(|_| Err(self.failed("it took too long")))
+    }
+
+    /// The proxy that is to pass on whole requests and the value of their `Proxy-Authorization`; `None` where requests are
+    /// sent to the upstream itself, through a tunnel perhaps.
+    pub fn forwarded(&self) -> Option<Option<&HeaderValue>> {
+        let proxy = self.proxy.as_ref().filter(|_| self.tls.is_none())?;
+        Some(proxy.authorization.as_ref())
+    }
+
+    async fn connect_in_time(&self) -> Result<(Box<dyn Bytes>, Arc<Watch>), String> {
+        let tcp = self.tcp().await?;
+        let line = Line::new(tcp, self.tls.is_some());
+        let watch = line.watch();
+        let Some(tls) = &self.tls else {
+            return Ok((Box::new(line), watch));
+        };
+        let host = self.base.host_str().unwrap_or_default();
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
+        let name = name.map_err(|error| self.failed(&error.to_string()))?;
+        let sealed = TlsConnector::from(Arc::clone(tls))
+            .connect(name, line)
+            .await;
+        let sealed = sealed.map_err(|error| self.failed(&innermost(&error)))?;
+        Ok((Box::new(sealed), watch))
+    }
+
+    async fn tcp(&self) -> Result<TcpStream, String> {
+        let mut tcp = self.tcp.clone();
+        let to = match &self.proxy {
+            None => uri(&self.base)?,
+            Some(proxy) if self.tls.is_none() => proxy.uri.clone(),
+            Some(proxy) => return self.tunnel(proxy).await,
+        };
+        let connected = tcp.call(to).await;
+        connected
+            .map(TokioIo::into_inner)
+            .map_err(|error| self.failed(&innermost(&error)))
+    }
+
+    async fn tunnel(&self, proxy: &Proxy) -> Result<TcpStream, String> {
+        let mut tunnel = Tunnel::new(proxy.uri.clone(), self.tcp.clone());
+        if let Some(authorization) = &proxy.authorization {
+            tunnel = tunnel.with_auth(authorization.clone());
+        }
+        let tunnelled = tunnel.call(uri(&self.base)?).await;
+        tunnelled
+            .map(TokioIo::into_inner)
+            .map_err(|error| self.failed(&innermost(&error)))
+    }
+
+    fn failed(&self, why: &str) -> String {
+        let to = host_of(&self.base);
+        match &self.proxy {
+            None => format!("no connection to {to}: {why}"),
+            Some(proxy) => format!("no connection to {to} through {proxy}: {why}"),
+        }
+    }
+}
+
+impl Proxy {
+    /// What the environment names for this URL: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, unless `NO_PROXY` excepts it.
+    fn from_environment(base: &Url) -> Result<Option<Self>, String> {
+        let Some(found) = Matcher::from_env().intercept(&uri(base)?) else {
+            return Ok(None);
+        };
+        let proxy = Self::of(&found);
+        if found.uri().scheme_str() != Some("http") {
+            let scheme = found.uri().scheme_str().unwrap_or_default();
+            return Err(format!(
+                "the environment names {proxy}, and a proxy of kind {scheme}:// is not supported; name an http:// one, or \
+                 except the host in NO_PROXY"
+            ));
+        }
+        Ok(Some(proxy))
+    }
+
+    fn of(found: &Intercept) -> Self {
+        Self {
+            uri: found.uri().clone(),
+            authorization: found.basic_auth().cloned(),
+        }
+    }
+}
+
+/// Its host and port, never what it is told of us.
+impl std::fmt::Display for Proxy {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let host = self.uri.host().unwrap_or_default();
+        match self.uri.port() {
+            Some(port) => write!(formatter, "the proxy {host}:{port}"),
+            None => write!(formatter, "the proxy {host}"),
+        }
+    }
+}
+
+fn tls() -> Result<Arc<ClientConfig>, String> {
+    // Whoever was first, it is the same one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let config = ClientConfig::with_platform_verifier();
+    let mut config =
+        config.map_err(|error| format!("no secure connection can be made: {error}"))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn uri(url: &Url) -> Result<Uri, String> {
+    url.as_str().parse().map_err(|error| {
+        format!(
+            "no request to {} can be made of this: {error}",
+            host_of(url)
+        )
+    })
+}
+
+/// The innermost reason of an error: the outer ones only say that there is one.
+pub fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}

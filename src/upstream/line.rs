@@ -1,0 +1,164 @@
+//! A TCP connection that can prove whether anything of a request was written to it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use rustix::net::{RecvFlags, recv};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::clock::Deadline;
+
+/// Why a request was not written. Not a byte of it left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unsent {
+    /// Its deadline had passed.
+    TooLate,
+    /// The server had closed the connection, or had sent something that nobody asked for.
+    Stale,
+}
+
+/// Watches over the request of a connection: it is written before its deadline, or not at all.
+#[derive(Debug, Default)]
+pub struct Watch(Mutex<State>);
+
+#[derive(Debug, Default, Clone, Copy)]
+enum State {
+    /// No request is to be sent: what is written belongs to the connection itself, such as a TLS handshake.
+    #[default]
+    Idle,
+    /// A request is to be written until then.
+    Armed(Deadline),
+    /// The request is not written any more.
+    Refused(Unsent),
+    /// Some of the request was written.
+    Written,
+}
+
+impl Watch {
+    /// The next bytes to be written are those of a request, which has to leave before the deadline.
+    pub fn arm(&self, deadline: Deadline) {
+        *self.state() = State::Armed(deadline);
+    }
+
+    /// Ends the watch over a request. `Some` where not a byte of it was written, and none will be.
+    pub fn disarm(&self) -> Option<Unsent> {
+        let mut state = self.state();
+        match *state {
+            State::Armed(_) => {
+                *state = State::Refused(Unsent::Stale);
+                Some(Unsent::Stale)
+            }
+            State::Refused(why) => Some(why),
+            State::Idle | State::Written => None,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A watched connection.
+#[derive(Debug)]
+pub struct Line {
+    tcp: TcpStream,
+    watch: Arc<Watch>,
+    /// Whether TLS is spoken on it: then bytes that wait to be read need not be an answer.
+    is_sealed: bool,
+}
+
+impl Line {
+    pub fn new(tcp: TcpStream, is_sealed: bool) -> Self {
+        Self {
+            tcp,
+            watch: Arc::default(),
+            is_sealed,
+        }
+    }
+
+    pub fn watch(&self) -> Arc<Watch> {
+        Arc::clone(&self.watch)
+    }
+
+    /// Writes where that is still allowed. The state is locked meanwhile, so that who disarms it knows what was written.
+    fn write(
+        &mut self,
+        write: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let mut state = self.watch.state();
+        if let State::Armed(deadline) = *state
+            && let Some(why) = unsent(&self.tcp, self.is_sealed, deadline)
+        {
+            *state = State::Refused(why);
+        }
+        if let State::Refused(why) = *state {
+            return Poll::Ready(Err(io::Error::other(match why {
+                Unsent::TooLate => "its deadline had passed",
+                Unsent::Stale => "the server had closed the connection",
+            })));
+        }
+        let written = write(Pin::new(&mut self.tcp));
+        let nothing = matches!(written, Poll::Pending | Poll::Ready(Ok(0)));
+        if matches!(*state, State::Armed(_)) && !nothing {
+            *state = State::Written;
+        }
+        written
+    }
+}
+
+/// Why a request is not to be written now. The socket itself is asked: what has come may not have been noticed yet.
+fn unsent(tcp: &TcpStream, is_sealed: bool, deadline: Deadline) -> Option<Unsent> {
+    let closed_or_garbage = match recv(tcp, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((0, _)) => true,
+        Ok(_) => !is_sealed,
+        Err(error) => error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::INTR,
+    };
+    if closed_or_garbage {
+        Some(Unsent::Stale)
+    } else {
+        deadline.is_past().then_some(Unsent::TooLate)
+    }
+}
+
+impl AsyncRead for Line {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Line {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.write(|tcp| tcp.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.write(|tcp| tcp.poll_write_vectored(context, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,87 @@
+//! Comma-separated values that end up in a spreadsheet: no text of others is run there as a formula.
+
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use crate::support::world::World;
+
+const CONFIG: &str = r#"
+regions = ["-2+3"]
+[upstreams.api]
+base_url = "https://api.example.test"
+auth = "none"
+[upstreams.api.calls.list]
+path = "things"
+cost = { daily = 1 }
+records = { at = "/items", kind = "thing", id = "/id", columns = { title = "/title", count = "/count" } }
+[credentials.api]
+upstream = "api"
+[credentials.api.limits]
+daily = { quota = 100, window = "24h" }
+[jobs.things]
+credential = "api"
+steps = [{ call = "list" }]
+"#;
+
+fn world() -> (World, StubUpstream) {
+    let things = serde_json::json!({ "items": [
+        { "id": "=1+1", "title": "=cmd|' /C calc'!A0", "count": -5 },
+        { "id": "b", "title": "+1 (555) 1", "count": "-5" },
+        { "id": "c", "title": "-bold-", "count": "+4.5e3" },
+        { "id": "d", "title": "@SUM(A1)", "count": 1 },
+        { "id": "e", "title": "\tx", "count": 1 },
+        { "id": "f", "title": "\rx", "count": 1 },
+        { "id": "g", "title": "a = b", "count": null },
+    ] });
+    let stub = StubUpstream::answering([StubAnswer::json(&things)]);
+    let mut world = World::written(CONFIG, &[]);
+    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
+    let ran = world.ingest(&["--region", "all"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    (world, stub)
+}
+
+/// The id, the count and the title of each line.
+fn cells(text: &str) -> Vec<[String; 3]> {
+    let mut lines = csv::Reader::from_reader(text.as_bytes());
+    let cells = |line: csv::StringRecord| [1, 4, 5].map(|at| line[at].to_owned());
+    lines.records().map(|line| cells(line.unwrap())).collect()
+}
+
+#[test]
+fn text_that_a_spreadsheet_would_run_has_a_quote_before_it_unless_raw_text_is_asked_for() {
+    let (world, _stub) = world();
+    let export = ["export", "--kind", "thing", "--as", "csv"];
+    let guarded = cells(&world.ingest(&export).stdout);
+    let expected = [
+        ["'=1+1", "-5", "'=cmd|' /C calc'!A0"],
+        ["b", "-5", "'+1 (555) 1"],
+        ["c", "+4.5e3", "'-bold-"],
+        ["d", "1", "'@SUM(A1)"],
+        ["e", "1", "'\tx"],
+        ["f", "1", "'\rx"],
+        ["g", "", "a = b"],
+    ];
+    assert_eq!(guarded, expected);
+    let raw = cells(&world.ingest(&[&export[..], &["--raw"]].concat()).stdout);
+    let without = |cell: &str| cell.strip_prefix('\'').unwrap_or(cell).to_owned();
+    assert_eq!(raw, expected.map(|line| line.map(without)));
+}
+
+#[test]
+fn names_in_a_history_are_guarded_too() {
+    let (world, _stub) = world();
+    let guarded = world.ingest(&["history", "--csv"]).stdout;
+    assert!(guarded.contains(",'-2+3,"), "{guarded}");
+    let raw = world.ingest(&["history", "--csv", "--raw"]).stdout;
+    assert!(raw.contains(",-2+3,"), "{raw}");
+}
+
+#[test]
+fn a_name_that_differs_in_what_cannot_be_seen_says_in_what() {
+    let (world, _stub) = world();
+    let ran = world.ingest(&["--region=-2+3\u{200b}"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(
+        ran.stderr.contains("did you mean `-2+3`, without U+200B?"),
+        "{ran:?}"
+    );
+}

@@ -34,6 +34,9 @@ pub struct Open {
     pool: Weak<Pool>,
 }
 
+/// After this many broken requests, connections are not kept any more.
+const TRUSTED: u32 = 3;
+
 /// The connections that wait for a request.
 #[derive(Debug)]
 pub struct Pool(Mutex<Waiting>);
@@ -43,6 +46,8 @@ struct Waiting {
     open: Vec<Open>,
     /// The server is thought to keep a connection at least this long.
     kept_for: Duration,
+    /// How many requests broke on a connection that had waited.
+    broken: u32,
 }
 
 /// Why no answer came.
@@ -58,6 +63,7 @@ impl Default for Pool {
         Self(Mutex::new(Waiting {
             open: Vec::new(),
             kept_for: IDLE,
+            broken: 0,
         }))
     }
 }
@@ -78,10 +84,15 @@ impl Pool {
         self.waiting().open.push(open);
     }
 
-    /// A connection that had waited so long broke under a request: no other is to wait for as long.
+    /// A connection broke under a request after it had waited for `span`: no other waits for half as long. After
+    /// `TRUSTED` such requests, each of which may have been counted, every request gets a connection of its own.
     fn broke_after(&self, span: Duration) {
         let mut waiting = self.waiting();
-        waiting.kept_for = waiting.kept_for.min(span / 2);
+        waiting.broken += 1;
+        waiting.kept_for = match waiting.broken {
+            ..TRUSTED => waiting.kept_for.min(span / 2),
+            _ => Duration::ZERO,
+        };
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {

@@ -331,6 +331,7 @@ fn uncharged(failure: Failure) -> Result<Retry, Halt> {
             why,
             trouble: Trouble::Unreachable,
             charged: false,
+            limit: None,
         }),
         failure => Err(Halt::Failed(failure.to_string())),
     }

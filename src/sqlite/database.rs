@@ -25,7 +25,7 @@ pub struct Database {
 #[derive(Debug)]
 enum Access {
     /// Written, while these files are in place.
-    Writing(Files),
+    Writing(Box<Files>),
     /// Read only.
     Reading(Protection),
 }
@@ -48,7 +48,7 @@ impl Database {
         Ok(Self {
             path: path.to_owned(),
             connection,
-            access: Access::Writing(files),
+            access: Access::Writing(Box::new(files)),
         })
     }
 

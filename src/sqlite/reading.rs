@@ -18,7 +18,7 @@ pub enum Protection {
     /// SQLite's locks, or that nobody else has the file.
     Locks,
     /// Nothing: what was read counts if the files are as they were.
-    Unchanged(Files),
+    Unchanged(Box<Files>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,9 +88,12 @@ pub fn open(path: &Path) -> rusqlite::Result<(Connection, Protection)> {
             }
             opened => return opened.map(|connection| (connection, Protection::Locks)),
         }
-        return Ok((Mode::Orphaned.open(path)?, Protection::Unchanged(files)));
+        return Ok((
+            Mode::Orphaned.open(path)?,
+            Protection::Unchanged(Box::new(files)),
+        ));
     }
-    Ok((mode.open(path)?, Protection::Unchanged(files)))
+    Ok((mode.open(path)?, Protection::Unchanged(Box::new(files))))
 }
 
 /// Opens a file so that nothing changes what one transaction reads from it, however long that takes: with the locks of a

@@ -10,7 +10,7 @@ use ingest::clock::{Clock, Deadline};
 use ingest::config::Ids;
 use ingest::quota::Timestamp;
 use ingest::run::{Signal, StopSender};
-use ingest::upstream::{Answered, Failure, PageRequest, Upstream};
+use ingest::upstream::{Answered, Connection, Failure, PageRequest, Upstream};
 use tokio::sync::Notify;
 
 use super::plan::Cut;
@@ -138,7 +138,16 @@ impl Upstream for Witness {
         self.inner.ready().await
     }
 
-    async fn fetch(&self, request: PageRequest<'_>, deadline: Deadline) -> Answered {
+    async fn connect(&self) -> Result<Connection, Failure> {
+        self.inner.connect().await
+    }
+
+    async fn fetch(
+        &self,
+        request: PageRequest<'_>,
+        connection: Connection,
+        deadline: Deadline,
+    ) -> Answered {
         let number = self.knife.requests.fetch_add(1, Ordering::SeqCst);
         let now = self.clock.now();
         let kind = &request.step.call.records.as_ref().unwrap().kind;
@@ -154,7 +163,7 @@ impl Upstream for Witness {
             self.knife.kill().await;
         }
         self.seen.state().sent += 1;
-        let answered = self.inner.fetch(request, deadline).await;
+        let answered = self.inner.fetch(request, connection, deadline).await;
         match self.knife.cut {
             Cut::Stopped(at) if u64::from(at) == number => self.knife.stop.send(Signal::Terminate),
             Cut::KilledAfter(at) if u64::from(at) == number => self.knife.kill().await,

@@ -144,7 +144,11 @@ struct Row {
 
 impl Bare {
     fn open(path: &Path) -> Self {
-        let connection = sqlite::open(path, SqliteCatalog::SCHEMA).unwrap();
+        drop(sqlite::open(path, SqliteCatalog::SCHEMA).unwrap());
+        let connection = Connection::open(path).unwrap();
+        connection
+            .pragma_update(None, "synchronous", "normal")
+            .unwrap();
         connection.execute_batch(INDEX).unwrap();
         connection.set_prepared_statement_cache_capacity(64);
         // As the catalog does.

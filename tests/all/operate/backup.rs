@@ -190,5 +190,6 @@ fn a_backup_beside_a_run_never_has_a_ledger_that_lacks_what_its_catalog_spent() 
         assert!(landed <= charged, "{landed} pages, {charged} units");
         compared += 1;
     }
+    child.wait().unwrap();
     assert!(compared > 0);
 }

@@ -30,6 +30,8 @@ pub struct Batches {
     pub waiting: HashSet<PassId>,
     /// The pass that the batches belong to.
     pub shared: Option<PassId>,
+    /// When their wave began: before any of them was charged.
+    pub began: Option<Timestamp>,
     /// Ids that were not got, each with its step: they had their attempts in this run.
     given_up: HashSet<(usize, String)>,
 }

@@ -43,7 +43,7 @@ type Listings = HashMap<String, Told>;
 
 /// Walks these regions to their ends, or as far as they get.
 pub async fn walk_wave(context: &Context, wave: Vec<Candidate>, walked: &mut Walked) {
-    let jobs = jobs(&wave);
+    let (jobs, began) = (jobs(&wave), context.clock.now());
     // One region alone is walked in strict order, so that a spent upstream is asked once.
     let several = wave.len() > 1 && context.concurrency > 1;
     let (listings, full): (Listings, Vec<_>) = jobs
@@ -64,7 +64,8 @@ pub async fn walk_wave(context: &Context, wave: Vec<Candidate>, walked: &mut Wal
     let mut full: HashMap<String, Batches> = full.into_iter().collect();
     for job in jobs {
         if let Some(listed) = listed.remove(&job.name) {
-            let batches = full.remove(&job.name).unwrap_or_default();
+            let mut batches = full.remove(&job.name).unwrap_or_default();
+            batches.began = Some(began);
             complete(context, &job, listed, batches, walked).await;
         }
     }
@@ -228,9 +229,10 @@ async fn complete(
         let halt = end(context, &one.pass, ended).await.err();
         walked.add(one.pass, halt.as_ref());
     }
-    context
-        .count_fruitless(&batches.reference(job, context.clock.now()), &batches.tally)
-        .await;
+    // A pass that began after its charges would look like one that a restored ledger lacks, and be charged again.
+    let began = batches.began.unwrap_or_else(|| context.clock.now());
+    let reference = batches.reference(job, began);
+    context.count_fruitless(&reference, &batches.tally).await;
     walked.add_batches(job, &batches);
 }
 

@@ -48,13 +48,18 @@ fn two_jobs_whose_unfinished_passes_name_the_same_ids_request_them_once() {
     // Every attempt at the batch of either job fails.
     world.faults(&json!({ "call": "channels.list", "times": 8, "answer": "backend" }));
     let run = ["--region", "all"];
-    assert_eq!(world.json(&run)["outcome"], "failed");
+    let failed = world.json(&run);
+    assert_eq!(failed["outcome"], "failed", "{failed}");
     let before = world.charged("daily");
-    assert_eq!(before, 10);
+    assert_eq!(before, 10, "{failed}");
     let preview = world.json(&["--region", "all", "--dry-run"]);
-    assert_eq!(world.json(&run)["outcome"], "complete");
+    let report = world.json(&run);
+    assert_eq!(report["outcome"], "complete", "{report}");
     let spent = world.charged("daily") - before;
-    assert_eq!(spent, 1, "one batch serves both");
+    assert_eq!(
+        spent, 1,
+        "one batch serves both: {failed} {preview} {report}"
+    );
     let daily = &preview["limits"][0];
     let bound = |name: &str| daily[name].as_u64().unwrap();
     assert!(bound("min") <= spent && spent <= bound("max"), "{daily}");

@@ -28,6 +28,16 @@ fn main() {
     } else {
         sizes
     };
+    measure(&sizes, 249);
+}
+
+/// The same over little: whether it still works.
+#[allow(dead_code, reason = "the tests call it")]
+pub fn shortened() {
+    measure(&[0.0002, 0.0004], 2);
+}
+
+fn measure(sizes: &[f64], regions: usize) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut table = Table::new();
@@ -41,9 +51,9 @@ fn main() {
         "exit",
     ]);
     let mut before: Option<(f64, Vec<Measured>)> = None;
-    for size in sizes {
+    for &size in sizes {
         let place = runtime.block_on(Place::filled(Size {
-            regions: 249,
+            regions,
             records: (RECORDS * size) as usize,
             charges: (CHARGES * size) as i64,
         }));

@@ -18,7 +18,6 @@ use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use place::{Measured, Place, Size};
 
-const RUNS: usize = 21;
 const WANTED: Duration = Duration::from_millis(50);
 
 const COMMANDS: &[(&str, &[&str])] = &[
@@ -38,29 +37,39 @@ fn main() {
         .skip(1)
         .find_map(|records| records.parse().ok())
         .unwrap_or(1_000_000);
+    measure(records, 10_000, 21);
+}
+
+/// The same over little, once: whether it still works.
+#[allow(dead_code, reason = "the tests call it")]
+pub fn shortened() {
+    measure(400, 100, 1);
+}
+
+fn measure(records: usize, charges: i64, times: usize) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let place = runtime.block_on(Place::filled(Size {
         regions: 8,
         records,
-        charges: 10_000,
+        charges,
     }));
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN).set_header([
-        "10,000 charges, records:",
-        "best ms",
-        "median ms",
-        "within 50 ms",
-        "MB",
+        format!("{charges} charges, records:"),
+        "best ms".into(),
+        "median ms".into(),
+        "within 50 ms".into(),
+        "MB".into(),
     ]);
     table
         .column_iter_mut()
         .skip(1)
         .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     for (name, arguments) in COMMANDS {
-        let mut runs: Vec<Measured> = (0..RUNS).map(|_| place.measure(arguments)).collect();
+        let mut runs: Vec<Measured> = (0..times).map(|_| place.measure(arguments)).collect();
         runs.sort_by_key(|run| run.took);
-        let (best, median) = (&runs[0], &runs[RUNS / 2]);
+        let (best, median) = (&runs[0], &runs[times / 2]);
         assert_eq!(median.exit, "0", "{name}");
         let kept = if median.took < WANTED { "yes" } else { "no" };
         let megabytes = format!("{:.0}", median.megabytes);

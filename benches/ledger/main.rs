@@ -14,15 +14,25 @@ mod sqlite;
 mod table;
 
 fn main() {
+    let only = std::env::args().nth(1).unwrap_or_default();
+    measure(&only, &table::FULL);
+}
+
+/// The same over little: whether it still works.
+#[allow(dead_code, reason = "the tests call it")]
+pub fn shortened() {
+    measure("-", &table::SHORTENED);
+}
+
+fn measure(only: &str, plan: &'static table::Plan) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .unwrap();
-    let only = std::env::args().nth(1).unwrap_or_default();
-    if "sqlite".contains(&only) || only.starts_with('-') {
-        println!("{}", runtime.block_on(sqlite::charges()));
+    if "sqlite".contains(only) || only.starts_with('-') {
+        println!("{}", runtime.block_on(sqlite::charges(plan)));
     }
-    if "redis".contains(&only) || only.starts_with('-') {
-        println!("{}", runtime.block_on(redis::charges()));
+    if "redis".contains(only) || only.starts_with('-') {
+        println!("{}", runtime.block_on(redis::charges(plan)));
     }
 }

@@ -10,17 +10,11 @@ use ingest::ledger::redis::{RedisLedger, ServerTime};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Script, cmd};
 
-use crate::books::{Books, Room};
-use crate::redis_server::RedisServer;
-use crate::table::{Times, micros, ratio, table};
+use super::books::{Books, Room};
+use super::redis_server::RedisServer;
+use super::table::{Plan, Times, micros, ratio, table};
 
-const FILLS: [u32; 4] = [0, 1_000, 9_000, 100_000];
 const COSTS: [u32; 2] = [1, 100];
-/// The ways take turns, so that whatever else the machine does slows all of them alike. The first turn warms up.
-const TURNS: usize = 21;
-const BURST: usize = 150;
-/// Of a charge that takes milliseconds.
-const SHORT_BURST: usize = 5;
 const TIMEOUT: Duration = Duration::from_secs(60);
 const DAY_IN_MICROS: u64 = 24 * 3600 * 1_000_000;
 
@@ -83,7 +77,7 @@ struct Scenario {
     fill: u32,
     way: Way,
     bytes: u64,
-    burst: usize,
+    is_slow: bool,
     /// Mean microseconds of a call in the server, by turn.
     server: Vec<f64>,
     client: Times,
@@ -102,9 +96,10 @@ impl Scenario {
 struct Bench {
     server: RedisServer,
     connection: MultiplexedConnection,
+    plan: &'static Plan,
 }
 
-pub(crate) async fn charges() -> Table {
+pub(crate) async fn charges(plan: &'static Plan) -> Table {
     let server = RedisServer::start();
     let client = Client::open(server.url().expose().clone()).unwrap();
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
@@ -112,10 +107,14 @@ pub(crate) async fn charges() -> Table {
         .get_multiplexed_async_connection_with_config(&config)
         .await
         .unwrap();
-    let mut bench = Bench { server, connection };
+    let mut bench = Bench {
+        server,
+        connection,
+        plan,
+    };
     let mut all = Vec::new();
     for cost in COSTS {
-        for fill in FILLS {
+        for &fill in plan.fills {
             all.extend(bench.side_by_side(cost, fill).await);
         }
     }
@@ -150,7 +149,7 @@ impl Bench {
     }
 
     async fn take_turns(&mut self, scenarios: &mut [Scenario]) {
-        for turn in 0..TURNS {
+        for turn in 0..self.plan.redis_turns {
             for scenario in &mut *scenarios {
                 self.take_turn(scenario, turn == 0).await;
             }
@@ -159,7 +158,12 @@ impl Bench {
 
     async fn take_turn(&mut self, scenario: &mut Scenario, warms_up: bool) {
         self.send(cmd("CONFIG").arg("RESETSTAT")).await;
-        for _ in 0..scenario.burst {
+        let burst = if scenario.is_slow {
+            self.plan.short_burst
+        } else {
+            self.plan.redis_burst
+        };
+        for _ in 0..burst {
             let charged = self.charge(&mut scenario.way, scenario.cost).await;
             let returned = self.nothing().await;
             if !warms_up {
@@ -217,7 +221,7 @@ impl Bench {
         };
         let slow = what == "scan and sum" && members > 500;
         Scenario {
-            burst: if slow { SHORT_BURST } else { BURST },
+            is_slow: slow,
             ..Scenario::new(what, cost, fill, way, bytes)
         }
     }
@@ -309,7 +313,7 @@ impl Scenario {
             fill,
             way,
             bytes,
-            burst: BURST,
+            is_slow: false,
             server,
             client,
             nothing,

@@ -6,14 +6,10 @@ use comfy_table::Table;
 use ingest::ledger::{Ledger, SqliteLedger};
 use tempfile::TempDir;
 
-use crate::books::{Books, Room};
-use crate::table::{Times, micros, ratio, table};
+use super::books::{Books, Room};
+use super::table::{Plan, Times, micros, ratio, table};
 
-const FILLS: [u32; 4] = [0, 1_000, 9_000, 100_000];
 const COSTS: [u64; 2] = [1, 100];
-const TURNS: usize = 60;
-/// Charges in a row, as a run makes them: the first of them find cold caches.
-const BURST: usize = 50;
 
 struct Scenario {
     fill: u32,
@@ -26,18 +22,18 @@ struct Scenario {
 
 /// Median and 99th percentile at every fill. The scenarios take turns, so that whatever else the machine does slows all
 /// of them alike.
-pub(crate) async fn charges() -> Table {
+pub(crate) async fn charges(plan: &Plan) -> Table {
     let mut scenarios = Vec::new();
     for room in [Room::Free, Room::None] {
         for cost in COSTS {
-            for fill in FILLS {
+            for &fill in plan.fills {
                 scenarios.push(scenario(fill, cost, room).await);
             }
         }
     }
-    for _ in 0..TURNS {
+    for _ in 0..plan.sqlite_turns {
         for scenario in &mut scenarios {
-            for _ in 0..BURST {
+            for _ in 0..plan.sqlite_burst {
                 scenario.times.add(scenario.books.charge().await);
             }
         }

@@ -5,6 +5,41 @@ use std::time::Duration;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 
+/// How much is measured.
+pub(crate) struct Plan {
+    /// Charges in the window of SQLite, units in the window of Redis.
+    pub(crate) fills: &'static [u32],
+    /// The scenarios take turns, so that whatever else the machine does slows all of them alike.
+    pub(crate) sqlite_turns: usize,
+    /// Charges in a row, as a run makes them: the first of them find cold caches.
+    pub(crate) sqlite_burst: usize,
+    /// As with SQLite. The first turn warms up.
+    pub(crate) redis_turns: usize,
+    pub(crate) redis_burst: usize,
+    /// Of a charge that takes milliseconds.
+    pub(crate) short_burst: usize,
+}
+
+/// What `cargo bench` measures.
+pub(crate) const FULL: Plan = Plan {
+    fills: &[0, 1_000, 9_000, 100_000],
+    sqlite_turns: 60,
+    sqlite_burst: 50,
+    redis_turns: 21,
+    redis_burst: 150,
+    short_burst: 5,
+};
+
+/// Enough to run every line once.
+pub(crate) const SHORTENED: Plan = Plan {
+    fills: &[0, 200],
+    sqlite_turns: 1,
+    sqlite_burst: 2,
+    redis_turns: 2,
+    redis_burst: 2,
+    short_burst: 1,
+};
+
 /// A table whose columns but the first hold figures.
 pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();

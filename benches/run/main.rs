@@ -20,15 +20,38 @@ use ingest::clock::SystemClock;
 use ingest::config::{Config, Sources};
 use ingest::sandbox::{Options, Sandbox};
 
-const ANSWER: Duration = Duration::from_millis(50);
 /// After them comes a batch, unless its ids are fresh.
 const PAGES: u32 = 4;
-const WALKS: usize = 7;
-const IDLE_RUNS: usize = 51;
 /// What a pipe holds on Linux.
 const PIPE_BYTES: usize = 64 * 1024;
 
+/// How long an answer takes, and how often what is measured.
+#[derive(Clone, Copy)]
+struct Plan {
+    answer: Duration,
+    walks: usize,
+    idle_runs: usize,
+}
+
 fn main() {
+    measure(Plan {
+        answer: Duration::from_millis(50),
+        walks: 7,
+        idle_runs: 51,
+    });
+}
+
+/// The same, each once: whether it still works.
+#[allow(dead_code, reason = "the tests call it")]
+pub fn shortened() {
+    measure(Plan {
+        answer: Duration::from_millis(1),
+        walks: 1,
+        idle_runs: 1,
+    });
+}
+
+fn measure(plan: Plan) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml");
@@ -51,10 +74,13 @@ fn main() {
         "all",
         "8",
     ));
-    let recorded = runtime.block_on(recorded::serve(&state.path().join("catalog.db"), ANSWER));
+    let recorded = runtime.block_on(recorded::serve(
+        &state.path().join("catalog.db"),
+        plan.answer,
+    ));
     let upstream = format!("http://{recorded}");
-    println!("{}", walks(&upstream, state.path()));
-    println!("{}", idle(&upstream, state.path()));
+    println!("{}", walks(&upstream, state.path(), plan));
+    println!("{}", idle(&upstream, state.path(), plan));
 }
 
 fn ingest(upstream: &str, state: &Path, regions: &str, concurrency: &str) -> Command {
@@ -89,26 +115,26 @@ fn timed(mut command: Command) -> Duration {
 }
 
 /// First runs of the job, each with a catalog of its own; and runs in which the same records come again, as most do.
-fn walks(upstream: &str, state: &Path) -> Table {
+fn walks(upstream: &str, state: &Path, plan: Plan) -> Table {
     let mut table = table(&["4 pages a region", "chain ms", "median ms", "ratio"]);
     for (regions, concurrency) in [("US", "8"), ("all", "8"), ("all", "4")] {
         let walk = |_| {
             let _ = fs::remove_file(state.join("catalog.db"));
             timed(ingest(upstream, state, regions, concurrency))
         };
-        let median = median((0..WALKS).map(walk).collect());
+        let median = median((0..plan.walks).map(walk).collect());
         let name = format!("first, --region {regions} --concurrency {concurrency}");
-        table.add_row(row(name, ANSWER * (PAGES + 1), median));
+        table.add_row(row(name, plan.answer * (PAGES + 1), median));
     }
     let again = |_| {
         let mut command = ingest(upstream, state, "all", "8");
         command.args(["--set", "jobs.trending.every=1us"]);
         timed(command)
     };
-    let median = median((0..WALKS).map(again).collect());
+    let median = median((0..plan.walks).map(again).collect());
     table.add_row(row(
         "again, --region all --concurrency 8".to_owned(),
-        ANSWER * PAGES,
+        plan.answer * PAGES,
         median,
     ));
     table
@@ -120,10 +146,10 @@ fn row(name: String, chain: Duration, median: Duration) -> [String; 4] {
     [name, millis(chain), millis(median), format!("{ratio:.2}")]
 }
 
-fn idle(upstream: &str, state: &Path) -> Table {
+fn idle(upstream: &str, state: &Path, plan: Plan) -> Table {
     let mut table = table(&["nothing due", "median ms", "peak MiB"]);
     let median = median(
-        (0..IDLE_RUNS)
+        (0..plan.idle_runs)
             .map(|_| timed(ingest(upstream, state, "all", "4")))
             .collect(),
     );

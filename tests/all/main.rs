@@ -9,6 +9,7 @@
     clippy::print_stderr
 )]
 
+mod benches;
 mod catalog;
 mod config;
 mod economy;

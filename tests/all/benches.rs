@@ -1,0 +1,49 @@
+//! Every benchmark still works: each runs once, shortened. What it measures then says nothing.
+#![allow(
+    dead_code,
+    clippy::duplicate_mod,
+    reason = "`cargo bench` calls each `main`, and several benchmarks use the same files"
+)]
+
+#[path = "../../benches/economy.rs"]
+mod economy;
+#[path = "../../benches/landing.rs"]
+mod landing;
+#[path = "../../benches/large.rs"]
+mod large;
+#[path = "../../benches/ledger/main.rs"]
+mod ledger;
+#[path = "../../benches/reading.rs"]
+mod reading;
+#[path = "../../benches/run/main.rs"]
+mod run;
+
+#[test]
+fn economy_runs() {
+    economy::shortened();
+}
+
+#[test]
+fn landing_runs() {
+    landing::shortened();
+}
+
+#[test]
+fn large_runs() {
+    large::shortened();
+}
+
+#[test]
+fn ledger_runs() {
+    ledger::shortened();
+}
+
+#[test]
+fn reading_runs() {
+    reading::shortened();
+}
+
+#[test]
+fn run_runs() {
+    run::shortened();
+}

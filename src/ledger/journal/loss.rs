@@ -96,34 +96,40 @@ impl Journal {
         Ok(spent.await?.unwrap_or_default())
     }
 
-    /// Notes that all was told, and the epoch in which. Where another process has come to the same end before, its word
-    /// stands.
+    /// Notes that everything was sent again, and the epoch in which. Where another process has come to the same end
+    /// before, its word stands. What survived of a ledger that is not `intact` can hold a charge without its settlement:
+    /// all settlements are due once more (L44).
     pub async fn finish_recovery(
         &self,
         account: &Account,
         contact: &Contact,
+        intact: bool,
         wait_until: Option<Timestamp>,
     ) -> Result<(), JournalError> {
         let (account, contact) = (account.name.clone(), contact.clone());
         self.with(move |connection| {
-            let update =
-                "update contact set epoch = ?, sequence = ?, at = max(at, ?), recovering = 0,
-                     wait_until = max(wait_until, ?)
-                 where account = ? and recovering = 1";
+            let tx = write(connection)?;
             let sequence = i64::try_from(contact.sequence).unwrap_or(i64::MAX);
             let wait_until = wait_until.map_or(0, Timestamp::micros);
-            connection
-                .execute(
-                    update,
-                    params![
-                        contact.epoch,
-                        sequence,
-                        contact.at.micros(),
-                        wait_until,
-                        account
-                    ],
-                )
-                .map(drop)
+            tx.execute(
+                "update contact set epoch = ?, sequence = ?, at = max(at, ?), recovering = 0,
+                     wait_until = max(wait_until, ?)
+                 where account = ? and recovering = 1",
+                params![
+                    contact.epoch,
+                    sequence,
+                    contact.at.micros(),
+                    wait_until,
+                    account
+                ],
+            )?;
+            if !intact {
+                tx.execute(
+                    "update charge set told = 0, version = version + 1 where account = ? and settled",
+                    [account],
+                )?;
+            }
+            tx.commit()
         })
         .await
     }

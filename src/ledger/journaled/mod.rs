@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use super::journal::{Allowance, Begun, Granted, Journal, Marked, Unmetered};
 use super::meter::{Ask, Left, MeterError, Permit, Verdict, fresh_id};
-use super::{Answer, Charge, LedgerError, SharedLedger};
+use super::{Answer, Charge, LedgerError, News, Seen, SharedLedger};
 use crate::clock::{Clock, Deadline, Monotonic};
 use crate::config::{AfterLoss, LedgerConfig};
 use crate::quota::{
@@ -158,6 +158,13 @@ impl Journaled {
         let account = attempt.ask.account;
         let mut losses = Losses::default();
         loop {
+            if begun.seen.epoch.is_empty() {
+                self.join(account).await?;
+                begun = self
+                    .journal
+                    .look_again(account, &attempt.id, self.clock.now())
+                    .await?;
+            }
             if begun.recovering || begun.pending {
                 self.catch_up(account, &mut losses).await?;
                 begun = self
@@ -187,6 +194,14 @@ impl Journaled {
                 }
             }
         }
+    }
+
+    /// Notes the epoch before the first charge (L34). A newcomer's charge would be granted by whatever ledger is there: of
+    /// two that are under way at a loss, each in an epoch of its own, one would be forgotten.
+    async fn join(&self, account: &Account) -> Result<(), MeterError> {
+        self.tell(account, News::Made(&[]), &Seen::default())
+            .await?;
+        Ok(())
     }
 
     /// Charges nothing, but looks whether the ledger has lost its data once more: others do not wait.

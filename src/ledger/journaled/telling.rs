@@ -23,7 +23,7 @@ const LOSSES: u32 = 3;
 pub struct Losses(u32);
 
 /// Whether the ledger took what it was told.
-enum Told {
+pub enum Told {
     All,
     /// It is not the ledger that this machine has seen.
     Lost,
@@ -139,7 +139,7 @@ impl Journaled {
         self.tell(account, news, seen).await
     }
 
-    async fn tell(
+    pub async fn tell(
         &self,
         account: &Account,
         news: News<'_>,
@@ -198,7 +198,7 @@ impl Journaled {
                 .await?;
         }
         self.journal
-            .finish_recovery(account, &contact, self.wait_until(account, intact))
+            .finish_recovery(account, &contact, intact, self.wait_until(account, intact))
             .await?;
         self.say_lost(account, &recovery, intact);
         Ok(())

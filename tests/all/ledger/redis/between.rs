@@ -8,11 +8,13 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ingest::ledger::redis::RedisLedger;
 use ingest::ledger::{
-    Answer, Charge, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing,
+    Answer, Charge, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing, Verdict,
 };
 use ingest::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp,
 };
+
+use tokio::sync::oneshot;
 
 use super::machine::{Machine, Process, account, refusal, rejection};
 use super::{MAX_SKEW, TIMEOUT};
@@ -324,4 +326,44 @@ async fn tasks_that_find_a_loss_together_tell_it_once_and_void_no_grant_of_one_a
     futures_util::future::join_all((0..32).map(|_| process.take(&account, 1))).await;
     assert_eq!(recoveries.load(Ordering::Relaxed), 1);
     assert_eq!(machine.process().used(&account).await, 42);
+}
+
+#[tokio::test]
+async fn of_two_first_charges_around_a_loss_none_is_forgotten() {
+    let server = Arc::new(RedisServer::start());
+    let (machine, account) = (Machine::new(server.url()), account(5));
+    let (flushed, was_flushed) = oneshot::channel();
+    let (charged, was_charged) = oneshot::channel();
+    let (resume, resumed) = oneshot::channel::<()>();
+    let first = Interposed::process(&machine, {
+        let server = Arc::clone(&server);
+        Box::pin(async move {
+            server.tell("FLUSHALL");
+            flushed.send(()).unwrap();
+            was_charged.await.unwrap();
+        })
+    });
+    let second = Interposed::process(
+        &machine,
+        Box::pin(async move {
+            charged.send(()).unwrap();
+            resumed.await.unwrap();
+        }),
+    );
+    let first = async {
+        let first = first.ask(&account, 3).await;
+        machine.process().ask(&account, 1).await;
+        resume.send(()).unwrap();
+        first
+    };
+    let second = async {
+        was_flushed.await.unwrap();
+        second.ask(&account, 3).await
+    };
+    let (first, second) = tokio::join!(first, second);
+    let both = [first, second];
+    let sent = both
+        .iter()
+        .filter(|verdict| matches!(verdict, Verdict::Permitted(_)));
+    assert_eq!(sent.count(), 1, "3 and 3 of 5 are permitted: {both:?}");
 }

@@ -20,10 +20,8 @@ fn hosts(servers: &[RedisServer]) -> String {
 async fn a_cluster_keeps_each_account_in_one_slot() {
     let nodes = RedisServer::cluster();
     let machine = Machine::new(url(&format!("redis+cluster://{}", hosts(&nodes))));
-    let (process, other) = (
-        machine.process(),
-        Machine::new(machine.url.clone()).process(),
-    );
+    let another = Machine::new(machine.url.clone());
+    let (process, other) = (machine.process(), another.process());
     let accounts = [(); 9].map(|()| account(6));
     for account in &accounts {
         let (granted, of_other) = tokio::join!(process.drain(account), other.drain(account));

@@ -4,7 +4,7 @@ use ingest::clock::{Clock, SystemClock};
 use ingest::config::AfterLoss;
 use ingest::ledger::redis::RedisLedger;
 use ingest::ledger::{Ask, Purpose};
-use ingest::quota::{Account, ChargeId, Closing, Cost, Outage};
+use ingest::quota::{Account, ChargeId, Closing, Cost, Outage, Units};
 
 use super::machine::{Machine, WINDOW, account, permit, refusal, rejection};
 use super::{MAX_SKEW, TIMEOUT};
@@ -78,7 +78,8 @@ async fn every_machine_comes_by_after_a_loss_whoever_finds_it() {
         process.take(&account, 5).await;
     }
     server.tell("FLUSHALL");
-    let newcomer = Machine::new(server.url()).process();
+    let another = Machine::new(server.url());
+    let newcomer = another.process();
     newcomer.take(&account, 1).await;
     for process in &processes {
         process.take(&account, 1).await;
@@ -127,6 +128,31 @@ async fn a_promoted_replica_that_lacks_the_last_writes_is_found_out() {
     replica.tell("REPLICAOF NO ONE");
     machine.url = replica.url();
     assert_eq!(machine.process().drain(&account).await, 3);
+}
+
+#[tokio::test]
+async fn a_settlement_that_a_promoted_replica_lacks_is_sent_to_it_again() {
+    let primary = RedisServer::start();
+    let replica = RedisServer::start();
+    replica.tell(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    let (mut machine, account) = (Machine::new(primary.url()), account(10));
+    let process = machine.process();
+    let permit = process.take(&account, 1).await;
+    wait_until("the replica has the charge", || {
+        replica.try_ask::<i64>(&format!("ZCARD ingest:{{{}}}:log", account.name)) == Ok(1)
+    });
+    replica.hang();
+    let truth = Cost::from_iter([("daily".to_owned(), Units::new(6))]);
+    process
+        .0
+        .settle(&account, &permit.id, &truth)
+        .await
+        .unwrap();
+    drop(primary);
+    replica.resume();
+    replica.tell("REPLICAOF NO ONE");
+    machine.url = replica.url();
+    assert_eq!(machine.process().drain(&account).await, 4);
 }
 
 #[tokio::test]
@@ -312,7 +338,8 @@ async fn a_machine_that_waits_tells_a_ledger_that_lost_its_data_again() {
     for _ in 0..2 {
         server.tell("FLUSHALL");
         refusal(waiting.ask(&account, 1).await);
-        let other = Machine::new(server.url()).process();
+        let newcomer = Machine::new(server.url());
+        let other = newcomer.process();
         assert_eq!(other.used(&account).await, 4);
     }
 }
@@ -636,9 +663,9 @@ async fn a_promoted_replica_that_lacks_what_a_rejection_reported_is_told_of_it()
         drop(primary);
         here.url = replica.url();
         if others_come_first {
-            let third = Machine::new(replica.url()).process();
+            let third = Machine::new(replica.url());
             for _ in 0..3 {
-                third.take(&account, 1).await;
+                third.process().take(&account, 1).await;
             }
         }
         let granted = here.process().drain(&account).await;

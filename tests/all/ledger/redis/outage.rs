@@ -28,8 +28,8 @@ async fn until_metered(process: &super::machine::Process, account: &ingest::quot
 
 #[tokio::test]
 async fn an_expensive_call_is_refused_and_never_rejected() {
-    let process = cut_off().process();
-    let why = refusal(process.ask(&account(10), 1).await);
+    let machine = cut_off();
+    let why = refusal(machine.process().ask(&account(10), 1).await);
     assert!(why.contains("cannot be reached"), "{why}");
 }
 

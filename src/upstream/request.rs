@@ -98,14 +98,16 @@ impl<'a> Asked<'a> {
 }
 
 impl PageRequest<'_> {
-    /// What it requests, for comparison with another: its call, and a hash of all that is sent but the secret and the host,
-    /// and of how the answer is read. The cursor is not part of it, if the request has none.
+    /// What it requests, for comparison with another: its call, and a hash of all that is sent but the secret and the
+    /// upstream's `base_url`, and of how the answer is read. The cursor is not part of it, if the request has none.
     #[must_use]
     pub fn identity(self, upstream: &config::Upstream) -> String {
         let call = &self.step.call;
         let sent = Asked::new(upstream, &BTreeMap::new(), self).map(|asked| {
+            let path = asked.url.path();
+            let base = upstream.base_url.path().trim_end_matches('/');
             let url = (
-                asked.url.path().to_owned(),
+                path.strip_prefix(base).unwrap_or(path).to_owned(),
                 asked.url.query().map(str::to_owned),
             );
             let body = asked.body.as_ref().map(Value::to_string);

@@ -29,7 +29,6 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     if args.config_only {
         return show(&findings, global);
     }
-    environment.create_state_dir()?;
     findings.extend(secrets(&environment).await);
     let (ledger, meter) = ledger(&environment).await;
     findings.push(ledger);

@@ -166,6 +166,7 @@ fn an_export_as_csv_has_the_configured_columns() {
         "video",
         "--as",
         "csv",
+        "--raw",
         "--to",
         file.to_str().unwrap(),
     ]);

@@ -3,8 +3,8 @@
 -- ARGV after the common ones: the id; for each limit: units, and what must be left free.
 -- Reply, the word first:
 --   granted   epoch, sequence, the time of the charge; for each limit that is charged: used; then, where there is such a
---             thing to say: 'tries' and the number of a closed limit that this charge tries; 'differs', the number of a
---             limit and the rule by which somebody else charged it.
+--             thing to say: 'probes', the number of a closed limit that this charge probes, how long its last closing
+--             lasted; 'differs', the number of a limit and the rule by which somebody else charged it.
 --   repeated  the same for a known id: 'holds', the number of a limit and the units that the id was charged, where that is
 --             not what is asked now. Nothing was written.
 --   taken_back  the id is that of a charge that was settled to nothing: it names none any more. Nothing was written.
@@ -96,8 +96,8 @@ end
 
 -- Recording ------------------------------------------------------------------------------------------------------------
 
--- Takes a charge that is in the log already. A limit whose closing has run out without a known reset lets one charge
--- try, and closes again for a minute.
+-- Takes a charge that is in the log already. A limit whose closing has run out without a known reset grants one charge,
+-- a probe, and closes again for a minute.
 local function take(limit)
   local place = limit.place
   state[place + RULE], state[place + TOTAL], state[place + HEAD] = limit.rule, limit.sum + limit.units, limit.head
@@ -143,8 +143,10 @@ for index, limit in ipairs(limits) do
     reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'holds', index, limit.held
   end
   if limit.units > 0 and not known then
-    if state[limit.place + PROBING] then
-      reply[#reply + 1], reply[#reply + 2] = 'tries', index
+    local interval = state[limit.place + PROBING]
+    if interval then
+      interval = interval == true and 60 * 60 * 1000000 or interval
+      reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'probes', index, text(interval)
     end
     if limit.other_rule and limit.other_rule ~= '' and limit.other_rule ~= limit.rule then
       reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'differs', index, limit.other_rule

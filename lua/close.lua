@@ -1,14 +1,19 @@
 -- Closes a limit that the upstream called spent, or takes that back. Of two closings the later holds.
 --
--- ARGV after the common ones: the limit's name; 'until' and an instant; or 'probing' and '': for an hour, then one
--- charge may try; or 'reopen' and ''.
+-- ARGV after the common ones: the limit's name; then
+--   until    an instant: the reset is known.
+--   probing  the reset is unknown: for an hour, then one charge is granted, a probe; each closing that follows a probe
+--            lasts twice as long as the last one, up to a day.
+--   copied   an instant, and how long the closing lasted: one without a known reset, as another store holds it.
+--   reopen   the limit is open again.
 -- Reply: 'closed', epoch, sequence, now.
 -- Cost: O(1).
 
-local HOUR = 60 * 60 * 1000000
+local MINUTE = 60 * 1000000
+local HOUR = 60 * MINUTE
 
 local old = open_archive()
-local name, how, instant = word(), word(), number()
+local name, how = word(), word()
 local limit = old.limit_named(name)
 
 if objection then
@@ -19,11 +24,23 @@ if not stored then
 end
 if limit then
   local closed, probing = limit.place + CLOSED, limit.place + PROBING
-  local till = how == 'probing' and now + HOUR or instant
+  local last = state[probing] == true and HOUR or state[probing]
+  local till, interval
   if how == 'reopen' then
     state[closed], state[probing] = 0, false
-  elseif till > state[closed] then
-    state[closed], state[probing] = till, how == 'probing'
+  elseif how == 'until' then
+    till, interval = number(), false
+  elseif how == 'copied' then
+    till, interval = number(), max(number(), last or 0)
+  else
+    -- Where the limit is closed for more than a minute, no probe was granted: the request was sent before the limit was
+    -- closed, and its refusal is the same as the last.
+    local follows_probe = last and state[closed] <= now + MINUTE
+    interval = follows_probe and math.min(2 * last, 24 * HOUR) or last or HOUR
+    till = now + interval
+  end
+  if till and till > state[closed] then
+    state[closed], state[probing] = till, interval
   end
 end
 commit(true)

@@ -3,7 +3,8 @@
 -- KEYS, the same five for every script, all of one account and so of one slot:
 --   1 meta   hash: state: in MessagePack the epoch, server, sequence, newest time, how long charges are kept, when the keys'
 --            lives are due, whether there are floors; then for each limit its name, its rule ('' where whoever told of it
---            does not know it), total, head, closed until, whether one may try then; floors: lines of a limit's name, and time, used, charged since; checked;
+--            does not know it), total, head, closed until, how long that closing lasts where its
+--            reset is unknown, else false (an earlier release wrote true: an hour); floors: lines of a limit's name, and time, used, charged since; checked;
 --            epochs: lines of an epoch that is over, and the sequence up to which its data survived, the oldest first
 --   2 log    sorted set: one member a charge, its id, by the microsecond at which it was made
 --   3 units  hash: id -> units of each limit, in their order in the state: "100" or "0,1"; "0" of a charge of nothing. The

@@ -17,6 +17,8 @@ pub struct Rule {
     pub limit_at: Option<Pointer>,
     /// Where the answer tells when to come back.
     pub until: Option<Until>,
+    /// Whether the upstream does not count a request that it refuses so: its charge is released.
+    pub free: bool,
 }
 
 /// A status, or a hundred of them.

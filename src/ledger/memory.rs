@@ -74,7 +74,7 @@ impl MemoryLedger {
         let history = accounts.entry(account.to_owned()).or_default();
         history.limit(limit).closing = Some(ClosingState {
             until,
-            probing: false,
+            interval: None,
         });
     }
 
@@ -178,8 +178,8 @@ impl AccountHistory {
         }
         let Ok(decision) = claim.decide(&limits, caller);
         if let Decision::Granted(grant) = &decision {
-            for limit in &grant.probing {
-                self.limit(limit).closing = Some(ClosingState::after_probe(now));
+            for (limit, interval) in &grant.probing {
+                self.limit(limit).closing = Some(ClosingState::after_probe(*interval, now));
             }
             self.record(charge.account, charge.id, charge.cost, now);
         }

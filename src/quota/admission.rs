@@ -69,8 +69,9 @@ pub struct FloorTotal {
 pub struct ClosingState {
     /// When it ends.
     pub until: Timestamp,
-    /// Whether the reset is unknown: the first charge granted after `until` is a probe.
-    pub probing: bool,
+    /// How long the last closing lasted, where the reset is unknown: the first charge granted after `until` is a probe.
+    /// `None` where the reset is known.
+    pub interval: Option<Duration>,
 }
 
 /// The time of a ledger: the latest of the caller's clock, the newest charge of the account, and the instant after its
@@ -139,15 +140,15 @@ impl Claim<'_> {
             remaining: remaining(limits, |_| Units::ZERO),
             repeated: true,
             held: (held != self.account.taken(self.cost)).then_some(held),
-            probing: Vec::new(),
+            probing: std::collections::BTreeMap::new(),
         })
     }
 
     fn grant<H: History>(&self, limits: &[LimitState<'_, H>]) -> Grant {
-        let probing = limits.iter().filter(|limit| limit.is_probing());
+        let probed = |limit: &LimitState<'_, H>| Some((limit.name.clone(), limit.probed_after()?));
         Grant {
             remaining: remaining(limits, |limit| self.cost.of(limit)),
-            probing: probing.map(|limit| limit.name.clone()).collect(),
+            probing: limits.iter().filter_map(probed).collect(),
             ..Grant::default()
         }
     }
@@ -242,9 +243,9 @@ impl<'a, H: History> LimitState<'a, H> {
         (until > self.now).then_some(until)
     }
 
-    /// Whether a charge granted now is a probe.
-    pub fn is_probing(&self) -> bool {
-        self.closing.is_some_and(|closing| closing.probing)
+    /// How long the last closing lasted, where a charge granted now is a probe; `None` where it is not.
+    pub fn probed_after(&self) -> Option<Duration> {
+        self.closing?.interval
     }
 
     /// The first instant, now or later, at which `units` fit beside `leave` if nobody else charges. Together they are
@@ -350,24 +351,67 @@ impl Closing {
     /// The closing that holds when this one comes on top of `existing` at `now`: the later end wins.
     #[must_use]
     pub fn over(self, existing: Option<ClosingState>, now: Timestamp) -> ClosingState {
-        let closing = ClosingState {
-            until: self.ends(now),
-            probing: self == Self::Probing,
-        };
+        let closing = self.state(existing, now);
         match existing {
             Some(longer) if longer.until >= closing.until => longer,
             _ => closing,
         }
     }
+
+    fn state(self, existing: Option<ClosingState>, now: Timestamp) -> ClosingState {
+        let last = existing.and_then(|existing| existing.interval);
+        let (until, interval) = match self {
+            Self::Until(until) => (until, None),
+            Self::Probing => {
+                let interval = existing.map_or(Self::FIRST_INTERVAL, |state| state.next(now));
+                (now.after(interval), Some(interval))
+            }
+            Self::Copied { until, interval } => (
+                until,
+                Some(last.map_or(interval, |last| last.max(interval))),
+            ),
+        };
+        ClosingState { until, interval }
+    }
 }
 
 impl ClosingState {
-    /// What a granted probe leaves: closed again for a minute, until the upstream has answered it.
+    /// A closing as a file holds it: an earlier release stored no interval, which is then taken for an hour.
     #[must_use]
-    pub fn after_probe(now: Timestamp) -> Self {
+    pub fn stored(until: Timestamp, probing: bool, interval_micros: Option<i64>) -> Self {
+        let interval = interval_micros
+            .and_then(|micros| u64::try_from(micros).ok())
+            .map_or(Closing::FIRST_INTERVAL, Duration::from_micros);
         Self {
-            until: now.after(Closing::PROBE_EVERY),
-            probing: true,
+            until,
+            interval: probing.then_some(interval),
+        }
+    }
+
+    /// The interval in microseconds, as a file holds it.
+    #[must_use]
+    pub fn interval_micros(self) -> Option<i64> {
+        let interval = self.interval?.as_micros();
+        Some(i64::try_from(interval).unwrap_or(i64::MAX))
+    }
+
+    /// What a granted probe leaves: closed for a minute, until the upstream has answered it.
+    #[must_use]
+    pub fn after_probe(interval: Duration, now: Timestamp) -> Self {
+        Self {
+            until: now.after(Closing::PROBE_TAKES),
+            interval: Some(interval),
+        }
+    }
+
+    /// How long a closing without a known reset lasts that comes on top of this one. Twice as long as the last where a
+    /// probe was declined. Where this one goes on for more than a probe takes, no probe was granted: the request was
+    /// sent before the limit was closed, and its refusal is the same as the last.
+    fn next(self, now: Timestamp) -> Duration {
+        match self.interval {
+            None => Closing::FIRST_INTERVAL,
+            Some(last) if self.until > now.after(Closing::PROBE_TAKES) => last,
+            Some(last) => (last * 2).min(Closing::LONGEST_INTERVAL),
         }
     }
 }

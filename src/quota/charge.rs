@@ -65,9 +65,9 @@ pub struct Grant {
     pub repeated: bool,
     /// What a repeated id was charged, where that is not what was asked now.
     pub held: Option<Cost>,
-    /// Limits whose closing has run out without a known reset, and that let this one charge try: to be reopened when
-    /// the upstream accepts it.
-    pub probing: Vec<LimitName>,
+    /// Limits whose closing has run out without a known reset, and that this charge probes: to be reopened when the
+    /// upstream accepts it. With the interval of the last closing.
+    pub probing: std::collections::BTreeMap<LimitName, Duration>,
 }
 
 /// A charge that does not fit now.
@@ -113,24 +113,25 @@ pub struct Floor {
 pub enum Closing {
     /// Until its reset.
     Until(Timestamp),
-    /// The reset is unknown: for an hour, then one charge is granted and closes it again for a minute.
+    /// The reset is unknown: for an hour, then one charge, a probe, is granted and closes the limit again for a minute.
+    /// Each closing that follows a probe lasts twice as long as the last one, up to a day.
     Probing,
+    /// A closing without a known reset as another store holds it, which is copied here.
+    Copied {
+        /// When the next probe is granted.
+        until: Timestamp,
+        /// How long the last closing lasted.
+        interval: Duration,
+    },
 }
 
 impl Closing {
-    /// For how long a limit stays closed whose reset is unknown, before one charge may try.
-    pub const PROBE_AFTER: Duration = Duration::from_secs(60 * 60);
-    /// For how long that charge closes it again.
-    pub const PROBE_EVERY: Duration = Duration::from_secs(60);
-
-    /// When a limit that is closed so now opens again, if only for one charge to try.
-    #[must_use]
-    pub fn ends(self, now: Timestamp) -> Timestamp {
-        match self {
-            Self::Until(until) => until,
-            Self::Probing => now.after(Self::PROBE_AFTER),
-        }
-    }
+    /// How long the first closing without a known reset lasts, until a probe is granted.
+    pub const FIRST_INTERVAL: Duration = Duration::from_secs(60 * 60);
+    /// The most that a closing without a known reset lasts, however many probes were declined.
+    pub const LONGEST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+    /// For how long a granted probe closes the limit, until the upstream has answered it.
+    pub const PROBE_TAKES: Duration = Duration::from_secs(60);
 }
 
 /// What a call does when the ledger cannot be reached.

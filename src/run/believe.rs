@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::context::Context;
-use super::estimate::{truth, truth_of_a_refusal};
+use super::estimate::truth;
 use super::request::Asker;
 use super::tally::Tally;
 use crate::config::Call;
@@ -106,27 +106,8 @@ pub async fn settle(
     }
 }
 
-/// The same for a request that brought no page.
-pub async fn settle_refused(
-    context: &Context,
-    asker: Asker<'_>,
-    call: &Call,
-    permit: &Permit,
-    told: &BTreeMap<LimitName, Units>,
-    tally: &mut Tally,
-) {
-    correct(
-        context,
-        asker,
-        call,
-        permit,
-        &truth_of_a_refusal(&call.cost, told),
-        tally,
-    )
-    .await;
-}
-
-async fn correct(
+/// Corrects a charge to what its request truly cost.
+pub async fn correct(
     context: &Context,
     asker: Asker<'_>,
     call: &Call,

@@ -99,6 +99,15 @@ pub fn truth_of_a_refusal(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> 
         .collect()
 }
 
+/// The smaller of two costs of one call, of each limit.
+#[must_use]
+pub fn lower_of(charged: &Cost, configured: &Cost) -> Cost {
+    charged
+        .iter()
+        .map(|(limit, units)| (limit.clone(), units.min(configured.of(limit))))
+        .collect()
+}
+
 /// Rises at once and falls slowly: a request that costs more than its estimate is what overspends a limit. At least a
 /// unit of each limit, so that a limit that is spent is noticed.
 fn next(estimate: &Cost, truth: &Cost) -> Cost {

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::asked::Led;
-use super::believe::{believe, settle, settle_refused};
+use super::believe::{believe, correct, settle};
 use super::context::Context;
+use super::estimate::{lower_of, truth_of_a_refusal};
 use super::halt::Halt;
 use super::permit::permit;
 use super::spent::{close, close_for, reopen};
@@ -14,7 +15,7 @@ use crate::clock::Monotonic;
 use crate::config::{Call, Job, Region};
 use crate::ledger::Permit;
 use crate::quota::Cost;
-use crate::upstream::{Answered, Failure, LONGEST_WAIT, Page, PageRequest};
+use crate::upstream::{Answered, Failure, LONGEST_WAIT, Page, PageRequest, Told};
 
 /// A pause that an upstream asks for and that is longer than this ends the pass instead: the next run goes on.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -119,13 +120,38 @@ async fn attempt_once(
             Ok(Ok(page))
         }
         Err(failure) => {
-            settle_refused(context, asker, call, &permit, &told.cost, tally).await;
+            let truth = true_cost_of_refusal(asker, call, &permit, &failure, &told);
+            correct(context, asker, call, &permit, &truth, tally).await;
             believe(context, asker, call, &permit, &told.limits).await;
-            after(context, asker, call, &permit, failure, tally)
-                .await
-                .map(Err)
+            let retry = after(context, asker, call, &permit, failure, tally).await?;
+            Ok(Err(Retry {
+                charged: retry.charged && !told.free,
+                ..retry
+            }))
         }
     }
+}
+
+/// What a request cost that brought no page: nothing where its error rule says so. A declined probe costs the call's
+/// smallest cost, which is its configured one where answers report what pages cost; any other keeps what it was charged.
+fn true_cost_of_refusal(
+    asker: Asker<'_>,
+    call: &Call,
+    permit: &Permit,
+    failure: &Failure,
+    told: &Told,
+) -> Cost {
+    if told.free {
+        return Cost::none();
+    }
+    let is_declined = matches!(failure, Failure::Spent { .. } | Failure::SlowDown { .. });
+    let configured = asker.job.credential.upstream.calls.get(&call.name);
+    let least = configured.filter(|_| is_declined && !permit.grant.probing.is_empty());
+    let charged = least.map_or_else(
+        || call.cost.clone(),
+        |least| lower_of(&call.cost, &least.cost),
+    );
+    truth_of_a_refusal(&charged, &told.cost)
 }
 
 /// Waits for the next attempt, if there is one. What would keep other requests from their pages too is remembered, so that

@@ -13,7 +13,7 @@ use crate::quota::{Closing, Cost, Limit, LimitName, Timestamp, Units};
 
 /// The upstream accepted what a limit without a known reset let through to try: it is no longer spent.
 pub async fn reopen(context: &Context, asker: Asker<'_>, permit: &Permit) {
-    for limit in &permit.grant.probing {
+    for limit in permit.grant.probing.keys() {
         if let Err(error) = context
             .meter
             .reopen(&asker.job.credential.account, limit)
@@ -45,7 +45,8 @@ pub async fn close(
         if let Err(error) = context.meter.close(account, &limit, closing).await {
             return error.into();
         }
-        let stopped_by = stopped_by(asker, call, limit, closing.ends(now), now);
+        let opens = opens(context, asker, &limit, closing).await;
+        let stopped_by = stopped_by(asker, call, limit, opens, now);
         tracing::warn!(account = account.name, limit = stopped_by.limit, until = %stopped_by.retry_at,
             "the upstream says that this limit is spent although the ledger had units left: somebody else spends it too");
         context.gate.spent(stopped_by.clone(), now);
@@ -55,6 +56,22 @@ pub async fn close(
         Some(stopped_by) => Halt::Spent(stopped_by.into(), message),
         None => Halt::Failed(message),
     }
+}
+
+/// When a limit that was just closed opens, if only for a probe. Only the ledger knows how many were declined.
+async fn opens(context: &Context, asker: Asker<'_>, limit: &str, closing: Closing) -> Timestamp {
+    let account = &asker.job.credential.account;
+    let stored = match closing {
+        Closing::Until(_) => None,
+        Closing::Probing | Closing::Copied { .. } => context.meter.usage(account).await.ok(),
+    };
+    let usage = stored
+        .into_iter()
+        .flatten()
+        .find(|usage| usage.limit == limit);
+    usage
+        .and_then(|usage| usage.closed_until)
+        .unwrap_or_else(|| closing.over(None, context.clock.now()).until)
 }
 
 fn stopped_by(

@@ -124,6 +124,15 @@ impl Counts {
         exhausted
     }
 
+    /// Takes back a request that was counted at `now`: its refusal costs nothing.
+    pub fn take_back(&mut self, account: &str, cost: &Cost, now: Timestamp) {
+        for (limit, units) in cost.iter() {
+            if let Some(count) = self.limits.get_mut(&(account.to_owned(), limit.clone())) {
+                count.take_back(units.get(), now);
+            }
+        }
+    }
+
     /// What is left of the charged limit that has least left.
     pub fn left(&self, account: &str, cost: &Cost, now: Timestamp) -> Option<Left> {
         let left = |limit: &LimitName| {
@@ -181,6 +190,20 @@ impl Count {
         self.most = self.most.max(self.used(at));
         // The refused request counts too, so it is in the way of the next.
         (!fits).then(|| self.fits_at(units, now))
+    }
+
+    /// Takes an entry back, and what it added to the most that a window held.
+    fn take_back(&mut self, units: u64, now: Timestamp) {
+        let is_it = |entry: &Entry| entry.units == units && entry.at >= now;
+        let Some(place) = self.entries.iter().rposition(is_it) else {
+            return;
+        };
+        self.entries.remove(place);
+        let mut earlier = Self::new(self.quota, self.window);
+        for entry in &self.entries {
+            earlier.add(entry.units, entry.at);
+        }
+        self.most = earlier.most;
     }
 
     fn used(&self, now: Timestamp) -> u64 {

@@ -12,6 +12,7 @@ use super::asked::{Arrived, Asked};
 use super::count::{Counted, Counts, Exhausted, Pace};
 use super::credential::Accounts;
 use super::fault::{self, Fault, Hit, Kind};
+use super::generic::is_free;
 use super::log::{self, Logged};
 use super::refusal::Refusal;
 use super::route::{self, Route};
@@ -114,6 +115,10 @@ impl State {
             Some(hit) => self.spoiled(account, asked, hit, usual()),
             None => usual(),
         };
+        if answer.ending == Ending::Whole && is_free(&asked.route.upstream, &answer) {
+            let cost = self.stand_in.cost(asked);
+            self.changing().counts.take_back(account, &cost, now);
+        }
         self.tell_what_is_left(account, asked, answer, now)
     }
 

@@ -1,5 +1,4 @@
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use reqwest::StatusCode;
 use reqwest::header::{ETAG, HeaderMap};
@@ -10,16 +9,15 @@ use super::json;
 use super::paging;
 use super::records::{self, Found};
 use super::redactor::Redactor;
-use super::refusal::{failure_of, said};
+use super::refusal::{failure_of, is_free, said};
 use super::request::Asked;
 use super::text::{html_text, is_html};
 use super::told;
-use super::{Failure, Page, transient};
+use super::{Failure, Page, Told, transient};
 use super::{body, charset};
 use crate::apart::{apart, apart_alone};
 use crate::config::{Etag, classify};
 use crate::plain::one_line;
-use crate::quota::{LimitName, Units};
 use crate::record::{Known, Tag};
 
 /// More values than any page of records holds, and few enough that a hostile one fits into memory: a parsed value takes up
@@ -102,12 +100,8 @@ impl Answer {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The page that this holds. What it says that the request truly cost is `cost`, page or not.
-    pub async fn understand(
-        self,
-        asked: &Asked<'_>,
-        cost: &mut BTreeMap<LimitName, Units>,
-    ) -> Result<Page, Failure> {
+    /// The page that this holds. What it says of the cost of the request is in `told`, page or not.
+    pub async fn understand(self, asked: &Asked<'_>, told: &mut Told) -> Result<Page, Failure> {
         if let Some(known) = asked
             .request
             .known
@@ -117,18 +111,21 @@ impl Answer {
         }
         if !self.status.is_success() {
             if !asked.request.step.call.settle.is_empty() {
-                *cost = told::cost(
+                told.cost = told::cost(
                     &asked.request.step.call,
                     &json::read(&self.text_to_show()).unwrap_or_default(),
                 );
             }
+            told.free = is_free(&self, &asked.upstream.errors);
             return Err(failure_of(&self, &asked.upstream.errors, asked.request.now));
         }
         self.came_whole(asked)?;
         let (answer, document) = self.parsed().await?;
         let document = document?;
-        *cost = told::cost(&asked.request.step.call, &document);
-        answer.page(document, asked)
+        told.cost = told::cost(&asked.request.step.call, &document);
+        let page = answer.page(document, asked);
+        told.free = page.is_err() && is_free(&answer, &asked.upstream.errors);
+        page
     }
 
     /// The document that this holds, or why there is none. To parse a long one takes as long as many requests are apart.

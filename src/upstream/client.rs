@@ -155,7 +155,7 @@ impl Client {
         let answer = http.exchange(&sent, connection, deadline, redactor).await?;
         told.limits = told::limits(&asked, &answer);
         let status = answer.status;
-        match answer.understand(&asked, &mut told.cost).await {
+        match answer.understand(&asked, told).await {
             Err(Failure::Denied(message)) if status == StatusCode::UNAUTHORIZED => {
                 Err(self.renewed(&shown, message).await)
             }

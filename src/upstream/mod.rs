@@ -86,6 +86,8 @@ pub struct Told {
     pub limits: Vec<Standing>,
     /// What the request truly cost, in units, of the limits whose cost its body tells.
     pub cost: BTreeMap<LimitName, Units>,
+    /// Whether it is a refusal that the upstream does not count, as its error rule says.
+    pub free: bool,
 }
 
 /// An answer that was understood.

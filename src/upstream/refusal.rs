@@ -31,18 +31,12 @@ const MESSAGES: [&str; 6] = [
 #[must_use]
 pub fn failure_of(answer: &Answer, rules: &[Rule], now: Timestamp) -> Failure {
     let document = &document(answer);
-    let rule = classify(
-        rules,
-        answer.status.as_u16(),
-        |name| answer.header(name),
-        document,
-    );
+    let rule = rule_of(answer, rules, document);
     let by_status = if answer.broke_off().is_some() {
         Class::Transient
     } else {
         class_of(answer.status)
     };
-    let rule = rule.filter(|rule| answer.broke_off().is_none() || !rule.conditions.is_empty());
     let refusal = Refusal {
         message: message(answer, document),
         limit: rule.and_then(|rule| limit_of(rule, answer, document)),
@@ -52,6 +46,22 @@ pub fn failure_of(answer: &Answer, rules: &[Rule], now: Timestamp) -> Failure {
         until: rule.and_then(|rule| until(rule, answer, now)),
     };
     refusal.failure(rule.map_or(by_status, |rule| rule.class), now)
+}
+
+/// Whether the rule that an answer meets says that the upstream does not count such a request.
+pub fn is_free(answer: &Answer, rules: &[Rule]) -> bool {
+    rules.iter().any(|rule| rule.free)
+        && rule_of(answer, rules, &document(answer)).is_some_and(|rule| rule.free)
+}
+
+fn rule_of<'r>(answer: &Answer, rules: &'r [Rule], document: &Value) -> Option<&'r Rule> {
+    let rule = classify(
+        rules,
+        answer.status.as_u16(),
+        |name| answer.header(name),
+        document,
+    );
+    rule.filter(|rule| answer.broke_off().is_none() || !rule.conditions.is_empty())
 }
 
 /// The body, or what came of it; one that is not JSON is one text.

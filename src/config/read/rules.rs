@@ -10,7 +10,7 @@ use crate::config::{Class, Condition, Rule, StatusMatch, Until};
 
 /// The built-in sets: rules of upstreams whose answers many APIs share.
 pub const SETS: [(&str, &str); 1] = [("google", include_str!("../rules/google.toml"))];
-pub const KEYS: [&str; 11] = [
+pub const KEYS: [&str; 12] = [
     "status",
     "at",
     "is",
@@ -22,6 +22,7 @@ pub const KEYS: [&str; 11] = [
     "limit",
     "limit_at",
     "until_header",
+    "free",
 ];
 pub const BODY_KEYS: [&str; 2] = ["at", "is"];
 pub const CLASSES: [(&str, Class); 6] = [
@@ -73,6 +74,7 @@ fn rule(item: Item<'_>) -> Option<Rule> {
     let until = section.optional("until_header", |item| {
         header_name(&item, item.text()?).map(Until::EpochHeader)
     });
+    let free = section.or("free", false, |item| item.truth());
     let (status, conditions) = (status?, conditions?);
     if status.is_empty() && conditions.is_empty() {
         return item.refuse(
@@ -87,6 +89,7 @@ fn rule(item: Item<'_>) -> Option<Rule> {
         limit: limit?,
         limit_at: limit_at?,
         until: until?,
+        free: free?,
     })
 }
 

@@ -294,6 +294,10 @@ fn of_rule() -> Value {
             "The header that says, in seconds since 1970, when to come back",
             text(),
         ),
+        "free" => described(
+            "Whether the upstream does not count such a request: its charge is released",
+            json!({ "type": "boolean" }),
+        ),
         _ => json!(true),
     })
 }

@@ -40,8 +40,8 @@ pub enum Marked {
 pub struct Granted {
     pub contact: Contact,
     pub used: BTreeMap<LimitName, Units>,
-    /// Closed limits that this charge tries.
-    pub tries: Vec<LimitName>,
+    /// Closed limits that this charge probes, each with the interval of its last closing.
+    pub probing: BTreeMap<LimitName, Duration>,
     /// Whether the ledger recorded the charge just now, or had done so before.
     pub fresh: bool,
 }
@@ -406,7 +406,7 @@ fn mark(
     if granted.fresh {
         note_newest(tx, account, id, &granted.contact, &before)?;
         note_said(tx, account, granted.contact.at, &granted.used)?;
-        closings::granted(tx, account, granted)?;
+        closings::granted(tx, account, granted, now)?;
     }
     Ok(Marked::MayBeSent)
 }

@@ -1,8 +1,13 @@
 //! Limits that the upstream called spent: they bind unmetered calls too, and are told again after a loss.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
+use super::book::write;
 use super::{Granted, Journal, JournalError};
+use crate::quota::admission::ClosingState;
 use crate::quota::{Account, Closing, Cost, LimitName, Timestamp};
 
 /// A closing that the ledger has not heard of.
@@ -23,49 +28,40 @@ impl Journal {
         closing: Closing,
         now: Timestamp,
     ) -> Result<(), JournalError> {
-        self.write_closing(
-            account,
-            limit,
-            Some(closing.ends(now)),
-            closing == Closing::Probing,
-            false,
-        )
+        let (account, limit) = (account.name.clone(), limit.to_owned());
+        self.with(move |connection| {
+            let tx = write(connection)?;
+            let existing = closed(&tx, &account, &limit)?;
+            let state = closing.over(existing, now);
+            if existing != Some(state) {
+                store(&tx, &account, &limit, Some(state), Synced::No)?;
+            }
+            tx.commit()
+        })
         .await
     }
 
     /// Writes down that a closing was taken back.
     pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), JournalError> {
-        self.write_closing(account, limit, None, false, false).await
+        let (account, limit) = (account.name.clone(), limit.to_owned());
+        self.with(move |connection| store(connection, &account, &limit, None, Synced::No))
+            .await
     }
 
-    /// Writes down a closing that the ledger told; what this machine has yet to tell of the limit is newer.
+    /// Writes down a closing that the ledger told; what this machine has yet to tell of the limit is newer. The ledger
+    /// tells until when, not whether a probe is granted then.
     pub async fn learn(
         &self,
         account: &Account,
         limit: &str,
         until: Timestamp,
     ) -> Result<(), JournalError> {
-        self.write_closing(account, limit, Some(until), false, true)
-            .await
-    }
-
-    async fn write_closing(
-        &self,
-        account: &Account,
-        limit: &str,
-        until: Option<Timestamp>,
-        probing: bool,
-        told: bool,
-    ) -> Result<(), JournalError> {
         let (account, limit) = (account.name.clone(), limit.to_owned());
         self.with(move |connection| {
-            // The ledger tells until when, not whether one may try then.
-            let insert = "insert into closing (account, limit_name, until, probing, told) values (?, ?, ?, ?, ?)
-                 on conflict do update set until = excluded.until, told = excluded.told, version = version + 1,
-                     probing = case when excluded.told then probing else excluded.probing end
-                 where (told or not excluded.told) and (excluded.until is null or until is null or excluded.until > until)";
-            let until = until.map(Timestamp::micros);
-            connection.prepare_cached(insert)?.execute(params![account, limit, until, probing, told]).map(drop)
+            let insert = "insert into closing (account, limit_name, until, probing, told) values (?, ?, ?, 0, 1)
+                 on conflict do update set until = excluded.until, version = version + 1
+                 where told and (until is null or excluded.until > until)";
+            connection.prepare_cached(insert)?.execute(params![account, limit, until.micros()]).map(drop)
         })
         .await
     }
@@ -77,7 +73,7 @@ impl Journal {
     ) -> Result<Vec<PendingClosing>, JournalError> {
         let account = account.name.clone();
         self.with(move |connection| {
-            let select = "select limit_name, until, probing, version from closing where account = ? and told = 0";
+            let select = "select limit_name, version, until, probing, probe_interval from closing where account = ? and told = 0";
             connection.prepare_cached(select)?.query_map([&account], read)?.collect()
         })
         .await
@@ -108,7 +104,7 @@ pub fn holding(
     account: &str,
     now: Timestamp,
 ) -> rusqlite::Result<Vec<(LimitName, Closing)>> {
-    let select = "select limit_name, until, probing, version from closing where account = ? and (until > ? or probing)";
+    let select = "select limit_name, version, until, probing, probe_interval from closing where account = ? and (until > ? or probing)";
     let mut statement = connection.prepare_cached(select)?;
     let closings = statement.query_map(params![account, now.micros()], read)?;
     closings
@@ -120,76 +116,139 @@ pub fn holding(
         .collect()
 }
 
-/// A limit that the ledger grants is open: what it had told before is over, but for one that this grant tries.
-pub fn granted(tx: &Transaction<'_>, account: &str, granted: &Granted) -> rusqlite::Result<()> {
+/// Whether the ledger has a closing as it is written down here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Synced {
+    Yes,
+    No,
+}
+
+/// Writes down how a limit is closed; `None` where it is open.
+fn store(
+    connection: &Connection,
+    account: &str,
+    limit: &str,
+    state: Option<ClosingState>,
+    synced: Synced,
+) -> rusqlite::Result<()> {
+    let upsert = "insert into closing (account, limit_name, until, probing, probe_interval, told) values (?, ?, ?, ?, ?, ?)
+         on conflict do update set until = excluded.until, probing = excluded.probing,
+             probe_interval = excluded.probe_interval, told = excluded.told, version = version + 1";
+    let until = state.map(|state| state.until.micros());
+    let interval = state.and_then(ClosingState::interval_micros);
+    let told = synced == Synced::Yes;
+    connection
+        .prepare_cached(upsert)?
+        .execute(params![
+            account,
+            limit,
+            until,
+            interval.is_some(),
+            interval,
+            told
+        ])
+        .map(drop)
+}
+
+/// A limit that the ledger grants is open: what it had told before is over. One that this grant probes is closed until
+/// the upstream has answered.
+pub fn granted(
+    tx: &Transaction<'_>,
+    account: &str,
+    granted: &Granted,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
     let mut statement = tx.prepare_cached(
-        "update closing set until = null, probing = 0, version = version + 1
+        "update closing set until = null, probing = 0, probe_interval = null, version = version + 1
          where account = ? and limit_name = ? and told = 1 and until is not null",
     )?;
-    for limit in granted
-        .used
-        .keys()
-        .filter(|limit| !granted.tries.contains(limit))
-    {
-        statement.execute([account, limit])?;
+    for limit in granted.used.keys() {
+        match granted.probing.get(limit) {
+            None => statement.execute([account, limit]).map(drop)?,
+            Some(_) if is_pending(tx, account, limit)? => {}
+            Some(interval) => {
+                let state = ClosingState::after_probe(*interval, now);
+                store(tx, account, limit, Some(state), Synced::Yes)?;
+            }
+        }
     }
     Ok(())
 }
 
-/// The limit that keeps an unmetered charge from going ahead. One whose reset is unknown lets one charge try after its
-/// hour, and is closed again for a minute.
+/// Whether this machine has yet to tell the ledger of a closing, or of a reopening: that is newer than what the ledger
+/// told.
+fn is_pending(tx: &Transaction<'_>, account: &str, limit: &str) -> rusqlite::Result<bool> {
+    let select = "select 1 from closing where account = ? and limit_name = ? and told = 0";
+    tx.prepare_cached(select)?.exists([account, limit])
+}
+
+/// What closings say to an unmetered charge.
+pub enum Binding {
+    /// It may go ahead, as the probe of these limits, each with the interval of its last closing.
+    Open(BTreeMap<LimitName, Duration>),
+    /// This limit is closed until then.
+    Closed(LimitName, Timestamp),
+}
+
+/// The limit that keeps an unmetered charge from going ahead. One whose reset is unknown grants a probe after its
+/// interval, and is closed again for a minute.
 pub fn binding(
     tx: &Transaction<'_>,
     account: &Account,
     cost: &Cost,
     now: Timestamp,
-) -> rusqlite::Result<Option<(LimitName, Timestamp)>> {
-    let mut tries = Vec::new();
+) -> rusqlite::Result<Binding> {
+    let mut probing = BTreeMap::new();
     for (limit, _) in account.charged(cost) {
         match closed(tx, &account.name, limit)? {
-            Some((until, _)) if until > now => return Ok(Some((limit.clone(), until))),
-            Some((_, true)) => tries.push(limit),
-            _ => {}
+            Some(state) if state.until > now => {
+                return Ok(Binding::Closed(limit.clone(), state.until));
+            }
+            state => probing.extend(state.and_then(|state| Some((limit.clone(), state.interval?)))),
         }
     }
-    for limit in tries {
-        let update = "update closing set until = ?, version = version + 1 where account = ? and limit_name = ?";
+    for (limit, interval) in &probing {
+        let update = "update closing set until = ?, probe_interval = ?, version = version + 1 where account = ? and limit_name = ?";
+        let state = ClosingState::after_probe(*interval, now);
         tx.prepare_cached(update)?.execute(params![
-            now.after(Closing::PROBE_EVERY).micros(),
+            state.until.micros(),
+            state.interval_micros(),
             account.name,
             limit
         ])?;
     }
-    Ok(None)
+    Ok(Binding::Open(probing))
 }
 
 fn closed(
-    tx: &Transaction<'_>,
+    connection: &Connection,
     account: &str,
     limit: &str,
-) -> rusqlite::Result<Option<(Timestamp, bool)>> {
-    let select = "select until, probing from closing where account = ? and limit_name = ? and until is not null";
-    let mut statement = tx.prepare_cached(select)?;
-    statement
-        .query_row([account, limit], |row| {
-            Ok((Timestamp::from_micros(row.get(0)?), row.get(1)?))
-        })
-        .optional()
+) -> rusqlite::Result<Option<ClosingState>> {
+    let select =
+        "select until, probing, probe_interval from closing where account = ? and limit_name = ?";
+    let mut statement = connection.prepare_cached(select)?;
+    let state = statement.query_row([account, limit], |row| state(row, 0));
+    state.optional().map(Option::flatten)
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<PendingClosing> {
-    let until = row.get::<_, Option<i64>>(1)?.map(Timestamp::from_micros);
-    let probing: bool = row.get(2)?;
-    let closing = until.map(|until| {
-        if probing {
-            Closing::Probing
-        } else {
-            Closing::Until(until)
-        }
+    let closing = state(row, 2)?.map(|ClosingState { until, interval }| match interval {
+        Some(interval) => Closing::Copied { until, interval },
+        None => Closing::Until(until),
     });
     Ok(PendingClosing {
         limit: row.get(0)?,
         closing,
-        version: row.get(3)?,
+        version: row.get(1)?,
     })
+}
+
+/// The closing in three columns from `first` on; `None` where it was taken back.
+fn state(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<ClosingState>> {
+    let until = row
+        .get::<_, Option<i64>>(first)?
+        .map(Timestamp::from_micros);
+    let (probing, interval) = (row.get(first + 1)?, row.get(first + 2)?);
+    Ok(until.map(|until| ClosingState::stored(until, probing, interval)))
 }

@@ -1,11 +1,13 @@
 //! Charges that the ledger has yet to hear of: unmetered ones, true costs, and what nobody will ever send.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use rustix::process::{Pid, test_kill_process};
 
 use super::book::{contact, cost, drop_expired, json, units, valid_id, write};
+use super::closings::Binding;
 use super::{Journal, JournalError, closings};
 use crate::ledger::Purpose;
 use crate::quota::{Account, ChargeId, Cost, Entry, LimitName, Timestamp, Units};
@@ -25,8 +27,8 @@ pub struct Allowance {
 /// Whether a charge may go ahead without the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unmetered {
-    /// It is written down under this id.
-    Allowed(ChargeId),
+    /// It is written down under this id, as the probe of these closed limits, each with the interval of its last closing.
+    Allowed(ChargeId, BTreeMap<LimitName, Duration>),
     /// It was written down before, at this cost.
     Repeated(ChargeId, Cost),
     /// The allowance does not hold it.
@@ -204,9 +206,10 @@ fn unmetered(
     if let Some(held) = sent(&tx, &account.name, &id)? {
         return Ok(Unmetered::Repeated(id, held));
     }
-    if let Some((limit, until)) = closings::binding(&tx, account, cost, now)? {
-        return Ok(Unmetered::Closed(limit, until));
-    }
+    let probing = match closings::binding(&tx, account, cost, now)? {
+        Binding::Open(probing) => probing,
+        Binding::Closed(limit, until) => return Ok(Unmetered::Closed(limit, until)),
+    };
     let from = now.before(account.longest_window());
     if spent(&tx, &account.name, from)? + cost.largest() > allowance.units {
         return Ok(Unmetered::Spent);
@@ -215,7 +218,7 @@ fn unmetered(
     let at = now.after(contact.ahead).max(contact.at);
     record(&tx, &account.name, &id, (cost, purpose), at)?;
     tx.commit()?;
-    Ok(Unmetered::Allowed(id))
+    Ok(Unmetered::Allowed(id, probing))
 }
 
 /// What an id that may have been sent was charged.

@@ -6,7 +6,7 @@ use crate::sqlite::Schema;
 /// had said last of each limit, `closing` what the upstream said. Times are microseconds since the Unix epoch.
 pub const SCHEMA: Schema = Schema {
     name: "journal",
-    migrations: &[FIRST, PURPOSES],
+    migrations: &[FIRST, PURPOSES, PROBES],
 };
 
 const FIRST: &str = "
@@ -67,6 +67,9 @@ const FIRST: &str = "
         primary key (account, limit_name)
     ) without rowid;
 ";
+
+/// How long a closing without a known reset lasted, in microseconds; nothing where an earlier release recorded it.
+const PROBES: &str = "alter table closing add column probe_interval integer;";
 
 /// What a charge is for; nothing where nobody said.
 const PURPOSES: &str = "

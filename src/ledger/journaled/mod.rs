@@ -231,7 +231,7 @@ impl Journaled {
                 let granted = Granted {
                     contact,
                     used,
-                    tries: grant.probing.clone(),
+                    probing: grant.probing.clone(),
                     fresh,
                 };
                 let now = self.clock.now();
@@ -339,11 +339,13 @@ impl Journaled {
             )
             .await?
         {
-            Unmetered::Allowed(id) => Ok(permitted(
-                Attempt { id, ..attempt },
-                Grant::default(),
-                false,
-            )),
+            Unmetered::Allowed(id, probing) => {
+                let grant = Grant {
+                    probing,
+                    ..Grant::default()
+                };
+                Ok(permitted(Attempt { id, ..attempt }, grant, false))
+            }
             Unmetered::Repeated(id, held) => {
                 let held = Some(held).filter(|held| *held != account.taken(cost));
                 let grant = Grant {

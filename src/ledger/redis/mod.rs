@@ -263,10 +263,7 @@ fn told(account: &Account, news: News<'_>) -> (Script, Vec<String>) {
             absorbed("recover", account, entries, floors),
         ),
         News::Closed { limit, closing } => (Script::Close, closed(limit, closing)),
-        News::Reopened { limit } => (
-            Script::Close,
-            vec![limit.to_owned(), "reopen".to_owned(), String::new()],
-        ),
+        News::Reopened { limit } => (Script::Close, vec![limit.to_owned(), "reopen".to_owned()]),
     }
 }
 
@@ -278,11 +275,19 @@ fn absorbed(mode: &str, account: &Account, entries: &[Entry], floors: &[Floor]) 
 }
 
 fn closed(limit: &str, closing: Closing) -> Vec<String> {
-    let (how, until) = match closing {
-        Closing::Until(until) => ("until", until.micros().to_string()),
-        Closing::Probing => ("probing", String::new()),
-    };
-    vec![limit.to_owned(), how.to_owned(), until]
+    let mut arguments = vec![limit.to_owned()];
+    match closing {
+        Closing::Until(until) => {
+            arguments.extend(["until".to_owned(), until.micros().to_string()]);
+        }
+        Closing::Probing => arguments.push("probing".to_owned()),
+        Closing::Copied { until, interval } => arguments.extend([
+            "copied".to_owned(),
+            until.micros().to_string(),
+            interval.as_micros().to_string(),
+        ]),
+    }
+    arguments
 }
 
 #[async_trait]

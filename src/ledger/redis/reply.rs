@@ -127,7 +127,10 @@ fn granted(
     while let Some(word) = reply.0.next() {
         let (limit, _) = nth(account, reply.number()?)?;
         match word.as_str() {
-            "tries" => grant.probing.push(limit),
+            "probes" => {
+                let interval = Duration::from_micros(reply.number()?);
+                grant.probing.insert(limit, interval);
+            }
             "holds" => {
                 let held = grant.held.get_or_insert_with(|| account.taken(cost));
                 held.set(&limit, Units::new(reply.number()?));

@@ -51,9 +51,7 @@ fn record(
 
 /// Closes again, for a while, the limits that this charge probes.
 fn close_for_probes(rows: Rows<'_>, grant: &Grant, moment: Moment) -> Result<()> {
-    let closing = ClosingState::after_probe(moment.now);
-    grant
-        .probing
-        .iter()
-        .try_for_each(|limit| rows.close(limit, closing))
+    grant.probing.iter().try_for_each(|(limit, interval)| {
+        rows.close(limit, ClosingState::after_probe(*interval, moment.now))
+    })
 }

@@ -123,10 +123,13 @@ impl<'c> Rows<'c> {
     }
 
     pub fn close(&self, limit: &str, closing: ClosingState) -> Result<()> {
-        let sql = "INSERT OR REPLACE INTO closing (account, limit_name, until, probing) VALUES (?1, ?2, ?3, ?4)";
+        let sql =
+            "INSERT OR REPLACE INTO closing (account, limit_name, until, probing, probe_interval)
+                   VALUES (?1, ?2, ?3, ?4, ?5)";
+        let (until, interval) = (closing.until.micros(), closing.interval_micros());
         self.execute(
             sql,
-            (self.account, limit, closing.until.micros(), closing.probing),
+            (self.account, limit, until, interval.is_some(), interval),
         )
     }
 
@@ -283,14 +286,15 @@ impl History for LimitRows<'_> {
     }
 
     fn closing(&self) -> Result<Option<ClosingState>> {
-        let sql = "SELECT until, probing FROM closing WHERE account = ?1 AND limit_name = ?2";
-        self.rows.find(sql, (self.rows.account, self.limit), |row| {
-            Ok(ClosingState {
-                until: instant(row, 0)?,
-                probing: row.get(1)?,
-            })
-        })
+        let sql = "SELECT until, probing, probe_interval FROM closing WHERE account = ?1 AND limit_name = ?2";
+        self.rows
+            .find(sql, (self.rows.account, self.limit), closing)
     }
+}
+
+fn closing(row: &Row<'_>) -> Result<ClosingState> {
+    let until = instant(row, 0)?;
+    Ok(ClosingState::stored(until, row.get(1)?, row.get(2)?))
 }
 
 fn place(row: &Row<'_>) -> Result<Place> {

@@ -6,11 +6,13 @@ use crate::sqlite::Schema;
 ///   (absorbed, or settled before they arrived) have no job, region, call.
 /// - `taken`: what a charge took of each limit. `total` is the running total of the limit up to and with this row, in
 ///   the order of `(at, n)`: the units between two instants are the difference of two rows, however many lie between.
-/// - `closing`: until when the upstream's "spent" closes a limit; `probing` where its reset is unknown.
+/// - `closing`: until when a limit is closed that the upstream reported as exhausted; `probing` where its reset is
+///   unknown, with the length of that closing in `probe_interval`, in microseconds (`NULL`: an hour).
 /// - `floor`: at `at` a lost ledger had said `used`.
 pub const SCHEMA: Schema = Schema {
     name: "ledger",
-    migrations: &["
+    migrations: &[
+        "
         CREATE TABLE charge (
             account TEXT NOT NULL,
             at INTEGER NOT NULL,
@@ -49,5 +51,7 @@ pub const SCHEMA: Schema = Schema {
             used INTEGER NOT NULL,
             PRIMARY KEY (account, limit_name, at)
         ) STRICT, WITHOUT ROWID;
-    "],
+    ",
+        "ALTER TABLE closing ADD COLUMN probe_interval INTEGER;",
+    ],
 };

@@ -15,7 +15,7 @@ use super::refusal::Refusal;
 use crate::config::Records;
 use crate::quota::{Cost, LimitName, Units};
 
-pub use self::refusal::refuse;
+pub use self::refusal::{is_free, refuse};
 
 /// More records than this no list holds.
 const LONGEST: u64 = 100_000;

@@ -85,7 +85,16 @@ fn known_as(
         .unwrap_or_else(|| make(None))
 }
 
+/// Whether the upstream's rules say that a request which is refused so is not counted.
+pub fn is_free(upstream: &Upstream, answer: &Answer) -> bool {
+    rule_of(upstream, answer).is_some_and(|rule| rule.free)
+}
+
 fn class_of(upstream: &Upstream, answer: &Answer) -> Option<Class> {
+    rule_of(upstream, answer).map(|rule| rule.class)
+}
+
+fn rule_of<'u>(upstream: &'u Upstream, answer: &Answer) -> Option<&'u Rule> {
     let header = |name: &str| {
         let found = answer
             .headers
@@ -96,7 +105,7 @@ fn class_of(upstream: &Upstream, answer: &Answer) -> Option<Class> {
     let Content::Json(body) = &answer.content else {
         return None;
     };
-    classify(&upstream.errors, answer.status, header, body).map(|rule| rule.class)
+    classify(&upstream.errors, answer.status, header, body)
 }
 
 /// An answer in which all holds that the rule names.

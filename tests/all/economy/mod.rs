@@ -5,6 +5,7 @@ mod begun;
 mod claims;
 mod early;
 mod etag;
+mod exhausted_cap;
 mod paging;
 mod settle;
 mod spent;

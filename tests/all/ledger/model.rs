@@ -8,7 +8,8 @@
 //! - An id is known for `Account::longest_window` after its charge. Later it names a new charge.
 //! - A known id is granted whatever else holds; only then comes `Never`, for the first limit by name.
 //! - Of several limits that fit last at the same instant, the first by name is told.
-//! - Of two closings the later holds. Of two settlings of one id the later told holds.
+//! - Of two closings the later holds. One without a known reset lasts an hour; twice as long as the last, up to a day,
+//!   where it comes when that is over, or about to be (within the minute that a probe closes). Of two settlings of one id the later told holds.
 //! - An entry older than `longest_window` is not absorbed: it can count nowhere.
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use ingest::quota::{
 use super::Store;
 
 const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
 const MINUTE: Duration = Duration::from_secs(60);
 const MICROSECOND: Duration = Duration::from_micros(1);
 
@@ -137,7 +139,8 @@ struct Pages {
 #[derive(Clone, Copy)]
 struct Closed {
     until: Timestamp,
-    probing: bool,
+    /// How long the last closing lasted, where its reset is unknown.
+    interval: Option<Duration>,
 }
 
 /// What one charge asks of one limit.
@@ -316,16 +319,14 @@ impl Pages {
     }
 
     /// Closes again, for a minute, whatever this charge may try.
-    fn probe(&mut self, asked: &[Asked<'_>], now: Timestamp) -> Vec<LimitName> {
-        let mut probing = Vec::new();
+    fn probe(&mut self, asked: &[Asked<'_>], now: Timestamp) -> BTreeMap<LimitName, Duration> {
+        let mut probing = BTreeMap::new();
         for asked in asked {
-            if let Some(closed) = self
-                .closings
-                .get_mut(asked.name)
-                .filter(|closed| closed.probing)
+            if let Some(closed) = self.closings.get_mut(asked.name)
+                && let Some(interval) = closed.interval
             {
                 closed.until = now.after(MINUTE);
-                probing.push(asked.name.clone());
+                probing.insert(asked.name.clone(), interval);
             }
         }
         probing
@@ -359,16 +360,19 @@ impl Pages {
     }
 
     fn close(&mut self, limit: &str, closing: Closing, now: Timestamp) {
-        let closed = match closing {
-            Closing::Until(until) => Closed {
-                until,
-                probing: false,
-            },
-            Closing::Probing => Closed {
-                until: now.after(HOUR),
-                probing: true,
-            },
+        let held = self.closings.get(limit);
+        let last = held.and_then(|held| held.interval);
+        let probed = held.is_some_and(|held| held.until <= now.after(MINUTE));
+        let (until, interval) = match (closing, last) {
+            (Closing::Until(until), _) => (until, None),
+            (Closing::Probing, None) => (now.after(HOUR), Some(HOUR)),
+            (Closing::Probing, Some(last)) => {
+                let interval = if probed { DAY.min(2 * last) } else { last };
+                (now.after(interval), Some(interval))
+            }
+            (Closing::Copied { until, interval }, last) => (until, last.max(Some(interval))),
         };
+        let closed = Closed { until, interval };
         let held = self.closings.entry(limit.to_owned()).or_insert(closed);
         if closed.until > held.until {
             *held = closed;

@@ -249,6 +249,7 @@ fn rule(status: &[StatusMatch], conditions: Vec<Condition>, class: Class) -> Rul
         class,
         limit: None,
         limit_at: None,
+        free: false,
         until: None,
     }
 }

@@ -48,7 +48,9 @@ async fn tell(books: &Books, event: &Event, now: Timestamp) -> String {
                 .collect();
             format!("{:?}", books.absorb(&entries, &floors, now).await)
         }
-        Event::CloseUntil { limit, .. } | Event::CloseProbing { limit } => {
+        Event::CloseUntil { limit, .. }
+        | Event::CloseProbing { limit }
+        | Event::CloseCopied { limit, .. } => {
             format!("{:?}", books.close(limit, event.closing(now), now).await)
         }
         Event::Reopen { limit } => format!("{:?}", books.reopen(limit, now).await),

@@ -70,6 +70,11 @@ pub(crate) enum Event {
     CloseProbing {
         limit: LimitName,
     },
+    CloseCopied {
+        limit: LimitName,
+        after: i64,
+        hours: u64,
+    },
     Reopen {
         limit: LimitName,
     },
@@ -80,6 +85,10 @@ impl Event {
     pub(crate) fn closing(&self, now: Timestamp) -> Closing {
         match self {
             Self::CloseUntil { after, .. } => Closing::Until(moved(now, *after)),
+            Self::CloseCopied { after, hours, .. } => Closing::Copied {
+                until: moved(now, *after),
+                interval: std::time::Duration::from_secs(hours * 3600),
+            },
             _ => Closing::Probing,
         }
     }
@@ -138,6 +147,8 @@ fn events() -> impl Strategy<Value = Event> {
         2 => (entries, floors).prop_map(|(entries, floors)| Event::Absorb { entries, floors }),
         1 => (names(), steps(Clock::MostlyForward)).prop_map(|(limit, after)| Event::CloseUntil { limit, after }),
         1 => names().prop_map(|limit| Event::CloseProbing { limit }),
+        1 => (names(), steps(Clock::MostlyForward), 1..48_u64)
+            .prop_map(|(limit, after, hours)| Event::CloseCopied { limit, after, hours }),
         1 => names().prop_map(|limit| Event::Reopen { limit }),
         3 => Just(Event::Usage),
     ]

@@ -8,7 +8,7 @@ use ingest::quota::{Account, ChargeId, Closing, Cost, Outage, Units};
 
 use super::machine::{Machine, WINDOW, account, permit, refusal, rejection};
 use super::{MAX_SKEW, TIMEOUT};
-use crate::ledger::books::{cost, limit};
+use crate::ledger::books::{cost, limit, secs};
 use crate::support::redis_server::{RedisServer, url, wait_until};
 
 #[tokio::test]
@@ -671,4 +671,55 @@ async fn a_promoted_replica_that_lacks_what_a_rejection_reported_is_told_of_it()
         let granted = here.process().drain(&account).await;
         assert_eq!(granted, 0, "others come first: {others_come_first}");
     }
+}
+
+#[tokio::test]
+async fn the_interval_between_probes_survives_a_loss() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let first = machine.process();
+    first
+        .0
+        .close(&account, "daily", Closing::Probing)
+        .await
+        .unwrap();
+    let later = machine.process_later(secs(3700));
+    let probe = later.take(&account, 1).await;
+    assert_eq!(probe.grant.probing["daily"], secs(3600));
+    later
+        .0
+        .close(&account, "daily", Closing::Probing)
+        .await
+        .unwrap();
+    server.tell("FLUSHALL");
+    let retry_after = rejection(later.ask(&account, 1).await).retry_after;
+    assert!(
+        (secs(7100)..=secs(7200)).contains(&retry_after),
+        "{retry_after:?}"
+    );
+    let probe = machine.process_later(secs(11_000)).take(&account, 1).await;
+    assert_eq!(probe.grant.probing["daily"], secs(7200));
+}
+
+#[tokio::test]
+async fn an_interval_that_another_machine_lengthened_survives_a_loss_too() {
+    let server = RedisServer::start();
+    let (here, there, account) = (
+        Machine::new(server.url()),
+        Machine::new(server.url()),
+        account(10),
+    );
+    for (machine, later) in [(&here, 0), (&there, 3700), (&here, 11_000)] {
+        let process = machine.process_later(secs(later));
+        process.take(&account, 1).await;
+        process
+            .0
+            .close(&account, "daily", Closing::Probing)
+            .await
+            .unwrap();
+    }
+    server.tell("FLUSHALL");
+    let process = here.process_later(secs(11_001));
+    let retry_after = rejection(process.ask(&account, 1).await).retry_after;
+    assert!(retry_after > secs(4 * 3600 - 100), "{retry_after:?}");
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ingest::ledger::{LedgerError, MeterError};
 use ingest::quota::{ChargeId, Closing, Cost, Outage};
 
-use super::machine::{Machine, WINDOW, account, permit, refusal, rejection};
+use super::machine::{Machine, Process, WINDOW, account, permit, refusal, rejection};
 use crate::ledger::books::{cost, limit, secs};
 use crate::support::redis_server::{RedisServer, url};
 
@@ -543,4 +543,33 @@ async fn a_preview_counts_all_that_the_ledger_has_not_heard_of() {
     }
     server.restart();
     assert_eq!(machine.watcher().used(&account).await, 230);
+}
+
+#[tokio::test]
+async fn unmetered_probes_back_off_until_one_is_accepted() {
+    let (machine, account) = (cut_off(), account(10));
+    let close = async |process: &Process| {
+        process
+            .0
+            .close(&account, "daily", Closing::Probing)
+            .await
+            .unwrap();
+    };
+    close(&machine.process()).await;
+    let first = machine.process_later(secs(3700));
+    let probe = first.take_unmetered(&account, 1).await;
+    assert_eq!(probe.grant.probing["daily"], secs(3600));
+    close(&first).await;
+    refusal(
+        machine
+            .process_later(secs(3700 + 7100))
+            .ask_cheaply(&account, 1)
+            .await,
+    );
+    let second = machine.process_later(secs(3700 + 7300));
+    let probe = second.take_unmetered(&account, 1).await;
+    assert_eq!(probe.grant.probing["daily"], secs(7200));
+    second.0.reopen(&account, "daily").await.unwrap();
+    let open = second.take_unmetered(&account, 1).await;
+    assert!(open.grant.probing.is_empty());
 }

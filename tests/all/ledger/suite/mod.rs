@@ -75,6 +75,12 @@ macro_rules! suite {
             the_later_of_two_closings_holds
             a_full_limit_that_is_closed_waits_for_both
             a_closing_without_a_reset_lets_one_charge_try_after_an_hour
+            closings_that_follow_declined_probes_last_twice_as_long_up_to_a_day
+            a_reopened_limit_that_is_closed_again_is_closed_for_an_hour
+            refusals_of_requests_sent_before_a_closing_do_not_lengthen_its_interval
+            a_known_reset_ends_the_probes
+            a_copied_closing_keeps_its_end_and_its_interval
+            a_copied_closing_that_is_over_grants_a_probe
             a_try_that_another_limit_rejects_is_not_used_up
             a_reopened_limit_needs_no_more_tries
             a_known_id_is_granted_though_its_limit_is_closed

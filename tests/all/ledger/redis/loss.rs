@@ -6,7 +6,7 @@ use ingest::ledger::redis::RedisLedger;
 use ingest::ledger::{Ask, Purpose};
 use ingest::quota::{Account, ChargeId, Closing, Cost, Outage, Units};
 
-use super::machine::{Machine, WINDOW, account, permit, refusal, rejection};
+use super::machine::{Machine, Process, WINDOW, account, permit, refusal, rejection};
 use super::{MAX_SKEW, TIMEOUT};
 use crate::ledger::books::{cost, limit, secs};
 use crate::support::redis_server::{RedisServer, url, wait_until};
@@ -722,4 +722,35 @@ async fn an_interval_that_another_machine_lengthened_survives_a_loss_too() {
     let process = here.process_later(secs(11_001));
     let retry_after = rejection(process.ask(&account, 1).await).retry_after;
     assert!(retry_after > secs(4 * 3600 - 100), "{retry_after:?}");
+}
+
+#[tokio::test]
+async fn a_closing_that_an_earlier_release_wrote_lasted_an_hour() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let close = async |process: &Process| {
+        process
+            .0
+            .close(&account, "daily", Closing::Probing)
+            .await
+            .unwrap();
+    };
+    close(&machine.process()).await;
+    // It wrote whether the closing is probed, not for how long it lasts.
+    let script = redis::Script::new(
+        "local kept = { cmsgpack.unpack(redis.call('HGET', KEYS[1], 'state')) }
+         local interval = kept[13]
+         kept[13] = true
+         redis.call('HSET', KEYS[1], 'state', cmsgpack.pack(unpack(kept)))
+         return interval",
+    );
+    let key = format!("ingest:{{{}}}:meta", account.name);
+    let interval: u64 = script.key(key).invoke(&mut server.connect()).unwrap();
+    assert_eq!(interval, 3_600_000_000);
+    let later = machine.process_later(secs(3700));
+    let probe = later.take(&account, 1).await;
+    assert_eq!(probe.grant.probing["daily"], secs(3600));
+    close(&later).await;
+    let probe = machine.process_later(secs(11_000)).take(&account, 1).await;
+    assert_eq!(probe.grant.probing["daily"], secs(7200));
 }

@@ -48,7 +48,7 @@ fn a_file_of_a_later_release_is_refused() {
             "{message}"
         );
         assert!(
-            message.contains("this ledger has version 99, and this release knows up to 1"),
+            message.contains("this ledger has version 99, and this release knows up to 2"),
             "{message}"
         );
         assert!(message.contains("upgrade ingest"), "{message}");

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use ingest::quota::Cost;
+use ingest::quota::{Closing, Cost};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::File;
@@ -128,4 +128,18 @@ async fn a_charge_waits_while_another_program_writes() {
         waiting.await.unwrap(),
         ingest::quota::Decision::Granted(_)
     ));
+}
+
+#[tokio::test]
+async fn a_closing_of_an_earlier_release_lasted_an_hour() {
+    let file = File::new();
+    let books = Books::new(file.ledger(), account([("daily", sliding(10, secs(60)))]));
+    books.close("daily", Closing::Probing, at(0.0)).await;
+    let earlier = "update closing set probe_interval = null";
+    assert_eq!(file.query().execute(earlier, []).unwrap(), 1);
+    let probe = books.take(&cost([("daily", 1)]), at(3600.0)).await;
+    assert_eq!(probe.probing["daily"], secs(3600));
+    books.close("daily", Closing::Probing, at(3601.0)).await;
+    let until = books.standing("daily", at(3602.0)).await.closed_until;
+    assert_eq!(until, Some(at(3601.0 + 7200.0)));
 }

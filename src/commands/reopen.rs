@@ -1,10 +1,12 @@
 //! `ingest reopen`: takes back that the upstream called a limit spent.
 
 use super::environment::{Environment, unknown};
+use super::table::{counted, instant};
 use super::{Error, output};
 use crate::cli::{Format, Global, ReopenArgs};
 use crate::exit::Exit;
-use crate::ledger::Mode;
+use crate::ledger::{Meter, Mode};
+use crate::quota::{Account, Timestamp, Units};
 
 /// Opens the limit again, for every run of every machine.
 pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
@@ -41,10 +43,15 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
             .any(|limit| limit.limit == args.limit && limit.closed_until.is_some())
     });
     meter.reopen(account, &args.limit).await?;
+    let full = full(&meter, account, &args.limit).await;
     match global.format {
-        Format::Json => output::json(
-            &serde_json::json!({ "account": account.name, "limit": args.limit, "reopened": closed }),
-        )?,
+        Format::Json => output::json(&serde_json::json!({
+            "account": account.name,
+            "limit": args.limit,
+            "reopened": closed,
+            "used": full.as_ref().map(|full| full.used),
+            "fits_at": full.as_ref().and_then(|full| full.fits_at),
+        }))?,
         Format::Text if global.quiet => {}
         Format::Text => {
             let what = if closed {
@@ -52,8 +59,45 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
             } else {
                 "was not closed"
             };
-            output::text_line(&format!("{}/{} {what}.", account.name, args.limit))?;
+            let still = full.map(|full| full.shown()).unwrap_or_default();
+            output::text_line(&format!("{}/{} {what}{still}.", account.name, args.limit))?;
         }
     }
     Ok(Exit::Success)
+}
+
+/// A limit that grants nothing although it is open: its units are used, by charges or by what the upstream reported.
+struct Full {
+    /// In units.
+    used: Units,
+    /// When one unit fits again; `None` where the ledger cannot tell.
+    fits_at: Option<Timestamp>,
+}
+
+impl Full {
+    fn shown(&self) -> String {
+        let used = counted(self.used.get(), "unit");
+        let until = self
+            .fits_at
+            .map(|at| format!(", until {}", instant(at)))
+            .unwrap_or_default();
+        format!(
+            ", but grants nothing: {used} are used, by charges and by what the upstream reported as used{until}"
+        )
+    }
+}
+
+/// What still keeps an open limit from granting a unit; `None` where it grants one, or the ledger does not answer.
+async fn full(meter: &Meter, account: &Account, limit: &str) -> Option<Full> {
+    let usage = meter.usage(account).await.ok()?;
+    let usage = usage.into_iter().find(|usage| usage.limit == limit)?;
+    if usage.remaining > Units::ZERO {
+        return None;
+    }
+    let most = account.limits.get(limit)?.enforced().less(Units::new(1));
+    let fits_at = meter.falls_to(account, limit, most).await.ok().flatten();
+    Some(Full {
+        used: usage.used,
+        fits_at,
+    })
 }

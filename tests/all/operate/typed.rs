@@ -115,6 +115,24 @@ fn a_limit_that_was_not_closed_is_not_said_to_be_open_again() {
 }
 
 #[test]
+fn a_reopened_limit_with_nothing_remaining_says_what_still_holds_it() {
+    let quota = "credentials.youtube.limits.daily={ quota = 100, window = \"24h\", wait = \"0s\" }";
+    let world = World::configured(
+        &[quota, "jobs.trending.leave={}", "jobs.discover.leave={}"],
+        |_| {},
+    );
+    world.ingest(&["charge", "youtube", "videos.list", "--times", "100"]);
+    let ran = world.ingest(&["reopen", "youtube", "daily"]);
+    assert!(
+        ran.stdout.contains("grants nothing: 100 units are used") && ran.stdout.contains(", until "),
+        "{ran:?}"
+    );
+    let json = world.json(&["reopen", "youtube", "daily"]);
+    assert_eq!(json["used"], 100, "{json}");
+    assert!(json["fits_at"].is_string(), "{json}");
+}
+
+#[test]
 fn the_help_of_a_check_says_what_spending_needs() {
     let shown = Command::new(cargo_bin!("ingest"))
         .args(["check", "--help"])

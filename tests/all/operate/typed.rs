@@ -124,7 +124,8 @@ fn a_reopened_limit_with_nothing_remaining_says_what_still_holds_it() {
     world.ingest(&["charge", "youtube", "videos.list", "--times", "100"]);
     let ran = world.ingest(&["reopen", "youtube", "daily"]);
     assert!(
-        ran.stdout.contains("grants nothing: 100 units are used") && ran.stdout.contains(", until "),
+        ran.stdout.contains("grants nothing: 100 units are used")
+            && ran.stdout.contains(", until "),
         "{ran:?}"
     );
     let json = world.json(&["reopen", "youtube", "daily"]);

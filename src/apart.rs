@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 
 /// The work ended in its middle: it panicked, or the program is ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("its work was cut off")]
+#[error("its worker thread ended")]
 pub struct CutOff;
 
 /// Work of any kind. Boxed, all of it is of one type: else the compiler makes a task's machinery anew for each.

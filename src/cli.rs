@@ -18,21 +18,21 @@ use clap_complete::Shell;
 
 use crate::exit::Exit;
 
-/// Pull from metered upstream APIs, and never overspend their quota.
+/// Pull data from metered APIs without overspending their quota.
 ///
-/// Every request is charged to a sliding-window ledger before it is sent. When the ledger says no, the run stops
-/// cleanly, and the next one goes on where it stopped.
+/// Every request is charged to a sliding-window ledger before it is sent. When the ledger rejects a charge, the run stops
+/// cleanly, and the next run resumes there.
 #[derive(Debug, Parser)]
 #[command(name = "ingest", version, subcommand_negates_reqs = true)]
 #[command(after_help = EXIT_CODES, after_long_help = long_notes())]
 pub struct Cli {
-    /// What to do instead of a run.
+    /// The command; without one, `ingest` runs the jobs.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// What to run.
+    /// The options of a run.
     #[command(flatten)]
     pub run: RunArgs,
-    /// What holds for every command.
+    /// The options of every command.
     #[command(flatten)]
     pub global: Global,
 }
@@ -64,7 +64,7 @@ impl Cli {
         if cli.global.quiet && cli.global.verbose > 0 {
             return Err(command().error(
                 ErrorKind::ArgumentConflict,
-                "--quiet and --verbose exclude each other",
+                "--quiet and --verbose cannot be combined",
             ));
         }
         Ok(cli)
@@ -108,9 +108,9 @@ fn misplaced(matches: &ArgMatches) -> Result<(), clap::Error> {
         .into_iter()
         .flat_map(clap::Command::get_arguments);
     let message = if own.filter_map(Arg::get_long).any(|own| own == option) {
-        format!("--{option} before {name} is for a run; write it after {name}")
+        format!("--{option} before {name} applies to a run; write it after {name}")
     } else {
-        format!("--{option} is for a run; {name} takes none")
+        format!("--{option} applies to a run; {name} does not accept it")
     };
     Err(command.error(ErrorKind::ArgumentConflict, message))
 }
@@ -120,7 +120,7 @@ fn at_least_one<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, Str
     text.parse()
         .ok()
         .filter(|count| *count >= T::from(1))
-        .ok_or_else(|| "give 1 or more".to_owned())
+        .ok_or_else(|| "expected 1 or more".to_owned())
 }
 
 /// Ends the process with what a newcomer can try.
@@ -133,10 +133,10 @@ fn suggest() -> ! {
 const SUGGESTIONS: &str = "\
 ingest: no regions given. Try:
 
-  ingest --region all --sandbox   run every job against a local stand-in: no key, no real quota
-  ingest --region all --dry-run   show what a run would spend, without spending it
+  ingest --region all --sandbox   run every job against a local stand-in; needs no key and no real quota
+  ingest --region all --dry-run   show what a run would spend
   ingest --region all             run every job that is due
-  ingest status                   show the limits and how fresh each region is
+  ingest status                   show the limits and the age of each region
   ingest init                     write a configuration to start from
   ingest --help                   list all commands and options";
 
@@ -157,8 +157,8 @@ fn refuse(error: &clap::Error) -> ! {
     error.exit()
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, or stopped cleanly at a limit, or nothing was due; 1 something failed or was refused, or a check found a fault; \
-2 wrong usage or configuration; 75 a limit said no, for a run only with --strict; 130, 143 interrupted.";
+const EXIT_CODES: &str = "Exit codes: 0 success, including a run that stopped at a limit or had nothing due; 1 failure or refusal, or a check found an error; \
+2 usage or configuration error; 75 a limit rejected the charge (for a run only with --strict); 130, 143 interrupted.";
 
 /// The end of `--help` and of the manual page.
 fn long_notes() -> String {
@@ -166,14 +166,14 @@ fn long_notes() -> String {
 }
 
 const LEDGER_URLS: &str = "\
-Where charges are recorded, as `ledger.url` in quotas.toml:
+Values of `ledger.url` in quotas.toml (where charges are recorded):
 
   sqlite
     a file in the state directory, for one machine
   redis://[USER@]HOST[:PORT][/DATABASE], rediss://... for TLS
-    one Redis for several machines
+    a Redis that several machines share
   redis+sentinel://[USER@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE][?tls=true]
-    the primary that the Sentinels name
+    the primary that the Sentinels report
   redis+cluster://[USER@]HOST[:PORT][,HOST[:PORT]...][?tls=true]
     a Redis Cluster
   unix:///PATH[?db=DATABASE&user=USER]
@@ -182,22 +182,22 @@ Where charges are recorded, as `ledger.url` in quotas.toml:
 `ledger.password` and `ledger.sentinel_password` are { env = NAME }, { file = PATH }, { credential = NAME } or \
 { command = [PROGRAM, ...] }; `ledger.tls` is { ca = FILE, cert = FILE, key = FILE }.";
 
-/// What holds for every command.
+/// The options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// The configuration; otherwise $INGEST_CONFIG, ./quotas.toml, $XDG_CONFIG_HOME/ingest/quotas.toml, /etc/ingest/quotas.toml
+    /// Configuration file [default: $INGEST_CONFIG, ./quotas.toml, $XDG_CONFIG_HOME/ingest/quotas.toml, /etc/ingest/quotas.toml; the first that exists]
     #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
-    /// Any configured value by its dotted path; repeatable
+    /// Override a configuration value (repeatable)
     #[arg(id = SETS, long = "set", value_name = "PATH=VALUE", action = ArgAction::Append)]
     pub sets: Vec<String>,
-    /// Where ledger, catalog, journal and locks are; otherwise $INGEST_STATE_DIR, $STATE_DIRECTORY, $XDG_STATE_HOME/ingest
+    /// Directory of ledger, catalog, journal and locks [default: $INGEST_STATE_DIR, $STATE_DIRECTORY, $XDG_STATE_HOME/ingest]
     #[arg(long, value_name = "DIR", global = true)]
     pub state_dir: Option<PathBuf>,
-    /// How results are written to stdout
+    /// Format of the results on stdout
     #[arg(long, value_enum, default_value_t, global = true)]
     pub format: Format,
-    /// How the log is written to stderr; otherwise $INGEST_LOG
+    /// Format of the log on stderr [env: INGEST_LOG]
     #[arg(
         long,
         value_enum,
@@ -207,10 +207,10 @@ pub struct Global {
         global = true
     )]
     pub log: Log,
-    /// Say more on stderr; repeat for more
+    /// Log more to stderr; repeat for more detail
     #[arg(short, long, action = ArgAction::Count, global = true)]
     pub verbose: u8,
-    /// Say nothing unless something failed
+    /// Print nothing unless something failed
     #[arg(short, long, global = true)]
     pub quiet: bool,
 }
@@ -223,29 +223,29 @@ impl Global {
     }
 }
 
-/// How results are written.
+/// The format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Text.
     #[default]
     Text,
-    /// For scripts: one JSON object.
+    /// One JSON object.
     Json,
 }
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Log {
-    /// For people: what they should know beside the result.
+    /// Text: warnings and errors.
     #[default]
-    // A variable that is set to nothing is as good as unset.
+    // An empty variable counts as unset.
     #[value(alias = "")]
     Text,
-    /// For collectors: one JSON object an event, failures among them.
+    /// One JSON object per event, failures included.
     Json,
 }
 
-/// What to run.
+/// The options of a run.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// Regions to walk, or `all`
@@ -256,180 +256,180 @@ pub struct RunArgs {
         required = true
     )]
     pub regions: Vec<String>,
-    /// Jobs to run; otherwise all of them
+    /// Jobs to run [default: all]
     #[arg(long = "job", value_name = "JOB,…", value_delimiter = ',')]
     pub jobs: Vec<String>,
-    /// Preview the spend: nothing is charged, requested or written. Its bounds include no retries
+    /// Preview the spend without charging, requesting or writing anything; retries are not included
     #[arg(long)]
     pub dry_run: bool,
-    /// Run against a local stand-in for the upstreams, with a state directory of its own: no key, no real quota
+    /// Run against a local stand-in for the upstreams, in a separate state directory; needs no key and no real quota
     #[cfg(feature = "sandbox")]
     #[arg(long)]
     pub sandbox: bool,
-    /// How many regions walk at once
+    /// Regions to walk concurrently
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub concurrency: u16,
-    /// Write the run's figures there for Prometheus' textfile collector; otherwise $INGEST_METRICS_FILE
+    /// Write metrics to FILE, for the textfile collector of Prometheus' node_exporter [default: $INGEST_METRICS_FILE]
     #[arg(long, value_name = "FILE")]
     pub metrics_file: Option<PathBuf>,
-    /// Exit with 75 when a limit stopped the run
+    /// Exit with code 75 if a limit stopped the run
     #[arg(long)]
     pub strict: bool,
 }
 
-/// What to do instead of a run.
+/// The commands beside a run.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show the limits and how fresh each region is
+    /// Show the limits and the age of each region
     Status(StatusArgs),
-    /// Is quotas.toml right, are the secrets there, can the files be used? With --connect: does everything answer?
+    /// Check quotas.toml, the secrets and the state files; with --connect also ledger and upstreams
     Check(CheckArgs),
-    /// Write a configuration to begin with; a file that is there is left as it is
+    /// Write an initial configuration; an existing file is not changed
     Init(InitArgs),
-    /// List the presets that `init` can write
+    /// List the presets of `ingest init`
     Presets,
-    /// Check the files of the state directory, and make their indices anew
+    /// Check the files of the state directory and rebuild their indices
     Repair,
-    /// Copy the files of the state directory, beside whatever runs
+    /// Copy the files of the state directory, also while a run is in progress
     Backup(BackupArgs),
     /// Print the JSON Schema of quotas.toml, for editors
     Schema,
-    /// Full-text search of what was ingested; costs nothing
+    /// Search the ingested records (full text); costs no quota
     Search(SearchArgs),
-    /// Charge one call by hand or from a script, to the same ledger
+    /// Charge a call to the ledger, by hand or from a script
     Charge(ChargeArgs),
-    /// Give back what a charge took, by its id
+    /// Release a charge by its id
     Release(ReleaseArgs),
-    /// Charge one call, and run a command only when it was granted
+    /// Charge a call, and run a command if the charge was granted
     Exec(ExecArgs),
-    /// What a schedule of runs leads to: spend, limits, staleness
+    /// Forecast the spend, limits and staleness of a schedule of runs
     Forecast(ForecastArgs),
-    /// Passes and spend by day, job and region
+    /// Show passes and spend by day, job and region
     History(HistoryArgs),
-    /// Write out the records of a kind
+    /// Export the records of a kind
     Export(ExportArgs),
-    /// Open a limit again that the upstream had called spent
+    /// Reopen a limit that the upstream reported exhausted
     Reopen(ReopenArgs),
-    /// Serve the stand-in for the upstreams alone
+    /// Serve the stand-in for the upstreams
     #[cfg(feature = "sandbox")]
     Sandbox(SandboxArgs),
     /// Print a completion script
     Completions {
-        /// For which shell
+        /// Shell to complete for
         shell: Shell,
     },
-    /// Print the manual page, of ingest or of one of its commands
+    /// Print the manual page of ingest or of a command
     Man {
-        /// Of which command
+        /// Command to document
         command: Option<String>,
     },
 }
 
-/// What to begin with.
+/// The options of `init`.
 #[derive(Debug, Clone, Args)]
 pub struct InitArgs {
-    /// One of `ingest presets`; otherwise the configuration that is shipped
+    /// A preset of `ingest presets` [default: the shipped configuration]
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Where to write it
+    /// File to write
     #[arg(default_value = "quotas.toml")]
     pub file: PathBuf,
 }
 
-/// What status to show.
+/// The options of `status`.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct StatusArgs {
-    /// Exit with 1 if a region has no complete pass within this time, such as 6h
+    /// Exit with code 1 if a region has no complete pass within this time, such as 6h
     #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
     pub fail_if_stale: Option<Duration>,
 }
 
-/// What to look at.
+/// The options of `check`.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct CheckArgs {
-    /// Check quotas.toml only: needs no secrets, no state directory and no network
+    /// Check quotas.toml only; needs no secrets, state directory or network
     #[arg(long, conflicts_with_all = ["connect", "spend"])]
     pub config_only: bool,
-    /// Also connect: the ledger answers, every upstream's host is found and speaks TLS; nothing is metered
+    /// Also connect to the ledger and to each upstream (DNS, TCP, TLS); sends no metered request
     #[arg(long)]
     pub connect: bool,
-    /// With --connect: also make one metered call with every credential, the cheapest, charged like any other; says what it cost
+    /// With --connect: also send the cheapest call of each credential, charged as usual, and print its cost
     #[arg(long, requires = "connect")]
     pub spend: bool,
 }
 
-/// What to search for.
+/// The options of `search`.
 #[derive(Debug, Clone, Args)]
 pub struct SearchArgs {
-    /// Words, all of which must be there
+    /// Words to find; a record must contain all of them
     #[arg(required = true)]
     pub words: Vec<String>,
     /// Only records of this kind
     #[arg(long)]
     pub kind: Option<String>,
-    /// Only what was listed for this region
+    /// Only records listed for this region
     #[arg(long)]
     pub region: Option<String>,
-    /// Only what was seen within this long, such as 7d
+    /// Only records seen within this time, such as 7d
     #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
     pub since: Option<Duration>,
-    /// At most so many hits
+    /// The most records to show
     #[arg(long, value_name = "N", default_value = "20", value_parser = at_least_one::<u32>)]
     pub limit: u32,
 }
 
-/// What to charge.
+/// The options of `charge`.
 #[derive(Debug, Clone, Args)]
 pub struct ChargeArgs {
     /// A credential of the configuration
     pub credential: String,
     /// A call of its upstream, such as videos.list
     pub call: String,
-    /// The id to charge under: repeating one is granted again and counted once
+    /// Id of the charge; repeating an id is granted again and counted once
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub id: Option<String>,
-    /// So many of them at once, all or none
+    /// Charge N calls atomically
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u64>)]
     pub times: u64,
 }
 
-/// What to give back.
+/// The options of `release`.
 #[derive(Debug, Clone, Args)]
 pub struct ReleaseArgs {
-    /// The id that the charge was granted under
+    /// Id of the charge
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub id: String,
-    /// The account that was charged; needed where a shared ledger was charged from another machine
+    /// Account of the charge; required if another machine charged it to a shared ledger
     #[arg(long)]
     pub account: Option<String>,
 }
 
-/// Where the copies go.
+/// The options of `backup`.
 #[derive(Debug, Clone, Args)]
 pub struct BackupArgs {
-    /// A directory that is empty, or not there yet
+    /// Directory for the copies: empty or new
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 }
 
-/// What to run once it is charged.
+/// The options of `exec`.
 #[derive(Debug, Clone, Args)]
 pub struct ExecArgs {
-    /// What is charged.
+    /// The charge.
     #[command(flatten)]
     pub charge: ChargeArgs,
-    /// What to run, with its arguments, after --; it finds the id of its charge in $INGEST_CHARGE_ID
+    /// Command and its arguments, after --; $INGEST_CHARGE_ID contains the id of the charge
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
 }
 
-/// What to forecast.
+/// The options of `forecast`.
 #[derive(Debug, Clone, Args)]
 pub struct ForecastArgs {
-    /// When runs start: a cron expression, or hourly, daily, '*-*-* 03:00:00'
+    /// When runs start: a cron expression, or a systemd calendar expression such as hourly, daily or '*-*-* 03:00:00'
     #[arg(long, value_name = "CRON")]
     pub schedule: String,
-    /// How many days
+    /// Days to forecast
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=60))]
     pub days: u32,
     /// Regions to walk, or `all`
@@ -440,87 +440,87 @@ pub struct ForecastArgs {
         default_value = "all"
     )]
     pub regions: Vec<String>,
-    /// Jobs to run; otherwise all of them
+    /// Jobs to run [default: all]
     #[arg(long = "job", value_name = "JOB,…", value_delimiter = ',')]
     pub jobs: Vec<String>,
-    /// How many regions walk at once
+    /// Regions to walk concurrently
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub concurrency: u16,
 }
 
-/// What history to show.
+/// The options of `history`.
 #[derive(Debug, Clone, Args)]
 pub struct HistoryArgs {
-    /// Only what began within this long, such as 30d
+    /// Only passes that started within this time, such as 30d
     #[arg(long, value_name = "SPAN", default_value = "30d", value_parser = humantime::parse_duration)]
     pub since: Duration,
-    /// Write it as comma-separated values instead
+    /// Print comma-separated values
     #[arg(long)]
     pub csv: bool,
-    /// Leave text that a spreadsheet would run as a formula as it is; otherwise it has a ' before it
+    /// Do not prefix text that a spreadsheet would run as a formula with '
     #[arg(long, requires = "csv")]
     pub raw: bool,
 }
 
-/// What to write out.
+/// The options of `export`.
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
-    /// The kind of record, such as video
+    /// Kind of the records, such as video
     #[arg(long)]
     pub kind: String,
-    /// Only what was listed for this region
+    /// Only records listed for this region
     #[arg(long)]
     pub region: Option<String>,
-    /// Only what was seen within this long, such as 7d
+    /// Only records seen within this time, such as 7d
     #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
     pub since: Option<Duration>,
-    /// How it is written
+    /// Output format
     #[arg(long = "as", value_enum, default_value_t)]
     pub shape: Shape,
-    /// With --as csv: leave text that a spreadsheet would run as a formula as it is; otherwise it has a ' before it
+    /// With --as csv: do not prefix text that a spreadsheet would run as a formula with '
     #[arg(long)]
     pub raw: bool,
-    /// Into this file, whole or not at all; otherwise to stdout
+    /// Write atomically to FILE instead of stdout
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
 }
 
-/// How records are written out.
+/// The format of exported records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Shape {
-    /// A JSON object a line, the whole record in it.
+    /// One JSON object per line, with the whole record.
     #[default]
     Ndjson,
-    /// Comma-separated values: the columns that are configured for the kind.
+    /// Comma-separated values: the configured columns of the kind.
     Csv,
 }
 
-/// What to reopen.
+/// The options of `reopen`.
 #[derive(Debug, Clone, Args)]
 pub struct ReopenArgs {
-    /// An account: a credential's name, unless `account` says otherwise
+    /// An account: the credential's name, unless its `account` is set
     pub account: String,
-    /// A limit of it, such as daily
+    /// A limit of the account, such as daily
     pub limit: String,
 }
 
-/// How the stand-in behaves.
+/// The options of `sandbox`.
 #[cfg(feature = "sandbox")]
 #[derive(Debug, Clone, Args)]
 pub struct SandboxArgs {
-    /// Where to listen
+    /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
-    /// How long every answer takes
+    /// Latency of every response
     #[arg(long, value_name = "SPAN", default_value = "0ms", value_parser = humantime::parse_duration)]
     pub latency: Duration,
-    /// The share of requests that fail, 0 to 1
+    /// Fraction of requests that fail, 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub failure_rate: f64,
-    /// The real quota of every limit, instead of the configured ones
+    /// Quota of every limit [default: the configured quotas]
     #[arg(long, value_name = "UNITS")]
     pub quota: Option<u64>,
-    /// What decides which requests fail, and what the data look like
+    /// Random seed for faults and data
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

@@ -56,7 +56,8 @@ impl Schema {
 pub enum OpenError {
     /// A later release wrote it.
     #[error(
-        "{path}: this {name} has version {found}, and this release knows up to {known}: upgrade ingest, or point --state-dir elsewhere"
+        "{path}: this {name} has version {found}, and this release supports versions up to \
+        {known}; upgrade ingest, or set another --state-dir"
     )]
     Newer {
         /// The file.
@@ -70,7 +71,8 @@ pub enum OpenError {
     },
     /// An earlier release wrote it, and it is not to be written now.
     #[error(
-        "{path}: this {name} has version {found}, and this release reads version {known}: any command that writes brings it up to date, such as a run without --dry-run"
+        "{path}: this {name} has version {found}, and this release reads version {known}; any \
+        command that writes upgrades it, such as a run without --dry-run"
     )]
     Older {
         /// The file.
@@ -84,7 +86,8 @@ pub enum OpenError {
     },
     /// It holds tables, but no version, and they are not those of any release.
     #[error(
-        "{path}: this file has no version (`pragma user_version` is 0), and its tables are not those of a {name}: restore the {name} from a backup, or point --state-dir elsewhere"
+        "{path}: this file has no version (`pragma user_version` is 0), and its tables are not \
+        those of a {name}; restore the {name} from a backup, or set another --state-dir"
     )]
     Foreign {
         /// The file.
@@ -208,20 +211,20 @@ pub fn open_empty(schema: Schema) -> Result<Database, OpenError> {
 pub fn explain(error: &rusqlite::Error) -> String {
     let advice = match error.sqlite_error_code() {
         _ if state::is_displaced(error) => {
-            "; nothing more is charged or landed: leave the files of the state directory in place while a run works, \
-             and run again, which makes a missing file anew"
+            "; nothing more is charged or stored; leave the files of the state directory in place \
+            during a run, and run again to recreate a missing file"
         }
         Some(ErrorCode::DiskFull) => "; free some space on its disk",
-        Some(ErrorCode::SystemIoFailure) => "; check its disk, and the system's log about it",
+        Some(ErrorCode::SystemIoFailure) => "; check its disk and the system log",
         Some(ErrorCode::ReadOnly) => "; make the file and its directory writable for this user",
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             "; check that its directory exists and is writable for this user"
         }
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            "; it is damaged: move it away, or restore it from a backup"
+            "; the file is damaged: move it away, or restore it from a backup"
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "; another program keeps it locked: find it with `fuser`"
+            "; another program locks the file: find it with `fuser`"
         }
         _ => "",
     };
@@ -229,7 +232,7 @@ pub fn explain(error: &rusqlite::Error) -> String {
     format!("{}{advice}", plain(&error.to_string()))
 }
 
-const DIRECTORY: &str = "it is a directory; move it away";
+const DIRECTORY: &str = "the path is a directory; move it away";
 
 /// Whether this user may write a file, or make it where it is not there. Nothing is written to find out.
 ///

@@ -35,7 +35,7 @@ fn said(job: &Job, step: &Step) -> Option<String> {
         .unwrap_or_default();
     let (costs, cost) = (cost(&step.call), cost(other));
     Some(format!(
-        "{}{with} takes {costs}; {call} brings the same for {cost}{how}",
+        "{}{with} costs {costs}; {call} returns the same records for {cost}{how}",
         step.call.name
     ))
 }
@@ -44,7 +44,7 @@ fn cost(call: &Call) -> String {
     let parts: Vec<String> = call
         .cost
         .iter()
-        .map(|(limit, units)| format!("{units} of {limit}"))
+        .map(|(limit, units)| format!("{units} {limit}"))
         .collect();
     parts.join(" and ")
 }

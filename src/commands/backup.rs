@@ -63,7 +63,7 @@ fn files(state_dir: &Path) -> Result<Vec<&'static str>, Error> {
     if files.is_empty() {
         let state_dir = state_dir.display();
         return Err(Error::Refused(format!(
-            "{state_dir}: there is no file to back up; set --state-dir"
+            "{state_dir}: no file to back up; set --state-dir"
         )));
     }
     Ok(files)
@@ -77,7 +77,7 @@ fn prepare(directory: &Path) -> Result<(), Error> {
     match found.next() {
         None => Ok(()),
         Some(_) => Err(Error::Refused(format!(
-            "{}: this directory is not empty; name a new one for each backup",
+            "{}: the directory is not empty; name a new one for each backup",
             directory.display()
         ))),
     }

@@ -145,7 +145,8 @@ fn find(
     {
         None => Ok((Arc::clone(credential), Arc::clone(call))),
         Some(lacking) => Err(Error::Usage(format!(
-            "{} charges the limit `{lacking}`, which credential `{}` lacks: add it to [credentials.{}.limits]",
+            "{} charges the limit `{lacking}`, which credential `{}` does not define; add it to \
+            [credentials.{}.limits]",
             call.name, credential.name, credential.name
         ))),
     }
@@ -171,7 +172,7 @@ fn charged(verdict: &Verdict, units: &Cost) -> Charged {
             ..
         }) => Charged {
             detail: format!(
-                "Refused: id {id} was charged {}, and this takes {}: give it another id",
+                "Refused: id `{id}` already holds a charge of {}; use a new id for {}",
                 cost(held),
                 cost(units)
             ),
@@ -199,7 +200,7 @@ fn charged(verdict: &Verdict, units: &Cost) -> Charged {
         },
         Verdict::Never { limit, most } => Charged {
             detail: format!(
-                "Refused: it takes {}, and {limit} never holds more than {most}.",
+                "Refused: the charge needs {}, and {limit} never grants more than {most}",
                 cost(units)
             ),
             ..charged
@@ -223,13 +224,13 @@ fn permitted(
         .collect();
     if metered {
         format!(
-            "Granted: {}; left: {}; id {id}",
+            "Granted: {}; remaining: {}; id {id}",
             cost(units),
             left.join(", ")
         )
     } else {
         format!(
-            "Unmetered: {}, while the ledger is out of reach; it will be repaid; id {id}",
+            "Unmetered: {}; the ledger cannot be reached and will be charged later; id {id}",
             cost(units)
         )
     }
@@ -237,7 +238,7 @@ fn permitted(
 
 fn rejected(units: &Cost, rejection: &Rejection) -> String {
     format!(
-        "Rejected: it takes {}, and {} of {} are left: it fits in {}, at {}",
+        "Rejected: needs {}; {} {} remaining; retry in {} ({})",
         cost(units),
         count(rejection.remaining.get()),
         rejection.limit,

@@ -60,7 +60,8 @@ impl Charging {
             }
             if !said && began.elapsed() > Duration::from_secs(1) {
                 tracing::warn!(
-                    "ledger.db is new while another run still works: waiting for that run to end, to count what it spends"
+                    "ledger.db is new while another run is in progress; waiting for that run to \
+                    end, to count what it spends"
                 );
                 said = true;
             }
@@ -90,8 +91,8 @@ impl Charging {
 
 fn still_used() -> Error {
     Error::Refused(
-        "ledger.db is new while another run still charges the one that was there before it: nothing was requested; \
-         wait until that run has ended (or end it), and run again"
+        "ledger.db is new while another run still charges the previous file; nothing was \
+        requested; run again when that run has ended"
             .to_owned(),
     )
 }

@@ -84,7 +84,8 @@ impl Environment {
         let environment = Self::load_or_built_in(&global)?;
         if environment.config.path == Path::new(BUILT_IN) {
             tracing::warn!(
-                "no quotas.toml found: the sandbox uses the built-in one; `ingest init` writes it to a file"
+                "no quotas.toml found; the sandbox uses the built-in configuration (write it to a \
+                file with `ingest init`)"
             );
         }
         Ok(Self {
@@ -98,7 +99,7 @@ impl Environment {
     pub fn create_state_dir(&self) -> Result<(), Error> {
         let remedy = "set --state-dir or $INGEST_STATE_DIR";
         let what = format!(
-            "cannot make the state directory {}",
+            "cannot create the state directory {}",
             self.state_dir.display()
         );
         private::create_dir(&self.state_dir).map_err(|error| {
@@ -242,7 +243,7 @@ pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>)
     let hint = closest(name, &known)
         .map(|close| format!("; did you mean `{close}`{}?", without(name, close)));
     format!(
-        "there is no {what} `{name}`{}; known are {}",
+        "unknown {what} `{name}`{}; defined: {}",
         hint.unwrap_or_default(),
         known.join(", ")
     )

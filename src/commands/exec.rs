@@ -38,7 +38,7 @@ pub async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
         return Ok(charged.exit());
     }
     let [program, arguments @ ..] = args.command.as_slice() else {
-        return Err(Error::Usage("there is no command after --".to_owned()));
+        return Err(Error::Usage("no command after --".to_owned()));
     };
     let id = charged
         .id
@@ -56,13 +56,14 @@ pub async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
             let program = program.to_string_lossy();
             if charged.repeated {
                 let what = format!(
-                    "cannot start {program}; {id} was charged before, and what that was used for stays charged"
+                    "cannot start {program}; id {id} was charged by an earlier command and stays \
+                    charged"
                 );
                 return Err(Error::io(what)(error));
             }
             charging.release(&environment, id).await?;
             Err(Error::io(format!(
-                "cannot start {program}; its charge was released"
+                "cannot start {program}; the charge was released"
             ))(error))
         }
     }
@@ -78,7 +79,7 @@ struct Signals {
 impl Signals {
     /// Listens from now on: what comes is kept until it is asked for.
     fn listen() -> Result<Self, Error> {
-        let listen = |kind| signal(kind).map_err(Error::io("cannot listen to signals"));
+        let listen = |kind| signal(kind).map_err(Error::io("cannot install signal handlers"));
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,

@@ -84,7 +84,7 @@ async fn to_file(
 ) -> Result<(), Error> {
     let what = format!("cannot write {}", path.display());
     let with_remedy =
-        |error| io::Error::other(format!("{error}; without --to the records go to stdout"));
+        |error| io::Error::other(format!("{error}; omit --to to write the records to stdout"));
     let path = &file_to_replace(path)
         .map_err(with_remedy)
         .map_err(Error::io(what.clone()))?;
@@ -131,7 +131,7 @@ async fn write<W: Write + Send + 'static>(
     catalog.records(query, Box::new(each)).await?;
     let failed = || Error::io("cannot write the records");
     let shared = Arc::into_inner(shared)
-        .ok_or_else(|| failed()(io::Error::other("somebody still writes")))?;
+        .ok_or_else(|| failed()(io::Error::other("another task is still writing")))?;
     let (writer, written) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     written.and_then(|()| writer.finish()).map_err(failed())
 }

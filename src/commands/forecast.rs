@@ -32,7 +32,7 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
         .map_err(|error| Error::Usage(error.to_string()))?;
     if starts.is_empty() {
         return Err(Error::Usage(format!(
-            "--schedule {:?} starts no run within {} days",
+            "--schedule {:?} starts no run within {} days; choose more --days",
             args.schedule, args.days
         )));
     }
@@ -95,7 +95,7 @@ fn headline(forecast: &Forecast) -> String {
             let LimitForecast { account, limit, .. } = limit;
             let region = output::shown(&hit.region);
             format!(
-                "{account}/{limit} first says no to {} of {} {region} at {}.",
+                "{account}/{limit} first rejects {} of {} {region} at {}.",
                 hit.call,
                 hit.job,
                 instant(hit.at)
@@ -137,7 +137,7 @@ fn picture(limit: &LimitForecast, screen: Screen) -> String {
     let columns = gathered(&limit.used, screen);
     let top = limit.enforced.get().max(limit.most_used.get()).max(1);
     let head = format!(
-        "{}/{}: at most {} of {} in a window",
+        "{}/{}: peak {} of {} units in a window",
         limit.account,
         limit.limit,
         count(limit.most_used.get()),
@@ -197,13 +197,7 @@ fn jobs(jobs: &[JobFit], screen: Screen) -> String {
     }
     let mut table = table(
         screen,
-        &[
-            "JOB",
-            "EVERY",
-            "SHORTEST THAT FITS",
-            "REGIONS",
-            "MOST THAT FIT",
-        ],
+        &["JOB", "EVERY", "MIN INTERVAL", "REGIONS", "MAX REGIONS"],
         &[3, 4],
     );
     let every = |seconds: Option<u64>, none: &str| {

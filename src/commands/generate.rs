@@ -34,21 +34,21 @@ pub fn man(name: Option<&str>) -> Result<Exit, Error> {
     let mut page = Vec::new();
     clap_mangen::Man::new(described)
         .render(&mut page)
-        .map_err(Error::io("cannot make the manual page"))?;
+        .map_err(Error::io("cannot generate the manual page"))?;
     page.extend_from_slice(further);
     write(&page)
 }
 
 fn no_such_command(name: &str) -> Error {
     Error::Usage(format!(
-        "there is no command `{name}`; `ingest --help` lists them all"
+        "unknown command `{name}`; `ingest --help` lists all commands"
     ))
 }
 
 /// Prints the JSON Schema of `quotas.toml`.
 pub fn schema() -> Result<Exit, Error> {
     let text = serde_json::to_string_pretty(&config::schema());
-    let text = text.map_err(|error| Error::io("cannot make the schema")(error.into()))?;
+    let text = text.map_err(|error| Error::io("cannot generate the schema")(error.into()))?;
     write(format!("{text}\n").as_bytes())
 }
 

@@ -132,7 +132,7 @@ fn add_pass(rows: &mut BTreeMap<Key, Row>, account: &str, pass: &PassRecord, led
 
 fn in_words(rows: &[Row], screen: Screen) -> String {
     if rows.is_empty() {
-        return "Nothing was fetched or charged in that time.".to_owned();
+        return "Nothing was fetched or charged in this period.".to_owned();
     }
     let days = rows.chunk_by(|one, next| one.day == next.day);
     days.map(|rows| day(rows, screen))

@@ -34,7 +34,7 @@ pub async fn notify(config: &Notify, event: Event<'_>) {
         // The URL is as good as a secret.
         tracing::warn!(
             host = url.host_str().unwrap_or_default(),
-            "a ping of [notify] failed: {why}"
+            "cannot ping the [notify] URL: {why}"
         );
     }
 }
@@ -78,6 +78,6 @@ async fn tell(url: &Url, body: String) -> Result<(), String> {
     if answer.status().is_success() {
         Ok(())
     } else {
-        Err(format!("it was answered with {}", answer.status()))
+        Err(format!("the server responded with {}", answer.status()))
     }
 }

@@ -92,7 +92,8 @@ pub fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
             format!(" --config {file}")
         };
         output::text_line(&format!(
-            "Wrote {file}. Try it with `ingest{named} --region all --sandbox`; then set its secret, and `ingest{named} check`."
+            "Wrote {file}. Try it with `ingest{named} --region all --sandbox`; then set its \
+            secret and run `ingest{named} check`."
         ))?;
     }
     Ok(Exit::Success)
@@ -121,7 +122,7 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
     let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => Error::Usage(format!(
-            "{} is there already, and is left as it is; name another file",
+            "{} exists and was not changed; name another file",
             path.display()
         )),
         _ => Error::Io {

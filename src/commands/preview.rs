@@ -49,7 +49,7 @@ fn in_words(preview: &Preview, screen: Screen) -> String {
     let head = if due == 0 {
         "Nothing is due."
     } else {
-        "This run would spend, and nothing was spent to say so:"
+        "Estimated spend (dry run, nothing charged):"
     };
     let mut parts = vec![head.to_owned()];
     if due > 0 {
@@ -71,7 +71,7 @@ fn stops(preview: &Preview) -> Option<String> {
         return None;
     }
     lines.push(format!(
-        "It would complete: {}.",
+        "The run would complete: {}.",
         completed(&preview.passes)
     ));
     Some(lines.join("\n"))
@@ -79,7 +79,7 @@ fn stops(preview: &Preview) -> Option<String> {
 
 fn stop(limit: &LimitPreview, first: &FirstUnfit) -> String {
     format!(
-        "{}/{} has no room for {} of {} {}: it would stop there, and that fits in {}, at {}.",
+        "{}/{} would reject {} of {} {}: the run would stop there; retry in {} ({}).",
         limit.account,
         limit.limit,
         first.call,
@@ -137,7 +137,7 @@ fn steps(steps: &[StepPreview], screen: Screen) -> String {
     let shared = steps
         .iter()
         .any(|step| step.due && step.region == Region::SHARED);
-    let batches = "* are batches of ids, which serve several regions at once.";
+    let batches = "* marks batches of ids, which serve several regions together.";
     let mut parts = vec![text(&table)];
     parts.extend(shared.then(|| screen.wrapped(batches)));
     parts.push(screen.wrapped(RETRIES));
@@ -146,7 +146,7 @@ fn steps(steps: &[StepPreview], screen: Screen) -> String {
 
 /// What no bound includes.
 const RETRIES: &str =
-    "Retries are not included: each further attempt at a request that failed is charged too.";
+    "Retries are not included; each further attempt at a failed request is charged too.";
 
 /// `4 each (5 passes)`, or `3 to 4 (5 passes)`
 fn previous(previous: Previous) -> String {

@@ -78,7 +78,8 @@ async fn refill(
         tracing::warn!(
             account = account.name,
             passes = entries.len(),
-            "the ledger is new, but the catalog tells of passes: what they spent within the window is charged to it"
+            "the ledger is new, but the catalog contains passes; charging the ledger with what \
+            they spent within the window"
         );
     }
     Ok(())

@@ -80,7 +80,8 @@ async fn find(
         (Some(account), _, _) => Ok((account, None)),
         (None, true, [only]) => Ok((Arc::clone(only), Some(id.clone()))),
         (None, true, _) => Err(Error::Usage(format!(
-            "`{id}` was not charged from this machine, and this ledger cannot look an id up: say which --account was charged"
+            "`{id}` was not charged from this machine, and this ledger cannot look up an id \
+            without its account; add --account"
         ))),
         (None, false, _) => Err(unknown_charge("no account", id)),
     }
@@ -88,9 +89,9 @@ async fn find(
 
 fn unknown_charge(who: &str, id: &ChargeId) -> Error {
     let knows = if who.starts_with("no ") {
-        "knows"
+        "has"
     } else {
-        "does not know"
+        "has no"
     };
-    Error::Refused(format!("{who} {knows} a charge `{id}` that still counts"))
+    Error::Refused(format!("{who} {knows} charge `{id}` in its window"))
 }

@@ -76,10 +76,10 @@ async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
     let looked =
         looked.map_err(|error| Error::io("cannot repair")(std::io::Error::other(error)))?;
     let (outcome, mut detail) = match looked {
-        Ok(Integrity::Whole) => (Outcome::Whole, "is whole".to_owned()),
+        Ok(Integrity::Whole) => (Outcome::Whole, "is intact".to_owned()),
         Ok(Integrity::Mended) => (
             Outcome::Mended,
-            "its indices did not fit its tables, and were made anew".to_owned(),
+            "its indices did not match its tables and were rebuilt".to_owned(),
         ),
         Ok(Integrity::Damaged(complaints)) => (Outcome::Damaged, damaged(&complaints.join("; "))),
         Err(error) => (Outcome::Damaged, sqlite::explain(&error)),
@@ -124,21 +124,22 @@ fn foreign(path: &Path) -> Option<String> {
 
 fn damaged(complaints: &str) -> String {
     format!(
-        "is damaged: {complaints}; restore it from a backup, or save what can be read: sqlite3 FILE .recover"
+        "is damaged: {complaints}; restore it from a backup, or recover what can be read: sqlite3 \
+        FILE .recover"
     )
 }
 
 async fn rebuilt(path: &Path) -> Result<String, Error> {
     let indexed = SqliteCatalog::open(path)?.rebuild_text().await?;
     Ok(format!(
-        "its full-text index was made anew from {}",
+        "its full-text index was rebuilt from {}",
         counted(indexed, "record")
     ))
 }
 
 fn in_words(repaired: &[Repaired], state_dir: &Path) -> String {
     if repaired.is_empty() {
-        return format!("{}: there is no file to repair", state_dir.display());
+        return format!("{}: no file to repair", state_dir.display());
     }
     repaired
         .iter()

@@ -10,7 +10,10 @@ use std::{fs, io};
 pub fn file_to_replace(path: &Path) -> io::Result<PathBuf> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     match fs::metadata(&path) {
-        Ok(found) if !found.is_file() => Err(io::Error::other("it is there, and is no file")),
+        Ok(found) if !found.is_file() => Err(io::Error::other(
+            "the path exists and is not a \
+            regular file",
+        )),
         _ => Ok(path),
     }
 }

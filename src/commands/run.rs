@@ -68,7 +68,7 @@ async fn run_in(
 ) -> Result<Ended, Error> {
     let selection = environment.select(args)?;
     environment.create_state_dir()?;
-    let stop = signals::listen("the page in flight is landed first")?;
+    let stop = signals::listen("the page in flight is stored first")?;
     let catalog = environment.catalog()?;
     let selection = run::learned(&*catalog, selection).await?;
     let context = context(environment, catalog, &selection, args, global, stop.clone()).await?;
@@ -124,7 +124,7 @@ async fn context(
     stop: Stop,
 ) -> Result<Context, Error> {
     let locks = Locks::open(&environment.state_dir)
-        .map_err(Error::io("cannot make the directory of locks"))?;
+        .map_err(Error::io("cannot create the directory of locks"))?;
     Ok(Context {
         catalog,
         meter: charging_meter(environment).await?,
@@ -187,7 +187,7 @@ fn headline(report: &RunReport) -> String {
     let requests = counted(report.requests, "request");
     let head = match report.outcome {
         RunOutcome::NothingDue if ended(PassOutcome::Busy) > 0 => {
-            "Nothing to do here: another run is at it.".to_owned()
+            "Skipped: another run is in progress.".to_owned()
         }
         RunOutcome::NothingDue => "Nothing was due.".to_owned(),
         RunOutcome::Complete => format!(
@@ -195,11 +195,11 @@ fn headline(report: &RunReport) -> String {
             counted(ended(PassOutcome::Complete), "region")
         ),
         RunOutcome::Stopped => {
-            format!("Stopped at a limit after {requests}; the next run goes on from here.")
+            format!("Stopped at a limit after {requests}; the next run resumes here.")
         }
         RunOutcome::Failed => format!("Failed or refused in part, after {requests}; see below."),
         RunOutcome::Interrupted => {
-            format!("Interrupted after {requests}; the next run goes on from here.")
+            format!("Interrupted after {requests}; the next run resumes here.")
         }
     };
     let waits = report
@@ -208,7 +208,10 @@ fn headline(report: &RunReport) -> String {
         .map(|stop| stopped(stop, &report.limits));
     let unmetered = (report.unmetered_units > Units::ZERO).then(|| {
         let units = counted(report.unmetered_units.get(), "unit");
-        format!("{units} went unmetered while the ledger was out of reach, written down here and to be repaid to it.")
+        format!(
+            "{units} went unmetered during an outage of the ledger; the next run charges them \
+            to it."
+        )
     });
     [Some(head), waits, unmetered]
         .into_iter()
@@ -250,9 +253,10 @@ fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
         one.account == *account && one.limit == *limit && one.closed_until.is_some()
     };
     if limits.iter().any(is_closed) {
-        let remedy = format!("`ingest reopen {account} {limit}` opens it");
+        let remedy = format!("`ingest reopen {account} {limit}` opens it earlier");
         return format!(
-            "The upstream said that {account}/{limit} is spent: it is closed for {after}, until {at}; {remedy}."
+            "The upstream reported {account}/{limit} exhausted: the limit is closed for {after}, \
+            until {at}; {remedy}."
         );
     }
     let (call, units, left) = (
@@ -260,14 +264,17 @@ fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
         count(stop.units.get()),
         count(stop.remaining.get()),
     );
-    let leaves = format!(", of which this job leaves {}", count(stop.leave().get()));
+    let leaves = format!(
+        ", {} of them reserved by `leave`",
+        count(stop.leave().get())
+    );
     let leaves = if stop.leave() == Units::ZERO {
         String::new()
     } else {
         leaves
     };
     format!(
-        "{call} takes {units} of {account}/{limit}, and {left} are left{leaves}: it fits in {after}, at {at}."
+        "{call} needs {units} {account}/{limit}; {left} remaining{leaves}; retry in {after} ({at})."
     )
 }
 

@@ -15,7 +15,7 @@ use crate::sandbox::{Options, Sandbox};
 pub async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error> {
     if !(0.0..=1.0).contains(&args.failure_rate) {
         return Err(Error::Usage(format!(
-            "--failure-rate {} is no share: give something from 0 to 1",
+            "--failure-rate {} is out of range; give a value from 0 to 1",
             args.failure_rate
         )));
     }
@@ -27,7 +27,7 @@ pub async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error>
         quota: args.quota.map(Units::new),
         seed: args.seed,
     };
-    let mut stop = signals::listen("requests in flight are answered first")?;
+    let mut stop = signals::listen("requests in flight are completed first")?;
     let sandbox = start(&environment, options).await?;
     announce(&sandbox, global)?;
     stop.wait().await;
@@ -89,7 +89,8 @@ fn announce(sandbox: &Sandbox, global: &Global) -> Result<(), Error> {
         .iter()
         .map(|(name, url)| format!("  --set upstreams.{name}.base_url={url}"));
     output::text_line(&format!(
-        "Standing in for the upstreams at http://{}; Ctrl-C ends it. Point a run at it with any key and\n{}\nWhat it counted: http://{}/_sandbox/usage",
+        "Sandbox listening on http://{}; press Ctrl-C to stop. Use it in a run with any key \
+        and\n{}\nUsage counters: http://{}/_sandbox/usage",
         sandbox.address(),
         set.collect::<Vec<_>>().join("\n"),
         sandbox.address()

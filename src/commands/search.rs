@@ -56,11 +56,12 @@ pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
 fn nothing_in(state_dir: &Path) -> String {
     let practice = state_dir.join(PRACTICE);
     if state_dir.join(CATALOG_FILE).exists() || !practice.join(CATALOG_FILE).exists() {
-        return "Nothing found.".to_owned();
+        return "No records found.".to_owned();
     }
     let practice = practice.display();
     format!(
-        "Nothing found: nothing was landed here yet. What --sandbox landed is found with --state-dir {practice}"
+        "No records found: the catalog is empty. To search the records of --sandbox, add \
+        --state-dir {practice}"
     )
 }
 

@@ -9,7 +9,7 @@ use crate::run::{Signal, Stop, channel};
 /// Listens from now on. `first` is what comes before the end.
 pub fn listen(first: &'static str) -> Result<Stop, Error> {
     let (sender, stop) = channel();
-    let signals = |kind| signal(kind).map_err(Error::io("cannot listen to signals"));
+    let signals = |kind| signal(kind).map_err(Error::io("cannot install signal handlers"));
     let (mut interrupt, mut terminate) = (
         signals(SignalKind::interrupt())?,
         signals(SignalKind::terminate())?,
@@ -22,7 +22,7 @@ pub fn listen(first: &'static str) -> Result<Stop, Error> {
     };
     tokio::spawn(async move {
         let asked = next().await;
-        tracing::warn!("asked to end: {first}; once more ends at once");
+        tracing::warn!("stopping: {first}; press Ctrl-C again to quit immediately");
         sender.send(asked);
         let exit = if next().await == Signal::Interrupt {
             Exit::Interrupted

@@ -33,7 +33,7 @@ fn transport(upstream: &Upstream, root: &Item<'_>) {
     }
     if let Some(item) = root.find(&["upstreams", &upstream.name, "base_url"]) {
         item.refuse::<()>(
-            "a secret is never sent over plain http, except to this machine",
+            "a secret is sent only over https, or over http to this machine",
             "write https://",
         );
     }
@@ -75,7 +75,7 @@ fn refusals(config: &Config, upstream: &Upstream, root: &Item<'_>) {
         ]);
         if let Some(item) = item.filter(|_| !credentials.is_empty()) {
             item.refuse::<()>(
-                "no credential of this upstream has such a limit",
+                "no credential of this upstream has this limit",
                 advice(limit, names()),
             );
         }

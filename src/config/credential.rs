@@ -36,21 +36,21 @@ impl Credential {
 pub struct CredentialLimit {
     /// How long a run sleeps for it rather than stop.
     pub wait: Duration,
-    /// How the upstream calls it in an answer that says "spent".
+    /// The upstream's name for it, in a response that reports it exhausted.
     pub upstream_name: Option<String>,
-    /// The headers by which answers tell how it stands.
-    pub told: Option<Told>,
+    /// The response headers that report its state; `None` if the upstream reports nothing.
+    pub reported: Option<ReportedHeaders>,
 }
 
-/// The headers by which answers tell how a limit stands: the ledger believes the lower of the two.
-/// `told = { remaining = "…", reset = "…", resource = "…" }`
+/// The response headers that report the state of a limit. If less is reported than the ledger counts, the ledger takes
+/// the reported value. `reported = { remaining = "…", reset = "…", resource = "…" }`
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    /// How many units are left.
+pub struct ReportedHeaders {
+    /// The header with the remaining units.
     pub remaining: String,
-    /// When all of them return, in seconds since the Unix epoch.
+    /// The header with the time at which all units return, in seconds since the Unix epoch.
     pub reset: Option<String>,
-    /// Which limit is meant, by its `upstream_name`, else by its own name; `None`: every answer means it.
+    /// The header with the `upstream_name` (or else the name) of the limit; `None`: every response is about this limit.
     pub resource: Option<String>,
 }
 

@@ -8,8 +8,8 @@ use thiserror::Error;
 pub enum ConfigError {
     /// No file anywhere.
     #[error(
-        "there is no quotas.toml: looked at {}\n  name one with --config FILE or $INGEST_CONFIG, or put one at the first \
-         of these places: `ingest init` writes one to begin with",
+        "no quotas.toml found; searched: {}\n  write one with `ingest init`, or name a file with \
+        --config FILE or $INGEST_CONFIG",
         listed(.looked)
     )]
     NotFound {
@@ -17,7 +17,7 @@ pub enum ConfigError {
         looked: Vec<PathBuf>,
     },
     /// There is a file that cannot be read.
-    #[error("{}: cannot be read: {reason}\n  {}", path.display(), named_by.remedy())]
+    #[error("{}: cannot read: {reason}\n  {}", path.display(), named_by.remedy())]
     Unreadable {
         /// Which.
         path: PathBuf,

@@ -93,7 +93,7 @@ impl<'a> Item<'a> {
         let expected = match &self.node.origin {
             Origin::Line(_) => "is missing",
             Origin::Set(_) => {
-                "is missing from a section that only this --set names: is its path right?"
+                "is missing from a section that only this --set creates; check its path"
             }
         };
         self.complain(
@@ -169,7 +169,7 @@ impl<'a> Item<'a> {
             Kind::Bool(truth) => Some(truth.to_string()),
             Kind::Date(date) => Some(date.clone()),
             Kind::List(_) | Kind::Table(_) => {
-                self.refuse("expected text", "write one text in quotes")
+                self.refuse("expected a string", "write one string in quotes")
             }
         }
     }
@@ -177,16 +177,17 @@ impl<'a> Item<'a> {
     pub fn text(&self) -> Option<&'a str> {
         match self.kind() {
             Kind::Text(text) => Some(text),
-            _ => self.refuse("expected text", "write it in quotes"),
+            _ => self.refuse("expected a string", "write it in quotes"),
         }
     }
 
     pub fn filled_text(&self) -> Option<String> {
         match self.text()? {
-            "" => self.refuse("expected text that is not empty", "write what is meant"),
-            text if text.chars().any(char::is_control) => {
-                self.refuse("expected text without control characters", "leave them out")
-            }
+            "" => self.refuse("expected a string that is not empty", "write a value"),
+            text if text.chars().any(char::is_control) => self.refuse(
+                "expected a string without control characters",
+                "remove them",
+            ),
             text => Some(text.to_owned()),
         }
     }
@@ -194,7 +195,7 @@ impl<'a> Item<'a> {
     pub fn truth(&self) -> Option<bool> {
         match self.kind() {
             Kind::Bool(truth) => Some(*truth),
-            _ => self.refuse("expected true or false", "write true, or leave it out"),
+            _ => self.refuse("expected true or false", "write true, or remove the key"),
         }
     }
 
@@ -220,7 +221,7 @@ impl<'a> Item<'a> {
             {
                 format!("write {number}")
             }
-            Kind::Float(..) => "write it without a fraction".to_owned(),
+            Kind::Float(..) => "write a number without a fraction".to_owned(),
             Kind::Integer(number) if *number > i128::from(most) => format!("write {most} or less"),
             _ => format!("write {least} or more"),
         }
@@ -236,7 +237,7 @@ impl<'a> Item<'a> {
                     .map(|(at, node)| self.below(&at.to_string(), node))
                     .collect(),
             ),
-            _ => self.refuse("expected a list", "write it in square brackets"),
+            _ => self.refuse("expected a list", "write the values in square brackets"),
         }
     }
 
@@ -254,9 +255,10 @@ impl<'a> Item<'a> {
     /// The elements of a list, or the one value that stands for a list of one.
     pub fn one_or_more(&self) -> Option<Vec<Self>> {
         match self.kind() {
-            Kind::List(nodes) if nodes.is_empty() => {
-                self.refuse("expected at least one", "write one, or more in a list")
-            }
+            Kind::List(nodes) if nodes.is_empty() => self.refuse(
+                "expected at least one value",
+                "write one value, or a list of values",
+            ),
             Kind::List(_) => self.list(),
             _ => Some(vec![self.clone()]),
         }
@@ -271,10 +273,7 @@ impl<'a> Item<'a> {
                     .map(|entry| self.below(&entry.key, &entry.node))
                     .collect(),
             ),
-            _ => self.refuse(
-                "expected a table",
-                "write { name = value }, or a section of its own",
-            ),
+            _ => self.refuse("expected a table", "write { name = value }, or a [section]"),
         }
     }
 
@@ -296,8 +295,8 @@ impl<'a> Item<'a> {
 impl Item<'_> {
     const fn unknown(&self) -> &'static str {
         match self.node.origin {
-            Origin::Line(_) => "there is no such key",
-            Origin::Set(_) => "there is no such key (one that holds a dot goes in quotes)",
+            Origin::Line(_) => "unknown key",
+            Origin::Set(_) => "unknown key (put a key that contains a dot in quotes)",
         }
     }
 }

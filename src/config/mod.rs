@@ -32,7 +32,7 @@ use std::time::Duration;
 use crate::quota::Units;
 
 pub use call::{Call, Cheaper, Etag, Method, PageSize, Paging, Place, Records};
-pub use credential::{Credential, CredentialLimit, SecretSource, Told};
+pub use credential::{Credential, CredentialLimit, ReportedHeaders, SecretSource};
 pub use error::{ConfigError, NamedBy, Problem};
 pub use errors::{Class, Condition, Rule, StatusMatch, Until, classify};
 pub use job::{Ids, Job, Step};

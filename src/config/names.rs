@@ -29,7 +29,7 @@ pub fn advice<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Strin
     let known: Vec<&str> = known.into_iter().collect();
     match closest(name, &known) {
         Some(meant) => format!("did you mean {}{}?", quoted(meant), without(name, meant)),
-        None if known.is_empty() => "there are none: leave it out".to_owned(),
+        None if known.is_empty() => "none is defined: remove it".to_owned(),
         None => format!("write {}", choice(&known)),
     }
 }
@@ -102,7 +102,7 @@ impl<T> Named<T> {
             return self.right.get(name).cloned();
         }
         item.refuse(
-            format!("there is no such {what}"),
+            format!("unknown {what}"),
             advice(name, self.written.iter().map(String::as_str)),
         )
     }

@@ -14,10 +14,10 @@ pub struct Pointer {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PointerError {
     /// It begins with something else.
-    #[error("a JSON pointer is empty or begins with `/`")]
+    #[error("a JSON pointer is empty or starts with `/`")]
     NoSlash,
     /// A `~` that stands for nothing.
-    #[error("a JSON pointer says ~0 for `~` and ~1 for `/`, and has no other `~`")]
+    #[error("a JSON pointer escapes `~` as ~0 and `/` as ~1, and contains no other `~`")]
     Escape,
 }
 

@@ -29,23 +29,24 @@ pub enum RedisUrlError {
     #[error("{0}")]
     NotAUrl(#[from] url::ParseError),
     /// It names no host.
-    #[error("it names no host")]
+    #[error("the host is missing")]
     NoHost,
     /// Only Sentinels and the nodes of a cluster are several.
-    #[error("only redis+sentinel:// and redis+cluster:// name several hosts")]
+    #[error("only redis+sentinel:// and redis+cluster:// accept several hosts")]
     SeveralHosts,
     /// Sentinels know their Redis by a name.
-    #[error("it names no service: redis+sentinel://host:26379,host:26379/SERVICE")]
+    #[error("the service name is missing: redis+sentinel://HOST:26379,HOST:26379/SERVICE")]
     NoService,
     /// An `@` stands behind the host: a password that holds what ends the host. Its rest must not be shown.
-    #[error("an `@` stands behind the host")]
+    #[error("an `@` follows the host")]
     AtBehindHost,
     /// A database has a number.
-    #[error("`{0}` is not the number of a database")]
+    #[error("`{0}` is not a database number")]
     Database(String),
     /// What follows its `?` would be passed over. It is not repeated: it may be a password.
     #[error(
-        "what follows its `?` is none of {0}; a user and a password stand before the host: redis://USER:PASSWORD@host"
+        "the query accepts only {0}; a user and a password precede the host: \
+        redis://USER:PASSWORD@HOST"
     )]
     Setting(&'static str),
 }

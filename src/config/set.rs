@@ -79,7 +79,7 @@ fn put(
         Kind::List(nodes) => in_list(nodes, key, origin),
         _ => return Err((0, "is not a table")),
     };
-    let next = next.ok_or((0, "is a list without such an element"))?;
+    let next = next.ok_or((0, "is a list without this element"))?;
     put(next, below, value, origin).map_err(|(depth, what)| (depth + 1, what))
 }
 
@@ -123,7 +123,8 @@ fn malformed(set: &str) -> Problem {
         path: String::new(),
         value: None,
         expected: "expected a dotted path, `=` and a value".to_owned(),
-        instead: "write for example --set ledger.timeout=1s; a key that holds a dot goes in quotes"
+        instead: "write for example --set ledger.timeout=1s; put a key that contains a dot in \
+            quotes"
             .to_owned(),
     }
 }
@@ -146,7 +147,7 @@ pub fn not_utf8(file: &Path, line: usize) -> Problem {
         place: format!("{}:{line}", file.display()),
         path: String::new(),
         value: None,
-        expected: "this is not UTF-8".to_owned(),
+        expected: "the file is not UTF-8".to_owned(),
         instead: "save the file as UTF-8".to_owned(),
     }
 }
@@ -157,7 +158,7 @@ pub fn not_toml(file: &Path, line: usize, message: &str) -> Problem {
         place: format!("{}:{line}", file.display()),
         path: String::new(),
         value: None,
-        expected: format!("this is not TOML: {message}"),
-        instead: "see https://toml.io for how it is written".to_owned(),
+        expected: format!("not valid TOML: {message}"),
+        instead: "see https://toml.io for the syntax".to_owned(),
     }
 }

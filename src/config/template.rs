@@ -54,13 +54,13 @@ pub struct Values<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TemplateError {
     /// A brace without its other one.
-    #[error("`{{` and `}}` do not pair up; a brace that is meant is written twice")]
+    #[error("`{{` and `}}` do not match; write a literal brace twice")]
     Unbalanced,
     /// Braces around nothing.
-    #[error("`{{}}` names nothing")]
+    #[error("`{{}}` has no variable name")]
     Nameless,
     /// A date whose offset or format is none.
-    #[error("`{{{0}}}` is no date; one is written like {{date:-1d:%Y-%m-%d}}")]
+    #[error("`{{{0}}}` is not a valid date; write for example {{date:-1d:%Y-%m-%d}}")]
     Date(String),
 }
 

@@ -36,7 +36,7 @@ impl Local {
             Decision::Rejected(rejection) => Ok(Verdict::Rejected(rejection)),
             Decision::Never { limit, most } => Ok(Verdict::Never { limit, most }),
             Decision::TakenBack | Decision::Lost => Err(LedgerError::Broken(
-                "the ledger of this machine says that it lost data".to_owned(),
+                "the ledger of this machine reports a loss of data".to_owned(),
             )
             .into()),
         }

@@ -62,8 +62,9 @@ impl Permit {
 fn too_slow(account: &Account, cost: &Cost) -> String {
     let lifetime = humantime::format_duration(account.grant_lifetime(cost));
     format!(
-        "the ledger answers too slowly: with limits of so short a window a grant must be used within {lifetime} of being \
-         asked for, and {ATTEMPTS} came later; bring the ledger nearer, or lengthen the window"
+        "the ledger responds too slowly: with a window this short, a grant expires {lifetime} \
+        after the request for it, and {ATTEMPTS} grants arrived later; use a ledger with less \
+        latency, or a longer window"
     )
 }
 
@@ -104,7 +105,7 @@ pub enum MeterError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The ledger was opened to look at only.
-    #[error("the ledger was opened to look at only")]
+    #[error("the ledger is open read-only")]
     ReadOnly,
 }
 

@@ -103,7 +103,8 @@ pub enum LedgerError {
     Unreachable(String),
     /// Its clock and ours are too far apart for either to be believed: treated as an outage.
     #[error(
-        "the ledger's clock is {skew:?} away from this machine's, more than ledger.max_skew allows; set the clocks right (chrony, systemd-timesyncd)"
+        "the ledger's clock and this machine's differ by {skew:?}, more than ledger.max_skew; \
+        synchronize the clocks (chrony, systemd-timesyncd)"
     )]
     Skewed {
         /// How far.

@@ -47,7 +47,7 @@ impl OpenLedgerError {
         match self {
             Self::File(error) => matches!(error, OpenError::Older { .. }),
             // The journal's error is text alone: this is the remedy that it names for an earlier release's file.
-            Self::Journal(error) => error.to_string().contains("brings it up to date"),
+            Self::Journal(error) => error.to_string().contains("upgrades it"),
             Self::Shared(_) => false,
         }
     }

@@ -16,7 +16,7 @@ pub struct Limit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum LimitError {
     /// Nothing could ever be charged.
-    #[error("a headroom of {headroom} leaves nothing of a quota of {quota}")]
+    #[error("a headroom of {headroom} leaves no units of a quota of {quota}")]
     NothingLeft {
         /// What the upstream grants.
         quota: Units,

@@ -30,7 +30,7 @@ pub enum WindowError {
     #[error("a limit needs `window`, `resets`, or both")]
     Missing,
     /// A sliding span of no length would count nothing.
-    #[error("a window of zero counts nothing")]
+    #[error("a window must be longer than zero")]
     Zero,
 }
 

@@ -25,7 +25,7 @@ impl Before {
         self.0 = Some(ids);
         again.then(|| {
             format!(
-                "{} gave the same page again: its list ends there",
+                "{} returned the same page twice; treating the list as complete",
                 call.name
             )
         })
@@ -51,8 +51,8 @@ pub fn may_go_on(empty_pages: u64, call: &Call) -> Result<(), Halt> {
         return Ok(());
     }
     Err(Halt::Failed(format!(
-        "{} gave {empty_pages} empty pages in a row and its cursor continues, so its list is not complete; to go on from \
-         there, raise empty_pages (now {}) in its `page`",
+        "{} returned {empty_pages} empty pages in a row and its cursor continues, so the list is \
+        not complete; to resume from there, raise empty_pages (now {}) in its `page`",
         call.name, call.empty_pages
     )))
 }

@@ -83,7 +83,7 @@ impl Batches {
     pub fn why(&self) -> Halt {
         self.halt
             .clone()
-            .unwrap_or_else(|| Halt::Failed("ids that it names were not fetched".to_owned()))
+            .unwrap_or_else(|| Halt::Failed("ids of this region were not fetched".to_owned()))
     }
 }
 

@@ -102,7 +102,7 @@ pub async fn settle(
     if estimate != call.cost
         && let Err(error) = context.catalog.learn(upstream, &call.name, &estimate).await
     {
-        tracing::warn!(call = call.name, %error, "what a call costs could not be written down");
+        tracing::warn!(call = call.name, %error, "cannot store the learned cost of a call");
     }
 }
 
@@ -124,7 +124,8 @@ pub async fn correct(
         .settle(&asker.job.credential.account, &permit.id, truth)
         .await
     {
-        tracing::warn!(call = call.name, %error, "the ledger could not be told what a request truly cost");
+        tracing::warn!(call = call.name, %error, "cannot record the reported cost of a request in \
+            the ledger");
     }
 }
 
@@ -141,7 +142,7 @@ async fn lower(context: &Context, asker: Asker<'_>, told: &Standing, limit: &Lim
     let believed = match context.meter.usage(account).await {
         Ok(usage) => usage.into_iter().find(|usage| usage.limit == told.limit),
         Err(error) => {
-            return tracing::warn!(limit = told.limit, %error, "how the ledger stands could not be asked");
+            return tracing::warn!(limit = told.limit, %error, "cannot read ledger usage");
         }
     };
     // While a limit is closed nothing is let through anyway, and what it holds cannot be seen.
@@ -167,10 +168,12 @@ async fn lower(context: &Context, asker: Asker<'_>, told: &Standing, limit: &Lim
     match context.meter.absorb(account, &[entry]).await {
         Ok(()) => tracing::info!(
             account = account.name, limit = told.limit, %missing, left = %told_left,
-            "the upstream told that less is left than the ledger knew: somebody else spends it too"
+            "upstream reports fewer units remaining than the ledger; another client is using this \
+            quota"
         ),
         Err(error) => {
-            tracing::warn!(limit = told.limit, %error, "the ledger could not be told what is left")
+            tracing::warn!(limit = told.limit, %error, "cannot record the reported remaining \
+                units in the ledger")
         }
     }
 }

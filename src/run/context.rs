@@ -59,7 +59,7 @@ impl Context {
             Some(Ok(upstream)) => Ok(&**upstream),
             Some(Err(why)) => Err(Halt::Failed(why.clone())),
             None => Err(Halt::Failed(format!(
-                "credential {} was not opened",
+                "credential {} has no client",
                 credential.name
             ))),
         }
@@ -107,7 +107,7 @@ impl Context {
         {
             tracing::warn!(
                 requests,
-                "requests that brought no page are missing from the catalog's counts: {error}"
+                "cannot count requests without a page in the catalog: {error}"
             );
         }
     }

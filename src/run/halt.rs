@@ -20,16 +20,16 @@ pub enum Halt {
     #[error("{}", paused(.0, .1))]
     Paused(Box<StoppedBy>, String),
     /// The upstream does not serve this region, or these ids.
-    #[error("the upstream refuses it: {0}")]
+    #[error("the upstream refused the request: {0}")]
     Unserved(String),
     /// The upstream does not take the credential.
-    #[error("the upstream does not take the credential: {0}")]
+    #[error("the upstream rejected the credential: {0}")]
     Denied(String),
     /// The ledger cannot be reached, and the call does not go ahead without it.
     #[error("{0}")]
     LedgerAway(String),
     /// The cursor is no longer taken.
-    #[error("the upstream no longer takes the cursor: {0}")]
+    #[error("the cursor has expired: {0}")]
     BadCursor(String),
     /// It did not work, after its retries.
     #[error("{0}")]
@@ -78,7 +78,7 @@ fn interrupted(in_doubt: Option<&str>) -> String {
     match in_doubt {
         None => "interrupted".to_owned(),
         Some(why) => {
-            format!("interrupted; the last attempt brought no page and stays charged: {why}")
+            format!("interrupted; the last attempt returned no page and stays charged: {why}")
         }
     }
 }
@@ -88,10 +88,10 @@ fn stopped(by: &StoppedBy) -> String {
     let of_which = if leave == Units::ZERO {
         String::new()
     } else {
-        format!(", of which this job leaves {leave}")
+        format!(", {leave} of them reserved by `leave`")
     };
     format!(
-        "{} takes {} of {} and {remaining} are left{of_which}; it fits at {}",
+        "{} needs {} {}; {remaining} remaining{of_which}; retry at {}",
         by.call, by.units, by.limit, by.retry_at
     )
 }
@@ -105,7 +105,7 @@ fn paused(by: &StoppedBy, message: &str) -> String {
 
 fn spent(by: &StoppedBy, message: &str) -> String {
     format!(
-        "the upstream says that {} is spent ({message}); it is closed for every run until {}",
+        "the upstream reported {} exhausted ({message}); the limit is closed for every run until {}",
         by.limit, by.retry_at
     )
 }

@@ -71,7 +71,7 @@ impl Locks {
             io::Error::new(
                 error.kind(),
                 format!(
-                    "{}: {error}; check that its directory is there and writable",
+                    "{}: {error}; check that its directory exists and is writable",
                     path.display()
                 ),
             )

@@ -110,7 +110,8 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
     if context.stop.signal().is_none()
         && let Err(error) = drop_unseen(context, selection).await
     {
-        tracing::error!(%error, "records that were not seen for long could not be dropped; the next run tries again");
+        tracing::error!(%error, "cannot delete records that were not seen within `keep`; the next \
+            run tries again");
     }
     Ok(report(context, selection, walked).await)
 }
@@ -171,7 +172,7 @@ async fn drop_unseen(context: &Context, selection: &Selection) -> Result<(), Cat
             tracing::info!(
                 upstream,
                 dropped,
-                "records not seen for {} were dropped",
+                "deleted records that were not seen for {}",
                 humantime::format_duration(keep)
             );
         }

@@ -140,7 +140,7 @@ pub fn claim(job: &Job, call: &Call) -> Claim {
 
 fn never(call: &Call, limit: &LimitName, most: Units) -> String {
     format!(
-        "{} can never be granted: it takes more of {limit} than the {most} that one charge can take",
+        "{} can never be granted: it needs more {limit} than the {most} that one charge can use",
         call.name
     )
 }

@@ -62,7 +62,7 @@ impl Walked {
             why.filter(|_| matches!(outcome, PassOutcome::Failed | PassOutcome::Refused))
         {
             let (regions, outcome) = (candidates.len(), outcome.name());
-            tracing::error!(target: FAILURE, outcome, regions, detail = %why, "regions were not walked");
+            tracing::error!(target: FAILURE, outcome, regions, detail = %why, "regions not walked");
         }
         self.remember(why);
         self.passes
@@ -138,7 +138,8 @@ fn tell(pass: &PassReport) {
         pass.detail.as_deref().unwrap_or_default(),
     );
     if matches!(pass.outcome, PassOutcome::Failed | PassOutcome::Refused) {
-        tracing::error!(target: FAILURE, job, region, outcome, pages, records, requests, units, detail, "a pass failed");
+        tracing::error!(target: FAILURE, job, region, outcome, pages, records, requests, units, detail, "pass \
+            failed");
     } else {
         tracing::info!(
             job,
@@ -149,7 +150,7 @@ fn tell(pass: &PassReport) {
             requests,
             units,
             detail,
-            "a pass ended"
+            "pass ended"
         );
     }
 }
@@ -176,8 +177,8 @@ fn why(halt: &Halt) -> Option<String> {
 fn skipped(tally: &Tally) -> Option<String> {
     match tally.skipped {
         0 => None,
-        1 => Some("1 record without an id was left out".to_owned()),
-        more => Some(format!("{more} records without an id were left out")),
+        1 => Some("1 record without an id was skipped".to_owned()),
+        more => Some(format!("{more} records without an id were skipped")),
     }
 }
 
@@ -260,7 +261,7 @@ pub fn accounts<'a>(credentials: impl Iterator<Item = &'a Arc<Credential>>) -> V
 pub async fn limit_reports(meter: &Meter, account: &Account) -> Vec<LimitReport> {
     let usages = meter.usage(account).await.unwrap_or_else(|error| {
         if !error.is_outage() {
-            tracing::error!(account = account.name, %error, "the ledger cannot say what is used");
+            tracing::error!(account = account.name, %error, "cannot read ledger usage");
         }
         Vec::new()
     });

@@ -175,7 +175,7 @@ async fn wait_for_next(
     );
     let attempts = upstream.attempts.max(1);
     if let Some(pause) = pause.filter(|pause| *pause > LONGEST_PAUSE) {
-        let why = format!("{why}; it asks to wait {}", wait(pause));
+        let why = format!("{why}; the upstream requests a pause of {}", wait(pause));
         return Err(close_for(context, asker, call, why, (limit.as_deref(), pause)).await);
     }
     if attempt >= attempts {
@@ -196,7 +196,7 @@ async fn wait_for_next(
         units,
         attempt,
         ?pause,
-        "{why}; trying again"
+        "{why}; retrying"
     );
     context.stop.sleep(&*context.clock, pause).await;
     Ok(())
@@ -223,7 +223,7 @@ fn count(
             units,
             records = page.records.len(),
             ?took,
-            "a page"
+            "page fetched"
         );
     }
 }
@@ -240,7 +240,7 @@ pub fn shown(cost: &Cost) -> String {
 /// How long an upstream asks to wait. Beyond what it is believed, the figure would be ours.
 fn wait(pause: Duration) -> String {
     if pause >= LONGEST_WAIT {
-        return "for more than 32 days".to_owned();
+        return "more than 32 days".to_owned();
     }
     humantime::format_duration(pause).to_string()
 }
@@ -249,7 +249,7 @@ fn gave_up(attempts: u32, why: &str) -> String {
     if attempts == 1 {
         why.to_owned()
     } else {
-        format!("{why} (tried {attempts} times)")
+        format!("{why} ({attempts} attempts)")
     }
 }
 

@@ -109,7 +109,7 @@ impl<'a> SharedPass<'a> {
             for (batch, why) in refused {
                 if !is_some_ids_fault {
                     let halt = Halt::Failed(format!(
-                        "the upstream refuses what {} asks: {why}",
+                        "the upstream refused every request of {}: {why}",
                         step.call.name
                     ));
                     batches.give_up(batch, halt);
@@ -156,7 +156,7 @@ impl<'a> SharedPass<'a> {
             // Half of it would be paid for once more.
             Err(Halt::Unserved(why)) if batch.cursor().is_some() => {
                 fetched.halt = Some(Halt::Failed(format!(
-                    "the upstream refuses to go on: {why}"
+                    "the upstream refused the next page: {why}"
                 )));
             }
             Err(halt) => fetched.halt = Some(halt),
@@ -170,7 +170,7 @@ impl<'a> SharedPass<'a> {
             batch
                 .ids
                 .first()
-                .map(|id| format!("`{id}` was refused: {why}")),
+                .map(|id| format!("id `{id}` was refused and skipped: {why}")),
         );
         let asked = batch.advance(&HashSet::new(), None);
         if let Err(halt) = self
@@ -220,9 +220,11 @@ impl<'a> SharedPass<'a> {
                     tracing::warn!(
                         job = self.job.name,
                         call = step.call.name,
-                        "{why}: a batch starts over"
+                        "{why}; restarting the batch"
                     );
-                    fetched.notes.push(format!("started over: {why}"));
+                    fetched
+                        .notes
+                        .push(format!("restarted from the first page: {why}"));
                     batch.start_over();
                     started_over = true;
                     continue;

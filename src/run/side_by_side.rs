@@ -172,7 +172,8 @@ async fn take_up(
         .as_ref()
         .filter(|_| fresh.resumable(now).is_none())
     {
-        tracing::warn!(job = job.name, region = region.code, began = %old.started_at, "a pass grew too old to go on and is abandoned; what it landed stays");
+        tracing::warn!(job = job.name, region = region.code, began = %old.started_at, "abandoned \
+            an unfinished pass older than `resume_within`; its pages are kept");
         context
             .catalog
             .finish(&PassRef::Open(old.id), PassEnd::Abandoned, now)

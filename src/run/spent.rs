@@ -19,7 +19,7 @@ pub async fn reopen(context: &Context, asker: Asker<'_>, permit: &Permit) {
             .reopen(&asker.job.credential.account, limit)
             .await
         {
-            tracing::warn!(limit, %error, "a limit that the upstream serves again could not be reopened");
+            tracing::warn!(limit, %error, "cannot reopen the limit, which the upstream serves again");
         }
     }
 }
@@ -48,7 +48,8 @@ pub async fn close(
         let opens = opens(context, asker, &limit, closing).await;
         let stopped_by = stopped_by(asker, call, limit, opens, now);
         tracing::warn!(account = account.name, limit = stopped_by.limit, until = %stopped_by.retry_at,
-            "the upstream says that this limit is spent although the ledger had units left: somebody else spends it too");
+            "upstream reports the limit exhausted although the ledger has units left; another \
+            client is using this quota");
         context.gate.spent(stopped_by.clone(), now);
         stops.push(stopped_by);
     }
@@ -111,7 +112,8 @@ pub async fn close_for(
         if let Err(error) = context.meter.close(account, &limit, closing).await {
             return error.into();
         }
-        tracing::warn!(account = account.name, limit, %until, "the upstream asks to wait: {message}");
+        tracing::warn!(account = account.name, limit, %until, "the upstream requests a pause: \
+            {message}");
         let stopped_by = stopped_by(asker, call, limit, until, now);
         context.gate.spent(stopped_by.clone(), now);
         stop.get_or_insert(stopped_by);

@@ -140,15 +140,13 @@ fn gone(at: &StepPosition, begins: &[&(usize, String)]) -> String {
     let call = at.request.as_deref().map(call_of);
     let call = call.unwrap_or_else(|| format!("step {}", at.step + 1));
     let pages = match at.pages {
-        1 => "1 landed page".to_owned(),
-        more => format!("{more} landed pages"),
+        1 => "1 stored page".to_owned(),
+        more => format!("{more} stored pages"),
     };
     if begins.iter().any(|(_, request)| call_of(request) == call) {
-        format!("started over: the parameters of {call} changed after {pages}")
+        format!("restarted from the first page: the parameters of {call} changed after {pages}")
     } else {
-        format!(
-            "{call} is no longer a step of this job: {pages} of it no longer count for this pass"
-        )
+        format!("{call} is no longer a step of this job; {pages} of it are not part of this pass")
     }
 }
 

@@ -45,7 +45,8 @@ pub async fn give_back(
     {
         Ok(()) => tally.settle(&call.cost, &Cost::none(), permit.metered),
         Err(error) => {
-            tracing::warn!(call = call.name, %error, "the ledger could not be told that an unchanged page cost nothing");
+            tracing::warn!(call = call.name, %error, "cannot release the charge of a page that \
+                was not modified");
         }
     }
 }
@@ -58,6 +59,6 @@ pub async fn forget(context: &Context, asker: Asker<'_>, call: &Call) {
             .forget_tags(&asker.job.credential.upstream.name, &call.name)
             .await
     {
-        tracing::warn!(call = call.name, %error, "pages with a cursor that is no longer taken could not be forgotten");
+        tracing::warn!(call = call.name, %error, "cannot delete cached pages with an expired cursor");
     }
 }

@@ -119,7 +119,8 @@ fn cuts(pass: &mut Pass, step: &Step) -> bool {
     let cut = names(&pass.job, step, &Variable::Since);
     if cut {
         pass.notes.push(format!(
-            "max_pages ended {} before its list did: the next pass has the same {{since}}",
+            "{} stopped at max_pages before the end of its list; the next pass uses the same \
+            {{since}}",
             step.call.name
         ));
     }
@@ -146,7 +147,7 @@ impl NoList {
             .as_ref()
             .filter(|_| self.pages > 0 && self.without == self.pages)?;
         Some(format!(
-            "no answer of {} had a list at `{}`: see its records.at",
+            "no response of {} has a list at `{}`; check its records.at",
             step.call.name, records.at
         ))
     }
@@ -229,7 +230,7 @@ async fn land(
     );
     if landed.cursor_repeats {
         pass.notes.push(format!(
-            "{} gave the same cursor again: its list ends there",
+            "{} returned the same cursor twice; treating the list as complete",
             step.call.name
         ));
     }
@@ -252,15 +253,16 @@ async fn start_over(
     if !context.catalog.restart_step(id, step).await? {
         // It is not asked for again at every run: the pass ends, and the next one begins when it is due.
         return Err(Halt::Unserved(format!(
-            "{why}; and it had started over once already"
+            "{why}; the step was already restarted once"
         )));
     }
     tracing::warn!(
         job = pass.job.name,
         region = pass.region.code,
-        "{why}: the step starts over"
+        "{why}; restarting the step"
     );
-    pass.notes.push(format!("started over: {why}"));
+    pass.notes
+        .push(format!("restarted from the first page: {why}"));
     pass.restart(step);
     Ok(())
 }

@@ -49,7 +49,8 @@ fn control(state: &State, method: &str, path: &str, body: &[u8]) -> Answer {
         ("POST", "totals") => told(body, |totals| state.resize(totals)),
         _ => Answer::json(
             404,
-            json!({ "message": "The sandbox has GET usage, GET requests, POST and DELETE faults, and POST totals." }),
+            json!({ "message": "The sandbox serves GET usage, GET requests, POST and DELETE \
+                faults, and POST totals." }),
         ),
     }
 }

@@ -17,7 +17,8 @@ pub struct SecretError {
 pub enum SecretProblem {
     /// The environment variable is not there.
     #[error(
-        "there is no secret: set {0}, or {0}_FILE to a file that holds it, or name another place for it, such as `secret = {{ file = \"…\" }}`"
+        "the secret is not set: set {0}, or set {0}_FILE to the path of a file with it, or \
+        configure another place, such as `secret = {{ file = \"…\" }}`"
     )]
     Unset(String),
     /// There is a place, and nothing in it.
@@ -41,8 +42,8 @@ pub enum SecretProblem {
     },
     /// It holds what no header can carry.
     #[error(
-        "the secret from {0} holds a line break, a control character or one beyond ASCII: put the secret there, and \
-         nothing else"
+        "the secret from {0} contains a line break, a control character or a character outside \
+        ASCII: it must contain the secret only"
     )]
     Unfit(String),
     /// A file cannot be read.
@@ -57,8 +58,9 @@ pub enum SecretProblem {
     },
     /// A secret of systemd is asked for and there are none.
     #[error(
-        "there is no $CREDENTIALS_DIRECTORY: start this as a systemd unit with `LoadCredential={0}:/path/of/the/secret`, \
-         or name another place, such as `secret = {{ env = \"…\" }}`"
+        "$CREDENTIALS_DIRECTORY is not set: start ingest as a systemd unit with \
+        `LoadCredential={0}:/path/of/the/secret`, or configure another place, such as `secret = \
+        {{ env = \"…\" }}`"
     )]
     NoDirectory(String),
     /// The command cannot be started.
@@ -70,7 +72,7 @@ pub enum SecretProblem {
         error: std::io::Error,
     },
     /// The command failed.
-    #[error("`{program}` gave no secret, {status}: {said}; run it by hand to see what it lacks")]
+    #[error("`{program}` printed no secret, {status}: {said}; run it by hand to see why")]
     Failed {
         /// Which.
         program: String,
@@ -80,9 +82,7 @@ pub enum SecretProblem {
         said: String,
     },
     /// The command did not end.
-    #[error(
-        "`{program}` gave no secret within {seconds} s; run it by hand to see what it waits for"
-    )]
+    #[error("`{program}` printed no secret within {seconds} s; run it by hand to see why")]
     Hung {
         /// Which.
         program: String,

@@ -168,7 +168,7 @@ fn printed(program: &str, output: Output) -> Result<SecretString, SecretProblem>
     let said = said
         .lines()
         .find(|line| !line.trim().is_empty())
-        .map_or_else(|| "it said nothing".to_owned(), one_line);
+        .map_or_else(|| "no error output".to_owned(), one_line);
     Err(SecretProblem::Failed {
         program: program.to_owned(),
         status: output.status,
@@ -220,7 +220,7 @@ fn credential_of<'a>(path: &'a Path, environment: &Environment) -> Option<&'a st
 }
 
 fn loaded(credential: &str) -> String {
-    format!("the file that `LoadCredential={credential}:` of the systemd unit names")
+    format!("the file of `LoadCredential={credential}:` in the systemd unit")
 }
 
 #[cfg(unix)]
@@ -233,12 +233,12 @@ fn warn_of_others(path: &Path, file: &File) {
     // A file of somebody else's is given to us through its group: that is how Kubernetes and packages do it.
     let is_ours = about.uid() == rustix::process::geteuid().as_raw();
     let who = match about.mode() {
-        mode if mode & OTHERS_READ != 0 => "everybody on this machine",
-        mode if mode & GROUP_READS != 0 && is_ours => "everybody in its group",
+        mode if mode & OTHERS_READ != 0 => "every user of this machine",
+        mode if mode & GROUP_READS != 0 && is_ours => "every member of its group",
         _ => return,
     };
     tracing::warn!(
-        "{who} can read the secret in {0}: chmod 600 {0}",
+        "{who} can read the secret in {0}; run `chmod 600 {0}`",
         path.display()
     );
 }

@@ -48,11 +48,12 @@ pub fn confirmed(path: &Path, error: rusqlite::Error) -> rusqlite::Error {
     match found {
         Ok(complaints) if complaints.is_empty() => unconfirmed(
             &error,
-            "but `pragma integrity_check` finds the file whole; run the command again",
+            "but `pragma integrity_check` finds no damage; run the command again",
         ),
         Err(checking) if !says_damaged(&checking) => unconfirmed(
             &error,
-            "and whether the file is whole cannot be checked now; run the command again, and if this comes back `ingest repair`",
+            "and the file cannot be checked now; run the command again, and `ingest repair` if \
+            the error recurs",
         ),
         Ok(_) | Err(_) => error,
     }

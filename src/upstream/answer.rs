@@ -201,9 +201,10 @@ impl Answer {
     fn came_whole(&self, asked: &Asked<'_>) -> Result<(), Failure> {
         match &self.end {
             End::Whole => Ok(()),
-            End::Broken(cause) => Err(transient(format!("the answer broke off: {cause}"))),
+            End::Broken(cause) => Err(transient(format!("the response is incomplete: {cause}"))),
             End::TooLong(most) => Err(Failure::Skip(format!(
-                "the answer is longer than {most} bytes; ask for less, or raise upstreams.{}.max_body",
+                "the response is longer than {most} bytes; request less, or raise \
+                upstreams.{}.max_body",
                 asked.upstream.name
             ))),
         }
@@ -212,18 +213,18 @@ impl Answer {
     fn document(&self) -> Result<Value, Failure> {
         if let Some(encoding) = body::not_requested(&self.headers) {
             return Err(Failure::WrongShape(format!(
-                "the answer is encoded as `{}`, which was not requested",
+                "the response is encoded as `{}`, which was not requested",
                 self.shown(&encoding)
             )));
         }
         let text = charset::decode(&self.headers, &self.body)
             .map_err(|error| Failure::WrongShape(self.shown(&error.to_string())))?;
         if text.trim().is_empty() {
-            return Err(transient("the answer has no body".to_owned()));
+            return Err(transient("the response has no body".to_owned()));
         }
         if most_values(text.as_bytes()) > MOST_VALUES {
             return Err(Failure::Skip(format!(
-                "the answer holds more than {MOST_VALUES} values; ask for less at once"
+                "the response contains more than {MOST_VALUES} values; request smaller pages"
             )));
         }
         let mut document = json::read(&text).map_err(|error| self.not_read(&error))?;
@@ -240,9 +241,9 @@ impl Answer {
         };
         match (at("number out of range"), at("recursion limit exceeded")) {
             (Some(at), _) => Failure::Skip(format!(
-                "the answer holds a number that is out of range: {at}"
+                "the response contains a number that is out of range: {at}"
             )),
-            (_, Some(at)) => Failure::Skip(format!("the answer is nested too deeply: {at}")),
+            (_, Some(at)) => Failure::Skip(format!("the response is nested too deeply: {at}")),
             _ => transient(self.not_json(error)),
         }
     }
@@ -251,11 +252,11 @@ impl Answer {
         let text = self.text_to_show();
         if is_html(&text) {
             return format!(
-                "the answer is HTML instead of JSON: {}",
+                "the response is HTML instead of JSON: {}",
                 self.shown(&html_text(&text))
             );
         }
-        format!("the answer is no JSON: {error}")
+        format!("the response is not JSON: {error}")
     }
 
     /// A success that is none: a rule says so, or there is an error where the list should be.
@@ -280,9 +281,12 @@ impl Answer {
             .find(|error| is_said(error));
         let records = asked.request.step.call.records.as_ref();
         match error {
-            Some(_) if records.is_none_or(|records| records.at.find(document).is_none()) => Err(
-                transient(format!("the answer is an error: {}", said(self, document))),
-            ),
+            Some(_) if records.is_none_or(|records| records.at.find(document).is_none()) => {
+                Err(transient(format!(
+                    "the response is an error: {}",
+                    said(self, document)
+                )))
+            }
             _ => Ok(()),
         }
     }

@@ -36,13 +36,13 @@ pub enum NoText {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Declared {
     /// Nothing.
-    #[error("the answer declares no charset")]
+    #[error("the response declares no charset")]
     Nothing,
     /// A charset in `Content-Type`.
-    #[error("the answer declares the charset `{0}`")]
+    #[error("the response declares the charset `{0}`")]
     Charset(String),
     /// A byte order mark.
-    #[error("the answer begins with the mark of {0}")]
+    #[error("the response starts with the byte order mark of {0}")]
     Mark(&'static str),
 }
 

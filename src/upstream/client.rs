@@ -35,7 +35,8 @@ pub struct Client {
 pub enum ClientError {
     /// A secret would go over the network for all to read.
     #[error(
-        "upstreams.{upstream}.base_url is plain http to {host}: a secret is sent over https alone; write https://"
+        "upstreams.{upstream}.base_url is http to {host}, but a secret is sent only over https; \
+        write https://"
     )]
     PlainHttp {
         /// To which upstream.
@@ -99,7 +100,7 @@ impl Client {
     /// A token runs out: after a 401 the next attempt has another one, where a command gives one.
     async fn renewed(&self, shown: &Shown, message: String) -> Failure {
         match self.secret.refused(shown).await {
-            Ok(Remedy::Renewed) => transient(format!("{message}; another secret was fetched")),
+            Ok(Remedy::Renewed) => transient(format!("{message}; fetched a new secret")),
             Ok(Remedy::Nothing) => Failure::Denied(message),
             Err(error) => Failure::Denied(format!("{message}; {error}")),
         }

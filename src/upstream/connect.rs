@@ -86,7 +86,7 @@ impl Connector {
     /// What kept it from being made.
     pub async fn connect(&self) -> Result<(Box<dyn Bytes>, Arc<Watch>), String> {
         let connected = tokio::time::timeout(self.patience, self.connect_in_time()).await;
-        connected.unwrap_or_else(|_| Err(self.failed("it took too long")))
+        connected.unwrap_or_else(|_| Err(self.failed("timeout")))
     }
 
     /// The proxy that is to pass on whole requests and the value of their `Proxy-Authorization`; `None` where requests are
@@ -140,8 +140,8 @@ impl Connector {
     fn failed(&self, why: &str) -> String {
         let to = host_of(&self.base);
         match &self.proxy {
-            None => format!("no connection to {to}: {why}"),
-            Some(proxy) => format!("no connection to {to} through {proxy}: {why}"),
+            None => format!("cannot connect to {to}: {why}"),
+            Some(proxy) => format!("cannot connect to {to} through {proxy}: {why}"),
         }
     }
 }
@@ -156,8 +156,8 @@ impl Proxy {
         if found.uri().scheme_str() != Some("http") {
             let scheme = found.uri().scheme_str().unwrap_or_default();
             return Err(format!(
-                "the environment names {proxy}, and a proxy of kind {scheme}:// is not supported; name an http:// one, or \
-                 except the host in NO_PROXY"
+                "the environment sets {proxy}, and {scheme}:// proxies are not supported; set an \
+                http:// proxy, or add the host to NO_PROXY"
             ));
         }
         Ok(Some(proxy))
@@ -186,19 +186,15 @@ fn tls() -> Result<Arc<ClientConfig>, String> {
     // Whoever was first, it is the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let config = ClientConfig::with_platform_verifier();
-    let mut config =
-        config.map_err(|error| format!("no secure connection can be made: {error}"))?;
+    let mut config = config.map_err(|error| format!("cannot set up TLS: {error}"))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 
 fn uri(url: &Url) -> Result<Uri, String> {
-    url.as_str().parse().map_err(|error| {
-        format!(
-            "no request to {} can be made of this: {error}",
-            host_of(url)
-        )
-    })
+    url.as_str()
+        .parse()
+        .map_err(|error| format!("cannot build a request to {}: {error}", host_of(url)))
 }
 
 /// The innermost reason of an error: the outer ones only say that there is one.

@@ -28,7 +28,7 @@ use crate::plain::one_line;
 /// Of an answer that is no success so much is read: enough to tell what it says.
 const REFUSAL_BYTES: u64 = 256 * 1024;
 
-const TOO_LONG: &str = "it took too long";
+const TOO_LONG: &str = "timeout";
 
 /// So many connections may turn out to be closed before anything is written to them.
 const CONNECTIONS: usize = 4;
@@ -147,16 +147,17 @@ impl Sending<'_> {
                 Some(Err(Broken::Unsent(Unsent::Stale))) => {}
                 Some(Err(Broken::InDoubt(error))) => {
                     return Err(transient(format!(
-                        "the connection to {host} broke before an answer came: {}",
+                        "the connection to {host} broke before the response: {}",
                         one_line(&self.redactor.clean(&innermost(&error)))
                     )));
                 }
                 None if open.give_up().is_some() => {}
-                None => return Err(transient(format!("{host} did not answer in time"))),
+                None => return Err(transient(format!("{host} did not respond in time"))),
             }
         }
         Err(Failure::Unreachable(format!(
-            "no connection to {host}: {CONNECTIONS} were closed before a request could be sent"
+            "cannot connect to {host}: {CONNECTIONS} connections were closed before a request \
+            could be sent"
         )))
     }
 
@@ -172,7 +173,7 @@ impl Sending<'_> {
         let url = self.request.url();
         let unfit = |why: &dyn std::fmt::Display| {
             let host = host_of(url);
-            Failure::NotSent(format!("no request to {host} can be made of this: {why}"))
+            Failure::NotSent(format!("cannot build a request to {host}: {why}"))
         };
         let body = self.request.body().and_then(reqwest::Body::as_bytes);
         let mut outgoing =

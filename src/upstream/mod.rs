@@ -132,7 +132,7 @@ pub enum Failure {
     #[error("{0}")]
     NotSent(String),
     /// Its time was over before it could be sent. It costs nothing.
-    #[error("its leave had run out before it could be sent")]
+    #[error("the grant expired before the request could be sent")]
     TooLate,
     /// The limit is exhausted upstream.
     #[error("{message}")]

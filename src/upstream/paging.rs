@@ -57,7 +57,7 @@ fn number(cursor: Option<&str>, first: u64) -> Result<u64, Failure> {
     let number = cursor.map_or(Ok(first), str::parse);
     number.map_err(|_| {
         Failure::BadCursor(
-            "the cursor is no number, as the paging of this call needs it".to_owned(),
+            "the cursor is not a number, which the paging of this call requires".to_owned(),
         )
     })
 }
@@ -151,7 +151,7 @@ fn token(at: &Pointer, document: &Value) -> Result<Option<String>, Failure> {
             Ok(Some(token.clone()).filter(|token| !token.trim().is_empty()))
         }
         Some(token @ Value::Number(_)) if is_inexact(token) => {
-            Err(no_token("a number that is no exact integer", at))
+            Err(no_token("a number that is not an exact integer", at))
         }
         Some(Value::Number(token)) => Ok(Some(token.to_string())),
         Some(other) => Err(no_token(name_of(other), at)),
@@ -160,7 +160,7 @@ fn token(at: &Pointer, document: &Value) -> Result<Option<String>, Failure> {
 
 fn no_token(found: &str, at: &Pointer) -> Failure {
     Failure::WrongShape(format!(
-        "the answer holds {found} where the next page's token belongs (at `{at}`)"
+        "the response contains {found} instead of the next page's token (at `{at}`)"
     ))
 }
 
@@ -174,7 +174,7 @@ fn on_same_host(
 ) -> Result<String, Failure> {
     let base = &asked.upstream.base_url;
     let shown = || answer.shown(url);
-    let none = |_| Failure::WrongShape(format!("what stands {place} is no URL: \"{}\"", shown()));
+    let none = |_| Failure::WrongShape(format!("the value {place} is not a URL: \"{}\"", shown()));
     let mut to = asked.url.join(url).map_err(none)?;
     if !to.has_host() {
         return Err(Failure::Skip(format!(
@@ -186,7 +186,8 @@ fn on_same_host(
     if to.host() != base.host() || !same_port || !matches!(to.scheme(), "http" | "https") {
         let to = super::http::host_of(&to);
         return Err(Failure::Skip(format!(
-            "the next page is on another host ({to}), which is not asked; if it is the same one, write it into upstreams.{}.base_url",
+            "the next page is on another host ({to}), to which no request is sent; if it is the \
+            same API, write this host into upstreams.{}.base_url",
             asked.upstream.name
         )));
     }

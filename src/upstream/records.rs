@@ -9,13 +9,13 @@ use crate::record::Record;
 /// What is not as it should be in an answer.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum WrongShape {
-    #[error("the answer holds {found} where {expected} belongs (at `{at}`)")]
+    #[error("the response contains {found} instead of {expected} (at `{at}`)")]
     Value {
         at: String,
         found: &'static str,
         expected: &'static str,
     },
-    #[error("none of the answer's {count} records has an id at `{ids}`")]
+    #[error("none of the response's {count} records has an id at `{ids}`")]
     NoIds { count: u64, ids: String },
 }
 
@@ -137,7 +137,7 @@ pub const fn name_of(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "true or false",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     }

@@ -84,7 +84,7 @@ fn message(answer: &Answer, document: &Value) -> String {
     let (status, said) = (answer.status, said(answer, document));
     let broke_off = answer
         .broke_off()
-        .map(|cause| format!("; the answer broke off: {cause}"))
+        .map(|cause| format!("; the response is incomplete: {cause}"))
         .unwrap_or_default();
     if said.is_empty() {
         format!("{status}{broke_off}")
@@ -181,7 +181,8 @@ fn redirect(answer: &Answer) -> Option<String> {
         |to| host_of(&to),
     );
     Some(format!(
-        "it points to {to}, and redirects are not followed; correct the upstream's base_url or path"
+        "it redirects to {to}, and redirects are not followed; correct the upstream's base_url or \
+        path"
     ))
 }
 

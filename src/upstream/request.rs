@@ -170,7 +170,11 @@ fn authorize(request: &mut Request, auth: &Auth, secret: &SecretString) -> Resul
 }
 
 fn carry(request: &mut Request, name: &str, secret: &str) -> Result<(), Failure> {
-    let unfit = || Failure::NotSent(format!("the secret cannot go into the header `{name}`"));
+    let unfit = || {
+        Failure::NotSent(format!(
+            "the secret is not a valid value of the header `{name}`"
+        ))
+    };
     let name = HeaderName::try_from(name).map_err(|_| unfit())?;
     let mut value = HeaderValue::try_from(secret).map_err(|_| unfit())?;
     value.set_sensitive(true);
@@ -194,7 +198,7 @@ fn headers(upstream: &config::Upstream, request: &PageRequest<'_>) -> Result<Hea
     for (name, template) in upstream.headers.iter().chain(&request.step.call.headers) {
         let unfit = || {
             Failure::NotSent(format!(
-                "the header `{name}` cannot hold `{template}` with these values"
+                "the header `{name}` cannot contain `{template}` with these values"
             ))
         };
         let value =
@@ -252,16 +256,21 @@ fn fits(url: &Url, request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<(), Fai
     let cursor = request.cursor.map_or(0, |cursor| cursor.chars().count());
     Err(Failure::NotSent(match turn {
         Turn { go_to: Some(_), .. } => {
-            format!("the next page's URL is {cursor} characters long: no request holds it")
+            format!(
+                "the next page's URL is {cursor} characters long, which is too long for a \
+                request"
+            )
         }
         Turn {
             cursor: Some((_, Value::String(_))),
             place: Place::Query,
             ..
         } if cursor > length / 4 => {
-            format!("the next page's token is {cursor} characters long: no URL holds it")
+            format!(
+                "the next page's token is {cursor} characters long, which is too long for a URL"
+            )
         }
-        _ => format!("the URL would be {length} characters long: no request holds it"),
+        _ => format!("the URL is {length} characters long, which is too long for a request"),
     }))
 }
 
@@ -318,7 +327,7 @@ fn path(request: &PageRequest<'_>) -> Result<String, Failure> {
     let path = path.trim_start_matches('/');
     if path.split('/').any(climbs) {
         return Err(Failure::NotSent(format!(
-            "the path of `{}` would lead elsewhere: `{template}` with these values",
+            "the path of `{}` leads outside base_url: `{template}` with these values",
             call.name
         )));
     }
@@ -360,7 +369,7 @@ fn body(request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<Option<Value>, Fai
     }
     let Value::Object(mut members) = body.unwrap_or_else(|| Value::Object(Map::new())) else {
         return Err(Failure::NotSent(format!(
-            "the body of `{}` is no object, so no page can go into it",
+            "the body of `{}` is not an object: the page parameters cannot be added",
             call.name
         )));
     };

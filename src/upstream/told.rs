@@ -37,7 +37,7 @@ fn standing(
     limit: &str,
     about: &CredentialLimit,
 ) -> Option<Standing> {
-    let told = about.told.as_ref()?;
+    let told = about.reported.as_ref()?;
     let name = about.upstream_name.as_deref().unwrap_or(limit);
     if told
         .resource

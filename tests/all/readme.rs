@@ -72,7 +72,7 @@ fn every_command_of_the_readme_succeeds_and_prints_something() {
             "{line}: {ran:?}"
         );
         assert!(
-            !String::from_utf8_lossy(&ran.stdout).contains("Nothing found"),
+            !String::from_utf8_lossy(&ran.stdout).contains("No records found"),
             "{line}: {ran:?}"
         );
     }

@@ -54,11 +54,11 @@ pub struct SqliteCatalog {
 enum Failure {
     #[error("{}", sqlite::explain(.0))]
     Sqlite(#[from] rusqlite::Error),
-    #[error("there is no pass {}", .0.0)]
+    #[error("no pass {}", .0.0)]
     NoSuchPass(PassId),
-    #[error("it is open for reading alone")]
+    #[error("the catalog is open read-only")]
     ReadOnly,
-    #[error("there is no full-text index of its records; make one with `ingest repair`")]
+    #[error("its full-text index is missing; create it with `ingest repair`")]
     NoIndex,
     #[error(transparent)]
     Index(#[from] OpenError),
@@ -209,7 +209,7 @@ impl SqliteCatalog {
             other => other,
         };
         CatalogError(format!(
-            "{}: the catalog did not do as asked: {failure}",
+            "{}: catalog operation failed: {failure}",
             self.path.display()
         ))
     }

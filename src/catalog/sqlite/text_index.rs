@@ -174,7 +174,8 @@ impl TextIndex {
         if !self.reported.swap(true, Ordering::Relaxed) {
             let file = self.path.display();
             tracing::warn!(
-                "{file}: the full-text index was not updated: {error}; the records are safe, and `ingest repair` makes the index anew"
+                "{file}: cannot update the full-text index: {error}; the records are safe, and \
+                `ingest repair` rebuilds the index"
             );
         }
     }
@@ -247,7 +248,7 @@ fn follow(
             drop(tx);
             let indexed = rebuild::rebuild(index, records)?;
             if indexed > 0 {
-                tracing::info!(records = indexed, "the full-text index was made anew");
+                tracing::info!(records = indexed, "rebuilt the full-text index");
             }
             Ok(())
         }
@@ -327,7 +328,8 @@ fn missing(index: &Connection, records: &Connection) -> rusqlite::Result<Option<
 fn report_missing(missing: i64) {
     if missing > 0 {
         tracing::warn!(
-            "{missing} changed records are not in the full-text index yet: the next run adds them, or `ingest repair`"
+            "the full-text index lacks {missing} changed records; the next run or `ingest repair` \
+            adds them"
         );
     }
 }

@@ -30,7 +30,7 @@ pub async fn everything(environment: &Environment, meter: Option<&Meter>) -> Vec
                 Err(_) => bad(
                     what,
                     format!(
-                        "{} did not answer within {PATIENCE:?}; check base_url and the network",
+                        "{} did not respond within {PATIENCE:?}; check base_url and the network",
                         at(upstream).0
                     ),
                 ),
@@ -93,7 +93,7 @@ async fn connect(upstream: &Upstream) -> Result<String, String> {
     }
     let version = speak_tls(host, socket)
         .await
-        .map_err(|why| format!("{to} does not speak TLS as it should: {why}"))?;
+        .map_err(|why| format!("{to}: the TLS handshake failed: {why}"))?;
     Ok(format!("{to} can be reached and speaks {version}"))
 }
 

@@ -103,9 +103,9 @@ async fn secrets(environment: &Environment) -> Vec<Finding> {
         .values()
         .filter(|one| one.upstream.auth != Auth::None)
     {
-        let what = format!("the secret of credential {}", credential.name);
+        let what = format!("secret of credential {}", credential.name);
         findings.push(match ready(environment, credential).await {
-            Ok(()) => good(what, "is there".to_owned()),
+            Ok(()) => good(what, "found".to_owned()),
             Err(why) => bad(what, why),
         });
     }
@@ -119,9 +119,9 @@ async fn secrets_of_ledger(environment: &Environment) -> Option<Finding> {
     if config.store == LedgerStore::Sqlite || config.access == RedisAccess::default() {
         return None;
     }
-    let what = "the secrets of the ledger".to_owned();
+    let what = "secrets of the ledger".to_owned();
     Some(match ledger::redis::ready(config).await {
-        Ok(()) => good(what, "are there".to_owned()),
+        Ok(()) => good(what, "found".to_owned()),
         Err(why) => bad(what, why),
     })
 }
@@ -158,7 +158,7 @@ async fn ledger(environment: &Environment) -> (Finding, Option<Arc<Meter>>) {
         connect::answers(environment, &meter).await
     };
     match usable {
-        Ok(()) => (good(what, "can be used".to_owned()), Some(meter)),
+        Ok(()) => (good(what, "usable".to_owned()), Some(meter)),
         Err(why) => (bad(what, why), None),
     }
 }
@@ -179,7 +179,7 @@ async fn catalog(environment: &Environment) -> Finding {
     let what = path.display().to_string();
     match environment.catalog_to_read() {
         Ok(_) => match sqlite::can_be_written(&path) {
-            Ok(()) => good(what, "can be used".to_owned()),
+            Ok(()) => good(what, "usable".to_owned()),
             Err(why) => bad(what, why),
         },
         Err(Error::State(OpenError::Older { .. })) => earlier(what),
@@ -189,7 +189,7 @@ async fn catalog(environment: &Environment) -> Finding {
 
 /// A file of an earlier release is left as it is here.
 fn earlier(path: String) -> Finding {
-    let detail = "an earlier release wrote it; the next run brings it up to date";
+    let detail = "written by an earlier release; the next run upgrades it";
     good(path, detail.to_owned())
 }
 

@@ -21,8 +21,8 @@ pub fn secrets_for_all(config: &Config) -> Option<Finding> {
         what: format!("permissions of {path}"),
         verdict: Verdict::Warning,
         detail: format!(
-            "every user of this machine can read the file, which holds {}: run `chmod o-r {path}`, and make the user that \
-             runs `ingest` its owner or a member of its group",
+            "every user of this machine can read the file, which contains {}: run `chmod o-r \
+            {path}`, and make the user that runs `ingest` its owner or a member of its group",
             held.join(" and ")
         ),
     })

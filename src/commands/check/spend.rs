@@ -20,7 +20,7 @@ pub async fn once_each(environment: &Environment, meter: &Meter) -> Vec<Finding>
             None => Finding {
                 what,
                 verdict: Verdict::Warning,
-                detail: "no job lists anything with it".to_owned(),
+                detail: "skipped: no job has a listing step with this credential".to_owned(),
             },
         });
     }
@@ -68,7 +68,7 @@ impl Trial<'_> {
         };
         let permit = match self.ask(environment, meter).await {
             Ok(permit) => permit,
-            Err(why) => return bad(what, format!("was not made: {why}")),
+            Err(why) => return bad(what, format!("not sent: {why}")),
         };
         let call = &self.step.call;
         let Answered { page, told } = upstream
@@ -79,7 +79,7 @@ impl Trial<'_> {
             Err(error) => {
                 return bad(
                     what,
-                    format!("what it truly cost could not be told the ledger: {error}"),
+                    format!("cannot record the reported cost in the ledger: {error}"),
                 );
             }
         };
@@ -89,7 +89,7 @@ impl Trial<'_> {
                 good(
                     what,
                     format!(
-                        "{} for {region} gave {records} records; it cost {}",
+                        "{} for {region} returned {records} records; cost {}",
                         call.name,
                         cost(&spent)
                     ),
@@ -98,8 +98,8 @@ impl Trial<'_> {
             Err(failure @ (Failure::NotSent(_) | Failure::Unreachable(_) | Failure::TooLate)) => {
                 let released = meter.release(&self.credential.account, &permit).await;
                 let spent = released.map_or_else(
-                    |error| format!("and stays charged: {error}"),
-                    |()| "and cost nothing".to_owned(),
+                    |error| format!("the charge was not released ({error})"),
+                    |()| "nothing was charged".to_owned(),
                 );
                 bad(
                     what,
@@ -108,7 +108,7 @@ impl Trial<'_> {
             }
             Err(failure) => bad(
                 what,
-                format!("{}: {failure}; it cost {}", call.name, cost(&spent)),
+                format!("{}: {failure}; cost {}", call.name, cost(&spent)),
             ),
         }
     }
@@ -152,11 +152,11 @@ impl Trial<'_> {
         match meter.ask(ask).await.map_err(|error| error.to_string())? {
             Answer::Permitted(permit) => Ok(permit),
             Answer::Rejected(rejection) => Err(format!(
-                "{} of {} are left; it fits at {}",
+                "{} {} remaining; retry at {}",
                 rejection.remaining, rejection.limit, rejection.retry_at
             )),
             Answer::Never { limit, most } => Err(format!(
-                "it can never be granted: {limit} holds at most {most}"
+                "the call can never be granted: {limit} grants at most {most}"
             )),
             Answer::Refused(why) => Err(why),
         }

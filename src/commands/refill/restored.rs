@@ -29,7 +29,9 @@ pub async fn charge_passes_since(
         tracing::warn!(
             account = account.name,
             passes = entries.len(),
-            "ledger.db is older than the catalog, as after a restore of one file: what the passes since spent is charged to it; restore the ledger together with the catalog, and charge what else was spent with `ingest charge`"
+            "ledger.db is older than the catalog, as after a restore of one file; charging it \
+            with what later passes spent; restore both files together, and charge any other \
+            spend with `ingest charge`"
         );
     }
     Ok(())
@@ -93,7 +95,9 @@ pub fn warn(environment: &Environment) {
     let until = made_at.after(longest.unwrap_or_default());
     if environment.clock.now() < until {
         tracing::warn!(
-            "{}: this file was restored from a backup of {made_at}, and charges that were made after it and before the restore are not in it: until {until} their units may be granted again. Charge them with `ingest charge --times`, or wait until then",
+            "{}: restored from a backup of {made_at}; charges made between the backup and the \
+            restore are missing, and their units may be granted again until {until}. Charge them \
+            with `ingest charge --times`, or wait until then",
             path.display()
         );
     }

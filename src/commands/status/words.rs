@@ -84,7 +84,7 @@ fn since(limit: &LimitStatus) -> Option<String> {
     });
     let reset = limit
         .since_reset
-        .map(|units| format!("{} since the upstream's reset", count(units.get())));
+        .map(|units| format!("{} used since the upstream's reset", count(units.get())));
     let parts: Vec<String> = headroom.into_iter().chain(reset).collect();
     (!parts.is_empty()).then(|| format!("  {}", parts.join("; ")))
 }
@@ -103,7 +103,7 @@ fn back(limit: &LimitStatus) -> Option<String> {
 fn closed(limit: &LimitStatus, now: Timestamp, style: Style) -> Option<String> {
     let until = limit.report.closed_until?;
     let closed = format!(
-        "closed until {}, in {}: the upstream said that it is spent",
+        "closed until {} (in {}): the upstream reported the limit exhausted",
         instant(until),
         span(until.since(now))
     );
@@ -113,7 +113,7 @@ fn closed(limit: &LimitStatus, now: Timestamp, style: Style) -> Option<String> {
 fn unrepaid(limit: &LimitStatus, style: Style) -> Option<String> {
     let units = Some(limit.unrepaid).filter(|units| *units > Units::ZERO)?;
     let owed = format!(
-        "{} units went unmetered from this machine and are not repaid to the ledger yet",
+        "{} units went unmetered from this machine and are not yet charged to the ledger",
         count(units.get())
     );
     Some(format!("  {}", style.paint(&owed, Colour::Yellow)))
@@ -131,13 +131,13 @@ pub fn spend(spend: &[Spend], screen: Screen) -> String {
             "REGION",
             "CALL",
             "CHARGES",
-            "UNITS THAT COUNT",
+            "UNITS IN WINDOW",
         ],
         &[4],
     );
     for one in spend {
         let whose = if one.call.is_empty() {
-            "told by the upstream"
+            "reported by the upstream"
         } else {
             "by hand"
         };
@@ -151,7 +151,8 @@ pub fn spend(spend: &[Spend], screen: Screen) -> String {
         ]);
     }
     let partial = spend.iter().any(|one| one.told_by == Teller::Journal);
-    let note = "This is what this machine charged; the ledger does not keep what other machines' charges were for.";
+    let note = "Only this machine's charges are listed; the ledger does not store the purpose of \
+        other machines' charges.";
     if partial {
         format!("{}\n{}", text(&table), screen.wrapped(note))
     } else {
@@ -192,7 +193,8 @@ pub fn regions(regions: &[RegionStatus], now: Timestamp, screen: Screen) -> Stri
         .all(|region| region.last_complete.is_none() && !region.unfinished)
     {
         lines.push(screen.wrapped(
-            "Nothing was ingested yet; `ingest --region all --dry-run` says what it would take.",
+            "Nothing was ingested yet; `ingest --region all --dry-run` shows what a run would \
+            spend.",
         ));
     }
     lines.join("\n")
@@ -206,7 +208,7 @@ fn stopped(region: &RegionStatus, now: Timestamp) -> Option<String> {
     );
     let began = span(now.since(at.since));
     Some(format!(
-        "{whose} is unfinished: begun {began} ago, it stopped after page {page} of {}.",
+        "{whose} is unfinished: started {began} ago, stopped after page {page} of {}.",
         at.call
     ))
 }

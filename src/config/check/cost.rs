@@ -59,7 +59,7 @@ fn settles(upstream: &Upstream, call: &Call, root: &Item<'_>) {
         };
         item.refuse::<()>(
             "the call does not charge this limit",
-            format!("write {limit} into its `cost`: the estimate"),
+            format!("add {limit} to the call's `cost`, with its estimate"),
         );
     }
     if let Some(cheaper) = call
@@ -70,7 +70,7 @@ fn settles(upstream: &Upstream, call: &Call, root: &Item<'_>) {
     {
         let known = upstream.calls.keys().map(String::as_str);
         item.refuse::<()>(
-            format!("upstream {:?} has no such call", upstream.name),
+            format!("upstream {:?} has no call of this name", upstream.name),
             advice(&cheaper.call, known),
         );
     }
@@ -85,7 +85,7 @@ fn remedy(credential: &Credential, limit: &str, bare: bool, call: &Call) -> Stri
         .collect();
     match names.as_slice() {
         [only] if bare => format!(
-            "name the limit: write cost = {{ {only} = {} }}",
+            "name the limit, for example cost = {{ {only} = {} }}",
             call.cost.largest()
         ),
         [] => {
@@ -124,7 +124,10 @@ fn leave(job: &Job, root: &Item<'_>) {
             Some(limit) if units >= limit.enforced() => {
                 let most = limit.enforced();
                 item.refuse::<()>(
-                    format!("leaving {units} of the {most} that {name:?} lets through leaves this job nothing"),
+                    format!(
+                        "this job can spend nothing: the limit {name:?} grants at most \
+                        {most}, and `leave` reserves {units}"
+                    ),
                     format!("write less than {most}"),
                 );
             }
@@ -145,7 +148,8 @@ fn fits(job: &Job, at: usize, step: &Step, root: &Item<'_>) {
             };
             item.refuse::<()>(
                 format!(
-                    "this could never be granted: it costs {units} of {name:?}, and {} can be used",
+                    "the call can never be granted: it costs {units} of {name:?}, of which at \
+                    most {} can be used",
                     sum(limit, leave.get())
                 ),
                 format!(

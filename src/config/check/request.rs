@@ -54,7 +54,7 @@ fn check_call(upstream: &Upstream, call: &Call, root: &Item<'_>, values: &BTreeS
         && let Some(place) = item.find(&["page", "in"])
     {
         place.refuse::<()>(
-            "a GET has no body for the cursor",
+            "a GET request has no body to put the cursor into",
             "write in = \"query\", or method = \"POST\"",
         );
     }
@@ -175,9 +175,9 @@ fn names_something((item, template): &Written<'_>, values: &BTreeSet<&str>) {
         if names_nothing(&variable, values) {
             let known = Template::VARIABLES.iter().chain(values).copied();
             item.refuse::<()>(
-                format!("{{{name}}} names nothing known"),
+                format!("{{{name}}} is not a template variable"),
                 format!(
-                    "{}; a value of regions is written [regions.CODE] {name} = \"...\"",
+                    "{}; define a value of regions as [regions.CODE] {name} = \"...\"",
                     advice(name, known)
                 ),
             );
@@ -197,7 +197,7 @@ fn asks_for_ids(job: &Job, step: &Step, item: &Item<'_>, all: &[Written<'_>]) {
         (Some(_), None) => {
             item.find(&["ids"]).and_then(|ids| {
                 ids.refuse::<()>(
-                    "nothing of this step asks for the ids",
+                    "no parameter of this step uses the ids",
                     "write for example params = { id = \"{ids}\" }",
                 )
             });
@@ -205,10 +205,10 @@ fn asks_for_ids(job: &Job, step: &Step, item: &Item<'_>, all: &[Written<'_>]) {
         (None, Some((written, _))) => {
             written.refuse::<()>(
                 format!(
-                    "{{ids}} stands for nothing in a step of job {:?} that has no `ids`",
+                    "{{ids}} has no value: this step of job {:?} has no `ids`",
                     job.name
                 ),
-                "write ids = { from = \"...\", at = \"/id\", batch = 50 } in that step",
+                "add ids = { from = \"...\", at = \"/id\", batch = 50 } to the step",
             );
         }
         _ => {}
@@ -222,17 +222,17 @@ fn stands_for_something(job: &Job, step: &Step, item: &Item<'_>, variable: &Vari
         Variable::Region | Variable::Since | Variable::OfRegion(_) if shared => {
             item.refuse::<()>(
                 format!(
-                    "a batch of ids serves several regions of job {:?} at once: it has no region of its own",
+                    "the region has no value: a batch of ids of job {:?} serves several regions",
                     job.name
                 ),
-                "leave the region out",
+                "remove the region",
             );
         }
         Variable::OfRegion(name) => every_region_has(job, item, name),
         Variable::Cursor if step.call.paging == Paging::None => {
             item.refuse::<()>(
-                "{cursor} stands for nothing in a call without pages",
-                "write page = { kind = ... }",
+                "{cursor} has no value: the call has no `page`",
+                "add page = { kind = ... }",
             );
         }
         _ => {}
@@ -250,12 +250,13 @@ fn every_region_has(job: &Job, item: &Item<'_>, name: &str) {
     if let Some(first) = lacking.first() {
         item.refuse::<()>(
             format!(
-                "job {:?} walks regions without a {name}: {}",
+                "{name} has no value in these regions of job {:?}: {}",
                 job.name,
                 lacking.join(", ")
             ),
             format!(
-                "write [regions.{}] {name} = \"...\", or give the job the regions that have one",
+                "add [regions.{}] {name} = \"...\", or restrict the job's `regions` to those that \
+                have one",
                 quoted(first)
             ),
         );
@@ -269,7 +270,7 @@ fn leaves_to_others(params: &Item<'_>, upstream: &Upstream, call: &Call) {
     {
         item.refuse_unseen::<()>(
             "auth sets this parameter already",
-            "leave it out here: a secret has no place in this file",
+            "remove it here: a secret must not be in this file",
         );
     }
     leaves_paging_alone(params, call);
@@ -283,7 +284,7 @@ fn leaves_paging_alone(params: &Item<'_>, call: &Call) {
             "page.param of call {:?} sets this parameter already",
             call.name
         );
-        item.refuse::<()>(expected, "leave it out here, or change `page`");
+        item.refuse::<()>(expected, "remove it here, or change `page`");
     }
     if let Some(item) = size.and_then(|size| params.find(&[size]))
         && item
@@ -291,8 +292,8 @@ fn leaves_paging_alone(params: &Item<'_>, call: &Call) {
             .is_some_and(|text| !text.parse().is_ok_and(|size: u64| size > 0))
     {
         item.refuse::<()>(
-            "expected the size of a page, a whole number from 1",
-            "leave it out for that of the call",
+            "expected the page size, a whole number of 1 or more",
+            "remove it to use the size of the call",
         );
     }
 }

@@ -29,10 +29,10 @@ pub fn views(config: &Config, root: &Item<'_>) {
             {
                 item.refuse::<()>(
                     format!(
-                        "the catalog's view {view:?} belongs to kind {:?} of upstream {:?}",
+                        "kind {:?} of upstream {:?} already has the catalog view {view:?}",
                         first.1, first.0
                     ),
-                    "rename one of the two kinds, so that UPSTREAM_KIND differs in more than capitals",
+                    "rename one of the two kinds: UPSTREAM_KIND must differ in more than case",
                 );
             }
         }

@@ -61,10 +61,7 @@ pub fn call(item: Item<'_>) -> Option<Call> {
 fn etag_of(section: &Section<'_>, method: Method) -> Option<Etag> {
     section.or("etag", Etag::Unused, |item| match method {
         Method::Get => word(&item, &ETAGS),
-        Method::Post => item.refuse(
-            "only a GET can be asked whether it changed",
-            "leave etag out",
-        ),
+        Method::Post => item.refuse("`etag` works with GET requests only", "remove etag"),
     })
 }
 
@@ -95,7 +92,7 @@ fn path(item: Item<'_>) -> Option<Template> {
     if text.contains(['?', '#']) {
         return item.refuse(
             "expected a path without `?` and `#`",
-            "move what follows into `params`",
+            "move the query into `params`",
         );
     }
     if text.contains("://") || text.split('/').any(|segment| matches!(segment, "." | "..")) {
@@ -119,8 +116,8 @@ pub fn params(item: Item<'_>) -> Option<BTreeMap<String, Template>> {
 fn body_of(section: &Section<'_>, method: Method) -> Option<Option<Value>> {
     section.optional("body", |item| match (method, item.is_table()) {
         (Method::Get, _) => item.refuse(
-            "only a POST has a body",
-            "write method = \"POST\", or leave the body out",
+            "only a POST request has a body",
+            "write method = \"POST\", or remove the body",
         ),
         (Method::Post, false) => item.refuse("expected a table", "write { name = value }"),
         (Method::Post, true) => json(item),
@@ -149,7 +146,10 @@ fn json(item: Item<'_>) -> Option<Value> {
 fn number_of(item: &Item<'_>, number: Option<Number>) -> Option<Value> {
     match number {
         Some(number) => Some(Value::Number(number)),
-        None => item.refuse("expected a number that JSON can hold", "write it in quotes"),
+        None => item.refuse(
+            "expected a number that JSON can represent",
+            "write it in quotes",
+        ),
     }
 }
 
@@ -182,7 +182,7 @@ fn columns(item: Item<'_>) -> Option<BTreeMap<String, Pointer>> {
         }
         if !seen.insert(item.name().to_ascii_lowercase()) {
             return item.refuse(
-                "SQL takes this for the same name as another column's",
+                "another column has this name (SQL ignores case)",
                 "write another name",
             );
         }

@@ -8,21 +8,23 @@ use super::scalars::{any_duration, duration, name, some_units, units};
 use super::upstream::header_name;
 use crate::config::item::{self, Item};
 use crate::config::names::{Named, advice};
-use crate::config::{Auth, Credential, CredentialLimit, SecretSource, Told, Upstream};
+use crate::config::section::Section;
+use crate::config::{Auth, Credential, CredentialLimit, ReportedHeaders, SecretSource, Upstream};
 use crate::quota::{Account, Limit, LimitName, Units, Window, WindowError};
 
 pub const KEYS: [&str; 4] = ["upstream", "secret", "account", "limits"];
 pub const SECRET_KEYS: [&str; 4] = ["env", "file", "credential", "command"];
-pub const LIMIT_KEYS: [&str; 7] = [
+pub const LIMIT_KEYS: [&str; 8] = [
     "quota",
     "headroom",
     "window",
     "resets",
     "wait",
     "upstream_name",
+    "reported",
     "told",
 ];
-pub const TOLD_KEYS: [&str; 3] = ["remaining", "reset", "resource"];
+pub const REPORTED_KEYS: [&str; 3] = ["remaining", "reset", "resource"];
 const WAIT: Duration = Duration::from_secs(2);
 
 /// What a credential says of itself; what another one says of the same account is added later.
@@ -63,10 +65,10 @@ fn agree(item: &Item<'_>, own: &Own, account: &mut Limits) {
             Some(_) => {
                 let found = item.find(&["limits", name]).unwrap_or_else(|| item.clone());
                 let expected = format!(
-                    "another credential of account {:?} gives this limit differently",
+                    "another credential of account {:?} defines this limit differently",
                     own.account
                 );
-                found.refuse::<()>(expected, "write the limits in one of them only");
+                found.refuse::<()>(expected, "define the limits in one credential only");
             }
         }
     }
@@ -107,10 +109,10 @@ fn credential(item: Item<'_>, upstreams: &Named<Upstream>) -> Option<Own> {
     match (&upstream.auth, &secret, section.get("secret")) {
         (Auth::None, Some(_), Some(item)) => item.refuse(
             format!(
-                "upstream {:?} has no `auth`, so this secret would never be sent",
+                "upstream {:?} has no `auth`: the secret would never be sent",
                 upstream.name
             ),
-            "give the upstream its auth, or leave the secret out",
+            "add `auth` to the upstream, or remove the secret",
         ),
         (Auth::None, ..) | (_, Some(_), _) => Some(Own {
             upstream,
@@ -137,7 +139,7 @@ pub fn secret(item: Item<'_>) -> Option<SecretSource> {
     let ways = "write { env = \"NAME\" }, { file = \"/path\" }, { credential = \"name\" } or { command = [\"program\"] }";
     if !item.is_table() {
         return item.refuse(
-            "expected where the secret is: the secret itself has no place in this file",
+            "expected the place of the secret: the secret itself must not be in this file",
             ways,
         );
     }
@@ -173,7 +175,7 @@ fn systemd(item: &Item<'_>) -> Option<String> {
     let text = item.filled_text()?;
     if text.contains('/') || text == "." || text == ".." {
         return item.refuse(
-            "expected a name that LoadCredential= gives, without a slash",
+            "expected the name of a LoadCredential= entry, without a slash",
             "write for example \"api-key\"",
         );
     }
@@ -189,7 +191,7 @@ fn command_line(item: &Item<'_>) -> Option<Vec<String>> {
     match words.first() {
         Some(program) if !program.is_empty() => Some(words),
         _ => item.refuse(
-            "expected a program and its arguments",
+            "expected a list: a program and its arguments",
             "write for example [\"pass\", \"show\", \"api-key\"]",
         ),
     }
@@ -210,11 +212,11 @@ fn limit(item: Item<'_>) -> Option<(Limit, CredentialLimit)> {
     let resets = section.optional("resets", zone);
     let wait = section.or("wait", WAIT, any_duration);
     let upstream_name = section.optional("upstream_name", |item| item.filled_text());
-    let told = section.optional("told", told);
+    let reported = reported(&section);
     let more = CredentialLimit {
         wait: wait?,
         upstream_name: upstream_name?,
-        told: told?,
+        reported: reported?,
     };
     let window = match Window::new(window?, resets?) {
         Ok(window) => window,
@@ -233,14 +235,26 @@ fn limit(item: Item<'_>) -> Option<(Limit, CredentialLimit)> {
     }
 }
 
-/// The headers by which answers tell how the limit stands.
-fn told(item: Item<'_>) -> Option<Told> {
-    let section = item.table(&TOLD_KEYS)?;
+/// The key `reported`, or its former name `told`.
+fn reported(limit: &Section<'_>) -> Option<Option<ReportedHeaders>> {
+    match (limit.get("reported"), limit.get("told")) {
+        (Some(_), Some(former)) => former.refuse(
+            "`told` is the former name of `reported`, and both are present",
+            "remove `told`",
+        ),
+        (Some(item), None) | (None, Some(item)) => reported_headers(item).map(Some),
+        (None, None) => Some(None),
+    }
+}
+
+/// The response headers that report the state of the limit.
+fn reported_headers(item: Item<'_>) -> Option<ReportedHeaders> {
+    let section = item.table(&REPORTED_KEYS)?;
     let header = |item: Item<'_>| header_name(&item, item.text()?);
     let remaining = section.required("remaining", "\"x-ratelimit-remaining\"", header);
     let reset = section.optional("reset", header);
     let resource = section.optional("resource", header);
-    Some(Told {
+    Some(ReportedHeaders {
         remaining: remaining?,
         reset: reset?,
         resource: resource?,
@@ -259,7 +273,7 @@ fn zone(item: Item<'_>) -> Option<chrono_tz::Tz> {
 fn advice_on_zone(text: &str) -> String {
     // An abbreviation has many neighbours, and none of them is meant: `EST` knows no summer.
     if (3..=5).contains(&text.len()) && text.chars().all(|letter| letter.is_ascii_uppercase()) {
-        return "write a place, such as \"America/Los_Angeles\", or \"UTC\"".to_owned();
+        return "write the name of a zone, such as \"America/Los_Angeles\" or \"UTC\"".to_owned();
     }
     match advice(text, chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name())) {
         meant if meant.starts_with("did you mean") => meant,

@@ -63,7 +63,7 @@ fn regions(section: &Section<'_>, all: &[Arc<Region>]) -> Option<Vec<Arc<Region>
         Some(item) => some_regions(&item, all),
         None if all.is_empty() && section.0.root().find(&["regions"]).is_none() => {
             section.0.refuse(
-                "a job needs regions to fan out over",
+                "a job needs regions, and none are defined",
                 "write regions = [\"US\"] at the top of the file",
             )
         }
@@ -76,16 +76,16 @@ fn some_regions(item: &Item<'_>, all: &[Arc<Region>]) -> Option<Vec<Arc<Region>>
     let regions: Vec<_> = item::all(item.list()?.iter().map(|item| {
         let code = item.text()?;
         if !seen.insert(code) {
-            return item.refuse("this region is there twice", "leave it out");
+            return item.refuse("duplicate region", "remove it");
         }
         let found = all.iter().find(|region| region.code == code).cloned();
         let known = all.iter().map(|region| region.code.as_str());
-        found.or_else(|| item.refuse("there is no such region in `regions`", advice(code, known)))
+        found.or_else(|| item.refuse("`regions` does not define this region", advice(code, known)))
     }))?;
     if regions.is_empty() {
         return item.refuse(
             "expected at least one region",
-            "leave it out for all of them",
+            "remove the key to walk all regions",
         );
     }
     Some(regions)
@@ -96,7 +96,7 @@ fn steps(section: &Section<'_>, upstream: Option<&Upstream>) -> Option<Vec<Step>
         return section.0.refuse(
             "a job needs steps",
             format!(
-                "write [[jobs.{}.steps]] and call = \"...\"",
+                "add [[jobs.{}.steps]] with call = \"...\"",
                 section.0.name()
             ),
         );
@@ -162,7 +162,7 @@ fn call(item: &Item<'_>, upstream: &Upstream) -> Option<Arc<Call>> {
     let Some(call) = upstream.calls.get(name) else {
         let known = upstream.calls.keys().map(String::as_str);
         return item.refuse(
-            format!("upstream {:?} has no such call", upstream.name),
+            format!("upstream {:?} has no call of this name", upstream.name),
             advice(name, known),
         );
     };
@@ -172,9 +172,9 @@ fn call(item: &Item<'_>, upstream: &Upstream) -> Option<Arc<Call>> {
         _ => return Some(call.clone()),
     };
     item.refuse(
-        format!("this call has no `{lacking}`: it can be charged, but not made"),
+        format!("the call has no `{lacking}`: it can be charged by hand, but not requested"),
         format!(
-            "write its {lacking} in [upstreams.{}.calls.{name:?}]",
+            "add {lacking} to [upstreams.{}.calls.{name:?}]",
             upstream.name
         ),
     )
@@ -183,8 +183,8 @@ fn call(item: &Item<'_>, upstream: &Upstream) -> Option<Arc<Call>> {
 fn ids(item: Item<'_>, earlier: &Earlier) -> Option<Ids> {
     if earlier.steps == 0 {
         return item.refuse(
-            "the first step of a job lists: no step before it names ids",
-            "put a step that lists before it",
+            "the first step of a job has no step before it to take ids from",
+            "put the step that lists the ids before it",
         );
     }
     let section = item.table(&IDS_KEYS)?;

@@ -27,7 +27,7 @@ pub const AFTER_LOSS: [(&str, AfterLoss); 2] =
     [("floor", AfterLoss::Floor), ("wait", AfterLoss::Wait)];
 pub const SCHEMES: [&str; 5] = ["redis", "rediss", "redis+sentinel", "redis+cluster", "unix"];
 const EXAMPLE: &str = "write \"sqlite\", or for example \"redis://127.0.0.1:6379/0\"";
-const ESCAPED: &str = "write a `/` of a password as %2F, a `?` as %3F, a `#` as %23";
+const ESCAPED: &str = "in a password, write `/` as %2F, `?` as %3F and `#` as %23";
 
 pub fn ledger(item: Item<'_>) -> Option<LedgerConfig> {
     let section = item.table(&KEYS)?;
@@ -96,8 +96,8 @@ fn fits(section: &Section<'_>, store: &LedgerStore, access: &RedisAccess) -> Opt
     };
     if let (Some(item), true) = (section.get("password"), url.has_password()) {
         return item.refuse_unseen(
-            "the URL has a password already",
-            "remove the password from ledger.url: redis://USER@host",
+            "ledger.url already contains a password",
+            "remove the password from ledger.url: redis://USER@HOST",
         );
     }
     if let (Some(item), false) = (section.get("sentinel_password"), url.is_sentinel()) {
@@ -135,11 +135,11 @@ fn store(item: Item<'_>) -> Option<LedgerStore> {
         Ok(url) => Some(LedgerStore::Redis(url)),
         // What stands in place of the number may be part of a password.
         Err(RedisUrlError::Database(_)) => {
-            item.refuse("expected the number of a database after the host", ESCAPED)
+            item.refuse("expected a database number after the host", ESCAPED)
         }
         Err(RedisUrlError::AtBehindHost) => {
             item.refuse("the host ends within the user or the password", ESCAPED)
         }
-        Err(error) => item.refuse(format!("this is not the URL of a Redis: {error}"), EXAMPLE),
+        Err(error) => item.refuse(format!("not a valid Redis URL: {error}"), EXAMPLE),
     }
 }

@@ -105,7 +105,7 @@ fn some(item: Item<'_>) -> Option<Vec<Item<'_>>> {
     match named(item.clone())? {
         entries if entries.is_empty() => item.refuse(
             "expected at least one",
-            "write [upstreams.NAME] and what it has",
+            "add [upstreams.NAME] with base_url and calls",
         ),
         entries => Some(entries),
     }

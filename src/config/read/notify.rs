@@ -24,7 +24,7 @@ fn url(item: Item<'_>) -> Option<Url> {
     let right = parsed.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     right.or_else(|| {
         item.refuse_unseen(
-            "expected a URL of https or http",
+            "expected an http or https URL",
             "write for example \"https://hc-ping.com/...\"",
         )
     })

@@ -52,12 +52,12 @@ pub fn paging(item: Item<'_>) -> Option<Paging> {
         item.entries()?;
         return item.lacks(
             "kind",
-            &format!("\"token\", or another of {}", names.join(", ")),
+            &format!("\"token\" (or one of {})", names.join(", ")),
         );
     };
     let text = kind.text()?;
     let Some((name, keys)) = KINDS.iter().find(|(name, _)| *name == text) else {
-        return kind.refuse("there is no such way to turn pages", advice(text, names));
+        return kind.refuse("unknown paging kind", advice(text, names));
     };
     let section = item.table(keys)?;
     match *name {

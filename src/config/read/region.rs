@@ -46,7 +46,7 @@ fn distinct(item: &Item<'_>) -> Option<Vec<String>> {
         if seen.insert(code.clone()) {
             Some(code)
         } else {
-            item.refuse("this region is there twice", "leave it out")
+            item.refuse("duplicate region", "remove it")
         }
     };
     item::all(item.list()?.iter().map(once))
@@ -64,13 +64,14 @@ fn region(item: &Item<'_>) -> Option<Arc<Region>> {
 fn code(item: &Item<'_>, code: &str) -> Option<String> {
     if code.is_empty() || code == Region::SHARED || code.chars().any(char::is_control) {
         return item.refuse(
-            "expected a region's code: not empty, not `*`, and without control characters",
+            "expected a region code: not empty, not `*`, without control characters",
             "write for example \"US\"",
         );
     }
     if code == ALL || code.contains(',') || code.trim() != code {
         return item.refuse(
-            "expected a code that --region can name: not `all`, without a comma, and without blanks around it",
+            "expected a region code that --region accepts: not `all`, without commas, without \
+            leading or trailing spaces",
             "write for example \"US\"",
         );
     }
@@ -83,7 +84,7 @@ fn value(item: &Item<'_>) -> Option<(String, String)> {
     if Template::VARIABLES.contains(&name) || name.is_empty() || name.contains(['{', '}', ':']) {
         return item.refuse(
             format!(
-                "expected a name that templates have no other meaning for ({})",
+                "expected a name that templates can use: without braces and `:`, and none of {}",
                 Template::VARIABLES.join(", ")
             ),
             "write another name",

@@ -40,7 +40,7 @@ pub fn rules(item: Item<'_>) -> Option<Vec<Rule>> {
         Kind::List(_) => item.list()?,
         _ => {
             return item.refuse(
-                "expected rules, or the name of a set",
+                "expected a list of rules, or the name of a rule set",
                 "write \"google\", or [{ status = 403, class = \"denied\" }]",
             );
         }
@@ -55,7 +55,7 @@ pub fn rules(item: Item<'_>) -> Option<Vec<Rule>> {
 fn set(item: &Item<'_>, name: &str) -> Option<Vec<Rule>> {
     let Some((_, text)) = SETS.iter().find(|(known, _)| *known == name) else {
         return item.refuse(
-            "there is no such set of rules",
+            "unknown rule set",
             advice(name, SETS.map(|(known, _)| known)),
         );
     };
@@ -78,8 +78,8 @@ fn rule(item: Item<'_>) -> Option<Rule> {
     let (status, conditions) = (status?, conditions?);
     if status.is_empty() && conditions.is_empty() {
         return item.refuse(
-            "a rule without a condition takes every refusal",
-            "write status = [\"4xx\", \"5xx\"], or what else tells it",
+            "the rule has no condition: it would match every refusal",
+            "add status = [\"4xx\", \"5xx\"] or another condition",
         );
     }
     Some(Rule {
@@ -108,7 +108,7 @@ fn status(item: Item<'_>) -> Option<StatusMatch> {
     };
     found.or_else(|| {
         item.refuse(
-            "expected a status, or a hundred of them",
+            "expected a status code, or a class such as \"5xx\"",
             "write 403 or \"5xx\"",
         )
     })

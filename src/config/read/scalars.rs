@@ -36,7 +36,7 @@ pub fn name(item: &Item<'_>) -> Option<()> {
 pub fn duration(item: Item<'_>) -> Option<Duration> {
     match any_duration(item.clone())? {
         Duration::ZERO => item.refuse(
-            "expected a duration that is not zero",
+            "expected a duration longer than zero",
             "write for example \"24h\" or \"250ms\"",
         ),
         duration => Some(duration),
@@ -54,7 +54,7 @@ pub fn any_duration(item: Item<'_>) -> Option<Duration> {
             item.refuse("expected a duration of at most 100 years", example)
         }
         Ok(duration) if duration.subsec_nanos() % 1000 != 0 => {
-            item.refuse("expected a duration of whole microseconds", example)
+            item.refuse("expected a duration in whole microseconds", example)
         }
         Ok(duration) => Some(duration),
         Err(_) => item.refuse("expected a duration", example),
@@ -126,7 +126,10 @@ fn units_by_limit(item: Item<'_>, units: fn(Item<'_>) -> Option<Units>) -> Optio
         return units(item).map(|units| Cost::from_iter([("daily".to_owned(), units)]));
     }
     if !item.is_table() {
-        return item.refuse("expected units by limit", "write for example { daily = 1 }");
+        return item.refuse(
+            "expected units for each limit",
+            "write for example { daily = 1 }",
+        );
     }
     let component = |entry: Item<'_>| Some((entry.name().to_owned(), units(entry)?));
     let components: Option<Vec<_>> =
@@ -141,7 +144,7 @@ pub fn pointer(item: Item<'_>) -> Option<Pointer> {
         Err(PointerError::NoSlash) => {
             let meant = text.trim_start_matches(['$', '.', '/']).replace('.', "/");
             item.refuse(
-                "expected a JSON pointer, which is empty or begins with `/`",
+                "expected a JSON pointer: empty, or starting with `/`",
                 format!("write \"/{meant}\""),
             )
         }

@@ -62,12 +62,12 @@ fn base_url(item: Item<'_>) -> Option<Url> {
         return item.refuse("expected a URL", example);
     };
     if !matches!(url.scheme(), "http" | "https") {
-        return item.refuse("expected a URL of https or http", example);
+        return item.refuse("expected an http or https URL", example);
     }
     if !url.username().is_empty() || url.password().is_some() {
         return item.refuse(
             "expected a URL without a user or password",
-            "name a secret with `auth` and a credential",
+            "configure the secret with `auth` and a credential",
         );
     }
     if url.query().is_some() || url.fragment().is_some() {
@@ -90,7 +90,10 @@ fn auth(item: Item<'_>) -> Option<Auth> {
     if !item.is_table() {
         return match item.text()? {
             "none" => Some(Auth::None),
-            _ => item.refuse("expected how a request carries the secret", ways),
+            _ => item.refuse(
+                "expected the way in which a request carries the secret",
+                ways,
+            ),
         };
     }
     let section = item.clone().table(&AUTH_KEYS)?;
@@ -105,7 +108,7 @@ fn auth(item: Item<'_>) -> Option<Auth> {
             true => Some(Auth::Bearer),
             false => bearer.refuse(
                 "expected true",
-                "write auth = \"none\" where no secret is sent",
+                "write auth = \"none\" if the upstream needs no secret",
             ),
         },
         _ => item.refuse("expected exactly one of header, query, bearer", ways),
@@ -116,10 +119,7 @@ fn auth(item: Item<'_>) -> Option<Auth> {
 pub fn header_name(item: &Item<'_>, name: &str) -> Option<String> {
     match HeaderName::from_bytes(name.as_bytes()) {
         Ok(name) => Some(name.as_str().to_owned()),
-        Err(_) => item.refuse(
-            "expected the name of a header",
-            "write for example \"x-api-key\"",
-        ),
+        Err(_) => item.refuse("expected a header name", "write for example \"x-api-key\""),
     }
 }
 
@@ -132,16 +132,19 @@ fn header(item: &Item<'_>) -> Option<(String, Template)> {
     let name = header_name(item, item.name())?;
     if SECRET_HEADERS.contains(&name.as_str()) {
         return item.refuse(
-            "a secret has no place in this file",
-            format!("write auth = {{ header = \"{name}\" }}, or {{ bearer = true }}, and name it in a credential"),
+            "a secret must not be in this file",
+            format!(
+                "write auth = {{ header = \"{name}\" }} or {{ bearer = true }}, and configure \
+                the secret in a credential"
+            ),
         );
     }
     let value = item.as_text()?;
     match HeaderValue::from_str(&value) {
         Ok(_) => Some((name, template(item.clone())?)),
         Err(_) => item.refuse(
-            "expected a header's value without control characters",
-            "leave them out",
+            "expected a header value without control characters",
+            "remove them",
         ),
     }
 }
@@ -154,7 +157,7 @@ fn calls(item: Item<'_>) -> Option<BTreeMap<String, Arc<Call>>> {
     if calls.is_empty() {
         return item.refuse(
             "expected at least one call",
-            "write [upstreams.NAME.calls.\"things.list\"]",
+            "add [upstreams.NAME.calls.\"things.list\"]",
         );
     }
     Some(calls)

@@ -18,25 +18,25 @@ use super::read::{
 #[must_use]
 pub fn schema() -> Value {
     let root = object(&SECTIONS, &["upstreams"], |key| match key {
-        "regions" => described("The partitions that jobs fan out over", regions()),
+        "regions" => described("The partitions that jobs walk", regions()),
         "ledger" => described("Where charges are recorded", of_ledger()),
-        "catalog" => described("Where pages are landed", of_catalog()),
-        "notify" => described("URLs that are pinged as runs begin and end", of_notify()),
+        "catalog" => described("Where pages are stored", of_catalog()),
+        "notify" => described("URLs to ping when a run starts and ends", of_notify()),
         "upstreams" => described(
-            "APIs that are pulled from, by name",
+            "The APIs, by name",
             with(names(of_upstream()), "minProperties", 1),
         ),
         "credentials" => described(
-            "Secrets, and the accounts whose quota they draw on",
+            "Secrets, and the accounts whose quota they use",
             names(of_credential()),
         ),
-        "jobs" => described("What to fetch, as steps, for each region", names(of_job())),
+        "jobs" => described("What to fetch for each region, in steps", names(of_job())),
         _ => json!(true),
     });
     let mut document = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "quotas.toml",
-        "description": "What ingest fetches, from where, and how much of it may be spent",
+        "description": "What ingest fetches, from where, and within which quota",
     });
     if let (Some(all), Value::Object(root)) = (document.as_object_mut(), root) {
         all.extend(root);
@@ -57,29 +57,39 @@ fn regions() -> Value {
 fn of_ledger() -> Value {
     object(&ledger::KEYS, &[], |key| match key {
         "url" => described(
-            "\"sqlite\", or a Redis",
+            "\"sqlite\", or the URL of a Redis",
             pattern(&format!("^(sqlite$|({}):)", schemes())),
         ),
         "password" => described(
-            "Where the password of the Redis is; never the password itself",
+            "Where to read the Redis password from; never the password itself",
             of_secret(),
         ),
         "sentinel_password" => described(
-            "Where the password of the Sentinels is; never the password itself",
+            "Where to read the Sentinel password from; never the password itself",
             of_secret(),
         ),
-        "tls" => described("Certificates, as files in PEM", of_ledger_tls()),
-        "timeout" => described("For one operation, connecting included", duration()),
+        "tls" => described("Certificate files (PEM)", of_ledger_tls()),
+        "timeout" => described(
+            "Timeout of one ledger operation, including the connection",
+            duration(),
+        ),
         "cheap_max" => described(
-            "The dearest call that goes ahead when the ledger is down",
+            "The highest cost of a call that may go unmetered during an outage of the ledger",
             units(0),
         ),
         "unmetered_max" => described(
-            "So many units of an account may go unmetered within a window",
+            "The most units of an account that may go unmetered within a window",
             units(0),
         ),
-        "max_skew" => described("How far the ledger's clock may be off", duration()),
-        "after_loss" => described("After a ledger lost its data", word(&ledger::AFTER_LOSS)),
+        "max_skew" => described(
+            "The largest accepted difference between the ledger's clock and \
+            this machine's",
+            duration(),
+        ),
+        "after_loss" => described(
+            "What to do after the ledger lost its data",
+            word(&ledger::AFTER_LOSS),
+        ),
         _ => json!(true),
     })
 }
@@ -87,11 +97,12 @@ fn of_ledger() -> Value {
 fn of_ledger_tls() -> Value {
     let table = object(&ledger::TLS_KEYS, &[], |key| match key {
         "ca" => described(
-            "Certificate authorities that may sign the server's certificate; unset: the system's",
+            "Certificate authorities trusted to sign the server's certificate; default: the \
+            system's",
             text(),
         ),
-        "cert" => described("The client's certificate", text()),
-        "key" => described("The private key of the client's certificate", text()),
+        "cert" => described("The client certificate", text()),
+        "key" => described("The private key of the client certificate", text()),
         _ => json!(true),
     });
     with(
@@ -116,14 +127,14 @@ fn of_catalog() -> Value {
 
 fn of_notify() -> Value {
     object(&notify::KEYS, &[], |key| match key {
-        "start" => described("Pinged as a run begins", pattern("^https?://")),
-        "success" => described("Pinged when it ended well", pattern("^https?://")),
+        "start" => described("Pinged when a run starts", pattern("^https?://")),
+        "success" => described("Pinged when a run succeeded", pattern("^https?://")),
         "stopped" => described(
-            "Pinged when a limit left work for the next one; unset: success",
+            "Pinged when a limit stopped a run; default: the `success` URL",
             pattern("^https?://"),
         ),
         "failure" => described(
-            "Pinged when something failed, was refused or was interrupted",
+            "Pinged when a run failed, was refused or was interrupted",
             pattern("^https?://"),
         ),
         _ => json!(true),
@@ -132,28 +143,28 @@ fn of_notify() -> Value {
 
 fn of_upstream() -> Value {
     object(&upstream::KEYS, &["base_url", "calls"], |key| match key {
-        "base_url" => described("Where it is", pattern("^https?://[^?#]*$")),
-        "auth" => described("How a request carries the secret", of_auth()),
-        "timeout" => described("For one request", duration()),
+        "base_url" => described("The base URL of the API", pattern("^https?://[^?#]*$")),
+        "auth" => described("How requests carry the secret", of_auth()),
+        "timeout" => described("Timeout of one request", duration()),
         "attempts" => described(
-            "How often one request is tried; every attempt is charged",
+            "The most attempts for one request; every attempt is charged",
             number(1, 100),
         ),
         "pause" => described(
-            "Before the second attempt; longer before each further one",
+            "The pause before the second attempt; it grows with each further attempt",
             duration(),
         ),
-        "max_body" => described("The longest answer that is read", bytes()),
+        "max_body" => described("The largest accepted response body", bytes()),
         "keep" => described(
-            "Records not seen again for this long are dropped",
+            "Records that were not seen for this long are deleted",
             duration(),
         ),
         "headers" => {
             json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } })
         }
-        "errors" => described("How its refusals are told apart", of_rules()),
+        "errors" => described("Rules that classify refusals", of_rules()),
         "calls" => described(
-            "Its metered methods, by their own names",
+            "The metered methods, by name",
             with(names(of_call()), "minProperties", 1),
         ),
         _ => json!(true),
@@ -162,9 +173,12 @@ fn of_upstream() -> Value {
 
 fn of_auth() -> Value {
     let table = object(&upstream::AUTH_KEYS, &[], |key| match key {
-        "header" => described("In this header", text()),
-        "query" => described("In this parameter", text()),
-        "bearer" => described("As a bearer token", json!({ "const": true })),
+        "header" => described("Send the secret in this header", text()),
+        "query" => described("Send the secret in this query parameter", text()),
+        "bearer" => described(
+            "Send the secret as a bearer token",
+            json!({ "const": true }),
+        ),
         _ => json!(true),
     });
     one_of([json!({ "const": "none" }), exactly_one(table)])
@@ -177,32 +191,36 @@ fn exactly_one(table: Value) -> Value {
 fn of_call() -> Value {
     object(&call::KEYS, &["cost"], |key| match key {
         "path" => described(
-            "Below base_url; unset for a call that is only charged by hand",
+            "The path below base_url; omit it for a call that is only charged by hand",
             template(),
         ),
-        "cost" => described("What one request takes of each limit", units_by_limit(1)),
+        "cost" => described("What one request costs, by limit", units_by_limit(1)),
         "outage" => described(
-            "Whether it goes ahead when the ledger is down",
+            "Whether the call may go unmetered during an outage of the ledger",
             word(&call::OUTAGES),
         ),
         "method" => word(&call::METHODS),
-        "headers" => described("Headers of its own: templates", params()),
-        "params" => described("Of every request; a step may say otherwise", params()),
+        "headers" => described("Headers of this call (templates)", params()),
+        "params" => described(
+            "Query parameters of every request (templates); a step can override \
+            them",
+            params(),
+        ),
         "body" => described(
-            "The JSON of a POST: every text in it is a template",
+            "The JSON body of a POST; every string in it is a template",
             json!({ "type": "object" }),
         ),
-        "page" => described("How it turns pages", of_paging()),
-        "records" => described("What is in its answers", of_records()),
+        "page" => described("How pages follow each other", of_paging()),
+        "records" => described("What a response contains", of_records()),
         "etag" => described(
-            "An unchanged answer costs nothing, so it is asked whether it changed",
+            "Send If-None-Match, because a 304 response costs nothing",
             word(&call::ETAGS),
         ),
         "settle" => described(
-            "Where an answer tells what it truly cost, by limit",
+            "Where a response reports its true cost, by limit",
             pointers_by_name(),
         ),
-        "cheaper" => described("A call that brings the same for less", of_cheaper()),
+        "cheaper" => described("A cheaper call that returns the same records", of_cheaper()),
         _ => json!(true),
     })
 }
@@ -213,9 +231,12 @@ fn pointers_by_name() -> Value {
 
 fn of_cheaper() -> Value {
     object(&call::CHEAPER_KEYS, &["call"], |key| match key {
-        "call" => described("Which one", text()),
-        "with" => described("The parameter with which it does; unset: always", text()),
-        "how" => described("What to know about it", text()),
+        "call" => described("The cheaper call", text()),
+        "with" => described(
+            "The parameter that makes it equivalent; default: always equivalent",
+            text(),
+        ),
+        "how" => described("A note on the replacement", text()),
         _ => json!(true),
     })
 }
@@ -229,11 +250,11 @@ fn of_records() -> Value {
         &call::RECORDS_KEYS,
         &["at", "kind", "id"],
         |key| match key {
-            "at" => described("The list of records", pointer()),
-            "kind" => described("What a record is: records of one kind share ids", text()),
-            "id" => described("What tells one from another", one_or_more(pointer())),
-            "text" => described("What a search finds", array(pointer())),
-            "columns" => described("Columns of the kind's view", pointers_by_name()),
+            "at" => described("Where the list of records is", pointer()),
+            "kind" => described("The kind of record; ids are unique within a kind", text()),
+            "id" => described("Where a record has its id", one_or_more(pointer())),
+            "text" => described("The text to index for search", array(pointer())),
+            "columns" => described("Columns of the kind's SQL view", pointers_by_name()),
             _ => json!(true),
         },
     )
@@ -243,15 +264,15 @@ fn of_paging() -> Value {
     one_of(paging::KINDS.map(|(kind, keys)| {
         object(keys, required_of(kind), |key| match key {
             "kind" => json!({ "const": kind }),
-            "param" => described("The parameter that names the page", text()),
-            "next" => described("Where an answer says what comes next", pointer()),
-            "in" => described("Where the parameters go", word(&paging::PLACES)),
-            "size_param" => described("The parameter that says how long a page is to be", text()),
+            "param" => described("The parameter that selects the page", text()),
+            "next" => described("Where a response names the next page", pointer()),
+            "in" => described("Where paging parameters are sent", word(&paging::PLACES)),
+            "size_param" => described("The parameter that sets the page size", text()),
             "size" => described("Records on a full page", count()),
-            "total" => described("Where an answer says how many there are", pointer()),
+            "total" => described("Where a response reports the number of records", pointer()),
             "first" => described("The number of the first page", number(0, 1_000_000)),
             "empty_pages" => described(
-                "How many empty pages in a row a list may contain while its cursor continues; 20 by default",
+                "The most empty pages in a row while the cursor continues; default: 20",
                 number(0, 1_000_000),
             ),
             _ => json!(true),
@@ -277,25 +298,25 @@ fn of_rules() -> Value {
 fn of_rule() -> Value {
     object(&rules::KEYS, &["class"], |key| match key {
         "status" => described("403, \"5xx\", or several", one_or_more(status())),
-        "at" => described("A place in the answer", pointer()),
-        "is" => described("What stands there", patterns()),
+        "at" => described("A place in the response", pointer()),
+        "is" => described("The value at that place", patterns()),
         "all" => array(object(&rules::BODY_KEYS, &["at", "is"], |key| match key {
             "at" => pointer(),
             "is" => patterns(),
             _ => json!(true),
         })),
-        "text" => described("What the answer says somewhere", text()),
-        "header" => described("A header that is there", text()),
-        "header_is" => described("What it holds", patterns()),
+        "text" => described("Text that the response contains", text()),
+        "header" => described("A header that the response has", text()),
+        "header_is" => described("The value of that header", patterns()),
         "class" => described("What the refusal means", word(&rules::CLASSES)),
-        "limit" => described("The limit that is meant", text()),
-        "limit_at" => described("Where the answer names the limit", pointer()),
+        "limit" => described("The limit that the refusal is about", text()),
+        "limit_at" => described("Where the response names the limit", pointer()),
         "until_header" => described(
-            "The header that says, in seconds since 1970, when to come back",
+            "The header that holds the time to retry, in seconds since 1970",
             text(),
         ),
         "free" => described(
-            "Whether the upstream does not count such a request: its charge is released",
+            "Whether the upstream does not count the request; its charge is then released",
             json!({ "type": "boolean" }),
         ),
         _ => json!(true),
@@ -312,10 +333,16 @@ fn patterns() -> Value {
 
 fn of_credential() -> Value {
     object(&credential::KEYS, &["upstream"], |key| match key {
-        "upstream" => described("Whose secret it is", text()),
-        "secret" => described("Where the secret is; never the secret itself", of_secret()),
-        "account" => described("Whose quota it draws on; unset: its own name", text()),
-        "limits" => described("The quota, by limit", names(of_limit())),
+        "upstream" => described("The upstream that the secret belongs to", text()),
+        "secret" => described(
+            "Where to read the secret from; never the secret itself",
+            of_secret(),
+        ),
+        "account" => described(
+            "The account whose quota it uses; default: the credential's name",
+            text(),
+        ),
+        "limits" => described("The limits of the account, by name", names(of_limit())),
         _ => json!(true),
     })
 }
@@ -323,13 +350,16 @@ fn of_credential() -> Value {
 fn of_secret() -> Value {
     exactly_one(object(&credential::SECRET_KEYS, &[], |key| match key {
         "env" => described(
-            "An environment variable; $NAME_FILE names a file",
+            "An environment variable, or $NAME_FILE with the path of a file",
             pattern("^[A-Za-z_][A-Za-z0-9_]*$"),
         ),
-        "file" => described("A file that only its owner may read", text()),
-        "credential" => described("What systemd's LoadCredential= names", pattern("^[^/]+$")),
+        "file" => described("A file that only its owner can read", text()),
+        "credential" => described(
+            "The name of a systemd LoadCredential= entry",
+            pattern("^[^/]+$"),
+        ),
         "command" => described(
-            "A program that prints it",
+            "A program that prints the secret, and its arguments",
             with(array(json!({ "type": "string" })), "minItems", 1),
         ),
         _ => json!(true),
@@ -338,50 +368,70 @@ fn of_secret() -> Value {
 
 fn of_limit() -> Value {
     let table = object(&credential::LIMIT_KEYS, &["quota"], |key| match key {
-        "quota" => described("What the upstream grants", units(1)),
-        "headroom" => described("What is kept free for others", units(0)),
-        "window" => described("No window of this length ever holds more", duration()),
-        "resets" => described(
-            "The time zone in whose midnight the upstream's day ends",
-            text(),
+        "quota" => described("The units that the upstream grants", units(1)),
+        "headroom" => described("Units of the quota that are never used", units(0)),
+        "window" => described("The length of the sliding window", duration()),
+        "resets" => described("The time zone whose midnight resets the quota", text()),
+        "wait" => described(
+            "The longest time that a run sleeps for this limit; a longer wait \
+            stops it",
+            duration(),
         ),
-        "wait" => described("How long a run sleeps for this limit", duration()),
-        "upstream_name" => described("How the upstream calls it", text()),
-        "told" => described("The headers by which answers tell how it stands", of_told()),
+        "upstream_name" => described("The upstream's name for this limit", text()),
+        "reported" => described(
+            "The response headers that report the remaining units",
+            of_reported(),
+        ),
+        "told" => with(
+            described("The former name of `reported`", of_reported()),
+            "deprecated",
+            true,
+        ),
         _ => json!(true),
     });
-    with(
+    let windowed = with(
         table,
         "anyOf",
         json!([{ "required": ["window"] }, { "required": ["resets"] }]),
-    )
+    );
+    with(windowed, "not", json!({ "required": ["reported", "told"] }))
 }
 
-fn of_told() -> Value {
-    object(&credential::TOLD_KEYS, &["remaining"], |key| match key {
-        "remaining" => described("How many units are left", text()),
-        "reset" => described("When they return, in seconds since 1970", text()),
-        "resource" => described("Which limit is meant, by its upstream_name", text()),
-        _ => json!(true),
-    })
+fn of_reported() -> Value {
+    object(
+        &credential::REPORTED_KEYS,
+        &["remaining"],
+        |key| match key {
+            "remaining" => described("The header that holds the remaining units", text()),
+            "reset" => described(
+                "The header that holds the time of the reset, in seconds since 1970",
+                text(),
+            ),
+            "resource" => described(
+                "The header that names the limit, by its upstream_name",
+                text(),
+            ),
+            _ => json!(true),
+        },
+    )
 }
 
 fn of_job() -> Value {
     object(&job::KEYS, &["credential", "steps"], |key| match key {
         "credential" => text(),
         "regions" => described(
-            "Only these; unset: all",
+            "The regions to walk; default: all",
             json!({ "type": "array", "items": { "type": "string" }, "minItems": 1, "uniqueItems": true }),
         ),
         "every" => described(
-            "A region is due again this long after its last complete pass",
+            "A region is due this long after its last complete pass",
             duration(),
         ),
-        "leave" => described("This job stops while that much is left", units_by_limit(0)),
-        "resume_within" => described(
-            "An unfinished pass is continued while it is younger than this",
-            duration(),
+        "leave" => described(
+            "Units that this job leaves to others, by limit",
+            units_by_limit(0),
         ),
+        "resume_within" => described("How long an unfinished pass can be resumed", duration()),
         "steps" => with(array(of_step()), "minItems", 1),
         _ => json!(true),
     })
@@ -391,8 +441,11 @@ fn of_step() -> Value {
     object(&job::STEP_KEYS, &["call"], |key| match key {
         "call" => described("A call of the credential's upstream", text()),
         "params" => params(),
-        "max_pages" => described("So many pages at most", count()),
-        "ids" => described("The ids that an earlier step names", of_ids()),
+        "max_pages" => described("The most pages", count()),
+        "ids" => described(
+            "The ids to fetch, from the records of an earlier step",
+            of_ids(),
+        ),
         _ => json!(true),
     })
 }
@@ -400,9 +453,12 @@ fn of_step() -> Value {
 fn of_ids() -> Value {
     object(&job::IDS_KEYS, &["from", "at", "batch"], |key| match key {
         "from" => described("The call of an earlier step of this job", text()),
-        "at" => described("Where its records name the ids", pointer()),
+        "at" => described("Where its records hold the ids", pointer()),
         "batch" => described("Ids in one request", count()),
-        "fresh_for" => described("What was fetched this lately is not asked for", duration()),
+        "fresh_for" => described(
+            "Ids that were fetched within this time are skipped",
+            duration(),
+        ),
         _ => json!(true),
     })
 }

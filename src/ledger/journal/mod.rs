@@ -24,7 +24,7 @@ pub use loss::Recovery;
 
 /// Why the journal cannot be used. Nothing goes ahead without it.
 #[derive(Debug, Clone, Error)]
-#[error("the journal of this machine cannot be used: {0}")]
+#[error("cannot use the journal of this machine: {0}")]
 pub struct JournalError(String);
 
 impl From<rusqlite::Error> for JournalError {
@@ -79,7 +79,7 @@ impl Journal {
             changed.map_err(|error| database.confirmed(error))
         })
         .await?
-        .ok_or_else(|| JournalError("it was opened to be read only".to_owned()))
+        .ok_or_else(|| JournalError("it is open read-only".to_owned()))
     }
 
     /// Reads from one state of the file; `None` where there is no file.

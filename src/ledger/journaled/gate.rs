@@ -57,7 +57,7 @@ impl Gate {
             .take()
             .is_some()
         {
-            tracing::info!("the ledger answers again");
+            tracing::info!("the ledger responds again");
         }
     }
 }

@@ -118,7 +118,7 @@ impl Journaled {
             }
         }
         Ok(Verdict::Refused(
-            "the ledger lost its data again and again while a charge was made".to_owned(),
+            "the ledger lost its data several times during one charge".to_owned(),
         ))
     }
 
@@ -299,7 +299,8 @@ impl Journaled {
     ) -> Result<Outcome, MeterError> {
         self.drop_refused(&attempt).await?;
         Ok(refused(format!(
-            "the ledger lost its data, and ledger.after_loss = \"wait\" refuses until {until}"
+            "the ledger lost its data, and ledger.after_loss = \"wait\" refuses charges until \
+            {until}"
         )))
     }
 
@@ -311,7 +312,8 @@ impl Journaled {
     ) -> Result<Outcome, MeterError> {
         if attempt.ask.outage == Outage::Refuse {
             self.drop_refused(&attempt).await?;
-            let remedy = "a call of more than `ledger.cheap_max` units, or with `outage = \"refuse\"`, does not go ahead without it";
+            let remedy = "calls above `ledger.cheap_max` units or with `outage = \"refuse\"` are \
+                refused during an outage";
             return Ok(refused(format!("{why}; {remedy}")));
         }
         let Ask {
@@ -359,13 +361,14 @@ impl Journaled {
                 self.drop_refused(&attempt).await?;
                 let most = self.policy.unmetered_max;
                 Ok(refused(format!(
-                    "{why}; and the {most} units that may go unmetered within a window are spent"
+                    "{why}; all {most} units of `ledger.unmetered_max` are used"
                 )))
             }
             Unmetered::Closed(limit, until) => {
                 self.drop_refused(&attempt).await?;
                 Ok(refused(format!(
-                    "{why}; and the upstream called `{limit}` spent until {until}"
+                    "{why}; the upstream reported `{limit}` exhausted, and it is closed until \
+                    {until}"
                 )))
             }
         }

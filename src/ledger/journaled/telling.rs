@@ -110,7 +110,7 @@ impl Journaled {
                 account = account.name,
                 charges = unknown.len(),
                 ?units,
-                "told the ledger of charges that it had not heard of"
+                "sent charges to the ledger that it did not have"
             );
         }
         for Pending { entry, .. } in pending.iter().filter(|pending| pending.settle) {
@@ -171,10 +171,9 @@ impl Journaled {
         let _alone = self.recovering.lock().await;
         let (recovery, contact, intact) = loop {
             if losses.0 == LOSSES {
-                return Err(LedgerError::Unreachable(
-                    "it loses its data again and again".to_owned(),
-                )
-                .into());
+                return Err(
+                    LedgerError::Unreachable("it lost its data several times".to_owned()).into(),
+                );
             }
             losses.0 += 1;
             let Some(recovery) = self
@@ -257,7 +256,7 @@ impl Journaled {
         if intact {
             tracing::info!(
                 account = account.name,
-                "the ledger was restarted or moved; it has all that this machine knows of"
+                "the ledger was restarted or moved; it has all charges of this machine"
             );
             return;
         }
@@ -277,8 +276,9 @@ impl Journaled {
         tracing::warn!(
             account = account.name,
             charges = recovery.entries.len(),
-            "the ledger lost data: this machine's charges of the window were told it again; until other machines come \
-             by, what they charged since counts as far as this machine had heard of it"
+            "the ledger lost data; this machine's charges of the window were sent again; other \
+            machines' charges count as far as this machine saw them, until those machines \
+            reconnect"
         );
     }
 }

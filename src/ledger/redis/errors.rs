@@ -70,14 +70,14 @@ fn is_password_missing(error: &RedisError) -> bool {
 fn words(error: &RedisError) -> String {
     match error.kind() {
         ErrorKind::Parse => {
-            "what answers there does not speak Redis' protocol, or was cut off".to_owned()
+            "the response is not in the Redis protocol, or is incomplete".to_owned()
         }
         ErrorKind::AuthenticationFailed => {
             "Redis rejected the user or the password; correct ledger.url or ledger.password"
                 .to_owned()
         }
         _ if is_password_missing(error) => {
-            "Redis requires a password; set ledger.password (and the user: redis://USER@host)"
+            "Redis requires a password; set ledger.password (and the user: redis://USER@HOST)"
                 .to_owned()
         }
         _ if error.code() == Some("NOPERM") || said(error, DENIED) => {

@@ -21,7 +21,8 @@ const PROBED: &str = "ingest-check";
 pub enum Finding {
     /// It drops keys when its memory is full.
     #[error(
-        "it may evict the ledger: maxmemory-policy is `{policy}`; set `maxmemory-policy noeviction` (deploy/redis/redis.conf)"
+        "Redis can evict the ledger: maxmemory-policy is `{policy}`; set `maxmemory-policy \
+        noeviction` (deploy/redis/redis.conf)"
     )]
     MayEvict {
         /// Its policy.
@@ -29,7 +30,8 @@ pub enum Finding {
     },
     /// It keeps no append-only file.
     #[error(
-        "it keeps nothing over a restart, or no more than its last snapshot: appendonly is off; set `appendonly yes` (deploy/redis/redis.conf)"
+        "Redis loses charges in a restart: appendonly is off; set `appendonly yes` \
+        (deploy/redis/redis.conf)"
     )]
     KeepsNothing,
     /// This user may not run what the scripts need.
@@ -42,7 +44,8 @@ pub enum Finding {
     },
     /// Its clock is too far from ours.
     #[error(
-        "its clock is {skew:?} away from this machine's, more than ledger.max_skew allows; set the clocks right"
+        "the clocks of Redis and this machine differ by {skew:?}, more than ledger.max_skew; \
+        synchronize the clocks"
     )]
     Skewed {
         /// How far.

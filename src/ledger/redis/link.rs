@@ -170,7 +170,7 @@ impl Link {
                 LedgerError::Unreachable(format!("no answer within {:?}", self.deadline))
             }
             Failure::Connecting(ConnectError::UnknownService(service)) => LedgerError::Unreachable(
-                format!("the Sentinels watch no service `{service}`; correct ledger.url"),
+                format!("the Sentinels do not monitor a service `{service}`; correct ledger.url"),
             ),
             Failure::Connecting(ConnectError::Sentinel(error)) => errors::of_sentinel(error),
             Failure::Connecting(ConnectError::Redis(error)) => errors::of_connection(error),
@@ -190,22 +190,25 @@ impl Link {
         | Failure::Redis(error)) = failure
         else {
             return match failure {
-                Failure::Silent if self.url.is_tls() => " (does it speak TLS? rediss:// needs it)",
+                Failure::Silent if self.url.is_tls() => {
+                    " (rediss:// requires TLS: does the \
+                    server support it?)"
+                }
                 _ => "",
             };
         };
         match self.url.expose().scheme() {
             _ if self.url.is_tls() || !errors::may_expect_tls(error) => "",
-            "redis" => " (does it expect TLS? then write rediss://)",
+            "redis" => " (if the server expects TLS, write rediss://)",
             "unix" => "",
-            _ => " (does it expect TLS? then append ?tls=true)",
+            _ => " (if the server expects TLS, append ?tls=true)",
         }
     }
 }
 
 /// Cannot happen: every operation reads the keys first.
 fn not_ready() -> ConnectError {
-    ConnectError::Redis((redis::ErrorKind::Client, "the connection was not prepared").into())
+    ConnectError::Redis((redis::ErrorKind::Client, "the connection is not prepared").into())
 }
 
 /// Why a command brought no reply.

@@ -152,7 +152,8 @@ impl RedisLedger {
                     account = account.name,
                     limit,
                     before = theirs,
-                    "this limit was charged by another rule before; if a machine still has it so, make their configurations agree"
+                    "another configuration of this limit was used before; if another machine \
+                    still uses it, make the configurations equal"
                 );
             }
         }
@@ -172,7 +173,7 @@ impl RedisLedger {
             match checked.and_then(reply::mended) {
                 Ok(mended) => mended.iter().for_each(|what| say_mended(&account, what)),
                 Err(error) => {
-                    tracing::debug!(account, "the ledger's sums could not be checked: {error}")
+                    tracing::debug!(account, "cannot check the ledger's sums: {error}")
                 }
             }
         });
@@ -243,7 +244,7 @@ impl SharedLedger for RedisLedger {
 fn say_mended(account: &str, what: &str) {
     tracing::warn!(
         account,
-        "the ledger's sums were wrong and are mended: {what}"
+        "the ledger's sums were wrong and have been corrected: {what}"
     );
 }
 

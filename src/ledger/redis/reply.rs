@@ -32,7 +32,9 @@ impl Reply {
     }
 
     fn word(&mut self) -> Result<String, LedgerError> {
-        self.0.next().ok_or_else(|| broken("it is too short"))
+        self.0
+            .next()
+            .ok_or_else(|| broken("the reply is too short"))
     }
 
     fn number<T: FromStr>(&mut self) -> Result<T, LedgerError> {
@@ -139,7 +141,7 @@ fn granted(
                 limit,
                 theirs: reply.word()?,
             }),
-            other => return Err(broken(&format!("`{other}` is no remark"))),
+            other => return Err(broken(&format!("unknown remark `{other}`"))),
         }
     }
     Ok((
@@ -293,15 +295,13 @@ fn nth(account: &Account, number: usize) -> Result<(LimitName, Limit), LedgerErr
         .and_then(|place| account.limits.iter().nth(place));
     limit
         .map(|(name, limit)| (name.clone(), *limit))
-        .ok_or_else(|| broken(&format!("there is no limit {number}")))
+        .ok_or_else(|| broken(&format!("unknown limit {number}")))
 }
 
 fn unexpected(word: &str) -> LedgerError {
-    broken(&format!("it begins with `{word}`"))
+    broken(&format!("the reply starts with `{word}`"))
 }
 
 fn broken(what: &str) -> LedgerError {
-    LedgerError::Broken(format!(
-        "a script of the ledger gave an answer that cannot be read: {what}"
-    ))
+    LedgerError::Broken(format!("cannot read the reply of a ledger script: {what}"))
 }

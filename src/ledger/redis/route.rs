@@ -196,7 +196,7 @@ fn address(host: &str, usual_port: u16, tls: bool) -> RedisResult<ConnectionAddr
 fn bad_port() -> redis::RedisError {
     (
         ErrorKind::InvalidClientConfig,
-        "a port is a number up to 65535",
+        "a port is a number of at most 65535",
     )
         .into()
 }

@@ -136,7 +136,7 @@ impl SqliteLedger {
         match apart(work).await {
             Ok(done) => done.map_err(|error| broken(&error)),
             Err(error) => Err(LedgerError::Broken(format!(
-                "the ledger stopped in the middle: {error}"
+                "a ledger operation was interrupted: {error}"
             ))),
         }
     }
@@ -189,13 +189,19 @@ fn say_ahead(ahead: Duration) {
     if ahead > NOTEWORTHY {
         SAID.call_once(|| {
             let said = format!(
-                "the ledger's newest charge is {} ahead of this machine's clock, which was ahead then or is behind now: \
-                 until it has caught up, no unit returns; set it right (chrony, systemd-timesyncd). If it is right now, \
-                 move ledger.db away: the next run makes it anew, charged what the catalog's passes spent",
+                "the ledger's newest charge is {} ahead of this machine's clock, which was ahead \
+                then or is behind now; no unit returns until the clock has caught up; \
+                synchronize it (chrony, systemd-timesyncd). If the clock is right now, move \
+                ledger.db away: the next run creates it and charges it with what the catalog's \
+                passes spent",
                 humantime::format_duration(Duration::from_secs(ahead.as_secs()))
             );
             // Work that stands still for so long is a failure, though no run fails.
-            if ahead > GRAVE { tracing::error!("{said}") } else { tracing::warn!("{said}") }
+            if ahead > GRAVE {
+                tracing::error!("{said}")
+            } else {
+                tracing::warn!("{said}")
+            }
         });
     }
 }

@@ -18,7 +18,8 @@ pub struct Schedule(Cron);
 pub enum ScheduleError {
     /// It cannot be read.
     #[error(
-        "`{text}` is no schedule ({why}): write a cron expression such as '*/15 * * * *', or hourly, daily, '*-*-* 03:00:00'"
+        "`{text}` is not a schedule ({why}); write a cron expression such as '*/15 * * * *', or \
+        hourly, daily, '*-*-* 03:00:00'"
     )]
     Unreadable {
         /// What was written.
@@ -27,7 +28,7 @@ pub enum ScheduleError {
         why: String,
     },
     /// It starts too often.
-    #[error("that schedule starts more than {MOST_RUNS} runs: choose fewer --days")]
+    #[error("the schedule starts more than {MOST_RUNS} runs; choose fewer --days")]
     TooOften,
 }
 

@@ -121,7 +121,7 @@ impl PlayUpstream {
     fn page(&self, request: PageRequest<'_>) -> Result<Page, Failure> {
         let Some((job, step)) = self.find(request.step) else {
             return Err(Failure::Skip(
-                "no job of this play has such a step".to_owned(),
+                "no job of this simulation has this step".to_owned(),
             ));
         };
         let place = (job.name.clone(), request.region.code.clone(), step);

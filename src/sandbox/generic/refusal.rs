@@ -11,22 +11,16 @@ use crate::sandbox::refusal::Refusal;
 /// Says no in the way that the upstream's rules expect; where none is about this, in the way that most do.
 pub fn refuse(upstream: &Upstream, refusal: &Refusal) -> Answer {
     match refusal {
-        Refusal::Denied => said(
-            upstream,
-            Class::Denied,
-            401,
-            "This secret is not one that we know.",
-        ),
+        Refusal::Denied => said(upstream, Class::Denied, 401, "The secret is invalid."),
         Refusal::BadCursor => said(
             upstream,
             Class::BadCursor,
             400,
-            "This cursor is none of this list.",
+            "The cursor is invalid for this list.",
         ),
-        Refusal::Backend(status) => Answer::json(
-            *status,
-            serde_json::json!({ "message": "Something broke on our side." }),
-        ),
+        Refusal::Backend(status) => {
+            Answer::json(*status, serde_json::json!({ "message": "Internal error." }))
+        }
         Refusal::Spent(exhausted, name) => {
             exhausted_as(upstream, Class::Spent, exhausted, name.as_deref())
         }
@@ -50,7 +44,7 @@ fn exhausted_as(
     exhausted: &Exhausted,
     name: Option<&str>,
 ) -> Answer {
-    let message = format!("The quota of {} is used up.", exhausted.limit);
+    let message = format!("The quota of {} is exhausted.", exhausted.limit);
     known_as(upstream, class, (name, Some(&exhausted.limit)), |rule| {
         let answer = answer(rule, 429, name, &message);
         match rule.and_then(|rule| rule.until.as_ref()) {

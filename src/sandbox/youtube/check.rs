@@ -15,10 +15,7 @@ impl<'a> Question<'a> {
             return Ok(Vec::new());
         }
         let Some(asked) = self.asked.param("part") else {
-            return Err(missing(
-                "No part is asked for: 'part' is required.",
-                Some("part"),
-            ));
+            return Err(missing("The parameter 'part' is required.", Some("part")));
         };
         let parts: Vec<&str> = asked.split(',').map(str::trim).collect();
         let known = |part: &&str| {
@@ -29,7 +26,7 @@ impl<'a> Question<'a> {
         };
         match parts.iter().find(|part| !known(part)) {
             Some(unknown) => {
-                let said = format!("There is no part '{unknown}'.");
+                let said = format!("Unknown part '{unknown}'.");
                 Err(Box::new(no(
                     400,
                     "unknownPart",
@@ -50,7 +47,7 @@ impl<'a> Question<'a> {
             Box::new(bad_parameter(
                 "invalidRegionCode",
                 "regionCode",
-                "There is no such region code.",
+                "Unknown region code.",
             ))
         };
         Place::parse(code).ok_or_else(refused)
@@ -65,10 +62,7 @@ impl<'a> Question<'a> {
                 .any(|filter| self.asked.param(filter).is_some())
         {
             return Err(missing(
-                &format!(
-                    "No filter is chosen: one of {} is required.",
-                    filters.join(", ")
-                ),
+                &format!("One of {} is required.", filters.join(", ")),
                 None,
             ));
         }
@@ -77,7 +71,7 @@ impl<'a> Question<'a> {
             .param("chart")
             .is_some_and(|chart| chart != "mostPopular")
         {
-            let said = "There is no such chart.";
+            let said = "Unknown chart.";
             return Err(Box::new(no(
                 400,
                 "videoChartNotFound",
@@ -106,9 +100,9 @@ impl<'a> Question<'a> {
             )))
         };
         match Thing::find(Class::Video, parent, self.world) {
-            None => refused(404, &off.unknown, "There is no such video."),
+            None => refused(404, &off.unknown, "The video does not exist."),
             Some(video) if video.chance(self.world).of("off").percent(5) => {
-                refused(403, &off.off, "This video has its comments turned off.")
+                refused(403, &off.off, "Comments are disabled for this video.")
             }
             Some(_) => Ok(()),
         }

@@ -73,7 +73,7 @@ impl<'a> Question<'a> {
             return Err(Box::new(bad_parameter(
                 "invalidFilters",
                 "id",
-                "At most 50 ids can be asked for at once.",
+                "A request accepts at most 50 ids.",
             )));
         }
         self.page_size()?;

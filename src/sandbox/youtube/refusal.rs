@@ -31,15 +31,9 @@ pub fn refuse(refusal: &Refusal) -> Answer {
         Refusal::BadCursor => bad_parameter(
             "invalidPageToken",
             "pageToken",
-            "That page token is not valid here.",
+            "The page token is invalid.",
         ),
-        Refusal::Backend(status) => no(
-            *status,
-            "backendError",
-            "global",
-            "Something broke on our side.",
-            None,
-        ),
+        Refusal::Backend(status) => no(*status, "backendError", "global", "Internal error.", None),
     }
 }
 
@@ -65,7 +59,7 @@ pub fn no(status: u16, reason: &str, domain: &str, said: &str, param: Option<&st
 }
 
 fn denied() -> Answer {
-    let said = "This key is not one that we know.";
+    let said = "The API key is invalid.";
     let details = json!([{
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": "API_KEY_INVALID",
@@ -82,7 +76,7 @@ fn denied() -> Answer {
 /// What the newer buckets say, of a day and of a minute alike.
 fn rate(exhausted: &Exhausted, quota_limit: &str, quota_unit: &str) -> Answer {
     let said = format!(
-        "The stand-in's limit '{}' for service 'youtube.googleapis.com' is reached.",
+        "The sandbox's limit '{}' for service 'youtube.googleapis.com' is reached.",
         exhausted.limit
     );
     let details = json!([{

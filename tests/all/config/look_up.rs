@@ -157,7 +157,7 @@ fn a_file_that_is_not_utf_8_is_told_with_its_line() {
     assert_eq!(
         said,
         format!(
-            "{}:6: this is not UTF-8; save the file as UTF-8",
+            "{}:6: the file is not UTF-8; save the file as UTF-8",
             path.display()
         )
     );

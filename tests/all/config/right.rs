@@ -72,7 +72,7 @@ fn a_plain_cost_where_the_only_limit_has_another_name_must_name_it() {
         .map(ToString::to_string)
         .collect::<String>();
     assert!(
-        said.contains("name the limit: write cost = { core = 1 }"),
+        said.contains("name the limit, for example cost = { core = 1 }"),
         "{said}"
     );
     right(
@@ -109,7 +109,9 @@ fn regions_may_have_values_that_templates_name() {
     let lacking = problems(SMALL, &[table, "jobs.all.steps.0.params.region={people}"]);
     let said = lacking[0].to_string();
     assert!(
-        said.contains("without a people: US") && said.contains("[regions.US] people"),
+        said.contains("people has no value")
+            && said.contains(": US;")
+            && said.contains("[regions.US] people"),
         "{said}"
     );
     right(
@@ -324,10 +326,33 @@ fn plain_http_carries_a_secret_to_this_machine_only() {
             &[&format!("upstreams.things.base_url=http://{host}/v1")],
         );
         assert!(
-            found.len() == 1 && found[0].to_string().contains("plain http"),
+            found.len() == 1 && found[0].to_string().contains("only over https"),
             "{host}: {found:?}"
         );
     }
+}
+
+#[test]
+fn reported_headers_are_read_under_their_former_name_too() {
+    let limits = |key: &str| {
+        let limit = format!(
+            "credentials.main.limits.daily.{key}={{ remaining = 'x-left', reset = 'x-reset' }}"
+        );
+        right(SMALL, &[&limit]).credentials["main"].limits["daily"].clone()
+    };
+    let headers = limits("reported").reported.unwrap();
+    assert_eq!(headers.remaining, "x-left");
+    assert_eq!(headers.reset.as_deref(), Some("x-reset"));
+    assert_eq!(headers.resource, None);
+    assert_eq!(limits("told"), limits("reported"));
+
+    let both = [
+        "credentials.main.limits.daily.told={ remaining = 'a' }",
+        "credentials.main.limits.daily.reported={ remaining = 'b' }",
+    ];
+    let said = problems(SMALL, &both);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].to_string().contains("remove `told`"), "{said:?}");
 }
 
 #[test]
@@ -357,7 +382,7 @@ fn two_credentials_of_one_account_share_its_limits() {
     assert!(
         said.contains("limits.daily")
             && said.contains("differently")
-            && said.contains("one of them"),
+            && said.contains("in one credential"),
         "{said}"
     );
 }

@@ -168,27 +168,23 @@ fn a_wrong_path_is_refused_with_what_to_write() {
         ("ledger.url.x=5", "is not a table", "--set ledger.url=VALUE"),
         (
             "regions.GB.city=London",
-            "is a list without such an element",
+            "is a list without this element",
             "--set regions=VALUE",
         ),
         (
             "regions.5=GB",
-            "is a list without such an element",
+            "is a list without this element",
             "--set regions=VALUE",
         ),
-        (
-            "lodger.timeout=5s",
-            "there is no such key",
-            "did you mean ledger?",
-        ),
+        ("lodger.timeout=5s", "unknown key", "did you mean ledger?"),
         (
             "upstreams.thing.timeout=5s",
-            "is its path right?",
+            "check its path",
             "write base_url",
         ),
         (
             "upstreams.things.calls.owners.list.cost=5",
-            "a dot goes in quotes",
+            "contains a dot in quotes",
             "one of path, cost",
         ),
     ];

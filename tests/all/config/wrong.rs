@@ -17,7 +17,7 @@ const LEDGER: &[Case] = &[
         "[ledgers]",
         3,
         "ledgers",
-        &["no such key", "did you mean ledger?"],
+        &["unknown key", "did you mean ledger?"],
     ),
     (
         "url = \"sqlite\"",
@@ -31,7 +31,7 @@ const LEDGER: &[Case] = &[
         "url = 3",
         4,
         "ledger.url",
-        &["expected text"],
+        &["expected a string"],
     ),
     (
         "url = \"sqlite\"",
@@ -45,14 +45,14 @@ const LEDGER: &[Case] = &[
         "url = \"redis://\"",
         4,
         "ledger.url",
-        &["not the URL of a Redis"],
+        &["not a valid Redis URL"],
     ),
     (
         "url = \"sqlite\"",
         "url = \"redis://host?password=hush\"",
         4,
         "ledger.url",
-        &["none of `protocol`", "redis://USER:PASSWORD@host"],
+        &["accepts only `protocol`", "redis://USER:PASSWORD@HOST"],
     ),
     (
         "url = \"sqlite\"",
@@ -66,7 +66,7 @@ const LEDGER: &[Case] = &[
         "timeout = \"0s\"",
         4,
         "ledger.timeout",
-        &["not zero"],
+        &["longer than zero"],
     ),
     (
         "url = \"sqlite\"",
@@ -115,9 +115,15 @@ const LEDGER: &[Case] = &[
         "url = \"sqlite\"\nurl = \"sqlite\"",
         5,
         "",
-        &["not TOML", "duplicate key"],
+        &["not valid TOML", "duplicate key"],
     ),
-    ("url = \"sqlite\"", "url = sqlite", 4, "", &["not TOML"]),
+    (
+        "url = \"sqlite\"",
+        "url = sqlite",
+        4,
+        "",
+        &["not valid TOML"],
+    ),
     (
         "[ledger]\nurl = \"sqlite\"",
         "ledger = 5",
@@ -140,7 +146,7 @@ const REGIONS: &[Case] = &[
         "[\"US\", \"US\"]",
         1,
         "regions.1",
-        &["twice"],
+        &["duplicate region"],
     ),
     (
         "[\"US\", \"GB\"]",
@@ -171,7 +177,13 @@ const REGIONS: &[Case] = &[
         "regions.1",
         &["comma", "--region"],
     ),
-    ("[\"US\", \"GB\"]", "[\" US\"]", 1, "regions.0", &["blank"]),
+    (
+        "[\"US\", \"GB\"]",
+        "[\" US\"]",
+        1,
+        "regions.0",
+        &["leading or trailing spaces"],
+    ),
     (
         "[\"US\", \"GB\"]",
         "{ \"a,b\" = {} }",
@@ -191,7 +203,7 @@ const REGIONS: &[Case] = &[
         "[1]",
         1,
         "regions.0",
-        &["expected text"],
+        &["expected a string"],
     ),
     (
         "[\"US\", \"GB\"]",
@@ -229,14 +241,14 @@ const UPSTREAM: &[Case] = &[
         "\"ftp://example.com\"",
         7,
         "upstreams.things.base_url",
-        &["https or http"],
+        &["http or https"],
     ),
     (
         "https://api.example.com/v1",
         "http://api.example.com/v1",
         7,
         "upstreams.things.base_url",
-        &["plain http", "write https://"],
+        &["only over https", "write https://"],
     ),
     (
         "https://api.example.com/v1",
@@ -257,7 +269,7 @@ const UPSTREAM: &[Case] = &[
         "{ header = \"x api key\" }",
         8,
         "upstreams.things.auth.header",
-        &["name of a header"],
+        &["header name"],
     ),
     (
         "{ header = \"x-api-key\" }",
@@ -327,7 +339,7 @@ const UPSTREAM: &[Case] = &[
         "headers = { authorization = \"Bearer hush\" }",
         9,
         "upstreams.things.headers.authorization",
-        &["no place", "auth"],
+        &["must not be in this file", "auth"],
     ),
     (
         "timeout = \"30s\"",
@@ -355,7 +367,7 @@ const UPSTREAM: &[Case] = &[
         "errors = [{ class = \"skip\" }]",
         9,
         "upstreams.things.errors.0",
-        &["without a condition"],
+        &["no condition"],
     ),
     (
         "timeout = \"30s\"",
@@ -401,7 +413,7 @@ const CALL: &[Case] = &[
         18,
         "upstreams.things.calls.\"owners.list\".path",
         &[
-            "{cty} names nothing known",
+            "{cty} is not a template variable",
             "one of region, ids, cursor, now, since, date",
         ],
     ),
@@ -417,21 +429,21 @@ const CALL: &[Case] = &[
         "path = \"owners/{\"",
         18,
         "upstreams.things.calls.\"owners.list\".path",
-        &["do not pair up"],
+        &["do not match"],
     ),
     (
         "path = \"owners\"",
         "path = \"owners/{date:-1q:%Y}\"",
         18,
         "upstreams.things.calls.\"owners.list\".path",
-        &["is no date", "{date:-1d:%Y-%m-%d}"],
+        &["is not a valid date", "{date:-1d:%Y-%m-%d}"],
     ),
     (
         "path = \"owners\"",
         "path = \"owners/{cursor}\"",
         18,
         "upstreams.things.calls.\"owners.list\".path",
-        &["without pages"],
+        &["the call has no `page`"],
     ),
     (
         "path = \"owners\"",
@@ -459,7 +471,7 @@ const CALL: &[Case] = &[
         "path = \"owners\"\nmethod = \"POST\"\nbody = { a = [nan] }",
         20,
         "upstreams.things.calls.\"owners.list\".body.a.0",
-        &["JSON can hold"],
+        &["JSON can represent"],
     ),
     (
         "cost = 1\n",
@@ -529,14 +541,14 @@ const CALL: &[Case] = &[
         "kind = \"link\", param = \"page\"",
         14,
         "upstreams.things.calls.\"things.list\".page.param",
-        &["no such key"],
+        &["unknown key"],
     ),
     (
         "kind = \"token\"",
         "kind = \"token\", in = \"body\"",
         14,
         "upstreams.things.calls.\"things.list\".page.in",
-        &["GET has no body"],
+        &["GET request has no body"],
     ),
     (
         "next = \"/next\"",
@@ -557,7 +569,7 @@ const CALL: &[Case] = &[
         "next = \"/ne~2xt\"",
         14,
         "upstreams.things.calls.\"things.list\".page.next",
-        &["~0 for `~` and ~1 for `/`", "write \"/ne~02xt\""],
+        &["`~` as ~0 and `/` as ~1", "write \"/ne~02xt\""],
     ),
     (
         "next = \"/next\"",
@@ -578,7 +590,7 @@ const CALL: &[Case] = &[
         "kind = \"owner\", columns = { name = \"/a\", Name = \"/b\" }",
         20,
         "upstreams.things.calls.\"owners.list\".records.columns.Name",
-        &["same name", "another name"],
+        &["another column has this name", "another name"],
     ),
     (
         "kind = \"owner\"",
@@ -630,7 +642,7 @@ const PATH: &[Case] = &[
         "path = 5",
         18,
         "upstreams.things.calls.\"owners.list\".path",
-        &["expected text"],
+        &["expected a string"],
     ),
 ];
 
@@ -640,7 +652,7 @@ const CREDENTIAL: &[Case] = &[
         "upstream = \"thing\"",
         23,
         "credentials.main.upstream",
-        &["no such upstream", "did you mean things?"],
+        &["unknown upstream", "did you mean things?"],
     ),
     (
         "secret = { env = \"THINGS_KEY\" }\n",
@@ -654,7 +666,7 @@ const CREDENTIAL: &[Case] = &[
         "\"hush-hush\"",
         24,
         "credentials.main.secret",
-        &["no place in this file", "{ env = \"NAME\" }"],
+        &["must not be in this file", "{ env = \"NAME\" }"],
     ),
     (
         "{ env = \"THINGS_KEY\" }",
@@ -717,7 +729,7 @@ const CREDENTIAL: &[Case] = &[
         "quota = 10",
         26,
         "credentials.main.limits.daily.headroom",
-        &["leaves nothing", "below the quota"],
+        &["leaves no units", "below the quota"],
     ),
     (
         "quota = 100, ",
@@ -731,7 +743,7 @@ const CREDENTIAL: &[Case] = &[
         "window = \"0h\"",
         26,
         "credentials.main.limits.daily.window",
-        &["not zero"],
+        &["longer than zero"],
     ),
     (
         "window = \"24h\"",
@@ -745,7 +757,7 @@ const CREDENTIAL: &[Case] = &[
         "resets = \"PST\"",
         26,
         "credentials.main.limits.daily.resets",
-        &["write a place, such as \"America/Los_Angeles\""],
+        &["write the name of a zone, such as \"America/Los_Angeles\""],
     ),
     (
         "window = \"24h\"",
@@ -790,14 +802,14 @@ const JOB: &[Case] = &[
         "credential = \"mian\"",
         29,
         "jobs.all.credential",
-        &["no such credential", "did you mean main?"],
+        &["unknown credential", "did you mean main?"],
     ),
     (
         "credential = \"main\"",
         "credential = \"main\"\nregions = [\"UK\"]",
         30,
         "jobs.all.regions.0",
-        &["no such region"],
+        &["does not define this region"],
     ),
     (
         "credential = \"main\"",
@@ -811,7 +823,7 @@ const JOB: &[Case] = &[
         "credential = \"main\"\nregions = [\"US\", \"US\"]",
         30,
         "jobs.all.regions.1",
-        &["twice"],
+        &["duplicate region"],
     ),
     (
         "every = \"1h\"",
@@ -832,14 +844,14 @@ const JOB: &[Case] = &[
         "every = \"0s\"",
         30,
         "jobs.all.every",
-        &["not zero"],
+        &["longer than zero"],
     ),
     (
         "leave = { daily = 20 }",
         "leave = { daily = 90 }",
         31,
         "jobs.all.leave.daily",
-        &["leaves this job nothing", "less than 90"],
+        &["this job can spend nothing", "less than 90"],
     ),
     (
         "leave = { daily = 20 }",
@@ -899,7 +911,7 @@ const JOB: &[Case] = &[
         "{ region = \"{city}\" }",
         35,
         "jobs.all.steps.0.params.region",
-        &["{city} names nothing known", "[regions.CODE] city"],
+        &["{city} is not a template variable", "[regions.CODE] city"],
     ),
     (
         "{ region = \"{region}\" }",
@@ -913,21 +925,21 @@ const JOB: &[Case] = &[
         "{ size = 0 }",
         35,
         "jobs.all.steps.0.params.size",
-        &["whole number from 1"],
+        &["whole number of 1 or more"],
     ),
     (
         "{ region = \"{region}\" }",
         "{ region = [1] }",
         35,
         "jobs.all.steps.0.params.region",
-        &["expected text"],
+        &["expected a string"],
     ),
     (
         "params = { id = \"{ids}\" }",
         "",
         41,
         "jobs.all.steps.1.ids",
-        &["nothing of this step asks"],
+        &["no parameter of this step uses"],
     ),
     (
         "{ id = \"{ids}\" }",
@@ -1035,9 +1047,7 @@ fn what_follows_the_question_mark_of_a_ledgers_url_is_taken_at_its_word_or_refus
     ] {
         let found = problems(SMALL, &[&format!("ledger.url={url}")]);
         assert!(
-            found[0]
-                .to_string()
-                .contains("what follows its `?` is none of"),
+            found[0].to_string().contains("the query accepts only"),
             "{url}: {}",
             found[0]
         );
@@ -1054,7 +1064,7 @@ fn a_rule_that_names_a_limit_which_no_credential_has_is_refused() {
     let found = problems(SMALL, &[&errors("dayli")]);
     let said = found[0].to_string();
     assert!(
-        said.contains("no credential of this upstream has such a limit")
+        said.contains("no credential of this upstream has this limit")
             && said.contains("write daily"),
         "{said}"
     );

@@ -199,7 +199,7 @@ fn ids_of_which_none_is_served_fail_their_run_and_are_asked_for_again() {
             batches(&ran.json())["detail"]
                 .as_str()
                 .unwrap()
-                .contains("refuses"),
+                .contains("refused"),
             "{ran:?}"
         );
         assert!(

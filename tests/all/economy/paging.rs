@@ -138,7 +138,7 @@ fn a_cursor_that_repeats_ends_the_list() {
             pass["detail"]
                 .as_str()
                 .unwrap()
-                .contains("the same cursor again"),
+                .contains("the same cursor twice"),
             "{pass}"
         );
         assert_eq!(pass["requests"], 2, "{pass}");
@@ -170,7 +170,10 @@ fn a_cursor_that_expired_between_two_runs_starts_the_list_over_once() {
             "{pass}"
         );
         assert!(
-            pass["detail"].as_str().unwrap().contains("started over"),
+            pass["detail"]
+                .as_str()
+                .unwrap()
+                .contains("restarted from the first page"),
             "{pass}"
         );
         assert_eq!(pass["requests"], 5, "one refused, four of the list: {pass}");
@@ -198,7 +201,7 @@ fn a_cursor_that_is_never_taken_ends_the_pass_and_is_not_asked_for_again_at_ever
         pass["detail"]
             .as_str()
             .unwrap()
-            .contains("had started over once already"),
+            .contains("already restarted once"),
         "{pass}"
     );
     assert_eq!(run(&world, "token")["outcome"], "not_due");
@@ -276,7 +279,7 @@ fn an_upstream_that_gives_empty_pages_is_not_asked_for_ever() {
     );
     assert_eq!(
         pass["detail"],
-        "token gave 3 empty pages in a row and its cursor continues, so its list is not complete; to go on from there, \
+        "token returned 3 empty pages in a row and its cursor continues, so the list is not complete; to resume from there, \
          raise empty_pages (now 2) in its `page`"
     );
 }
@@ -294,7 +297,7 @@ fn a_token_that_no_url_holds_costs_nothing_and_is_not_tried_again() {
     );
     assert_eq!(
         pass["detail"],
-        "the next page's token is 100000 characters long: no URL holds it"
+        "the next page's token is 100000 characters long, which is too long for a URL"
     );
     assert_eq!((world.charged("daily"), world.requests()), (1, 1));
 }
@@ -313,7 +316,7 @@ fn a_record_without_an_id_is_left_out_and_one_that_is_there_twice_is_stored_once
             (Some("complete"), Some(1)),
             "{pass}"
         );
-        assert_eq!(pass["detail"], "1 record without an id was left out");
+        assert_eq!(pass["detail"], "1 record without an id was skipped");
         for table in ["record", "listing"] {
             assert_eq!(
                 world.count(&format!(
@@ -366,7 +369,7 @@ fn an_upstream_that_gives_the_same_page_for_every_number_is_not_asked_for_ever()
             pass["detail"]
                 .as_str()
                 .unwrap()
-                .contains("the same page again"),
+                .contains("the same page twice"),
             "{pass}"
         );
     }

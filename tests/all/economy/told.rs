@@ -21,7 +21,7 @@ records = { at = "/items", kind = "thing", id = "/id" }
 upstream = "forge"
 secret = { env = "FORGE_TOKEN" }
 [credentials.forge.limits]
-core = { quota = 20, headroom = 2, window = "1h", told = { remaining = "x-ratelimit-remaining", reset = "x-ratelimit-reset", resource = "x-ratelimit-resource" } }
+core = { quota = 20, headroom = 2, window = "1h", reported = { remaining = "x-ratelimit-remaining", reset = "x-ratelimit-reset", resource = "x-ratelimit-resource" } }
 [jobs.things]
 credential = "forge"
 steps = [{ call = "list" }]
@@ -61,6 +61,17 @@ fn what_somebody_else_spent_is_believed_and_the_headroom_stays_free() {
     assert_eq!(world.charged("core"), 18);
     assert_eq!(world.counted("core"), 18);
     assert!(all_answered_well(&world), "nothing was refused upstream");
+}
+
+#[test]
+fn the_former_name_of_the_key_is_accepted_and_has_the_same_effect() {
+    let former = FORGE.replace("reported = {", "told = {");
+    assert_ne!(former, FORGE);
+    let world = World::written(&former, &[]);
+    somebody_else(&world);
+    let run = world.json(&["--region", "all", "--concurrency", "1"]);
+    assert_eq!(run["outcome"], "stopped", "{run}");
+    assert_eq!(run["requests"], 5, "{run}");
 }
 
 /// What refuses a request, and leaves the others alone.

@@ -61,7 +61,7 @@ fn an_upstream_that_asks_for_a_long_pause_is_not_asked_again_by_the_run() {
         let ran = world.ingest(&RUN);
         assert_eq!((ran.code, upstream.requests().len()), (0, 1), "{ran:?}");
         let details = details(&ran.json()).join("\n");
-        assert!(details.contains("asks to wait 1h"), "{ran:?}");
+        assert!(details.contains("requests a pause of 1h"), "{ran:?}");
         assert_eq!(world.recorded("daily"), 1);
     }
 }

@@ -122,7 +122,7 @@ fn an_id_that_was_charged_otherwise_is_refused() {
         assert!(
             refused
                 .stdout
-                .contains("id mine was charged 1 daily, and this takes"),
+                .contains("id `mine` already holds a charge of 1 daily; use a new id for"),
             "{refused:?}"
         );
     }

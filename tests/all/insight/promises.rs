@@ -170,7 +170,7 @@ fn a_budget_of_five_regions_is_previewed_to_complete_the_five_that_the_run_compl
         .ingest(&[&arguments[..], &["--dry-run"]].concat())
         .stdout;
     assert!(
-        said.contains("It would complete: trending US, GB, DE, FR, IN."),
+        said.contains("The run would complete: trending US, GB, DE, FR, IN."),
         "{said}"
     );
     let preview = world.json(&[&arguments[..], &["--dry-run"]].concat());

@@ -87,7 +87,7 @@ fn instant(value: &Value) -> Timestamp {
 fn in_words(at: Timestamp) -> String {
     at.after(Duration::from_micros(999_999))
         .to_utc()
-        .format("at %Y-%m-%d %H:%M:%S UTC")
+        .format("(%Y-%m-%d %H:%M:%S UTC)")
         .to_string()
 }
 

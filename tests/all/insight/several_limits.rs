@@ -159,14 +159,14 @@ fn assert_reported(quotas: [u64; 3], leave: u64, charges: &[(u64, [u64; 3])]) {
         .iter()
         .filter_map(|pass| pass["detail"].as_str())
         .collect();
-    let fits = format!("it fits at {}", stopped_by["retry_at"].as_str().unwrap());
+    let fits = format!("retry at {}", stopped_by["retry_at"].as_str().unwrap());
     assert!(
         details.iter().any(|detail| detail.contains(&fits)),
         "{fits}: {run}"
     );
     for detail in details {
         let call = detail.split(' ').next().unwrap();
-        if let Some((_, at)) = detail.split_once("it fits at ") {
+        if let Some((_, at)) = detail.split_once("retry at ") {
             let at = Timestamp::parse(at).unwrap();
             assert_fits_at(&world, call, leave, at, detail);
         }

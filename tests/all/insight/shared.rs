@@ -66,7 +66,7 @@ fn status_tells_spend_by_job_region_and_call_from_this_machines_journal() {
     );
     let text = world.ingest(&["status"]).stdout;
     assert!(
-        text.contains("what other machines' charges were for"),
+        text.contains("the purpose of other machines' charges"),
         "{text}"
     );
 }
@@ -104,7 +104,7 @@ fn what_went_unmetered_is_shown_until_it_is_repaid() {
     assert_eq!(status["spend"][0]["units"]["daily"], 4);
     let text = world.ingest(&["status"]).stdout;
     assert!(
-        text.contains("4 units went unmetered from this machine and are not repaid"),
+        text.contains("4 units went unmetered from this machine and are not yet charged"),
         "{text}"
     );
 
@@ -159,10 +159,7 @@ fn a_charge_of_this_machine_is_released_by_its_id_alone() {
 
     let elsewhere = world.ingest(&["release", "of-another-machine"]);
     assert_eq!(elsewhere.code, 2);
-    assert!(
-        elsewhere.stderr.contains("say which --account was charged"),
-        "{elsewhere:?}"
-    );
+    assert!(elsewhere.stderr.contains("add --account"), "{elsewhere:?}");
     assert_eq!(
         world
             .ingest(&["release", "of-another-machine", "--account", "other"])
@@ -238,7 +235,7 @@ fn an_id_that_was_charged_otherwise_on_another_machine_is_refused() {
     assert!(
         other
             .stdout
-            .contains("id mine was charged 100 daily, 1 search"),
+            .contains("id `mine` already holds a charge of 100 daily, 1 search"),
         "{other:?}"
     );
     assert_eq!(searches(&there), 1);

@@ -281,16 +281,16 @@ fn a_broken_journal_is_said_and_left_alone() {
         fs::write(&path, torn).unwrap();
     };
     let broken: [(&str, &dyn Fn()); 4] = [
-        ("it is damaged", &torn),
+        ("the file is damaged", &torn),
         ("upgrade ingest", &newer),
-        ("it is damaged", &|| {
+        ("the file is damaged", &|| {
             fs::write(
                 &path,
                 [&b"garbage instead of a header "[..], &whole[28..]].concat(),
             )
             .unwrap()
         }),
-        ("it is damaged", &|| {
+        ("the file is damaged", &|| {
             fs::write(&path, &whole[..whole.len() / 2]).unwrap()
         }),
     ];

@@ -16,7 +16,7 @@ fn every_page_and_every_pass_is_a_json_event_of_one_line() {
     let events = events(&ran.stderr);
     let page = events
         .iter()
-        .find(|event| event["message"] == "a page")
+        .find(|event| event["message"] == "page fetched")
         .unwrap();
     assert_eq!(
         (&page["level"], &page["job"], &page["region"]),
@@ -28,7 +28,7 @@ fn every_page_and_every_pass_is_a_json_event_of_one_line() {
     );
     let ended = events
         .iter()
-        .find(|event| event["message"] == "a pass ended" && event["region"] == "US")
+        .find(|event| event["message"] == "pass ended" && event["region"] == "US")
         .unwrap();
     assert_eq!(ended["outcome"], "complete");
     assert!(!ran.stderr.contains(SECRET));

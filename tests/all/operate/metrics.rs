@@ -160,7 +160,8 @@ fn what_is_no_file_is_neither_read_nor_replaced_and_a_link_stays_a_link() {
     ]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(
-        ran.stderr.contains("it is there, and is no file"),
+        ran.stderr
+            .contains("the path exists and is not a regular file"),
         "{ran:?}"
     );
     assert!(fs::metadata(&path).unwrap().file_type().is_socket());

@@ -73,7 +73,7 @@ fn a_password_that_is_missing_is_reported_with_its_key_and_checked_without_a_con
     let world = world(&url, &["ledger.password={ env = \"REDIS_PASSWORD\" }"]);
     let why = outage(&world);
     assert!(
-        why.contains("ledger.password: there is no secret: set REDIS_PASSWORD"),
+        why.contains("ledger.password: the secret is not set: set REDIS_PASSWORD"),
         "{why}"
     );
     let checked = world.ingest(&["check"]);
@@ -81,7 +81,7 @@ fn a_password_that_is_missing_is_reported_with_its_key_and_checked_without_a_con
     assert!(
         checked
             .stdout
-            .contains("ledger.password: there is no secret"),
+            .contains("ledger.password: the secret is not set"),
         "{checked:?}"
     );
 }
@@ -146,7 +146,7 @@ fn sentinels_have_a_password_of_their_own_and_messages_name_the_one_that_is_wron
     let unknown = url.replace("/ledger", "/other");
     let why = outage(&world(&unknown, &[&right, &of_sentinel]));
     assert!(
-        why.contains("the Sentinels watch no service `other`"),
+        why.contains("the Sentinels do not monitor a service `other`"),
         "{why}"
     );
 }
@@ -195,7 +195,7 @@ fn a_plain_connection_to_a_port_that_expects_tls_is_told_to_use_it() {
     let (_server, port) = RedisServer::with_tls(&cert, &key);
     let why = outage(&world(&format!("redis://localhost:{port}"), &[]));
     assert!(
-        why.contains("does it expect TLS? then write rediss://"),
+        why.contains("if the server expects TLS, write rediss://"),
         "{why}"
     );
     let why = outage(&world(
@@ -203,7 +203,7 @@ fn a_plain_connection_to_a_port_that_expects_tls_is_told_to_use_it() {
         &[],
     ));
     assert!(
-        why.contains("does it expect TLS? then append ?tls=true"),
+        why.contains("if the server expects TLS, append ?tls=true"),
         "{why}"
     );
     let why = outage(&world("redis://127.0.0.1:1", &[]));
@@ -218,7 +218,7 @@ fn passwords_and_certificates_that_the_url_does_not_use_are_refused() {
                 "ledger.url=redis://me:hush@host",
                 "ledger.password={ env = \"P\" }",
             ],
-            "the URL has a password already",
+            "ledger.url already contains a password",
         ),
         (
             [
@@ -240,7 +240,7 @@ fn passwords_and_certificates_that_the_url_does_not_use_are_refused() {
         ),
         (
             ["ledger.url=redis://host", "ledger.password=hush"],
-            "the secret itself has no place in this file",
+            "the secret itself must not be in this file",
         ),
     ] {
         let mut world = World::new();

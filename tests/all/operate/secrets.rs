@@ -41,8 +41,8 @@ fn a_secret_comes_from_a_file_however_it_is_named_and_who_else_reads_it_is_said(
     for how in ["configuration", "variable", "systemd"] {
         for (mode, warned) in [
             (0o600, ""),
-            (0o640, "everybody in its group"),
-            (0o644, "everybody on this machine"),
+            (0o640, "every member of its group"),
+            (0o644, "every user of this machine"),
         ] {
             let world = World::new();
             let ran = run_with_file(&world, how, &place(&world, "key", mode));
@@ -94,8 +94,7 @@ fn a_secret_is_never_sent_over_plain_http_but_to_this_machine() {
             let ran = world.ingest(arguments);
             assert_eq!(ran.code, 2, "{far}: {ran:?}");
             assert!(
-                ran.stderr.contains("never sent over plain http")
-                    && ran.stderr.contains("https://"),
+                ran.stderr.contains("sent only over https") && ran.stderr.contains("https://"),
                 "{ran:?}"
             );
         }
@@ -151,7 +150,7 @@ fn no_argument_takes_a_secret_and_one_that_is_tried_is_not_said_back() {
     let said = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(ran.status.code(), Some(2), "{said}");
     assert!(
-        said.contains("the secret itself has no place in this file") && !said.contains(SECRET),
+        said.contains("the secret itself must not be in this file") && !said.contains(SECRET),
         "{said}"
     );
 }
@@ -187,7 +186,7 @@ fn a_missing_secret_is_said_before_anything_is_requested() {
     let said = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(ran.status.code(), Some(2), "{said}");
     assert!(
-        said.contains("set YOUTUBE_API_KEY, or YOUTUBE_API_KEY_FILE"),
+        said.contains("set YOUTUBE_API_KEY, or set YOUTUBE_API_KEY_FILE"),
         "{said}"
     );
     assert_eq!(world.requests(), 0);

@@ -25,7 +25,10 @@ fn what_belongs_to_a_run_is_refused_before_a_subcommand() {
                 (2, ""),
                 "{options:?}: {refused:?}"
             );
-            let said = format!("{name} is for a run; {} takes none", arguments[0]);
+            let said = format!(
+                "{name} applies to a run; {} does not accept it",
+                arguments[0]
+            );
             assert!(refused.stderr.contains(&said), "{said}: {refused:?}");
         }
     }
@@ -40,7 +43,7 @@ fn an_option_that_the_subcommand_has_itself_is_to_be_given_after_it() {
     assert!(
         refused
             .stderr
-            .contains("--region before search is for a run; write it after search"),
+            .contains("--region before search applies to a run; write it after search"),
         "{refused:?}"
     );
     assert_eq!(world.ingest(&["search", "a", "--region", "US"]).code, 0);
@@ -78,7 +81,10 @@ fn a_count_of_none_is_refused_with_what_to_give() {
     ] {
         let refused = world.ingest(arguments);
         assert_eq!(refused.code, 2, "{refused:?}");
-        assert!(refused.stderr.contains(": give 1 or more"), "{refused:?}");
+        assert!(
+            refused.stderr.contains(": expected 1 or more"),
+            "{refused:?}"
+        );
     }
 }
 
@@ -88,7 +94,7 @@ fn a_name_that_is_far_from_all_is_not_guessed_at() {
     let refused = world.ingest(&["charge", "youtube", "nope.list"]);
     assert_eq!(refused.code, 2);
     assert!(
-        refused.stderr.contains("there is no call `nope.list`"),
+        refused.stderr.contains("unknown call `nope.list`"),
         "{refused:?}"
     );
     assert!(!refused.stderr.contains("did you mean"), "{refused:?}");
@@ -275,7 +281,7 @@ fn to_say_more_and_to_say_nothing_exclude_each_other_wherever_they_stand() {
     ] {
         let refused = world.ingest(&arguments);
         assert_eq!(refused.code, 2, "{arguments:?}: {refused:?}");
-        assert!(refused.stderr.contains("exclude each other"), "{refused:?}");
+        assert!(refused.stderr.contains("cannot be combined"), "{refused:?}");
     }
 }
 

@@ -113,7 +113,9 @@ fn init_never_overwrites_and_names_what_there_is() {
     let again = world.ingest(&["init"]);
     assert_eq!(again.code, 2);
     assert!(
-        again.stderr.contains("quotas.toml is there already"),
+        again
+            .stderr
+            .contains("quotas.toml exists and was not changed"),
         "{again:?}"
     );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
@@ -148,8 +150,8 @@ fn check_advises_where_a_cheaper_way_is_known() {
     assert_eq!(found[0]["verdict"], "warning", "{found:?}");
     let detail = found[0]["detail"].as_str().unwrap();
     assert!(
-        detail.contains("takes 100 of daily")
-            && detail.contains("playlistItems.list brings the same for 1 of daily")
+        detail.contains("costs 100 daily")
+            && detail.contains("playlistItems.list returns the same records for 1 daily")
     );
 }
 

@@ -41,7 +41,7 @@ fn a_bad_answer_that_does_not_end_fails_its_region_with_a_clear_line_and_the_nex
             report["passes"][0]["detail"]
                 .as_str()
                 .unwrap()
-                .contains("tried 2 times"),
+                .contains("2 attempts"),
             "{name}: {report}"
         );
         let next = world.json(&["--region", "US", "--job", "trending"]);
@@ -76,7 +76,7 @@ fn an_answer_of_the_wrong_shape_is_requested_once_and_the_next_run_goes_on() {
             "{fault}: {pass}"
         );
         assert!(
-            pass["detail"].as_str().unwrap().contains("answer"),
+            pass["detail"].as_str().unwrap().contains("response"),
             "{pass}"
         );
         assert_eq!(
@@ -138,7 +138,7 @@ fn a_cursor_that_is_no_longer_taken_starts_the_step_over_once() {
         report["passes"][0]["detail"]
             .as_str()
             .unwrap()
-            .contains("started over"),
+            .contains("restarted from the first page"),
         "{report}"
     );
 }
@@ -172,7 +172,9 @@ fn a_wait_that_is_not_believed_is_not_told_as_what_the_upstream_asks() {
     let report = world.json(&["--region", "US", "--job", "trending"]);
     let detail = report["passes"][0]["detail"].as_str().unwrap();
     assert!(
-        detail.starts_with("503 Service Unavailable: Busy; it asks to wait for more than 32 days;"),
+        detail.starts_with(
+            "503 Service Unavailable: Busy; the upstream requests a pause of more than 32 days;"
+        ),
         "{detail}"
     );
 }
@@ -193,7 +195,7 @@ fn a_list_that_no_answer_has_is_an_empty_one_and_is_told() {
         pass["detail"]
             .as_str()
             .unwrap()
-            .contains("no answer of videos.list had a list at `/itemz`"),
+            .contains("no response of videos.list has a list at `/itemz`"),
         "{run}"
     );
     let run = world.json(&["--region", "US", "--job", "trending"]);

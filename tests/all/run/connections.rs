@@ -272,7 +272,7 @@ fn a_proxy_of_a_kind_that_is_not_supported_is_refused_before_anything_is_request
     let (world, ran) = through("all_proxy", proxy, "https://api.example.test/v1", &[]);
     assert_eq!((ran.code, world.recorded("pace")), (2, 0), "{ran:?}");
     assert!(
-        ran.stderr.contains("of kind socks5:// is not supported"),
+        ran.stderr.contains("socks5:// proxies are not supported"),
         "{ran:?}"
     );
 }
@@ -287,7 +287,7 @@ fn a_host_that_no_proxy_names_is_reached_without_one() {
     );
     let detail = ran.json()["passes"][0]["detail"].to_string();
     assert!(
-        detail.contains("no connection to api.invalid") && !detail.contains("proxy"),
+        detail.contains("cannot connect to api.invalid") && !detail.contains("proxy"),
         "{detail}"
     );
 }

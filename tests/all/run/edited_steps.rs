@@ -125,7 +125,7 @@ fn a_step_that_is_removed_before_another_leaves_that_its_cursor() {
     );
     assert_eq!(
         pass["detail"],
-        "a is no longer a step of this job: 4 landed pages of it no longer count for this pass"
+        "a is no longer a step of this job; 4 stored pages of it are not part of this pass"
     );
     assert_eq!(listed(&world), 8, "only what its steps listed");
     assert_eq!(world.count("select pages from pass"), 4);
@@ -193,7 +193,9 @@ fn a_step_whose_parameters_are_edited_starts_over_and_says_so() {
         (&pass["outcome"], &pass["detail"]),
         (
             &json!("complete"),
-            &json!("started over: the parameters of a changed after 2 landed pages")
+            &json!(
+                "restarted from the first page: the parameters of a changed after 2 stored pages"
+            )
         ),
         "{pass}"
     );

@@ -126,7 +126,7 @@ fn an_unknown_region_or_job_is_wrong_usage_and_requests_nothing() {
 #[test]
 fn whoever_has_only_practised_is_told_where_that_is_found() {
     let world = World::new();
-    assert_eq!(world.ingest(&["search", "a"]).stdout, "Nothing found.\n");
+    assert_eq!(world.ingest(&["search", "a"]).stdout, "No records found.\n");
     assert_eq!(
         world
             .ingest(&["--region", "US", "--job", "trending", "--sandbox", "-q"])
@@ -147,6 +147,6 @@ fn whoever_has_only_practised_is_told_where_that_is_found() {
     );
     assert_eq!(
         world.ingest(&["search", "nobodywrotethis"]).stdout,
-        "Nothing found.\n"
+        "No records found.\n"
     );
 }

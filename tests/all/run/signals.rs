@@ -66,7 +66,7 @@ fn a_second_signal_ends_the_run_at_once_whichever_it_is() {
         }
         kill_process(Pid::from_child(&child), first).unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-        assert!(said.any(|line| line.unwrap().contains("once more ends at once")));
+        assert!(said.any(|line| line.unwrap().contains("again to quit immediately")));
         let asked = Instant::now();
         kill_process(Pid::from_child(&child), second).unwrap();
         let ended = child.wait().unwrap().code();

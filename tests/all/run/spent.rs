@@ -12,7 +12,7 @@ fn a_limit_that_the_upstream_calls_spent_is_closed_until_its_reset_and_can_be_re
     assert_eq!(report["outcome"], "stopped");
     assert_eq!(report["stopped_by"]["limit"], "daily");
     assert!(
-        ran.stderr.contains("somebody else spends it too"),
+        ran.stderr.contains("another client is using this quota"),
         "{ran:?}"
     );
     assert_eq!(world.requests(), 3, "a spent limit was asked again");
@@ -52,7 +52,7 @@ fn a_key_that_is_not_taken_is_named_and_not_tried_again() {
     assert!(
         String::from_utf8(denied.stdout)
             .unwrap()
-            .contains("does not take the credential")
+            .contains("rejected the credential")
     );
 }
 
@@ -91,7 +91,7 @@ fn each_call_that_a_spent_limit_stops_is_told_by_its_own_cost_and_when_just_that
         {
             let detail = pass["detail"].as_str().unwrap();
             assert!(
-                detail.contains("search.list takes 100 of daily") && !detail.contains("leaves"),
+                detail.contains("search.list needs 100 daily") && !detail.contains("reserved by"),
                 "{detail}"
             );
             let by_hand = world.json(&["charge", "youtube", "search.list"])["retry_at"]

@@ -62,7 +62,7 @@ fn an_upstream_that_no_attempt_reaches_is_given_up_for_the_whole_run_and_costs_n
         "{report}"
     );
     assert!(
-        report.to_string().contains("no connection to 127.0.0.1"),
+        report.to_string().contains("cannot connect to 127.0.0.1"),
         "{report}"
     );
     assert_eq!(

@@ -112,7 +112,7 @@ fn a_catalog_that_is_deleted_or_replaced_ends_the_run_before_the_next_request() 
             world.requests()
         );
         delete(&world, "catalog.db");
-        assert_eq!(end(start(&world)).code, 0, "the next run makes it anew");
+        assert_eq!(end(start(&world)).code, 0, "the next run creates it");
     }
 }
 

@@ -138,49 +138,49 @@ async fn an_answer_of_the_wrong_shape_is_a_failure_that_says_so() {
     let shapes: [(Value, &str); 10] = [
         (
             json!([{ "id": "a" }]),
-            "the answer holds an array where an object belongs (at `/items`)",
+            "the response contains an array instead of an object (at `/items`)",
         ),
         (
             json!([]),
-            "the answer holds an array where an object belongs (at `/items`)",
+            "the response contains an array instead of an object (at `/items`)",
         ),
         (
             json!({ "items": null }),
-            "the answer holds null where a list belongs (at `/items`)",
+            "the response contains null instead of a list (at `/items`)",
         ),
         (
             json!({ "items": { "id": "a" } }),
-            "the answer holds an object where a list belongs (at `/items`)",
+            "the response contains an object instead of a list (at `/items`)",
         ),
         (
             json!("busy"),
-            "the answer holds a text where an object belongs (at `/items`)",
+            "the response contains a string instead of an object (at `/items`)",
         ),
         (
             json!(null),
-            "the answer holds null where an object belongs (at `/items`)",
+            "the response contains null instead of an object (at `/items`)",
         ),
         (
             json!({ "items": [null, null] }),
-            "none of the answer's 2 records has an id at `/id`",
+            "none of the response's 2 records has an id at `/id`",
         ),
         (
             json!({ "items": [{ "name": "a" }] }),
-            "none of the answer's 1 records has an id at `/id`",
+            "none of the response's 1 records has an id at `/id`",
         ),
         (
             json!({ "error": "backend\u{1b}[31m down" }),
-            "the answer is an error: backend down",
+            "the response is an error: backend down",
         ),
         (
             json!({ "errors": [{ "message": "no such field" }] }),
-            "the answer is an error: no such field",
+            "the response is an error: no such field",
         ),
     ];
     for (body, expected) in shapes {
         let stub = answering(StubAnswer::json(&body));
         let failure = asking(&stub.url()).fetch().await.unwrap_err();
-        let kind = if expected.starts_with("the answer is an error") {
+        let kind = if expected.starts_with("the response is an error") {
             "transient"
         } else {
             "wrong shape"
@@ -192,23 +192,23 @@ async fn an_answer_of_the_wrong_shape_is_a_failure_that_says_so() {
 #[tokio::test]
 async fn a_body_that_is_no_json_is_a_failure_that_says_so() {
     let bodies: [(&[u8], &str); 6] = [
-        (b"", "the answer has no body"),
-        (b" \n", "the answer has no body"),
+        (b"", "the response has no body"),
+        (b" \n", "the response has no body"),
         (
             b"<!doctype html><title>Sign in\x07</title><p>x",
-            "the answer is HTML instead of JSON: Sign in",
+            "the response is HTML instead of JSON: Sign in",
         ),
         (
             b"<html><body>Down for <b>repairs</b>",
-            "the answer is HTML instead of JSON: Down for repairs",
+            "the response is HTML instead of JSON: Down for repairs",
         ),
         (
             br#"{"items": [{"id": "a"}"#,
-            "the answer is no JSON: EOF while parsing a list at line 1 column 22",
+            "the response is not JSON: EOF while parsing a list at line 1 column 22",
         ),
         (
             br#"{"items": "a\x"}"#,
-            "the answer is no JSON: invalid escape at line 1 column 14",
+            "the response is not JSON: invalid escape at line 1 column 14",
         ),
     ];
     for (body, expected) in bodies {
@@ -224,9 +224,12 @@ async fn json_that_asking_again_cannot_make_readable_is_asked_for_once() {
     let bodies = [
         (
             r#"{"items": 1e400}"#,
-            "the answer holds a number that is out of range: line 1 column 15",
+            "the response contains a number that is out of range: line 1 column 15",
         ),
-        (&deep, "the answer is nested too deeply: line 1 column 137"),
+        (
+            &deep,
+            "the response is nested too deeply: line 1 column 137",
+        ),
     ];
     for (body, expected) in bodies {
         let stub = answering(StubAnswer::text(200, body));

@@ -112,23 +112,23 @@ async fn bytes_that_are_no_text_of_their_charset_are_refused_and_say_which_it_is
     for (bytes, expected) in [
         (
             answer("", body),
-            "the answer declares no charset, and byte 0xE9 at position 20 is not UTF-8",
+            "the response declares no charset, and byte 0xE9 at position 20 is not UTF-8",
         ),
         (
             answer(&declared("utf-8"), body),
-            "the answer declares the charset `utf-8`, and byte 0xE9 at position 20 is not UTF-8",
+            "the response declares the charset `utf-8`, and byte 0xE9 at position 20 is not UTF-8",
         ),
         (
             answer(&declared("klingon"), body),
-            "the answer declares the charset `klingon`, which is not supported",
+            "the response declares the charset `klingon`, which is not supported",
         ),
         (
             answer(&declared("shift_jis"), b"{\"items\":[{\"id\":\"\x81\"}]}"),
-            "the answer declares the charset `shift_jis`, and its bytes are not Shift_JIS",
+            "the response declares the charset `shift_jis`, and its bytes are not Shift_JIS",
         ),
         (
             answer("", b"\xff\xfe{\0\0\xd8"),
-            "the answer begins with the mark of UTF-16LE, and its bytes are not UTF-16LE",
+            "the response starts with the byte order mark of UTF-16LE, and its bytes are not UTF-16LE",
         ),
     ] {
         let outcome = outcome(bytes).await;
@@ -205,10 +205,13 @@ async fn a_broken_answer_is_in_doubt_and_is_asked_for_once() {
 #[tokio::test]
 async fn an_answer_without_a_body_or_of_another_status_is_classified_by_it() {
     for (bytes, expected) in [
-        ("HTTP/1.1 204 No Content\r\n\r\n", "the answer has no body"),
+        (
+            "HTTP/1.1 204 No Content\r\n\r\n",
+            "the response has no body",
+        ),
         (
             "HTTP/1.1 205 Reset Content\r\ncontent-length: 0\r\n\r\n",
-            "the answer has no body",
+            "the response has no body",
         ),
         ("HTTP/1.1 304 Not Modified\r\n\r\n", "skip: 304"),
         ("HTTP/1.1 404\r\ncontent-length: 0\r\n\r\n", "skip: 404"),
@@ -222,7 +225,7 @@ async fn an_answer_without_a_body_or_of_another_status_is_classified_by_it() {
         ),
         (
             "HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 1\r\n\r\n\u{1}",
-            "the answer is encoded as `br`, which was not requested",
+            "the response is encoded as `br`, which was not requested",
         ),
     ] {
         let outcome = outcome(bytes).await;

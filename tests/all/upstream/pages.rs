@@ -223,7 +223,7 @@ async fn a_token_may_be_a_number_and_ends_where_it_is_blank() {
     let inexact: Value = serde_json::from_str("18446744073709551617").unwrap();
     let wrong = |found: &str| {
         Err(format!(
-            "wrong shape: the answer holds {found} where the next page's token belongs (at `/next`)"
+            "wrong shape: the response contains {found} instead of the next page's token (at `/next`)"
         ))
     };
     let tokens = [
@@ -234,8 +234,8 @@ async fn a_token_may_be_a_number_and_ends_where_it_is_blank() {
         (json!(" "), Ok(None)),
         (json!(false), Ok(None)),
         (json!({}), wrong("an object")),
-        (inexact, wrong("a number that is no exact integer")),
-        (json!(1.5), wrong("a number that is no exact integer")),
+        (inexact, wrong("a number that is not an exact integer")),
+        (json!(1.5), wrong("a number that is not an exact integer")),
     ];
     for (token, expected) in tokens {
         let stub = answering(StubAnswer::json(
@@ -357,11 +357,11 @@ async fn a_token_that_no_url_holds_is_not_sent() {
     let kinds = [
         (
             token_paging(),
-            "the next page's token is 100000 characters long: no URL holds it",
+            "the next page's token is 100000 characters long, which is too long for a URL",
         ),
         (
             next_url(),
-            "the next page's URL is 100000 characters long: no request holds it",
+            "the next page's URL is 100000 characters long, which is too long for a request",
         ),
     ];
     for (paging, expected) in kinds {
@@ -392,12 +392,12 @@ async fn what_is_no_url_of_a_next_page_is_shown() {
         (
             next_url(),
             "http://[::",
-            "wrong shape: what stands at `/links/next` is no URL: \"http://[::\"",
+            "wrong shape: the value at `/links/next` is not a URL: \"http://[::\"",
         ),
         (
             Paging::Link { size: None },
             "http://[::",
-            "wrong shape: what stands in the header `link` is no URL: \"http://[::\"",
+            "wrong shape: the value in the header `link` is not a URL: \"http://[::\"",
         ),
     ];
     for (paging, url, expected) in wrong {

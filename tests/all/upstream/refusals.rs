@@ -127,25 +127,25 @@ async fn a_refusal_that_broke_off_is_not_told_by_its_status() {
     let answers = [
         (
             cut(&refusal),
-            "transient: 403 Forbidden: no; the answer broke off: ",
+            "transient: 403 Forbidden: no; the response is incomplete: ",
         ),
         (
             cut(&json!({ "message": "you shall not pass" })),
-            "transient: 403 Forbidden; the answer broke off: ",
+            "transient: 403 Forbidden; the response is incomplete: ",
         ),
         (
             cut(&early),
-            "spent: 403 Forbidden: no; the answer broke off: ",
+            "spent: 403 Forbidden: no; the response is incomplete: ",
         ),
         (
             cut(&refusal).header("x-left", "0"),
-            "spent: 403 Forbidden: no; the answer broke off: ",
+            "spent: 403 Forbidden: no; the response is incomplete: ",
         ),
         (
             StubAnswer::status(403)
                 .body("{}")
                 .header("content-encoding", "gzip"),
-            "transient: 403 Forbidden; the answer ",
+            "transient: 403 Forbidden; the response ",
         ),
     ];
     for (answer, expected) in answers {
@@ -204,7 +204,7 @@ async fn a_redirect_is_not_followed_and_named_by_its_host() {
         assert!(matches!(failure, Failure::Skip(_)));
         assert!(
             failure.to_string().contains(&format!(
-                "it points to {host}, and redirects are not followed"
+                "it redirects to {host}, and redirects are not followed"
             )),
             "{failure}"
         );

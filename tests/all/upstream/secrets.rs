@@ -98,7 +98,7 @@ async fn a_secret_that_cannot_be_had_is_told_with_what_to_do() {
         (
             env(),
             &[],
-            "there is no secret: set MY_KEY, or MY_KEY_FILE to a file that holds it, or name another place for it",
+            "the secret is not set: set MY_KEY, or set MY_KEY_FILE to the path of a file with it, or configure another place",
         ),
         (
             env(),
@@ -108,17 +108,17 @@ async fn a_secret_that_cannot_be_had_is_told_with_what_to_do() {
         (
             env(),
             &[("MY_KEY", b"caf\xe9")],
-            "the secret from MY_KEY holds",
+            "the secret from MY_KEY contains",
         ),
         (
             env(),
             &[("MY_KEY", b"cl\xc3\xa9")],
-            "the secret from MY_KEY holds",
+            "the secret from MY_KEY contains",
         ),
         (
             env(),
             &[("MY_KEY", b"two\nlines")],
-            "the secret from MY_KEY holds a line break",
+            "the secret from MY_KEY contains a line break",
         ),
         (
             SecretSource::File("/nowhere/key".into()),
@@ -133,7 +133,7 @@ async fn a_secret_that_cannot_be_had_is_told_with_what_to_do() {
         (
             SecretSource::Credential("key".to_owned()),
             &[],
-            "there is no $CREDENTIALS_DIRECTORY: start this as a systemd unit with `LoadCredential=key:",
+            "$CREDENTIALS_DIRECTORY is not set: start ingest as a systemd unit with `LoadCredential=key:",
         ),
         (
             command(&["no-such-program-here"]),
@@ -143,7 +143,7 @@ async fn a_secret_that_cannot_be_had_is_told_with_what_to_do() {
         (
             command(&["sh", "-c", "echo; echo 'log in first' >&2; exit 3"]),
             &[],
-            "`sh` gave no secret, exit status: 3: log in first;",
+            "`sh` printed no secret, exit status: 3: log in first;",
         ),
         (
             command(&["true"]),
@@ -153,7 +153,7 @@ async fn a_secret_that_cannot_be_had_is_told_with_what_to_do() {
         (
             command(&["printf", "one\\ntwo\\n"]),
             &[],
-            "the secret from `printf` holds a line break",
+            "the secret from `printf` contains a line break",
         ),
     ];
     for (source, variables, expected) in cases {
@@ -211,7 +211,7 @@ async fn a_command_that_hangs_is_given_up() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("`sleep` gave no secret within 0 s"),
+        error.contains("`sleep` printed no secret within 0 s"),
         "{error}"
     );
 }
@@ -227,7 +227,8 @@ async fn a_missing_secret_is_found_before_anything_is_sent() {
     assert!(client.ready().await.is_err());
     let failure = asking.fetch_by(&client).await.unwrap_err();
     assert!(
-        told(&failure).starts_with("not sent: credential `main`: there is no secret: set MY_KEY"),
+        told(&failure)
+            .starts_with("not sent: credential `main`: the secret is not set: set MY_KEY"),
         "{failure}"
     );
     assert!(stub.requests().is_empty());
@@ -278,7 +279,7 @@ async fn a_token_that_ran_out_is_fetched_again_for_the_next_attempt() {
     for expected in [
         "ok",
         "ok",
-        "transient: 401 Unauthorized: expired; another secret was fetched",
+        "transient: 401 Unauthorized: expired; fetched a new secret",
         "ok",
         "ok",
     ] {
@@ -404,16 +405,16 @@ async fn a_file_that_others_can_read_is_warned_of() {
     for (mode, who) in [
         (0o600, None),
         (0o400, None),
-        (0o640, Some("everybody in its group")),
-        (0o644, Some("everybody on this machine")),
-        (0o604, Some("everybody on this machine")),
+        (0o640, Some("every member of its group")),
+        (0o644, Some("every user of this machine")),
+        (0o604, Some("every user of this machine")),
     ] {
         let traced = Traced::default();
         let guard = traced.start();
         let path = file(directory.path(), b"0123456789", mode);
         read_from(SecretSource::File(path), &[]).await.unwrap();
         drop(guard);
-        let warned = ["everybody in its group", "everybody on this machine"]
+        let warned = ["every member of its group", "every user of this machine"]
             .into_iter()
             .find(|who| {
                 traced

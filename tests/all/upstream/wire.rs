@@ -23,7 +23,7 @@ async fn a_connection_that_is_refused_was_not_sent() {
         .unwrap();
     let failure = asking(&format!("http://{free}")).fetch().await.unwrap_err();
     assert!(
-        told(&failure).starts_with(&format!("not sent: no connection to {free}: ")),
+        told(&failure).starts_with(&format!("not sent: cannot connect to {free}: ")),
         "{failure}"
     );
     assert!(failure.to_string().contains("refused"), "{failure}");
@@ -36,7 +36,7 @@ async fn a_host_that_does_not_exist_was_not_sent() {
         .await
         .unwrap_err();
     assert!(
-        told(&failure).starts_with("not sent: no connection to nowhere.invalid: "),
+        told(&failure).starts_with("not sent: cannot connect to nowhere.invalid: "),
         "{failure}"
     );
 }
@@ -55,7 +55,7 @@ async fn a_handshake_that_fails_was_not_sent() {
         .unwrap_err();
     server.join().unwrap();
     assert!(
-        told(&failure).starts_with(&format!("not sent: no connection to {address}: ")),
+        told(&failure).starts_with(&format!("not sent: cannot connect to {address}: ")),
         "{failure}"
     );
 }
@@ -74,15 +74,15 @@ async fn everything_in_doubt_stays_charged_and_is_sent_once() {
         ),
         (
             StubAnswer::json(&things(&["a", "b"])).half(),
-            "the answer broke off: ",
+            "the response is incomplete: ",
         ),
         (
             StubAnswer::json(&things(&["a", "b"])).gzipped().half(),
-            "the answer broke off: ",
+            "the response is incomplete: ",
         ),
         (
             StubAnswer::text(200, "no gzip").header("content-encoding", "gzip"),
-            "the answer broke off: ",
+            "the response is incomplete: ",
         ),
     ];
     for (answer, expected) in bad {
@@ -139,7 +139,7 @@ async fn an_answer_that_takes_too_long_is_given_up() {
         "{failure}"
     );
     assert!(
-        failure.to_string().ends_with("did not answer in time"),
+        failure.to_string().ends_with("did not respond in time"),
         "{failure}"
     );
 }
@@ -153,7 +153,7 @@ async fn an_answer_is_read_no_further_than_allowed() {
     for answer in endless {
         let stub = answering(answer);
         let failure = asking(&stub.url()).fetch().await.unwrap_err();
-        let expected = "skip: the answer is longer than 1048576 bytes; ask for less, or raise upstreams.example.max_body";
+        let expected = "skip: the response is longer than 1048576 bytes; request less, or raise upstreams.example.max_body";
         assert_eq!(told(&failure), expected);
         assert!(
             stub.bytes_sent() < IN_FLIGHT,

@@ -145,7 +145,7 @@ async fn a_redis_that_wants_a_password_is_an_outage() {
     is_an_outage(
         &machine.process(),
         &account,
-        "Redis requires a password; set ledger.password (and the user: redis://USER@host)",
+        "Redis requires a password; set ledger.password (and the user: redis://USER@HOST)",
     )
     .await;
     machine.url = url(&format!("redis://:wrong-one@127.0.0.1:{}", server.port()));
@@ -287,7 +287,9 @@ async fn what_answers_without_tls_is_asked_whether_it_speaks_it() {
     machine.timeout = Duration::from_millis(250);
     let why = refusal(machine.process().ask(&account(10), 1).await);
     assert!(
-        why.contains("no answer within 250ms (does it speak TLS? rediss:// needs it)"),
+        why.contains(
+            "no answer within 250ms (rediss:// requires TLS: does the server support it?)"
+        ),
         "{why}"
     );
 }
@@ -305,7 +307,7 @@ async fn what_speaks_another_protocol_is_an_outage_that_says_so_on_one_line() {
     is_an_outage(
         &machine.process(),
         &account,
-        "does not speak Redis' protocol, or was cut off",
+        "not in the Redis protocol, or is incomplete",
     )
     .await;
     let why = refusal(machine.process().ask(&account, 1).await);

@@ -192,7 +192,7 @@ async fn a_closing_binds_unmetered_calls() {
         .await
         .unwrap();
     let why = refusal(process.ask_cheaply(&account, 1).await);
-    assert!(why.contains("spent until"), "{why}");
+    assert!(why.contains("exhausted, and it is closed until"), "{why}");
     process.0.reopen(&account, "daily").await.unwrap();
     process.take_unmetered(&account, 1).await;
 }
@@ -349,7 +349,7 @@ async fn a_ledger_that_always_answers_too_late_for_a_short_window_refuses_after_
     let process = super::between::late(&machine, short.grant_lifetime(&cost([("daily", 1)])));
     let why = refusal(process.ask(&short, 1).await);
     assert!(
-        why.contains("answers too slowly") && why.contains("100ms"),
+        why.contains("responds too slowly") && why.contains("100ms"),
         "{why}"
     );
     assert_eq!(
@@ -528,7 +528,7 @@ async fn a_closing_without_a_reset_lets_one_charge_try_though_the_ledger_has_tol
     let later = machine.process_later(WINDOW + secs(10));
     later.take_unmetered(&account, 1).await;
     let why = refusal(later.ask_cheaply(&account, 1).await);
-    assert!(why.contains("spent until"), "{why}");
+    assert!(why.contains("exhausted, and it is closed until"), "{why}");
 }
 
 #[tokio::test]

@@ -48,7 +48,8 @@ fn a_file_of_a_later_release_is_refused() {
             "{message}"
         );
         assert!(
-            message.contains("this ledger has version 99, and this release knows up to 2"),
+            message
+                .contains("this ledger has version 99, and this release supports versions up to 2"),
             "{message}"
         );
         assert!(message.contains("upgrade ingest"), "{message}");
@@ -74,7 +75,7 @@ fn a_file_of_something_else_is_refused() {
             "{message}"
         );
         assert!(
-            message.contains("it is damaged: move it away, or restore it from a backup"),
+            message.contains("the file is damaged: move it away, or restore it from a backup"),
             "{message}"
         );
     }
@@ -110,7 +111,7 @@ async fn a_damaged_file_grants_nothing() {
         .unwrap();
     let message = failure(&open(&file.path()), &account).await;
     assert!(
-        message.contains("the ledger failed: ") && message.contains("it is damaged"),
+        message.contains("the ledger failed: ") && message.contains("the file is damaged"),
         "{message}"
     );
 }

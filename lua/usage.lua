@@ -1,8 +1,10 @@
--- How the limits stand. Writes nothing.
+-- How the limits stand, and which charges are recorded. Writes nothing.
 --
+-- ARGV after the common ones: ids of charges.
 -- Reply: 'usage', why it is not the ledger that the caller has seen or ''; epoch, sequence, now, when the keys' lives
 -- were renewed; for each limit: used, remaining, until when it
--- is closed or '', what was charged since the day began or '', the number of returns, and for each: the instant, units.
+-- is closed or '', what was charged since the day began or '', the number of returns, and for each: the instant, units;
+-- for each id: '1' where it is recorded, else '0'.
 -- Cost: O(log n + n / BLOCK) a limit and slice of the window.
 
 local old = open_archive()
@@ -70,5 +72,8 @@ for _, limit in ipairs(limits) do
   }) do
     reply[#reply + 1] = value
   end
+end
+while position < #ARGV do
+  reply[#reply + 1] = old.knows(word()) and '1' or '0'
 end
 return reply

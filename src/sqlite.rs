@@ -192,6 +192,22 @@ pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Database>, O
 /// # Errors
 /// When SQLite has no memory for it.
 pub fn open_empty(schema: Schema) -> Result<Database, OpenError> {
+    let empty = in_memory(schema)?;
+    empty
+        .pragma_update(None, "query_only", true)
+        .map_err(|source| OpenError::Sqlite {
+            path: PathBuf::from(":memory:"),
+            name: schema.name,
+            source,
+        })?;
+    Ok(empty)
+}
+
+/// The same, to be written: what is written is gone with it.
+///
+/// # Errors
+/// When SQLite has no memory for it.
+pub fn in_memory(schema: Schema) -> Result<Database, OpenError> {
     let path = Path::new(":memory:");
     let failed = |source| OpenError::Sqlite {
         path: path.to_owned(),
@@ -200,9 +216,7 @@ pub fn open_empty(schema: Schema) -> Result<Database, OpenError> {
     };
     let mut connection = Connection::open_in_memory().map_err(failed)?;
     migrate(&mut connection, path, schema)?;
-    connection
-        .pragma_update(None, "query_only", true)
-        .map_err(failed)?;
+    keep_plans(&connection).map_err(failed)?;
     Ok(Database::of_its_own(path, connection))
 }
 

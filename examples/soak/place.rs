@@ -99,7 +99,7 @@ impl Place {
         let (window, cost) = (2 + chance.below(2) as u64, chance.one_of(&[1, 1, 2]));
         // A ledger in a file goes by the clock of its machine: only a shared one can tell that this is off.
         let jumps = redis.is_some() && chance.once_in(3);
-        let mut sets = configuration(books, redis.as_ref().map(|redis| redis.port), cost);
+        let mut sets = configuration(books, redis.as_ref().map(Redis::url), cost);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -335,7 +335,7 @@ fn arguments(chance: &mut Chance) -> Vec<String> {
 }
 
 /// The shipped configuration with a small quota of a short window, and short pages.
-fn configuration(books: Books, redis: Option<u16>, cost: u64) -> Vec<String> {
+fn configuration(books: Books, redis: Option<String>, cost: u64) -> Vec<String> {
     let page = "{ kind = \"token\", param = \"pageToken\", next = \"/nextPageToken\", size_param = \"maxResults\", size = 5 }";
     let listing = "{ call = \"videos.list\", params = { chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 2 }";
     let mut sets = vec![
@@ -355,7 +355,7 @@ fn configuration(books: Books, redis: Option<u16>, cost: u64) -> Vec<String> {
     if books == Books::Waiting {
         sets.push("ledger.after_loss=wait".to_owned());
     }
-    sets.extend(redis.map(|port| format!("ledger.url=redis://127.0.0.1:{port}")));
+    sets.extend(redis.map(|url| format!("ledger.url={url}")));
     sets
 }
 

@@ -1,11 +1,12 @@
 use std::collections::HashMap;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+const SOCKET: &str = "redis.sock";
 
 /// What befalls a Redis.
 #[derive(Debug, Clone, Copy)]
@@ -46,23 +47,18 @@ impl Mishap {
 pub(crate) struct Redis {
     child: Child,
     directory: TempDir,
-    pub(crate) port: u16,
 }
 
 impl Redis {
     pub(crate) fn start() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let child = spawn(port, &directory)?;
-        Some(Self {
-            child,
-            directory,
-            port,
-        })
+        let child = spawn(&directory)?;
+        Some(Self { child, directory })
+    }
+
+    /// A Unix socket in a directory of its own: another process could take a port while this Redis is down.
+    pub(crate) fn url(&self) -> String {
+        url(&self.directory)
     }
 
     /// Something happens, and is over when this returns.
@@ -102,7 +98,7 @@ impl Redis {
 
     /// The total of the one limit is what its log holds from the limit's head on.
     pub(crate) fn check(&self) {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let client = redis::Client::open(self.url()).unwrap();
         let mut connection = client.get_connection().unwrap();
         let key = |part: &str| format!("ingest:{{youtube}}:{part}");
         let script = redis::Script::new(
@@ -147,7 +143,7 @@ impl Redis {
     }
 
     fn ask(&self, command: &str, arguments: &[&str]) -> redis::Value {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let client = redis::Client::open(self.url()).unwrap();
         let mut connection = client.get_connection().unwrap();
         redis::cmd(command)
             .arg(arguments)
@@ -169,7 +165,7 @@ impl Redis {
             .filter(|path| path.to_string_lossy().ends_with(".incr.aof"))
             .for_each(|file| change(&file));
         std::thread::sleep(away);
-        self.child = spawn(self.port, &self.directory).expect("it started before");
+        self.child = spawn(&self.directory).expect("it started before");
     }
 
     fn hang(&self, span: Duration) {
@@ -188,8 +184,8 @@ impl Drop for Redis {
 }
 
 /// Whether it has read what it wrote down, and answers.
-fn answers(port: u16) -> bool {
-    let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
+fn answers(directory: &TempDir) -> bool {
+    let client = redis::Client::open(url(directory)).unwrap();
     client
         .get_connection()
         .is_ok_and(|mut connection| redis::cmd("PING").query::<String>(&mut connection).is_ok())
@@ -204,13 +200,17 @@ fn last_whole(file: &[u8], within: u64) -> u64 {
     end.map_or(0, |at| (at + END.len()) as u64)
 }
 
-fn spawn(port: u16, directory: &TempDir) -> Option<Child> {
+fn url(directory: &TempDir) -> String {
+    format!("unix://{}", directory.path().join(SOCKET).display())
+}
+
+fn spawn(directory: &TempDir) -> Option<Child> {
     let mut child = Command::new("redis-server")
         .args([
             "--port",
-            &port.to_string(),
-            "--bind",
-            "127.0.0.1",
+            "0",
+            "--unixsocket",
+            SOCKET,
             "--save",
             "",
             "--appendonly",
@@ -221,7 +221,7 @@ fn spawn(port: u16, directory: &TempDir) -> Option<Child> {
         .stdout(Stdio::null())
         .spawn()
         .ok()?;
-    while !answers(port) {
+    while !answers(directory) {
         assert!(
             child.try_wait().unwrap().is_none(),
             "redis-server does not start"

@@ -19,7 +19,7 @@ use crate::config::ConfigError;
 use crate::config::{Config, Credential, Job, Region, Sources, closest, without};
 use crate::ledger::{self, Meter, Mode};
 use crate::private;
-use crate::quota::Account;
+use crate::quota::{Account, Entry};
 use crate::run::{Selection, accounts};
 #[cfg(feature = "sandbox")]
 use crate::upstream::Secret;
@@ -122,6 +122,16 @@ impl Environment {
             access,
             Arc::clone(&self.clock),
         )?))
+    }
+
+    /// The way to look at the ledger as if these charges were added to it.
+    pub async fn meter_with(
+        &self,
+        charges: &[(Arc<Account>, Vec<Entry>)],
+    ) -> Result<Arc<Meter>, Error> {
+        let (config, clock) = (&self.config.ledger, Arc::clone(&self.clock));
+        let meter = ledger::open_with(charges, config, &self.state_dir, clock).await?;
+        Ok(Arc::new(meter))
     }
 
     /// Keeps what says that this process charges.

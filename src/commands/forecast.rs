@@ -7,10 +7,9 @@ use chrono::Local;
 use super::environment::Environment;
 use super::output::Screen;
 use super::table::{count, instant, span, table, text};
-use super::{Error, output};
+use super::{Error, output, refill};
 use crate::cli::{ForecastArgs, Format, Global};
 use crate::exit::Exit;
-use crate::ledger::Mode;
 use crate::run::{self, DaySpend, Forecast, JobFit, LimitForecast, Plan, Schedule, Used};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -43,7 +42,7 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
         until,
         concurrency: usize::from(args.concurrency),
     };
-    let meter = environment.meter(Mode::ReadOnly)?;
+    let meter = refill::reading_meter(&environment).await?;
     let catalog = environment.catalog_to_read()?;
     let jobs = run::what_fits(&*catalog, &meter, plan).await?;
     let forecast = Forecast {

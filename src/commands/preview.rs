@@ -5,11 +5,10 @@ use comfy_table::Cell;
 use super::environment::Environment;
 use super::output::{Colour, Screen};
 use super::table::{coloured, count, instant, span, table, text, units};
-use super::{Error, output};
+use super::{Error, output, refill};
 use crate::cli::{Format, Global, RunArgs};
 use crate::config::Region;
 use crate::exit::Exit;
-use crate::ledger::Mode;
 use crate::run::{
     self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Previous, Range, StepPreview,
 };
@@ -18,7 +17,7 @@ use crate::run::{
 pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     let environment = environment(global, args)?;
     let selection = environment.select(args)?;
-    let meter = environment.meter(Mode::ReadOnly)?;
+    let meter = refill::reading_meter(&environment).await?;
     let catalog = environment.catalog_to_read()?;
     let selection = run::learned(&*catalog, selection).await?;
     let (now, concurrency) = (environment.clock.now(), usize::from(args.concurrency));

@@ -30,31 +30,106 @@ pub async fn charging_meter(environment: &Environment) -> Result<Arc<Meter>, Err
     Ok(meter)
 }
 
+/// The way to look at the ledger, as the next charge will find it: with what that one adds first. Writes nothing.
+pub async fn reading_meter(environment: &Environment) -> Result<Arc<Meter>, Error> {
+    let meter = environment.meter(Mode::ReadOnly)?;
+    let is_empty = meter.is_empty().await?;
+    let mut charges = Vec::new();
+    for account in environment.accounts() {
+        match Missing::of(environment, &account, is_empty, Mode::ReadOnly).await {
+            Ok(missing) => charges.push((account, missing.all())),
+            Err(error) => tracing::warn!(
+                account = account.name,
+                "charges that the next run adds to the ledger are not shown: {error}"
+            ),
+        }
+    }
+    charges.retain(|(_, entries)| !entries.is_empty());
+    if charges.is_empty() {
+        return Ok(meter);
+    }
+    environment.meter_with(&charges).await
+}
+
 /// Charges the ledger what it does not know of.
 async fn fill(environment: &Environment, meter: &Meter, is_empty: bool) -> Result<(), Error> {
-    let (store, now) = (&environment.config.ledger.store, environment.clock.now());
     for account in environment.accounts() {
-        let elsewhere = charged_elsewhere(store, &environment.state_dir, &account, now).await?;
-        if is_empty {
-            refill(environment, meter, &account, elsewhere.by_passes).await?;
+        let missing = Missing::of(environment, &account, is_empty, Mode::ReadWrite).await?;
+        missing.warn(&account);
+        let entries = missing.all();
+        if !entries.is_empty() {
+            meter.absorb(&account, &entries).await?;
         }
-        if !elsewhere.charges.is_empty() {
-            meter.absorb(&account, &elsewhere.charges).await?;
-        }
-        restored::charge_passes_since(environment, meter, &account).await?;
     }
     restored::warn(environment);
     Ok(())
 }
 
-/// Charges what passes spent, less what is charged in another way. Each pass is one charge under an id of its own, so that
-/// it is counted once.
+/// Charges of one account that the ledger lacks.
+struct Missing {
+    /// What the catalog's passes spent, where the ledger is new.
+    refilled: Vec<Entry>,
+    /// What was charged in the ledger that the configuration named before; the ledger may have it already.
+    elsewhere: Vec<Entry>,
+    /// What passes spent that began after the newest charge.
+    since: Vec<Entry>,
+}
+
+impl Missing {
+    async fn of(
+        environment: &Environment,
+        account: &Account,
+        is_empty: bool,
+        mode: Mode,
+    ) -> Result<Self, Error> {
+        let (store, now) = (&environment.config.ledger.store, environment.clock.now());
+        let elsewhere =
+            charged_elsewhere(store, &environment.state_dir, account, now, mode).await?;
+        let refilled = match is_empty {
+            true => refill(environment, account, elsewhere.by_passes).await?,
+            false => Vec::new(),
+        };
+        let added = refilled.iter().chain(&elsewhere.charges);
+        let added = added.map(|entry| entry.at).max();
+        Ok(Self {
+            since: restored::charged_since(environment, account, added, mode).await?,
+            refilled,
+            elsewhere: elsewhere.charges,
+        })
+    }
+
+    fn all(self) -> Vec<Entry> {
+        [self.refilled, self.elsewhere, self.since].concat()
+    }
+
+    fn warn(&self, account: &Account) {
+        if !self.refilled.is_empty() {
+            tracing::warn!(
+                account = account.name,
+                passes = self.refilled.len(),
+                "the ledger is new, but the catalog contains passes; charging the ledger with what \
+                they spent within the window"
+            );
+        }
+        if !self.since.is_empty() {
+            tracing::warn!(
+                account = account.name,
+                passes = self.since.len(),
+                "ledger.db is older than the catalog, as after a restore of one file; charging it \
+                with what later passes spent; restore both files together, and charge any other \
+                spend with `ingest charge`"
+            );
+        }
+    }
+}
+
+/// What passes spent, less what is charged in another way. Each pass is one charge under an id of its own, so that it is
+/// counted once.
 async fn refill(
     environment: &Environment,
-    meter: &Meter,
     account: &Account,
     mut charged: Cost,
-) -> Result<(), Error> {
+) -> Result<Vec<Entry>, Error> {
     let now = environment.clock.now();
     let counted_from = now.before(account.longest_window());
     let passes = environment
@@ -73,16 +148,7 @@ async fn refill(
         charged.take(&spent);
     }
     entries.retain(|entry| !entry.cost.is_none());
-    if !entries.is_empty() {
-        meter.absorb(account, &entries).await?;
-        tracing::warn!(
-            account = account.name,
-            passes = entries.len(),
-            "the ledger is new, but the catalog contains passes; charging the ledger with what \
-            they spent within the window"
-        );
-    }
-    Ok(())
+    Ok(entries)
 }
 
 /// A pass can have begun this long before its last request.

@@ -121,6 +121,15 @@ impl RedisUrl {
             .collect()
     }
 
+    /// Which Redis it names: scheme, hosts, path and database, without user and password.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        let database = self.first.query_pairs().find(|(key, _)| key == "db");
+        let database = database.map_or_else(String::new, |(_, number)| format!("?db={number}"));
+        let (scheme, hosts) = (self.first.scheme(), self.hosts().join(","));
+        format!("{scheme}://{hosts}{}{database}", self.first.path())
+    }
+
     /// Whether it asks for TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::open::{JOURNAL_FILE, LEDGER_FILE};
-use super::{Journal, OpenLedgerError, SqliteLedger};
+use super::{Journal, Mode, OpenLedgerError, SqliteLedger};
 use crate::config::LedgerStore;
 use crate::quota::{Account, Cost, Entry, Timestamp};
 
@@ -26,12 +26,16 @@ pub async fn charged_elsewhere(
     state_dir: &Path,
     account: &Account,
     now: Timestamp,
+    mode: Mode,
 ) -> Result<Elsewhere, OpenLedgerError> {
     let file = |name: &str| Some(state_dir.join(name)).filter(|file| file.exists());
     let mut elsewhere = match store {
         LedgerStore::Sqlite => match file(JOURNAL_FILE) {
             Some(journal) => {
-                let journal = Journal::open(&journal)?;
+                let journal = match mode {
+                    Mode::ReadWrite => Journal::open(&journal)?,
+                    Mode::ReadOnly => Journal::open_read_only(&journal)?,
+                };
                 let by_passes = journal.spent_by_passes(account, now).await?;
                 Elsewhere {
                     charges: journal.charges(account, now).await?,
@@ -42,7 +46,11 @@ pub async fn charged_elsewhere(
         },
         LedgerStore::Redis(_) => match file(LEDGER_FILE) {
             Some(ledger) => {
-                let charges = SqliteLedger::open(&ledger)?.charges(account, now).await?;
+                let ledger = match mode {
+                    Mode::ReadWrite => SqliteLedger::open(&ledger)?,
+                    Mode::ReadOnly => SqliteLedger::open_read_only(&ledger)?,
+                };
+                let charges = ledger.charges(account, now).await?;
                 Elsewhere {
                     charges,
                     ..Elsewhere::default()

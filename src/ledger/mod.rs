@@ -28,7 +28,7 @@ pub use journal::{Journal, JournalError};
 pub use journaled::Policy;
 pub use memory::MemoryLedger;
 pub use meter::{Ask, Found, Left, Meter, MeterError, Permit, Spending, Teller, Verdict, fresh_id};
-pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open};
+pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open, open_with};
 pub use shared::{Answer, Contact, Heard, News, Report, SharedLedger, Standing};
 pub use sqlite::SqliteLedger;
 

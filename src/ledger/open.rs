@@ -6,9 +6,10 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::redis::RedisLedger;
-use super::{Journal, JournalError, LedgerError, Meter, Policy, SqliteLedger};
+use super::{Journal, JournalError, Ledger, LedgerError, Meter, Policy, SqliteLedger};
 use crate::clock::Clock;
 use crate::config::{LedgerConfig, LedgerStore, RedisUrl};
+use crate::quota::{Account, Entry};
 use crate::sqlite::OpenError;
 
 /// The file of this machine's ledger, in the state directory.
@@ -72,6 +73,38 @@ pub fn open(
     }
 }
 
+/// Opens the ledger that `config` names to look at its usage as if these charges were added to it. They are in a copy in
+/// memory: nothing is written, neither there nor on this machine.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_with(
+    charges: &[(Arc<Account>, Vec<Entry>)],
+    config: &LedgerConfig,
+    state_dir: &Path,
+    clock: Arc<dyn Clock>,
+) -> Result<Meter, OpenLedgerError> {
+    match &config.store {
+        LedgerStore::Sqlite => {
+            let ledger = SqliteLedger::open_read_only(&state_dir.join(LEDGER_FILE))?;
+            let copy = ledger.in_memory().await?;
+            for (account, entries) in charges {
+                copy.absorb(account, entries, &[], clock.now()).await?;
+            }
+            Ok(Meter::new(Arc::new(copy), clock))
+        }
+        LedgerStore::Redis(url) => {
+            let journal = Journal::open_read_only(&state_dir.join(JOURNAL_FILE))?;
+            let copy = journal.in_memory().await?;
+            for (account, entries) in charges {
+                copy.add(account, entries).await?;
+            }
+            let ledger = Arc::new(RedisLedger::configured(url, config)?);
+            Ok(Meter::watching(ledger, copy, clock))
+        }
+    }
+}
+
 fn open_sqlite(path: &Path, mode: Mode, clock: Arc<dyn Clock>) -> Result<Meter, OpenLedgerError> {
     let ledger = match mode {
         Mode::ReadWrite => SqliteLedger::open(path)?,
@@ -90,7 +123,8 @@ fn open_shared(
     let ledger = Arc::new(RedisLedger::configured(url, config)?);
     Ok(match mode {
         Mode::ReadWrite => {
-            Meter::with_journal(ledger, Journal::open(journal)?, Policy::from(config), clock)
+            let journal = Journal::open(journal)?.of_ledger(url.identity());
+            Meter::with_journal(ledger, journal, Policy::from(config), clock)
         }
         Mode::ReadOnly => Meter::watching(ledger, Journal::open_read_only(journal)?, clock),
     })

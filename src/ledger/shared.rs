@@ -123,6 +123,8 @@ pub struct Standing {
     pub report: Report,
     /// Whether it is not the ledger that this machine has seen, and so may know less.
     pub lost: bool,
+    /// Whether each charge that was looked for is recorded, in their order.
+    pub recorded: Vec<bool>,
 }
 
 /// A ledger that many machines share.
@@ -140,11 +142,12 @@ pub trait SharedLedger: Ledger {
         now: Timestamp,
     ) -> Result<Heard, LedgerError>;
 
-    /// How the limits stand. Writes nothing.
+    /// How the limits stand, and whether these charges are recorded. Writes nothing.
     async fn standing(
         &self,
         account: &Account,
         seen: Option<&Seen>,
+        charges: &[ChargeId],
         now: Timestamp,
     ) -> Result<Standing, LedgerError>;
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::SharedLedger;
 use super::journal::Journal;
 use super::meter::MeterError;
+use super::{SharedLedger, Standing};
 use crate::clock::Clock;
-use crate::quota::{Account, LimitUsage, Timestamp, Units};
+use crate::quota::{Account, ChargeId, Entry, LimitUsage, Return, Timestamp, Units};
 
 /// A shared ledger and this machine's journal, looked at only.
 pub struct Watching {
@@ -37,9 +37,8 @@ impl Watching {
         most: Units,
     ) -> Result<Option<Timestamp>, MeterError> {
         let now = self.clock.now();
-        let seen = self.journal.seen(account, now).await?;
-        let is_behind = self.ledger.standing(account, Some(&seen), now).await?.lost
-            || self.journal.untold(account).await?.of(limit) > Units::ZERO;
+        let (standing, lacking) = self.standing(account, now).await?;
+        let is_behind = standing.lost || returns(account, limit, &lacking, now).next().is_some();
         Ok(if is_behind {
             None
         } else {
@@ -51,11 +50,15 @@ impl Watching {
     /// loss what this machine knows of.
     pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
         let now = self.clock.now();
-        let seen = self.journal.seen(account, now).await?;
-        let mut standing = self.ledger.standing(account, Some(&seen), now).await?;
-        let untold = self.journal.untold(account).await?;
+        let (mut standing, lacking) = self.standing(account, now).await?;
         for usage in &mut standing.limits {
-            let mut used = usage.used + untold.of(&usage.limit);
+            let untold: Vec<Return> = returns(account, &usage.limit, &lacking, now).collect();
+            let mut used = usage.used + untold.iter().map(|back| back.units).sum();
+            if let Some(last) = untold.iter().map(|back| back.at).max() {
+                let units = untold.iter().map(|back| back.units).sum();
+                usage.returns.push(Return { at: last, units });
+                usage.returns.sort_by_key(|back| back.at);
+            }
             if standing.lost {
                 used = used.max(self.journal.known_use(account, &usage.limit, now).await?);
             }
@@ -63,6 +66,44 @@ impl Watching {
         }
         Ok(standing.limits)
     }
+
+    /// What the ledger says, and the charges of this machine that it lacks.
+    async fn standing(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<(Standing, Vec<Entry>), MeterError> {
+        let seen = self.journal.seen(account, now).await?;
+        let mut untold = self.journal.untold(account).await?;
+        let ids: Vec<ChargeId> = untold.iter().map(|entry| entry.id.clone()).collect();
+        let standing = self
+            .ledger
+            .standing(account, Some(&seen), &ids, now)
+            .await?;
+        let mut recorded = standing.recorded.iter();
+        untold.retain(|_| recorded.next() != Some(&true));
+        Ok((standing, untold))
+    }
+}
+
+/// What these charges take of a limit now, and when each of them returns.
+fn returns<'a>(
+    account: &Account,
+    name: &'a str,
+    charges: &'a [Entry],
+    now: Timestamp,
+) -> impl Iterator<Item = Return> + 'a {
+    let window = account.limits.get(name).map(|limit| *limit.window());
+    let back = move |entry: &Entry| {
+        Some(Return {
+            at: window?.expiry(entry.at),
+            units: entry.cost.of(name),
+        })
+    };
+    charges
+        .iter()
+        .filter_map(back)
+        .filter(move |back| back.units > Units::ZERO && back.at > now)
 }
 
 fn raise(account: &Account, usage: &mut LimitUsage, used: Units) {

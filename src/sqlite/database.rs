@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode};
 
 use super::reading::{self, Protection};
 use super::state::Files;
-use super::{BUSY_TIMEOUT, confirmed, is_busy, pause};
+use super::{BUSY_TIMEOUT, confirmed, is_busy, keep_plans, pause};
 
 /// How long a reader tries again after an error that passes when a writer has opened or closed the file.
 const TRANSIENT: Duration = Duration::from_secs(5);
@@ -69,6 +70,23 @@ impl Database {
             connection,
             access: Access::Reading(Protection::Locks),
         }
+    }
+
+    /// A copy of one state of the file, in memory: what is written to it is gone with it.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn in_memory(&mut self) -> rusqlite::Result<Self> {
+        let connection = self.read(|source| {
+            let mut copy = Connection::open_in_memory()?;
+            keep_plans(&copy)?;
+            match Backup::new(source, &mut copy)?.step(-1)? {
+                StepResult::Done => Ok(()),
+                _ => Err(restless()),
+            }?;
+            Ok(copy)
+        })?;
+        Ok(Self::of_its_own(Path::new(":memory:"), connection))
     }
 
     /// The files, to find out later whether they are still in place; `None` where nothing is written.

@@ -22,6 +22,7 @@ mod quota;
 mod readme;
 mod run;
 mod sandbox;
+mod soak;
 mod support;
 mod upstream;
 mod worlds;

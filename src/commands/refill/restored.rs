@@ -5,45 +5,37 @@ use super::super::environment::Environment;
 use super::{draws_on, entry};
 use crate::catalog::PassRecord;
 use crate::config::LedgerStore;
-use crate::ledger::{JOURNAL_FILE, LEDGER_FILE, Meter, OpenLedgerError, SqliteLedger};
+use crate::ledger::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, SqliteLedger};
 use crate::quota::{Account, Entry, Timestamp};
 use crate::sqlite;
 
-/// Charges what passes spent that began after the newest charge of the ledger's file. Every pass is charged before it
-/// lands a page, so such a file is older than the catalog.
-pub async fn charge_passes_since(
+/// What passes spent that began after the newest charge of the ledger's file, `added` included: the newest of what it is
+/// charged before. Every pass is charged before it lands a page, so such a file is older than the catalog.
+pub async fn charged_since(
     environment: &Environment,
-    meter: &Meter,
     account: &Account,
-) -> Result<(), Error> {
+    added: Option<Timestamp>,
+    mode: Mode,
+) -> Result<Vec<Entry>, Error> {
+    if environment.config.ledger.store != LedgerStore::Sqlite {
+        return Ok(Vec::new());
+    }
     let now = environment.clock.now();
     let counted_from = now.before(account.longest_window());
-    let entries: Vec<Entry> = passes_since(environment, account)
-        .await?
-        .iter()
-        .map(|pass| entry(pass, now))
-        .filter(|entry| entry.at > counted_from)
-        .collect();
-    if !entries.is_empty() {
-        meter.absorb(account, &entries).await?;
-        tracing::warn!(
-            account = account.name,
-            passes = entries.len(),
-            "ledger.db is older than the catalog, as after a restore of one file; charging it \
-            with what later passes spent; restore both files together, and charge any other \
-            spend with `ingest charge`"
-        );
-    }
-    Ok(())
+    let passes = passes_since(environment, account, added, mode).await?;
+    let entries = passes.iter().map(|pass| entry(pass, now));
+    Ok(entries.filter(|entry| entry.at > counted_from).collect())
 }
 
-/// The passes that began after the ledger's newest charge and spent units. The ledger is asked again once they are known:
-/// another process may have charged and landed them meanwhile.
+/// The passes that began after the ledger's newest charge and spent units. The ledger is queried again once they are
+/// found: another process may have charged and landed them meanwhile.
 async fn passes_since(
     environment: &Environment,
     account: &Account,
+    added: Option<Timestamp>,
+    mode: Mode,
 ) -> Result<Vec<PassRecord>, Error> {
-    let Some(newest) = newest_charge(environment, account).await? else {
+    let Some(newest) = newest_charge(environment, account, mode).await?.max(added) else {
         return Ok(Vec::new());
     };
     let mut passes = match environment.catalog_to_read() {
@@ -55,27 +47,26 @@ async fn passes_since(
     if passes.is_empty() {
         return Ok(passes);
     }
-    let newest = newest_charge(environment, account).await?.unwrap_or(newest);
+    let again = newest_charge(environment, account, mode).await?;
+    let newest = again.unwrap_or(newest).max(newest);
     passes.retain(|pass| pass.started_at > newest);
     Ok(passes)
 }
 
-/// `None` where the ledger is not in a file, or holds no charge of the account.
+/// `None` where the ledger's file holds no charge of the account.
 async fn newest_charge(
     environment: &Environment,
     account: &Account,
+    mode: Mode,
 ) -> Result<Option<Timestamp>, Error> {
-    match environment.config.ledger.store {
-        LedgerStore::Redis(_) => Ok(None),
-        LedgerStore::Sqlite => {
-            let ledger = SqliteLedger::open(&environment.state_dir.join(LEDGER_FILE))
-                .map_err(OpenLedgerError::from)?;
-            Ok(ledger
-                .newest_charge(account)
-                .await
-                .map_err(OpenLedgerError::from)?)
-        }
-    }
+    let path = environment.state_dir.join(LEDGER_FILE);
+    let ledger = match mode {
+        Mode::ReadWrite => SqliteLedger::open(&path),
+        Mode::ReadOnly => SqliteLedger::open_read_only(&path),
+    };
+    let ledger = ledger.map_err(OpenLedgerError::from)?;
+    let newest = ledger.newest_charge(account).await;
+    Ok(newest.map_err(OpenLedgerError::from)?)
 }
 
 /// Reports a ledger, or a journal, that was restored from a backup, as long as what was charged since may still count

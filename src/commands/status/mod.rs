@@ -11,10 +11,10 @@ use serde::Serialize;
 
 use super::environment::Environment;
 use super::output::Screen;
-use super::{Error, output};
+use super::{Error, output, refill};
 use crate::cli::{Format, Global, StatusArgs};
 use crate::exit::Exit;
-use crate::ledger::{Meter, MeterError, Mode, Purpose, Spent, Teller};
+use crate::ledger::{Meter, MeterError, Purpose, Spent, Teller};
 use crate::quota::{Account, Cost, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
 use crate::run::{self, Candidate, LimitReport};
 
@@ -104,7 +104,7 @@ struct StoppedAt {
 pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let now = environment.clock.now();
-    let meter = environment.meter(Mode::ReadOnly)?;
+    let meter = refill::reading_meter(&environment).await?;
     let mut status = Status {
         limits: Vec::new(),
         spend: Vec::new(),

@@ -120,11 +120,13 @@ impl Journal {
         now: Timestamp,
     ) -> Result<Marked, JournalError> {
         let (account, id, window) = (account.name.clone(), id.clone(), account.longest_window());
+        let ledger = self.ledger.clone();
         self.with(move |connection| {
             let tx = write(connection)?;
             let marked = mark(&tx, &account, &id, &granted, now, window)?;
-            if marked == Marked::Void {
-                void(&tx, &account, &id)?;
+            match marked {
+                Marked::Void => void(&tx, &account, &id)?,
+                Marked::MayBeSent => note_ledger(&tx, &account, ledger.as_deref())?,
             }
             tx.commit()?;
             Ok(marked)
@@ -145,11 +147,13 @@ impl Journal {
             contact.clone(),
             account.longest_window(),
         );
+        let ledger = self.ledger.clone();
         self.with(move |connection| {
             let tx = write(connection)?;
             let before = self::contact(&tx, &account, now, window)?;
             if before.goes_on(&heard) {
                 note_contact(&tx, &account, &heard, &before, heard.at.since(now))?;
+                note_ledger(&tx, &account, ledger.as_deref())?;
             }
             tx.commit()
         })
@@ -164,6 +168,7 @@ impl Journal {
         now: Timestamp,
     ) -> Result<(), JournalError> {
         let (account, window) = (account.name.clone(), account.longest_window());
+        let ledger = self.ledger.clone();
         self.with(move |connection| {
             let tx = write(connection)?;
             let before = self::contact(&tx, &account, now, window)?;
@@ -174,6 +179,7 @@ impl Journal {
                     ..report.contact.clone()
                 };
                 note_contact(&tx, &account, &noted, &before, ahead)?;
+                note_ledger(&tx, &account, ledger.as_deref())?;
                 note_said(&tx, &account, report.contact.at, &report.used)?;
             }
             tx.commit()
@@ -432,6 +438,20 @@ fn note_contact(
         i64::try_from(ahead.as_micros()).unwrap_or(0)
     ])
     .map(drop)
+}
+
+/// Notes which ledger this machine is in step with.
+pub fn note_ledger(
+    connection: &Connection,
+    account: &str,
+    ledger: Option<&str>,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "update contact set ledger = ?1 where account = ?2 and ?1 is not null and ledger is not ?1",
+        )?
+        .execute(params![ledger, account])
+        .map(drop)
 }
 
 fn note_newest(

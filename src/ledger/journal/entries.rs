@@ -158,20 +158,16 @@ impl Journal {
         .await
     }
 
-    /// What went unmetered and the ledger has not heard of, for those who only look.
-    pub async fn untold(&self, account: &Account) -> Result<Cost, JournalError> {
+    /// Charges that the ledger may lack, for those who only look: one whose answer was lost may be recorded there.
+    pub async fn untold(&self, account: &Account) -> Result<Vec<Entry>, JournalError> {
         let account = account.name.clone();
         const ALL: i64 = -1;
         let pending = self
             .look(move |connection| pending(connection, &account, ALL))
             .await?
             .unwrap_or_default();
-        let mut sum = Cost::none();
-        pending
-            .iter()
-            .filter(|pending| pending.absorb)
-            .for_each(|pending| sum.add(&pending.entry.cost));
-        Ok(sum)
+        let untold = pending.into_iter().filter(|pending| pending.absorb);
+        Ok(untold.map(|pending| pending.entry).collect())
     }
 
     /// Drops what is older than two windows and told.

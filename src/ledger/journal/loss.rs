@@ -1,8 +1,8 @@
 //! After the ledger lost its data: what this machine has to tell it again.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use super::book::{contact, cost, write};
+use super::book::{contact, cost, note_ledger, write};
 use super::{Journal, JournalError, closings, entries};
 use crate::ledger::{Contact, Seen};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, LimitName, Timestamp, Units};
@@ -12,6 +12,8 @@ use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, LimitName, Ti
 pub struct Recovery {
     /// What it had seen of it.
     pub seen: Seen,
+    /// Which ledger that was; `None` where nobody noted it.
+    pub ledger: Option<String>,
     /// Its charges of the window, the newest last.
     pub entries: Vec<Entry>,
     /// What the ledger had said.
@@ -107,6 +109,7 @@ impl Journal {
         wait_until: Option<Timestamp>,
     ) -> Result<(), JournalError> {
         let (account, contact) = (account.name.clone(), contact.clone());
+        let ledger = self.ledger.clone();
         self.with(move |connection| {
             let tx = write(connection)?;
             let sequence = i64::try_from(contact.sequence).unwrap_or(i64::MAX);
@@ -126,9 +129,10 @@ impl Journal {
             if !intact {
                 tx.execute(
                     "update charge set told = 0, version = version + 1 where account = ? and settled",
-                    [account],
+                    [&account],
                 )?;
             }
+            note_ledger(&tx, &account, ledger.as_deref())?;
             tx.commit()
         })
         .await
@@ -167,10 +171,17 @@ fn gather(
     let closings = closings::holding(connection, &account.name, now)?;
     Ok(Recovery {
         seen,
+        ledger: ledger(connection, &account.name)?,
         entries,
         floors,
         closings,
     })
+}
+
+fn ledger(connection: &Connection, account: &str) -> rusqlite::Result<Option<String>> {
+    let select = "select ledger from contact where account = ?";
+    let found = connection.query_row(select, [account], |row| row.get(0));
+    Ok(found.optional()?.flatten())
 }
 
 /// This machine's charges of the window. Those that are void are among them, at no cost: they may still arrive.

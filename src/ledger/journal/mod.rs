@@ -44,6 +44,8 @@ impl From<sqlite::OpenError> for JournalError {
 pub struct Journal {
     /// `None` where it is read only and there is none yet.
     database: Arc<Mutex<Option<Database>>>,
+    /// Which ledger the configuration names; `None` where nobody said.
+    ledger: Option<Arc<str>>,
 }
 
 impl Journal {
@@ -66,7 +68,37 @@ impl Journal {
     fn over(database: Option<Database>) -> Self {
         Self {
             database: Arc::new(Mutex::new(database)),
+            ledger: None,
         }
+    }
+
+    /// The same journal, which records this as the ledger that it goes with.
+    #[must_use]
+    pub fn of_ledger(self, identity: String) -> Self {
+        Self {
+            ledger: Some(identity.into()),
+            ..self
+        }
+    }
+
+    /// Which ledger the configuration names.
+    pub fn ledger(&self) -> Option<&str> {
+        self.ledger.as_deref()
+    }
+
+    /// A copy in memory: what is written to it is gone with it.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn in_memory(&self) -> Result<Self, JournalError> {
+        let database = match self.on_its_thread(Database::in_memory).await? {
+            Some(copy) => copy,
+            None => sqlite::in_memory(schema::SCHEMA)?,
+        };
+        Ok(Self {
+            ledger: self.ledger.clone(),
+            ..Self::over(Some(database))
+        })
     }
 
     /// Does something with the file, away from the threads that must not wait.

@@ -6,7 +6,7 @@ use crate::sqlite::Schema;
 /// had said last of each limit, `closing` what the upstream said. Times are microseconds since the Unix epoch.
 pub const SCHEMA: Schema = Schema {
     name: "journal",
-    migrations: &[FIRST, PURPOSES, PROBES],
+    migrations: &[FIRST, PURPOSES, PROBES, LEDGER],
 };
 
 const FIRST: &str = "
@@ -70,6 +70,9 @@ const FIRST: &str = "
 
 /// How long a closing without a known reset lasted, in microseconds; nothing where an earlier release recorded it.
 const PROBES: &str = "alter table closing add column probe_interval integer;";
+
+/// Which ledger a contact was with, by its URL without user and password; nothing where an earlier release noted it.
+const LEDGER: &str = "alter table contact add column ledger text;";
 
 /// What a charge is for; nothing where nobody said.
 const PURPOSES: &str = "

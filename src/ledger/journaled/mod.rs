@@ -299,8 +299,7 @@ impl Journaled {
     ) -> Result<Outcome, MeterError> {
         self.drop_refused(&attempt).await?;
         Ok(refused(format!(
-            "the ledger lost its data, and ledger.after_loss = \"wait\" refuses charges until \
-            {until}"
+            "the ledger lost its data, or is another one than before, and ledger.after_loss = \"wait\" refuses charges until {until}"
         )))
     }
 
@@ -453,12 +452,12 @@ impl Journaled {
         let seen = self.journal.seen(account, self.clock.now()).await?;
         let standing = self
             .ledger
-            .standing(account, Some(&seen), self.clock.now())
+            .standing(account, Some(&seen), &[], self.clock.now())
             .await?;
         let standing = if standing.lost {
             self.recover(account, &seen, &mut losses).await?;
             self.ledger
-                .standing(account, None, self.clock.now())
+                .standing(account, None, &[], self.clock.now())
                 .await?
         } else {
             standing

@@ -251,6 +251,12 @@ impl Journaled {
         waits.then(|| self.clock.now().after(account.longest_window()))
     }
 
+    /// The ledger that this machine was in step with before, and the one that the configuration names, where they differ.
+    fn other_ledgers<'a>(&'a self, recovery: &'a Recovery) -> Option<(&'a str, &'a str)> {
+        let (before, now) = (recovery.ledger.as_deref()?, self.journal.ledger()?);
+        (before != now).then_some((before, now))
+    }
+
     /// Once a process: a ledger that evicts would fill the log.
     fn say_lost(&self, account: &Account, recovery: &Recovery, intact: bool) {
         if intact {
@@ -270,6 +276,17 @@ impl Journaled {
                 account = account.name,
                 charges = recovery.entries.len(),
                 "the ledger lost data again"
+            );
+            return;
+        }
+        if let Some((before, now)) = self.other_ledgers(recovery) {
+            tracing::warn!(
+                account = account.name,
+                charges = recovery.entries.len(),
+                before,
+                now,
+                "the configuration names another Redis; this machine's charges of the window were copied to it. Until \
+                 every other machine's configuration names it, what those machines charge is not counted in it"
             );
             return;
         }

@@ -232,12 +232,12 @@ impl SharedLedger for RedisLedger {
         &self,
         account: &Account,
         seen: Option<&Seen>,
+        charges: &[ChargeId],
         now: Timestamp,
     ) -> Result<Standing, LedgerError> {
-        reply::standing(
-            self.run(Script::Usage, account, seen, now, []).await?,
-            account,
-        )
+        let ids = charges.iter().map(|id| id.as_str().to_owned());
+        let sent = self.run(Script::Usage, account, seen, now, ids).await?;
+        reply::standing(sent, account)
     }
 }
 
@@ -368,7 +368,7 @@ impl Ledger for RedisLedger {
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<LimitUsage>, LedgerError> {
-        self.standing(account, None, now)
+        self.standing(account, None, &[], now)
             .await
             .map(|standing| standing.limits)
     }

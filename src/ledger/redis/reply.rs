@@ -223,6 +223,7 @@ pub fn standing(Sent { value, .. }: Sent, account: &Account) -> Result<Standing,
         limits,
         report,
         lost,
+        recorded: reply.0.map(|word| word == "1").collect(),
     })
 }
 

@@ -26,7 +26,7 @@ use crate::quota::admission::{LimitState, ledger_time, remembered_from};
 use crate::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp, Units,
 };
-use crate::sqlite::{self, Database, OpenError};
+use crate::sqlite::{self, Database, Files, OpenError};
 
 /// A ledger that is this far ahead of its machine's clock is worth a word.
 const NOTEWORTHY: Duration = Duration::from_secs(5 * 60);
@@ -58,6 +58,14 @@ impl SqliteLedger {
             None => sqlite::open_empty(SCHEMA)?,
         };
         Ok(Self::over(database))
+    }
+
+    /// A copy of the ledger in memory: what is charged to it is gone with it.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn in_memory(&self) -> Result<Self, LedgerError> {
+        self.apart(Database::in_memory).await.map(Self::over)
     }
 
     /// What was charged of an account within its longest window, each charge by its id.
@@ -110,17 +118,21 @@ impl SqliteLedger {
             && let Some(transaction) =
                 sqlite::begin_at_once(&database).map_err(|error| broken(&error))?
         {
-            let done = done(transaction, act).and_then(|done| database.in_place().map(|()| done));
+            let done = done(transaction, act, || database.in_place());
+            let done = done.and_then(|done| database.in_place().map(|()| done));
             return done.map_err(|error| broken(&database.confirmed(error)));
         }
-        let write = |connection: &mut Connection| {
-            done(
-                connection.transaction_with_behavior(TransactionBehavior::Immediate)?,
-                act,
-            )
-        };
         self.apart(move |database| {
-            let written = database.change(write);
+            let files = database.files().cloned();
+            let in_place = || files.as_ref().map_or(Ok(()), Files::in_place);
+            let written = database.change(|connection| {
+                let behavior = TransactionBehavior::Immediate;
+                done(
+                    connection.transaction_with_behavior(behavior)?,
+                    act,
+                    in_place,
+                )
+            });
             written.map_err(|error| database.confirmed(error))
         })
         .await
@@ -142,12 +154,15 @@ impl SqliteLedger {
     }
 }
 
-/// Acts, and commits.
+/// Acts, and commits unless a file was deleted or replaced: a log that was deleted alone is written into the ledger's file
+/// when the process ends, so a charge in it would count though its request was never sent.
 fn done<T>(
     transaction: Transaction<'_>,
     act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    in_place: impl FnOnce() -> rusqlite::Result<()>,
 ) -> rusqlite::Result<T> {
     let answer = act(&transaction)?;
+    in_place()?;
     transaction.commit().map(|()| answer)
 }
 

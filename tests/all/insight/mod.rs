@@ -5,6 +5,7 @@ mod bounds;
 mod by_hand;
 mod fairness;
 mod forecast;
+mod next_charge;
 mod passed_on;
 mod pictured;
 mod preview;

@@ -102,9 +102,10 @@ impl SharedLedger for Interposed {
         &self,
         account: &Account,
         seen: Option<&Seen>,
+        charges: &[ChargeId],
         now: Timestamp,
     ) -> Result<Standing, LedgerError> {
-        self.inner.standing(account, seen, now).await
+        self.inner.standing(account, seen, charges, now).await
     }
 }
 

@@ -21,7 +21,7 @@ use crate::ledger::books::{cost, limit, secs};
 pub(crate) const WINDOW: Duration = secs(3600);
 
 pub(crate) struct Machine {
-    state: TempDir,
+    state: Arc<TempDir>,
     pub(crate) url: RedisUrl,
     pub(crate) timeout: Duration,
     pub(crate) policy: Policy,
@@ -34,7 +34,7 @@ impl Machine {
             after_loss: AfterLoss::Floor,
         };
         Self {
-            state: tempfile::tempdir().unwrap(),
+            state: Arc::new(tempfile::tempdir().unwrap()),
             url,
             timeout: TIMEOUT,
             policy,
@@ -75,14 +75,16 @@ impl Machine {
 
     fn process_by(&self, ledger: Arc<dyn SharedLedger>, clock: Arc<dyn Clock>) -> Process {
         let journal = Journal::open(&self.journal()).unwrap();
-        Process(Meter::with_journal(ledger, journal, self.policy, clock))
+        let meter = Meter::with_journal(ledger, journal, self.policy, clock);
+        Process(meter, Arc::clone(&self.state))
     }
 
     /// A process that only looks.
     pub(crate) fn watcher(&self) -> Process {
         let ledger = Arc::new(RedisLedger::new(&self.url, self.timeout, MAX_SKEW).unwrap());
         let journal = Journal::open_read_only(&self.journal()).unwrap();
-        Process(Meter::watching(ledger, journal, Arc::new(SystemClock)))
+        let meter = Meter::watching(ledger, journal, Arc::new(SystemClock));
+        Process(meter, Arc::clone(&self.state))
     }
 }
 
@@ -114,7 +116,14 @@ impl Clock for Earlier {
     }
 }
 
-pub(crate) struct Process(pub(crate) Meter);
+pub(crate) struct Process(
+    pub(crate) Meter,
+    #[expect(
+        dead_code,
+        reason = "the journal must stay in place while the process works"
+    )]
+    Arc<TempDir>,
+);
 
 impl Process {
     pub(crate) async fn try_ask(

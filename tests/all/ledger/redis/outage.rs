@@ -132,6 +132,29 @@ async fn a_reply_that_was_lost_is_counted_once_where_the_call_went_ahead() {
 }
 
 #[tokio::test]
+async fn a_reply_that_was_lost_is_shown_once_before_the_next_contact() {
+    let server = RedisServer::start();
+    let (mut machine, account) = (Machine::new(server.url()), account(10));
+    machine.process().take(&account, 1).await;
+    machine.timeout = Duration::from_millis(100);
+    let process = machine.process();
+    process.used(&account).await;
+    server.hang();
+    process.take_unmetered(&account, 4).await;
+    // The ledger is not asked again so soon: it never hears of this one.
+    process.take_unmetered(&account, 1).await;
+    server.resume();
+    machine.timeout = super::TIMEOUT;
+    assert_eq!(machine.watcher().used(&account).await, 6);
+    assert_eq!(
+        machine.process().used(&account).await,
+        6,
+        "after the contact"
+    );
+    assert_eq!(machine.watcher().used(&account).await, 6);
+}
+
+#[tokio::test]
 async fn a_silent_ledger_is_waited_for_once_and_not_for_every_call() {
     let server = RedisServer::start();
     let (mut machine, account) = (Machine::new(server.url()), account(100));

@@ -6,7 +6,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Of a larger body all that is read further, parsed and landed is done alone. Below, bodies are read side by side: a server
 /// may not wait for whoever stops in the middle of one.
-pub const READ_TOGETHER: usize = 2 * 1024 * 1024;
+pub const READ_TOGETHER: usize = 1024 * 1024;
 
 /// A body that is longer is parsed and landed alone.
 const PARSED_TOGETHER: usize = 1024 * 1024;

@@ -6,6 +6,7 @@ mod boundary;
 mod memory;
 mod model;
 mod properties;
+mod protocol_model;
 pub(crate) mod redis;
 mod sqlite;
 mod suite;

@@ -64,6 +64,12 @@ impl Watching {
             }
             raise(account, usage, used);
         }
+        if let Some(until) = self.journal.waits_until(account, now).await? {
+            standing
+                .limits
+                .iter_mut()
+                .for_each(|usage| wait(usage, until));
+        }
         Ok(standing.limits)
     }
 
@@ -104,6 +110,12 @@ fn returns<'a>(
         .iter()
         .filter_map(back)
         .filter(move |back| back.units > Units::ZERO && back.at > now)
+}
+
+/// A machine that waits after a loss (L42) is granted nothing, as if every limit were closed.
+fn wait(usage: &mut LimitUsage, until: Timestamp) {
+    usage.closed_until = usage.closed_until.max(Some(until));
+    usage.remaining = Units::ZERO;
 }
 
 fn raise(account: &Account, usage: &mut LimitUsage, used: Units) {

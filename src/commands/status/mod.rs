@@ -57,6 +57,8 @@ struct LimitStatus {
     returns_within: ReturnsWithin,
     /// What went ahead without the ledger on this machine and is not repaid to it yet, in units.
     unrepaid: Units,
+    /// Until when this machine charges nothing, since the ledger lost data and `after_loss` is `wait`.
+    waits_until: Option<Timestamp>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -163,6 +165,7 @@ async fn limit_statuses(
         }
     };
     let unrepaid = meter.unrepaid(account).await?;
+    let waits_until = meter.waits_until(account, now).await?;
     let find = |limit: &str| usages.iter().find(|usage| usage.limit == limit);
     let status = |(name, limit): (&String, &Limit)| {
         let usage: Option<&LimitUsage> = find(name);
@@ -174,6 +177,7 @@ async fn limit_statuses(
             returns_within: ReturnsWithin::of(&returns, now),
             returns,
             unrepaid: unrepaid.of(name),
+            waits_until,
         }
     };
     Ok(account.limits.iter().map(status).collect())

@@ -102,8 +102,14 @@ fn back(limit: &LimitStatus) -> Option<String> {
 
 fn closed(limit: &LimitStatus, now: Timestamp, style: Style) -> Option<String> {
     let until = limit.report.closed_until?;
+    let why = match limit.waits_until {
+        Some(waits) if waits >= until => {
+            "the ledger lost data, and `ledger.after_loss` is \"wait\""
+        }
+        _ => "the upstream reported the limit exhausted",
+    };
     let closed = format!(
-        "closed until {} (in {}): the upstream reported the limit exhausted",
+        "closed until {} (in {}): {why}",
         instant(until),
         span(until.since(now))
     );

@@ -110,6 +110,20 @@ impl Journal {
         Ok(contact.unwrap_or_default().seen)
     }
 
+    /// Until when this machine charges nothing after a loss; `None` where it does not wait.
+    pub async fn waits_until(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, JournalError> {
+        let (name, window) = (account.name.clone(), account.longest_window());
+        let contact = self
+            .look(move |connection| contact(connection, &name, now, window))
+            .await?;
+        let until = contact.map(|contact| contact.wait_until);
+        Ok(until.filter(|until| *until > now))
+    }
+
     /// Marks a granted charge "may be sent": only while this machine is in the epoch that granted it, and nobody has
     /// taken the charge for abandoned.
     pub async fn mark(

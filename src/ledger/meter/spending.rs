@@ -68,6 +68,22 @@ impl Meter {
         }
     }
 
+    /// Until when this machine charges nothing, since the ledger lost data and `ledger.after_loss` is `wait`; `None` where
+    /// it does not wait.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn waits_until(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, MeterError> {
+        match self.journal() {
+            Some(journal) => Ok(journal.waits_until(account, now).await?),
+            None => Ok(None),
+        }
+    }
+
     /// The first instant, now or later, at which no more than `most` units of a limit count, if nobody charges; `None`
     /// where the ledger does not tell.
     ///

@@ -150,3 +150,23 @@ fn the_same_redis_that_lost_its_data_is_reported_as_such() {
     assert!(!said.contains("another Redis"), "{said}");
     assert_eq!(world.charged("daily"), 3);
 }
+
+#[test]
+fn a_machine_that_waits_after_a_loss_is_shown_as_waiting() {
+    let server = RedisServer::start();
+    let world = spent(&[over(&server), "ledger.after_loss=\"wait\"".to_owned()]);
+    assert!(world.json(&["status"])["limits"][0]["waits_until"].is_null());
+    server.tell("FLUSHALL");
+    assert_eq!(world.ingest(&CHARGE).code, 1);
+    let status = world.json(&["status"]);
+    for limit in status["limits"].as_array().unwrap() {
+        assert!(limit["waits_until"].is_string(), "{status}");
+        assert_eq!(limit["closed_until"], limit["waits_until"], "{status}");
+        assert_eq!(limit["remaining"], 0, "{status}");
+    }
+    let text = world.ingest(&["status"]).stdout;
+    assert!(text.contains("`ledger.after_loss` is \"wait\""), "{text}");
+    let preview = world.json(&PREVIEW);
+    assert_eq!(preview["limits"][0]["remaining"], 0, "{preview}");
+    assert_eq!(preview["limits"][0]["fits"], "none", "{preview}");
+}

@@ -86,10 +86,9 @@ impl Life {
             Event::Run { jobs, cut } => {
                 self.run(&self.jobs(*jobs), *cut)?;
             }
-            Event::Pair { first, second } if super::is_strict() => {
+            Event::Pair { first, second } => {
                 self.pair(&self.jobs(*first), &self.jobs(second & !first))?;
             }
-            Event::Pair { .. } => {}
         }
         checks::counts(self)
     }
@@ -118,9 +117,7 @@ impl Life {
         let after = self.counted();
         let spent = spent(&before, &after);
         checks::report(self, &report, &spent)?;
-        if super::is_strict() {
-            checks::retry(self, &selection, &report)?;
-        }
+        checks::retry(self, &selection, &report)?;
         if cut == Cut::No {
             let told = checks::Told {
                 preview: &preview,

@@ -9,8 +9,7 @@
 //! ```
 //!
 //! A world that fails is shrunk, and its seed is printed. With `INGEST_WORLDS_SURVEY=1` none is shrunk: all seeds that
-//! fail are listed with why. With `INGEST_WORLDS_STRICT=1` runs of different jobs also happen at the same time, and
-//! `stopped_by.retry_at` must be exact over all limits.
+//! fail are listed with why.
 
 mod checks;
 mod life;
@@ -25,10 +24,6 @@ const WORLDS: u64 = 25;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
-}
-
-fn is_strict() -> bool {
-    std::env::var_os("INGEST_WORLDS_STRICT").is_some()
 }
 
 fn runner(seed: u64) -> TestRunner {

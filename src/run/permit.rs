@@ -12,7 +12,8 @@ use crate::quota::{LimitName, Rejection, Units};
 use crate::upstream::{Connection, Failure};
 
 /// Leave to send one request, and the connection to send it on: what takes long comes before the charge. Waits where the
-/// limit says that waiting is short. A failure says that no connection can be made.
+/// limit says that waiting is short. A failure says that no connection can be made; where the ledger rejects the charge
+/// too, that is the outcome, since a limit is exhausted whether or not the upstream can be reached.
 ///
 /// # Errors
 /// Why it is not to be sent. Nothing is charged then.
@@ -27,10 +28,11 @@ pub async fn permit(
     let purpose = purpose(asker, call);
     loop {
         ready(context, asker, call).await?;
+        let mut unreachable = None;
         if !connection.is_open() {
             match context.upstream(credential)?.connect().await {
                 Ok(made) => connection = made,
-                Err(failure) => return Ok(Err(failure)),
+                Err(failure) => unreachable = Some(failure),
             }
         }
         match context
@@ -39,8 +41,12 @@ pub async fn permit(
             .await?
         {
             Verdict::Permitted(permit) => {
-                tally.charge(&call.cost, permit.metered);
-                return Ok(Ok((permit, connection)));
+                let Some(failure) = unreachable else {
+                    tally.charge(&call.cost, permit.metered);
+                    return Ok(Ok((permit, connection)));
+                };
+                context.meter.release(&credential.account, &permit).await?;
+                return Ok(Err(failure));
             }
             Verdict::Rejected(rejection) => {
                 if rejection.retry_after > credential.wait(&rejection.limit) {

@@ -117,3 +117,20 @@ fn a_name_that_nobody_answers_for_does_not_keep_a_run_from_ending() {
         begun.elapsed()
     );
 }
+
+#[test]
+fn an_exhausted_limit_stops_a_run_cleanly_though_the_upstream_cannot_be_reached() {
+    let mut world = world();
+    world.set("credentials.youtube.limits.daily={ quota = 600, headroom = 50, window = \"1d\" }");
+    world.set("jobs.trending.leave={}");
+    let spend = ["charge", "youtube", "videos.list", "--times", "550", "-q"];
+    assert_eq!(world.ingest(&spend).code, 0);
+    let (code, report) = run(&world, &["--job", "trending"]);
+    assert_eq!(
+        (code, &report["outcome"]),
+        (0, &"stopped".into()),
+        "{report}"
+    );
+    assert_eq!(report["stopped_by"]["limit"], "daily", "{report}");
+    assert_eq!(report["requests"], 0, "{report}");
+}

@@ -1110,6 +1110,17 @@ fn the_protocol_holds_in_every_world() {
 }
 
 #[test]
+fn a_reply_is_lost_and_a_process_crashes_and_the_protocol_holds() {
+    let faults = Faults {
+        losses: 1,
+        crashes: 1,
+        ..Faults::default()
+    };
+    let (states, violation) = search(Protocol::new(&[0, 1], 1, 2, 1, faults));
+    assert_eq!(violation, None, "{states} states");
+}
+
+#[test]
 fn without_any_one_rule_the_protocol_fails() {
     for rule in RULES {
         let (states, violation) = search(world_of(rule).without(rule));

@@ -10,7 +10,7 @@ use super::tally::Tally;
 use crate::config::Call;
 use crate::ledger::{Permit, fresh_id};
 use crate::quota::{ChargeId, Cost, Entry, Limit, LimitName, Timestamp, Units};
-use crate::upstream::Standing;
+use crate::upstream::ReportedLimit;
 
 /// What is under way, for whoever is told what is left.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ pub async fn believe(
     asker: Asker<'_>,
     call: &Call,
     permit: &Permit,
-    told: &[Standing],
+    told: &[ReportedLimit],
 ) {
     for told in told {
         let Some(limit) = asker.job.credential.account.limits.get(&told.limit) else {
@@ -135,7 +135,13 @@ pub async fn correct(
 /// What is missing becomes an entry of the ledger's own, at the time that makes it leave the window at the reset that was
 /// told. Where something is missing, the requests of this run that are under way are taken for ones that the upstream had
 /// not counted yet. Where nothing is, nothing need be known of them: they are charged.
-async fn lower(context: &Context, asker: Asker<'_>, told: &Standing, limit: &Limit, own: Units) {
+async fn lower(
+    context: &Context,
+    asker: Asker<'_>,
+    told: &ReportedLimit,
+    limit: &Limit,
+    own: Units,
+) {
     let account = &asker.job.credential.account;
     let _alone = context.believing.alone.lock().await;
     let told_left = told.remaining.less(limit.headroom());

@@ -15,7 +15,7 @@ use crate::clock::Monotonic;
 use crate::config::{Call, Job, Region};
 use crate::ledger::Permit;
 use crate::quota::Cost;
-use crate::upstream::{Answered, Failure, LONGEST_WAIT, Page, PageRequest, Told};
+use crate::upstream::{Exchange, Failure, LONGEST_WAIT, Page, PageRequest, ReportedCost};
 
 /// A pause that an upstream asks for and that is longer than this ends the pass instead: the next run goes on.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -107,7 +107,7 @@ async fn attempt_once(
         now: context.clock.now(),
         ..request
     };
-    let Answered { page, told } = upstream.fetch(request, connection, permit.deadline).await;
+    let Exchange { page, reported } = upstream.fetch(request, connection, permit.deadline).await;
     count(context, asker, call, &page, sent.elapsed());
     match page {
         Ok(page) => {
@@ -115,17 +115,17 @@ async fn attempt_once(
             if page.unchanged {
                 unchanged::give_back(context, asker, call, &permit, tally).await;
             }
-            settle(context, asker, call, &permit, &told.cost, tally).await;
-            believe(context, asker, call, &permit, &told.limits).await;
+            settle(context, asker, call, &permit, &reported.cost, tally).await;
+            believe(context, asker, call, &permit, &reported.limits).await;
             Ok(Ok(page))
         }
         Err(failure) => {
-            let truth = true_cost_of_refusal(asker, call, &permit, &failure, &told);
+            let truth = true_cost_of_refusal(asker, call, &permit, &failure, &reported);
             correct(context, asker, call, &permit, &truth, tally).await;
-            believe(context, asker, call, &permit, &told.limits).await;
+            believe(context, asker, call, &permit, &reported.limits).await;
             let retry = after(context, asker, call, &permit, failure, tally).await?;
             Ok(Err(Retry {
-                charged: retry.charged && !told.free,
+                charged: retry.charged && !reported.free,
                 ..retry
             }))
         }
@@ -139,9 +139,9 @@ fn true_cost_of_refusal(
     call: &Call,
     permit: &Permit,
     failure: &Failure,
-    told: &Told,
+    reported: &ReportedCost,
 ) -> Cost {
-    if told.free {
+    if reported.free {
         return Cost::none();
     }
     let is_declined = matches!(failure, Failure::Spent { .. } | Failure::SlowDown { .. });
@@ -151,7 +151,7 @@ fn true_cost_of_refusal(
         || call.cost.clone(),
         |least| lower_of(&call.cost, &least.cost),
     );
-    truth_of_a_refusal(&charged, &told.cost)
+    truth_of_a_refusal(&charged, &reported.cost)
 }
 
 /// Waits for the next attempt, if there is one. What would keep other requests from their pages too is remembered, so that

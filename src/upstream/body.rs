@@ -5,7 +5,7 @@ use std::io::Write;
 use flate2::write::MultiGzDecoder;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap};
 
-use super::answer::End;
+use super::response::End;
 
 /// Room for a long body is made at once, for as much as is usually allowed.
 const LONG_BODY: usize = 32 * 1024 * 1024;

@@ -9,8 +9,10 @@ use tokio::sync::OnceCell;
 use super::connection::Connection;
 use super::http::Http;
 use super::redactor::Redactor;
-use super::request::Asked;
-use super::{Answered, Failure, Page, PageRequest, Told, Upstream, http, told, transient};
+use super::request::RequestParts;
+use super::{
+    Exchange, Failure, Page, PageRequest, ReportedCost, Upstream, http, reported, transient,
+};
 use crate::clock::Deadline;
 use crate::config::{self, Auth, CredentialLimit};
 use crate::quota::LimitName;
@@ -126,11 +128,11 @@ impl Upstream for Client {
         request: PageRequest<'_>,
         connection: Connection,
         deadline: Deadline,
-    ) -> Answered {
-        let mut told = Told::default();
-        Answered {
-            page: self.ask(request, connection, deadline, &mut told).await,
-            told,
+    ) -> Exchange {
+        let mut reported = ReportedCost::default();
+        Exchange {
+            page: self.ask(request, connection, deadline, &mut reported).await,
+            reported,
         }
     }
 }
@@ -142,21 +144,21 @@ impl Client {
         request: PageRequest<'_>,
         connection: Connection,
         deadline: Deadline,
-        told: &mut Told,
+        reported: &mut ReportedCost,
     ) -> Result<Page, Failure> {
         let shown = self
             .secret
             .show()
             .await
             .map_err(|error| Failure::NotSent(error.to_string()))?;
-        let asked = Asked::new(&self.upstream, &self.limits, request)?;
-        let sent = asked.with_secret(shown.secret.as_ref())?;
+        let parts = RequestParts::new(&self.upstream, &self.limits, request)?;
+        let sent = parts.with_secret(shown.secret.as_ref())?;
         let redactor = Redactor::new(shown.secret.as_ref());
         let http = self.http().await?;
         let answer = http.exchange(&sent, connection, deadline, redactor).await?;
-        told.limits = told::limits(&asked, &answer);
+        reported.limits = reported::limits(&parts, &answer);
         let status = answer.status;
-        match answer.understand(&asked, told).await {
+        match answer.understand(&parts, reported).await {
             Err(Failure::Denied(message)) if status == StatusCode::UNAUTHORIZED => {
                 Err(self.renewed(&shown, message).await)
             }

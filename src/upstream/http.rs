@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
+use hyper::Uri;
 use hyper::body::{Bytes, Incoming};
-use hyper::{Response, Uri};
 use reqwest::Request;
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, USER_AGENT,
@@ -13,13 +13,13 @@ use reqwest::header::{
 use tokio::time::Instant;
 use url::Url;
 
-use super::alone::{Alone, READ_TOGETHER};
-use super::answer::{Answer, End};
 use super::body::{Body, Encoding};
 use super::connect::{Connector, innermost};
 use super::connection::{Broken, Connection, Open, Pool};
+use super::large_body::{LargeBodySlot, READ_TOGETHER};
 use super::line::Unsent;
 use super::redactor::Redactor;
+use super::response::{End, Response};
 use super::{Failure, transient};
 use crate::clock::Deadline;
 use crate::config;
@@ -79,7 +79,7 @@ impl Http {
         connection: Connection,
         deadline: Deadline,
         redactor: Redactor,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Response, Failure> {
         let mut patience = Patience::of(self.timeout);
         let sending = Sending {
             http: self,
@@ -97,16 +97,16 @@ impl Http {
         let mut reading = Reading {
             incoming: body,
             body: Body::new(Encoding::of(&head.headers), most),
-            alone: Alone::default(),
+            slot: LargeBodySlot::default(),
         };
         let end = reading.read(patience, &redactor).await;
         if end == End::Whole {
             open.keep_after_answer();
         }
         Ok(
-            Answer::new(head.status, head.headers, reading.body.into_bytes())
+            Response::new(head.status, head.headers, reading.body.into_bytes())
                 .ending(end)
-                .taken(reading.alone)
+                .taken(reading.slot)
                 .redacted_by(redactor),
         )
     }
@@ -126,7 +126,7 @@ impl Sending<'_> {
         &self,
         connection: Connection,
         patience: &mut Patience,
-    ) -> Result<(Response<Incoming>, Open), Failure> {
+    ) -> Result<(hyper::Response<Incoming>, Open), Failure> {
         let host = host_of(self.request.url());
         let mut given = connection.take();
         for _ in 0..CONNECTIONS {
@@ -260,7 +260,7 @@ impl Patience {
 struct Reading {
     incoming: Incoming,
     body: Body,
-    alone: Alone,
+    slot: LargeBodySlot,
 }
 
 impl Reading {
@@ -278,7 +278,7 @@ impl Reading {
                 }
             };
             if self.body.len() + chunk.len() > READ_TOGETHER {
-                patience.after(self.alone.wait()).await;
+                patience.after(self.slot.wait()).await;
                 self.body.reserve();
             }
             if let Err(end) = self.body.push(&chunk) {

@@ -1,7 +1,5 @@
 //! One request: build, send, classify, page. The caller charges, and decides what a failure means for the run.
 
-mod alone;
-mod answer;
 mod body;
 mod charset;
 mod client;
@@ -9,16 +7,18 @@ mod connect;
 mod connection;
 mod http;
 mod json;
+mod large_body;
 mod line;
 mod link;
 mod paging;
 mod records;
 mod redactor;
 mod refusal;
+mod reported;
 mod request;
+mod response;
 mod retry_after;
 mod text;
-mod told;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,12 +32,12 @@ use crate::quota::{LimitName, Timestamp, Units};
 use crate::record::{Known, Record, Tag};
 
 pub use crate::secret::{self, Secret};
-pub use alone::Alone;
-pub use answer::Answer;
 pub use client::{Client, ClientError};
 pub use connection::Connection;
+pub use large_body::LargeBodySlot;
 pub use link::next_link;
 pub use refusal::failure_of;
+pub use response::Response;
 pub use retry_after::{LONGEST_WAIT, retry_after};
 
 /// One request of a step.
@@ -63,27 +63,27 @@ pub struct PageRequest<'a> {
 
 /// What came of one request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answered {
+pub struct Exchange {
     /// The page, or why there is none.
     pub page: Result<Page, Failure>,
     /// What the answer tells of the quota, a refusal's too.
-    pub told: Told,
+    pub reported: ReportedCost,
 }
 
-impl From<Result<Page, Failure>> for Answered {
+impl From<Result<Page, Failure>> for Exchange {
     fn from(page: Result<Page, Failure>) -> Self {
         Self {
             page,
-            told: Told::default(),
+            reported: ReportedCost::default(),
         }
     }
 }
 
 /// What an answer tells of the quota.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ReportedCost {
     /// How limits stand that its headers tell of.
-    pub limits: Vec<Standing>,
+    pub limits: Vec<ReportedLimit>,
     /// What the request truly cost, in units, of the limits whose cost its body tells.
     pub cost: BTreeMap<LimitName, Units>,
     /// Whether it is a refusal that the upstream does not count, as its error rule says.
@@ -108,12 +108,12 @@ pub struct Page {
     /// Why the list goes no further although the upstream leads on.
     pub dead_end: Option<String>,
     /// Where it is a large one, no other is at hand until this is dropped.
-    pub alone: Alone,
+    pub slot: LargeBodySlot,
 }
 
 /// How a limit stands by the upstream's own count.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct ReportedLimit {
     /// Which, by our name.
     pub limit: LimitName,
     /// What is left of its quota, in units.
@@ -197,7 +197,7 @@ pub trait Upstream: Send + Sync {
         request: PageRequest<'_>,
         connection: Connection,
         deadline: Deadline,
-    ) -> Answered;
+    ) -> Exchange;
 }
 
 fn transient(message: String) -> Failure {

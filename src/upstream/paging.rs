@@ -2,10 +2,10 @@ use serde_json::Value;
 use url::Url;
 
 use super::Failure;
-use super::answer::Answer;
 use super::link::next_link;
 use super::records::{is_inexact, name_of};
-use super::request::Asked;
+use super::request::RequestParts;
+use super::response::Response;
 use crate::config::{Auth, Paging, Place, Pointer};
 
 /// What turning to a page puts into its request.
@@ -90,20 +90,20 @@ pub fn read(paging: &Paging, document: &Value) -> Result<Option<String>, Failure
 /// [`read`]). An empty page is the last where we count; where the upstream says what comes next, it can have left out all
 /// that a page would have held.
 pub fn next(
-    asked: &Asked<'_>,
-    answer: &Answer,
+    parts: &RequestParts<'_>,
+    answer: &Response,
     says: Result<Option<String>, Failure>,
     listed: u64,
 ) -> Result<Option<String>, Failure> {
-    let cursor = asked.request.cursor;
-    match &asked.request.step.call.paging {
+    let cursor = parts.request.cursor;
+    match &parts.request.step.call.paging {
         Paging::None => Ok(None),
         Paging::Offset { .. } | Paging::Number { .. } if listed == 0 => Ok(None),
         Paging::Token { .. } => says,
         Paging::NextUrl { next, .. } => {
             let place = format!("at `{next}`");
             says?
-                .map(|url| on_same_host(asked, answer, &url, &place))
+                .map(|url| on_same_host(parts, answer, &url, &place))
                 .transpose()
         }
         Paging::Link { .. } => {
@@ -114,33 +114,33 @@ pub fn next(
                 .filter_map(|value| value.to_str().ok());
             let next = next_link(values).filter(|url| !url.is_empty());
             let next = next
-                .map(|url| on_same_host(asked, answer, url, "in the header `link`"))
+                .map(|url| on_same_host(parts, answer, url, "in the header `link`"))
                 .transpose()?;
             Ok(next.map(|next| answer.redactor.clean_data(&next).into_owned()))
         }
         Paging::Offset { .. } => {
             let reached = number(cursor, 0)?.saturating_add(listed);
             let total = says?.and_then(|total| total.parse::<u64>().ok());
-            let more = total.map_or_else(|| is_full(asked, listed), |total| reached < total);
+            let more = total.map_or_else(|| is_full(parts, listed), |total| reached < total);
             Ok(more.then(|| reached.to_string()))
         }
         Paging::Number { first, .. } => {
             let next = number(cursor, *first)?.saturating_add(1);
-            Ok(is_full(asked, listed).then(|| next.to_string()))
+            Ok(is_full(parts, listed).then(|| next.to_string()))
         }
     }
 }
 
 /// Whether a list can go on behind a page although the page's own body stays as it is: a full last one, where a header
 /// leads on.
-pub fn may_grow_unseen(asked: &Asked<'_>, listed: u64, next: Option<&str>) -> bool {
-    matches!(asked.request.step.call.paging, Paging::Link { .. })
+pub fn may_grow_unseen(parts: &RequestParts<'_>, listed: u64, next: Option<&str>) -> bool {
+    matches!(parts.request.step.call.paging, Paging::Link { .. })
         && next.is_none()
-        && is_full(asked, listed)
+        && is_full(parts, listed)
 }
 
-fn is_full(asked: &Asked<'_>, listed: u64) -> bool {
-    asked.page_size.is_none_or(|size| listed >= size)
+fn is_full(parts: &RequestParts<'_>, listed: u64) -> bool {
+    parts.page_size.is_none_or(|size| listed >= size)
 }
 
 /// The token at a place: a text or a number. Nothing, null, false and blank texts are the end.
@@ -167,15 +167,15 @@ fn no_token(found: &str, at: &Pointer) -> Failure {
 /// Path and query of a page's URL, which stands at that place, without the secret: all that is kept of it. Another host is
 /// refused.
 fn on_same_host(
-    asked: &Asked<'_>,
-    answer: &Answer,
+    parts: &RequestParts<'_>,
+    answer: &Response,
     url: &str,
     place: &str,
 ) -> Result<String, Failure> {
-    let base = &asked.upstream.base_url;
+    let base = &parts.upstream.base_url;
     let shown = || answer.shown(url);
     let none = |_| Failure::WrongShape(format!("the value {place} is not a URL: \"{}\"", shown()));
-    let mut to = asked.url.join(url).map_err(none)?;
+    let mut to = parts.url.join(url).map_err(none)?;
     if !to.has_host() {
         return Err(Failure::Skip(format!(
             "the next page's URL has no host: \"{}\"",
@@ -188,10 +188,10 @@ fn on_same_host(
         return Err(Failure::Skip(format!(
             "the next page is on another host ({to}), to which no request is sent; if it is the \
             same API, write this host into upstreams.{}.base_url",
-            asked.upstream.name
+            parts.upstream.name
         )));
     }
-    if let Auth::Query(secret) = &asked.upstream.auth {
+    if let Auth::Query(secret) = &parts.upstream.auth {
         remove_parameter(&mut to, secret);
     }
     let query = to

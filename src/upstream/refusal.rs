@@ -6,9 +6,9 @@ use serde_json::Value;
 use url::Url;
 
 use super::Failure;
-use super::answer::Answer;
 use super::http::host_of;
 use super::json;
+use super::response::Response;
 use super::retry_after::{epoch, retry_after};
 use super::text::{html_text, is_html, without_tags};
 use crate::config::{Class, Rule, Until, classify};
@@ -29,7 +29,7 @@ const MESSAGES: [&str; 6] = [
 /// Of one that broke off nobody knows what else it said, so its status tells nothing: it is asked for again, unless its
 /// headers or what came of its body meet a rule.
 #[must_use]
-pub fn failure_of(answer: &Answer, rules: &[Rule], now: Timestamp) -> Failure {
+pub fn failure_of(answer: &Response, rules: &[Rule], now: Timestamp) -> Failure {
     let document = &document(answer);
     let rule = rule_of(answer, rules, document);
     let by_status = if answer.broke_off().is_some() {
@@ -49,12 +49,12 @@ pub fn failure_of(answer: &Answer, rules: &[Rule], now: Timestamp) -> Failure {
 }
 
 /// Whether the rule that an answer meets says that the upstream does not count such a request.
-pub fn is_free(answer: &Answer, rules: &[Rule]) -> bool {
+pub fn is_free(answer: &Response, rules: &[Rule]) -> bool {
     rules.iter().any(|rule| rule.free)
         && rule_of(answer, rules, &document(answer)).is_some_and(|rule| rule.free)
 }
 
-fn rule_of<'r>(answer: &Answer, rules: &'r [Rule], document: &Value) -> Option<&'r Rule> {
+fn rule_of<'r>(answer: &Response, rules: &'r [Rule], document: &Value) -> Option<&'r Rule> {
     let rule = classify(
         rules,
         answer.status.as_u16(),
@@ -65,7 +65,7 @@ fn rule_of<'r>(answer: &Answer, rules: &'r [Rule], document: &Value) -> Option<&
 }
 
 /// The body, or what came of it; one that is not JSON is one text.
-fn document(answer: &Answer) -> Value {
+fn document(answer: &Response) -> Value {
     let text = answer.text_to_show();
     let cut = || {
         if answer.is_whole() {
@@ -80,7 +80,7 @@ fn document(answer: &Answer) -> Value {
         .unwrap_or_else(|| Value::String(text.clone().into_owned()))
 }
 
-fn message(answer: &Answer, document: &Value) -> String {
+fn message(answer: &Response, document: &Value) -> String {
     let (status, said) = (answer.status, said(answer, document));
     let broke_off = answer
         .broke_off()
@@ -140,18 +140,18 @@ fn class_of(status: StatusCode) -> Class {
 }
 
 /// Which limit is meant: by the rule's word, or by the answer's.
-fn limit_of(rule: &Rule, answer: &Answer, document: &Value) -> Option<String> {
-    let told = || Some(answer.shown(&rule.limit_at.as_ref()?.text_in(document)?));
-    rule.limit.clone().or_else(told)
+fn limit_of(rule: &Rule, answer: &Response, document: &Value) -> Option<String> {
+    let reported = || Some(answer.shown(&rule.limit_at.as_ref()?.text_in(document)?));
+    rule.limit.clone().or_else(reported)
 }
 
-fn until(rule: &Rule, answer: &Answer, now: Timestamp) -> Option<Timestamp> {
+fn until(rule: &Rule, answer: &Response, now: Timestamp) -> Option<Timestamp> {
     let Until::EpochHeader(name) = rule.until.as_ref()?;
     epoch(answer.header(name)?, now)
 }
 
 /// What an answer says, as one short line without its full stop, since more may follow; empty where it says nothing.
-pub fn said(answer: &Answer, document: &Value) -> String {
+pub fn said(answer: &Response, document: &Value) -> String {
     let text = redirect(answer)
         .or_else(|| message_in(document))
         .unwrap_or_default();
@@ -171,7 +171,7 @@ pub fn said(answer: &Answer, document: &Value) -> String {
 }
 
 /// Where a redirect points, by its host alone: the rest may hold what was sent.
-fn redirect(answer: &Answer) -> Option<String> {
+fn redirect(answer: &Response) -> Option<String> {
     let location = answer
         .status
         .is_redirection()

@@ -24,7 +24,7 @@ const IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 /// A request, all of it but the secret.
-pub struct Asked<'a> {
+pub struct RequestParts<'a> {
     pub upstream: &'a config::Upstream,
     pub limits: &'a BTreeMap<LimitName, CredentialLimit>,
     pub request: PageRequest<'a>,
@@ -35,7 +35,7 @@ pub struct Asked<'a> {
     body: Option<Value>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RequestParts<'a> {
     pub fn new(
         upstream: &'a config::Upstream,
         limits: &'a BTreeMap<LimitName, CredentialLimit>,
@@ -103,18 +103,18 @@ impl PageRequest<'_> {
     #[must_use]
     pub fn identity(self, upstream: &config::Upstream) -> String {
         let call = &self.step.call;
-        let sent = Asked::new(upstream, &BTreeMap::new(), self).map(|asked| {
-            let path = asked.url.path();
+        let sent = RequestParts::new(upstream, &BTreeMap::new(), self).map(|parts| {
+            let path = parts.url.path();
             let base = upstream.base_url.path().trim_end_matches('/');
             let url = (
                 path.strip_prefix(base).unwrap_or(path).to_owned(),
-                asked.url.query().map(str::to_owned),
+                parts.url.query().map(str::to_owned),
             );
-            let body = asked.body.as_ref().map(Value::to_string);
+            let body = parts.body.as_ref().map(Value::to_string);
             (
                 method(call.method).to_string(),
                 url,
-                header_lines(&asked.headers),
+                header_lines(&parts.headers),
                 body,
             )
         });
@@ -129,9 +129,9 @@ impl PageRequest<'_> {
     /// What tells it from others to this upstream; `None` where it cannot be made.
     #[must_use]
     pub fn name(self, upstream: &config::Upstream) -> Option<String> {
-        Asked::new(upstream, &BTreeMap::new(), self)
+        RequestParts::new(upstream, &BTreeMap::new(), self)
             .ok()
-            .map(|asked| asked.name())
+            .map(|parts| parts.name())
     }
 }
 
@@ -238,11 +238,11 @@ fn plain(value: &Value) -> String {
 /// How long a full page is: by what is really asked for, should the step ask for another size than its call.
 fn page_size(request: &PageRequest<'_>, parameters: &BTreeMap<String, String>) -> Option<u64> {
     let size = request.step.call.paging.size()?;
-    let asked = size
+    let parts = size
         .param
         .as_ref()
         .and_then(|name| parameters.get(name)?.parse().ok());
-    asked.or(Some(size.size))
+    parts.or(Some(size.size))
 }
 
 /// The longest URL that HTTP requests are made of here, in bytes, with room for a secret in it.

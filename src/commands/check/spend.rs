@@ -9,7 +9,7 @@ use crate::config::{Credential, Job, Region, Step};
 use crate::ledger::{Ask, Meter, MeterError, Permit, Purpose, Verdict as Answer};
 use crate::quota::Cost;
 use crate::run::{truth, truth_of_a_refusal};
-use crate::upstream::{Answered, Failure, PageRequest, Told};
+use crate::upstream::{Exchange, Failure, PageRequest, ReportedCost};
 
 pub async fn once_each(environment: &Environment, meter: &Meter) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -71,10 +71,10 @@ impl Trial<'_> {
             Err(why) => return bad(what, format!("not sent: {why}")),
         };
         let call = &self.step.call;
-        let Answered { page, told } = upstream
+        let Exchange { page, reported } = upstream
             .fetch(self.request(environment), connection, permit.deadline)
             .await;
-        let spent = match self.settle(meter, &permit, &told, page.is_ok()).await {
+        let spent = match self.settle(meter, &permit, &reported, page.is_ok()).await {
             Ok(spent) => spent,
             Err(error) => {
                 return bad(
@@ -118,14 +118,14 @@ impl Trial<'_> {
         &self,
         meter: &Meter,
         permit: &Permit,
-        told: &Told,
+        reported: &ReportedCost,
         served: bool,
     ) -> Result<Cost, MeterError> {
         let charged = &self.step.call.cost;
         let truth = if served {
-            truth(charged, &told.cost)
+            truth(charged, &reported.cost)
         } else {
-            truth_of_a_refusal(charged, &told.cost)
+            truth_of_a_refusal(charged, &reported.cost)
         };
         if truth != *charged {
             meter

@@ -8,7 +8,7 @@ use super::world::World;
 use crate::clock::Deadline;
 use crate::config::{Job, Step};
 use crate::record::Record;
-use crate::upstream::{Answered, Connection, Failure, Page, PageRequest, Upstream};
+use crate::upstream::{Connection, Exchange, Failure, Page, PageRequest, Upstream};
 
 /// A step of a job over a region: their names, and the step's index.
 pub type Place = (String, String, usize);
@@ -112,7 +112,7 @@ impl Upstream for PlayUpstream {
         Ok(Connection::default())
     }
 
-    async fn fetch(&self, request: PageRequest<'_>, _: Connection, _: Deadline) -> Answered {
+    async fn fetch(&self, request: PageRequest<'_>, _: Connection, _: Deadline) -> Exchange {
         self.page(request).into()
     }
 }

@@ -18,7 +18,7 @@ use ingest::run::{
 };
 use ingest::sandbox::{Options, Sandbox};
 use ingest::upstream::{
-    Answered, Client, Connection, Failure, Page, PageRequest, Secret, Upstream,
+    Client, Connection, Exchange, Failure, Page, PageRequest, Secret, Upstream,
 };
 use tempfile::TempDir;
 
@@ -252,7 +252,7 @@ impl Upstream for Brief {
         Ok(Connection::default())
     }
 
-    async fn fetch(&self, request: PageRequest<'_>, _: Connection, _: Deadline) -> Answered {
+    async fn fetch(&self, request: PageRequest<'_>, _: Connection, _: Deadline) -> Exchange {
         let page: u32 = request.cursor.map_or(1, |cursor| cursor.parse().unwrap());
         let record = Record {
             id: format!("{}-{page}", request.region.code),

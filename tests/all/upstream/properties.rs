@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ingest::quota::Timestamp;
-use ingest::upstream::{Answer, Failure, failure_of, next_link, retry_after};
+use ingest::upstream::{Failure, Response, failure_of, next_link, retry_after};
 use proptest::prelude::*;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -124,7 +124,7 @@ proptest! {
         now in any::<i64>(),
     ) {
         let headers = headers(&[("retry-after", wait), ("location", location)]);
-        let answer = Answer::new(StatusCode::from_u16(status).unwrap(), headers, body);
+        let answer = Response::new(StatusCode::from_u16(status).unwrap(), headers, body);
         let message = failure_of(&answer, &[], Timestamp::from_micros(now)).to_string();
         prop_assert!(message.starts_with(&status.to_string()));
         prop_assert!(message.chars().count() <= 200, "{}", message);

@@ -10,7 +10,7 @@ use ingest::clock::{Clock, Deadline};
 use ingest::config::Ids;
 use ingest::quota::Timestamp;
 use ingest::run::{Signal, StopSender};
-use ingest::upstream::{Answered, Connection, Failure, PageRequest, Upstream};
+use ingest::upstream::{Connection, Exchange, Failure, PageRequest, Upstream};
 use tokio::sync::Notify;
 
 use super::plan::Cut;
@@ -147,7 +147,7 @@ impl Upstream for Witness {
         request: PageRequest<'_>,
         connection: Connection,
         deadline: Deadline,
-    ) -> Answered {
+    ) -> Exchange {
         let number = self.knife.requests.fetch_add(1, Ordering::SeqCst);
         let now = self.clock.now();
         let kind = &request.step.call.records.as_ref().unwrap().kind;

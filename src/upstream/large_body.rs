@@ -18,9 +18,9 @@ static TURN: Semaphore = Semaphore::const_new(1);
 
 /// The turn of a large answer, which ends when this is dropped; of a small one, nothing.
 #[derive(Debug, Clone, Default)]
-pub struct Alone(Option<Arc<SemaphorePermit<'static>>>);
+pub struct LargeBodySlot(Option<Arc<SemaphorePermit<'static>>>);
 
-impl Alone {
+impl LargeBodySlot {
     /// Whether a body is so large that it waits for its turn.
     pub fn is_large(bytes: usize, values: impl FnOnce() -> usize) -> bool {
         bytes > PARSED_TOGETHER || values() > VALUES_TOGETHER
@@ -35,7 +35,7 @@ impl Alone {
 }
 
 /// It says nothing of an answer, so all are alike.
-impl PartialEq for Alone {
+impl PartialEq for LargeBodySlot {
     fn eq(&self, _: &Self) -> bool {
         true
     }

@@ -4,16 +4,16 @@ use reqwest::StatusCode;
 use reqwest::header::{ETAG, HeaderMap};
 use serde_json::Value;
 
-use super::alone::Alone;
 use super::json;
+use super::large_body::LargeBodySlot;
 use super::paging;
 use super::records::{self, Found};
 use super::redactor::Redactor;
 use super::refusal::{failure_of, is_free, said};
-use super::request::Asked;
+use super::reported;
+use super::request::RequestParts;
 use super::text::{html_text, is_html};
-use super::told;
-use super::{Failure, Page, Told, transient};
+use super::{Failure, Page, ReportedCost, transient};
 use super::{body, charset};
 use crate::apart::{apart, apart_alone};
 use crate::config::{Etag, classify};
@@ -28,7 +28,7 @@ const MOST_VALUES: usize = 250_000;
 const LONG_BODY: usize = 16 * 1024;
 
 /// What an upstream answered.
-pub struct Answer {
+pub struct Response {
     /// The HTTP status.
     pub status: StatusCode,
     /// The response headers.
@@ -39,7 +39,7 @@ pub struct Answer {
     /// Hides the secret in whatever is shown of this answer.
     pub redactor: Redactor,
     /// Where it is large, nothing else that is large is at hand.
-    alone: Alone,
+    slot: LargeBodySlot,
 }
 
 /// How a body ended.
@@ -53,7 +53,7 @@ pub enum End {
     Broken(String),
 }
 
-impl Answer {
+impl Response {
     /// An answer that came whole.
     #[must_use]
     pub fn new(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Self {
@@ -63,7 +63,7 @@ impl Answer {
             body,
             end: End::Whole,
             redactor: Redactor::new(None),
-            alone: Alone::default(),
+            slot: LargeBodySlot::default(),
         }
     }
 
@@ -73,8 +73,8 @@ impl Answer {
     }
 
     /// The same answer, holding the slot for large answers.
-    pub fn taken(self, alone: Alone) -> Self {
-        Self { alone, ..self }
+    pub fn taken(self, slot: LargeBodySlot) -> Self {
+        Self { slot, ..self }
     }
 
     /// The same answer, kept from telling the secret should it echo it.
@@ -101,8 +101,12 @@ impl Answer {
     }
 
     /// The page that this holds. What it says of the cost of the request is in `told`, page or not.
-    pub async fn understand(self, asked: &Asked<'_>, told: &mut Told) -> Result<Page, Failure> {
-        if let Some(known) = asked
+    pub async fn understand(
+        self,
+        parts: &RequestParts<'_>,
+        reported: &mut ReportedCost,
+    ) -> Result<Page, Failure> {
+        if let Some(known) = parts
             .request
             .known
             .filter(|_| self.status == StatusCode::NOT_MODIFIED)
@@ -110,28 +114,28 @@ impl Answer {
             return Ok(unchanged(known));
         }
         if !self.status.is_success() {
-            if !asked.request.step.call.settle.is_empty() {
-                told.cost = told::cost(
-                    &asked.request.step.call,
+            if !parts.request.step.call.settle.is_empty() {
+                reported.cost = reported::cost(
+                    &parts.request.step.call,
                     &json::read(&self.text_to_show()).unwrap_or_default(),
                 );
             }
-            told.free = is_free(&self, &asked.upstream.errors);
-            return Err(failure_of(&self, &asked.upstream.errors, asked.request.now));
+            reported.free = is_free(&self, &parts.upstream.errors);
+            return Err(failure_of(&self, &parts.upstream.errors, parts.request.now));
         }
-        self.came_whole(asked)?;
+        self.came_whole(parts)?;
         let (answer, document) = self.parsed().await?;
         let document = document?;
-        told.cost = told::cost(&asked.request.step.call, &document);
-        let page = answer.page(document, asked);
-        told.free = page.is_err() && is_free(&answer, &asked.upstream.errors);
+        reported.cost = reported::cost(&parts.request.step.call, &document);
+        let page = answer.page(document, parts);
+        reported.free = page.is_err() && is_free(&answer, &parts.upstream.errors);
         page
     }
 
     /// The document that this holds, or why there is none. To parse a long one takes as long as many requests are apart.
     async fn parsed(mut self) -> Result<(Self, Result<Value, Failure>), Failure> {
-        if Alone::is_large(self.body.len(), || most_values(&self.body)) {
-            self.alone.wait().await;
+        if LargeBodySlot::is_large(self.body.len(), || most_values(&self.body)) {
+            self.slot.wait().await;
             return apart_alone(move || self.with_document())
                 .await
                 .map_err(|error| transient(error.to_string()));
@@ -149,23 +153,23 @@ impl Answer {
         (self, document)
     }
 
-    fn page(&self, mut document: Value, asked: &Asked<'_>) -> Result<Page, Failure> {
-        self.no_refusal(&document, asked)?;
-        let records = asked.request.step.call.records.as_ref();
+    fn page(&self, mut document: Value, parts: &RequestParts<'_>) -> Result<Page, Failure> {
+        self.no_refusal(&document, parts)?;
+        let records = parts.request.step.call.records.as_ref();
         let records = records.ok_or_else(|| {
-            Failure::Skip(format!("`{}` has no records", asked.request.step.call.name))
+            Failure::Skip(format!("`{}` has no records", parts.request.step.call.name))
         })?;
-        let says = paging::read(&asked.request.step.call.paging, &document);
+        let says = paging::read(&parts.request.step.call.paging, &document);
         let found = records::take(&mut document, records)
             .map_err(|wrong| Failure::WrongShape(wrong.to_string()))?;
-        let (next, dead_end) = match paging::next(asked, self, says, found.listed) {
+        let (next, dead_end) = match paging::next(parts, self, says, found.listed) {
             Err(Failure::Skip(why)) => (None, Some(why)),
             next => (next?, None),
         };
         let tag = self
-            .tag(asked, &found, next.as_deref())
+            .tag(parts, &found, next.as_deref())
             .filter(|_| dead_end.is_none());
-        let alone = self.alone.clone();
+        let slot = self.slot.clone();
         let Found {
             records,
             skipped,
@@ -180,32 +184,32 @@ impl Answer {
             tag,
             unchanged: false,
             dead_end,
-            alone,
+            slot,
         })
     }
 
     /// The name of a page that can be asked for again under it: all that the page says is in the body that it names.
-    fn tag(&self, asked: &Asked<'_>, found: &Found, next: Option<&str>) -> Option<Tag> {
-        let wanted = asked.request.step.call.etag == Etag::Free;
+    fn tag(&self, parts: &RequestParts<'_>, found: &Found, next: Option<&str>) -> Option<Tag> {
+        let wanted = parts.request.step.call.etag == Etag::Free;
         let name = self
             .header(ETAG.as_str())
             .filter(|name| wanted && !name.is_empty())?;
-        let whole = found.skipped == 0 && !paging::may_grow_unseen(asked, found.listed, next);
+        let whole = found.skipped == 0 && !paging::may_grow_unseen(parts, found.listed, next);
         whole.then(|| Tag {
-            request: asked.name(),
+            request: parts.name(),
             name: name.to_owned(),
             next: next.map(str::to_owned),
         })
     }
 
-    fn came_whole(&self, asked: &Asked<'_>) -> Result<(), Failure> {
+    fn came_whole(&self, parts: &RequestParts<'_>) -> Result<(), Failure> {
         match &self.end {
             End::Whole => Ok(()),
             End::Broken(cause) => Err(transient(format!("the response is incomplete: {cause}"))),
             End::TooLong(most) => Err(Failure::Skip(format!(
                 "the response is longer than {most} bytes; request less, or raise \
                 upstreams.{}.max_body",
-                asked.upstream.name
+                parts.upstream.name
             ))),
         }
     }
@@ -260,8 +264,8 @@ impl Answer {
     }
 
     /// A success that is none: a rule says so, or there is an error where the list should be.
-    fn no_refusal(&self, document: &Value, asked: &Asked<'_>) -> Result<(), Failure> {
-        let rules = &asked.upstream.errors;
+    fn no_refusal(&self, document: &Value, parts: &RequestParts<'_>) -> Result<(), Failure> {
+        let rules = &parts.upstream.errors;
         if classify(
             rules,
             self.status.as_u16(),
@@ -270,7 +274,7 @@ impl Answer {
         )
         .is_some()
         {
-            return Err(failure_of(self, rules, asked.request.now));
+            return Err(failure_of(self, rules, parts.request.now));
         }
         let Value::Object(members) = document else {
             return Ok(());
@@ -279,7 +283,7 @@ impl Answer {
             .iter()
             .filter_map(|name| members.get(*name))
             .find(|error| is_said(error));
-        let records = asked.request.step.call.records.as_ref();
+        let records = parts.request.step.call.records.as_ref();
         match error {
             Some(_) if records.is_none_or(|records| records.at.find(document).is_none()) => {
                 Err(transient(format!(

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::Standing;
-use super::answer::Answer;
-use super::request::Asked;
+use super::ReportedLimit;
+use super::request::RequestParts;
+use super::response::Response;
 use super::retry_after::epoch;
 use crate::config::{Call, CredentialLimit};
 use crate::quota::{LimitName, Units};
@@ -16,43 +16,43 @@ const MOST: u64 = 1_000_000_000_000_000;
 
 /// What the request truly cost, of the limits whose cost the answer tells.
 pub fn cost(call: &Call, document: &Value) -> BTreeMap<LimitName, Units> {
-    let told = call
+    let reported = call
         .settle
         .iter()
         .filter_map(|(limit, at)| Some((limit.clone(), units(&at.text_in(document)?)?)));
-    told.collect()
+    reported.collect()
 }
 
 /// How the charged limits stand that the headers tell of.
-pub fn limits(asked: &Asked<'_>, answer: &Answer) -> Vec<Standing> {
-    let charged = asked.request.step.call.cost.limits();
+pub fn limits(parts: &RequestParts<'_>, answer: &Response) -> Vec<ReportedLimit> {
+    let charged = parts.request.step.call.cost.limits();
     charged
-        .filter_map(|limit| standing(asked, answer, limit, asked.limits.get(limit)?))
+        .filter_map(|limit| standing(parts, answer, limit, parts.limits.get(limit)?))
         .collect()
 }
 
 fn standing(
-    asked: &Asked<'_>,
-    answer: &Answer,
+    parts: &RequestParts<'_>,
+    answer: &Response,
     limit: &str,
     about: &CredentialLimit,
-) -> Option<Standing> {
-    let told = about.reported.as_ref()?;
+) -> Option<ReportedLimit> {
+    let reported = about.reported.as_ref()?;
     let name = about.upstream_name.as_deref().unwrap_or(limit);
-    if told
+    if reported
         .resource
         .as_ref()
         .is_some_and(|resource| answer.header(resource) != Some(name))
     {
         return None;
     }
-    Some(Standing {
+    Some(ReportedLimit {
         limit: limit.to_owned(),
-        remaining: left(answer.header(&told.remaining)?)?,
-        reset: told
+        remaining: left(answer.header(&reported.remaining)?)?,
+        reset: reported
             .reset
             .as_ref()
-            .and_then(|reset| epoch(answer.header(reset)?, asked.request.now)),
+            .and_then(|reset| epoch(answer.header(reset)?, parts.request.now)),
     })
 }
 

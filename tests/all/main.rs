@@ -12,6 +12,7 @@
 mod benches;
 mod catalog;
 mod config;
+mod documents;
 mod economy;
 mod fuzz;
 mod insight;

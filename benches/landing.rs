@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use comfy_table::Table;
 use ingest::catalog::{
-    Catalog, IdsQuestion, Landing, Naming, PassId, PassRef, SearchQuery, SqliteCatalog,
+    Catalog, Landing, PassId, PassRef, PassScope, PendingQuery, SearchQuery, SqliteCatalog,
 };
 use ingest::config::{Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
@@ -140,7 +140,7 @@ async fn land(
         next: Some(&next),
         cut: false,
         empty_pages: 0,
-        asked: &[],
+        requested: &[],
         batch: None,
         requests: 1,
         units: &units,
@@ -327,8 +327,8 @@ async fn questions_table(catalog: &SqliteCatalog, asked_at: usize) -> Table {
         table.add_row([name.to_owned(), shown(time), hits.to_string()]);
     }
     let channel = Pointer::parse("/snippet/channelId").unwrap();
-    let question = IdsQuestion {
-        naming: Naming::Open,
+    let question = PendingQuery {
+        scope: PassScope::Open,
         job: "now",
         upstream: "youtube",
         from: ("videos.list", "video"),
@@ -346,7 +346,7 @@ async fn questions_table(catalog: &SqliteCatalog, asked_at: usize) -> Table {
     let regions: Vec<String> = (0..8).map(|region| format!("R{region}")).collect();
     let (time, known) = asked(async || {
         catalog
-            .standings("now", &regions, at(9_999_999))
+            .region_states("now", &regions, at(9_999_999))
             .await
             .unwrap()
             .len()
@@ -395,7 +395,7 @@ async fn open_eight_passes(catalog: &SqliteCatalog) {
             next: None,
             cut: false,
             empty_pages: 0,
-            asked: &[],
+            requested: &[],
             batch: None,
             requests: 1,
             units: &units,

@@ -24,7 +24,7 @@ pub struct Tag {
 
 /// A page that is there already.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Known {
+pub struct CachedPage {
     /// The tag under which it came.
     pub tag: Tag,
     /// Its records, in their order, each as it was last seen.

@@ -161,7 +161,7 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
                 next: next.as_deref(),
                 cut: false,
                 empty_pages: 0,
-                asked: &[],
+                requested: &[],
                 batch: None,
                 requests: 1,
                 units: &units,

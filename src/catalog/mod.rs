@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::config::{Pointer, Records};
 use crate::quota::{Cost, Timestamp};
-use crate::record::{Known, Record, Tag};
+use crate::record::{CachedPage, Record, Tag};
 
 pub use batch::OpenBatch;
 pub use sqlite::SqliteCatalog;
@@ -87,7 +87,7 @@ impl Rearrangement {
 
 /// What is known of one region of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct RegionState {
     /// The region.
     pub region: String,
     /// When its last complete pass began.
@@ -131,7 +131,7 @@ pub struct Landing<'a> {
     pub empty_pages: u64,
     /// Ids that were asked for and of which it is known now whether they came: those that did not are absent. Empty in a
     /// step that lists.
-    pub asked: &'a [String],
+    pub requested: &'a [String],
     /// Where its batch of ids stands behind it; `None` in a step that lists.
     pub batch: Option<&'a OpenBatch>,
     /// Requests made since the pass's last landing, failed attempts included.
@@ -166,10 +166,10 @@ pub enum PassEnd {
     Failed,
 }
 
-/// Whose listings a question for ids is about. What was fetched since an unfinished pass began is fresh for it; what was
+/// Whose listings a query for ids is about. What was fetched since an unfinished pass began is fresh for it; what was
 /// fetched since a complete one began is not fresh for that alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Naming<'a> {
+pub enum PassScope<'a> {
     /// The unfinished passes of the job: what is to be fetched now.
     Open,
     /// These: complete ones tell what the next ones are likely to name.
@@ -178,11 +178,11 @@ pub enum Naming<'a> {
 
 /// Which ids do the listings of a job's passes name that were not fetched lately?
 #[derive(Debug, Clone, Copy)]
-pub struct IdsQuestion<'a> {
+pub struct PendingQuery<'a> {
     /// The job.
     pub job: &'a str,
     /// Whose listings.
-    pub naming: Naming<'a>,
+    pub scope: PassScope<'a>,
     /// The upstream.
     pub upstream: &'a str,
     /// The call whose listings name the ids, and the kind of its records.
@@ -197,7 +197,7 @@ pub struct IdsQuestion<'a> {
 
 /// An id to fetch, and a pass whose listing names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingId {
     /// The id.
     pub id: String,
     /// The pass. An id that several passes name is there once for each.
@@ -208,7 +208,7 @@ pub struct Pending {
 
 /// What a step of a pass returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct StepListing {
     /// The step's index in its job.
     pub step: usize,
     /// The call that returned it.
@@ -258,7 +258,7 @@ pub struct RecordsQuery<'a> {
 
 /// A record as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredRecord {
     /// The upstream.
     pub upstream: String,
     /// The kind of record.
@@ -274,9 +274,9 @@ pub struct Stored {
 }
 
 /// What is done with each record that is handed out, and whether to go on.
-pub type EachRecord = Box<dyn FnMut(Stored) -> ControlFlow<()> + Send>;
+pub type EachRecord = Box<dyn FnMut(StoredRecord) -> ControlFlow<()> + Send>;
 
-/// A question to the full-text index.
+/// A query to the full-text index.
 #[derive(Debug, Clone, Copy)]
 pub struct SearchQuery<'a> {
     /// Words, all of which must be there. Taken as words whatever they hold, never as query syntax.
@@ -293,7 +293,7 @@ pub struct SearchQuery<'a> {
 
 /// A record that holds the words.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hit {
+pub struct SearchHit {
     /// The upstream.
     pub upstream: String,
     /// The kind of record.
@@ -331,12 +331,12 @@ pub struct CatalogError(pub String);
 pub trait Catalog: Send + Sync {
     /// What is known of each of these regions of a job, in the order given. Passes that ended and began later than `now` are
     /// passed over: a clock that was ahead began them. Writes nothing.
-    async fn standings(
+    async fn region_states(
         &self,
         job: &str,
         regions: &[String],
         now: Timestamp,
-    ) -> Result<Vec<Standing>, CatalogError>;
+    ) -> Result<Vec<RegionState>, CatalogError>;
 
     /// Pages of each step, by the step's index, in each of the last complete passes of a job over a region: at most `count`
     /// passes, newest first. Empty from a catalog that keeps no passes. Writes nothing.
@@ -380,7 +380,7 @@ pub trait Catalog: Send + Sync {
 
     /// Counts requests that brought no page, and units charged for them. A pass that is not in the catalog is there from
     /// then on, as failed.
-    async fn count_fruitless(
+    async fn count_unproductive(
         &self,
         pass: &PassRef,
         requests: u64,
@@ -389,7 +389,7 @@ pub trait Catalog: Send + Sync {
     ) -> Result<(), CatalogError>;
 
     /// Ids to fetch, in the order of the passes and their listings. Writes nothing.
-    async fn pending_ids(&self, question: IdsQuestion<'_>) -> Result<Vec<Pending>, CatalogError>;
+    async fn pending_ids(&self, query: PendingQuery<'_>) -> Result<Vec<PendingId>, CatalogError>;
 
     /// What calls are expected to cost whose answers tell it. Writes nothing.
     async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError>;
@@ -399,12 +399,12 @@ pub trait Catalog: Send + Sync {
 
     /// The page that a request brought the last time, if it came under a tag and all of its records are still there.
     /// Writes nothing.
-    async fn known(
+    async fn cached_page(
         &self,
         upstream: &str,
         kind: &str,
         request: &str,
-    ) -> Result<Option<Known>, CatalogError>;
+    ) -> Result<Option<CachedPage>, CatalogError>;
 
     /// The tags of all pages of an upstream. Writes nothing.
     async fn tags(&self, upstream: &str) -> Result<Vec<Tag>, CatalogError>;
@@ -416,7 +416,7 @@ pub trait Catalog: Send + Sync {
     async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError>;
 
     /// What a pass listed, step after step, in order. Writes nothing.
-    async fn listing(&self, pass: PassId) -> Result<Vec<Listed>, CatalogError>;
+    async fn listing(&self, pass: PassId) -> Result<Vec<StepListing>, CatalogError>;
 
     /// The ids that records of a kind name at a place, record by record; those that are not there are left out. Writes
     /// nothing.
@@ -444,5 +444,5 @@ pub trait Catalog: Send + Sync {
     async fn records(&self, query: RecordsQuery<'_>, each: EachRecord) -> Result<(), CatalogError>;
 
     /// Full-text search, best first. Writes nothing.
-    async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError>;
+    async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<SearchHit>, CatalogError>;
 }

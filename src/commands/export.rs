@@ -13,7 +13,7 @@ use super::Error;
 use super::cells::Cells;
 use super::environment::{Environment, unknown};
 use super::replace::file_to_replace;
-use crate::catalog::{Catalog, RecordsQuery, Stored};
+use crate::catalog::{Catalog, RecordsQuery, StoredRecord};
 use crate::cli::{ExportArgs, Global, Shape};
 use crate::config::{Pointer, Records};
 use crate::exit::Exit;
@@ -119,7 +119,7 @@ async fn write<W: Write + Send + 'static>(
 ) -> Result<W, Error> {
     let shared = Arc::new(Mutex::new((writer, Ok(()))));
     let writing = Arc::clone(&shared);
-    let each = move |record: Stored| {
+    let each = move |record: StoredRecord| {
         let (writer, written) = &mut *writing.lock().unwrap_or_else(PoisonError::into_inner);
         *written = writer.record(&record);
         if written.is_ok() {
@@ -170,10 +170,10 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    fn record(&mut self, record: &Stored) -> io::Result<()> {
+    fn record(&mut self, record: &StoredRecord) -> io::Result<()> {
         match self {
             Self::Ndjson(lines) => {
-                let Stored {
+                let StoredRecord {
                     upstream,
                     kind,
                     id,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::environment::{CATALOG_FILE, Environment, PRACTICE, unknown};
 use super::output::Screen;
 use super::{Error, output};
-use crate::catalog::{Hit, SearchQuery};
+use crate::catalog::{SearchHit, SearchQuery};
 use crate::cli::{Format, Global, SearchArgs};
 use crate::exit::Exit;
 use crate::quota::Timestamp;
@@ -85,7 +85,7 @@ fn is_known(environment: &Environment, kind: Option<&str>) -> Result<(), Error> 
     }
 }
 
-fn found(hit: &Hit) -> FoundHit<'_> {
+fn found(hit: &SearchHit) -> FoundHit<'_> {
     FoundHit {
         upstream: &hit.upstream,
         kind: &hit.kind,
@@ -97,7 +97,7 @@ fn found(hit: &Hit) -> FoundHit<'_> {
     }
 }
 
-fn in_words(hits: &[Hit], screen: Screen) -> String {
+fn in_words(hits: &[SearchHit], screen: Screen) -> String {
     let (begin, end) = screen.style.marks();
     let lines = hits.iter().map(|hit| {
         let excerpt = output::shown(&hit.excerpt)

@@ -9,7 +9,7 @@ use super::lock::Held;
 use super::shared_pass::{SharedPass, pending};
 use super::steps::alike;
 use super::tally::Tally;
-use crate::catalog::{Naming, OpenBatch, PassId, PassRef, Pending};
+use crate::catalog::{OpenBatch, PassId, PassRef, PassScope, PendingId};
 use crate::config::{Ids, Job, Region, Step};
 use crate::quota::Timestamp;
 
@@ -108,14 +108,14 @@ pub async fn fetch_batches(
                 .cloned()
                 .collect();
             let begun_ids: HashSet<&String> = begun.iter().flat_map(|batch| &batch.ids).collect();
-            let mut pending = pending(context, job, step, ids, Naming::Open).await?;
+            let mut pending = pending(context, job, step, ids, PassScope::Open).await?;
             pending.retain(|one| {
                 !batches.given_up.contains(&(index, one.id.clone())) && !begun_ids.contains(&one.id)
             });
             let own: HashSet<PassId> = passes.iter().copied().chain(shared.id().await).collect();
             let (mine, others) = each_once(&pending, &own);
             let fill = Fill {
-                began: |one: &&Pending| shared.began_of(one),
+                began: |one: &&PendingId| shared.began_of(one),
                 job,
                 step,
                 size: batch_size(ids),
@@ -198,13 +198,13 @@ pub fn batch_size(ids: &Ids) -> usize {
 
 /// Each id once, in the order of the passes: those that these passes name, and those that only others do.
 fn each_once<'p>(
-    pending: &'p [Pending],
+    pending: &'p [PendingId],
     own: &HashSet<PassId>,
-) -> (Vec<&'p Pending>, Vec<&'p Pending>) {
+) -> (Vec<&'p PendingId>, Vec<&'p PendingId>) {
     let mut seen = HashSet::new();
-    let (mine, others): (Vec<&Pending>, Vec<&Pending>) =
+    let (mine, others): (Vec<&PendingId>, Vec<&PendingId>) =
         pending.iter().partition(|one| own.contains(&one.pass));
-    let mut each_once = |all: Vec<&'p Pending>| -> Vec<&'p Pending> {
+    let mut each_once = |all: Vec<&'p PendingId>| -> Vec<&'p PendingId> {
         all.into_iter().filter(|one| seen.insert(&one.id)).collect()
     };
     (each_once(mine), each_once(others))
@@ -219,9 +219,13 @@ struct Fill<'a, F> {
     began: F,
 }
 
-impl<F: Fn(&&Pending) -> Timestamp> Fill<'_, F> {
+impl<F: Fn(&&PendingId) -> Timestamp> Fill<'_, F> {
     /// Batches of our ids, each with the time with which it is rendered; the last one of each time is filled with others'.
-    fn batches(self, mine: Vec<&Pending>, others: Vec<&Pending>) -> Vec<(Timestamp, Vec<String>)> {
+    fn batches(
+        self,
+        mine: Vec<&PendingId>,
+        others: Vec<&PendingId>,
+    ) -> Vec<(Timestamp, Vec<String>)> {
         let mut others = alike(self.job, self.step, others, &self.began);
         let mut batches = Vec::new();
         for group in alike(self.job, self.step, mine, &self.began) {

@@ -93,7 +93,7 @@ impl Context {
     }
 
     /// Counts what was spent on no page, for reports and for a ledger that is lost: the ledger has it in any case.
-    pub async fn count_fruitless(&self, pass: &PassRef, tally: &Tally) {
+    pub async fn count_unproductive(&self, pass: &PassRef, tally: &Tally) {
         let Tally {
             unlanded_requests: requests,
             unlanded_units: units,
@@ -102,7 +102,7 @@ impl Context {
         if *requests > 0
             && let Err(error) = self
                 .catalog
-                .count_fruitless(pass, *requests, units, self.clock.now())
+                .count_unproductive(pass, *requests, units, self.clock.now())
                 .await
         {
             tracing::warn!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::steps::{Edited, fit};
-use crate::catalog::{OpenPass, Standing};
+use crate::catalog::{OpenPass, RegionState};
 use crate::config::{Job, Region};
 use crate::quota::Timestamp;
 
@@ -19,7 +19,7 @@ pub struct Candidate {
     /// The region.
     pub region: Arc<Region>,
     /// What the catalog knows of it, by the steps that the job has now.
-    pub standing: Standing,
+    pub state: RegionState,
     /// How its unfinished pass was fitted to these steps.
     pub edited: Edited,
 }
@@ -27,20 +27,20 @@ pub struct Candidate {
 impl Candidate {
     /// A region of a job, of which the catalog knows this.
     #[must_use]
-    pub fn of(job: &Arc<Job>, region: &Arc<Region>, mut standing: Standing) -> Self {
-        let pass = standing.unfinished.as_mut();
+    pub fn of(job: &Arc<Job>, region: &Arc<Region>, mut state: RegionState) -> Self {
+        let pass = state.unfinished.as_mut();
         Self {
             edited: pass.map(|pass| fit(job, region, pass)).unwrap_or_default(),
             job: Arc::clone(job),
             region: Arc::clone(region),
-            standing,
+            state,
         }
     }
 
     /// When its last pass began that ended, whether complete or refused: each was a turn.
     #[must_use]
     pub fn last_turn(&self) -> Option<Timestamp> {
-        self.standing.last_complete.max(self.standing.last_refused)
+        self.state.last_complete.max(self.state.last_refused)
     }
 
     /// When it is due next; `None`: now, and always was.
@@ -64,7 +64,7 @@ impl Candidate {
     #[must_use]
     pub fn resumable(&self, now: Timestamp) -> Option<&OpenPass> {
         let young = |pass: &&OpenPass| now.since(pass.started_at) < self.job.resume_within;
-        self.standing.unfinished.as_ref().filter(young)
+        self.state.unfinished.as_ref().filter(young)
     }
 }
 
@@ -74,11 +74,11 @@ pub fn fairest_first(candidates: &mut [Candidate], now: Timestamp) {
     candidates.sort_by_key(|candidate| match candidate.resumable(now) {
         Some(pass) => (0, Some(pass.started_at), Some(pass.id)),
         // Of passes that began at the same instant, the one that was taken up first has waited longest.
-        None if candidate.standing.unfinished.is_some() => (1, Some(now), None),
+        None if candidate.state.unfinished.is_some() => (1, Some(now), None),
         None => (
             1,
-            candidate.last_turn().max(candidate.standing.last_abandoned),
-            candidate.standing.last_complete_pass,
+            candidate.last_turn().max(candidate.state.last_abandoned),
+            candidate.state.last_complete_pass,
         ),
     });
 }

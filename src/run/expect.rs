@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::due::Candidate;
 use super::pass::listing_steps;
 use super::range::Range;
-use crate::catalog::{Catalog, CatalogError, IdsQuestion, Naming, OpenPass, PassId, StepPosition};
+use crate::catalog::{
+    Catalog, CatalogError, OpenPass, PassId, PassScope, PendingQuery, StepPosition,
+};
 use crate::config::{Ids, Job, Paging, Region, Step};
 use crate::quota::{Cost, Timestamp};
 
@@ -51,7 +53,7 @@ pub async fn expect(
         .collect();
     let complete: Vec<PassId> = candidates
         .iter()
-        .filter_map(|candidate| candidate.standing.last_complete_pass)
+        .filter_map(|candidate| candidate.state.last_complete_pass)
         .collect();
     let shared = match job.steps.iter().any(|step| step.ids.is_some()) {
         true => shared_passes(catalog, job).await?,
@@ -59,8 +61,8 @@ pub async fn expect(
     };
     for (index, step) in job.steps.iter().enumerate() {
         let Some(ids) = &step.ids else { continue };
-        let open = named(catalog, job, step, ids, Naming::Open, now).await?;
-        let last = named(catalog, job, step, ids, Naming::Passes(&complete), now).await?;
+        let open = named(catalog, job, step, ids, PassScope::Open, now).await?;
+        let last = named(catalog, job, step, ids, PassScope::Passes(&complete), now).await?;
         let of_shared = shared.iter().filter_map(|pass| open.get(&pass.id));
         let of_shared: BTreeSet<String> = of_shared.flatten().cloned().collect();
         let batches = shared.iter().flat_map(|pass| &pass.batches);
@@ -272,7 +274,7 @@ fn pages_of(candidate: &Candidate, index: usize, step: &Step, now: Timestamp) ->
 #[must_use]
 pub fn pages_of_pass(candidate: &Candidate, index: usize, step: &Step) -> u64 {
     let last = candidate
-        .standing
+        .state
         .last_pages
         .iter()
         .find(|(step, _)| *step == index)
@@ -345,31 +347,31 @@ async fn named(
     job: &Job,
     step: &Step,
     ids: &Ids,
-    naming: Naming<'_>,
+    scope: PassScope<'_>,
     now: Timestamp,
 ) -> Result<Named, CatalogError> {
-    let Some(question) = question(job, step, ids, naming, now) else {
+    let Some(query) = query(job, step, ids, scope, now) else {
         return Ok(Named::new());
     };
     let mut named = Named::new();
-    for pending in catalog.pending_ids(question).await? {
+    for pending in catalog.pending_ids(query).await? {
         named.entry(pending.pass).or_default().insert(pending.id);
     }
     Ok(named)
 }
 
-/// The question for the ids of a step; `None` for a step whose records are not described.
+/// The query for the ids of a step; `None` for a step whose records are not described.
 #[must_use]
-pub fn question<'a>(
+pub fn query<'a>(
     job: &'a Job,
     step: &'a Step,
     ids: &'a Ids,
-    naming: Naming<'a>,
+    scope: PassScope<'a>,
     now: Timestamp,
-) -> Option<IdsQuestion<'a>> {
-    Some(IdsQuestion {
+) -> Option<PendingQuery<'a>> {
+    Some(PendingQuery {
         job: &job.name,
-        naming,
+        scope,
         upstream: &job.credential.upstream.name,
         from: (&ids.from, &ids.from_kind),
         at: &ids.at,
@@ -393,7 +395,7 @@ fn expected_ids(
             .unwrap_or_default()
     };
     let coming = expected_names(job, pass, ids);
-    let last_complete = candidate.standing.last_complete_pass;
+    let last_complete = candidate.state.last_complete_pass;
     ExpectedIds {
         pending: of(open, candidate.resumable(now).map(|pass| pass.id)),
         likely: if coming > 0 {

@@ -146,11 +146,11 @@ pub async fn candidates(
     let mut candidates = Vec::new();
     for (job, regions) in selection {
         let codes: Vec<String> = regions.iter().map(|region| region.code.clone()).collect();
-        let standings = catalog
-            .standings(&job.name, &codes, now.after(due::LONGEST_TOLERANCE))
+        let states = catalog
+            .region_states(&job.name, &codes, now.after(due::LONGEST_TOLERANCE))
             .await?;
-        let paired = regions.iter().zip(standings);
-        candidates.extend(paired.map(|(region, standing)| Candidate::of(job, region, standing)));
+        let paired = regions.iter().zip(states);
+        candidates.extend(paired.map(|(region, state)| Candidate::of(job, region, state)));
     }
     Ok(candidates)
 }

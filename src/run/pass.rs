@@ -43,7 +43,7 @@ impl Pass {
             resumed: open.is_some(),
             began: open.map_or(now, |pass| pass.started_at),
             positions: open.map(|pass| pass.steps.clone()).unwrap_or_default(),
-            since: candidate.standing.since,
+            since: candidate.state.since,
             job: Arc::clone(&candidate.job),
             region: Arc::clone(&candidate.region),
             tally: Tally::default(),

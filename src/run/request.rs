@@ -62,7 +62,7 @@ pub async fn fetch(
     request: PageRequest<'_>,
     tally: &mut Tally,
 ) -> Result<Page, Halt> {
-    let known = unchanged::known(context, asker, request).await?;
+    let known = unchanged::cached_page(context, asker, request).await?;
     let request = PageRequest {
         known: known.as_ref(),
         ..request

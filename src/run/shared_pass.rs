@@ -8,12 +8,14 @@ use tokio::sync::Mutex;
 use super::again::{Before, empty_pages, may_go_on};
 use super::batches::{Batches, new_shared_pass};
 use super::context::Context;
-use super::expect::question;
+use super::expect::query;
 use super::halt::Halt;
 use super::request::{Asker, fetch};
 use super::steps::{fit_shared, request_of};
 use super::tally::Tally;
-use crate::catalog::{Landing, Naming, OpenBatch, OpenPass, PassEnd, PassId, PassRef, Pending};
+use crate::catalog::{
+    Landing, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId,
+};
 use crate::config::{Ids, Job, Region, Step};
 use crate::quota::Timestamp;
 use crate::upstream::{Page, PageRequest};
@@ -84,7 +86,7 @@ impl<'a> SharedPass<'a> {
 
     /// When the pass began for which an id is fetched. What a batch names is fetched for the passes that it serves, so the
     /// oldest of them counts.
-    pub fn began_of(&self, pending: &Pending) -> Timestamp {
+    pub fn began_of(&self, pending: &PendingId) -> Timestamp {
         let own = self
             .reference
             .try_lock()
@@ -172,9 +174,15 @@ impl<'a> SharedPass<'a> {
                 .first()
                 .map(|id| format!("id `{id}` was refused and skipped: {why}")),
         );
-        let asked = batch.advance(&HashSet::new(), None);
+        let requested = batch.advance(&HashSet::new(), None);
         if let Err(halt) = self
-            .land(step, &Page::default(), &asked, &batch, &mut batches.tally)
+            .land(
+                step,
+                &Page::default(),
+                &requested,
+                &batch,
+                &mut batches.tally,
+            )
             .await
         {
             batches.give_up(batch, halt);
@@ -192,10 +200,10 @@ impl<'a> SharedPass<'a> {
             let landed = batch.cursors.len() as u64;
             if landed > 0 && step.max_pages.is_some_and(|most| landed >= most) {
                 // It was begun with a greater max_pages: no further page is paid for.
-                let asked = batch.advance(&HashSet::new(), None);
+                let requested = batch.advance(&HashSet::new(), None);
                 let page = Page::default();
                 return self
-                    .land(step, &page, &asked, batch, &mut fetched.tally)
+                    .land(step, &page, &requested, batch, &mut fetched.tally)
                     .await;
             }
             let now = self.context.clock.now();
@@ -245,8 +253,8 @@ impl<'a> SharedPass<'a> {
                 .map(|record| record.id.as_str())
                 .collect();
             batch.empty_pages = empty_pages(batch.empty_pages, &page);
-            let asked = batch.advance(&came, next);
-            self.land(step, &page, &asked, batch, &mut fetched.tally)
+            let requested = batch.advance(&came, next);
+            self.land(step, &page, &requested, batch, &mut fetched.tally)
                 .await?;
             if let Some(why) = page.dead_end {
                 return Err(Halt::Failed(why));
@@ -261,7 +269,7 @@ impl<'a> SharedPass<'a> {
         &self,
         step: &Step,
         page: &Page,
-        asked: &[String],
+        requested: &[String],
         batch: &OpenBatch,
         tally: &mut Tally,
     ) -> Result<(), Halt> {
@@ -280,7 +288,7 @@ impl<'a> SharedPass<'a> {
             next: None,
             cut: false,
             empty_pages: 0,
-            asked,
+            requested,
             batch: Some(batch),
             requests: tally.unlanded_requests,
             units: &tally.unlanded_units,
@@ -304,7 +312,7 @@ impl<'a> SharedPass<'a> {
         let mut waiting = HashSet::new();
         for step in &self.job.steps {
             if let Some(ids) = &step.ids {
-                let pending = pending(self.context, self.job, step, ids, Naming::Open).await?;
+                let pending = pending(self.context, self.job, step, ids, PassScope::Open).await?;
                 waiting.extend(pending.into_iter().map(|pending| pending.pass));
             }
         }
@@ -368,10 +376,10 @@ pub async fn pending(
     job: &Job,
     step: &Step,
     ids: &Ids,
-    naming: Naming<'_>,
-) -> Result<Vec<Pending>, Halt> {
-    match question(job, step, ids, naming, context.clock.now()) {
-        Some(question) => Ok(context.catalog.pending_ids(question).await?),
+    scope: PassScope<'_>,
+) -> Result<Vec<PendingId>, Halt> {
+    match query(job, step, ids, scope, context.clock.now()) {
+        Some(query) => Ok(context.catalog.pending_ids(query).await?),
         None => Ok(Vec::new()),
     }
 }

@@ -167,7 +167,7 @@ async fn take_up(
         return Ok(Err(PassOutcome::NotDue));
     };
     if let Some(old) = fresh
-        .standing
+        .state
         .unfinished
         .as_ref()
         .filter(|_| fresh.resumable(now).is_none())
@@ -233,7 +233,7 @@ async fn complete(
     // A pass that began after its charges would look like one that a restored ledger lacks, and be charged again.
     let began = batches.began.unwrap_or_else(|| context.clock.now());
     let reference = batches.reference(job, began);
-    context.count_fruitless(&reference, &batches.tally).await;
+    context.count_unproductive(&reference, &batches.tally).await;
     walked.add_batches(job, &batches);
 }
 
@@ -253,6 +253,6 @@ async fn end(context: &Context, pass: &Pass, ended: Result<(), Halt>) -> Result<
         ),
         None => pass.reference.clone(),
     };
-    context.count_fruitless(&reference, &pass.tally).await;
+    context.count_unproductive(&reference, &pass.tally).await;
     ended
 }

@@ -7,15 +7,15 @@ use super::tally::Tally;
 use crate::config::{Call, Etag};
 use crate::ledger::Permit;
 use crate::quota::Cost;
-use crate::record::Known;
+use crate::record::CachedPage;
 use crate::upstream::PageRequest;
 
 /// What is there already of a page that is about to be asked for.
-pub async fn known(
+pub async fn cached_page(
     context: &Context,
     asker: Asker<'_>,
     request: PageRequest<'_>,
-) -> Result<Option<Known>, Halt> {
+) -> Result<Option<CachedPage>, Halt> {
     let (call, upstream) = (&request.step.call, &asker.job.credential.upstream);
     let (Etag::Free, Some(records)) = (call.etag, &call.records) else {
         return Ok(None);
@@ -23,7 +23,7 @@ pub async fn known(
     match request.name(upstream) {
         Some(name) => Ok(context
             .catalog
-            .known(&upstream.name, &records.kind, &name)
+            .cached_page(&upstream.name, &records.kind, &name)
             .await?),
         None => Ok(None),
     }

@@ -208,7 +208,7 @@ async fn land(
         next: next.as_deref(),
         cut,
         empty_pages: place.empty_pages,
-        asked: &[],
+        requested: &[],
         batch: None,
         requests: pass.tally.unlanded_requests,
         units: &pass.tally.unlanded_units,

@@ -29,7 +29,7 @@ use thiserror::Error;
 use crate::clock::Deadline;
 use crate::config::{Region, Step};
 use crate::quota::{LimitName, Timestamp, Units};
-use crate::record::{Known, Record, Tag};
+use crate::record::{CachedPage, Record, Tag};
 
 pub use crate::secret::{self, Secret};
 pub use client::{Client, ClientError};
@@ -58,7 +58,7 @@ pub struct PageRequest<'a> {
     /// The start of the job's last complete pass over this region.
     pub since: Option<Timestamp>,
     /// What is there already: the answer may be that it did not change.
-    pub known: Option<&'a Known>,
+    pub known: Option<&'a CachedPage>,
 }
 
 /// What came of one request.

@@ -18,7 +18,7 @@ use super::{body, charset};
 use crate::apart::{apart, apart_alone};
 use crate::config::{Etag, classify};
 use crate::plain::one_line;
-use crate::record::{Known, Tag};
+use crate::record::{CachedPage, Tag};
 
 /// More values than any page of records holds, and few enough that a hostile one fits into memory: a parsed value takes up
 /// to a hundred times the bytes that it is written in.
@@ -307,7 +307,7 @@ impl Response {
 }
 
 /// The page that is there already.
-fn unchanged(known: &Known) -> Page {
+fn unchanged(known: &CachedPage) -> Page {
     let (records, next, tag) = (
         known.records.clone(),
         known.tag.next.clone(),

@@ -2,7 +2,7 @@
 
 use rusqlite::{Transaction, params};
 
-use super::page::{Batch, Page};
+use super::page::{Batch, LandingPage};
 use super::passes::{Counts, count};
 use super::{Failure, moment, tags, views};
 use crate::catalog::{Landed, PassId, PassRef};
@@ -59,7 +59,7 @@ impl Changes {
 
     /// The new text of a change; the outer `None` where the change is not of this page.
     #[expect(clippy::option_option, reason = "a record without text is indexed too")]
-    pub fn text<'a>(&self, page: &'a Page, seq: i64) -> Option<Option<&'a str>> {
+    pub fn text<'a>(&self, page: &'a LandingPage, seq: i64) -> Option<Option<&'a str>> {
         let behind = usize::try_from(self.last.checked_sub(seq)?).ok()?;
         let place = self.rows.len().checked_sub(behind)?.checked_sub(1)?;
         let row = page.rows.get(*self.rows.get(place)?)?;
@@ -68,7 +68,7 @@ impl Changes {
 }
 
 /// Lands a page. The texts that changed are to be indexed once that is committed.
-pub fn land(tx: &Transaction<'_>, page: &Page) -> Result<(Landed, Changes), Failure> {
+pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes), Failure> {
     let pass = begin(tx, &page.pass)?;
     views::declare(tx, &page.upstream, &page.kind, &page.call, &page.shape)?;
     let changes = store(tx, page)?;
@@ -111,7 +111,7 @@ fn begin(tx: &Transaction<'_>, pass: &PassRef) -> rusqlite::Result<PassId> {
 
 /// A record that is not there yet gets a number above all others: nobody else writes meanwhile. The full-text index is the
 /// costly part, and most of what is seen again has the same text.
-fn store(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<Changes> {
+fn store(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<Changes> {
     let mut newest: i64 = tx.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
     let mut statement = tx.prepare_cached(STORE)?;
     let mut changes = Changes::default();
@@ -144,7 +144,7 @@ fn store(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<Changes> {
 }
 
 /// Lists the records after those that the step listed before, and says how many of them are new in it.
-fn list(tx: &Transaction<'_>, pass: PassId, page: &Page) -> rusqlite::Result<i64> {
+fn list(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Result<i64> {
     let before: i64 = tx
         .prepare_cached(LAST_POSITION)?
         .query_row((pass.0, page.step), |row| row.get(0))?;
@@ -165,7 +165,7 @@ fn list(tx: &Transaction<'_>, pass: PassId, page: &Page) -> rusqlite::Result<i64
     Ok(last.saturating_sub(before))
 }
 
-fn remember_absent(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
+fn remember_absent(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<()> {
     for (id, came) in page.answers() {
         if came {
             tx.prepare_cached(CAME)?
@@ -182,7 +182,7 @@ fn remember_absent(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
 fn remember_batch(
     tx: &Transaction<'_>,
     pass: PassId,
-    page: &Page,
+    page: &LandingPage,
     batch: &Batch,
 ) -> rusqlite::Result<()> {
     let (step, ids) = (page.step, &batch.ids);
@@ -202,7 +202,7 @@ fn remember_batch(
 }
 
 /// Says whether the cursor was seen before in this step; then the step is done.
-fn checkpoint(tx: &Transaction<'_>, pass: PassId, page: &Page) -> rusqlite::Result<bool> {
+fn checkpoint(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Result<bool> {
     let repeats = match &page.next {
         Some(next) => tx
             .prepare_cached(REPEATS)?

@@ -26,17 +26,17 @@ use async_trait::async_trait;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use thiserror::Error;
 
-use self::page::Page;
+use self::page::LandingPage;
 use self::text_index::TextIndex;
 use super::{
-    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed,
-    NamedIds, OpenPass, PassEnd, PassId, PassRecord, PassRef, Pending, Rearrangement, RecordsQuery,
-    SearchQuery, Standing,
+    Catalog, CatalogError, EachRecord, Estimate, Landed, Landing, NamedIds, OpenPass, PassEnd,
+    PassId, PassRecord, PassRef, PendingId, PendingQuery, Rearrangement, RecordsQuery, RegionState,
+    SearchHit, SearchQuery, StepListing,
 };
 use crate::apart::{CutOff, apart, apart_alone};
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
-use crate::record::{Known, Tag};
+use crate::record::{CachedPage, Tag};
 use crate::sqlite::{self, Database, Files, OpenError, Schema};
 
 /// The catalog of one machine. Many processes may have one file open; each transaction of theirs is whole.
@@ -227,19 +227,19 @@ fn written<T>(
 
 #[async_trait]
 impl Catalog for SqliteCatalog {
-    async fn standings(
+    async fn region_states(
         &self,
         job: &str,
         regions: &[String],
         now: Timestamp,
-    ) -> Result<Vec<Standing>, CatalogError> {
+    ) -> Result<Vec<RegionState>, CatalogError> {
         let (job, asked) = (job.to_owned(), regions.to_vec());
         let known = self
-            .read(move |connection| passes::standings(connection, &job, &asked, now))
+            .read(move |connection| passes::region_states(connection, &job, &asked, now))
             .await?;
-        let unknown = |region: &String| Standing {
+        let unknown = |region: &String| RegionState {
             region: region.clone(),
-            ..Standing::default()
+            ..RegionState::default()
         };
         Ok(known.unwrap_or_else(|| regions.iter().map(unknown).collect()))
     }
@@ -270,7 +270,7 @@ impl Catalog for SqliteCatalog {
     }
 
     async fn land(&self, landing: Landing<'_>) -> Result<Landed, CatalogError> {
-        let page = Page::of(&landing);
+        let page = LandingPage::of(&landing);
         let large = page.is_large();
         let index = Arc::clone(&self.index);
         let land = move |connection: &mut Connection| {
@@ -320,7 +320,7 @@ impl Catalog for SqliteCatalog {
             .await
     }
 
-    async fn count_fruitless(
+    async fn count_unproductive(
         &self,
         pass: &PassRef,
         requests: u64,
@@ -328,13 +328,13 @@ impl Catalog for SqliteCatalog {
         now: Timestamp,
     ) -> Result<(), CatalogError> {
         let (pass, units) = (pass.clone(), units.clone());
-        self.write(move |tx| passes::count_fruitless(tx, &pass, integer(requests), &units, now))
+        self.write(move |tx| passes::count_unproductive(tx, &pass, integer(requests), &units, now))
             .await
     }
 
-    async fn pending_ids(&self, question: IdsQuestion<'_>) -> Result<Vec<Pending>, CatalogError> {
-        let question = pending::Question::of(&question);
-        self.read(move |connection| pending::pending_ids(connection, &question))
+    async fn pending_ids(&self, query: PendingQuery<'_>) -> Result<Vec<PendingId>, CatalogError> {
+        let query = pending::Query::of(&query);
+        self.read(move |connection| pending::pending_ids(connection, &query))
             .await
             .map(Option::unwrap_or_default)
     }
@@ -355,15 +355,15 @@ impl Catalog for SqliteCatalog {
             .await
     }
 
-    async fn known(
+    async fn cached_page(
         &self,
         upstream: &str,
         kind: &str,
         request: &str,
-    ) -> Result<Option<Known>, CatalogError> {
+    ) -> Result<Option<CachedPage>, CatalogError> {
         let [upstream, kind, request] = [upstream, kind, request].map(str::to_owned);
         let known = self
-            .read(move |connection| tags::known(connection, &upstream, &kind, &request))
+            .read(move |connection| tags::cached_page(connection, &upstream, &kind, &request))
             .await?;
         Ok(known.flatten())
     }
@@ -394,7 +394,7 @@ impl Catalog for SqliteCatalog {
         .await
     }
 
-    async fn listing(&self, pass: PassId) -> Result<Vec<Listed>, CatalogError> {
+    async fn listing(&self, pass: PassId) -> Result<Vec<StepListing>, CatalogError> {
         self.read(move |connection| recall::listing(connection, pass))
             .await
             .map(Option::unwrap_or_default)
@@ -441,7 +441,7 @@ impl Catalog for SqliteCatalog {
         .map(Option::unwrap_or_default)
     }
 
-    async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError> {
+    async fn search(&self, query: SearchQuery<'_>) -> Result<Vec<SearchHit>, CatalogError> {
         let query = search::Query::of(&query);
         let index = Arc::clone(&self.index);
         let found = self.look(move |database| {

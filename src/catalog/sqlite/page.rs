@@ -12,7 +12,7 @@ use crate::quota::Cost;
 use crate::record::{Record, Tag};
 
 /// A page as it goes to the thread that writes it, its records in the form in which they are stored.
-pub struct Page {
+pub struct LandingPage {
     pub pass: PassRef,
     pub step: i64,
     pub upstream: String,
@@ -24,7 +24,7 @@ pub struct Page {
     pub next: Option<String>,
     pub cut: bool,
     pub empty_pages: i64,
-    pub asked: Vec<String>,
+    pub requested: Vec<String>,
     pub batch: Option<Batch>,
     pub requests: i64,
     pub units: Cost,
@@ -73,7 +73,7 @@ pub struct Text {
     pub hash: i64,
 }
 
-impl Page {
+impl LandingPage {
     pub fn of(landing: &Landing<'_>) -> Self {
         Self {
             pass: landing.pass.clone(),
@@ -91,7 +91,7 @@ impl Page {
             next: landing.next.map(str::to_owned),
             cut: landing.cut,
             empty_pages: super::integer(landing.empty_pages),
-            asked: landing.asked.to_vec(),
+            requested: landing.requested.to_vec(),
             batch: landing.batch.map(Batch::of),
             requests: super::integer(landing.requests),
             units: landing.units.clone(),
@@ -110,7 +110,7 @@ impl Page {
     /// The ids that were asked for, and whether each came.
     pub fn answers(&self) -> impl Iterator<Item = (&str, bool)> {
         let came: HashSet<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
-        self.asked
+        self.requested
             .iter()
             .map(move |id| (id.as_str(), came.contains(id.as_str())))
     }

@@ -6,7 +6,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::{Failure, moment};
-use crate::catalog::{OpenBatch, OpenPass, PassEnd, PassId, PassRef, Standing, StepPosition};
+use crate::catalog::{OpenBatch, OpenPass, PassEnd, PassId, PassRef, RegionState, StepPosition};
 use crate::quota::{Cost, Timestamp};
 
 const OPEN_OF_REGION: &str = "select id, region, started_at from pass
@@ -67,28 +67,28 @@ pub const STATEMENTS: &[&str] = &[
 ];
 
 /// What is known of each region at `now`.
-pub fn standings(
+pub fn region_states(
     connection: &Connection,
     job: &str,
     regions: &[String],
     now: Timestamp,
-) -> rusqlite::Result<Vec<Standing>> {
+) -> rusqlite::Result<Vec<RegionState>> {
     let now = moment::write(now);
     regions
         .iter()
-        .map(|region| standing(connection, (job, region, &now)))
+        .map(|region| region_state(connection, (job, region, &now)))
         .collect()
 }
 
-fn standing(
+fn region_state(
     connection: &Connection,
     (job, region, now): (&str, &str, &str),
-) -> rusqlite::Result<Standing> {
+) -> rusqlite::Result<RegionState> {
     let last = |end| last(connection, (job, region, now), end);
     let complete = last(PassEnd::Complete)?;
     let last_complete = complete.map(|ended| ended.started_at);
     let refused = last(PassEnd::Refused)?.map(|ended| ended.started_at);
-    Ok(Standing {
+    Ok(RegionState {
         region: region.to_owned(),
         last_complete,
         last_complete_pass: complete.map(|ended| ended.pass),
@@ -306,7 +306,7 @@ pub fn count(tx: &Transaction<'_>, pass: PassId, counts: &Counts<'_>) -> Result<
 }
 
 /// Counts requests that brought no page.
-pub fn count_fruitless(
+pub fn count_unproductive(
     tx: &Transaction<'_>,
     pass: &PassRef,
     requests: i64,

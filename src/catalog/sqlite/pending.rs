@@ -6,7 +6,7 @@ use std::rc::Rc;
 use rusqlite::{CachedStatement, Connection, ToSql};
 
 use super::{moment, path};
-use crate::catalog::{IdsQuestion, Naming, PassId, Pending};
+use crate::catalog::{PassId, PassScope, PendingId, PendingQuery};
 use crate::config::Pointer;
 use crate::quota::Timestamp;
 
@@ -35,8 +35,8 @@ pub const FETCHED: &str = "select max(
     coalesce((select at from absent where upstream = ?1 and kind = ?2 and id = ?3), ''))";
 pub const STATEMENTS: &[&str] = &[NAMING, NAMED, PART, FETCHED];
 
-/// An `IdsQuestion` as it goes to another thread.
-pub struct Question {
+/// A `PendingQuery` as it goes to another thread.
+pub struct Query {
     job: String,
     /// `None`: the open ones.
     passes: Option<Vec<PassId>>,
@@ -49,22 +49,22 @@ pub struct Question {
     fresh_since: String,
 }
 
-impl Question {
-    pub fn of(question: &IdsQuestion<'_>) -> Self {
-        let (path, rest) = path::split(question.at);
+impl Query {
+    pub fn of(query: &PendingQuery<'_>) -> Self {
+        let (path, rest) = path::split(query.at);
         Self {
-            job: question.job.to_owned(),
-            passes: match question.naming {
-                Naming::Open => None,
-                Naming::Passes(passes) => Some(passes.to_vec()),
+            job: query.job.to_owned(),
+            passes: match query.scope {
+                PassScope::Open => None,
+                PassScope::Passes(passes) => Some(passes.to_vec()),
             },
-            upstream: question.upstream.to_owned(),
-            call: question.from.0.to_owned(),
-            call_kind: question.from.1.to_owned(),
+            upstream: query.upstream.to_owned(),
+            call: query.from.0.to_owned(),
+            call_kind: query.from.1.to_owned(),
             path,
             rest,
-            kind: question.kind.to_owned(),
-            fresh_since: moment::write(question.fresh_since),
+            kind: query.kind.to_owned(),
+            fresh_since: moment::write(query.fresh_since),
         }
     }
 }
@@ -79,14 +79,14 @@ struct Listed {
 }
 
 /// Ids to fetch, in the order of the passes and their listings.
-pub fn pending_ids(connection: &Connection, question: &Question) -> rusqlite::Result<Vec<Pending>> {
-    let mut answers = Answers::of(connection, question)?;
+pub fn pending_ids(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<PendingId>> {
+    let mut answers = Answers::of(connection, query)?;
     let mut seen = HashSet::new();
     let mut pending = Vec::new();
-    for naming in namings(connection, question)? {
+    for naming in namings(connection, query)? {
         for id in answers.named_by(naming.record)?.iter() {
             if seen.insert((naming.pass, Rc::clone(id))) && !answers.is_fresh(id, &naming)? {
-                pending.push(Pending {
+                pending.push(PendingId {
                     id: id.to_string(),
                     pass: naming.pass,
                     began: naming.began,
@@ -97,11 +97,11 @@ pub fn pending_ids(connection: &Connection, question: &Question) -> rusqlite::Re
     Ok(pending)
 }
 
-fn namings(connection: &Connection, question: &Question) -> rusqlite::Result<Vec<Listed>> {
-    match &question.passes {
-        None => listed(connection, NAMING, &question.job, question),
+fn namings(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Listed>> {
+    match &query.passes {
+        None => listed(connection, NAMING, &query.job, query),
         Some(passes) => {
-            let of_pass = |pass: &PassId| listed(connection, NAMED, pass.0, question);
+            let of_pass = |pass: &PassId| listed(connection, NAMED, pass.0, query);
             let listed: rusqlite::Result<Vec<Vec<Listed>>> = passes.iter().map(of_pass).collect();
             Ok(listed?.into_iter().flatten().collect())
         }
@@ -112,15 +112,10 @@ fn listed(
     connection: &Connection,
     statement: &str,
     passes: impl ToSql,
-    question: &Question,
+    query: &Query,
 ) -> rusqlite::Result<Vec<Listed>> {
     let mut statement = connection.prepare_cached(statement)?;
-    let asked = (
-        passes,
-        &question.upstream,
-        &question.call,
-        &question.call_kind,
-    );
+    let asked = (passes, &query.upstream, &query.call, &query.call_kind);
     let listed = statement.query_map(asked, |row| {
         Ok(Listed {
             pass: PassId(row.get(0)?),
@@ -135,7 +130,7 @@ fn listed(
 
 /// What the catalog said so far: eight regions list mostly the same records, and name the same ids.
 struct Answers<'a> {
-    question: &'a Question,
+    query: &'a Query,
     part: CachedStatement<'a>,
     last_fetched: CachedStatement<'a>,
     named: HashMap<i64, Rc<[Rc<str>]>>,
@@ -143,9 +138,9 @@ struct Answers<'a> {
 }
 
 impl<'a> Answers<'a> {
-    fn of(connection: &'a Connection, question: &'a Question) -> rusqlite::Result<Self> {
+    fn of(connection: &'a Connection, query: &'a Query) -> rusqlite::Result<Self> {
         Ok(Self {
-            question,
+            query,
             part: connection.prepare_cached(PART)?,
             last_fetched: connection.prepare_cached(FETCHED)?,
             named: HashMap::new(),
@@ -159,7 +154,7 @@ impl<'a> Answers<'a> {
         }
         let part: Option<String> = self
             .part
-            .query_row((record, &self.question.path), |row| row.get(0))?;
+            .query_row((record, &self.query.path), |row| row.get(0))?;
         let named: Rc<[Rc<str>]> = part
             .map(|part| self.ids_in(&part))
             .unwrap_or_default()
@@ -170,18 +165,14 @@ impl<'a> Answers<'a> {
 
     fn ids_in(&self, part: &str) -> Vec<Rc<str>> {
         let part = serde_json::from_str(part).unwrap_or_default();
-        let ids = self
-            .question
-            .rest
-            .iter()
-            .flat_map(|rest| rest.texts_in(&part));
+        let ids = self.query.rest.iter().flat_map(|rest| rest.texts_in(&part));
         ids.filter(|id| !id.is_empty()).map(Rc::from).collect()
     }
 
     /// Whether it was fetched lately, or after the unfinished pass that names it began.
     fn is_fresh(&mut self, id: &Rc<str>, naming: &Listed) -> rusqlite::Result<bool> {
         if !self.fetched.contains_key(id) {
-            let asked = (&self.question.upstream, &self.question.kind, &**id);
+            let asked = (&self.query.upstream, &self.query.kind, &**id);
             self.fetched.insert(
                 Rc::clone(id),
                 self.last_fetched.query_row(asked, |row| row.get(0))?,
@@ -189,6 +180,6 @@ impl<'a> Answers<'a> {
         }
         let fetched = self.fetched.get(id).map_or("", String::as_str);
         let in_this_pass = naming.unfinished && fetched >= naming.started_at.as_str();
-        Ok(in_this_pass || fetched >= self.question.fresh_since.as_str())
+        Ok(in_this_pass || fetched >= self.query.fresh_since.as_str())
     }
 }

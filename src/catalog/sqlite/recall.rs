@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::{path, pending};
-use crate::catalog::{Listed, NamedIds, PassId};
+use crate::catalog::{NamedIds, PassId, StepListing};
 use crate::config::Pointer;
 use crate::quota::Timestamp;
 
@@ -31,10 +31,10 @@ impl Records {
     }
 }
 
-pub fn listing(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<Listed>> {
+pub fn listing(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<StepListing>> {
     let mut statement = connection.prepare_cached(LISTING)?;
     let mut rows = statement.query([pass.0])?;
-    let mut all: Vec<Listed> = Vec::new();
+    let mut all: Vec<StepListing> = Vec::new();
     while let Some(row) = rows.next()? {
         let (step, call, kind) = (row.get::<_, u32>(0)? as usize, text(row, 1)?, text(row, 2)?);
         let id = Arc::from(text(row, 3)?);
@@ -43,7 +43,7 @@ pub fn listing(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<Li
             .filter(|last| (last.step, &*last.call, &*last.kind) == (step, call, kind))
         {
             Some(last) => last.ids.push(id),
-            None => all.push(Listed {
+            None => all.push(StepListing {
                 step,
                 call: call.to_owned(),
                 kind: kind.to_owned(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, Row};
 
 use super::moment;
-use crate::catalog::{EachRecord, PassRecord, RecordsQuery, Stored};
+use crate::catalog::{EachRecord, PassRecord, RecordsQuery, StoredRecord};
 use crate::quota::{Timestamp, Units};
 
 /// There are so few passes that none of their indexes would be quicker than to look at all.
@@ -74,7 +74,7 @@ pub fn records(
     let mut statement = connection.prepare_cached(RECORDS)?;
     let mut rows = statement.query((&query.kind, &query.since, &query.region))?;
     while let Some(row) = rows.next()? {
-        let record = Stored {
+        let record = StoredRecord {
             upstream: row.get(0)?,
             kind: row.get(1)?,
             id: row.get(2)?,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::text_index::TextIndex;
 use super::{Failure, moment, page, views, words};
-use crate::catalog::{Hit, SearchQuery};
+use crate::catalog::{SearchHit, SearchQuery};
 
 const RECORD: &str = "select upstream, kind, id, body, first_seen, last_seen from record
     where number = ?1
@@ -47,7 +47,7 @@ pub fn search(
     connection: &Connection,
     index: &TextIndex,
     query: &Query,
-) -> Result<Vec<Hit>, Failure> {
+) -> Result<Vec<SearchHit>, Failure> {
     let Some(matching) = query.matching.as_ref().filter(|_| query.limit > 0) else {
         return Ok(Vec::new());
     };
@@ -67,9 +67,9 @@ pub fn search(
     Ok(hits)
 }
 
-fn hit(row: &Row<'_>) -> rusqlite::Result<Hit> {
+fn hit(row: &Row<'_>) -> rusqlite::Result<SearchHit> {
     let body: String = row.get(3)?;
-    Ok(Hit {
+    Ok(SearchHit {
         upstream: row.get(0)?,
         kind: row.get(1)?,
         id: row.get(2)?,
@@ -80,7 +80,11 @@ fn hit(row: &Row<'_>) -> rusqlite::Result<Hit> {
     })
 }
 
-fn cut_excerpts(connection: &Connection, matching: &str, hits: &mut [Hit]) -> rusqlite::Result<()> {
+fn cut_excerpts(
+    connection: &Connection,
+    matching: &str,
+    hits: &mut [SearchHit],
+) -> rusqlite::Result<()> {
     let scratch = Connection::open_in_memory()?;
     scratch.execute_batch(SCRATCH)?;
     let mut insert = scratch.prepare("insert into hit (rowid, text) values (?1, ?2)")?;
@@ -97,7 +101,7 @@ fn cut_excerpts(connection: &Connection, matching: &str, hits: &mut [Hit]) -> ru
     Ok(())
 }
 
-fn text_of(connection: &Connection, hit: &Hit) -> rusqlite::Result<String> {
+fn text_of(connection: &Connection, hit: &SearchHit) -> rusqlite::Result<String> {
     let pointers = views::text_pointers(connection, &hit.upstream, &hit.kind)?;
     Ok(page::joined(&hit.body, &pointers))
 }

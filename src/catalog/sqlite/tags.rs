@@ -5,8 +5,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Transaction};
 use serde_json::Value;
 
-use super::page::Page;
-use crate::record::{Known, Record, Tag};
+use super::page::LandingPage;
+use crate::record::{CachedPage, Record, Tag};
 
 /// A page that was not asked for in so long is asked for anew.
 pub const KEPT: Duration = Duration::from_secs(32 * 24 * 60 * 60);
@@ -24,7 +24,7 @@ const FORGET_OLD: &str = "delete from tag where upstream = ?1 and at < ?2";
 pub const STATEMENTS: &[&str] = &[KNOWN, BODY, ALL, FORGET, FORGET_OLD];
 
 /// Remembers under which name a page came.
-pub fn remember(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
+pub fn remember(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<()> {
     let Some(Tag {
         request,
         name,
@@ -49,12 +49,12 @@ pub fn remember(tx: &Transaction<'_>, page: &Page) -> rusqlite::Result<()> {
 }
 
 /// The page that a request brought the last time; `None` where any of its records is gone.
-pub fn known(
+pub fn cached_page(
     connection: &Connection,
     upstream: &str,
     kind: &str,
     request: &str,
-) -> rusqlite::Result<Option<Known>> {
+) -> rusqlite::Result<Option<CachedPage>> {
     let found = connection
         .prepare_cached(KNOWN)?
         .query_row((upstream, request, kind), |row| row.try_into());
@@ -74,7 +74,7 @@ pub fn known(
         };
         records.push(Record { id, body });
     }
-    Ok(Some(Known {
+    Ok(Some(CachedPage {
         tag: Tag {
             request: request.to_owned(),
             name,

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::land::Changes;
-use super::page::Page;
+use super::page::LandingPage;
 use super::{Failure, rebuild};
 use crate::sqlite::{self, Database, Schema};
 
@@ -114,7 +114,7 @@ impl TextIndex {
 
     /// Indexes what changed in the catalog; `landed` is a page whose texts are at hand. What was paid for is in the catalog
     /// already, so a failure is reported and no more: the next writer tries again.
-    pub fn follow(&self, records: &mut Connection, landed: Option<(&Page, &Changes)>) {
+    pub fn follow(&self, records: &mut Connection, landed: Option<(&LandingPage, &Changes)>) {
         if let Some(database) = self.locked().as_mut()
             && let Err(error) = database.change(|index| follow(index, records, landed))
         {
@@ -236,7 +236,7 @@ fn followed_here(index: &Connection, records: &Connection) -> rusqlite::Result<O
 fn follow(
     index: &mut Connection,
     records: &mut Connection,
-    landed: Option<(&Page, &Changes)>,
+    landed: Option<(&LandingPage, &Changes)>,
 ) -> rusqlite::Result<()> {
     let tx = index.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match followed_here(&tx, records)? {
@@ -259,7 +259,7 @@ fn follow_from(
     index: &Transaction<'_>,
     records: &mut Connection,
     from: Followed,
-    landed: Option<(&Page, &Changes)>,
+    landed: Option<(&LandingPage, &Changes)>,
 ) -> rusqlite::Result<()> {
     let snapshot = records.transaction()?;
     let mut statement = snapshot.prepare_cached(CHANGED_SINCE)?;

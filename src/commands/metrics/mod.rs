@@ -46,9 +46,9 @@ pub struct Figures<'a> {
 
 /// Writes the result of a run. A file that cannot be written is reported, and fails no run.
 pub async fn write(file: &Path, environment: &Environment, figures: Figures<'_>) {
-    let written = match standings(environment).await {
-        Ok(standings) => replace(file, |old| {
-            of_finished(named(file), environment, &figures, &standings, old)
+    let written = match region_states(environment).await {
+        Ok(states) => replace(file, |old| {
+            of_finished(named(file), environment, &figures, &states, old)
         }),
         Err(error) => Err(io::Error::other(error.to_string())),
     };
@@ -88,7 +88,7 @@ fn of_finished(
     name: Option<String>,
     environment: &Environment,
     figures: &Figures<'_>,
-    standings: &[Candidate],
+    states: &[Candidate],
     old: &str,
 ) -> String {
     let mut families = Families::new(name.as_deref());
@@ -102,10 +102,7 @@ fn of_finished(
         &mut families,
         environment.config.jobs.iter().filter(|job| is_own(job)),
     );
-    of_regions(
-        &mut families,
-        standings.iter().filter(|one| is_own(&one.job)),
-    );
+    of_regions(&mut families, states.iter().filter(|one| is_own(&one.job)));
     let reported = |account: &Account| {
         let limits = &figures.report.limits;
         limits.iter().any(|limit| limit.account == account.name)
@@ -210,16 +207,16 @@ fn of_jobs<'a>(families: &mut Families, jobs: impl Iterator<Item = &'a Arc<Job>>
     }
 }
 
-fn of_regions<'a>(families: &mut Families, standings: impl Iterator<Item = &'a Candidate>) {
-    for one in standings {
+fn of_regions<'a>(families: &mut Families, states: impl Iterator<Item = &'a Candidate>) {
+    for one in states {
         let labels = [(JOB, one.job.name.as_str()), ("region", &one.region.code)];
-        let last = one.standing.last_complete.map_or(0.0, seconds);
+        let last = one.state.last_complete.map_or(0.0, seconds);
         families.add(&metric::LAST_SUCCESS, &labels, last);
     }
 }
 
 /// Every region of every job, whichever this run walked.
-async fn standings(environment: &Environment) -> Result<Vec<Candidate>, Error> {
+async fn region_states(environment: &Environment) -> Result<Vec<Candidate>, Error> {
     let jobs = environment.config.jobs.iter();
     let all = jobs
         .map(|job| (Arc::clone(job), job.regions.clone()))

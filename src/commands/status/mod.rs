@@ -276,9 +276,9 @@ async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<Region
     let status = |candidate: &Candidate| RegionStatus {
         job: candidate.job.name.clone(),
         region: candidate.region.code.clone(),
-        last_complete: candidate.standing.last_complete,
+        last_complete: candidate.state.last_complete,
         age_seconds: candidate
-            .standing
+            .state
             .last_complete
             .map(|began| now.since(began).as_secs_f64()),
         due_at: candidate.due_at(),

@@ -244,7 +244,7 @@ impl Played {
     async fn look(&mut self, now: Timestamp, from: Timestamp) -> Result<(), CatalogError> {
         for candidate in self.play.candidates().await? {
             let since = candidate
-                .standing
+                .state
                 .last_complete
                 .map_or(from, |complete| complete.max(from));
             let age = now.since(since).as_secs_f64();

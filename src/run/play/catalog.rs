@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use super::super::due::Candidate;
 use super::world::{Kind, World};
 use crate::catalog::{
-    Catalog, CatalogError, EachRecord, Estimate, Hit, IdsQuestion, Landed, Landing, Listed,
-    NamedIds, Naming, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, Pending,
-    Rearrangement, RecordsQuery, SearchQuery, Standing, StepPosition,
+    Catalog, CatalogError, EachRecord, Estimate, Landed, Landing, NamedIds, OpenBatch, OpenPass,
+    PassEnd, PassId, PassRecord, PassRef, PassScope, PendingId, PendingQuery, Rearrangement,
+    RecordsQuery, RegionState, SearchHit, SearchQuery, StepListing, StepPosition,
 };
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
-use crate::record::{Known, Tag};
+use crate::record::{CachedPage, Tag};
 
 /// The catalog of a play.
 #[derive(Debug)]
@@ -86,11 +86,11 @@ impl PlayCatalog {
 
 impl State {
     fn begin(&mut self, world: &World, candidate: &Candidate) {
-        let Candidate { job, standing, .. } = candidate;
+        let Candidate { job, state, .. } = candidate;
         let upstream = &job.credential.upstream.name;
         let blank = |started_at, end| PlayPass {
             job: job.name.clone(),
-            region: standing.region.clone(),
+            region: state.region.clone(),
             started_at,
             end: Some(end),
             ended_at: started_at,
@@ -99,8 +99,7 @@ impl State {
             batches: Vec::new(),
             listings: Vec::new(),
         };
-        if let (Some(id), Some(started_at)) = (standing.last_complete_pass, standing.last_complete)
-        {
+        if let (Some(id), Some(started_at)) = (state.last_complete_pass, state.last_complete) {
             let position = |&(step, pages): &(usize, u64)| StepPosition {
                 step,
                 pages,
@@ -108,7 +107,7 @@ impl State {
                 request: None,
                 empty_pages: 0,
             };
-            let positions = standing.last_pages.iter().map(position).collect();
+            let positions = state.last_pages.iter().map(position).collect();
             let listings = listings(world, upstream, id);
             self.put(
                 id,
@@ -119,23 +118,23 @@ impl State {
                 },
             );
         }
-        if let Some(started_at) = standing.last_refused {
+        if let Some(started_at) = state.last_refused {
             self.put(
                 PassId((-self.next).saturating_sub(1)),
                 blank(started_at, PassEnd::Refused),
             );
         }
-        if let Some(given_up_at) = standing.last_abandoned {
+        if let Some(given_up_at) = state.last_abandoned {
             self.put(
                 PassId((-self.next).saturating_sub(1)),
                 blank(given_up_at, PassEnd::Abandoned),
             );
         }
-        if let Some(since) = standing.since {
-            let region = (job.name.clone(), standing.region.clone());
+        if let Some(since) = state.since {
+            let region = (job.name.clone(), state.region.clone());
             self.since.insert(region, since);
         }
-        if let Some(pass) = &standing.unfinished {
+        if let Some(pass) = &state.unfinished {
             self.put(pass.id, open(world, upstream, &job.name, pass));
         }
     }
@@ -156,7 +155,7 @@ impl State {
             .map(|(id, pass)| (*id, pass))
     }
 
-    fn standing(&self, job: &str, region: &str) -> Standing {
+    fn region_state(&self, job: &str, region: &str) -> RegionState {
         let complete = self.last(job, region, PassEnd::Complete);
         let last_complete = complete.map(|(_, pass)| pass.started_at);
         let refused = self
@@ -168,7 +167,7 @@ impl State {
                 .map(|at| (at.step, at.pages))
                 .collect()
         };
-        Standing {
+        RegionState {
             region: region.to_owned(),
             last_complete,
             last_complete_pass: complete.map(|(id, _)| PassId(id)),
@@ -245,7 +244,7 @@ impl State {
         fetched.extend(ids.iter().map(|id| (Arc::clone(id), landing.now)));
         fetched.extend(
             landing
-                .asked
+                .requested
                 .iter()
                 .map(|id| (Arc::from(&**id), landing.now)),
         );
@@ -290,14 +289,14 @@ impl State {
         id
     }
 
-    fn pending(&self, world: &World, question: &IdsQuestion<'_>) -> Vec<Pending> {
-        let passes: Vec<PassId> = match question.naming {
-            Naming::Open => self.open(question.job).map(|pass| pass.id).collect(),
-            Naming::Passes(passes) => passes.to_vec(),
+    fn pending(&self, world: &World, query: &PendingQuery<'_>) -> Vec<PendingId> {
+        let passes: Vec<PassId> = match query.scope {
+            PassScope::Open => self.open(query.job).map(|pass| pass.id).collect(),
+            PassScope::Passes(passes) => passes.to_vec(),
         };
-        let asked = (question.upstream.to_owned(), question.kind.to_owned());
-        let from = (question.upstream.to_owned(), question.from.1.to_owned());
-        let place = (from, question.at.as_str().to_owned());
+        let asked = (query.upstream.to_owned(), query.kind.to_owned());
+        let from = (query.upstream.to_owned(), query.from.1.to_owned());
+        let place = (from, query.at.as_str().to_owned());
         let (names, fetched) = (world.names(&place), self.fetched.get(&asked));
         let mut pending = Vec::new();
         for (id, pass) in passes
@@ -306,9 +305,7 @@ impl State {
         {
             // What was fetched since an unfinished pass began is there, even where nothing stays fresh.
             let began = Some(pass.started_at).filter(|_| pass.end.is_none());
-            let fresh_since = began.map_or(question.fresh_since, |began| {
-                began.min(question.fresh_since)
-            });
+            let fresh_since = began.map_or(query.fresh_since, |began| began.min(query.fresh_since));
             let is_fresh = |id: &str| {
                 fetched
                     .and_then(|all| all.get(id))
@@ -318,11 +315,11 @@ impl State {
             let listings = pass
                 .listings
                 .iter()
-                .filter(|one| one.call == question.from.0 && one.kind == place.0);
+                .filter(|one| one.call == query.from.0 && one.kind == place.0);
             for record in listings.flat_map(|one| &one.ids) {
                 for named in names.of(record).iter() {
                     if !is_fresh(named) && seen.insert(Arc::clone(named)) {
-                        pending.push(Pending {
+                        pending.push(PendingId {
                             id: named.to_string(),
                             pass: id,
                             began: pass.started_at,
@@ -436,7 +433,7 @@ fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
         batches: Vec::new(),
         listings: Vec::new(),
     };
-    for Listed {
+    for StepListing {
         call, kind, ids, ..
     } in world.listings.get(&pass).into_iter().flatten()
     {
@@ -447,16 +444,16 @@ fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
 
 #[async_trait]
 impl Catalog for PlayCatalog {
-    async fn standings(
+    async fn region_states(
         &self,
         job: &str,
         regions: &[String],
         _: Timestamp,
-    ) -> Result<Vec<Standing>, CatalogError> {
+    ) -> Result<Vec<RegionState>, CatalogError> {
         let state = self.state();
         Ok(regions
             .iter()
-            .map(|region| state.standing(job, region))
+            .map(|region| state.region_state(job, region))
             .collect())
     }
 
@@ -498,7 +495,7 @@ impl Catalog for PlayCatalog {
         Ok(self.state().finish(pass, end, now))
     }
 
-    async fn count_fruitless(
+    async fn count_unproductive(
         &self,
         _: &PassRef,
         _: u64,
@@ -508,8 +505,8 @@ impl Catalog for PlayCatalog {
         Ok(())
     }
 
-    async fn pending_ids(&self, question: IdsQuestion<'_>) -> Result<Vec<Pending>, CatalogError> {
-        Ok(self.state().pending(&self.world, &question))
+    async fn pending_ids(&self, query: PendingQuery<'_>) -> Result<Vec<PendingId>, CatalogError> {
+        Ok(self.state().pending(&self.world, &query))
     }
 
     async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
@@ -520,7 +517,12 @@ impl Catalog for PlayCatalog {
         Ok(())
     }
 
-    async fn known(&self, _: &str, _: &str, _: &str) -> Result<Option<Known>, CatalogError> {
+    async fn cached_page(
+        &self,
+        _: &str,
+        _: &str,
+        _: &str,
+    ) -> Result<Option<CachedPage>, CatalogError> {
         Ok(None)
     }
 
@@ -536,7 +538,7 @@ impl Catalog for PlayCatalog {
         Ok(0)
     }
 
-    async fn listing(&self, pass: PassId) -> Result<Vec<Listed>, CatalogError> {
+    async fn listing(&self, pass: PassId) -> Result<Vec<StepListing>, CatalogError> {
         Ok(self.world.listings.get(&pass).cloned().unwrap_or_default())
     }
 
@@ -580,7 +582,7 @@ impl Catalog for PlayCatalog {
         Ok(())
     }
 
-    async fn search(&self, _: SearchQuery<'_>) -> Result<Vec<Hit>, CatalogError> {
+    async fn search(&self, _: SearchQuery<'_>) -> Result<Vec<SearchHit>, CatalogError> {
         Ok(Vec::new())
     }
 }

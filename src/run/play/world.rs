@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::due::Candidate;
 use super::super::expect::pages_of_pass;
 use super::super::pass::listing_steps;
-use crate::catalog::{Catalog, CatalogError, Listed, PassId};
+use crate::catalog::{Catalog, CatalogError, PassId, StepListing};
 use crate::config::{Etag, Job, Region, Step};
 use crate::quota::Timestamp;
 
@@ -51,7 +51,7 @@ pub struct World {
     /// Where unfinished steps go on, with the pages before: by job, region and the step's index.
     pub cursors: HashMap<(String, String, usize), (usize, String)>,
     /// What passes listed that are in the catalog.
-    pub listings: HashMap<PassId, Vec<Listed>>,
+    pub listings: HashMap<PassId, Vec<StepListing>>,
 }
 
 impl World {
@@ -67,9 +67,9 @@ impl World {
         let mut jobs: BTreeMap<&str, &Arc<Job>> = BTreeMap::new();
         for candidate in candidates {
             jobs.insert(&candidate.job.name, &candidate.job);
-            let unfinished = candidate.standing.unfinished.as_ref().map(|pass| pass.id);
+            let unfinished = candidate.state.unfinished.as_ref().map(|pass| pass.id);
             for pass in candidate
-                .standing
+                .state
                 .last_complete_pass
                 .into_iter()
                 .chain(unfinished)
@@ -133,7 +133,7 @@ impl World {
             };
             let key = (job.name.clone(), region.clone(), index);
             let unfinished = candidate
-                .standing
+                .state
                 .unfinished
                 .iter()
                 .flat_map(|pass| &pass.steps);
@@ -151,7 +151,7 @@ impl World {
 
     /// What the step listed in the last complete pass.
     fn last(&self, candidate: &Candidate, step: usize) -> Option<Vec<Arc<str>>> {
-        let listed = self.listings.get(&candidate.standing.last_complete_pass?)?;
+        let listed = self.listings.get(&candidate.state.last_complete_pass?)?;
         Some(
             listed
                 .iter()

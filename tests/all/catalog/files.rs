@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use ingest::catalog::{Catalog, IdsQuestion, Naming, PassEnd, SearchQuery, SqliteCatalog};
+use ingest::catalog::{Catalog, PassEnd, PassScope, PendingQuery, SearchQuery, SqliteCatalog};
 use ingest::sqlite::{self, Schema};
 
 use super::fixture::{Fixture, JOB, Page, at, new_pass, pointer, video};
@@ -21,7 +21,7 @@ async fn a_catalog_that_is_not_there_reads_as_an_empty_one_and_stays_away() {
     let catalog = SqliteCatalog::open_read_only(&path).unwrap();
     assert_eq!(
         catalog
-            .standings(JOB, &["US".into()], at(59))
+            .region_states(JOB, &["US".into()], at(59))
             .await
             .unwrap()[0]
             .region,
@@ -30,8 +30,8 @@ async fn a_catalog_that_is_not_there_reads_as_an_empty_one_and_stays_away() {
     assert_eq!(catalog.open_passes(JOB).await.unwrap(), []);
     assert_eq!(catalog.search(WORDS).await.unwrap(), []);
     let at_id = pointer("/id");
-    let question = IdsQuestion {
-        naming: Naming::Open,
+    let query = PendingQuery {
+        scope: PassScope::Open,
         job: JOB,
         upstream: "u",
         from: ("a", "b"),
@@ -39,7 +39,7 @@ async fn a_catalog_that_is_not_there_reads_as_an_empty_one_and_stays_away() {
         kind: "k",
         fresh_since: at(0),
     };
-    assert_eq!(catalog.pending_ids(question).await.unwrap(), []);
+    assert_eq!(catalog.pending_ids(query).await.unwrap(), []);
     let error = Page::of(vec![]).land(&catalog).await.unwrap_err();
     assert!(error.0.contains("read-only"), "{error}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ingest::catalog::{
-    Catalog, CatalogError, IdsQuestion, Landed, Landing, Naming, PassId, PassRef, Pending,
+    Catalog, CatalogError, Landed, Landing, PassId, PassRef, PassScope, PendingId, PendingQuery,
     SearchQuery, SqliteCatalog,
 };
 use ingest::config::{Pointer, Records};
@@ -100,8 +100,8 @@ impl Fixture {
 
     pub(super) async fn pending(&self, at: &str, fresh_since: Timestamp) -> Vec<(String, PassId)> {
         let at = pointer(at);
-        let question = IdsQuestion {
-            naming: Naming::Open,
+        let query = PendingQuery {
+            scope: PassScope::Open,
             job: JOB,
             upstream: "youtube",
             from: ("videos.list", "video"),
@@ -109,10 +109,10 @@ impl Fixture {
             kind: "channel",
             fresh_since,
         };
-        let pending = self.catalog.pending_ids(question).await.unwrap();
+        let pending = self.catalog.pending_ids(query).await.unwrap();
         pending
             .into_iter()
-            .map(|Pending { id, pass, .. }| (id, pass))
+            .map(|PendingId { id, pass, .. }| (id, pass))
             .collect()
     }
 }
@@ -144,7 +144,7 @@ pub(super) struct Page {
     pub(super) kind: Records,
     pub(super) records: Vec<Record>,
     pub(super) next: Option<String>,
-    pub(super) asked: Vec<String>,
+    pub(super) requested: Vec<String>,
     pub(super) requests: u64,
     pub(super) units: Cost,
     pub(super) tag: Option<Tag>,
@@ -161,7 +161,7 @@ impl Page {
             kind: videos(),
             records,
             next: None,
-            asked: Vec::new(),
+            requested: Vec::new(),
             requests: 1,
             units: daily(1),
             tag: None,
@@ -195,7 +195,7 @@ impl Page {
     }
 
     /// The answer to a batch of ids of channels.
-    pub(super) fn channels(asked: &[&str], came: &[&str]) -> Self {
+    pub(super) fn channels(requested: &[&str], came: &[&str]) -> Self {
         let records = came
             .iter()
             .map(|id| Record {
@@ -206,7 +206,7 @@ impl Page {
         Self {
             call: "channels.list".into(),
             kind: records_of("channel", &[], &[]),
-            asked: asked.iter().map(|id| (*id).to_owned()).collect(),
+            requested: requested.iter().map(|id| (*id).to_owned()).collect(),
             step: 1,
             ..Self::of(records).over("*", at(0))
         }
@@ -224,7 +224,7 @@ impl Page {
             next: self.next.as_deref(),
             cut: false,
             empty_pages: 0,
-            asked: &self.asked,
+            requested: &self.requested,
             batch: None,
             requests: self.requests,
             units: &self.units,

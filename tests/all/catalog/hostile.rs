@@ -36,7 +36,7 @@ async fn ids_cursors_regions_and_calls_of_any_text_are_kept_as_they_are() {
             started_at: at(0),
         };
         page.call = (*odd).into();
-        page.asked = vec![(*odd).into(), format!("{odd}!")];
+        page.requested = vec![(*odd).into(), format!("{odd}!")];
         let pass = f.land(&page).await.pass;
         assert!(
             f.land(&page.clone().in_pass(pass)).await.cursor_repeats,
@@ -45,13 +45,13 @@ async fn ids_cursors_regions_and_calls_of_any_text_are_kept_as_they_are() {
     }
     f.reopen();
     for odd in ODD {
-        let standing = f
+        let state = f
             .catalog
-            .standings(odd, &[(*odd).to_owned()], at(59))
+            .region_states(odd, &[(*odd).to_owned()], at(59))
             .await
             .unwrap()
             .remove(0);
-        let open = standing.unfinished.unwrap();
+        let open = state.unfinished.unwrap();
         assert_eq!((open.region.as_str(), open.steps[0].pages), (*odd, 2));
     }
     let mut kept = f.rows("select id from record");

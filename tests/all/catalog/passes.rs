@@ -1,10 +1,10 @@
-use ingest::catalog::{Catalog, OpenPass, PassEnd, PassId, PassRef, Standing, StepPosition};
+use ingest::catalog::{Catalog, OpenPass, PassEnd, PassId, PassRef, RegionState, StepPosition};
 
 use super::fixture::{Fixture, JOB, Page, at, new_pass, video};
 
-async fn standing(f: &Fixture, region: &str) -> Standing {
+async fn region_state(f: &Fixture, region: &str) -> RegionState {
     f.catalog
-        .standings(JOB, &[region.to_owned()], at(59))
+        .region_states(JOB, &[region.to_owned()], at(59))
         .await
         .unwrap()
         .remove(0)
@@ -21,19 +21,20 @@ async fn finish(f: &Fixture, pass: PassId, end: PassEnd) {
 async fn nothing_is_known_of_a_region_that_was_never_walked() {
     let f = Fixture::new();
     let regions = ["US".to_owned(), "GB".to_owned()];
-    let standings = f.catalog.standings(JOB, &regions, at(59)).await.unwrap();
+    let states = f
+        .catalog
+        .region_states(JOB, &regions, at(59))
+        .await
+        .unwrap();
     assert_eq!(
-        standings
-            .iter()
-            .map(|s| s.region.as_str())
-            .collect::<Vec<_>>(),
+        states.iter().map(|s| s.region.as_str()).collect::<Vec<_>>(),
         ["US", "GB"]
     );
     assert_eq!(
-        standings[0],
-        Standing {
+        states[0],
+        RegionState {
             region: "US".into(),
-            ..Standing::default()
+            ..RegionState::default()
         }
     );
 }
@@ -72,8 +73,8 @@ async fn an_unfinished_pass_stands_where_it_stopped() {
         f.catalog.open_passes(JOB).await.unwrap(),
         std::slice::from_ref(&open)
     );
-    assert_eq!(standing(&f, "US").await.unfinished, Some(open));
-    assert_eq!(standing(&f, "GB").await.unfinished, None);
+    assert_eq!(region_state(&f, "US").await.unfinished, Some(open));
+    assert_eq!(region_state(&f, "GB").await.unfinished, None);
     assert_eq!(f.catalog.open_passes("another").await.unwrap(), []);
 }
 
@@ -102,10 +103,10 @@ async fn a_complete_pass_is_dated_by_its_start_and_tells_its_pages() {
     f.land(&Page::of(vec![]).in_pass(pass)).await;
     f.land(&Page::of(vec![]).in_pass(pass).step(1)).await;
     finish(&f, pass, PassEnd::Complete).await;
-    let standing = standing(&f, "US").await;
-    assert_eq!(standing.last_complete, Some(at(5)));
-    assert_eq!(standing.last_pages, [(0, 2), (1, 1)]);
-    assert_eq!(standing.unfinished, None);
+    let state = region_state(&f, "US").await;
+    assert_eq!(state.last_complete, Some(at(5)));
+    assert_eq!(state.last_pages, [(0, 2), (1, 1)]);
+    assert_eq!(state.unfinished, None);
     assert_eq!(
         f.rows("select outcome, finished_at from pass"),
         ["complete 2026-03-01T12:59:00.000000Z"]
@@ -119,7 +120,7 @@ async fn the_last_complete_pass_is_the_one_that_began_last() {
         let pass = f.land(&Page::of(vec![]).over("US", at(minute))).await.pass;
         finish(&f, pass, PassEnd::Complete).await;
     }
-    assert_eq!(standing(&f, "US").await.last_complete, Some(at(9)));
+    assert_eq!(region_state(&f, "US").await.last_complete, Some(at(9)));
 }
 
 #[tokio::test]
@@ -129,17 +130,17 @@ async fn a_refusal_counts_until_a_later_pass_is_complete() {
         .finish(&new_pass("US", at(5)), PassEnd::Refused, at(6))
         .await
         .unwrap();
-    assert_eq!(standing(&f, "US").await.last_refused, Some(at(5)));
+    assert_eq!(region_state(&f, "US").await.last_refused, Some(at(5)));
     let pass = f.land(&Page::of(vec![]).over("US", at(7))).await.pass;
     finish(&f, pass, PassEnd::Complete).await;
-    assert_eq!(standing(&f, "US").await.last_refused, None);
+    assert_eq!(region_state(&f, "US").await.last_refused, None);
     f.catalog
         .finish(&new_pass("US", at(8)), PassEnd::Refused, at(9))
         .await
         .unwrap();
-    let standing = standing(&f, "US").await;
+    let state = region_state(&f, "US").await;
     assert_eq!(
-        (standing.last_complete, standing.last_refused),
+        (state.last_complete, state.last_refused),
         (Some(at(7)), Some(at(8)))
     );
 }
@@ -149,12 +150,12 @@ async fn an_abandoned_pass_is_over_and_what_it_landed_stays() {
     let f = Fixture::new();
     let pass = f.land(&Page::of(vec![video("a", "")]).next("2")).await.pass;
     finish(&f, pass, PassEnd::Abandoned).await;
-    let given_up = Standing {
+    let given_up = RegionState {
         region: "US".into(),
         last_abandoned: Some(at(59)),
-        ..Standing::default()
+        ..RegionState::default()
     };
-    assert_eq!(standing(&f, "US").await, given_up);
+    assert_eq!(region_state(&f, "US").await, given_up);
     assert_eq!((f.count("record"), f.count("listing")), (1, 1));
 }
 
@@ -212,12 +213,12 @@ async fn a_step_of_no_pass_is_not_started_over() {
     assert!(error.0.contains("no pass 7"), "{error}");
 }
 
-/// Asks for the standing of one region after the other, as a run does.
+/// Asks for the state of one region after the other, as a run does.
 async fn time_to_ask(f: &Fixture, regions: usize) -> std::time::Duration {
     let began = std::time::Instant::now();
     for region in 0..regions {
         assert!(
-            standing(f, &format!("R{region}"))
+            region_state(f, &format!("R{region}"))
                 .await
                 .unfinished
                 .is_some()
@@ -227,7 +228,7 @@ async fn time_to_ask(f: &Fixture, regions: usize) -> std::time::Duration {
 }
 
 #[tokio::test]
-async fn the_standing_of_a_region_costs_the_same_however_many_regions_have_open_passes() {
+async fn the_state_of_a_region_costs_the_same_however_many_regions_have_open_passes() {
     let (few, many) = (Fixture::new(), Fixture::new());
     for (f, regions) in [(&few, 20), (&many, 1_000)] {
         for region in 0..regions {

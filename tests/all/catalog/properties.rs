@@ -357,10 +357,10 @@ impl World {
 
     async fn compare_positions(&self) {
         let regions = REGIONS.map(str::to_owned);
-        for standing in self
+        for state in self
             .f
             .catalog
-            .standings(JOB, &regions, at(59))
+            .region_states(JOB, &regions, at(59))
             .await
             .unwrap()
         {
@@ -368,8 +368,8 @@ impl World {
                 .model
                 .passes
                 .iter()
-                .find(|pass| pass.region == standing.region && pass.end.is_none());
-            let found = standing.unfinished.map(|open| {
+                .find(|pass| pass.region == state.region && pass.end.is_none());
+            let found = state.unfinished.map(|open| {
                 (
                     open.id,
                     open.steps

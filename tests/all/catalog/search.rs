@@ -1,4 +1,4 @@
-use ingest::catalog::{Catalog, Hit, SearchQuery};
+use ingest::catalog::{Catalog, SearchHit, SearchQuery};
 use serde_json::json;
 
 use super::fixture::{Fixture, Page, at, record, records_of, video};
@@ -13,12 +13,12 @@ fn words(words: &str) -> SearchQuery<'_> {
     }
 }
 
-async fn search(f: &Fixture, query: SearchQuery<'_>) -> Vec<Hit> {
+async fn search(f: &Fixture, query: SearchQuery<'_>) -> Vec<SearchHit> {
     f.catalog.search(query).await.unwrap()
 }
 
-async fn found(f: &Fixture, asked: &str) -> Vec<String> {
-    let mut ids: Vec<String> = search(f, words(asked))
+async fn found(f: &Fixture, text: &str) -> Vec<String> {
+    let mut ids: Vec<String> = search(f, words(text))
         .await
         .into_iter()
         .map(|hit| hit.id)
@@ -36,7 +36,7 @@ async fn a_hit_is_the_whole_record_with_its_times_and_the_found_words_marked() {
         .await;
     let excerpt = "\u{E000}Deep\u{E001} sea\nCreatures of the \u{E000}deep\u{E001}".to_owned();
     let (upstream, kind, id) = ("youtube".into(), "video".into(), "a".into());
-    let hit = Hit {
+    let hit = SearchHit {
         upstream,
         kind,
         id,

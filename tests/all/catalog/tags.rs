@@ -1,5 +1,5 @@
 use ingest::catalog::{Catalog, SqliteCatalog};
-use ingest::record::{Known, Record, Tag};
+use ingest::record::{CachedPage, Record, Tag};
 
 use super::fixture::{Fixture, Page, at, video};
 
@@ -20,8 +20,11 @@ fn tagged(request: &str, name: &str, records: Vec<Record>) -> Page {
     }
 }
 
-async fn known(f: &Fixture, request: &str) -> Option<Known> {
-    f.catalog.known("youtube", "video", request).await.unwrap()
+async fn cached_page(f: &Fixture, request: &str) -> Option<CachedPage> {
+    f.catalog
+        .cached_page("youtube", "video", request)
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -34,16 +37,22 @@ async fn a_page_that_came_under_a_tag_is_known_as_it_was_last_seen() {
     ))
     .await;
     f.land(&Page::of(vec![video("b", "new")]).now(at(1))).await;
-    let page = known(&f, "one").await.unwrap();
+    let page = cached_page(&f, "one").await.unwrap();
     assert_eq!(page.tag, tag("one", "v1", Some("on")));
     assert_eq!(page.records, [video("b", "new"), video("a", "second")]);
-    assert_eq!(known(&f, "another").await, None);
+    assert_eq!(cached_page(&f, "another").await, None);
     assert_eq!(
-        f.catalog.known("youtube", "channel", "one").await.unwrap(),
+        f.catalog
+            .cached_page("youtube", "channel", "one")
+            .await
+            .unwrap(),
         None
     );
     assert_eq!(
-        f.catalog.known("other", "video", "one").await.unwrap(),
+        f.catalog
+            .cached_page("other", "video", "one")
+            .await
+            .unwrap(),
         None
     );
 }
@@ -58,8 +67,8 @@ async fn the_last_landing_is_what_is_known() {
     })
     .await;
     assert_eq!(
-        known(&f, "one").await,
-        Some(Known {
+        cached_page(&f, "one").await,
+        Some(CachedPage {
             tag: tag("one", "v2", None),
             records: Vec::new()
         })
@@ -78,8 +87,8 @@ async fn a_page_of_which_a_record_was_dropped_is_not_known() {
     f.land(&tagged("two", "v1", vec![video("b", "x")]).now(at(10)))
         .await;
     assert_eq!(f.catalog.drop_unseen("youtube", at(10)).await.unwrap(), 1);
-    assert_eq!(known(&f, "one").await, None);
-    assert!(known(&f, "two").await.is_some());
+    assert_eq!(cached_page(&f, "one").await, None);
+    assert!(cached_page(&f, "two").await.is_some());
     assert_eq!(
         f.catalog.tags("youtube").await.unwrap().len(),
         1,
@@ -133,7 +142,7 @@ async fn a_landing_that_fails_remembers_no_tag() {
     let f = Fixture::new();
     let nowhere = tagged("one", "v1", vec![video("a", "x")]).in_pass(ingest::catalog::PassId(99));
     assert!(nowhere.land(&f.catalog).await.is_err());
-    assert_eq!(known(&f, "one").await, None);
+    assert_eq!(cached_page(&f, "one").await, None);
 }
 
 #[tokio::test]
@@ -141,7 +150,10 @@ async fn a_catalog_that_is_not_there_knows_no_page() {
     let directory = tempfile::tempdir().unwrap();
     let catalog = SqliteCatalog::open_read_only(&directory.path().join("catalog.db")).unwrap();
     assert_eq!(
-        catalog.known("youtube", "video", "one").await.unwrap(),
+        catalog
+            .cached_page("youtube", "video", "one")
+            .await
+            .unwrap(),
         None
     );
     assert_eq!(catalog.tags("youtube").await.unwrap(), []);

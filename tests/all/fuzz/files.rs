@@ -39,7 +39,7 @@ async fn use_catalog(path: &Path) {
         failing(catalog.search(query).await);
         failing(
             catalog
-                .standings("trending", &["US".to_owned()], at(9.0))
+                .region_states("trending", &["US".to_owned()], at(9.0))
                 .await,
         );
         failing(catalog.open_passes("trending").await);

@@ -232,10 +232,10 @@ impl Life {
         let candidates = run::candidates(&*self.watch.catalog, selection, self.lab.now());
         let candidates = self.lab.runtime.block_on(candidates).unwrap();
         let is_known = |candidate: &run::Candidate| {
-            let standing = &candidate.standing;
+            let state = &candidate.state;
             let since = |at: Option<Timestamp>| at.is_some_and(|at| at > self.changed);
-            let open = standing.unfinished.as_ref();
-            since(standing.last_complete) && open.is_none_or(|pass| pass.started_at > self.changed)
+            let open = state.unfinished.as_ref();
+            since(state.last_complete) && open.is_none_or(|pass| pass.started_at > self.changed)
         };
         candidates.iter().all(is_known)
     }
@@ -300,7 +300,7 @@ impl Life {
             let found = Arc::new(std::sync::Mutex::new(Vec::new()));
             let each = {
                 let found = Arc::clone(&found);
-                move |record: ingest::catalog::Stored| {
+                move |record: ingest::catalog::StoredRecord| {
                     found.lock().unwrap().push((record.kind, record.id));
                     std::ops::ControlFlow::Continue(())
                 }

@@ -23,7 +23,9 @@ use ingest::clock::{Clock, Deadline, Monotonic};
 use ingest::config::{Config, Job};
 use ingest::ledger::{Meter, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
-use ingest::run::{Asked, Believing, Context, Estimates, Gate, Locks, Silent, channel, run};
+use ingest::run::{
+    Blocked, Context, InFlight, LearnedCosts, Locks, RequestStats, Silent, channel, run,
+};
 use ingest::sandbox::{Options, Sandbox};
 use ingest::upstream::{Client, PageRequest, Secret, Upstream};
 use rusqlite::Connection;
@@ -332,10 +334,10 @@ fn context(job: &Job, directory: &TempDir, clock: &Arc<Hand>) -> Context {
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         locks: Locks::open(directory.path()).unwrap(),
         stop: channel().1,
-        gate: Gate::default(),
-        asked: Asked::default(),
-        estimates: Estimates::default(),
-        believing: Believing::default(),
+        blocked: Blocked::default(),
+        request_stats: RequestStats::default(),
+        learned_costs: LearnedCosts::default(),
+        in_flight: InFlight::default(),
         progress: Arc::new(Silent),
         concurrency: 4,
         cheap_max: Units::new(5),

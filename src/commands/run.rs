@@ -21,8 +21,8 @@ use crate::exit::Exit;
 use crate::ledger::Meter;
 use crate::quota::{Account, Cost, Units};
 use crate::run::{
-    self, Asked, Believing, Context, Estimates, Gate, LimitReport, Locks, PassOutcome, PassReport,
-    RunOutcome, RunReport, Signal, Stop, StoppedBy,
+    self, Blocked, Context, InFlight, LearnedCosts, LimitReport, Locks, PassOutcome, PassReport,
+    RequestStats, RunOutcome, RunReport, Signal, Stop, StoppedBy,
 };
 
 /// Walks what is due.
@@ -78,7 +78,7 @@ async fn run_in(
         let figures = Figures {
             jobs: selection.iter().map(|(job, _)| job.name.clone()).collect(),
             report: &report,
-            requests: context.asked.all(),
+            requests: context.request_stats.all(),
             unrepaid: unrepaid(&selection, &context.meter).await,
             span: Span {
                 began,
@@ -132,10 +132,10 @@ async fn context(
         clock: Arc::clone(&environment.clock),
         locks,
         stop,
-        gate: Gate::default(),
-        estimates: Estimates::default(),
-        believing: Believing::default(),
-        asked: Asked::default(),
+        blocked: Blocked::default(),
+        learned_costs: LearnedCosts::default(),
+        in_flight: InFlight::default(),
+        request_stats: RequestStats::default(),
         progress: watcher(global),
         concurrency: usize::from(args.concurrency),
         cheap_max: environment.config.ledger.cheap_max,

@@ -1,6 +1,6 @@
 //! An upstream that gives the same page whatever number is asked for, or empty pages that always lead on.
 
-use super::halt::Halt;
+use super::stop_reason::StopReason;
 use crate::config::{Call, Paging};
 use crate::upstream::Page;
 
@@ -46,11 +46,11 @@ pub fn empty_pages(before: u64, page: &Page) -> u64 {
 ///
 /// # Errors
 /// When there are more than configured. The list is not complete; its cursor stays where it is.
-pub fn may_go_on(empty_pages: u64, call: &Call) -> Result<(), Halt> {
+pub fn may_go_on(empty_pages: u64, call: &Call) -> Result<(), StopReason> {
     if empty_pages <= call.empty_pages {
         return Ok(());
     }
-    Err(Halt::Failed(format!(
+    Err(StopReason::Failed(format!(
         "{} returned {empty_pages} empty pages in a row and its cursor continues, so the list is \
         not complete; to resume from there, raise empty_pages (now {}) in its `page`",
         call.name, call.empty_pages

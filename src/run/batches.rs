@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::context::Context;
-use super::halt::Halt;
 use super::lock::Held;
+use super::pass_stats::PassStats;
 use super::shared_pass::{SharedPass, pending};
 use super::steps::alike;
-use super::tally::Tally;
+use super::stop_reason::StopReason;
 use crate::catalog::{OpenBatch, PassId, PassRef, PassScope, PendingId};
 use crate::config::{Ids, Job, Region, Step};
 use crate::quota::Timestamp;
@@ -19,18 +19,18 @@ const LOCK_POLL: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub struct Batches {
     /// What they cost and brought.
-    pub tally: Tally,
+    pub stats: PassStats,
     /// Whether an earlier run began them.
     pub resumed: bool,
     /// Why they did not all succeed.
-    pub halt: Option<Halt>,
+    pub reason: Option<StopReason>,
     /// What a person should know.
     pub notes: Vec<String>,
     /// The passes that still name ids to fetch.
     pub waiting: HashSet<PassId>,
     /// The pass that the batches belong to.
     pub shared: Option<PassId>,
-    /// When their wave began: before any of them was charged.
+    /// When the walk of their regions began: before any of them was charged.
     pub began: Option<Timestamp>,
     /// Ids that were not got, each with its step: they had their attempts in this run.
     given_up: HashSet<(usize, String)>,
@@ -47,10 +47,10 @@ impl Batches {
     }
 
     /// Remembers the ids of a batch that was not got.
-    pub fn give_up(&mut self, batch: OpenBatch, halt: Halt) {
+    pub fn give_up(&mut self, batch: OpenBatch, reason: StopReason) {
         self.given_up
             .extend(batch.ids.into_iter().map(|id| (batch.step, id)));
-        self.halt_by(halt);
+        self.stop_for(reason);
     }
 
     fn gave_up(&self, batch: &OpenBatch) -> bool {
@@ -60,14 +60,14 @@ impl Batches {
             .all(|id| self.given_up.contains(&(batch.step, id.clone())))
     }
 
-    /// The worst halt is what is told.
-    pub fn halt_by(&mut self, halt: Halt) {
+    /// Keeps the worst reason, which is what is reported.
+    pub fn stop_for(&mut self, reason: StopReason) {
         if self
-            .halt
+            .reason
             .as_ref()
-            .is_none_or(|known| known.outcome() < halt.outcome())
+            .is_none_or(|known| known.outcome() < reason.outcome())
         {
-            self.halt = Some(halt);
+            self.reason = Some(reason);
         }
     }
 
@@ -80,10 +80,10 @@ impl Batches {
 
     /// Why a pass still waits.
     #[must_use]
-    pub fn why(&self) -> Halt {
-        self.halt
+    pub fn why(&self) -> StopReason {
+        self.reason
             .clone()
-            .unwrap_or_else(|| Halt::Failed("ids of this region were not fetched".to_owned()))
+            .unwrap_or_else(|| StopReason::Failed("ids of this region were not fetched".to_owned()))
     }
 }
 
@@ -96,7 +96,7 @@ pub async fn fetch_batches(
     job: &Job,
     passes: &[PassId],
     batches: &mut Batches,
-) -> Result<(), Halt> {
+) -> Result<(), StopReason> {
     let _held = lock(context, job).await?;
     let shared = SharedPass::open(context, job, batches).await?;
     for (index, step) in job.steps.iter().enumerate() {
@@ -137,35 +137,37 @@ pub async fn fetch_batches(
 }
 
 /// Another run's batches may hold what these passes wait for: its end is waited for.
-async fn lock(context: &Context, job: &Job) -> Result<Held, Halt> {
+async fn lock(context: &Context, job: &Job) -> Result<Held, StopReason> {
     wait_for(context, || try_lock(context, job)).await
 }
 
 /// Claims the ids that a step asks for, over all jobs and runs of this machine: another run may be fetching the same ones.
 /// What it fetched until its end is not missing any more. A run claims the ids of one step at a time, behind the lock of
 /// its job, so that no two runs wait for each other.
-async fn claim(context: &Context, job: &Job, step: &Step) -> Result<Held, Halt> {
+async fn claim(context: &Context, job: &Job, step: &Step) -> Result<Held, StopReason> {
     wait_for(context, || try_claim(context, job, step)).await
 }
 
 /// The same, or nothing where another run has them.
-pub fn try_claim(context: &Context, job: &Job, step: &Step) -> Result<Option<Held>, Halt> {
+pub fn try_claim(context: &Context, job: &Job, step: &Step) -> Result<Option<Held>, StopReason> {
     let (upstream, records) = (&job.credential.upstream.name, &step.call.records);
     let kind = records
         .as_ref()
         .map_or(&*step.call.name, |records| &records.kind);
     let held = context.locks.take_ids(upstream, kind);
-    held.map_err(|error| Halt::Failed(format!("cannot claim ids of {kind} of {upstream}: {error}")))
+    held.map_err(|error| {
+        StopReason::Failed(format!("cannot claim ids of {kind} of {upstream}: {error}"))
+    })
 }
 
 async fn wait_for(
     context: &Context,
-    take: impl Fn() -> Result<Option<Held>, Halt>,
-) -> Result<Held, Halt> {
+    take: impl Fn() -> Result<Option<Held>, StopReason>,
+) -> Result<Held, StopReason> {
     loop {
         match take()? {
             Some(held) => return Ok(held),
-            None if context.stop.signal().is_some() => return Err(Halt::Interrupted(None)),
+            None if context.stop.signal().is_some() => return Err(StopReason::Interrupted(None)),
             None => context.stop.sleep(&*context.clock, LOCK_POLL).await,
         }
     }
@@ -181,9 +183,9 @@ pub fn new_shared_pass(job: &Job, now: Timestamp) -> PassRef {
 }
 
 /// Nothing where another run holds it.
-pub fn try_lock(context: &Context, job: &Job) -> Result<Option<Held>, Halt> {
+pub fn try_lock(context: &Context, job: &Job) -> Result<Option<Held>, StopReason> {
     let held = context.locks.take(&job.name, Region::SHARED);
-    held.map_err(|error| Halt::Failed(format!("cannot lock job {}: {error}", job.name)))
+    held.map_err(|error| StopReason::Failed(format!("cannot lock job {}: {error}", job.name)))
 }
 
 /// Whether there is anything to fetch in batches.

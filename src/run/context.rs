@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::asked::Asked;
-use super::believe::Believing;
-use super::estimate::Estimates;
-use super::gate::Gate;
-use super::halt::Halt;
+use super::blocked::Blocked;
+use super::learned_cost::LearnedCosts;
 use super::lock::Locks;
+use super::pass_stats::PassStats;
 use super::progress::Progress;
+use super::reconcile::InFlight;
+use super::request_stats::RequestStats;
 use super::stop::Stop;
-use super::tally::Tally;
+use super::stop_reason::StopReason;
 use crate::catalog::{Catalog, Landed, Landing, PassRef};
 use crate::clock::Clock;
 use crate::config::Credential;
@@ -34,13 +34,13 @@ pub struct Context {
     /// Whether to end.
     pub stop: Stop,
     /// What need not be asked again.
-    pub gate: Gate,
+    pub blocked: Blocked,
     /// What was asked, counted.
-    pub asked: Asked,
+    pub request_stats: RequestStats,
     /// What calls cost whose answers tell it, as this run has learned.
-    pub estimates: Estimates,
+    pub learned_costs: LearnedCosts,
     /// What is under way while answers tell what is left of a limit.
-    pub believing: Believing,
+    pub in_flight: InFlight,
     /// Who watches.
     pub progress: Arc<dyn Progress>,
     /// How many regions walk at once, and how many batches are asked for at once; at least 1.
@@ -54,11 +54,11 @@ impl Context {
     ///
     /// # Errors
     /// Why there is none, such as a secret that is not set.
-    pub fn upstream(&self, credential: &Credential) -> Result<&dyn Upstream, Halt> {
+    pub fn upstream(&self, credential: &Credential) -> Result<&dyn Upstream, StopReason> {
         match self.upstreams.get(&credential.name) {
             Some(Ok(upstream)) => Ok(&**upstream),
-            Some(Err(why)) => Err(Halt::Failed(why.clone())),
-            None => Err(Halt::Failed(format!(
+            Some(Err(why)) => Err(StopReason::Failed(why.clone())),
+            None => Err(StopReason::Failed(format!(
                 "credential {} has no client",
                 credential.name
             ))),
@@ -69,10 +69,10 @@ impl Context {
     ///
     /// # Errors
     /// When the catalog cannot be written: then no further page is asked for.
-    pub async fn land(&self, landing: Landing<'_>) -> Result<Landed, Halt> {
+    pub async fn land(&self, landing: Landing<'_>) -> Result<Landed, StopReason> {
         let landed = self.catalog.land(landing).await;
         landed.map_err(|error| {
-            self.gate.cannot_land(&error.to_string());
+            self.blocked.cannot_land(&error.to_string());
             error.into()
         })
     }
@@ -81,24 +81,24 @@ impl Context {
     ///
     /// # Errors
     /// Why not: an earlier page could not be landed, or the catalog is no longer in place.
-    pub async fn can_land(&self) -> Result<(), Halt> {
-        if let Some(why) = self.gate.unwritable() {
-            return Err(Halt::Failed(why));
+    pub async fn can_land(&self) -> Result<(), StopReason> {
+        if let Some(why) = self.blocked.unwritable() {
+            return Err(StopReason::Failed(why));
         }
         let in_place = self.catalog.in_place().await;
         in_place.map_err(|error| {
-            self.gate.cannot_land(&error.to_string());
+            self.blocked.cannot_land(&error.to_string());
             error.into()
         })
     }
 
     /// Counts what was spent on no page, for reports and for a ledger that is lost: the ledger has it in any case.
-    pub async fn count_unproductive(&self, pass: &PassRef, tally: &Tally) {
-        let Tally {
+    pub async fn count_unproductive(&self, pass: &PassRef, stats: &PassStats) {
+        let PassStats {
             unlanded_requests: requests,
             unlanded_units: units,
             ..
-        } = tally;
+        } = stats;
         if *requests > 0
             && let Err(error) = self
                 .catalog
@@ -116,10 +116,10 @@ impl Context {
     ///
     /// # Errors
     /// Why not.
-    pub async fn ready(&self, credential: &Credential) -> Result<(), Halt> {
+    pub async fn ready(&self, credential: &Credential) -> Result<(), StopReason> {
         self.upstream(credential)?
             .ready()
             .await
-            .map_err(|failure| Halt::Failed(failure.to_string()))
+            .map_err(|failure| StopReason::Failed(failure.to_string()))
     }
 }

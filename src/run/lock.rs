@@ -39,7 +39,7 @@ impl Locks {
         Ok(Self(Place::Directory(directory)))
     }
 
-    /// Locks for a play that nobody else takes part in: each is free at once, and leaves no trace.
+    /// Locks for a simulation that nobody else takes part in: each is free at once, and leaves no trace.
     #[must_use]
     pub const fn none() -> Self {
         Self(Place::Nowhere)

@@ -2,38 +2,38 @@
 //!
 //! `plan → charge → request → classify → land (records + next cursor, one transaction) → next`
 
+mod admission;
 mod again;
-mod asked;
 mod batches;
-mod believe;
+mod blocked;
+mod concurrent;
 mod context;
 mod due;
-mod early;
 mod estimate;
-mod expect;
+mod exhausted;
 mod fits;
 mod forecast;
-mod gate;
-mod halt;
+mod learned_cost;
 mod lock;
+mod not_modified;
 mod outcome;
 mod pass;
+mod pass_stats;
 mod permit;
-mod play;
+mod prefetch;
 mod preview;
 mod progress;
 mod range;
+mod reconcile;
 mod report;
 mod request;
+mod request_stats;
 mod shared_pass;
-mod side_by_side;
-mod spent;
+mod simulation;
 mod steps;
 mod stop;
-mod tally;
-mod unchanged;
+mod stop_reason;
 mod walk;
-mod wave;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,17 +45,14 @@ use crate::catalog::{Catalog, CatalogError};
 use crate::config::{Job, Region};
 use crate::quota::Timestamp;
 
-pub use asked::{Asked, Led, Requests};
-pub use believe::Believing;
+pub use blocked::Blocked;
 pub use context::Context;
 pub use due::Candidate;
-pub use estimate::{Estimates, learned, truth, truth_of_a_refusal};
 pub use forecast::{
     DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule, ScheduleError, Stalest, Used,
     forecast, what_fits,
 };
-pub use gate::Gate;
-pub use halt::Halt;
+pub use learned_cost::{LearnedCosts, learned, truth, truth_of_a_refusal};
 pub use lock::{Held, Locks};
 pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
 pub use preview::{
@@ -64,13 +61,16 @@ pub use preview::{
 };
 pub use progress::{Progress, Silent};
 pub use range::Range;
+pub use reconcile::InFlight;
 pub use report::{FAILURE, accounts, limit_report, limit_reports};
+pub use request_stats::{CallStats, RequestOutcome, RequestStats};
 pub use stop::{Signal, Stop, StopSender, channel};
+pub use stop_reason::StopReason;
 
+use admission::{admit_regions, jobs};
+use concurrent::walk_admitted;
 use due::fairest_first;
 use report::{Walked, report};
-use side_by_side::walk_wave;
-use wave::{jobs, next_wave};
 
 /// The jobs of a run, each with the regions that it is to walk.
 pub type Selection = Vec<(Arc<Job>, Vec<Arc<Region>>)>;
@@ -101,9 +101,11 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
     fairest_first(&mut queue, now);
     let mut walked = Walked::default();
     while !queue.is_empty() {
-        match next_wave(context, &mut queue).await {
-            Ok(wave) => walk_wave(context, wave, &mut walked).await,
-            Err(halt) => walked.leave(&std::mem::take(&mut queue), halt.outcome(), Some(&halt)),
+        match admit_regions(context, &mut queue).await {
+            Ok(admitted) => walk_admitted(context, admitted, &mut walked).await,
+            Err(reason) => {
+                walked.leave(&std::mem::take(&mut queue), reason.outcome(), Some(&reason))
+            }
         }
     }
     walked.leave(&not_due, PassOutcome::NotDue, None);

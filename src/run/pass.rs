@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::due::Candidate;
 use super::lock::Held;
-use super::tally::Tally;
+use super::pass_stats::PassStats;
 use crate::catalog::{Landed, OpenPass, PassId, PassRef, StepPosition};
 use crate::config::{Job, Region, Step};
 use crate::quota::Timestamp;
@@ -27,7 +27,7 @@ pub struct Pass {
     /// Where its steps stand.
     pub positions: Vec<StepPosition>,
     /// What it cost and brought, in this run.
-    pub tally: Tally,
+    pub stats: PassStats,
     /// What a person should know of it beside its outcome.
     pub notes: Vec<String>,
     _held: Held,
@@ -46,7 +46,7 @@ impl Pass {
             since: candidate.state.since,
             job: Arc::clone(&candidate.job),
             region: Arc::clone(&candidate.region),
-            tally: Tally::default(),
+            stats: PassStats::default(),
             notes: open.map_or_else(Vec::new, |_| candidate.edited.notes.clone()),
             _held: held,
         }

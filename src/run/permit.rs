@@ -2,10 +2,10 @@
 
 use super::context::Context;
 use super::fits::Claim;
-use super::halt::Halt;
 use super::outcome::StoppedBy;
+use super::pass_stats::PassStats;
 use super::request::Asker;
-use super::tally::Tally;
+use super::stop_reason::StopReason;
 use crate::config::{Call, Job};
 use crate::ledger::{Ask, Permit, Purpose, Verdict};
 use crate::quota::{LimitName, Rejection, Units};
@@ -21,8 +21,8 @@ pub async fn permit(
     context: &Context,
     asker: Asker<'_>,
     call: &Call,
-    tally: &mut Tally,
-) -> Result<Result<(Permit, Connection), Failure>, Halt> {
+    stats: &mut PassStats,
+) -> Result<Result<(Permit, Connection), Failure>, StopReason> {
     let credential = &asker.job.credential;
     let mut connection = Connection::default();
     let purpose = purpose(asker, call);
@@ -42,7 +42,7 @@ pub async fn permit(
         {
             Verdict::Permitted(permit) => {
                 let Some(failure) = unreachable else {
-                    tally.charge(&call.cost, permit.metered);
+                    stats.charge(&call.cost, permit.metered);
                     return Ok(Ok((permit, connection)));
                 };
                 context.meter.release(&credential.account, &permit).await?;
@@ -50,7 +50,7 @@ pub async fn permit(
             }
             Verdict::Rejected(rejection) => {
                 if rejection.retry_after > credential.wait(&rejection.limit) {
-                    return Err(Halt::Stopped(
+                    return Err(StopReason::Stopped(
                         remember(context, asker, call, &rejection).into(),
                     ));
                 }
@@ -59,35 +59,37 @@ pub async fn permit(
                     .sleep(&*context.clock, rejection.retry_after)
                     .await;
             }
-            Verdict::Never { limit, most } => return Err(Halt::Failed(never(call, &limit, most))),
-            Verdict::Refused(why) => return Err(Halt::LedgerAway(why)),
+            Verdict::Never { limit, most } => {
+                return Err(StopReason::Failed(never(call, &limit, most)));
+            }
+            Verdict::Refused(why) => return Err(StopReason::LedgerAway(why)),
         }
     }
 }
 
 /// Whether this charge need be put to the ledger at all; pauses where the upstream said to slow down.
-async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), Halt> {
+async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), StopReason> {
     let credential = &asker.job.credential;
     pause(context, &credential.account.name).await;
     if context.stop.signal().is_some() {
-        return Err(Halt::Interrupted(None));
+        return Err(StopReason::Interrupted(None));
     }
-    if let Some(why) = context.gate.denial(&credential.name) {
-        return Err(Halt::Denied(why));
+    if let Some(why) = context.blocked.denial(&credential.name) {
+        return Err(StopReason::Denied(why));
     }
-    let held = context.gate.out_of_reach(&credential.upstream.name);
-    if let Some(why) = held.or_else(|| context.gate.held(&credential.account.name)) {
-        return Err(Halt::Failed(why));
+    let held = context.blocked.out_of_reach(&credential.upstream.name);
+    if let Some(why) = held.or_else(|| context.blocked.held(&credential.account.name)) {
+        return Err(StopReason::Failed(why));
     }
     context.can_land().await?;
     context.ready(credential).await?;
     match context
-        .gate
+        .blocked
         .refusal(&credential.account, &call.cost, &asker.job.leave)
     {
         Some(refused) => {
             let units = call.cost.of(&refused.limit);
-            Err(Halt::Stopped(
+            Err(StopReason::Stopped(
                 StoppedBy {
                     call: call.name.clone(),
                     units,
@@ -105,7 +107,7 @@ async fn ready(context: &Context, asker: Asker<'_>, call: &Call) -> Result<(), H
 async fn pause(context: &Context, account: &str) {
     let mut waited_for = None;
     while let Some(until) = context
-        .gate
+        .blocked
         .slowed_until(account)
         .filter(|until| waited_for != Some(*until))
     {
@@ -163,7 +165,7 @@ fn remember(context: &Context, asker: Asker<'_>, call: &Call, rejection: &Reject
         retry_after: rejection.retry_after,
         retry_at: rejection.retry_at,
     };
-    context.gate.refuse(
+    context.blocked.refuse(
         units + stopped_by.leave(),
         stopped_by.clone(),
         context.clock.now(),

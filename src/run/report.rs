@@ -8,11 +8,11 @@ use super::batches::Batches;
 use super::context::Context;
 use super::due::Candidate;
 use super::fits::refresh;
-use super::halt::Halt;
 use super::outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
 use super::pass::Pass;
+use super::pass_stats::PassStats;
 use super::request::shown;
-use super::tally::Tally;
+use super::stop_reason::StopReason;
 use crate::config::{Credential, Job, Region};
 use crate::ledger::Meter;
 use crate::quota::{Account, Cost, Limit, LimitUsage, Units};
@@ -23,41 +23,46 @@ pub struct Walked {
     passes: Vec<PassReport>,
     unmetered: Units,
     /// What limits ended, by what was said of it at that time.
-    halts: BTreeMap<String, Halt>,
+    reasons: BTreeMap<String, StopReason>,
 }
 
 impl Walked {
     /// A pass that was walked.
-    pub fn add(&mut self, pass: Pass, halt: Option<&Halt>) {
-        let notes = halt.and_then(why).into_iter().chain(pass.notes);
+    pub fn add(&mut self, pass: Pass, reason: Option<&StopReason>) {
+        let notes = reason.and_then(why).into_iter().chain(pass.notes);
         self.push(
             &pass.job,
             &pass.region.code,
             pass.resumed,
-            halt,
+            reason,
             notes,
-            &pass.tally,
+            &pass.stats,
         );
     }
 
     /// The batches of a job, if any request was made for them, or was refused.
     pub fn add_batches(&mut self, job: &Job, batches: &Batches) {
-        let why = batches.halt.as_ref().and_then(why);
-        if batches.tally.requests > 0 || why.is_some() {
+        let why = batches.reason.as_ref().and_then(why);
+        if batches.stats.requests > 0 || why.is_some() {
             let notes = why.into_iter().chain(batches.notes.iter().cloned());
             self.push(
                 job,
                 Region::SHARED,
                 batches.resumed,
-                batches.halt.as_ref(),
+                batches.reason.as_ref(),
                 notes,
-                &batches.tally,
+                &batches.stats,
             );
         }
     }
 
     /// Regions that were not walked.
-    pub fn leave(&mut self, candidates: &[Candidate], outcome: PassOutcome, why: Option<&Halt>) {
+    pub fn leave(
+        &mut self,
+        candidates: &[Candidate],
+        outcome: PassOutcome,
+        why: Option<&StopReason>,
+    ) {
         if let Some(why) =
             why.filter(|_| matches!(outcome, PassOutcome::Failed | PassOutcome::Refused))
         {
@@ -78,20 +83,20 @@ impl Walked {
         job: &Job,
         region: &str,
         resumed: bool,
-        halt: Option<&Halt>,
+        reason: Option<&StopReason>,
         notes: impl Iterator<Item = String>,
-        tally: &Tally,
+        stats: &PassStats,
     ) {
-        let notes: Vec<String> = notes.chain(skipped(tally)).collect();
-        self.remember(halt);
-        self.unmetered += tally.unmetered;
+        let notes: Vec<String> = notes.chain(skipped(stats)).collect();
+        self.remember(reason);
+        self.unmetered += stats.unmetered;
         let pass = PassReport {
-            outcome: halt.map_or(PassOutcome::Complete, Halt::outcome),
+            outcome: reason.map_or(PassOutcome::Complete, StopReason::outcome),
             resumed,
-            pages: tally.pages,
-            records: tally.records,
-            requests: tally.requests,
-            units: tally.units.clone(),
+            pages: stats.pages,
+            records: stats.records,
+            requests: stats.requests,
+            units: stats.units.clone(),
             detail: (!notes.is_empty()).then(|| notes.join("; ")),
             ..blank(job, region)
         };
@@ -100,15 +105,18 @@ impl Walked {
     }
 
     /// Remembers what was said of a limit that ended work: until the run ends, others may spend more.
-    fn remember(&mut self, halt: Option<&Halt>) {
-        if let Some(halt @ (Halt::Stopped(_) | Halt::Spent(..) | Halt::Paused(..))) = halt {
-            self.halts
-                .entry(halt.to_string())
-                .or_insert_with(|| halt.clone());
+    fn remember(&mut self, reason: Option<&StopReason>) {
+        if let Some(
+            reason @ (StopReason::Stopped(_) | StopReason::Exhausted(..) | StopReason::Paused(..)),
+        ) = reason
+        {
+            self.reasons
+                .entry(reason.to_string())
+                .or_insert_with(|| reason.clone());
         }
     }
 
-    /// What several waves ask for in batches is one row a job.
+    /// What several groups ask for in batches is one row a job.
     fn keep(&mut self, pass: PassReport) {
         let is_same =
             |known: &&mut PassReport| known.job == pass.job && known.region == pass.region;
@@ -169,13 +177,13 @@ fn blank(job: &Job, region: &str) -> PassReport {
     }
 }
 
-/// What there is to say of a halt beside its outcome.
-fn why(halt: &Halt) -> Option<String> {
-    (!matches!(halt, Halt::Interrupted(None))).then(|| halt.to_string())
+/// What a report says of a reason beside its outcome.
+fn why(reason: &StopReason) -> Option<String> {
+    (!matches!(reason, StopReason::Interrupted(None))).then(|| reason.to_string())
 }
 
-fn skipped(tally: &Tally) -> Option<String> {
-    match tally.skipped {
+fn skipped(stats: &PassStats) -> Option<String> {
+    match stats.skipped {
         0 => None,
         1 => Some("1 record without an id was skipped".to_owned()),
         more => Some(format!("{more} records without an id were skipped")),
@@ -213,14 +221,14 @@ async fn refreshed(
     walked: &Walked,
 ) -> Vec<PassReport> {
     let mut passes = walked.passes.clone();
-    for (said, halt) in &walked.halts {
-        let mut halt = halt.clone();
-        if let Some(stop) = halt.stop()
+    for (said, reason) in &walked.reasons {
+        let mut reason = reason.clone();
+        if let Some(stop) = reason.stop()
             && let Some(account) = accounts.iter().find(|account| account.name == stop.account)
         {
             refresh(stop, &context.meter, account, limits).await;
         }
-        let says = halt.to_string();
+        let says = reason.to_string();
         for detail in passes.iter_mut().filter_map(|pass| pass.detail.as_mut()) {
             *detail = detail.replace(said, &says);
         }
@@ -234,7 +242,7 @@ async fn soonest(
     accounts: &[Arc<Account>],
     limits: &[LimitReport],
 ) -> Option<StoppedBy> {
-    let mut stops = context.gate.stops(context.clock.now());
+    let mut stops = context.blocked.stops(context.clock.now());
     for stop in &mut stops {
         if let Some(account) = accounts.iter().find(|account| account.name == stop.account) {
             refresh(stop, &context.meter, account, limits).await;

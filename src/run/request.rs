@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::asked::Led;
-use super::believe::{believe, correct, settle};
 use super::context::Context;
-use super::estimate::{lower_of, truth_of_a_refusal};
-use super::halt::Halt;
+use super::exhausted::{close, close_for, reopen};
+use super::learned_cost::{lower_of, truth_of_a_refusal};
+use super::not_modified;
+use super::pass_stats::PassStats;
 use super::permit::permit;
-use super::spent::{close, close_for, reopen};
-use super::tally::Tally;
-use super::unchanged;
+use super::reconcile::{correct, reconcile, settle};
+use super::request_stats::RequestOutcome;
+use super::stop_reason::StopReason;
 use crate::clock::Monotonic;
 use crate::config::{Call, Job, Region};
 use crate::ledger::Permit;
@@ -55,14 +55,14 @@ enum Trouble {
 /// Fetches one page, charged before each attempt.
 ///
 /// # Errors
-/// Why there is no page. What was spent on it is in the tally either way.
+/// Why there is no page. What was spent on it is in `stats` either way.
 pub async fn fetch(
     context: &Context,
     asker: Asker<'_>,
     request: PageRequest<'_>,
-    tally: &mut Tally,
-) -> Result<Page, Halt> {
-    let known = unchanged::cached_page(context, asker, request).await?;
+    stats: &mut PassStats,
+) -> Result<Page, StopReason> {
+    let known = not_modified::cached_page(context, asker, request).await?;
     let request = PageRequest {
         known: known.as_ref(),
         ..request
@@ -70,14 +70,14 @@ pub async fn fetch(
     let mut attempt = 1;
     let mut in_doubt = None;
     loop {
-        match attempt_once(context, asker, request, tally).await {
+        match attempt_once(context, asker, request, stats).await {
             Ok(Ok(page)) => return Ok(page),
             Ok(Err(retry)) => {
                 in_doubt = retry.charged.then(|| retry.why.clone());
                 wait_for_next(context, asker, &request.step.call, retry, attempt).await?;
             }
-            Err(Halt::Interrupted(_)) => return Err(Halt::Interrupted(in_doubt)),
-            Err(halt) => return Err(halt),
+            Err(StopReason::Interrupted(_)) => return Err(StopReason::Interrupted(in_doubt)),
+            Err(reason) => return Err(reason),
         }
         attempt += 1;
     }
@@ -88,11 +88,11 @@ async fn attempt_once(
     context: &Context,
     asker: Asker<'_>,
     request: PageRequest<'_>,
-    tally: &mut Tally,
-) -> Result<Result<Page, Retry>, Halt> {
+    stats: &mut PassStats,
+) -> Result<Result<Page, Retry>, StopReason> {
     let upstream = context.upstream(&asker.job.credential)?;
-    let call = &*context.estimates.priced(asker.job, &request.step.call);
-    let (permit, connection) = match permit(context, asker, call, tally).await? {
+    let call = &*context.learned_costs.priced(asker.job, &request.step.call);
+    let (permit, connection) = match permit(context, asker, call, stats).await? {
         Ok(permitted) => permitted,
         Err(failure) => {
             count(context, asker, call, &Err(failure.clone()), Duration::ZERO);
@@ -100,7 +100,7 @@ async fn attempt_once(
         }
     };
     let _under_way = context
-        .believing
+        .in_flight
         .send(&asker.job.credential.account.name, &call.cost);
     let sent = Monotonic::now();
     let request = PageRequest {
@@ -113,17 +113,17 @@ async fn attempt_once(
         Ok(page) => {
             reopen(context, asker, &permit).await;
             if page.unchanged {
-                unchanged::give_back(context, asker, call, &permit, tally).await;
+                not_modified::give_back(context, asker, call, &permit, stats).await;
             }
-            settle(context, asker, call, &permit, &reported.cost, tally).await;
-            believe(context, asker, call, &permit, &reported.limits).await;
+            settle(context, asker, call, &permit, &reported.cost, stats).await;
+            reconcile(context, asker, call, &permit, &reported.limits).await;
             Ok(Ok(page))
         }
         Err(failure) => {
             let truth = true_cost_of_refusal(asker, call, &permit, &failure, &reported);
-            correct(context, asker, call, &permit, &truth, tally).await;
-            believe(context, asker, call, &permit, &reported.limits).await;
-            let retry = after(context, asker, call, &permit, failure, tally).await?;
+            correct(context, asker, call, &permit, &truth, stats).await;
+            reconcile(context, asker, call, &permit, &reported.limits).await;
+            let retry = after(context, asker, call, &permit, failure, stats).await?;
             Ok(Err(Retry {
                 charged: retry.charged && !reported.free,
                 ..retry
@@ -168,7 +168,7 @@ async fn wait_for_next(
         ..
     }: Retry,
     attempt: u32,
-) -> Result<(), Halt> {
+) -> Result<(), StopReason> {
     let (account, upstream) = (
         &asker.job.credential.account.name,
         &asker.job.credential.upstream,
@@ -181,11 +181,11 @@ async fn wait_for_next(
     if attempt >= attempts {
         let why = gave_up(attempts, &why);
         match trouble {
-            Trouble::Unreachable => context.gate.unreachable(&upstream.name, &why),
-            Trouble::SlowDown => context.gate.hold(account, &why),
+            Trouble::Unreachable => context.blocked.unreachable(&upstream.name, &why),
+            Trouble::SlowDown => context.blocked.hold(account, &why),
             Trouble::Other => {}
         }
-        return Err(Halt::Failed(why));
+        return Err(StopReason::Failed(why));
     }
     let pause = pause.unwrap_or_else(|| growing(upstream.pause, attempt));
     let (job, region, units) = (&asker.job.name, &asker.region.code, shown(&call.cost));
@@ -210,10 +210,15 @@ fn count(
     fetched: &Result<Page, Failure>,
     took: Duration,
 ) {
-    let led = fetched.as_ref().map_or_else(Led::from, |_| Led::Page);
-    context
-        .asked
-        .count(&asker.job.credential.account.name, &call.name, led, took);
+    let outcome = fetched
+        .as_ref()
+        .map_or_else(RequestOutcome::from, |_| RequestOutcome::Page);
+    context.request_stats.count(
+        &asker.job.credential.account.name,
+        &call.name,
+        outcome,
+        took,
+    );
     if let Ok(page) = fetched {
         let (job, region, units) = (&asker.job.name, &asker.region.code, shown(&call.cost));
         tracing::info!(
@@ -274,11 +279,11 @@ async fn after(
     call: &Call,
     permit: &Permit,
     failure: Failure,
-    tally: &mut Tally,
-) -> Result<Retry, Halt> {
+    stats: &mut PassStats,
+) -> Result<Retry, StopReason> {
     match failure {
         Failure::Unreachable(why) => {
-            give_back(context, asker, call, permit, tally).await?;
+            give_back(context, asker, call, permit, stats).await?;
             Ok(Retry {
                 pause: None,
                 why,
@@ -288,11 +293,11 @@ async fn after(
             })
         }
         Failure::NotSent(why) => {
-            give_back(context, asker, call, permit, tally).await?;
-            Err(Halt::Failed(why))
+            give_back(context, asker, call, permit, stats).await?;
+            Err(StopReason::Failed(why))
         }
         Failure::TooLate => {
-            give_back(context, asker, call, permit, tally).await?;
+            give_back(context, asker, call, permit, stats).await?;
             Ok(Retry {
                 pause: Some(Duration::ZERO),
                 why: failure.to_string(),
@@ -312,7 +317,7 @@ async fn after(
             limit,
         } => {
             if let Some(pause) = retry_after.filter(|pause| *pause <= LONGEST_PAUSE) {
-                context.gate.slow_down(
+                context.blocked.slow_down(
                     &asker.job.credential.account.name,
                     context.clock.now().after(pause),
                 );
@@ -326,14 +331,14 @@ async fn after(
             })
         }
         Failure::Denied(why) => {
-            context.gate.deny(&asker.job.credential.name, &why);
-            Err(Halt::Denied(why))
+            context.blocked.deny(&asker.job.credential.name, &why);
+            Err(StopReason::Denied(why))
         }
-        Failure::Skip(why) => Err(Halt::Unserved(why)),
-        Failure::WrongShape(why) => Err(Halt::Failed(why)),
+        Failure::Skip(why) => Err(StopReason::Unserved(why)),
+        Failure::WrongShape(why) => Err(StopReason::Failed(why)),
         Failure::BadCursor(why) => {
-            unchanged::forget(context, asker, call).await;
-            Err(Halt::BadCursor(why))
+            not_modified::forget(context, asker, call).await;
+            Err(StopReason::BadCursor(why))
         }
         Failure::Transient {
             message,
@@ -350,7 +355,7 @@ async fn after(
 }
 
 /// How a request can be made once more that was not charged, since no connection could be made.
-fn uncharged(failure: Failure) -> Result<Retry, Halt> {
+fn uncharged(failure: Failure) -> Result<Retry, StopReason> {
     match failure {
         Failure::Unreachable(why) => Ok(Retry {
             pause: None,
@@ -359,7 +364,7 @@ fn uncharged(failure: Failure) -> Result<Retry, Halt> {
             charged: false,
             limit: None,
         }),
-        failure => Err(Halt::Failed(failure.to_string())),
+        failure => Err(StopReason::Failed(failure.to_string())),
     }
 }
 
@@ -369,12 +374,12 @@ async fn give_back(
     asker: Asker<'_>,
     call: &Call,
     permit: &Permit,
-    tally: &mut Tally,
-) -> Result<(), Halt> {
+    stats: &mut PassStats,
+) -> Result<(), StopReason> {
     context
         .meter
         .release(&asker.job.credential.account, permit)
         .await?;
-    tally.release(&call.cost, permit.metered);
+    stats.release(&call.cost, permit.metered);
     Ok(())
 }

@@ -8,11 +8,11 @@ use tokio::sync::Mutex;
 use super::again::{Before, empty_pages, may_go_on};
 use super::batches::{Batches, new_shared_pass};
 use super::context::Context;
-use super::expect::query;
-use super::halt::Halt;
+use super::estimate::query;
+use super::pass_stats::PassStats;
 use super::request::{Asker, fetch};
 use super::steps::{fit_shared, request_of};
-use super::tally::Tally;
+use super::stop_reason::StopReason;
 use crate::catalog::{
     Landing, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId,
 };
@@ -35,12 +35,12 @@ pub struct SharedPass<'a> {
 /// What came of a batch.
 #[derive(Default)]
 struct Fetched {
-    tally: Tally,
+    stats: PassStats,
     notes: Vec<String>,
     /// Whether the upstream gave what it was asked for.
     served: bool,
     /// Why it went no further.
-    halt: Option<Halt>,
+    reason: Option<StopReason>,
 }
 
 impl<'a> SharedPass<'a> {
@@ -52,7 +52,7 @@ impl<'a> SharedPass<'a> {
         context: &'a Context,
         job: &'a Job,
         batches: &mut Batches,
-    ) -> Result<Self, Halt> {
+    ) -> Result<Self, StopReason> {
         let now = context.clock.now();
         let open = context.catalog.open_passes(&job.name).await?;
         let mut reference = new_shared_pass(job, now);
@@ -105,16 +105,16 @@ impl<'a> SharedPass<'a> {
         let (mut served, mut rounds) = (false, 0);
         while !work.is_empty() {
             let refused = self
-                .fetch_side_by_side(step, std::mem::take(&mut work), &mut served, batches)
+                .fetch_concurrently(step, std::mem::take(&mut work), &mut served, batches)
                 .await;
             let is_some_ids_fault = served || (rounds == 0 && refused.len() == 1);
             for (batch, why) in refused {
                 if !is_some_ids_fault {
-                    let halt = Halt::Failed(format!(
+                    let reason = StopReason::Failed(format!(
                         "the upstream refused every request of {}: {why}",
                         step.call.name
                     ));
-                    batches.give_up(batch, halt);
+                    batches.give_up(batch, reason);
                 } else if batch.ids.len() == 1 {
                     self.leave_out(step, batch, &why, batches).await;
                 } else {
@@ -127,7 +127,7 @@ impl<'a> SharedPass<'a> {
     }
 
     /// Fetches these batches, and returns those that were refused as a whole, and why.
-    async fn fetch_side_by_side(
+    async fn fetch_concurrently(
         &self,
         step: &Step,
         work: Vec<OpenBatch>,
@@ -139,12 +139,12 @@ impl<'a> SharedPass<'a> {
             .map(|batch| self.fetch_batch(step, batch))
             .buffer_unordered(self.context.concurrency);
         while let Some((batch, fetched)) = fetched.next().await {
-            batches.tally.add(&fetched.tally);
+            batches.stats.add(&fetched.stats);
             batches.notes.extend(fetched.notes);
-            match fetched.halt {
+            match fetched.reason {
                 None => *served |= fetched.served,
-                Some(Halt::Unserved(why)) => refused.push((batch, why)),
-                Some(halt) => batches.give_up(batch, halt),
+                Some(StopReason::Unserved(why)) => refused.push((batch, why)),
+                Some(reason) => batches.give_up(batch, reason),
             }
         }
         refused
@@ -156,12 +156,12 @@ impl<'a> SharedPass<'a> {
         match self.fetch_pages(step, &mut batch, &mut fetched).await {
             Ok(()) => fetched.served = true,
             // Half of it would be paid for once more.
-            Err(Halt::Unserved(why)) if batch.cursor().is_some() => {
-                fetched.halt = Some(Halt::Failed(format!(
+            Err(StopReason::Unserved(why)) if batch.cursor().is_some() => {
+                fetched.reason = Some(StopReason::Failed(format!(
                     "the upstream refused the next page: {why}"
                 )));
             }
-            Err(halt) => fetched.halt = Some(halt),
+            Err(reason) => fetched.reason = Some(reason),
         }
         (batch, fetched)
     }
@@ -175,17 +175,17 @@ impl<'a> SharedPass<'a> {
                 .map(|id| format!("id `{id}` was refused and skipped: {why}")),
         );
         let requested = batch.advance(&HashSet::new(), None);
-        if let Err(halt) = self
+        if let Err(reason) = self
             .land(
                 step,
                 &Page::default(),
                 &requested,
                 &batch,
-                &mut batches.tally,
+                &mut batches.stats,
             )
             .await
         {
-            batches.give_up(batch, halt);
+            batches.give_up(batch, reason);
         }
     }
 
@@ -194,7 +194,7 @@ impl<'a> SharedPass<'a> {
         step: &Step,
         batch: &mut OpenBatch,
         fetched: &mut Fetched,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), StopReason> {
         let (mut before, mut started_over) = (Before::default(), false);
         loop {
             let landed = batch.cursors.len() as u64;
@@ -203,7 +203,7 @@ impl<'a> SharedPass<'a> {
                 let requested = batch.advance(&HashSet::new(), None);
                 let page = Page::default();
                 return self
-                    .land(step, &page, &requested, batch, &mut fetched.tally)
+                    .land(step, &page, &requested, batch, &mut fetched.stats)
                     .await;
             }
             let now = self.context.clock.now();
@@ -223,8 +223,8 @@ impl<'a> SharedPass<'a> {
                 job: self.job,
                 region: &self.region,
             };
-            let page = match fetch(self.context, asker, request, &mut fetched.tally).await {
-                Err(Halt::BadCursor(why)) if batch.cursor().is_some() && !started_over => {
+            let page = match fetch(self.context, asker, request, &mut fetched.stats).await {
+                Err(StopReason::BadCursor(why)) if batch.cursor().is_some() && !started_over => {
                     tracing::warn!(
                         job = self.job.name,
                         call = step.call.name,
@@ -254,10 +254,10 @@ impl<'a> SharedPass<'a> {
                 .collect();
             batch.empty_pages = empty_pages(batch.empty_pages, &page);
             let requested = batch.advance(&came, next);
-            self.land(step, &page, &requested, batch, &mut fetched.tally)
+            self.land(step, &page, &requested, batch, &mut fetched.stats)
                 .await?;
             if let Some(why) = page.dead_end {
-                return Err(Halt::Failed(why));
+                return Err(StopReason::Failed(why));
             }
             if batch.cursor().is_none() {
                 return Ok(());
@@ -271,8 +271,8 @@ impl<'a> SharedPass<'a> {
         page: &Page,
         requested: &[String],
         batch: &OpenBatch,
-        tally: &mut Tally,
-    ) -> Result<(), Halt> {
+        stats: &mut PassStats,
+    ) -> Result<(), StopReason> {
         let Some(kind) = &step.call.records else {
             return Ok(());
         };
@@ -290,14 +290,14 @@ impl<'a> SharedPass<'a> {
             empty_pages: 0,
             requested,
             batch: Some(batch),
-            requests: tally.unlanded_requests,
-            units: &tally.unlanded_units,
+            requests: stats.unlanded_requests,
+            units: &stats.unlanded_units,
             tag: page.tag.as_ref(),
             now: self.context.clock.now(),
         };
         let landed = self.context.land(landing).await?;
         *reference = PassRef::Open(landed.pass);
-        tally.land(page.records.len() as u64, page.skipped);
+        stats.land(page.records.len() as u64, page.skipped);
         self.context
             .progress
             .landed(&self.job.name, Region::SHARED, page.records.len() as u64);
@@ -308,7 +308,7 @@ impl<'a> SharedPass<'a> {
     ///
     /// # Errors
     /// When the catalog cannot be asked.
-    pub async fn waiting(&self) -> Result<HashSet<PassId>, Halt> {
+    pub async fn waiting(&self) -> Result<HashSet<PassId>, StopReason> {
         let mut waiting = HashSet::new();
         for step in &self.job.steps {
             if let Some(ids) = &step.ids {
@@ -331,9 +331,9 @@ impl<'a> SharedPass<'a> {
     ///
     /// # Errors
     /// When the catalog cannot be written.
-    pub async fn finish(&self, batches: &Batches) -> Result<(), Halt> {
+    pub async fn finish(&self, batches: &Batches) -> Result<(), StopReason> {
         if let Some(id) = self.id().await
-            && batches.halt.is_none()
+            && batches.reason.is_none()
             && !batches.waiting.contains(&id)
         {
             self.context
@@ -355,7 +355,7 @@ async fn fit_to_job(
     job: &Job,
     pass: &mut OpenPass,
     batches: &mut Batches,
-) -> Result<(), Halt> {
+) -> Result<(), StopReason> {
     let edited = fit_shared(job, pass);
     if edited.change.is_empty() {
         return Ok(());
@@ -377,7 +377,7 @@ pub async fn pending(
     step: &Step,
     ids: &Ids,
     scope: PassScope<'_>,
-) -> Result<Vec<PendingId>, Halt> {
+) -> Result<Vec<PendingId>, StopReason> {
     match query(job, step, ids, scope, context.clock.now()) {
         Some(query) => Ok(context.catalog.pending_ids(query).await?),
         None => Ok(Vec::new()),

@@ -2,11 +2,11 @@
 
 use super::again::{Before, empty_pages, may_go_on};
 use super::context::Context;
-use super::early::{Named, Told};
-use super::halt::Halt;
 use super::pass::{Pass, Position};
+use super::prefetch::{Named, Told};
 use super::request::{Asker, fetch};
 use super::steps::{names, request_of};
+use super::stop_reason::StopReason;
 use crate::catalog::{Landing, PassRef, StepPosition};
 use crate::config::{Step, Variable};
 use crate::upstream::{Page, PageRequest};
@@ -15,11 +15,15 @@ use crate::upstream::{Page, PageRequest};
 ///
 /// # Errors
 /// Why it went no further; the pass knows how far it came.
-pub async fn walk(context: &Context, pass: &mut Pass, told: Option<&Told>) -> Result<(), Halt> {
+pub async fn walk(
+    context: &Context,
+    pass: &mut Pass,
+    told: Option<&Told>,
+) -> Result<(), StopReason> {
     for step in pass.listing_steps() {
-        while let Err(halt) = walk_step(context, pass, step, told).await {
-            let Halt::BadCursor(why) = halt else {
-                return Err(halt);
+        while let Err(reason) = walk_step(context, pass, step, told).await {
+            let StopReason::BadCursor(why) = reason else {
+                return Err(reason);
             };
             start_over(context, pass, step, why).await?;
         }
@@ -32,7 +36,7 @@ async fn walk_step(
     pass: &mut Pass,
     index: usize,
     told: Option<&Told>,
-) -> Result<(), Halt> {
+) -> Result<(), StopReason> {
     let job = pass.job.clone();
     let Some(step) = job.steps.get(index) else {
         return Ok(());
@@ -81,7 +85,7 @@ async fn walk_step(
             let _ = told.send(named);
         }
         if let Some(why) = dead_end {
-            return Err(Halt::Unserved(why));
+            return Err(StopReason::Unserved(why));
         }
     }
 }
@@ -104,7 +108,7 @@ async fn end_step(
     pass: &mut Pass,
     index: usize,
     step: &Step,
-) -> Result<(), Halt> {
+) -> Result<(), StopReason> {
     let cut = cuts(pass, step);
     if let Some(id) = pass.id() {
         context.catalog.end_step(id, index, cut).await?;
@@ -158,7 +162,7 @@ async fn next_page(
     pass: &mut Pass,
     step: &Step,
     cursor: Option<&str>,
-) -> Result<Page, Halt> {
+) -> Result<Page, StopReason> {
     let region = pass.region.clone();
     let job = pass.job.clone();
     let request = PageRequest {
@@ -178,7 +182,7 @@ async fn next_page(
             region: &region,
         },
         request,
-        &mut pass.tally,
+        &mut pass.stats,
     )
     .await
 }
@@ -189,7 +193,7 @@ async fn land(
     step: &Step,
     place: Place,
     page: Page,
-) -> Result<(), Halt> {
+) -> Result<(), StopReason> {
     let Some(records) = &step.call.records else {
         return Ok(());
     };
@@ -210,14 +214,14 @@ async fn land(
         empty_pages: place.empty_pages,
         requested: &[],
         batch: None,
-        requests: pass.tally.unlanded_requests,
-        units: &pass.tally.unlanded_units,
+        requests: pass.stats.unlanded_requests,
+        units: &pass.stats.unlanded_units,
         tag: page.tag.as_ref(),
         now: context.clock.now(),
     };
     let landed = context.land(landing).await?;
     let count = page.records.len() as u64;
-    pass.tally.land(count, page.skipped);
+    pass.stats.land(count, page.skipped);
     pass.advance(
         landed,
         StepPosition {
@@ -246,13 +250,13 @@ async fn start_over(
     pass: &mut Pass,
     step: usize,
     why: String,
-) -> Result<(), Halt> {
+) -> Result<(), StopReason> {
     let PassRef::Open(id) = pass.reference else {
-        return Err(Halt::Failed(why));
+        return Err(StopReason::Failed(why));
     };
     if !context.catalog.restart_step(id, step).await? {
         // It is not asked for again at every run: the pass ends, and the next one begins when it is due.
-        return Err(Halt::Unserved(format!(
+        return Err(StopReason::Unserved(format!(
             "{why}; the step was already restarted once"
         )));
     }

@@ -21,7 +21,7 @@ use super::environment::Environment;
 use super::replace::file_to_replace;
 use crate::config::Job;
 use crate::quota::{Account, Cost, Timestamp};
-use crate::run::{self, Candidate, Requests, RunOutcome, RunReport};
+use crate::run::{self, CallStats, Candidate, RunOutcome, RunReport};
 
 /// When a run began, and how long it took.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +37,7 @@ pub struct Figures<'a> {
     /// Its result.
     pub report: &'a RunReport,
     /// Its requests.
-    pub requests: Vec<Requests>,
+    pub requests: Vec<CallStats>,
     /// By account of those jobs, what the ledger has not recorded yet.
     pub unrepaid: Vec<(Arc<Account>, Cost)>,
     /// When it ran.
@@ -127,11 +127,11 @@ fn of_every_run(families: &mut Families, outcome: RunOutcome, valid: bool, span:
     families.add(&metric::LAST_RUN_DURATION, &[], span.took.as_secs_f64());
 }
 
-fn of_requests(families: &mut Families, requests: &[Requests]) {
-    for Requests {
+fn of_requests(families: &mut Families, requests: &[CallStats]) {
+    for CallStats {
         account,
         call,
-        led,
+        outcome,
         count,
         took,
     } in requests
@@ -139,7 +139,7 @@ fn of_requests(families: &mut Families, requests: &[Requests]) {
         let labels = [
             (ACCOUNT, account.as_str()),
             ("call", call),
-            ("class", led.name()),
+            ("class", outcome.name()),
         ];
         families.add(&metric::REQUESTS, &labels, number(*count));
         families.add(&metric::REQUEST_SECONDS, &labels, took.as_secs_f64());

@@ -1,4 +1,4 @@
-//! How often a job could run, and over how many regions, so that nothing is refused: the schedule is played for each guess.
+//! How often a job could run, and over how many regions, so that nothing is refused: the schedule is simulated for each guess.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::super::Selection;
-use super::super::play::{Bounds, Opening, Scene};
+use super::super::simulation::{Balance, Bounds, Snapshot};
 use super::Plan;
 use crate::catalog::CatalogError;
 use crate::config::Job;
@@ -49,11 +49,11 @@ pub struct JobFit {
 }
 
 pub async fn fits(
-    scene: &Scene,
-    openings: &HashMap<String, Opening>,
+    snapshot: &Snapshot,
+    balances: &HashMap<String, Balance>,
     plan: Plan<'_>,
 ) -> Result<Vec<JobFit>, CatalogError> {
-    let all_fits = refuses_nothing(scene, openings, plan).await?;
+    let all_fits = refuses_nothing(snapshot, balances, plan).await?;
     let between = shortest_between(plan.starts).as_secs();
     let mut fits = Vec::new();
     for (job, regions) in plan.selection {
@@ -71,11 +71,11 @@ pub async fn fits(
         } else {
             SPANS.len()
         };
-        let every = first_that_fits(spans, with_every, scene, openings, plan).await?;
+        let every = first_that_fits(spans, with_every, snapshot, balances, plan).await?;
         let fewer = match all_fits {
             true => Some(0),
             false => {
-                first_that_fits(regions.len() + 1, with_regions, scene, openings, plan).await?
+                first_that_fits(regions.len() + 1, with_regions, snapshot, balances, plan).await?
             }
         };
         fits.push(JobFit {
@@ -128,8 +128,8 @@ fn changed(
 async fn first_that_fits(
     guesses: usize,
     guess: impl Fn(usize) -> Selection,
-    scene: &Scene,
-    openings: &HashMap<String, Opening>,
+    snapshot: &Snapshot,
+    balances: &HashMap<String, Balance>,
     plan: Plan<'_>,
 ) -> Result<Option<usize>, CatalogError> {
     let (mut from, mut to) = (0, guesses);
@@ -137,8 +137,8 @@ async fn first_that_fits(
         let middle = from + (to - from) / 2;
         let selection = guess(middle);
         let fits = refuses_nothing(
-            scene,
-            openings,
+            snapshot,
+            balances,
             Plan {
                 selection: &selection,
                 ..plan
@@ -150,16 +150,16 @@ async fn first_that_fits(
     Ok((from < guesses).then_some(from))
 }
 
-/// Plays the schedule up to the first charge that is refused.
+/// Simulates the schedule up to the first charge that is refused.
 async fn refuses_nothing(
-    scene: &Scene,
-    openings: &HashMap<String, Opening>,
+    snapshot: &Snapshot,
+    balances: &HashMap<String, Balance>,
     plan: Plan<'_>,
 ) -> Result<bool, CatalogError> {
-    let play = scene.play(plan.selection, openings, Bounds::Enforced, plan.from);
+    let simulation = snapshot.simulation(plan.selection, balances, Bounds::Enforced, plan.from);
     for start in plan.starts {
-        play.run(*start, plan.concurrency).await?;
-        if !play.refused().is_empty() {
+        simulation.run(*start, plan.concurrency).await?;
+        if !simulation.refused().is_empty() {
             return Ok(false);
         }
     }

@@ -1,4 +1,4 @@
-//! A schedule, played through the run's own loop against the limits as they stand and return.
+//! A schedule, simulated through the run's own loop against the limits as they stand and return.
 
 mod fit;
 mod schedule;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Selection;
-use super::play::{Bounds, Opening, Play, Refused, Scene, openings};
 use super::report::accounts;
+use super::simulation::{Balance, Bounds, Refused, Simulation, Snapshot, balances};
 use crate::catalog::{Catalog, CatalogError};
 use crate::ledger::Meter;
 use crate::quota::{LimitName, Timestamp, Units};
@@ -125,17 +125,17 @@ pub async fn forecast(
     plan: Plan<'_>,
 ) -> Result<Forecast, CatalogError> {
     let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
-    let scene = Scene::of(catalog, plan.selection, plan.from).await?;
-    let openings = openings(meter, &accounts, plan.from).await;
-    let played = played(&scene, &openings, plan).await?;
-    let granted = played.play.granted();
-    let refused = played.play.refused();
+    let snapshot = Snapshot::of(catalog, plan.selection, plan.from).await?;
+    let balances = balances(meter, &accounts, plan.from).await;
+    let simulated = simulated(&snapshot, &balances, plan).await?;
+    let granted = simulated.simulation.granted();
+    let refused = simulated.simulation.refused();
     let limits = accounts.iter().flat_map(|account| {
         account.limits.iter().map(|(name, limit)| {
             let of_account = granted
                 .iter()
                 .filter(|granted| granted.account == account.name);
-            let used = played
+            let used = simulated
                 .used
                 .get(&(account.name.clone(), name.clone()))
                 .cloned()
@@ -158,15 +158,15 @@ pub async fn forecast(
         from: plan.from,
         until: plan.until,
         runs: plan.starts.len() as u64,
-        stopped_runs: played.stopped_runs,
+        stopped_runs: simulated.stopped_runs,
         days: spend::by_day(&accounts, &granted),
         limits: limits.collect(),
-        stalest: played.stalest,
+        stalest: simulated.stalest,
         jobs: Vec::new(),
     })
 }
 
-/// How often each job could run, and over how many regions: the schedule is played for every guess. Writes nothing.
+/// How often each job could run, and over how many regions: the schedule is simulated for every guess. Writes nothing.
 ///
 /// # Errors
 /// When the catalog cannot be asked.
@@ -175,9 +175,14 @@ pub async fn what_fits(
     meter: &Meter,
     plan: Plan<'_>,
 ) -> Result<Vec<JobFit>, CatalogError> {
-    let scene = Scene::of(catalog, plan.selection, plan.from).await?;
+    let snapshot = Snapshot::of(catalog, plan.selection, plan.from).await?;
     let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
-    fit::fits(&scene, &openings(meter, &accounts, plan.from).await, plan).await
+    fit::fits(
+        &snapshot,
+        &balances(meter, &accounts, plan.from).await,
+        plan,
+    )
+    .await
 }
 
 fn hit(refused: &Refused) -> Hit {
@@ -190,22 +195,22 @@ fn hit(refused: &Refused) -> Hit {
     }
 }
 
-/// A schedule that was played to its end.
-struct Played {
-    play: Play,
+/// A schedule that was simulated to its end.
+struct Simulated {
+    simulation: Simulation,
     stopped_runs: u64,
     stalest: Option<Stalest>,
     used: BTreeMap<(String, LimitName), Vec<Used>>,
 }
 
-async fn played(
-    scene: &Scene,
-    openings: &HashMap<String, Opening>,
+async fn simulated(
+    snapshot: &Snapshot,
+    balances: &HashMap<String, Balance>,
     plan: Plan<'_>,
-) -> Result<Played, CatalogError> {
-    let play = scene.play(plan.selection, openings, Bounds::Enforced, plan.from);
-    let mut played = Played {
-        play,
+) -> Result<Simulated, CatalogError> {
+    let simulation = snapshot.simulation(plan.selection, balances, Bounds::Enforced, plan.from);
+    let mut simulated = Simulated {
+        simulation,
         stopped_runs: 0,
         stalest: None,
         used: BTreeMap::new(),
@@ -213,25 +218,25 @@ async fn played(
     let mut next_sample = plan.from;
     for start in plan.starts {
         while next_sample < *start {
-            played.sample(next_sample, plan);
+            simulated.sample(next_sample, plan);
             next_sample = next_sample.after(SAMPLE);
         }
-        played.look(*start, plan.from).await?;
-        let report = played.play.run(*start, plan.concurrency).await?;
-        played.stopped_runs += u64::from(report.stopped_by.is_some());
+        simulated.look(*start, plan.from).await?;
+        let report = simulated.simulation.run(*start, plan.concurrency).await?;
+        simulated.stopped_runs += u64::from(report.stopped_by.is_some());
     }
     while next_sample <= plan.until {
-        played.sample(next_sample, plan);
+        simulated.sample(next_sample, plan);
         next_sample = next_sample.after(SAMPLE);
     }
-    played.look(plan.until, plan.from).await?;
-    Ok(played)
+    simulated.look(plan.until, plan.from).await?;
+    Ok(simulated)
 }
 
-impl Played {
+impl Simulated {
     fn sample(&mut self, at: Timestamp, plan: Plan<'_>) {
         for account in accounts(plan.selection.iter().map(|(job, _)| &job.credential)) {
-            for (limit, units) in self.play.used(&account, at) {
+            for (limit, units) in self.simulation.used(&account, at) {
                 self.used
                     .entry((account.name.clone(), limit))
                     .or_default()
@@ -242,7 +247,7 @@ impl Played {
 
     /// Whether a region has waited longer than any before.
     async fn look(&mut self, now: Timestamp, from: Timestamp) -> Result<(), CatalogError> {
-        for candidate in self.play.candidates().await? {
+        for candidate in self.simulation.candidates().await? {
             let since = candidate
                 .state
                 .last_complete

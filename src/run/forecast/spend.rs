@@ -5,7 +5,7 @@ use chrono::NaiveDate;
 use chrono_tz::Tz;
 use serde::Serialize;
 
-use super::super::play::Granted;
+use super::super::simulation::Granted;
 use crate::quota::{Account, LimitName, Units};
 
 /// What a job spends of a limit in a day.

@@ -5,13 +5,13 @@ use super::{Fits, PREVIOUS_PASSES, Previous, StepPreview};
 use crate::catalog::{Catalog, CatalogError};
 use crate::config::{Call, Job, Region, Step};
 use crate::quota::{LimitName, Timestamp, Units};
+use crate::run::admission::jobs;
 use crate::run::due::{Candidate, fairest_first};
-use crate::run::expect::{Expectation, expect, requests};
+use crate::run::estimate::{PassEstimate, estimate_passes, requests};
 use crate::run::range::Range;
-use crate::run::wave::jobs;
 use crate::run::{Selection, candidates, pass};
 
-/// A step as it is estimated before the play tells what is really expected of it.
+/// A step as it is estimated before the simulation tells what is really expected of it.
 pub struct Estimated {
     /// Job, region and the step's index.
     pub key: (String, String, usize),
@@ -19,11 +19,11 @@ pub struct Estimated {
     pub call: Arc<Call>,
 }
 
-/// At least and at most, for each step of each region, where the run walks `first_wave` side by side first.
+/// At least and at most, for each step of each region, where the run walks `first_admitted` side by side first.
 pub async fn estimate(
     catalog: &dyn Catalog,
     selection: &Selection,
-    first_wave: &[Candidate],
+    first_admitted: &[Candidate],
     now: Timestamp,
 ) -> Result<Vec<Estimated>, CatalogError> {
     let mut all = candidates(catalog, selection, now).await?;
@@ -35,24 +35,20 @@ pub async fn estimate(
             .iter()
             .filter(|one| one.job.name == job.name)
             .partition(|one| one.is_due(now));
-        let expectations = expect(catalog, job, &due, now).await?;
-        steps.extend(listing_steps(job, &due, &expectations));
+        let estimates = estimate_passes(catalog, job, &due, now).await?;
+        steps.extend(listing_steps(job, &due, &estimates));
         let of_job = |one: &&Candidate| one.job.name == job.name;
-        let in_first_wave = first_wave.iter().filter(of_job).count();
-        let waves = most_waves(due.len(), in_first_wave);
-        steps.extend(batch_steps(job, &expectations, waves, &due_jobs));
+        let in_first_group = first_admitted.iter().filter(of_job).count();
+        let groups = most_groups(due.len(), in_first_group);
+        steps.extend(batch_steps(job, &estimates, groups, &due_jobs));
         steps.extend(not_due.iter().flat_map(|candidate| idle_steps(candidate)));
     }
     Ok(steps)
 }
 
-fn listing_steps(
-    job: &Arc<Job>,
-    due: &[&Candidate],
-    expectations: &[Expectation],
-) -> Vec<Estimated> {
-    let of_pass = |(candidate, expectation): (&&Candidate, &Expectation)| -> Vec<Estimated> {
-        let pages = expectation.pages.iter();
+fn listing_steps(job: &Arc<Job>, due: &[&Candidate], estimates: &[PassEstimate]) -> Vec<Estimated> {
+    let of_pass = |(candidate, pass_estimate): (&&Candidate, &PassEstimate)| -> Vec<Estimated> {
+        let pages = pass_estimate.pages.iter();
         let steps =
             pages.filter_map(|(index, pages)| Some((*index, job.steps.get(*index)?, *pages)));
         steps
@@ -61,7 +57,7 @@ fn listing_steps(
             })
             .collect()
     };
-    due.iter().zip(expectations).flat_map(of_pass).collect()
+    due.iter().zip(estimates).flat_map(of_pass).collect()
 }
 
 /// Pages of each step of a pass, by the step's index.
@@ -108,21 +104,21 @@ fn jobs_with_due_regions(candidates: &[Candidate], now: Timestamp) -> Vec<Arc<Jo
     jobs(&due)
 }
 
-/// In how many waves at most the due regions of a job are walked: those that are not in the first one each follow alone, at
+/// In how many groups at most the due regions of a job are walked: those that are not in the first one each follow alone, at
 /// worst.
-const fn most_waves(due: usize, in_first_wave: usize) -> u64 {
-    let later = due.saturating_sub(in_first_wave) as u64;
-    if in_first_wave > 0 { later + 1 } else { later }
+const fn most_groups(due: usize, in_first_group: usize) -> u64 {
+    let later = due.saturating_sub(in_first_group) as u64;
+    if in_first_group > 0 { later + 1 } else { later }
 }
 
 fn batch_steps(
     job: &Arc<Job>,
-    expectations: &[Expectation],
-    most_waves: u64,
+    estimates: &[PassEstimate],
+    most_groups: u64,
     due_jobs: &[Arc<Job>],
 ) -> Vec<Estimated> {
-    let passes: Vec<&Expectation> = expectations.iter().collect();
-    let requests = requests(job, &passes, most_waves);
+    let passes: Vec<&PassEstimate> = estimates.iter().collect();
+    let requests = requests(job, &passes, most_groups);
     let steps = job
         .steps
         .iter()

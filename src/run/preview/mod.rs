@@ -1,8 +1,8 @@
-//! What a run would spend: the run itself is played, once without limits and once within what the ledger has left.
+//! What a run would spend: the run itself is simulated, once without limits and once within what the ledger has left.
 //! Nothing is charged, requested or written.
 
 mod estimate;
-mod plays;
+mod simulations;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use serde::Serialize;
 
 use super::Selection;
 use super::outcome::seconds;
-use super::play::{Bounds, Scene, openings};
 use super::range::Range;
 use super::report::{accounts, limit_reports};
+use super::simulation::{Bounds, Snapshot, balances};
 use crate::catalog::{Catalog, CatalogError};
 use crate::ledger::Meter;
 use crate::quota::{LimitName, Timestamp, Units};
 
 use estimate::estimate;
-use plays::{Played, Plays};
+use simulations::{Simulated, Simulations};
 
 /// What a run would spend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -134,7 +134,7 @@ pub enum Fits {
 /// What a run over this selection would spend now, so many regions at once.
 ///
 /// # Errors
-/// When the catalog cannot be asked.
+/// When the catalog cannot be read.
 pub async fn preview(
     catalog: &dyn Catalog,
     meter: &Meter,
@@ -147,51 +147,51 @@ pub async fn preview(
     for account in &accounts {
         limits.extend(limit_reports(meter, account).await);
     }
-    let (scene, openings) = join(
-        Scene::of(catalog, selection, now),
-        openings(meter, &accounts, now),
+    let (snapshot, balances) = join(
+        Snapshot::of(catalog, selection, now),
+        balances(meter, &accounts, now),
     )
     .await;
-    let scene = scene?;
-    let play = async |bounds| {
-        Played::of(
-            scene.play(selection, &openings, bounds, now),
+    let snapshot = snapshot?;
+    let simulation = async |bounds| {
+        Simulated::of(
+            snapshot.simulation(selection, &balances, bounds, now),
             now,
             concurrency,
         )
         .await
     };
-    let (first_wave, fitting) = if openings.len() == accounts.len() {
-        let first = scene.play(selection, &openings, Bounds::Enforced, now);
-        let first_wave = first.first_wave(concurrency).await?;
-        (first_wave, Some(play(Bounds::Enforced).await?))
+    let (first_admitted, fitting) = if balances.len() == accounts.len() {
+        let first = snapshot.simulation(selection, &balances, Bounds::Enforced, now);
+        let first_admitted = first.first_admitted(concurrency).await?;
+        (first_admitted, Some(simulation(Bounds::Enforced).await?))
     } else {
         (Vec::new(), None)
     };
-    let plays = match fitting {
-        Some(fitting) if fitting.play.refused().is_empty() => Plays {
-            asked: None,
+    let simulations = match fitting {
+        Some(fitting) if fitting.simulation.refused().is_empty() => Simulations {
+            requested: None,
             fitting: Some(fitting),
         },
-        fitting => Plays {
-            asked: Some(play(Bounds::Lifted).await?),
+        fitting => Simulations {
+            requested: Some(simulation(Bounds::Lifted).await?),
             fitting,
         },
     };
-    let mut steps = estimate(&scene.catalog(), selection, &first_wave, now).await?;
+    let mut steps = estimate(&snapshot.catalog(), selection, &first_admitted, now).await?;
     estimate::add_previous(catalog, &mut steps).await?;
-    let steps = plays.steps(steps);
+    let steps = simulations.steps(steps);
     let mut previews = Vec::new();
     for limit in &limits {
-        let first_unfit = plays.first_unfit(meter, &accounts, limit, now).await;
+        let first_unfit = simulations.first_unfit(meter, &accounts, limit, now).await;
         previews.push(LimitPreview {
             first_unfit,
-            ..plays.limit(limit, selection, &steps)
+            ..simulations.limit(limit, selection, &steps)
         });
     }
     Ok(Preview {
         dry_run: true,
-        passes: plays.passes(),
+        passes: simulations.passes(),
         steps,
         limits: previews,
     })

@@ -13,8 +13,8 @@ use ingest::ledger::{Meter, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
 use ingest::record::Record;
 use ingest::run::{
-    self, Context, Forecast, Gate, JobFit, Locks, PassOutcome, Plan, Preview, RunReport, Selection,
-    Silent, channel,
+    self, Blocked, Context, Forecast, JobFit, Locks, PassOutcome, Plan, Preview, RunReport,
+    Selection, Silent, channel,
 };
 use ingest::sandbox::{Options, Sandbox};
 use ingest::upstream::{
@@ -195,10 +195,10 @@ impl Stage {
             // One run at a time; and a child that another test is just starting would hold on to a lock.
             locks: Locks::none(),
             stop: channel().1,
-            gate: Gate::default(),
-            asked: ingest::run::Asked::default(),
-            estimates: ingest::run::Estimates::default(),
-            believing: ingest::run::Believing::default(),
+            blocked: Blocked::default(),
+            request_stats: ingest::run::RequestStats::default(),
+            learned_costs: ingest::run::LearnedCosts::default(),
+            in_flight: ingest::run::InFlight::default(),
             progress: Arc::new(Silent),
             concurrency: 4,
             cheap_max: Units::new(5),

@@ -12,7 +12,8 @@ use ingest::config::{Config, Sources};
 use ingest::ledger::{self, Mode};
 use ingest::quota::Timestamp;
 use ingest::run::{
-    self, Asked, Believing, Context, Estimates, Gate, Locks, PassOutcome, RunReport, Silent,
+    self, Blocked, Context, InFlight, LearnedCosts, Locks, PassOutcome, RequestStats, RunReport,
+    Silent,
 };
 use ingest::sandbox::{Options, Sandbox};
 use ingest::upstream::{Client, Secret, Upstream};
@@ -171,10 +172,10 @@ impl Lab {
             clock,
             locks: Locks::open(state).unwrap(),
             stop: run::channel().1,
-            gate: Gate::default(),
-            asked: Asked::default(),
-            estimates: Estimates::default(),
-            believing: Believing::default(),
+            blocked: Blocked::default(),
+            request_stats: RequestStats::default(),
+            learned_costs: LearnedCosts::default(),
+            in_flight: InFlight::default(),
             progress: Arc::new(Silent),
             concurrency: 4,
             cheap_max: config.ledger.cheap_max,

@@ -8,7 +8,7 @@ use crate::quota::{Account, Cost, Timestamp, Units};
 
 /// The refusals of one run, shared by everything that walks.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct Blocked {
     state: Mutex<State>,
 }
 
@@ -30,7 +30,7 @@ struct Refusal {
     at: Timestamp,
 }
 
-impl Gate {
+impl Blocked {
     /// The refusal that already answers this charge: a limit that had no room for as much. When more than that fits, only
     /// the ledger can tell.
     ///

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 
 use super::super::due::Candidate;
-use super::world::{Kind, World};
+use super::snapshot::{CatalogSnapshot, Kind};
 use crate::catalog::{
     Catalog, CatalogError, EachRecord, Estimate, Landed, Landing, NamedIds, OpenBatch, OpenPass,
     PassEnd, PassId, PassRecord, PassRef, PassScope, PendingId, PendingQuery, Rearrangement,
@@ -16,10 +16,10 @@ use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
 use crate::record::{CachedPage, Tag};
 
-/// The catalog of a play.
+/// The catalog of a simulation.
 #[derive(Debug)]
-pub struct PlayCatalog {
-    world: Arc<World>,
+pub struct SimulatedCatalog {
+    snapshot: Arc<CatalogSnapshot>,
     state: Mutex<State>,
 }
 
@@ -55,26 +55,26 @@ struct Listing {
     seen: HashSet<Arc<str>>,
 }
 
-impl PlayCatalog {
+impl SimulatedCatalog {
     /// As these regions stand, and these shared passes of their jobs.
     pub fn new(
-        world: Arc<World>,
+        snapshot: Arc<CatalogSnapshot>,
         candidates: &[Candidate],
         shared: &[(Arc<crate::config::Job>, OpenPass)],
     ) -> Self {
         let mut state = State {
-            fetched: world.fetched.clone(),
+            fetched: snapshot.fetched.clone(),
             ..State::default()
         };
         for candidate in candidates {
-            state.begin(&world, candidate);
+            state.begin(&snapshot, candidate);
         }
         for (job, pass) in shared {
             let upstream = &job.credential.upstream.name;
-            state.put(pass.id, open(&world, upstream, &job.name, pass));
+            state.put(pass.id, open(&snapshot, upstream, &job.name, pass));
         }
         Self {
-            world,
+            snapshot,
             state: Mutex::new(state),
         }
     }
@@ -85,7 +85,7 @@ impl PlayCatalog {
 }
 
 impl State {
-    fn begin(&mut self, world: &World, candidate: &Candidate) {
+    fn begin(&mut self, snapshot: &CatalogSnapshot, candidate: &Candidate) {
         let Candidate { job, state, .. } = candidate;
         let upstream = &job.credential.upstream.name;
         let blank = |started_at, end| PlayPass {
@@ -108,7 +108,7 @@ impl State {
                 empty_pages: 0,
             };
             let positions = state.last_pages.iter().map(position).collect();
-            let listings = listings(world, upstream, id);
+            let listings = listings(snapshot, upstream, id);
             self.put(
                 id,
                 PlayPass {
@@ -135,7 +135,7 @@ impl State {
             self.since.insert(region, since);
         }
         if let Some(pass) = &state.unfinished {
-            self.put(pass.id, open(world, upstream, &job.name, pass));
+            self.put(pass.id, open(snapshot, upstream, &job.name, pass));
         }
     }
 
@@ -289,7 +289,7 @@ impl State {
         id
     }
 
-    fn pending(&self, world: &World, query: &PendingQuery<'_>) -> Vec<PendingId> {
+    fn pending(&self, snapshot: &CatalogSnapshot, query: &PendingQuery<'_>) -> Vec<PendingId> {
         let passes: Vec<PassId> = match query.scope {
             PassScope::Open => self.open(query.job).map(|pass| pass.id).collect(),
             PassScope::Passes(passes) => passes.to_vec(),
@@ -297,7 +297,7 @@ impl State {
         let asked = (query.upstream.to_owned(), query.kind.to_owned());
         let from = (query.upstream.to_owned(), query.from.1.to_owned());
         let place = (from, query.at.as_str().to_owned());
-        let (names, fetched) = (world.names(&place), self.fetched.get(&asked));
+        let (names, fetched) = (snapshot.names(&place), self.fetched.get(&asked));
         let mut pending = Vec::new();
         for (id, pass) in passes
             .iter()
@@ -393,8 +393,8 @@ impl PlayPass {
     }
 }
 
-/// An unfinished pass: its cursors become page numbers, as the play's upstream knows them.
-fn open(world: &World, upstream: &str, job: &str, pass: &OpenPass) -> PlayPass {
+/// An unfinished pass: its cursors become page numbers, as the simulation's upstream knows them.
+fn open(snapshot: &CatalogSnapshot, upstream: &str, job: &str, pass: &OpenPass) -> PlayPass {
     let numbered = |at: &StepPosition| StepPosition {
         cursor: at.cursor.as_ref().map(|_| at.pages.to_string()),
         ..at.clone()
@@ -417,11 +417,11 @@ fn open(world: &World, upstream: &str, job: &str, pass: &OpenPass) -> PlayPass {
         cut: false,
         positions: pass.steps.iter().map(numbered).collect(),
         batches: pass.batches.iter().map(numbered_batch).collect(),
-        listings: listings(world, upstream, pass.id),
+        listings: listings(snapshot, upstream, pass.id),
     }
 }
 
-fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
+fn listings(snapshot: &CatalogSnapshot, upstream: &str, pass: PassId) -> Vec<Listing> {
     let mut blank = PlayPass {
         job: String::new(),
         region: String::new(),
@@ -435,7 +435,7 @@ fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
     };
     for StepListing {
         call, kind, ids, ..
-    } in world.listings.get(&pass).into_iter().flatten()
+    } in snapshot.listings.get(&pass).into_iter().flatten()
     {
         blank.list(call, (upstream.to_owned(), kind.clone()), ids.clone());
     }
@@ -443,7 +443,7 @@ fn listings(world: &World, upstream: &str, pass: PassId) -> Vec<Listing> {
 }
 
 #[async_trait]
-impl Catalog for PlayCatalog {
+impl Catalog for SimulatedCatalog {
     async fn region_states(
         &self,
         job: &str,
@@ -506,7 +506,7 @@ impl Catalog for PlayCatalog {
     }
 
     async fn pending_ids(&self, query: PendingQuery<'_>) -> Result<Vec<PendingId>, CatalogError> {
-        Ok(self.state().pending(&self.world, &query))
+        Ok(self.state().pending(&self.snapshot, &query))
     }
 
     async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
@@ -539,7 +539,12 @@ impl Catalog for PlayCatalog {
     }
 
     async fn listing(&self, pass: PassId) -> Result<Vec<StepListing>, CatalogError> {
-        Ok(self.world.listings.get(&pass).cloned().unwrap_or_default())
+        Ok(self
+            .snapshot
+            .listings
+            .get(&pass)
+            .cloned()
+            .unwrap_or_default())
     }
 
     async fn named(
@@ -553,7 +558,7 @@ impl Catalog for PlayCatalog {
             (upstream.to_owned(), kind.to_owned()),
             at.as_str().to_owned(),
         );
-        let names = self.world.names(&place);
+        let names = self.snapshot.names(&place);
         Ok(ids
             .iter()
             .map(|id| (Arc::clone(id), names.of(id).into_owned()))

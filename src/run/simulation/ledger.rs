@@ -11,16 +11,16 @@ use crate::quota::{
     Rejection, Timestamp, Units,
 };
 
-/// How an account stands at the beginning of a play: what counts of each limit, and until when it is closed.
+/// How an account stands at the beginning of a simulation: what counts of each limit, and until when it is closed.
 #[derive(Debug, Clone, Default)]
-pub struct Opening {
+pub struct Balance {
     /// Units by limit, oldest first.
     pub spent: BTreeMap<LimitName, Vec<(Timestamp, Units)>>,
     /// Until when a limit is closed.
     pub closed: BTreeMap<LimitName, Timestamp>,
 }
 
-/// A charge that was granted in a play.
+/// A charge that was granted in a simulation.
 #[derive(Debug, Clone)]
 pub struct Granted {
     /// When.
@@ -34,7 +34,7 @@ pub struct Granted {
     id: ChargeId,
 }
 
-/// A charge that did not fit in a play.
+/// A charge that did not fit in a simulation.
 #[derive(Debug, Clone)]
 pub struct Refused {
     /// When.
@@ -53,21 +53,21 @@ pub struct Refused {
     pub leave: Cost,
 }
 
-/// When one limit of a refused charge has room for it, by all that the play granted.
+/// When one limit of a refused charge has room for it, by all that the simulation granted.
 #[derive(Debug, Clone)]
 pub struct Room {
     /// The limit.
     pub limit: LimitName,
-    /// When it fits by the charges that the play knows of.
+    /// When it fits by the charges that the simulation knows of.
     pub fits_at: Timestamp,
     /// Until when the limit is closed, if it is.
     pub closed_until: Option<Timestamp>,
-    /// The units of the opening that may still count for it to fit; `None` where it does not fit beside what the play
+    /// The units of the starting balance that may still count for it to fit; `None` where it does not fit beside what the simulation
     /// granted alone.
     pub begun_with: Option<Units>,
 }
 
-/// Whether the limits hold in a play.
+/// Whether the limits hold in a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bounds {
     /// They hold, each its own.
@@ -76,9 +76,9 @@ pub enum Bounds {
     Lifted,
 }
 
-/// The ledger of a play: charges a ledger in memory, and keeps what it decided.
+/// The ledger of a simulation: charges a ledger in memory, and keeps what it decided.
 #[derive(Debug)]
-pub struct PlayLedger {
+pub struct SimulatedLedger {
     bounds: Bounds,
     ledger: MemoryLedger,
     decisions: Mutex<Decisions>,
@@ -90,14 +90,14 @@ struct Decisions {
     refused: Vec<Refused>,
 }
 
-impl PlayLedger {
-    pub fn new(openings: &HashMap<String, Opening>, bounds: Bounds) -> Self {
+impl SimulatedLedger {
+    pub fn new(balances: &HashMap<String, Balance>, bounds: Bounds) -> Self {
         let ledger = MemoryLedger::default();
-        for (account, opening) in openings {
-            for (limit, spent) in &opening.spent {
+        for (account, balance) in balances {
+            for (limit, spent) in &balance.spent {
                 ledger.preload(account, limit, spent);
             }
-            for (limit, until) in &opening.closed {
+            for (limit, until) in &balance.closed {
                 ledger.preload_closing(account, limit, *until);
             }
         }
@@ -204,7 +204,7 @@ impl Decisions {
         });
     }
 
-    /// What was granted of a limit since the opening, in units.
+    /// What was granted of a limit since the simulation began, in units.
     fn granted_of(&self, account: &str, limit: &str) -> Units {
         self.granted
             .iter()
@@ -226,7 +226,7 @@ impl Decisions {
 }
 
 #[async_trait]
-impl Ledger for PlayLedger {
+impl Ledger for SimulatedLedger {
     async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
         let decision = match self.bounds {
             Bounds::Enforced => self.ledger.charge(charge, now).await?,

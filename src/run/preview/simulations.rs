@@ -8,29 +8,33 @@ use crate::ledger::Meter;
 use crate::quota::{Account, Timestamp, Units};
 use crate::run::Selection;
 use crate::run::outcome::{LimitReport, PassOutcome, PassReport, RunReport};
-use crate::run::play::{Asked, Play, Refused, Room};
 use crate::run::range::Range;
+use crate::run::simulation::{Refused, RequestCounts, Room, Simulation};
 
-/// A play that is over, and what became of it.
-pub struct Played {
-    pub play: Play,
+/// A simulation that is over, and what became of it.
+pub struct Simulated {
+    pub simulation: Simulation,
     report: RunReport,
 }
 
-impl Played {
-    pub async fn of(play: Play, now: Timestamp, concurrency: usize) -> Result<Self, CatalogError> {
-        let report = play.run(now, concurrency).await?;
-        Ok(Self { play, report })
+impl Simulated {
+    pub async fn of(
+        simulation: Simulation,
+        now: Timestamp,
+        concurrency: usize,
+    ) -> Result<Self, CatalogError> {
+        let report = simulation.run(now, concurrency).await?;
+        Ok(Self { simulation, report })
     }
 
     /// The first charge that a limit refused.
     fn first_refused(&self, limit: &LimitReport) -> Option<Refused> {
         let of_limit =
             |refused: &Refused| refused.account == limit.account && refused.limit == limit.limit;
-        self.play.refused().into_iter().find(of_limit)
+        self.simulation.refused().into_iter().find(of_limit)
     }
 
-    /// When a refused charge fits all of its limits, by all that the play granted.
+    /// When a refused charge fits all of its limits, by all that the simulation granted.
     async fn retry_at(
         &self,
         meter: &Meter,
@@ -43,7 +47,7 @@ impl Played {
         let Some(account) = account else {
             return refused.retry_at;
         };
-        let Ok(rooms) = self.play.rooms(account, refused).await else {
+        let Ok(rooms) = self.simulation.rooms(account, refused).await else {
             return refused.retry_at;
         };
         let mut last = refused.at;
@@ -55,7 +59,7 @@ impl Played {
 
     /// What was charged of a limit.
     fn charged(&self, limit: &LimitReport) -> Units {
-        let granted = self.play.granted();
+        let granted = self.simulation.granted();
         let of_account = granted
             .iter()
             .filter(|granted| granted.account == limit.account);
@@ -67,40 +71,43 @@ impl Played {
 
 /// The run as it would be without limits, where they are in its way, and as it would be with them, where the ledger can be
 /// reached.
-pub struct Plays {
-    pub asked: Option<Played>,
-    pub fitting: Option<Played>,
+pub struct Simulations {
+    pub requested: Option<Simulated>,
+    pub fitting: Option<Simulated>,
 }
 
-impl Plays {
-    fn asked(&self) -> Option<&Played> {
-        self.asked.as_ref().or(self.fitting.as_ref())
+impl Simulations {
+    fn requests(&self) -> Option<&Simulated> {
+        self.requested.as_ref().or(self.fitting.as_ref())
     }
 
     /// The steps with what is really expected of them, and how much of that fits.
     pub fn steps(&self, mut steps: Vec<Estimated>) -> Vec<StepPreview> {
-        let asked = self
-            .asked()
-            .map(|played| played.play.asked())
+        let requested = self
+            .requests()
+            .map(|simulated| simulated.simulation.requests())
             .unwrap_or_default();
-        let fitting = self.fitting.as_ref().map(|played| played.play.asked());
+        let fitting = self
+            .fitting
+            .as_ref()
+            .map(|simulated| simulated.simulation.requests());
         for Estimated { key, step, call } in &mut steps {
-            let expected = asked.get(key).copied().unwrap_or_default();
-            let fits = |fitting: &Asked| {
+            let expected = requested.get(key).copied().unwrap_or_default();
+            let fits = |fitting: &RequestCounts| {
                 Fits::of(
                     expected.count,
                     fitting.get(key).copied().unwrap_or_default().count,
                 )
             };
             step.requests = step.requests.expecting(expected.count);
-            step.units = units(call, step.requests.sparing(expected.unchanged));
+            step.units = units(call, step.requests.sparing(expected.not_modified));
             step.fits = fitting.as_ref().map_or(Fits::Unknown, fits);
         }
         steps.into_iter().map(|estimated| estimated.step).collect()
     }
 
     pub fn passes(&self) -> Vec<PassPreview> {
-        let Some(played) = self.fitting.as_ref().or(self.asked.as_ref()) else {
+        let Some(simulated) = self.fitting.as_ref().or(self.requested.as_ref()) else {
             return Vec::new();
         };
         let fits = |pass: &PassReport| match (&self.fitting, pass.outcome, pass.requests) {
@@ -109,7 +116,7 @@ impl Plays {
             (_, _, 0) => Fits::None,
             _ => Fits::Part,
         };
-        let due = played.report.passes.iter();
+        let due = simulated.report.passes.iter();
         let due =
             due.filter(|pass| pass.outcome != PassOutcome::NotDue && pass.region != Region::SHARED);
         due.map(|pass| PassPreview {
@@ -145,21 +152,26 @@ impl Plays {
         }
     }
 
-    /// A limit that refuses nothing holds all that is asked of it, unless another limit kept it from being asked.
+    /// A limit that refuses nothing holds all that is requested, unless another limit kept that from being requested.
     fn fits(&self, limit: &LimitReport) -> Fits {
         let Some(fitting) = &self.fitting else {
             return Fits::Unknown;
         };
-        let asked = self
-            .asked()
-            .map(|played| played.charged(limit))
+        let requested = self
+            .requests()
+            .map(|simulated| simulated.charged(limit))
             .unwrap_or_default();
         let charged = fitting.charged(limit);
         match fitting.first_refused(limit) {
-            None if limit.remaining.is_none_or(|remaining| asked <= remaining) => Fits::All,
-            None => Fits::of(asked.get(), charged.get()),
+            None if limit
+                .remaining
+                .is_none_or(|remaining| requested <= remaining) =>
+            {
+                Fits::All
+            }
+            None => Fits::of(requested.get(), charged.get()),
             Some(_) if charged == Units::ZERO => Fits::None,
-            // Several waves can take more batches than one would: as much as one would is not all of it then.
+            // Several groups can take more batches than one would: as much as one would is not all of it then.
             Some(_) => Fits::Part,
         }
     }
@@ -190,7 +202,7 @@ impl Plays {
     }
 }
 
-/// When a limit has room for a charge: as the ledger itself says, where it does not tell each charge that the play could
+/// When a limit has room for a charge: as the ledger itself says, where it does not tell each charge that the simulation could
 /// have gone by.
 async fn fits_at(meter: &Meter, account: &Account, room: &Room) -> Timestamp {
     let Some(most) = room.begun_with else {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::world::World;
+use super::snapshot::CatalogSnapshot;
 use crate::clock::Deadline;
 use crate::config::{Job, Step};
 use crate::record::Record;
@@ -14,43 +14,43 @@ use crate::upstream::{Connection, Exchange, Failure, Page, PageRequest, Upstream
 pub type Place = (String, String, usize);
 
 /// Requests by job, region and the step's index.
-pub type Asked = BTreeMap<Place, Requests>;
+pub type RequestCounts = BTreeMap<Place, RequestCount>;
 
-/// How often something was asked for.
+/// How often a page was requested.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Requests {
+pub struct RequestCount {
     /// In all.
     pub count: u64,
     /// What did not change, and cost nothing.
-    pub unchanged: u64,
+    pub not_modified: u64,
 }
 
 /// An upstream that answers what it answered the last time.
 #[derive(Debug)]
-pub struct PlayUpstream {
-    world: Arc<World>,
+pub struct SimulatedUpstream {
+    snapshot: Arc<CatalogSnapshot>,
     jobs: Vec<Arc<Job>>,
-    asked: Mutex<Asked>,
+    requests: Mutex<RequestCounts>,
     /// The real cursors of the pages to come, as far as they are known: the page's number, and its cursor.
     cursors: Mutex<HashMap<Place, (usize, Option<String>)>>,
 }
 
-impl PlayUpstream {
-    pub fn new(world: Arc<World>, jobs: Vec<Arc<Job>>) -> Self {
-        let known = world.cursors.iter();
+impl SimulatedUpstream {
+    pub fn new(snapshot: Arc<CatalogSnapshot>, jobs: Vec<Arc<Job>>) -> Self {
+        let known = snapshot.cursors.iter();
         let cursors = known
             .map(|(place, (number, cursor))| (place.clone(), (*number, Some(cursor.clone()))))
             .collect();
         Self {
-            world,
+            snapshot,
             jobs,
-            asked: Mutex::default(),
+            requests: Mutex::default(),
             cursors: Mutex::new(cursors),
         }
     }
 
-    pub fn asked(&self) -> Asked {
-        locked(&self.asked).clone()
+    pub fn requests(&self) -> RequestCounts {
+        locked(&self.requests).clone()
     }
 
     /// Whose step this is, and its index.
@@ -59,7 +59,7 @@ impl PlayUpstream {
         self.jobs.iter().find_map(|job| Some((&**job, index(job)?)))
     }
 
-    /// Whether a page is there already and asked only whether it changed: by its real request, which the one of the page
+    /// Whether a page is in the catalog and is requested only if it changed: by its real request, which the one of the page
     /// before led to.
     fn is_unchanged(
         &self,
@@ -68,7 +68,7 @@ impl PlayUpstream {
         number: usize,
         request: PageRequest<'_>,
     ) -> bool {
-        let Some(tags) = self.world.tags.get(&job.credential.upstream.name) else {
+        let Some(tags) = self.snapshot.tags.get(&job.credential.upstream.name) else {
             return false;
         };
         let mut cursors = locked(&self.cursors);
@@ -91,10 +91,10 @@ impl PlayUpstream {
     }
 
     fn count(&self, place: Place, unchanged: bool) {
-        let mut asked = locked(&self.asked);
-        let requests = asked.entry(place).or_default();
+        let mut requests = locked(&self.requests);
+        let requests = requests.entry(place).or_default();
         requests.count = requests.count.saturating_add(1);
-        requests.unchanged = requests.unchanged.saturating_add(u64::from(unchanged));
+        requests.not_modified = requests.not_modified.saturating_add(u64::from(unchanged));
     }
 }
 
@@ -103,7 +103,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[async_trait]
-impl Upstream for PlayUpstream {
+impl Upstream for SimulatedUpstream {
     async fn ready(&self) -> Result<(), Failure> {
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Upstream for PlayUpstream {
     }
 }
 
-impl PlayUpstream {
+impl SimulatedUpstream {
     fn page(&self, request: PageRequest<'_>) -> Result<Page, Failure> {
         let Some((job, step)) = self.find(request.step) else {
             return Err(Failure::Skip(
@@ -138,7 +138,7 @@ impl PlayUpstream {
                 unchanged,
             ));
         }
-        let pages = self.world.pages(&job.name, &request.region.code, step);
+        let pages = self.snapshot.pages(&job.name, &request.region.code, step);
         let ids = pages.get(number).into_iter().flatten().map(|id| &**id);
         Ok(page(
             ids,

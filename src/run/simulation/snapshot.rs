@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::super::due::Candidate;
-use super::super::expect::pages_of_pass;
+use super::super::estimate::pages_of_pass;
 use super::super::pass::listing_steps;
 use crate::catalog::{Catalog, CatalogError, PassId, StepListing};
 use crate::config::{Etag, Job, Region, Step};
@@ -39,12 +39,12 @@ type Named = HashMap<Arc<str>, Vec<Arc<str>>>;
 
 /// What the upstreams are expected to answer, and what of it is there already.
 #[derive(Debug, Default)]
-pub struct World {
+pub struct CatalogSnapshot {
     /// By job, region and the step's index.
     pages: HashMap<(String, String, usize), Pages>,
     /// What a record names, by its kind, the place and its id.
     names: HashMap<(Kind, String), Named>,
-    /// When ids were fetched before the play, by kind.
+    /// When ids were fetched before the simulation, by kind.
     pub fetched: HashMap<Kind, HashMap<Arc<str>, Timestamp>>,
     /// Requests that bring what is there already, if nothing changes, with the cursor that leads on; by upstream.
     pub tags: HashMap<String, HashMap<String, Option<String>>>,
@@ -54,7 +54,7 @@ pub struct World {
     pub listings: HashMap<PassId, Vec<StepListing>>,
 }
 
-impl World {
+impl CatalogSnapshot {
     /// Learns it from a catalog, and writes nothing there.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl World {
         catalog: &dyn Catalog,
         candidates: &[Candidate],
     ) -> Result<Self, CatalogError> {
-        let mut world = Self::default();
+        let mut snapshot = Self::default();
         let mut jobs: BTreeMap<&str, &Arc<Job>> = BTreeMap::new();
         for candidate in candidates {
             jobs.insert(&candidate.job.name, &candidate.job);
@@ -74,22 +74,22 @@ impl World {
                 .into_iter()
                 .chain(unfinished)
             {
-                world.listings.insert(pass, catalog.listing(pass).await?);
+                snapshot.listings.insert(pass, catalog.listing(pass).await?);
             }
-            world.foresee(candidate);
+            snapshot.foresee(candidate);
         }
         for job in jobs.into_values() {
             for pass in catalog.open_passes(&job.name).await? {
                 if pass.region == Region::SHARED {
-                    world
+                    snapshot
                         .listings
                         .insert(pass.id, catalog.listing(pass.id).await?);
                 }
             }
-            world.learn_names(catalog, job).await?;
-            world.learn_tags(catalog, job).await?;
+            snapshot.learn_names(catalog, job).await?;
+            snapshot.learn_tags(catalog, job).await?;
         }
-        Ok(world)
+        Ok(snapshot)
     }
 
     /// The pages that a step lists for a region.

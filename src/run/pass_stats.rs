@@ -4,7 +4,7 @@ use crate::quota::{Cost, Units};
 
 /// What a pass cost and brought, in this run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct PassStats {
     /// Pages landed.
     pub pages: u64,
     /// Records landed.
@@ -24,7 +24,7 @@ pub struct Tally {
     pub unlanded_units: Cost,
 }
 
-impl Tally {
+impl PassStats {
     /// Counts an attempt that is about to be sent.
     pub fn charge(&mut self, cost: &Cost, metered: bool) {
         self.requests += 1;
@@ -67,7 +67,7 @@ impl Tally {
         self.unlanded_units = Cost::none();
     }
 
-    /// Adds another tally to this one.
+    /// Adds the stats of others.
     pub fn add(&mut self, other: &Self) {
         self.pages += other.pages;
         self.records += other.records;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::context::Context;
-use super::halt::Halt;
 use super::outcome::StoppedBy;
 use super::permit::claim;
 use super::request::{Asker, LONGEST_PAUSE};
+use super::stop_reason::StopReason;
 use crate::config::Call;
 use crate::ledger::Permit;
 use crate::quota::{Closing, Cost, Limit, LimitName, Timestamp, Units};
@@ -32,11 +32,11 @@ pub async fn close(
     message: String,
     named: Option<&str>,
     until: Option<Timestamp>,
-) -> Halt {
+) -> StopReason {
     let account = &asker.job.credential.account;
     let now = context.clock.now();
     let mut stops = Vec::new();
-    for limit in spent_limits(asker, &call.cost, named) {
+    for limit in exhausted_limits(asker, &call.cost, named) {
         let reset = account
             .limits
             .get(&limit)
@@ -50,12 +50,12 @@ pub async fn close(
         tracing::warn!(account = account.name, limit = stopped_by.limit, until = %stopped_by.retry_at,
             "upstream reports the limit exhausted although the ledger has units left; another \
             client is using this quota");
-        context.gate.spent(stopped_by.clone(), now);
+        context.blocked.spent(stopped_by.clone(), now);
         stops.push(stopped_by);
     }
     match stops.into_iter().max_by_key(|stop| stop.retry_at) {
-        Some(stopped_by) => Halt::Spent(stopped_by.into(), message),
-        None => Halt::Failed(message),
+        Some(stopped_by) => StopReason::Exhausted(stopped_by.into(), message),
+        None => StopReason::Failed(message),
     }
 }
 
@@ -102,12 +102,12 @@ pub async fn close_for(
     call: &Call,
     message: String,
     (named, pause): (Option<&str>, Duration),
-) -> Halt {
+) -> StopReason {
     let account = &asker.job.credential.account;
     let now = context.clock.now();
     let until = now.after(pause);
     let mut stop = None;
-    for limit in spent_limits(asker, &call.cost, named) {
+    for limit in exhausted_limits(asker, &call.cost, named) {
         let closing = Closing::Until(until);
         if let Err(error) = context.meter.close(account, &limit, closing).await {
             return error.into();
@@ -115,14 +115,14 @@ pub async fn close_for(
         tracing::warn!(account = account.name, limit, %until, "the upstream requests a pause: \
             {message}");
         let stopped_by = stopped_by(asker, call, limit, until, now);
-        context.gate.spent(stopped_by.clone(), now);
+        context.blocked.spent(stopped_by.clone(), now);
         stop.get_or_insert(stopped_by);
     }
     match stop {
-        Some(stop) => Halt::Paused(stop.into(), message),
+        Some(stop) => StopReason::Paused(stop.into(), message),
         None => {
-            context.gate.hold(&account.name, &message);
-            Halt::Failed(message)
+            context.blocked.hold(&account.name, &message);
+            StopReason::Failed(message)
         }
     }
 }
@@ -144,7 +144,7 @@ fn reopens(limit: &Limit, until: Option<Timestamp>, now: Timestamp) -> Option<Ti
 }
 
 /// The limit that was named, by the upstream's name or its own, else every limit that the call charges.
-fn spent_limits(asker: Asker<'_>, cost: &Cost, named: Option<&str>) -> Vec<LimitName> {
+fn exhausted_limits(asker: Asker<'_>, cost: &Cost, named: Option<&str>) -> Vec<LimitName> {
     let credential = &asker.job.credential;
     let charged: Vec<LimitName> = cost.limits().cloned().collect();
     let is_named = |limit: &&LimitName| {

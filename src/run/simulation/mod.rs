@@ -1,12 +1,12 @@
-//! A play: the real run, its own loop and order, over a catalog and a ledger in memory that begin as the real ones stand,
+//! A simulation: the real run, its own loop and order, over a catalog and a ledger in memory that begin as the real ones stand,
 //! and an upstream that answers what it answered the last time. Nothing is charged, requested or written.
 
+mod balance;
 mod catalog;
 mod clock;
 mod ledger;
-mod opening;
+mod snapshot;
 mod upstream;
-mod world;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use std::sync::Arc;
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 
-use self::clock::PlayClock;
-use self::ledger::PlayLedger;
-use self::upstream::PlayUpstream;
-use self::world::World;
+use self::clock::SimulatedClock;
+use self::ledger::SimulatedLedger;
+use self::snapshot::CatalogSnapshot;
+use self::upstream::SimulatedUpstream;
+use super::admission::admit_regions;
+use super::blocked::Blocked;
 use super::context::Context;
 use super::due::{Candidate, fairest_first};
-use super::gate::Gate;
 use super::lock::Locks;
 use super::outcome::RunReport;
 use super::progress::Silent;
-use super::wave::next_wave;
 use super::{Selection, candidates, channel};
 use crate::catalog::{Catalog, CatalogError, OpenPass};
 use crate::clock::Clock;
@@ -33,30 +33,30 @@ use crate::ledger::{LedgerError, Meter};
 use crate::quota::{Account, LimitName, Timestamp, Units};
 use crate::upstream::Upstream;
 
-pub use catalog::PlayCatalog;
-pub use ledger::{Bounds, Granted, Opening, Refused, Room};
-pub use opening::openings;
-pub use upstream::Asked;
+pub use balance::balances;
+pub use catalog::SimulatedCatalog;
+pub use ledger::{Balance, Bounds, Granted, Refused, Room};
+pub use upstream::RequestCounts;
 
-/// What a play begins with.
-pub struct Scene {
-    world: Arc<World>,
+/// What a simulation begins with.
+pub struct Snapshot {
+    snapshot: Arc<CatalogSnapshot>,
     candidates: Vec<Candidate>,
     shared: Vec<(Arc<Job>, OpenPass)>,
 }
 
-impl Scene {
+impl Snapshot {
     /// As the catalog stands at `now`.
     ///
     /// # Errors
-    /// When the catalog cannot be asked.
+    /// When the catalog cannot be read.
     pub async fn of(
         catalog: &dyn Catalog,
         selection: &Selection,
         now: Timestamp,
     ) -> Result<Self, CatalogError> {
         let candidates = candidates(catalog, selection, now).await?;
-        let world = Arc::new(World::learn(catalog, &candidates).await?);
+        let snapshot = Arc::new(CatalogSnapshot::learn(catalog, &candidates).await?);
         let mut shared = Vec::new();
         for (job, _) in selection {
             let open = catalog.open_passes(&job.name).await?;
@@ -66,7 +66,7 @@ impl Scene {
             shared.extend(open.map(|pass| (Arc::clone(job), pass)));
         }
         Ok(Self {
-            world,
+            snapshot,
             candidates,
             shared,
         })
@@ -74,41 +74,41 @@ impl Scene {
 
     /// The catalog as it stands, in memory.
     #[must_use]
-    pub fn catalog(&self) -> PlayCatalog {
-        PlayCatalog::new(Arc::clone(&self.world), &self.candidates, &self.shared)
+    pub fn catalog(&self) -> SimulatedCatalog {
+        SimulatedCatalog::new(Arc::clone(&self.snapshot), &self.candidates, &self.shared)
     }
 
-    /// A play of this selection from `now` on.
+    /// A simulation of this selection from `now` on.
     #[must_use]
-    pub fn play(
+    pub fn simulation(
         &self,
         selection: &Selection,
-        openings: &HashMap<String, Opening>,
+        balances: &HashMap<String, Balance>,
         bounds: Bounds,
         now: Timestamp,
-    ) -> Play {
+    ) -> Simulation {
         let jobs = selection.iter().map(|(job, _)| Arc::clone(job)).collect();
-        Play {
+        Simulation {
             selection: selection.clone(),
-            clock: Arc::new(PlayClock::at(now)),
+            clock: Arc::new(SimulatedClock::at(now)),
             catalog: Arc::new(self.catalog()),
-            ledger: Arc::new(PlayLedger::new(openings, bounds)),
-            upstream: Arc::new(PlayUpstream::new(Arc::clone(&self.world), jobs)),
+            ledger: Arc::new(SimulatedLedger::new(balances, bounds)),
+            upstream: Arc::new(SimulatedUpstream::new(Arc::clone(&self.snapshot), jobs)),
         }
     }
 }
 
-/// A play that goes on from run to run.
-pub struct Play {
+/// A simulation that goes on from run to run.
+pub struct Simulation {
     selection: Selection,
-    clock: Arc<PlayClock>,
-    catalog: Arc<PlayCatalog>,
-    ledger: Arc<PlayLedger>,
-    upstream: Arc<PlayUpstream>,
+    clock: Arc<SimulatedClock>,
+    catalog: Arc<SimulatedCatalog>,
+    ledger: Arc<SimulatedLedger>,
+    upstream: Arc<SimulatedUpstream>,
 }
 
-impl Play {
-    /// Plays one run at `now`, or as soon as the last one is over.
+impl Simulation {
+    /// Simulates one run at `now`, or as soon as the last one is over.
     ///
     /// # Errors
     /// When the run fails, which it does not for want of a catalog in memory.
@@ -119,11 +119,11 @@ impl Play {
         run.await.map_err(|error| CatalogError(error.to_string()))
     }
 
-    /// The regions that its first run walks side by side. What it plays does not change them.
+    /// The regions that its first run walks side by side. What it simulates does not change them.
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub async fn first_wave(&self, concurrency: usize) -> Result<Vec<Candidate>, CatalogError> {
+    pub async fn first_admitted(&self, concurrency: usize) -> Result<Vec<Candidate>, CatalogError> {
         let now = self.clock.now();
         let mut queue = self.candidates().await?;
         queue.retain(|one| one.is_due(now));
@@ -132,8 +132,8 @@ impl Play {
         }
         fairest_first(&mut queue, now);
         let context = self.context(concurrency);
-        let wave = next_wave(&context, &mut queue).await;
-        wave.map_err(|halt| CatalogError(halt.to_string()))
+        let admitted = admit_regions(&context, &mut queue).await;
+        admitted.map_err(|reason| CatalogError(reason.to_string()))
     }
 
     /// What is known of each region by now.
@@ -162,7 +162,7 @@ impl Play {
         self.ledger.refused()
     }
 
-    /// When each limit of a refused charge has room for it, by all that the play granted.
+    /// When each limit of a refused charge has room for it, by all that the simulation granted.
     ///
     /// # Errors
     /// When an account cannot be summed up.
@@ -176,8 +176,8 @@ impl Play {
 
     /// The requests that were made.
     #[must_use]
-    pub fn asked(&self) -> Asked {
-        self.upstream.asked()
+    pub fn requests(&self) -> RequestCounts {
+        self.upstream.requests()
     }
 
     fn context(&self, concurrency: usize) -> Context {
@@ -196,10 +196,10 @@ impl Play {
             clock,
             locks: Locks::none(),
             stop: channel().1,
-            gate: Gate::default(),
-            asked: crate::run::Asked::default(),
-            estimates: crate::run::Estimates::default(),
-            believing: crate::run::Believing::default(),
+            blocked: Blocked::default(),
+            request_stats: crate::run::RequestStats::default(),
+            learned_costs: crate::run::LearnedCosts::default(),
+            in_flight: crate::run::InFlight::default(),
             progress: Arc::new(Silent),
             concurrency,
             cheap_max: Units::ZERO,

@@ -1,4 +1,4 @@
-//! How many requests a run made, what they led to, and how long they took.
+//! How many requests a run made, by outcome, and how long they took.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::upstream::Failure;
 
-/// What a request led to.
+/// What came of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Led {
+pub enum RequestOutcome {
     /// A page.
     Page,
     /// Nothing: it never left.
@@ -29,7 +29,7 @@ pub enum Led {
     Transient,
 }
 
-impl Led {
+impl RequestOutcome {
     /// Its name, as configuration and metrics write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -47,7 +47,7 @@ impl Led {
     }
 }
 
-impl From<&Failure> for Led {
+impl From<&Failure> for RequestOutcome {
     fn from(failure: &Failure) -> Self {
         match failure {
             Failure::Unreachable(_) | Failure::NotSent(_) | Failure::TooLate => Self::NotSent,
@@ -62,15 +62,15 @@ impl From<&Failure> for Led {
     }
 }
 
-/// Requests of one account to one call that led to the same.
+/// The requests of one account to one call that had the same outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Requests {
+pub struct CallStats {
     /// Whose quota they drew on.
     pub account: String,
     /// What was called.
     pub call: String,
-    /// What they led to.
-    pub led: Led,
+    /// What came of them.
+    pub outcome: RequestOutcome,
     /// How many.
     pub count: u64,
     /// How long they took, together.
@@ -79,17 +79,17 @@ pub struct Requests {
 
 /// The requests of one run, counted by everything that walks.
 #[derive(Debug, Default)]
-pub struct Asked(Mutex<Counted>);
+pub struct RequestStats(Mutex<CountsByOutcome>);
 
-/// By account, call and what they led to: how many, and how long they took.
-type Counted = BTreeMap<(String, String, Led), (u64, Duration)>;
+/// By account, call and outcome: how many, and how long they took.
+type CountsByOutcome = BTreeMap<(String, String, RequestOutcome), (u64, Duration)>;
 
-impl Asked {
+impl RequestStats {
     /// Counts a request.
-    pub fn count(&self, account: &str, call: &str, led: Led, took: Duration) {
+    pub fn count(&self, account: &str, call: &str, outcome: RequestOutcome, took: Duration) {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, sum) = counted
-            .entry((account.to_owned(), call.to_owned(), led))
+            .entry((account.to_owned(), call.to_owned(), outcome))
             .or_default();
         *count = count.saturating_add(1);
         *sum = sum.saturating_add(took);
@@ -97,18 +97,20 @@ impl Asked {
 
     /// All of them, by account and call.
     #[must_use]
-    pub fn all(&self) -> Vec<Requests> {
+    pub fn all(&self) -> Vec<CallStats> {
         let counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let requests =
-            |((account, call, led), (count, took)): (&(String, String, Led), &(u64, Duration))| {
-                Requests {
-                    account: account.clone(),
-                    call: call.clone(),
-                    led: *led,
-                    count: *count,
-                    took: *took,
-                }
-            };
+        let requests = |((account, call, outcome), (count, took)): (
+            &(String, String, RequestOutcome),
+            &(u64, Duration),
+        )| {
+            CallStats {
+                account: account.clone(),
+                call: call.clone(),
+                outcome: *outcome,
+                count: *count,
+                took: *took,
+            }
+        };
         counted.iter().map(requests).collect()
     }
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::context::Context;
-use super::estimate::truth;
+use super::learned_cost::truth;
+use super::pass_stats::PassStats;
 use super::request::Asker;
-use super::tally::Tally;
 use crate::config::Call;
 use crate::ledger::{Permit, fresh_id};
 use crate::quota::{ChargeId, Cost, Entry, Limit, LimitName, Timestamp, Units};
@@ -14,57 +14,55 @@ use crate::upstream::ReportedLimit;
 
 /// What is under way, for whoever is told what is left.
 #[derive(Debug, Default)]
-pub struct Believing {
+pub struct InFlight {
     /// Whoever lowers a limit does so alone.
     alone: tokio::sync::Mutex<()>,
     /// What the requests under way were charged, by account.
-    under_way: Mutex<HashMap<String, Cost>>,
+    charged: Mutex<HashMap<String, Cost>>,
 }
 
-impl Believing {
+impl InFlight {
     /// A request of this cost is under way until what is returned is dropped.
-    pub fn send<'a>(&'a self, account: &'a str, cost: &'a Cost) -> UnderWay<'a> {
+    pub fn send<'a>(&'a self, account: &'a str, cost: &'a Cost) -> InFlightGuard<'a> {
         self.costs()
             .entry(account.to_owned())
             .or_default()
             .add(cost);
-        UnderWay {
-            believing: self,
+        InFlightGuard {
+            in_flight: self,
             account,
             cost,
         }
     }
 
-    fn under_way(&self, account: &str, limit: &str) -> Units {
+    fn charged(&self, account: &str, limit: &str) -> Units {
         self.costs()
             .get(account)
             .map_or(Units::ZERO, |cost| cost.of(limit))
     }
 
     fn costs(&self) -> MutexGuard<'_, HashMap<String, Cost>> {
-        self.under_way
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.charged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A request under way.
-pub struct UnderWay<'a> {
-    believing: &'a Believing,
+pub struct InFlightGuard<'a> {
+    in_flight: &'a InFlight,
     account: &'a str,
     cost: &'a Cost,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
-        if let Some(cost) = self.believing.costs().get_mut(self.account) {
+        if let Some(cost) = self.in_flight.costs().get_mut(self.account) {
             cost.take(self.cost);
         }
     }
 }
 
 /// Brings to the ledger what an answer tells of its limits, be it a page or a refusal.
-pub async fn believe(
+pub async fn reconcile(
     context: &Context,
     asker: Asker<'_>,
     call: &Call,
@@ -90,15 +88,15 @@ pub async fn settle(
     call: &Call,
     permit: &Permit,
     told: &BTreeMap<LimitName, Units>,
-    tally: &mut Tally,
+    stats: &mut PassStats,
 ) {
     if told.is_empty() {
         return;
     }
     let truth = &truth(&call.cost, told);
-    correct(context, asker, call, permit, truth, tally).await;
+    correct(context, asker, call, permit, truth, stats).await;
     let upstream = &asker.job.credential.upstream.name;
-    let estimate = context.estimates.learn(asker.job, call, truth);
+    let estimate = context.learned_costs.learn(asker.job, call, truth);
     if estimate != call.cost
         && let Err(error) = context.catalog.learn(upstream, &call.name, &estimate).await
     {
@@ -113,12 +111,12 @@ pub async fn correct(
     call: &Call,
     permit: &Permit,
     truth: &Cost,
-    tally: &mut Tally,
+    stats: &mut PassStats,
 ) {
     if *truth == call.cost {
         return;
     }
-    tally.settle(&call.cost, truth, permit.metered);
+    stats.settle(&call.cost, truth, permit.metered);
     if let Err(error) = context
         .meter
         .settle(&asker.job.credential.account, &permit.id, truth)
@@ -143,7 +141,7 @@ async fn lower(
     own: Units,
 ) {
     let account = &asker.job.credential.account;
-    let _alone = context.believing.alone.lock().await;
+    let _alone = context.in_flight.alone.lock().await;
     let told_left = told.remaining.less(limit.headroom());
     let believed = match context.meter.usage(account).await {
         Ok(usage) => usage.into_iter().find(|usage| usage.limit == told.limit),
@@ -159,11 +157,11 @@ async fn lower(
     if believed_left <= told_left {
         return;
     }
-    let under_way = context
-        .believing
-        .under_way(&account.name, &told.limit)
+    let charged = context
+        .in_flight
+        .charged(&account.name, &told.limit)
         .less(own);
-    let missing = believed_left.less(told_left.less(under_way));
+    let missing = believed_left.less(told_left.less(charged));
     let at = counts_until(limit, told.reset, context.clock.now());
     let id = format!("told-{}-{}-{}", told.limit, at, fresh_id());
     let entry = Entry {

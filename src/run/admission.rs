@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::due::Candidate;
-use super::expect::{self, Expectation, expect, expected_cost};
-use super::halt::Halt;
+use super::estimate::{self, PassEstimate, estimate_passes, expected_cost};
+use super::stop_reason::StopReason;
 use crate::config::Job;
 use crate::ledger::Left;
 use crate::quota::Cost;
@@ -17,10 +17,10 @@ use crate::quota::Cost;
 ///
 /// # Errors
 /// When the catalog cannot be asked.
-pub async fn next_wave(
+pub async fn admit_regions(
     context: &Context,
     queue: &mut Vec<Candidate>,
-) -> Result<Vec<Candidate>, Halt> {
+) -> Result<Vec<Candidate>, StopReason> {
     let room = Room::of(context, queue).await;
     if most(context, queue)
         .await?
@@ -28,9 +28,9 @@ pub async fn next_wave(
     {
         return Ok(std::mem::take(queue));
     }
-    let expectations = expectations(context, queue).await?;
+    let estimates = pass_estimates(context, queue).await?;
     let count = most_that_fit(queue.len(), |count| {
-        room.holds(&costs(queue, &expectations, count))
+        room.holds(&costs(queue, &estimates, count))
     });
     Ok(queue.drain(..count.min(queue.len())).collect())
 }
@@ -39,14 +39,14 @@ pub async fn next_wave(
 async fn most(
     context: &Context,
     queue: &[Candidate],
-) -> Result<Option<Vec<(Arc<Job>, Cost)>>, Halt> {
+) -> Result<Option<Vec<(Arc<Job>, Cost)>>, StopReason> {
     let mut costs = Vec::new();
     for job in jobs(queue) {
         let of_job: Vec<&Candidate> = queue
             .iter()
             .filter(|one| one.job.name == job.name)
             .collect();
-        match expect::most(&*context.catalog, &job, &of_job, context.clock.now()).await? {
+        match estimate::most(&*context.catalog, &job, &of_job, context.clock.now()).await? {
             Some(cost) => costs.push((job, cost)),
             None => return Ok(None),
         }
@@ -72,11 +72,11 @@ fn most_that_fit(regions: usize, fit: impl Fn(usize) -> bool) -> usize {
 ///
 /// # Errors
 /// When the catalog cannot be asked.
-pub async fn expectations(
+pub async fn pass_estimates(
     context: &Context,
     queue: &[Candidate],
-) -> Result<Vec<Expectation>, Halt> {
-    let mut expectations = vec![Expectation::default(); queue.len()];
+) -> Result<Vec<PassEstimate>, StopReason> {
+    let mut estimates = vec![PassEstimate::default(); queue.len()];
     for job in jobs(queue) {
         let indices: Vec<usize> = queue
             .iter()
@@ -88,14 +88,15 @@ pub async fn expectations(
             .iter()
             .filter_map(|index| queue.get(*index))
             .collect();
-        let expected = expect(&*context.catalog, &job, &candidates, context.clock.now()).await?;
-        for (index, expectation) in indices.into_iter().zip(expected) {
-            if let Some(place) = expectations.get_mut(index) {
-                *place = expectation;
+        let expected =
+            estimate_passes(&*context.catalog, &job, &candidates, context.clock.now()).await?;
+        for (index, pass_estimate) in indices.into_iter().zip(expected) {
+            if let Some(place) = estimates.get_mut(index) {
+                *place = pass_estimate;
             }
         }
     }
-    Ok(expectations)
+    Ok(estimates)
 }
 
 /// The jobs of these candidates, each once, in their order.
@@ -111,14 +112,14 @@ pub fn jobs(queue: &[Candidate]) -> Vec<Arc<Job>> {
 }
 
 /// What the first `count` of the queue are expected to charge, by job.
-fn costs(queue: &[Candidate], expectations: &[Expectation], count: usize) -> Vec<(Arc<Job>, Cost)> {
+fn costs(queue: &[Candidate], estimates: &[PassEstimate], count: usize) -> Vec<(Arc<Job>, Cost)> {
     let front = queue.get(..count).unwrap_or(queue);
     let cost = |job: Arc<Job>| {
         let of_job = front
             .iter()
-            .zip(expectations)
+            .zip(estimates)
             .filter(|(one, _)| one.job.name == job.name);
-        let passes: Vec<&Expectation> = of_job.map(|(_, expectation)| expectation).collect();
+        let passes: Vec<&PassEstimate> = of_job.map(|(_, pass_estimate)| pass_estimate).collect();
         let cost = expected_cost(&job, &passes);
         (job, cost)
     };

@@ -1,4 +1,4 @@
-//! One wave: regions walked side by side, beside them the batches that their listings fill, then the last batches, then the
+//! The admitted regions: walked side by side, beside them the batches that their listings fill, then the last batches, then the
 //! passes that have it all end.
 
 use std::collections::HashMap;
@@ -8,17 +8,17 @@ use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::admission::jobs;
 use super::batches::{Batches, asks_for_ids, fetch_batches};
 use super::candidates;
 use super::context::Context;
 use super::due::Candidate;
-use super::early::{Told, fetch_full_batches};
-use super::halt::Halt;
 use super::outcome::PassOutcome;
 use super::pass::Pass;
+use super::prefetch::{Told, fetch_full_batches};
 use super::report::Walked;
+use super::stop_reason::StopReason;
 use super::walk::walk;
-use super::wave::jobs;
 use crate::catalog::{PassEnd, PassId, PassRef};
 use crate::config::{Job, Step};
 
@@ -27,7 +27,7 @@ pub struct Listed {
     /// The pass.
     pub pass: Pass,
     /// Why it went no further.
-    pub halt: Option<Halt>,
+    pub reason: Option<StopReason>,
 }
 
 /// What came of a region's turn.
@@ -35,17 +35,17 @@ enum Turn {
     /// It was walked.
     Listed(Box<Listed>),
     /// It was not, and why.
-    Left(Box<Candidate>, PassOutcome, Option<Halt>),
+    Left(Box<Candidate>, PassOutcome, Option<StopReason>),
 }
 
 /// Whom to tell of the pages of a job: whoever fetches the ids that it names.
 type Listings = HashMap<String, Told>;
 
 /// Walks these regions to their ends, or as far as they get.
-pub async fn walk_wave(context: &Context, wave: Vec<Candidate>, walked: &mut Walked) {
-    let (jobs, began) = (jobs(&wave), context.clock.now());
+pub async fn walk_admitted(context: &Context, admitted: Vec<Candidate>, walked: &mut Walked) {
+    let (jobs, began) = (jobs(&admitted), context.clock.now());
     // One region alone is walked in strict order, so that a spent upstream is asked once.
-    let several = wave.len() > 1 && context.concurrency > 1;
+    let several = admitted.len() > 1 && context.concurrency > 1;
     let (listings, full): (Listings, Vec<_>) = jobs
         .iter()
         .filter(|job| several && asks_for_ids(job) && !others_bring_them(job, &jobs))
@@ -60,7 +60,11 @@ pub async fn walk_wave(context: &Context, wave: Vec<Candidate>, walked: &mut Wal
             ((job.name.clone(), tell), full)
         })
         .unzip();
-    let (mut listed, full) = join(list_all(context, wave, listings, walked), join_all(full)).await;
+    let (mut listed, full) = join(
+        list_all(context, admitted, listings, walked),
+        join_all(full),
+    )
+    .await;
     let mut full: HashMap<String, Batches> = full.into_iter().collect();
     for job in jobs {
         if let Some(listed) = listed.remove(&job.name) {
@@ -101,12 +105,12 @@ fn others_bring_them(job: &Job, jobs: &[Arc<Job>]) -> bool {
 /// Walks the listing steps of these regions, by job. Nobody is told of pages any more when it ends.
 async fn list_all(
     context: &Context,
-    wave: Vec<Candidate>,
+    admitted: Vec<Candidate>,
     listings: Listings,
     walked: &mut Walked,
 ) -> HashMap<String, Vec<Listed>> {
     let mut by_job: HashMap<String, Vec<Listed>> = HashMap::new();
-    let turns = futures_util::stream::iter(wave).map(|one| list(context, one, &listings));
+    let turns = futures_util::stream::iter(admitted).map(|one| list(context, one, &listings));
     let mut turns = turns.buffered(context.concurrency);
     while let Some(turn) = turns.next().await {
         match turn {
@@ -133,15 +137,15 @@ async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> T
             context
                 .progress
                 .started(&job, &region, pass.pages(), pass.expected_pages());
-            let halt = walk(context, &mut pass, listings.get(&job)).await.err();
-            let how = halt
+            let reason = walk(context, &mut pass, listings.get(&job)).await.err();
+            let how = reason
                 .as_ref()
                 .map_or_else(|| "listed".to_owned(), ToString::to_string);
             context.progress.ended(&job, &region, &how);
-            Turn::Listed(Box::new(Listed { pass, halt }))
+            Turn::Listed(Box::new(Listed { pass, reason }))
         }
         Ok(Err(left)) => Turn::Left(candidate.into(), left, None),
-        Err(halt) => Turn::Left(candidate.into(), halt.outcome(), Some(halt)),
+        Err(reason) => Turn::Left(candidate.into(), reason.outcome(), Some(reason)),
     }
 }
 
@@ -149,11 +153,11 @@ async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> T
 async fn take_up(
     context: &Context,
     candidate: &Candidate,
-) -> Result<Result<Pass, PassOutcome>, Halt> {
+) -> Result<Result<Pass, PassOutcome>, StopReason> {
     let (job, region) = (&candidate.job, &candidate.region);
     let held = context.locks.take(&job.name, &region.code);
     let Some(held) =
-        held.map_err(|error| Halt::Failed(format!("cannot lock {}: {error}", region.code)))?
+        held.map_err(|error| StopReason::Failed(format!("cannot lock {}: {error}", region.code)))?
     else {
         return Ok(Err(PassOutcome::Busy));
     };
@@ -186,7 +190,11 @@ async fn take_up(
 }
 
 /// Brings the catalog up to date where the steps of the job were edited since the pass stopped.
-async fn fit_to_job(context: &Context, candidate: &Candidate, pass: PassId) -> Result<(), Halt> {
+async fn fit_to_job(
+    context: &Context,
+    candidate: &Candidate,
+    pass: PassId,
+) -> Result<(), StopReason> {
     let (job, region) = (&candidate.job.name, &candidate.region.code);
     for note in &candidate.edited.notes {
         tracing::warn!(job, region, "{note}");
@@ -208,40 +216,44 @@ async fn complete(
 ) {
     let listings: Vec<PassId> = listed
         .iter()
-        .filter(|one| one.halt.is_none())
+        .filter(|one| one.reason.is_none())
         .filter_map(|one| one.pass.id())
         .collect();
     if asks_for_ids(job)
         && (!listings.is_empty() || batches.shared.is_some())
-        && let Err(halt) = fetch_batches(context, job, &listings, &mut batches).await
+        && let Err(reason) = fetch_batches(context, job, &listings, &mut batches).await
     {
         batches.waiting = listings.into_iter().collect();
-        batches.halt = Some(halt);
+        batches.reason = Some(reason);
     }
     for mut one in listed {
-        let ended = match one.halt.take() {
-            Some(halt) => Err(halt),
+        let ended = match one.reason.take() {
+            Some(reason) => Err(reason),
             None => one
                 .pass
                 .id()
                 .filter(|id| batches.waits(*id))
                 .map_or(Ok(()), |_| Err(batches.why())),
         };
-        let halt = end(context, &one.pass, ended).await.err();
-        walked.add(one.pass, halt.as_ref());
+        let reason = end(context, &one.pass, ended).await.err();
+        walked.add(one.pass, reason.as_ref());
     }
     // A pass that began after its charges would look like one that a restored ledger lacks, and be charged again.
     let began = batches.began.unwrap_or_else(|| context.clock.now());
     let reference = batches.reference(job, began);
-    context.count_unproductive(&reference, &batches.tally).await;
+    context.count_unproductive(&reference, &batches.stats).await;
     walked.add_batches(job, &batches);
 }
 
 /// Writes down that a pass is complete, or that the upstream does not serve it; else it stays unfinished.
-async fn end(context: &Context, pass: &Pass, ended: Result<(), Halt>) -> Result<(), Halt> {
+async fn end(
+    context: &Context,
+    pass: &Pass,
+    ended: Result<(), StopReason>,
+) -> Result<(), StopReason> {
     let end = match &ended {
         Ok(()) => Some(PassEnd::Complete),
-        Err(Halt::Unserved(_)) => Some(PassEnd::Refused),
+        Err(StopReason::Unserved(_)) => Some(PassEnd::Refused),
         Err(_) => None,
     };
     let reference = match end {
@@ -253,6 +265,6 @@ async fn end(context: &Context, pass: &Pass, ended: Result<(), Halt>) -> Result<
         ),
         None => pass.reference.clone(),
     };
-    context.count_unproductive(&reference, &pass.tally).await;
+    context.count_unproductive(&reference, &pass.stats).await;
     ended
 }

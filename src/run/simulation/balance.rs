@@ -1,47 +1,47 @@
-//! How the real ledger stands, as a play takes it over.
+//! How the real ledger stands, as a simulation takes it over.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ledger::Opening;
+use super::ledger::Balance;
 use crate::ledger::{Meter, MeterError, Spent};
 use crate::quota::{Account, Limit, LimitUsage, Timestamp, Units};
 
 /// How these accounts stand; without those whose ledger cannot be reached.
-pub async fn openings(
+pub async fn balances(
     meter: &Meter,
     accounts: &[Arc<Account>],
     now: Timestamp,
-) -> HashMap<String, Opening> {
-    let mut openings = HashMap::new();
+) -> HashMap<String, Balance> {
+    let mut balances = HashMap::new();
     for account in accounts {
-        if let Ok(opening) = opening(meter, account, now).await {
-            openings.insert(account.name.clone(), opening);
+        if let Ok(balance) = balance(meter, account, now).await {
+            balances.insert(account.name.clone(), balance);
         }
     }
-    openings
+    balances
 }
 
-async fn opening(meter: &Meter, account: &Account, now: Timestamp) -> Result<Opening, MeterError> {
+async fn balance(meter: &Meter, account: &Account, now: Timestamp) -> Result<Balance, MeterError> {
     let usages = meter.usage(account).await?;
     let spent = meter
         .spent(account, now.before(account.longest_window()))
         .await?
         .charges;
-    let mut opening = Opening::default();
+    let mut balance = Balance::default();
     for usage in &usages {
         let Some(limit) = account.limits.get(&usage.limit) else {
             continue;
         };
         let counted = counted(&spent, usage, limit, now);
-        opening.spent.insert(usage.limit.clone(), counted);
+        balance.spent.insert(usage.limit.clone(), counted);
     }
-    opening.closed = usages
+    balance.closed = usages
         .iter()
         .filter_map(|usage| Some((usage.limit.clone(), usage.closed_until?)))
         .collect::<BTreeMap<_, _>>();
-    Ok(opening)
+    Ok(balance)
 }
 
 /// The ledger's own charges where it tells them and they are all that counts; else what it says of their return.

@@ -7,9 +7,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::batches::{Batches, batch_size, try_claim, try_lock};
 use super::context::Context;
-use super::halt::Halt;
 use super::shared_pass::SharedPass;
 use super::steps::alike;
+use super::stop_reason::StopReason;
 use crate::catalog::OpenBatch;
 use crate::config::{Ids, Job, Records, Step};
 use crate::quota::Timestamp;
@@ -61,11 +61,11 @@ pub async fn fetch_full_batches(
         }
         // When all have walked, the rest goes together.
         if !listings.is_closed()
-            && batches.halt.is_none()
+            && batches.reason.is_none()
             && queues.iter().any(Queue::fills_a_batch)
-            && let Err(halt) = fetch_full(context, job, &mut queues, &mut batches).await
+            && let Err(reason) = fetch_full(context, job, &mut queues, &mut batches).await
         {
-            batches.halt_by(halt);
+            batches.stop_for(reason);
         }
     }
     batches
@@ -77,7 +77,7 @@ async fn fetch_full(
     job: &Job,
     queues: &mut [Queue<'_>],
     batches: &mut Batches,
-) -> Result<(), Halt> {
+) -> Result<(), StopReason> {
     let Some(_held) = try_lock(context, job)? else {
         return Ok(());
     };
@@ -157,7 +157,7 @@ impl<'j> Queue<'j> {
     }
 
     /// Forgets what was fetched lately, or after the pass that names it began.
-    async fn drop_fresh(&mut self, context: &Context, job: &Job) -> Result<(), Halt> {
+    async fn drop_fresh(&mut self, context: &Context, job: &Job) -> Result<(), StopReason> {
         let fresh_since = self.ids.fresh_since(context.clock.now());
         let all: Vec<Arc<str>> = self.waiting.iter().map(|(id, _)| Arc::clone(id)).collect();
         let fetched = context

@@ -9,13 +9,13 @@ use crate::quota::Units;
 
 /// Why a walk goes no further. What was landed stays, and so does the cursor.
 #[derive(Debug, Clone, Error)]
-pub enum Halt {
+pub enum StopReason {
     /// A limit said no.
     #[error("{}", stopped(.0))]
     Stopped(Box<StoppedBy>),
     /// The upstream said no although the ledger had said yes.
-    #[error("{}", spent(.0, .1))]
-    Spent(Box<StoppedBy>, String),
+    #[error("{}", exhausted(.0, .1))]
+    Exhausted(Box<StoppedBy>, String),
     /// The upstream asks to wait for longer than a run waits.
     #[error("{}", paused(.0, .1))]
     Paused(Box<StoppedBy>, String),
@@ -39,12 +39,12 @@ pub enum Halt {
     Interrupted(Option<String>),
 }
 
-impl Halt {
+impl StopReason {
     /// How a pass ends that meets this.
     #[must_use]
     pub const fn outcome(&self) -> PassOutcome {
         match self {
-            Self::Stopped(_) | Self::Spent(..) | Self::Paused(..) => PassOutcome::Stopped,
+            Self::Stopped(_) | Self::Exhausted(..) | Self::Paused(..) => PassOutcome::Stopped,
             Self::Unserved(_) | Self::Denied(_) | Self::LedgerAway(_) => PassOutcome::Refused,
             Self::BadCursor(_) | Self::Failed(_) => PassOutcome::Failed,
             Self::Interrupted(_) => PassOutcome::Interrupted,
@@ -52,23 +52,23 @@ impl Halt {
     }
 }
 
-impl Halt {
+impl StopReason {
     /// The refusal that it is about, if a limit ended the walk.
     pub const fn stop(&mut self) -> Option<&mut StoppedBy> {
         match self {
-            Self::Stopped(stop) | Self::Spent(stop, _) | Self::Paused(stop, _) => Some(stop),
+            Self::Stopped(stop) | Self::Exhausted(stop, _) | Self::Paused(stop, _) => Some(stop),
             _ => None,
         }
     }
 }
 
-impl From<CatalogError> for Halt {
+impl From<CatalogError> for StopReason {
     fn from(error: CatalogError) -> Self {
         Self::Failed(error.to_string())
     }
 }
 
-impl From<MeterError> for Halt {
+impl From<MeterError> for StopReason {
     fn from(error: MeterError) -> Self {
         Self::Failed(error.to_string())
     }
@@ -103,7 +103,7 @@ fn paused(by: &StoppedBy, message: &str) -> String {
     )
 }
 
-fn spent(by: &StoppedBy, message: &str) -> String {
+fn exhausted(by: &StoppedBy, message: &str) -> String {
     format!(
         "the upstream reported {} exhausted ({message}); the limit is closed for every run until {}",
         by.limit, by.retry_at

@@ -8,9 +8,9 @@ use crate::quota::Timestamp;
 
 /// A clock that stands still until somebody sleeps: then it is at once that much later.
 #[derive(Debug)]
-pub struct PlayClock(AtomicI64);
+pub struct SimulatedClock(AtomicI64);
 
-impl PlayClock {
+impl SimulatedClock {
     pub const fn at(now: Timestamp) -> Self {
         Self(AtomicI64::new(now.micros()))
     }
@@ -22,7 +22,7 @@ impl PlayClock {
 }
 
 #[async_trait]
-impl Clock for PlayClock {
+impl Clock for SimulatedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.load(Ordering::SeqCst))
     }

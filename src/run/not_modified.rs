@@ -1,9 +1,9 @@
 //! Pages that did not change since they were landed, where configuration says that being told so costs nothing.
 
 use super::context::Context;
-use super::halt::Halt;
+use super::pass_stats::PassStats;
 use super::request::Asker;
-use super::tally::Tally;
+use super::stop_reason::StopReason;
 use crate::config::{Call, Etag};
 use crate::ledger::Permit;
 use crate::quota::Cost;
@@ -15,7 +15,7 @@ pub async fn cached_page(
     context: &Context,
     asker: Asker<'_>,
     request: PageRequest<'_>,
-) -> Result<Option<CachedPage>, Halt> {
+) -> Result<Option<CachedPage>, StopReason> {
     let (call, upstream) = (&request.step.call, &asker.job.credential.upstream);
     let (Etag::Free, Some(records)) = (call.etag, &call.records) else {
         return Ok(None);
@@ -36,14 +36,14 @@ pub async fn give_back(
     asker: Asker<'_>,
     call: &Call,
     permit: &Permit,
-    tally: &mut Tally,
+    stats: &mut PassStats,
 ) {
     match context
         .meter
         .release(&asker.job.credential.account, permit)
         .await
     {
-        Ok(()) => tally.settle(&call.cost, &Cost::none(), permit.metered),
+        Ok(()) => stats.settle(&call.cost, &Cost::none(), permit.metered),
         Err(error) => {
             tracing::warn!(call = call.name, %error, "cannot release the charge of a page that \
                 was not modified");

@@ -1,0 +1,143 @@
+//! What a call is charged whose answers tell only afterwards what it cost: learned from past answers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Selection;
+use crate::catalog::{Catalog, CatalogError};
+use crate::config::{Call, Job};
+use crate::quota::{Account, Cost, LimitName, Units};
+
+/// What this run has learned of calls whose answers tell their cost.
+#[derive(Debug, Default)]
+pub struct LearnedCosts {
+    /// By upstream and call.
+    learned: Mutex<HashMap<(String, String), Cost>>,
+}
+
+impl LearnedCosts {
+    /// The call as it is charged by what was learned in this run.
+    pub fn priced(&self, job: &Job, call: &Arc<Call>) -> Arc<Call> {
+        let key = (job.credential.upstream.name.clone(), call.name.clone());
+        match self.learned().get(&key) {
+            Some(learned) => at(job, call, learned),
+            None => Arc::clone(call),
+        }
+    }
+
+    /// Learns from a true cost; what to charge from now on, in units by limit.
+    pub fn learn(&self, job: &Job, call: &Call, truth: &Cost) -> Cost {
+        let key = (job.credential.upstream.name.clone(), call.name.clone());
+        let mut learned = self.learned();
+        let estimate = next(learned.get(&key).unwrap_or(&call.cost), truth);
+        learned.insert(key, estimate.clone());
+        estimate
+    }
+
+    fn learned(&self) -> MutexGuard<'_, HashMap<(String, String), Cost>> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The selection, its calls charged by what earlier runs learned.
+///
+/// # Errors
+/// When the catalog cannot be asked.
+pub async fn learned(
+    catalog: &dyn Catalog,
+    selection: Selection,
+) -> Result<Selection, CatalogError> {
+    if selection
+        .iter()
+        .flat_map(|(job, _)| &job.steps)
+        .all(|step| step.call.settle.is_empty())
+    {
+        return Ok(selection);
+    }
+    let learned: HashMap<(String, String), Cost> = catalog
+        .estimates()
+        .await?
+        .into_iter()
+        .map(|one| ((one.upstream, one.call), one.cost))
+        .collect();
+    let priced = |job: Arc<Job>| {
+        let mut priced = Job::clone(&job);
+        for step in &mut priced.steps {
+            let key = (job.credential.upstream.name.clone(), step.call.name.clone());
+            if let Some(learned) = learned.get(&key).filter(|_| !step.call.settle.is_empty()) {
+                step.call = at(&job, &step.call, learned);
+            }
+        }
+        Arc::new(priced)
+    };
+    Ok(selection
+        .into_iter()
+        .map(|(job, regions)| (priced(job), regions))
+        .collect())
+}
+
+/// What a request truly cost: what the answer told, and what was charged of the limits that it did not tell.
+#[must_use]
+pub fn truth(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
+    let of = |(limit, units): (&LimitName, Units)| {
+        (limit.clone(), told.get(limit).copied().unwrap_or(units))
+    };
+    charged.iter().map(of).collect()
+}
+
+/// The same of a request that brought no page: it may have cost more than it was charged; that it cost less is not believed.
+#[must_use]
+pub fn truth_of_a_refusal(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
+    charged
+        .iter()
+        .map(|(limit, units)| {
+            (
+                limit.clone(),
+                told.get(limit).map_or(units, |told| units.max(*told)),
+            )
+        })
+        .collect()
+}
+
+/// The smaller of two costs of one call, of each limit.
+#[must_use]
+pub fn lower_of(charged: &Cost, configured: &Cost) -> Cost {
+    charged
+        .iter()
+        .map(|(limit, units)| (limit.clone(), units.min(configured.of(limit))))
+        .collect()
+}
+
+/// Rises at once and falls slowly: a request that costs more than its estimate is what overspends a limit. At least a
+/// unit of each limit, so that a limit that is spent is noticed.
+fn next(estimate: &Cost, truth: &Cost) -> Cost {
+    let learned = |(limit, units): (&LimitName, Units)| {
+        let slow = Units::new((units.times(3) + truth.of(limit)).get() / 4);
+        (limit.clone(), truth.of(limit).max(slow).max(Units::new(1)))
+    };
+    estimate.iter().map(learned).collect()
+}
+
+/// The call at another cost, though never one that the job's limits could not grant at all.
+fn at(job: &Job, call: &Arc<Call>, cost: &Cost) -> Arc<Call> {
+    let most = |limit: &str| most(&job.credential.account, limit).less(job.leave.of(limit));
+    let settled = call.cost.iter().map(|(limit, configured)| {
+        let learned = if call.settle.contains_key(limit) {
+            cost.of(limit)
+        } else {
+            configured
+        };
+        (limit.clone(), learned.min(most(limit)).max(Units::new(1)))
+    });
+    Arc::new(Call {
+        cost: settled.collect(),
+        ..Call::clone(call)
+    })
+}
+
+fn most(account: &Account, limit: &str) -> Units {
+    account
+        .limits
+        .get(limit)
+        .map_or(Units::ZERO, |limit| limit.enforced())
+}

@@ -16,6 +16,7 @@ mod documents;
 mod economy;
 mod fuzz;
 mod insight;
+mod layers;
 mod ledger;
 mod operate;
 mod presets;

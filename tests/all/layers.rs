@@ -57,7 +57,7 @@ fn used_by(module: &str) -> BTreeSet<String> {
             used.insert(name);
         }
     }
-    used.remove(module);
+    used.retain(|name| name != module && !name.is_empty());
     used
 }
 

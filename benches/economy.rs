@@ -21,7 +21,7 @@ use comfy_table::Table;
 use ingest::catalog::SqliteCatalog;
 use ingest::clock::{Clock, Deadline, Monotonic};
 use ingest::config::{Config, Job};
-use ingest::ledger::{Meter, SqliteLedger};
+use ingest::ledger::{LedgerClient, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
 use ingest::run::{
     Blocked, Context, InFlight, LearnedCosts, Locks, RequestStats, Silent, channel, run,
@@ -299,7 +299,7 @@ fn fetched(directory: &TempDir, began: Timestamp, job: &Job) -> BTreeSet<String>
         return BTreeSet::new();
     }
     let step = &job.steps[1];
-    let fresh_since = text(began.before(step.ids.as_ref().unwrap().fresh_for.unwrap()));
+    let fresh_since = text(began - step.ids.as_ref().unwrap().fresh_for.unwrap());
     let kind = &step.call.records.as_ref().unwrap().kind;
     let question = "select id from record where kind = ?1 and last_seen >= ?2
         union select id from absent where kind = ?1 and at >= ?2";
@@ -326,7 +326,7 @@ fn context(job: &Job, directory: &TempDir, clock: &Arc<Hand>) -> Context {
     let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
     Context {
         catalog: Arc::new(SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap()),
-        meter: Arc::new(Meter::new(
+        ledger: Arc::new(LedgerClient::new(
             Arc::new(ledger),
             Arc::clone(clock) as Arc<dyn Clock>,
         )),

@@ -495,7 +495,7 @@ impl Dice {
 }
 
 fn at(hours: usize) -> Timestamp {
-    Timestamp::from_micros(1_772_366_400_000_000).after(Duration::from_secs(3_600 * hours as u64))
+    Timestamp::from_micros(1_772_366_400_000_000) + Duration::from_secs(3_600 * hours as u64)
 }
 
 fn median(times: &[Duration]) -> Duration {

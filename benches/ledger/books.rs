@@ -48,11 +48,11 @@ impl Books {
             .into_iter()
             .collect();
         let start = Timestamp::parse("2026-06-10T00:00:00.123457Z").unwrap();
-        let now = start.after(DAY);
+        let now = start + DAY;
         let entries: Vec<_> = (0..fill)
             .map(|nth| Entry {
                 id: fresh_id(),
-                at: start.after(DAY / fill.max(1) * nth),
+                at: (start + DAY / fill.max(1) * nth),
                 cost: cost.clone(),
             })
             .collect();
@@ -86,7 +86,7 @@ impl Books {
             purpose: &purpose,
             seen: None,
         };
-        self.now = self.now.after(self.step);
+        self.now += self.step;
         let began = Instant::now();
         let decision = self.ledger.charge(charge, self.now).await.unwrap();
         let took = began.elapsed();

@@ -140,7 +140,7 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
     for number in 0..passes {
         let ago =
             Duration::from_secs(3600 * (1 + (passes - 1 - number) / size.regions) as u64 + 1800);
-        let (region, at) = (code(number % size.regions), now.before(ago));
+        let (region, at) = (code(number % size.regions), now - ago);
         let mut reference = PassRef::New {
             job: job.name.clone(),
             region,

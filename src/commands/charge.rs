@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::environment::{Environment, unknown};
-use super::refill::charging_meter;
+use super::refill::charging_ledger;
 use super::table::{cost, count, instant, span};
 use super::{Error, output};
 use crate::cli::{ChargeArgs, Format, Global};
 use crate::config::{Call, Credential};
 use crate::exit::Exit;
-use crate::ledger::{Ask, Mode, Permit, Purpose, Verdict, fresh_id};
+use crate::ledger::{Acquired, ChargeRequest, Mode, Permit, Purpose, fresh_id};
 use crate::quota::{ChargeId, Cost, Grant, LimitName, Outage, Rejection, Timestamp, Units};
 
 /// What became of a charge.
@@ -83,7 +83,7 @@ impl Charging {
         environment.create_state_dir()?;
         let single = self.call.outage_policy(environment.config.ledger.cheap_max);
         let cheap = self.cost.largest() <= environment.config.ledger.cheap_max;
-        let ask = Ask {
+        let ask = ChargeRequest {
             account: &self.credential.account,
             id: Some(&self.id),
             cost: &self.cost,
@@ -99,14 +99,14 @@ impl Charging {
                 call: self.call.name.clone(),
             },
         };
-        let verdict = charging_meter(environment).await?.ask(ask).await?;
+        let verdict = charging_ledger(environment).await?.acquire(ask).await?;
         Ok(charged(&verdict, &self.cost))
     }
 
     /// Gives back what was granted under an id.
     pub async fn release(&self, environment: &Environment, id: &ChargeId) -> Result<(), Error> {
-        let meter = environment.meter(Mode::ReadWrite)?;
-        Ok(meter
+        let ledger = environment.open_ledger(Mode::ReadWrite)?;
+        Ok(ledger
             .settle(&self.credential.account, id, &Cost::none())
             .await?)
     }
@@ -152,7 +152,7 @@ fn find(
     }
 }
 
-fn charged(verdict: &Verdict, units: &Cost) -> Charged {
+fn charged(verdict: &Acquired, units: &Cost) -> Charged {
     let charged = Charged {
         decision: Word::Refused,
         id: None,
@@ -164,7 +164,7 @@ fn charged(verdict: &Verdict, units: &Cost) -> Charged {
         repeated: false,
     };
     match verdict {
-        Verdict::Permitted(Permit {
+        Acquired::Permitted(Permit {
             id,
             grant: Grant {
                 held: Some(held), ..
@@ -178,7 +178,7 @@ fn charged(verdict: &Verdict, units: &Cost) -> Charged {
             ),
             ..charged
         },
-        Verdict::Permitted(permit) => Charged {
+        Acquired::Permitted(permit) => Charged {
             decision: if permit.metered {
                 Word::Granted
             } else {
@@ -190,7 +190,7 @@ fn charged(verdict: &Verdict, units: &Cost) -> Charged {
             detail: permitted(permit.metered, units, &permit.grant.remaining, &permit.id),
             ..charged
         },
-        Verdict::Rejected(rejection) => Charged {
+        Acquired::Rejected(rejection) => Charged {
             decision: Word::Rejected,
             remaining: BTreeMap::from([(rejection.limit.clone(), rejection.remaining)]),
             retry_after_seconds: Some(rejection.retry_after.as_secs_f64()),
@@ -198,14 +198,14 @@ fn charged(verdict: &Verdict, units: &Cost) -> Charged {
             detail: rejected(units, rejection),
             ..charged
         },
-        Verdict::Never { limit, most } => Charged {
+        Acquired::Never { limit, most } => Charged {
             detail: format!(
                 "Refused: the charge needs {}, and {limit} never grants more than {most}",
                 cost(units)
             ),
             ..charged
         },
-        Verdict::Refused(why) => Charged {
+        Acquired::Refused(why) => Charged {
             detail: format!("Refused: {why}"),
             ..charged
         },

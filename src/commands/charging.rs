@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::Error;
 use crate::clock::Monotonic;
-use crate::ledger::Meter;
+use crate::ledger::LedgerClient;
 use crate::private;
 
 /// How long others may take to end: a request and the pauses before it.
@@ -41,16 +41,16 @@ impl Charging {
 
     /// Waits until nobody else charges, or the ledger is no longer empty; says whether this process is alone. If so,
     /// nobody else begins to charge before `share`.
-    pub async fn alone_while_empty(&self, meter: &Meter) -> Result<bool, Error> {
+    pub async fn alone_while_empty(&self, ledger: &LedgerClient) -> Result<bool, Error> {
         let began = Monotonic::now();
         let mut said = false;
         // No lock is taken in place of another one while others may want the same.
         self.file.unlock().map_err(self.failed())?;
         loop {
             match self.file.try_lock() {
-                Ok(()) => return Ok(meter.is_empty().await?),
+                Ok(()) => return Ok(ledger.is_empty().await?),
                 Err(TryLockError::Error(error)) => return Err(self.failed()(error)),
-                Err(TryLockError::WouldBlock) if !meter.is_empty().await? => {
+                Err(TryLockError::WouldBlock) if !ledger.is_empty().await? => {
                     return Ok(false);
                 }
                 Err(TryLockError::WouldBlock) => {}

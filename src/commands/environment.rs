@@ -17,7 +17,7 @@ use crate::clock::{Clock, SystemClock};
 #[cfg(feature = "sandbox")]
 use crate::config::ConfigError;
 use crate::config::{Config, Credential, Job, Region, Sources, closest, without};
-use crate::ledger::{self, Meter, Mode};
+use crate::ledger::{self, LedgerClient, Mode};
 use crate::private;
 use crate::quota::{Account, Entry};
 use crate::run::{Selection, accounts};
@@ -115,7 +115,7 @@ impl Environment {
     }
 
     /// The way to the ledger.
-    pub fn meter(&self, access: Mode) -> Result<Arc<Meter>, Error> {
+    pub fn open_ledger(&self, access: Mode) -> Result<Arc<LedgerClient>, Error> {
         Ok(Arc::new(ledger::open(
             &self.config.ledger,
             &self.state_dir,
@@ -125,13 +125,13 @@ impl Environment {
     }
 
     /// The way to look at the ledger as if these charges were added to it.
-    pub async fn meter_with(
+    pub async fn open_ledger_with(
         &self,
         charges: &[(Arc<Account>, Vec<Entry>)],
-    ) -> Result<Arc<Meter>, Error> {
+    ) -> Result<Arc<LedgerClient>, Error> {
         let (config, clock) = (&self.config.ledger, Arc::clone(&self.clock));
-        let meter = ledger::open_with(charges, config, &self.state_dir, clock).await?;
-        Ok(Arc::new(meter))
+        let ledger = ledger::open_with(charges, config, &self.state_dir, clock).await?;
+        Ok(Arc::new(ledger))
     }
 
     /// Keeps what says that this process charges.

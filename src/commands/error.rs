@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::catalog::CatalogError;
 use crate::config::ConfigError;
 use crate::exit::Exit;
-use crate::ledger::{MeterError, OpenLedgerError};
+use crate::ledger::{ClientError, OpenLedgerError};
 use crate::run::RunError;
 use crate::sqlite::OpenError;
 
@@ -32,7 +32,7 @@ pub enum Error {
     Ledger(#[from] OpenLedgerError),
     /// The ledger failed.
     #[error(transparent)]
-    Meter(#[from] MeterError),
+    Client(#[from] ClientError),
     /// The system failed.
     #[error("{what}: {source}")]
     Io {

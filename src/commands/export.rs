@@ -25,7 +25,7 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     let query = RecordsQuery {
         kind: &args.kind,
         region: args.region.as_deref(),
-        since: args.since.map(|span| environment.clock.now().before(span)),
+        since: args.since.map(|span| environment.clock.now() - span),
     };
     let form = Form {
         shape: args.shape,

@@ -25,7 +25,7 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
     let environment = Environment::load(global)?;
     let selection = environment.select_of(&args.regions, &args.jobs)?;
     let from = environment.clock.now();
-    let until = from.after(DAY * args.days);
+    let until = from + DAY * args.days;
     let starts = schedule
         .starts(from, until, &Local)
         .map_err(|error| Error::Usage(error.to_string()))?;
@@ -42,12 +42,12 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
         until,
         concurrency: usize::from(args.concurrency),
     };
-    let meter = refill::reading_meter(&environment).await?;
+    let ledger = refill::reading_ledger(&environment).await?;
     let catalog = environment.catalog_to_read()?;
-    let jobs = run::what_fits(&*catalog, &meter, plan).await?;
+    let jobs = run::what_fits(&*catalog, &ledger, plan).await?;
     let forecast = Forecast {
         jobs,
-        ..run::forecast(&*catalog, &meter, plan).await?
+        ..run::forecast(&*catalog, &ledger, plan).await?
     };
     match global.format {
         Format::Json => output::json(&forecast)?,

@@ -12,7 +12,7 @@ use super::{Error, output};
 use crate::catalog::PassRecord;
 use crate::cli::{Format, Global, HistoryArgs};
 use crate::exit::Exit;
-use crate::ledger::{Mode, Spent, Teller};
+use crate::ledger::{ChargeSource, Mode, Spent};
 use crate::quota::{LimitName, Timestamp};
 
 #[derive(Debug, Serialize)]
@@ -42,14 +42,14 @@ type Key = (String, String, Option<String>, Option<String>);
 /// Gathers it, and shows it.
 pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let since = environment.clock.now().before(args.since);
+    let since = environment.clock.now() - args.since;
     let passes = environment.catalog_to_read()?.history(since).await?;
-    let meter = environment.meter(Mode::ReadOnly)?;
+    let ledger = environment.open_ledger(Mode::ReadOnly)?;
     let mut rows = BTreeMap::new();
     let mut told = BTreeSet::new();
     for account in environment.accounts() {
-        let spending = meter.spent(&account, since).await?;
-        let whole = spending.told_by == Teller::Ledger;
+        let spending = ledger.spent(&account, since).await?;
+        let whole = spending.source == ChargeSource::Ledger;
         told.extend(whole.then(|| account.name.clone()));
         // A journal is kept for two windows, the passes for good: of it, only what no pass tells.
         let charges = spending

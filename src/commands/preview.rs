@@ -17,11 +17,11 @@ use crate::run::{
 pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     let environment = environment(global, args)?;
     let selection = environment.select(args)?;
-    let meter = refill::reading_meter(&environment).await?;
+    let ledger = refill::reading_ledger(&environment).await?;
     let catalog = environment.catalog_to_read()?;
     let selection = run::learned(&*catalog, selection).await?;
     let (now, concurrency) = (environment.clock.now(), usize::from(args.concurrency));
-    let preview = run::preview(&*catalog, &meter, &selection, now, concurrency).await?;
+    let preview = run::preview(&*catalog, &ledger, &selection, now, concurrency).await?;
     match global.format {
         Format::Json => output::json(&preview)?,
         Format::Text => output::text_line(&in_words(&preview, Screen::of_stdout()))?,

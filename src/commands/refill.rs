@@ -11,29 +11,29 @@ use super::charging::Charging;
 use super::environment::Environment;
 use crate::catalog::PassRecord;
 use crate::config::LedgerStore;
-use crate::ledger::{Meter, Mode, charged_elsewhere};
+use crate::ledger::{LedgerClient, Mode, carried_over};
 use crate::quota::{Account, ChargeId, Cost, Entry, Timestamp};
 
 /// The way to the ledger, to charge.
-pub async fn charging_meter(environment: &Environment) -> Result<Arc<Meter>, Error> {
-    let meter = environment.meter(Mode::ReadWrite)?;
-    let is_empty = meter.is_empty().await?;
+pub async fn charging_ledger(environment: &Environment) -> Result<Arc<LedgerClient>, Error> {
+    let ledger = environment.open_ledger(Mode::ReadWrite)?;
+    let is_empty = ledger.is_empty().await?;
     if environment.config.ledger.store != LedgerStore::Sqlite {
-        fill(environment, &meter, is_empty).await?;
-        return Ok(meter);
+        fill(environment, &ledger, is_empty).await?;
+        return Ok(ledger);
     }
     let charging = Charging::begin(&environment.state_dir).await?;
-    let is_empty = is_empty && charging.alone_while_empty(&meter).await?;
-    fill(environment, &meter, is_empty).await?;
+    let is_empty = is_empty && charging.alone_while_empty(&ledger).await?;
+    fill(environment, &ledger, is_empty).await?;
     charging.share().await?;
     environment.hold(charging);
-    Ok(meter)
+    Ok(ledger)
 }
 
 /// The way to look at the ledger, as the next charge will find it: with what that one adds first. Writes nothing.
-pub async fn reading_meter(environment: &Environment) -> Result<Arc<Meter>, Error> {
-    let meter = environment.meter(Mode::ReadOnly)?;
-    let is_empty = meter.is_empty().await?;
+pub async fn reading_ledger(environment: &Environment) -> Result<Arc<LedgerClient>, Error> {
+    let ledger = environment.open_ledger(Mode::ReadOnly)?;
+    let is_empty = ledger.is_empty().await?;
     let mut charges = Vec::new();
     for account in environment.accounts() {
         match Missing::of(environment, &account, is_empty, Mode::ReadOnly).await {
@@ -46,19 +46,23 @@ pub async fn reading_meter(environment: &Environment) -> Result<Arc<Meter>, Erro
     }
     charges.retain(|(_, entries)| !entries.is_empty());
     if charges.is_empty() {
-        return Ok(meter);
+        return Ok(ledger);
     }
-    environment.meter_with(&charges).await
+    environment.open_ledger_with(&charges).await
 }
 
 /// Charges the ledger what it does not know of.
-async fn fill(environment: &Environment, meter: &Meter, is_empty: bool) -> Result<(), Error> {
+async fn fill(
+    environment: &Environment,
+    ledger: &LedgerClient,
+    is_empty: bool,
+) -> Result<(), Error> {
     for account in environment.accounts() {
         let missing = Missing::of(environment, &account, is_empty, Mode::ReadWrite).await?;
         missing.warn(&account);
         let entries = missing.all();
         if !entries.is_empty() {
-            meter.absorb(&account, &entries).await?;
+            ledger.absorb(&account, &entries).await?;
         }
     }
     restored::warn(environment);
@@ -83,8 +87,7 @@ impl Missing {
         mode: Mode,
     ) -> Result<Self, Error> {
         let (store, now) = (&environment.config.ledger.store, environment.clock.now());
-        let elsewhere =
-            charged_elsewhere(store, &environment.state_dir, account, now, mode).await?;
+        let elsewhere = carried_over(store, &environment.state_dir, account, now, mode).await?;
         let refilled = match is_empty {
             true => refill(environment, account, elsewhere.by_passes).await?,
             false => Vec::new(),
@@ -131,10 +134,10 @@ async fn refill(
     mut charged: Cost,
 ) -> Result<Vec<Entry>, Error> {
     let now = environment.clock.now();
-    let counted_from = now.before(account.longest_window());
+    let counted_from = now - account.longest_window();
     let passes = environment
         .catalog_to_read()?
-        .history(counted_from.before(longest_pass(environment)))
+        .history(counted_from - longest_pass(environment))
         .await?;
     let mut entries: Vec<Entry> = passes
         .iter()

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::environment::{Environment, unknown};
-use super::refill::charging_meter;
+use super::refill::charging_ledger;
 use super::{Error, output};
 use crate::cli::{Format, Global, ReleaseArgs};
 use crate::exit::Exit;
-use crate::ledger::{Found, Meter};
+use crate::ledger::{Found, LedgerClient};
 use crate::quota::{Account, ChargeId, Cost};
 
 /// Gives it back, in the account that knows the id.
@@ -16,13 +16,13 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
     let accounts = environment.accounts();
     let id = ChargeId::new(&args.id);
     environment.create_state_dir()?;
-    let meter = charging_meter(&environment).await?;
+    let ledger = charging_ledger(&environment).await?;
     let (account, charge) = match &args.account {
-        Some(name) => one_of(&meter, named(&accounts, name)?, &id).await?,
-        None => find(&meter, &accounts, &id).await?,
+        Some(name) => one_of(&ledger, named(&accounts, name)?, &id).await?,
+        None => find(&ledger, &accounts, &id).await?,
     };
     if let Some(charge) = charge {
-        meter.settle(&account, &charge, &Cost::none()).await?;
+        ledger.settle(&account, &charge, &Cost::none()).await?;
     }
     match global.format {
         Format::Json => output::json(
@@ -48,11 +48,11 @@ fn named(accounts: &[Arc<Account>], name: &str) -> Result<Arc<Account>, Error> {
 
 /// The charge in an account that is named: what this machine does not know, another may have charged.
 async fn one_of(
-    meter: &Meter,
+    ledger: &LedgerClient,
     account: Arc<Account>,
     id: &ChargeId,
 ) -> Result<(Arc<Account>, Option<ChargeId>), Error> {
-    match meter.find(&account, id).await? {
+    match ledger.find(&account, id).await? {
         Found::Counting(charge) => Ok((account, Some(charge))),
         Found::TakenBack => Ok((account, None)),
         Found::CannotTell => Ok((account, Some(id.clone()))),
@@ -63,13 +63,13 @@ async fn one_of(
 /// The account that knows the id, and the charge, unless it was taken back. A ledger that cannot look one up, and did not
 /// charge it from here, is told only where there is no doubt.
 async fn find(
-    meter: &Meter,
+    ledger: &LedgerClient,
     accounts: &[Arc<Account>],
     id: &ChargeId,
 ) -> Result<(Arc<Account>, Option<ChargeId>), Error> {
     let (mut taken_back, mut in_doubt) = (None, false);
     for account in accounts {
-        match meter.find(account, id).await? {
+        match ledger.find(account, id).await? {
             Found::Counting(charge) => return Ok((Arc::clone(account), Some(charge))),
             Found::TakenBack => taken_back = Some(Arc::clone(account)),
             Found::CannotTell => in_doubt = true,

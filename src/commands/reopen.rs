@@ -5,7 +5,7 @@ use super::table::{counted, instant};
 use super::{Error, output};
 use crate::cli::{Format, Global, ReopenArgs};
 use crate::exit::Exit;
-use crate::ledger::{Meter, Mode};
+use crate::ledger::{LedgerClient, Mode};
 use crate::quota::{Account, Timestamp, Units};
 
 /// Opens the limit again, for every run of every machine.
@@ -35,15 +35,15 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
         )));
     }
     environment.create_state_dir()?;
-    let meter = environment.meter(Mode::ReadWrite)?;
+    let ledger = environment.open_ledger(Mode::ReadWrite)?;
     // Where the ledger does not answer, the journal may hold a closing: it is reopened all the same.
-    let closed = meter.usage(account).await.map_or(true, |limits| {
+    let closed = ledger.usage(account).await.map_or(true, |limits| {
         limits
             .iter()
             .any(|limit| limit.limit == args.limit && limit.closed_until.is_some())
     });
-    meter.reopen(account, &args.limit).await?;
-    let full = full(&meter, account, &args.limit).await;
+    ledger.reopen(account, &args.limit).await?;
+    let full = full(&ledger, account, &args.limit).await;
     match global.format {
         Format::Json => output::json(&serde_json::json!({
             "account": account.name,
@@ -88,14 +88,18 @@ impl Full {
 }
 
 /// What still keeps an open limit from granting a unit; `None` where it grants one, or the ledger does not answer.
-async fn full(meter: &Meter, account: &Account, limit: &str) -> Option<Full> {
-    let usage = meter.usage(account).await.ok()?;
+async fn full(ledger: &LedgerClient, account: &Account, limit: &str) -> Option<Full> {
+    let usage = ledger.usage(account).await.ok()?;
     let usage = usage.into_iter().find(|usage| usage.limit == limit)?;
     if usage.remaining > Units::ZERO {
         return None;
     }
-    let most = account.limits.get(limit)?.enforced().less(Units::new(1));
-    let fits_at = meter.falls_to(account, limit, most).await.ok().flatten();
+    let most = account
+        .limits
+        .get(limit)?
+        .enforced()
+        .saturating_sub(Units::new(1));
+    let fits_at = ledger.falls_to(account, limit, most).await.ok().flatten();
     Some(Full {
         used: usage.used,
         fits_at,

@@ -10,7 +10,7 @@ use super::metrics::{self, Figures, Span};
 use super::notify::{Event, notify};
 use super::output::{Colour, Screen};
 use super::progress::watcher;
-use super::refill::charging_meter;
+use super::refill::charging_ledger;
 use super::table::{coloured, cost, count, counted, instant, span, table, text, units};
 use super::{Error, output, signals};
 use crate::catalog::Catalog;
@@ -18,7 +18,7 @@ use crate::cli::{Format, Global, RunArgs};
 use crate::clock::{Clock, Monotonic, SystemClock};
 use crate::config::Region;
 use crate::exit::Exit;
-use crate::ledger::Meter;
+use crate::ledger::LedgerClient;
 use crate::quota::{Account, Cost, Units};
 use crate::run::{
     self, Blocked, Context, InFlight, LearnedCosts, LimitReport, Locks, PassOutcome, PassReport,
@@ -79,7 +79,7 @@ async fn run_in(
             jobs: selection.iter().map(|(job, _)| job.name.clone()).collect(),
             report: &report,
             requests: context.request_stats.all(),
-            unrepaid: unrepaid(&selection, &context.meter).await,
+            unrepaid: unrepaid(&selection, &context.ledger).await,
             span: Span {
                 began,
                 took: watch.elapsed(),
@@ -94,10 +94,10 @@ async fn run_in(
 }
 
 /// By account, what the ledger has not recorded yet. What the journal cannot say is left out and reported.
-async fn unrepaid(selection: &run::Selection, meter: &Meter) -> Vec<(Arc<Account>, Cost)> {
+async fn unrepaid(selection: &run::Selection, ledger: &LedgerClient) -> Vec<(Arc<Account>, Cost)> {
     let mut all = Vec::new();
     for account in run::accounts(selection.iter().map(|(job, _)| &job.credential)) {
-        match meter.unrepaid(&account).await {
+        match ledger.unrepaid(&account).await {
             Ok(units) => all.push((account, units)),
             Err(error) => tracing::error!(account = account.name, "{error}"),
         }
@@ -127,7 +127,7 @@ async fn context(
         .map_err(Error::io("cannot create the directory of locks"))?;
     Ok(Context {
         catalog,
-        meter: charging_meter(environment).await?,
+        ledger: charging_ledger(environment).await?,
         upstreams: environment.upstreams(selection),
         clock: Arc::clone(&environment.clock),
         locks,

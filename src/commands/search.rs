@@ -38,7 +38,7 @@ pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
         words: &words,
         kind: args.kind.as_deref(),
         region: args.region.as_deref(),
-        since: args.since.map(|span| environment.clock.now().before(span)),
+        since: args.since.map(|span| environment.clock.now() - span),
         limit: args.limit,
     };
     let hits = environment.catalog_to_read()?.search(query).await?;

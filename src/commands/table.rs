@@ -109,7 +109,7 @@ pub fn units(units: Option<Units>) -> String {
 
 /// An instant to the second, rounded up, so that nothing is promised early.
 pub fn instant(at: Timestamp) -> String {
-    let up = at.after(Duration::from_micros(999_999));
+    let up = at + Duration::from_micros(999_999);
     up.to_utc().format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 

@@ -83,6 +83,6 @@ impl Ids {
     /// What was fetched then or later is not asked for again at `now`.
     #[must_use]
     pub fn fresh_since(&self, now: Timestamp) -> Timestamp {
-        self.fresh_for.map_or(now, |span| now.before(span))
+        self.fresh_for.map_or(now, |span| now - span)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Charge, Known, Ledger, LedgerError};
+use super::{Charge, ChargeStatus, Ledger, LedgerError};
 use crate::quota::admission::{
     Claim, ClosingState, FloorTotal, History, LimitState, Totals, ledger_time, remembered_from,
 };
@@ -410,14 +410,16 @@ impl Ledger for MemoryLedger {
         account: &Account,
         id: &ChargeId,
         now: Timestamp,
-    ) -> Result<Option<Known>, LedgerError> {
+    ) -> Result<Option<ChargeStatus>, LedgerError> {
         Ok(Some(self.at(
             account,
             now,
             |history, now| match history.remembered(account, id, now) {
-                None => Known::Unknown,
-                Some(position) if history.held(account, position).is_none() => Known::TakenBack,
-                Some(_) => Known::Counts,
+                None => ChargeStatus::Unknown,
+                Some(position) if history.held(account, position).is_none() => {
+                    ChargeStatus::TakenBack
+                }
+                Some(_) => ChargeStatus::Counts,
             },
         )))
     }

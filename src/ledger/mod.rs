@@ -1,16 +1,13 @@
 //! Where charges are recorded: one trait, and whoever implements it passes the one suite of behaviours in the tests.
 
-mod elsewhere;
+mod carry_over;
+mod client;
 mod journal;
-mod journaled;
-mod local;
 mod memory;
-mod meter;
 mod open;
 pub mod redis;
 mod shared;
 mod sqlite;
-mod watching;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +20,16 @@ use crate::quota::{
     Units,
 };
 
-pub use elsewhere::{Elsewhere, charged_elsewhere};
+pub use carry_over::{CarryOver, carried_over};
+pub use client::Policy;
+pub use client::{
+    Acquired, Available, ChargeRequest, ChargeSource, ClientError, Found, LedgerClient, Permit,
+    Spending, fresh_id,
+};
 pub use journal::{Journal, JournalError};
-pub use journaled::Policy;
 pub use memory::MemoryLedger;
-pub use meter::{Ask, Found, Left, Meter, MeterError, Permit, Spending, Teller, Verdict, fresh_id};
 pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open, open_with};
-pub use shared::{Answer, Contact, Heard, News, Report, SharedLedger, Standing};
+pub use shared::{Ack, Answer, LedgerPosition, Report, SharedLedger, Update, UsageReply};
 pub use sqlite::SqliteLedger;
 
 /// One charge as it is put to a ledger.
@@ -86,7 +86,7 @@ pub struct Spent {
 
 /// What became of a charge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
+pub enum ChargeStatus {
     /// It counts.
     Counts,
     /// It was settled to nothing: its id names no charge any more, and a repeat would go through for nothing.
@@ -200,7 +200,7 @@ pub trait Ledger: Send + Sync {
         _account: &Account,
         _id: &ChargeId,
         _now: Timestamp,
-    ) -> Result<Option<Known>, LedgerError> {
+    ) -> Result<Option<ChargeStatus>, LedgerError> {
         Ok(None)
     }
 }

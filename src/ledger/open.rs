@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::redis::RedisLedger;
-use super::{Journal, JournalError, Ledger, LedgerError, Meter, Policy, SqliteLedger};
+use super::{Journal, JournalError, Ledger, LedgerClient, LedgerError, Policy, SqliteLedger};
 use crate::clock::Clock;
 use crate::config::{LedgerConfig, LedgerStore, RedisUrl};
 use crate::quota::{Account, Entry};
@@ -64,7 +64,7 @@ pub fn open(
     state_dir: &Path,
     mode: Mode,
     clock: Arc<dyn Clock>,
-) -> Result<Meter, OpenLedgerError> {
+) -> Result<LedgerClient, OpenLedgerError> {
     match &config.store {
         LedgerStore::Sqlite => open_sqlite(&state_dir.join(LEDGER_FILE), mode, clock),
         LedgerStore::Redis(url) => {
@@ -83,7 +83,7 @@ pub async fn open_with(
     config: &LedgerConfig,
     state_dir: &Path,
     clock: Arc<dyn Clock>,
-) -> Result<Meter, OpenLedgerError> {
+) -> Result<LedgerClient, OpenLedgerError> {
     match &config.store {
         LedgerStore::Sqlite => {
             let ledger = SqliteLedger::open_read_only(&state_dir.join(LEDGER_FILE))?;
@@ -91,7 +91,7 @@ pub async fn open_with(
             for (account, entries) in charges {
                 copy.absorb(account, entries, &[], clock.now()).await?;
             }
-            Ok(Meter::new(Arc::new(copy), clock))
+            Ok(LedgerClient::new(Arc::new(copy), clock))
         }
         LedgerStore::Redis(url) => {
             let journal = Journal::open_read_only(&state_dir.join(JOURNAL_FILE))?;
@@ -100,17 +100,21 @@ pub async fn open_with(
                 copy.add(account, entries).await?;
             }
             let ledger = Arc::new(RedisLedger::configured(url, config)?);
-            Ok(Meter::watching(ledger, copy, clock))
+            Ok(LedgerClient::watching(ledger, copy, clock))
         }
     }
 }
 
-fn open_sqlite(path: &Path, mode: Mode, clock: Arc<dyn Clock>) -> Result<Meter, OpenLedgerError> {
+fn open_sqlite(
+    path: &Path,
+    mode: Mode,
+    clock: Arc<dyn Clock>,
+) -> Result<LedgerClient, OpenLedgerError> {
     let ledger = match mode {
         Mode::ReadWrite => SqliteLedger::open(path)?,
         Mode::ReadOnly => SqliteLedger::open_read_only(path)?,
     };
-    Ok(Meter::new(Arc::new(ledger), clock))
+    Ok(LedgerClient::new(Arc::new(ledger), clock))
 }
 
 fn open_shared(
@@ -119,13 +123,13 @@ fn open_shared(
     journal: &Path,
     mode: Mode,
     clock: Arc<dyn Clock>,
-) -> Result<Meter, OpenLedgerError> {
+) -> Result<LedgerClient, OpenLedgerError> {
     let ledger = Arc::new(RedisLedger::configured(url, config)?);
     Ok(match mode {
         Mode::ReadWrite => {
             let journal = Journal::open(journal)?.of_ledger(url.identity());
-            Meter::with_journal(ledger, journal, Policy::from(config), clock)
+            LedgerClient::with_journal(ledger, journal, Policy::from(config), clock)
         }
-        Mode::ReadOnly => Meter::watching(ledger, Journal::open_read_only(journal)?, clock),
+        Mode::ReadOnly => LedgerClient::watching(ledger, Journal::open_read_only(journal)?, clock),
     })
 }

@@ -13,7 +13,7 @@ use crate::quota::{
 
 /// Where a ledger stood when it answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Contact {
+pub struct LedgerPosition {
     /// Its epoch.
     pub epoch: String,
     /// How much it has recorded: a number that grows with every charge, correction and absorbed charge.
@@ -26,7 +26,7 @@ pub struct Contact {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// Where the ledger stood.
-    pub contact: Contact,
+    pub contact: LedgerPosition,
     /// When the lives of its keys were renewed last: a report does not renew them.
     pub renewed: Timestamp,
     /// What was used of each limit, in units.
@@ -43,7 +43,7 @@ pub enum Answer {
         /// What is used of each limit that was charged, in units.
         used: BTreeMap<LimitName, Units>,
         /// Where the ledger stands; the time is that of the charge.
-        contact: Contact,
+        contact: LedgerPosition,
         /// Whether it was recorded just now; otherwise the id was known.
         fresh: bool,
     },
@@ -73,7 +73,7 @@ pub enum Answer {
 
 /// What a machine tells a shared ledger.
 #[derive(Debug, Clone, Copy)]
-pub enum News<'a> {
+pub enum Update<'a> {
     /// The true cost of a charge.
     Settled {
         /// Its id.
@@ -102,11 +102,11 @@ pub enum News<'a> {
 
 /// What becomes of news.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum Ack {
     /// It is recorded.
     Noted {
         /// Where the ledger stands.
-        contact: Contact,
+        contact: LedgerPosition,
         /// After a loss: whether everything that this machine knew of was still there.
         intact: bool,
     },
@@ -116,7 +116,7 @@ pub enum Heard {
 
 /// How a shared ledger's limits stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct UsageReply {
     /// By name.
     pub limits: Vec<LimitUsage>,
     /// What was used of them, and where the ledger stood.
@@ -137,10 +137,10 @@ pub trait SharedLedger: Ledger {
     async fn tell(
         &self,
         account: &Account,
-        news: News<'_>,
+        news: Update<'_>,
         seen: Option<&Seen>,
         now: Timestamp,
-    ) -> Result<Heard, LedgerError>;
+    ) -> Result<Ack, LedgerError>;
 
     /// How the limits stand, and whether these charges are recorded. Writes nothing.
     async fn standing(
@@ -149,5 +149,5 @@ pub trait SharedLedger: Ledger {
         seen: Option<&Seen>,
         charges: &[ChargeId],
         now: Timestamp,
-    ) -> Result<Standing, LedgerError>;
+    ) -> Result<UsageReply, LedgerError>;
 }

@@ -39,7 +39,10 @@ impl Account {
             !limit.fits(Units::ZERO, cost.of(name), leave.of(name))
         };
         let (name, limit) = self.charged(cost).find(too_small)?;
-        Some((name.clone(), limit.enforced().less(leave.of(name))))
+        Some((
+            name.clone(),
+            limit.enforced().saturating_sub(leave.of(name)),
+        ))
     }
 
     /// How long after it was asked for a grant of `cost` may still be sent: the shortest grace of its limits.

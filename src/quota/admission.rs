@@ -82,7 +82,7 @@ pub fn ledger_time(
     newest_charge: Option<Timestamp>,
     newest_floor: Option<Timestamp>,
 ) -> Timestamp {
-    let after_floor = newest_floor.map(|at| at.after(Duration::from_micros(1)));
+    let after_floor = newest_floor.map(|at| at + Duration::from_micros(1));
     caller
         .max(newest_charge.unwrap_or(caller))
         .max(after_floor.unwrap_or(caller))
@@ -91,7 +91,7 @@ pub fn ledger_time(
 /// Charges made later than this are remembered under their ids: nothing that counts is ever forgotten.
 #[must_use]
 pub fn remembered_from(account: &Account, now: Timestamp) -> Timestamp {
-    now.before(account.longest_window())
+    now - account.longest_window()
 }
 
 /// What one request would charge.
@@ -175,7 +175,10 @@ fn remaining<H: History>(
 ) -> std::collections::BTreeMap<LimitName, Units> {
     let left = |state: &LimitState<'_, H>| {
         let used = state.used() + charged(state.name);
-        (state.name.clone(), state.limit.enforced().less(used))
+        (
+            state.name.clone(),
+            state.limit.enforced().saturating_sub(used),
+        )
     };
     limits.iter().map(left).collect()
 }
@@ -233,7 +236,7 @@ impl<'a, H: History> LimitState<'a, H> {
     pub fn remaining(&self) -> Units {
         match self.closed_until() {
             Some(_) => Units::ZERO,
-            None => self.limit.enforced().less(self.used()),
+            None => self.limit.enforced().saturating_sub(self.used()),
         }
     }
 
@@ -254,7 +257,7 @@ impl<'a, H: History> LimitState<'a, H> {
     /// # Errors
     /// When the history cannot be read.
     pub fn fits_at(&self, units: Units, leave: Units) -> Result<Timestamp, H::Error> {
-        let falls_at = self.falls_to(self.limit.enforced().less(units + leave))?;
+        let falls_at = self.falls_to(self.limit.enforced().saturating_sub(units + leave))?;
         Ok(falls_at.max(self.closed_until().unwrap_or(falls_at)))
     }
 
@@ -274,7 +277,7 @@ impl<'a, H: History> LimitState<'a, H> {
         if self.counted() <= most {
             return Ok(floors_end);
         }
-        let excess = self.counted().less(most);
+        let excess = self.counted().saturating_sub(most);
         let last_to_expire = self.history.reached(self.totals.before + excess)?;
         Ok(floors_end.max(window.expiry(last_to_expire)))
     }
@@ -299,7 +302,7 @@ impl<'a, H: History> LimitState<'a, H> {
             return Ok(None);
         };
         let totals = self.history.totals(reset)?;
-        Ok(Some(totals.all.less(totals.before)))
+        Ok(Some(totals.all.saturating_sub(totals.before)))
     }
 
     fn returns(&self) -> Result<Vec<Return>, H::Error> {
@@ -310,7 +313,7 @@ impl<'a, H: History> LimitState<'a, H> {
             if still_used < used {
                 returns.push(Return {
                     at: self.falls_to(still_used)?,
-                    units: used.less(still_used),
+                    units: used.saturating_sub(still_used),
                 });
             }
             used = still_used;
@@ -325,15 +328,15 @@ impl<'a, H: History> LimitState<'a, H> {
         let floors = self.floors.iter().filter(|floor| floor.at >= from);
         Ok(floors
             .map(|floor| self.used_over(floor))
-            .fold(totals.all.less(totals.before), Units::max))
+            .fold(totals.all.saturating_sub(totals.before), Units::max))
     }
 
     fn counted(&self) -> Units {
-        self.totals.all.less(self.totals.before)
+        self.totals.all.saturating_sub(self.totals.before)
     }
 
     fn used_over(&self, floor: &FloorTotal) -> Units {
-        floor.used + self.totals.all.less(floor.total)
+        floor.used + self.totals.all.saturating_sub(floor.total)
     }
 
     fn rejection(&self, retry_at: Timestamp, caller: Timestamp) -> Rejection {
@@ -364,7 +367,7 @@ impl Closing {
             Self::Until(until) => (until, None),
             Self::Probing => {
                 let interval = existing.map_or(Self::FIRST_INTERVAL, |state| state.next(now));
-                (now.after(interval), Some(interval))
+                (now + interval, Some(interval))
             }
             Self::Copied { until, interval } => (
                 until,
@@ -399,7 +402,7 @@ impl ClosingState {
     #[must_use]
     pub fn after_probe(interval: Duration, now: Timestamp) -> Self {
         Self {
-            until: now.after(Closing::PROBE_TAKES),
+            until: (now + Closing::PROBE_TAKES),
             interval: Some(interval),
         }
     }
@@ -410,7 +413,7 @@ impl ClosingState {
     fn next(self, now: Timestamp) -> Duration {
         match self.interval {
             None => Closing::FIRST_INTERVAL,
-            Some(last) if self.until > now.after(Closing::PROBE_TAKES) => last,
+            Some(last) if self.until > now + Closing::PROBE_TAKES => last,
             Some(last) => (last * 2).min(Closing::LONGEST_INTERVAL),
         }
     }

@@ -69,7 +69,7 @@ impl Cost {
     pub fn take(&mut self, other: &Self) {
         *self = self
             .iter()
-            .map(|(limit, units)| (limit.clone(), units.less(other.of(limit))))
+            .map(|(limit, units)| (limit.clone(), units.saturating_sub(other.of(limit))))
             .collect();
     }
 

@@ -56,7 +56,7 @@ impl Limit {
     /// What we let through, in units a window: the quota less the headroom.
     #[must_use]
     pub const fn enforced(&self) -> Units {
-        self.quota.less(self.headroom)
+        self.quota.saturating_sub(self.headroom)
     }
 
     /// The span over which the limit holds.
@@ -81,6 +81,6 @@ impl Limit {
     /// the reset is unknown.
     #[must_use]
     pub fn closed_until(&self, now: Timestamp) -> Option<Timestamp> {
-        Some(self.window.next_reset(now)?.after(self.grace()))
+        Some(self.window.next_reset(now)? + self.grace())
     }
 }

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -25,18 +26,6 @@ impl Timestamp {
         self.0
     }
 
-    /// This instant, `span` later. Saturates at the end of time.
-    #[must_use]
-    pub fn after(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(micros(span)))
-    }
-
-    /// This instant, `span` earlier. Saturates at the beginning of time.
-    #[must_use]
-    pub fn before(self, span: Duration) -> Self {
-        Self(self.0.saturating_sub(micros(span)))
-    }
-
     /// How long after `earlier` this is; zero when it is not.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
@@ -57,6 +46,30 @@ impl Timestamp {
         DateTime::parse_from_rfc3339(text)
             .ok()
             .map(|at| Self(at.timestamp_micros()))
+    }
+}
+
+/// This instant, `span` later. Saturates at the end of time.
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(micros(span)))
+    }
+}
+
+impl AddAssign<Duration> for Timestamp {
+    fn add_assign(&mut self, span: Duration) {
+        *self = *self + span;
+    }
+}
+
+/// This instant, `span` earlier. Saturates at the beginning of time.
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+
+    fn sub(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(micros(span)))
     }
 }
 

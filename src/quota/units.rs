@@ -29,7 +29,7 @@ impl Units {
 
     /// What is left of these after `other` is taken away, zero at the least.
     #[must_use]
-    pub const fn less(self, other: Self) -> Self {
+    pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 

@@ -79,10 +79,10 @@ impl Window {
     #[must_use]
     pub fn expiry(&self, at: Timestamp) -> Timestamp {
         let grace = self.grace();
-        let slid = self.sliding.map(|span| at.after(span).after(grace));
+        let slid = self.sliding.map(|span| at + span + grace);
         let reset = self
             .resets
-            .map(|zone| next_midnight(zone, at.after(grace)).after(grace));
+            .map(|zone| next_midnight(zone, at + grace) + grace);
         slid.max(reset).unwrap_or(at)
     }
 
@@ -90,14 +90,12 @@ impl Window {
     #[must_use]
     pub fn counted_from(&self, now: Timestamp) -> Timestamp {
         let grace = self.grace();
-        let slid = self.sliding.map(|span| {
-            now.before(span)
-                .before(grace)
-                .after(Duration::from_micros(1))
-        });
+        let slid = self
+            .sliding
+            .map(|span| now - span - grace + Duration::from_micros(1));
         let reset = self
             .resets
-            .map(|zone| last_midnight(zone, now.before(grace)).before(grace));
+            .map(|zone| last_midnight(zone, now - grace) - grace);
         match (slid, reset) {
             (Some(slid), Some(reset)) => slid.min(reset),
             (slid, reset) => slid.or(reset).unwrap_or(now),
@@ -110,9 +108,8 @@ impl Window {
     pub fn slices(&self, now: Timestamp) -> Vec<Timestamp> {
         let (end, span) = (self.expiry(now), self.sliding.unwrap_or(DAY).as_micros());
         let even = (1..=26).map(|slice| u64::try_from(span * slice / 24).unwrap_or(u64::MAX));
-        let even = even.map(|later| now.after(Duration::from_micros(later)));
-        let mut slices: Vec<Timestamp> =
-            even.chain(ASKED_FOR.map(|span| now.after(span))).collect();
+        let even = even.map(|later| now + Duration::from_micros(later));
+        let mut slices: Vec<Timestamp> = even.chain(ASKED_FOR.map(|span| now + span)).collect();
         slices.retain(|at| *at < end);
         slices.push(end);
         slices.sort_unstable();
@@ -140,7 +137,7 @@ fn next_midnight(zone: Tz, at: Timestamp) -> Timestamp {
         .filter_map(|ahead| today.checked_add_days(Days::new(ahead)))
         .map(|date| midnight(zone, date))
         .find(|start| *start > at)
-        .unwrap_or_else(|| at.after(DAY))
+        .unwrap_or_else(|| at + DAY)
 }
 
 /// The first instant of a local day that is not later than `at`.
@@ -150,7 +147,7 @@ fn last_midnight(zone: Tz, at: Timestamp) -> Timestamp {
         .filter_map(|back| today.checked_sub_days(Days::new(back)))
         .map(|date| midnight(zone, date))
         .find(|start| *start <= at)
-        .unwrap_or_else(|| at.before(DAY))
+        .unwrap_or_else(|| at - DAY)
 }
 
 fn local_date(zone: Tz, at: Timestamp) -> NaiveDate {

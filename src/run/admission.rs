@@ -10,7 +10,7 @@ use super::due::Candidate;
 use super::estimate::{self, PassEstimate, estimate_passes, expected_cost};
 use super::stop_reason::StopReason;
 use crate::config::Job;
-use crate::ledger::Left;
+use crate::ledger::Available;
 use crate::quota::Cost;
 
 /// Takes the regions that walk next from the front of the queue: at least one.
@@ -128,7 +128,7 @@ fn costs(queue: &[Candidate], estimates: &[PassEstimate], count: usize) -> Vec<(
 
 /// What is left to each account; unknown where nobody can tell.
 struct Room {
-    left: HashMap<String, Left>,
+    left: HashMap<String, Available>,
 }
 
 impl Room {
@@ -136,7 +136,7 @@ impl Room {
         let mut left = HashMap::new();
         for job in jobs(queue) {
             let account = &job.credential.account;
-            if let Ok(of_account) = context.meter.left(account).await {
+            if let Ok(of_account) = context.ledger.left(account).await {
                 left.insert(account.name.clone(), of_account);
             }
         }
@@ -157,12 +157,12 @@ impl Room {
             let account = job.credential.account.name.as_str();
             let total = totals.get(account).cloned().unwrap_or_default();
             match self.left.get(account) {
-                Some(Left::Metered(usages)) => cost.iter().all(|(limit, _)| {
+                Some(Available::Metered(usages)) => cost.iter().all(|(limit, _)| {
                     let usage = usages.iter().find(|usage| usage.limit == *limit);
                     total.of(limit) + job.leave.of(limit)
                         <= usage.map(|usage| usage.remaining).unwrap_or_default()
                 }),
-                Some(Left::Unmetered(units)) => total.largest() <= *units,
+                Some(Available::Unmetered(units)) => total.largest() <= *units,
                 None => false,
             }
         };

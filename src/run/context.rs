@@ -15,7 +15,7 @@ use super::stop_reason::StopReason;
 use crate::catalog::{Catalog, Landed, Landing, PassRef};
 use crate::clock::Clock;
 use crate::config::Credential;
-use crate::ledger::Meter;
+use crate::ledger::LedgerClient;
 use crate::quota::Units;
 use crate::upstream::Upstream;
 
@@ -24,7 +24,7 @@ pub struct Context {
     /// Where pages are landed.
     pub catalog: Arc<dyn Catalog>,
     /// The way to the ledger.
-    pub meter: Arc<Meter>,
+    pub ledger: Arc<LedgerClient>,
     /// The way to the upstream, by the credential's name; or why there is none.
     pub upstreams: HashMap<String, Result<Arc<dyn Upstream>, String>>,
     /// What time it is.

@@ -46,7 +46,7 @@ impl Candidate {
     /// When it is due next; `None`: now, and always was.
     #[must_use]
     pub fn due_at(&self) -> Option<Timestamp> {
-        Some(self.last_turn()?.after(self.job.every?))
+        Some(self.last_turn()? + self.job.every?)
     }
 
     /// Whether it is due, with the tolerance that a tick may come early.
@@ -56,8 +56,7 @@ impl Candidate {
             .job
             .every
             .map_or(Duration::ZERO, |every| (every / 20).min(LONGEST_TOLERANCE));
-        self.resumable(now).is_some()
-            || self.due_at().is_none_or(|due| now >= due.before(tolerance))
+        self.resumable(now).is_some() || self.due_at().is_none_or(|due| now >= due - tolerance)
     }
 
     /// The unfinished pass that goes on, if it is not too old for that.

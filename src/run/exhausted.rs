@@ -15,7 +15,7 @@ use crate::quota::{Closing, Cost, Limit, LimitName, Timestamp, Units};
 pub async fn reopen(context: &Context, asker: Asker<'_>, permit: &Permit) {
     for limit in permit.grant.probing.keys() {
         if let Err(error) = context
-            .meter
+            .ledger
             .reopen(&asker.job.credential.account, limit)
             .await
         {
@@ -42,7 +42,7 @@ pub async fn close(
             .get(&limit)
             .and_then(|limit| reopens(limit, until, now));
         let closing = reset.map_or(Closing::Probing, Closing::Until);
-        if let Err(error) = context.meter.close(account, &limit, closing).await {
+        if let Err(error) = context.ledger.close(account, &limit, closing).await {
             return error.into();
         }
         let opens = opens(context, asker, &limit, closing).await;
@@ -64,7 +64,7 @@ async fn opens(context: &Context, asker: Asker<'_>, limit: &str, closing: Closin
     let account = &asker.job.credential.account;
     let stored = match closing {
         Closing::Until(_) => None,
-        Closing::Probing | Closing::Copied { .. } => context.meter.usage(account).await.ok(),
+        Closing::Probing | Closing::Copied { .. } => context.ledger.usage(account).await.ok(),
     };
     let usage = stored
         .into_iter()
@@ -105,11 +105,11 @@ pub async fn close_for(
 ) -> StopReason {
     let account = &asker.job.credential.account;
     let now = context.clock.now();
-    let until = now.after(pause);
+    let until = now + pause;
     let mut stop = None;
     for limit in exhausted_limits(asker, &call.cost, named) {
         let closing = Closing::Until(until);
-        if let Err(error) = context.meter.close(account, &limit, closing).await {
+        if let Err(error) = context.ledger.close(account, &limit, closing).await {
             return error.into();
         }
         tracing::warn!(account = account.name, limit, %until, "the upstream requests a pause: \
@@ -131,9 +131,9 @@ pub async fn close_for(
 /// where the upstream says so; a moment from now is no reset. What slides is all back after its window.
 fn reopens(limit: &Limit, until: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
     let reset = limit.closed_until(now);
-    let latest = reset.unwrap_or_else(|| now.after(limit.window().longest()).after(limit.grace()));
+    let latest = reset.unwrap_or_else(|| now + limit.window().longest() + limit.grace());
     let earliest = if reset.is_some() {
-        now.after(LONGEST_PAUSE)
+        now + LONGEST_PAUSE
     } else {
         now
     };

@@ -1,7 +1,7 @@
 //! When a charge fits, over all limits that it takes from.
 
 use super::outcome::{LimitReport, StoppedBy};
-use crate::ledger::Meter;
+use crate::ledger::LedgerClient;
 use crate::quota::{Account, Cost, LimitName, Timestamp};
 
 /// What a charge takes, and what must stay free beside it, in units by limit.
@@ -15,7 +15,7 @@ pub struct Claim {
 
 /// The limit that fits last, the first by name of several, and the instant; `None` where the ledger does not tell.
 async fn fits_last(
-    meter: &Meter,
+    ledger: &LedgerClient,
     account: &Account,
     claim: &Claim,
     limits: &[LimitReport],
@@ -24,8 +24,8 @@ async fn fits_last(
     for (name, limit) in account.charged(&claim.cost) {
         let room = limit
             .enforced()
-            .less(claim.cost.of(name) + claim.leave.of(name));
-        let falls = meter.falls_to(account, name, room).await.ok().flatten()?;
+            .saturating_sub(claim.cost.of(name) + claim.leave.of(name));
+        let falls = ledger.falls_to(account, name, room).await.ok().flatten()?;
         let closed = standing(limits, &account.name, name).and_then(|limit| limit.closed_until);
         let at = closed.map_or(falls, |until| until.max(falls));
         if last.as_ref().is_none_or(|(_, latest)| at > *latest) {
@@ -38,11 +38,11 @@ async fn fits_last(
 /// Brings a refusal up to date with how the limits stand now: another job may have gone on after it.
 pub async fn refresh(
     stop: &mut StoppedBy,
-    meter: &Meter,
+    ledger: &LedgerClient,
     account: &Account,
     limits: &[LimitReport],
 ) {
-    let Some((limit, at)) = fits_last(meter, account, &stop.claim, limits).await else {
+    let Some((limit, at)) = fits_last(ledger, account, &stop.claim, limits).await else {
         return;
     };
     stop.units = stop.claim.cost.of(&limit);

@@ -120,7 +120,8 @@ fn next(estimate: &Cost, truth: &Cost) -> Cost {
 
 /// The call at another cost, though never one that the job's limits could not grant at all.
 fn at(job: &Job, call: &Arc<Call>, cost: &Cost) -> Arc<Call> {
-    let most = |limit: &str| most(&job.credential.account, limit).less(job.leave.of(limit));
+    let most =
+        |limit: &str| most(&job.credential.account, limit).saturating_sub(job.leave.of(limit));
     let settled = call.cost.iter().map(|(limit, configured)| {
         let learned = if call.settle.contains_key(limit) {
             cost.of(limit)

@@ -149,7 +149,7 @@ pub async fn candidates(
     for (job, regions) in selection {
         let codes: Vec<String> = regions.iter().map(|region| region.code.clone()).collect();
         let states = catalog
-            .region_states(&job.name, &codes, now.after(due::LONGEST_TOLERANCE))
+            .region_states(&job.name, &codes, now + due::LONGEST_TOLERANCE)
             .await?;
         let paired = regions.iter().zip(states);
         candidates.extend(paired.map(|(region, state)| Candidate::of(job, region, state)));
@@ -166,10 +166,7 @@ async fn drop_unseen(context: &Context, selection: &Selection) -> Result<(), Cat
         .filter_map(|upstream| Some((upstream.name.as_str(), upstream.keep?)))
         .collect();
     for (upstream, keep) in upstreams {
-        let dropped = context
-            .catalog
-            .drop_unseen(upstream, now.before(keep))
-            .await?;
+        let dropped = context.catalog.drop_unseen(upstream, now - keep).await?;
         if dropped > 0 {
             tracing::info!(
                 upstream,

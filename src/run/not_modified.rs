@@ -39,7 +39,7 @@ pub async fn give_back(
     stats: &mut PassStats,
 ) {
     match context
-        .meter
+        .ledger
         .release(&asker.job.credential.account, permit)
         .await
     {

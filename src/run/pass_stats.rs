@@ -43,7 +43,7 @@ impl PassStats {
             units.add(truth);
         }
         if !metered {
-            self.unmetered = self.unmetered.less(charged.largest()) + truth.largest();
+            self.unmetered = self.unmetered.saturating_sub(charged.largest()) + truth.largest();
         }
     }
 
@@ -54,7 +54,7 @@ impl PassStats {
         self.units.take(cost);
         self.unlanded_units.take(cost);
         if !metered {
-            self.unmetered = self.unmetered.less(cost.largest());
+            self.unmetered = self.unmetered.saturating_sub(cost.largest());
         }
     }
 

@@ -7,7 +7,7 @@ use super::pass_stats::PassStats;
 use super::request::Asker;
 use super::stop_reason::StopReason;
 use crate::config::{Call, Job};
-use crate::ledger::{Ask, Permit, Purpose, Verdict};
+use crate::ledger::{Acquired, ChargeRequest, Permit, Purpose};
 use crate::quota::{LimitName, Rejection, Units};
 use crate::upstream::{Connection, Failure};
 
@@ -36,19 +36,19 @@ pub async fn permit(
             }
         }
         match context
-            .meter
-            .ask(ask(context, asker, call, &purpose))
+            .ledger
+            .acquire(charge_request(context, asker, call, &purpose))
             .await?
         {
-            Verdict::Permitted(permit) => {
+            Acquired::Permitted(permit) => {
                 let Some(failure) = unreachable else {
                     stats.charge(&call.cost, permit.metered);
                     return Ok(Ok((permit, connection)));
                 };
-                context.meter.release(&credential.account, &permit).await?;
+                context.ledger.release(&credential.account, &permit).await?;
                 return Ok(Err(failure));
             }
-            Verdict::Rejected(rejection) => {
+            Acquired::Rejected(rejection) => {
                 if rejection.retry_after > credential.wait(&rejection.limit) {
                     return Err(StopReason::Stopped(
                         remember(context, asker, call, &rejection).into(),
@@ -59,10 +59,10 @@ pub async fn permit(
                     .sleep(&*context.clock, rejection.retry_after)
                     .await;
             }
-            Verdict::Never { limit, most } => {
+            Acquired::Never { limit, most } => {
                 return Err(StopReason::Failed(never(call, &limit, most)));
             }
-            Verdict::Refused(why) => return Err(StopReason::LedgerAway(why)),
+            Acquired::Refused(why) => return Err(StopReason::LedgerAway(why)),
         }
     }
 }
@@ -127,8 +127,13 @@ fn purpose(asker: Asker<'_>, call: &Call) -> Purpose {
     }
 }
 
-fn ask<'a>(context: &Context, asker: Asker<'a>, call: &'a Call, purpose: &'a Purpose) -> Ask<'a> {
-    Ask {
+fn charge_request<'a>(
+    context: &Context,
+    asker: Asker<'a>,
+    call: &'a Call,
+    purpose: &'a Purpose,
+) -> ChargeRequest<'a> {
+    ChargeRequest {
         account: &asker.job.credential.account,
         id: None,
         cost: &call.cost,

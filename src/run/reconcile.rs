@@ -74,7 +74,7 @@ pub async fn reconcile(
             continue;
         };
         let left = permit.grant.remaining.get(&told.limit);
-        if left.is_some_and(|left| *left > told.remaining.less(limit.headroom())) {
+        if left.is_some_and(|left| *left > told.remaining.saturating_sub(limit.headroom())) {
             lower(context, asker, told, limit, call.cost.of(&told.limit)).await;
         }
     }
@@ -118,7 +118,7 @@ pub async fn correct(
     }
     stats.settle(&call.cost, truth, permit.metered);
     if let Err(error) = context
-        .meter
+        .ledger
         .settle(&asker.job.credential.account, &permit.id, truth)
         .await
     {
@@ -142,8 +142,8 @@ async fn lower(
 ) {
     let account = &asker.job.credential.account;
     let _alone = context.in_flight.alone.lock().await;
-    let told_left = told.remaining.less(limit.headroom());
-    let believed = match context.meter.usage(account).await {
+    let told_left = told.remaining.saturating_sub(limit.headroom());
+    let believed = match context.ledger.usage(account).await {
         Ok(usage) => usage.into_iter().find(|usage| usage.limit == told.limit),
         Err(error) => {
             return tracing::warn!(limit = told.limit, %error, "cannot read ledger usage");
@@ -153,15 +153,15 @@ async fn lower(
     let Some(believed) = believed.filter(|usage| usage.closed_until.is_none()) else {
         return;
     };
-    let believed_left = limit.enforced().less(believed.used);
+    let believed_left = limit.enforced().saturating_sub(believed.used);
     if believed_left <= told_left {
         return;
     }
     let charged = context
         .in_flight
         .charged(&account.name, &told.limit)
-        .less(own);
-    let missing = believed_left.less(told_left.less(charged));
+        .saturating_sub(own);
+    let missing = believed_left.saturating_sub(told_left.saturating_sub(charged));
     let at = counts_until(limit, told.reset, context.clock.now());
     let id = format!("told-{}-{}-{}", told.limit, at, fresh_id());
     let entry = Entry {
@@ -169,7 +169,7 @@ async fn lower(
         at,
         cost: Cost::from_iter([(told.limit.clone(), missing)]),
     };
-    match context.meter.absorb(account, &[entry]).await {
+    match context.ledger.absorb(account, &[entry]).await {
         Ok(()) => tracing::info!(
             account = account.name, limit = told.limit, %missing, left = %told_left,
             "upstream reports fewer units remaining than the ledger; another client is using this \
@@ -186,7 +186,7 @@ async fn lower(
 /// follows the calendar.
 fn counts_until(limit: &Limit, reset: Option<Timestamp>, now: Timestamp) -> Timestamp {
     match (limit.window().sliding(), limit.window().resets(), reset) {
-        (Some(span), None, Some(reset)) => reset.before(span).min(now),
+        (Some(span), None, Some(reset)) => (reset - span).min(now),
         _ => now,
     }
 }

@@ -319,7 +319,7 @@ async fn after(
             if let Some(pause) = retry_after.filter(|pause| *pause <= LONGEST_PAUSE) {
                 context.blocked.slow_down(
                     &asker.job.credential.account.name,
-                    context.clock.now().after(pause),
+                    context.clock.now() + pause,
                 );
             }
             Ok(Retry {
@@ -377,7 +377,7 @@ async fn give_back(
     stats: &mut PassStats,
 ) -> Result<(), StopReason> {
     context
-        .meter
+        .ledger
         .release(&asker.job.credential.account, permit)
         .await?;
     stats.release(&call.cost, permit.metered);

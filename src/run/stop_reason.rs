@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::outcome::{PassOutcome, StoppedBy};
 use crate::catalog::CatalogError;
-use crate::ledger::MeterError;
+use crate::ledger::ClientError;
 use crate::quota::Units;
 
 /// Why a walk goes no further. What was landed stays, and so does the cursor.
@@ -68,8 +68,8 @@ impl From<CatalogError> for StopReason {
     }
 }
 
-impl From<MeterError> for StopReason {
-    fn from(error: MeterError) -> Self {
+impl From<ClientError> for StopReason {
+    fn from(error: ClientError) -> Self {
         Self::Failed(error.to_string())
     }
 }

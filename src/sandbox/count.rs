@@ -219,7 +219,7 @@ impl Count {
             .entries
             .iter()
             .rev()
-            .take_while(|entry| entry.at.after(span) > now))
+            .take_while(|entry| entry.at + span > now))
     }
 
     /// What the upstream's day holds.
@@ -255,17 +255,13 @@ impl Count {
         if over == 0 {
             return now;
         }
-        for entry in self
-            .entries
-            .iter()
-            .filter(|entry| entry.at.after(span) > now)
-        {
+        for entry in self.entries.iter().filter(|entry| entry.at + span > now) {
             over = over.saturating_sub(entry.units);
             if over == 0 {
-                return entry.at.after(span);
+                return entry.at + span;
             }
         }
-        now.after(span)
+        now + span
     }
 
     fn resets_free_at(&self, units: u64, now: Timestamp) -> Timestamp {
@@ -279,8 +275,8 @@ impl Count {
                 .entries
                 .iter()
                 .rev()
-                .take_while(|entry| entry.at.after(span) > now);
-            counted.last().map(|entry| entry.at.after(span))
+                .take_while(|entry| entry.at + span > now);
+            counted.last().map(|entry| entry.at + span)
         });
         let resets_at = self.window.next_reset(now).or(oldest).unwrap_or(now);
         Left {

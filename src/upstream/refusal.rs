@@ -108,7 +108,7 @@ impl Refusal {
                 until: self.until.or(self
                     .wait
                     .filter(|wait| !wait.is_zero())
-                    .map(|wait| now.after(wait))),
+                    .map(|wait| now + wait)),
                 message: self.message,
                 limit: self.limit,
             },

@@ -25,10 +25,10 @@ pub fn epoch(value: &str, now: Timestamp) -> Option<Timestamp> {
     let wait = if told < LONG_AGO {
         told
     } else {
-        Timestamp::from_micros(0).after(told).since(now)
+        (Timestamp::from_micros(0) + told).since(now)
     };
     let wait = wait.min(LONGEST_WAIT);
-    (!wait.is_zero()).then(|| now.after(wait))
+    (!wait.is_zero()).then(|| now + wait)
 }
 
 /// Seconds, a fraction rounded up; more than fits is very many.

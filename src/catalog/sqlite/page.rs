@@ -97,7 +97,7 @@ impl LandingPage {
             units: landing.units.clone(),
             tag: landing.tag.cloned(),
             now: moment::write(landing.now),
-            tags_since: moment::write(landing.now.before(tags::KEPT)),
+            tags_since: moment::write(landing.now - tags::KEPT),
         }
     }
 

@@ -12,14 +12,14 @@ use tokio_rustls::TlsConnector;
 use super::finding::{Finding, Verdict, bad, good};
 use crate::commands::environment::Environment;
 use crate::config::{LedgerStore, Upstream};
-use crate::ledger::{self, Meter};
+use crate::ledger::{self, LedgerClient};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub async fn everything(environment: &Environment, meter: Option<&Meter>) -> Vec<Finding> {
+pub async fn everything(environment: &Environment, ledger: Option<&LedgerClient>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Some(meter) = meter {
-        findings.extend(shared_ledger(environment, meter).await);
+    if let Some(ledger) = ledger {
+        findings.extend(shared_ledger(environment, ledger).await);
     }
     for upstream in environment.config.upstreams.values() {
         let what = format!("upstream {}", upstream.name);
@@ -41,9 +41,9 @@ pub async fn everything(environment: &Environment, meter: Option<&Meter>) -> Vec
 }
 
 /// Whether the ledger answers for every account.
-pub async fn answers(environment: &Environment, meter: &Meter) -> Result<(), String> {
+pub async fn answers(environment: &Environment, ledger: &LedgerClient) -> Result<(), String> {
     for credential in environment.config.credentials.values() {
-        meter
+        ledger
             .usage(&credential.account)
             .await
             .map_err(|error| error.to_string())?;
@@ -52,13 +52,13 @@ pub async fn answers(environment: &Environment, meter: &Meter) -> Result<(), Str
 }
 
 /// Whether a Redis answers, may run what it has to, and is set up so that it loses nothing.
-async fn shared_ledger(environment: &Environment, meter: &Meter) -> Vec<Finding> {
+async fn shared_ledger(environment: &Environment, ledger: &LedgerClient) -> Vec<Finding> {
     let config = &environment.config.ledger;
     let LedgerStore::Redis(url) = &config.store else {
         return Vec::new();
     };
     let what = format!("the ledger ({})", config.store);
-    if let Err(why) = answers(environment, meter).await {
+    if let Err(why) = answers(environment, ledger).await {
         return vec![bad(what, why)];
     }
     let mut findings = vec![good(what.clone(), "answers".to_owned())];

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use self::finding::{Finding, Verdict, bad, good, in_words};
 use super::advice::advice;
 use super::environment::{CATALOG_FILE, Environment};
-use super::refill::charging_meter;
+use super::refill::charging_ledger;
 use super::table::counted;
 use super::{Error, output};
 use crate::cli::{CheckArgs, Format, Global};
 use crate::config::{Auth, Credential, LedgerStore, RedisAccess};
 use crate::exit::Exit;
-use crate::ledger::{self, JOURNAL_FILE, LEDGER_FILE, Meter, Mode};
+use crate::ledger::{self, JOURNAL_FILE, LEDGER_FILE, LedgerClient, Mode};
 use crate::sqlite::{self, OpenError};
 
 /// Looks at everything, and says what is wrong with it.
@@ -30,16 +30,16 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
         return show(&findings, global);
     }
     findings.extend(secrets(&environment).await);
-    let (ledger, meter) = ledger(&environment).await;
-    findings.push(ledger);
+    let (usable, ledger) = ledger(&environment).await;
+    findings.push(usable);
     findings.push(catalog(&environment).await);
     if args.connect {
-        findings.extend(connect::everything(&environment, meter.as_deref()).await);
+        findings.extend(connect::everything(&environment, ledger.as_deref()).await);
     }
-    if args.spend && meter.is_some() {
+    if args.spend && ledger.is_some() {
         environment.create_state_dir()?;
-        let meter = charging_meter(&environment).await?;
-        findings.extend(spend::once_each(&environment, &meter).await);
+        let ledger = charging_ledger(&environment).await?;
+        findings.extend(spend::once_each(&environment, &ledger).await);
     }
     show(&findings, global)
 }
@@ -135,15 +135,15 @@ async fn ready(environment: &Environment, credential: &Arc<Credential>) -> Resul
 }
 
 /// What of the ledger is on this machine: all of it, or the journal.
-async fn ledger(environment: &Environment) -> (Finding, Option<Arc<Meter>>) {
+async fn ledger(environment: &Environment) -> (Finding, Option<Arc<LedgerClient>>) {
     let (file, elsewhere) = match environment.config.ledger.store {
         LedgerStore::Sqlite => (LEDGER_FILE, false),
         LedgerStore::Redis(_) => (JOURNAL_FILE, true),
     };
     let path = environment.state_dir.join(file);
     let what = path.display().to_string();
-    let meter = match environment.meter(Mode::ReadOnly) {
-        Ok(meter) => meter,
+    let ledger = match environment.open_ledger(Mode::ReadOnly) {
+        Ok(ledger) => ledger,
         Err(Error::Ledger(error)) if error.is_of_earlier_release() => {
             return (earlier(what), None);
         }
@@ -153,20 +153,20 @@ async fn ledger(environment: &Environment) -> (Finding, Option<Arc<Meter>>) {
         return (bad(what, why), None);
     }
     let usable = if elsewhere {
-        can_be_read(environment, &meter).await
+        can_be_read(environment, &ledger).await
     } else {
-        connect::answers(environment, &meter).await
+        connect::answers(environment, &ledger).await
     };
     match usable {
-        Ok(()) => (good(what, "usable".to_owned()), Some(meter)),
+        Ok(()) => (good(what, "usable".to_owned()), Some(ledger)),
         Err(why) => (bad(what, why), None),
     }
 }
 
 /// Whether the journal tells what it holds.
-async fn can_be_read(environment: &Environment, meter: &Meter) -> Result<(), String> {
+async fn can_be_read(environment: &Environment, ledger: &LedgerClient) -> Result<(), String> {
     for credential in environment.config.credentials.values() {
-        meter
+        ledger
             .unrepaid(&credential.account)
             .await
             .map_err(|error| error.to_string())?;

@@ -6,17 +6,17 @@ use super::finding::{Finding, Verdict, bad, good};
 use crate::commands::environment::Environment;
 use crate::commands::table::cost;
 use crate::config::{Credential, Job, Region, Step};
-use crate::ledger::{Ask, Meter, MeterError, Permit, Purpose, Verdict as Answer};
+use crate::ledger::{Acquired, ChargeRequest, ClientError, LedgerClient, Permit, Purpose};
 use crate::quota::Cost;
 use crate::run::{truth, truth_of_a_refusal};
 use crate::upstream::{Exchange, Failure, PageRequest, ReportedCost};
 
-pub async fn once_each(environment: &Environment, meter: &Meter) -> Vec<Finding> {
+pub async fn once_each(environment: &Environment, ledger: &LedgerClient) -> Vec<Finding> {
     let mut findings = Vec::new();
     for credential in environment.config.credentials.values() {
         let what = format!("a call with credential {}", credential.name);
         findings.push(match cheapest(environment, credential) {
-            Some(trial) => trial.make(environment, meter, what).await,
+            Some(trial) => trial.make(environment, ledger, what).await,
             None => Finding {
                 what,
                 verdict: Verdict::Warning,
@@ -57,7 +57,12 @@ fn cheapest<'a>(
 }
 
 impl Trial<'_> {
-    async fn make(&self, environment: &Environment, meter: &Meter, what: String) -> Finding {
+    async fn make(
+        &self,
+        environment: &Environment,
+        ledger: &LedgerClient,
+        what: String,
+    ) -> Finding {
         let upstream = match environment.upstream(self.credential) {
             Ok(upstream) => upstream,
             Err(why) => return bad(what, format!("was not made: {why}")),
@@ -66,7 +71,7 @@ impl Trial<'_> {
             Ok(connection) => connection,
             Err(failure) => return bad(what, format!("was not made: {failure}")),
         };
-        let permit = match self.ask(environment, meter).await {
+        let permit = match self.ask(environment, ledger).await {
             Ok(permit) => permit,
             Err(why) => return bad(what, format!("not sent: {why}")),
         };
@@ -74,7 +79,7 @@ impl Trial<'_> {
         let Exchange { page, reported } = upstream
             .fetch(self.request(environment), connection, permit.deadline)
             .await;
-        let spent = match self.settle(meter, &permit, &reported, page.is_ok()).await {
+        let spent = match self.settle(ledger, &permit, &reported, page.is_ok()).await {
             Ok(spent) => spent,
             Err(error) => {
                 return bad(
@@ -96,7 +101,7 @@ impl Trial<'_> {
                 )
             }
             Err(failure @ (Failure::NotSent(_) | Failure::Unreachable(_) | Failure::TooLate)) => {
-                let released = meter.release(&self.credential.account, &permit).await;
+                let released = ledger.release(&self.credential.account, &permit).await;
                 let spent = released.map_or_else(
                     |error| format!("the charge was not released ({error})"),
                     |()| "nothing was charged".to_owned(),
@@ -116,11 +121,11 @@ impl Trial<'_> {
     /// Corrects the charge to what the answer told; that a refusal cost less is not believed.
     async fn settle(
         &self,
-        meter: &Meter,
+        ledger: &LedgerClient,
         permit: &Permit,
         reported: &ReportedCost,
         served: bool,
-    ) -> Result<Cost, MeterError> {
+    ) -> Result<Cost, ClientError> {
         let charged = &self.step.call.cost;
         let truth = if served {
             truth(charged, &reported.cost)
@@ -128,16 +133,20 @@ impl Trial<'_> {
             truth_of_a_refusal(charged, &reported.cost)
         };
         if truth != *charged {
-            meter
+            ledger
                 .settle(&self.credential.account, &permit.id, &truth)
                 .await?;
         }
         Ok(truth)
     }
 
-    async fn ask(&self, environment: &Environment, meter: &Meter) -> Result<Permit, String> {
+    async fn ask(
+        &self,
+        environment: &Environment,
+        ledger: &LedgerClient,
+    ) -> Result<Permit, String> {
         let call = &self.step.call;
-        let ask = Ask {
+        let ask = ChargeRequest {
             account: &self.credential.account,
             id: None,
             cost: &call.cost,
@@ -149,16 +158,20 @@ impl Trial<'_> {
                 call: call.name.clone(),
             },
         };
-        match meter.ask(ask).await.map_err(|error| error.to_string())? {
-            Answer::Permitted(permit) => Ok(permit),
-            Answer::Rejected(rejection) => Err(format!(
+        match ledger
+            .acquire(ask)
+            .await
+            .map_err(|error| error.to_string())?
+        {
+            Acquired::Permitted(permit) => Ok(permit),
+            Acquired::Rejected(rejection) => Err(format!(
                 "{} {} remaining; retry at {}",
                 rejection.remaining, rejection.limit, rejection.retry_at
             )),
-            Answer::Never { limit, most } => Err(format!(
+            Acquired::Never { limit, most } => Err(format!(
                 "the call can never be granted: {limit} grants at most {most}"
             )),
-            Answer::Refused(why) => Err(why),
+            Acquired::Refused(why) => Err(why),
         }
     }
 

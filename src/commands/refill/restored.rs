@@ -21,7 +21,7 @@ pub async fn charged_since(
         return Ok(Vec::new());
     }
     let now = environment.clock.now();
-    let counted_from = now.before(account.longest_window());
+    let counted_from = now - account.longest_window();
     let passes = passes_since(environment, account, added, mode).await?;
     let entries = passes.iter().map(|pass| entry(pass, now));
     Ok(entries.filter(|entry| entry.at > counted_from).collect())
@@ -83,7 +83,7 @@ pub fn warn(environment: &Environment) {
     let made_at = Timestamp::from_micros(made_at);
     let windows = environment.accounts();
     let longest = windows.iter().map(|account| account.longest_window()).max();
-    let until = made_at.after(longest.unwrap_or_default());
+    let until = made_at + longest.unwrap_or_default();
     if environment.clock.now() < until {
         tracing::warn!(
             "{}: restored from a backup of {made_at}; charges made between the backup and the \

@@ -7,7 +7,7 @@ use crate::quota::Units;
 pub fn bar(used: Units, enforced: Units, quota: Units, width: usize, style: Style) -> String {
     let cells = |units: Units| share(units, quota, width);
     let headroom = if enforced < quota {
-        cells(quota.less(enforced)).max(1)
+        cells(quota.saturating_sub(enforced)).max(1)
     } else {
         0
     };

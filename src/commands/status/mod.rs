@@ -14,7 +14,7 @@ use super::output::Screen;
 use super::{Error, output, refill};
 use crate::cli::{Format, Global, StatusArgs};
 use crate::exit::Exit;
-use crate::ledger::{Meter, MeterError, Purpose, Spent, Teller};
+use crate::ledger::{ChargeSource, ClientError, LedgerClient, Purpose, Spent};
 use crate::quota::{Account, Cost, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
 use crate::run::{self, Candidate, LimitReport};
 
@@ -75,7 +75,8 @@ struct ReturnsWithin {
 #[derive(Debug, Serialize)]
 struct Spend {
     account: String,
-    told_by: Teller,
+    #[serde(rename = "told_by")]
+    source: ChargeSource,
     job: Option<String>,
     region: Option<String>,
     call: String,
@@ -106,7 +107,7 @@ struct StoppedAt {
 pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let now = environment.clock.now();
-    let meter = refill::reading_meter(&environment).await?;
+    let ledger = refill::reading_ledger(&environment).await?;
     let mut status = Status {
         limits: Vec::new(),
         spend: Vec::new(),
@@ -117,8 +118,8 @@ pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
     for account in environment.accounts() {
         status
             .limits
-            .extend(limit_statuses(&meter, &account, now).await?);
-        status.spend.extend(spend(&meter, &account, now).await);
+            .extend(limit_statuses(&ledger, &account, now).await?);
+        status.spend.extend(spend(&ledger, &account, now).await);
     }
     match global.format {
         Format::Json => output::json(&status)?,
@@ -152,20 +153,20 @@ fn stale(regions: &[RegionStatus], span: Duration) -> Vec<Stale> {
 }
 
 async fn limit_statuses(
-    meter: &Meter,
+    ledger: &LedgerClient,
     account: &Account,
     now: Timestamp,
 ) -> Result<Vec<LimitStatus>, Error> {
-    let usages = match meter.usage(account).await {
+    let usages = match ledger.usage(account).await {
         Ok(usages) => usages,
-        Err(error @ MeterError::Journal(_)) => return Err(error.into()),
+        Err(error @ ClientError::Journal(_)) => return Err(error.into()),
         Err(error) => {
             tracing::warn!(account = account.name, "{error}");
             Vec::new()
         }
     };
-    let unrepaid = meter.unrepaid(account).await?;
-    let waits_until = meter.waits_until(account, now).await?;
+    let unrepaid = ledger.unrepaid(account).await?;
+    let waits_until = ledger.waits_until(account, now).await?;
     let find = |limit: &str| usages.iter().find(|usage| usage.limit == limit);
     let status = |(name, limit): (&String, &Limit)| {
         let usage: Option<&LimitUsage> = find(name);
@@ -188,7 +189,7 @@ impl ReturnsWithin {
         let within = |span: Duration| {
             returns
                 .iter()
-                .filter(|back| back.at <= now.after(span))
+                .filter(|back| back.at <= now + span)
                 .map(|back| back.units)
                 .sum::<Units>()
         };
@@ -202,7 +203,7 @@ impl ReturnsWithin {
 }
 
 /// What counts in any window of the account.
-async fn spend(meter: &Meter, account: &Account, now: Timestamp) -> Vec<Spend> {
+async fn spend(ledger: &LedgerClient, account: &Account, now: Timestamp) -> Vec<Spend> {
     let from = |limit: &Limit| limit.window().counted_from(now);
     let Some(first) = account.limits.values().map(from).min() else {
         return Vec::new();
@@ -212,7 +213,7 @@ async fn spend(meter: &Meter, account: &Account, now: Timestamp) -> Vec<Spend> {
         .iter()
         .map(|(name, limit)| (name, from(limit)))
         .collect();
-    let Ok(spending) = meter.spent(account, first).await else {
+    let Ok(spending) = ledger.spent(account, first).await else {
         return Vec::new();
     };
     let counts = |spent: &Spent| {
@@ -222,7 +223,7 @@ async fn spend(meter: &Meter, account: &Account, now: Timestamp) -> Vec<Spend> {
     };
     gathered(
         account,
-        spending.told_by,
+        spending.source,
         spending.charges.into_iter().filter(counts),
     )
 }
@@ -230,7 +231,11 @@ async fn spend(meter: &Meter, account: &Account, now: Timestamp) -> Vec<Spend> {
 /// Charges and units by limit.
 type Sums = BTreeMap<LimitName, (u64, Units)>;
 
-fn gathered(account: &Account, told_by: Teller, spent: impl Iterator<Item = Spent>) -> Vec<Spend> {
+fn gathered(
+    account: &Account,
+    source: ChargeSource,
+    spent: impl Iterator<Item = Spent>,
+) -> Vec<Spend> {
     let mut all: BTreeMap<Arc<Purpose>, Sums> = BTreeMap::new();
     for Spent {
         limit,
@@ -246,7 +251,7 @@ fn gathered(account: &Account, told_by: Teller, spent: impl Iterator<Item = Spen
     }
     let spend = |(purpose, sums): (Arc<Purpose>, Sums)| Spend {
         account: account.name.clone(),
-        told_by,
+        source,
         job: purpose.job.clone(),
         region: purpose.region.clone(),
         call: purpose.call.clone(),

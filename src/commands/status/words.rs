@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::output::{self, Colour, Screen, Style};
 use super::super::table::{cost, count, instant, span, table, text};
 use super::{LimitStatus, RegionStatus, Spend, Stale, bars};
-use crate::ledger::Teller;
+use crate::ledger::ChargeSource;
 use crate::quota::{Timestamp, Units};
 
 /// How long the words beside a bar get.
@@ -156,7 +156,7 @@ pub fn spend(spend: &[Spend], screen: Screen) -> String {
             cost(&one.units),
         ]);
     }
-    let partial = spend.iter().any(|one| one.told_by == Teller::Journal);
+    let partial = spend.iter().any(|one| one.source == ChargeSource::Journal);
     let note = "Only this machine's charges are listed; the ledger does not store the purpose of \
         other machines' charges.";
     if partial {

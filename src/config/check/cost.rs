@@ -140,7 +140,7 @@ fn leave(job: &Job, root: &Item<'_>) {
 fn fits(job: &Job, at: usize, step: &Step, root: &Item<'_>) {
     for (name, limit) in job.credential.account.charged(&step.call.cost) {
         let (units, leave) = (step.call.cost.of(name), job.leave.of(name));
-        let left = limit.enforced().less(leave);
+        let left = limit.enforced().saturating_sub(leave);
         if units > left && leave < limit.enforced() {
             let Some(item) = root.find(&["jobs", &job.name, "steps", &at.to_string(), "call"])
             else {
@@ -162,7 +162,7 @@ fn fits(job: &Job, at: usize, step: &Step, root: &Item<'_>) {
 
 fn sum(limit: &Limit, leave: u64) -> String {
     let (quota, headroom) = (limit.quota(), limit.headroom());
-    let left = limit.enforced().less(leave.into());
+    let left = limit.enforced().saturating_sub(leave.into());
     match leave {
         0 => format!("{left} (quota {quota} less headroom {headroom})"),
         _ => format!("{left} (quota {quota} less headroom {headroom} and leave {leave})"),

@@ -50,8 +50,8 @@ impl Date {
     /// The date as it is written at a time.
     pub fn at(&self, now: Timestamp) -> String {
         let at = match self.offset {
-            Offset::Ahead(span) => now.after(span),
-            Offset::Back(span) => now.before(span),
+            Offset::Ahead(span) => now + span,
+            Offset::Back(span) => now - span,
         };
         let mut text = String::new();
         // A format that was read without an error writes without one.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{Journal, JournalError, closings};
-use crate::ledger::{Contact, Purpose, Report, Seen};
+use crate::ledger::{LedgerPosition, Purpose, Report, Seen};
 use crate::quota::{Account, ChargeId, Cost, LimitName, Timestamp, Units};
 
 /// A charge that may be put to the ledger now.
@@ -38,7 +38,7 @@ pub enum Marked {
 /// A grant as the ledger told it.
 #[derive(Debug, Clone)]
 pub struct Granted {
-    pub contact: Contact,
+    pub contact: LedgerPosition,
     pub used: BTreeMap<LimitName, Units>,
     /// Closed limits that this charge probes, each with the interval of its last closing.
     pub probing: BTreeMap<LimitName, Duration>,
@@ -153,7 +153,7 @@ impl Journal {
     pub async fn heard(
         &self,
         account: &Account,
-        contact: &Contact,
+        contact: &LedgerPosition,
         now: Timestamp,
     ) -> Result<(), JournalError> {
         let (account, heard, window) = (
@@ -188,7 +188,7 @@ impl Journal {
             let before = self::contact(&tx, &account, now, window)?;
             if before.goes_on(&report.contact) && !report.contact.epoch.is_empty() {
                 let ahead = report.contact.at.since(now);
-                let noted = Contact {
+                let noted = LedgerPosition {
                     at: report.renewed,
                     ..report.contact.clone()
                 };
@@ -251,7 +251,7 @@ pub fn drop_expired(
     window: Duration,
 ) -> rusqlite::Result<()> {
     let ahead = contact(connection, account, now, window)?.ahead;
-    let expired = now.after(ahead).before(window);
+    let expired = now + ahead - window;
     connection
         .prepare_cached(
             "delete from charge where account = ? and id = ? and at <= ? and state = 'sent'
@@ -341,7 +341,7 @@ impl Default for StoredContact {
 
 impl StoredContact {
     /// Whether a ledger that stands so is the one that this machine is in step with.
-    fn goes_on(&self, contact: &Contact) -> bool {
+    fn goes_on(&self, contact: &LedgerPosition) -> bool {
         !self.recovering && (self.seen.epoch.is_empty() || self.seen.epoch == contact.epoch)
     }
 }
@@ -371,7 +371,7 @@ pub fn contact(
         let newest_at = Timestamp::from_micros(row.get(7)?);
         let newest = row
             .get::<_, Option<String>>(2)?
-            .filter(|_| newest_at.after(window) > now.after(ahead));
+            .filter(|_| newest_at + window > now + ahead);
         let stored = StoredContact {
             seen: Seen {
                 epoch: row.get(0)?,
@@ -387,7 +387,7 @@ pub fn contact(
     });
     Ok(found
         .optional()?
-        .filter(|stored| stored.at.after(surely_kept(window)) > now)
+        .filter(|stored| stored.at + surely_kept(window) > now)
         .unwrap_or_default())
 }
 
@@ -434,7 +434,7 @@ fn mark(
 fn note_contact(
     tx: &Transaction<'_>,
     account: &str,
-    contact: &Contact,
+    contact: &LedgerPosition,
     before: &StoredContact,
     ahead: Duration,
 ) -> rusqlite::Result<()> {
@@ -472,7 +472,7 @@ fn note_newest(
     tx: &Transaction<'_>,
     account: &str,
     id: &ChargeId,
-    contact: &Contact,
+    contact: &LedgerPosition,
     before: &StoredContact,
 ) -> rusqlite::Result<()> {
     if before.seen.newest.is_some() && contact.sequence <= before.seen.sequence {

@@ -173,7 +173,7 @@ impl Journal {
     /// Drops what is older than two windows and told.
     pub async fn prune(&self, account: &Account, now: Timestamp) -> Result<(), JournalError> {
         let (before, account) = (
-            now.before(account.longest_window().saturating_mul(2)),
+            now - account.longest_window().saturating_mul(2),
             account.name.clone(),
         );
         self.with(move |connection| {
@@ -206,12 +206,12 @@ fn unmetered(
         Binding::Open(probing) => probing,
         Binding::Closed(limit, until) => return Ok(Unmetered::Closed(limit, until)),
     };
-    let from = now.before(account.longest_window());
+    let from = now - account.longest_window();
     if spent(&tx, &account.name, from)? + cost.largest() > allowance.units {
         return Ok(Unmetered::Spent);
     }
     let contact = contact(&tx, &account.name, now, account.longest_window())?;
-    let at = now.after(contact.ahead).max(contact.at);
+    let at = (now + contact.ahead).max(contact.at);
     record(&tx, &account.name, &id, (cost, purpose), at)?;
     tx.commit()?;
     Ok(Unmetered::Allowed(id, probing))

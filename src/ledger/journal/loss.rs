@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::book::{contact, cost, note_ledger, write};
 use super::{Journal, JournalError, closings, entries};
-use crate::ledger::{Contact, Seen};
+use crate::ledger::{LedgerPosition, Seen};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, LimitName, Timestamp, Units};
 
 /// Everything that this machine knows of a ledger that lost its data.
@@ -80,7 +80,7 @@ impl Journal {
     ) -> Result<Cost, JournalError> {
         let (name, from) = (
             account.name.clone(),
-            now.before(account.longest_window()).micros(),
+            (now - account.longest_window()).micros(),
         );
         let spent = self.look(move |connection| {
             let mut statement = connection.prepare_cached(
@@ -104,7 +104,7 @@ impl Journal {
     pub async fn finish_recovery(
         &self,
         account: &Account,
-        contact: &Contact,
+        contact: &LedgerPosition,
         intact: bool,
         wait_until: Option<Timestamp>,
     ) -> Result<(), JournalError> {
@@ -189,7 +189,7 @@ fn own(connection: &Connection, account: &Account, now: Timestamp) -> rusqlite::
     let mut statement = connection.prepare_cached(
         "select id, at, cost from charge where account = ? and at > ? and state != 'asked' order by at",
     )?;
-    let from = now.before(account.longest_window()).micros();
+    let from = (now - account.longest_window()).micros();
     let entries = statement.query_map(params![account.name, from], |row| {
         Ok(Entry {
             id: ChargeId::new(row.get::<_, String>(0)?),

@@ -18,7 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::{Answer, Charge, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing};
+use super::{Ack, Answer, Charge, Ledger, LedgerError, Seen, SharedLedger, Update, UsageReply};
 use crate::clock::Clock;
 use crate::config::{LedgerConfig, RedisUrl};
 use crate::quota::{
@@ -219,10 +219,10 @@ impl SharedLedger for RedisLedger {
     async fn tell(
         &self,
         account: &Account,
-        news: News<'_>,
+        news: Update<'_>,
         seen: Option<&Seen>,
         now: Timestamp,
-    ) -> Result<Heard, LedgerError> {
+    ) -> Result<Ack, LedgerError> {
         let account = terms::with_unknown_limits(account, &news);
         let (script, more) = told(&account, news);
         reply::heard(self.run(script, &account, seen, now, more).await?)
@@ -234,7 +234,7 @@ impl SharedLedger for RedisLedger {
         seen: Option<&Seen>,
         charges: &[ChargeId],
         now: Timestamp,
-    ) -> Result<Standing, LedgerError> {
+    ) -> Result<UsageReply, LedgerError> {
         let ids = charges.iter().map(|id| id.as_str().to_owned());
         let sent = self.run(Script::Usage, account, seen, now, ids).await?;
         reply::standing(sent, account)
@@ -249,22 +249,22 @@ fn say_mended(account: &str, what: &str) {
 }
 
 /// The script that takes a piece of news, and its arguments.
-fn told(account: &Account, news: News<'_>) -> (Script, Vec<String>) {
+fn told(account: &Account, news: Update<'_>) -> (Script, Vec<String>) {
     match news {
-        News::Settled { id, cost } => {
+        Update::Settled { id, cost } => {
             let id = std::iter::once(id.as_str().to_owned());
             (
                 Script::Settle,
                 id.chain(terms::components(account, cost)).collect(),
             )
         }
-        News::Made(entries) => (Script::Absorb, absorbed("tell", account, entries, &[])),
-        News::Recovered(entries, floors) => (
+        Update::Made(entries) => (Script::Absorb, absorbed("tell", account, entries, &[])),
+        Update::Recovered(entries, floors) => (
             Script::Absorb,
             absorbed("recover", account, entries, floors),
         ),
-        News::Closed { limit, closing } => (Script::Close, closed(limit, closing)),
-        News::Reopened { limit } => (Script::Close, vec![limit.to_owned(), "reopen".to_owned()]),
+        Update::Closed { limit, closing } => (Script::Close, closed(limit, closing)),
+        Update::Reopened { limit } => (Script::Close, vec![limit.to_owned(), "reopen".to_owned()]),
     }
 }
 
@@ -310,7 +310,7 @@ impl Ledger for RedisLedger {
         cost: &Cost,
         now: Timestamp,
     ) -> Result<(), LedgerError> {
-        self.tell(account, News::Settled { id, cost }, None, now)
+        self.tell(account, Update::Settled { id, cost }, None, now)
             .await
             .map(drop)
     }
@@ -333,7 +333,7 @@ impl Ledger for RedisLedger {
         closing: Closing,
         now: Timestamp,
     ) -> Result<(), LedgerError> {
-        self.tell(account, News::Closed { limit, closing }, None, now)
+        self.tell(account, Update::Closed { limit, closing }, None, now)
             .await
             .map(drop)
     }
@@ -344,7 +344,7 @@ impl Ledger for RedisLedger {
         limit: &str,
         now: Timestamp,
     ) -> Result<(), LedgerError> {
-        self.tell(account, News::Reopened { limit }, None, now)
+        self.tell(account, Update::Reopened { limit }, None, now)
             .await
             .map(drop)
     }

@@ -7,7 +7,7 @@ use redis::{FromRedisValue, Value};
 
 use super::inspect::Probe;
 use super::link::Sent;
-use crate::ledger::{Answer, Contact, Heard, LedgerError, Report, Standing};
+use crate::ledger::{Ack, Answer, LedgerError, LedgerPosition, Report, UsageReply};
 use crate::quota::{
     Account, Cost, Grant, Limit, LimitName, LimitUsage, Rejection, Return, Timestamp, Units,
 };
@@ -54,8 +54,8 @@ impl Reply {
         number.map_err(|_| broken(&format!("`{word}` is not a number")))
     }
 
-    fn contact(&mut self) -> Result<Contact, LedgerError> {
-        Ok(Contact {
+    fn contact(&mut self) -> Result<LedgerPosition, LedgerError> {
+        Ok(LedgerPosition {
             epoch: self.word()?,
             sequence: self.number()?,
             at: self.time()?,
@@ -124,7 +124,7 @@ fn granted(
         used.insert(name.clone(), units);
         grant
             .remaining
-            .insert(name.clone(), limit.enforced().less(units));
+            .insert(name.clone(), limit.enforced().saturating_sub(units));
     }
     while let Some(word) = reply.0.next() {
         let (limit, _) = nth(account, reply.number()?)?;
@@ -188,23 +188,23 @@ fn rejected(
     })
 }
 
-pub fn heard(Sent { value, .. }: Sent) -> Result<Heard, LedgerError> {
+pub fn heard(Sent { value, .. }: Sent) -> Result<Ack, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     match word.as_str() {
-        "settled" | "closed" => Ok(Heard::Noted {
+        "settled" | "closed" => Ok(Ack::Noted {
             contact: reply.contact()?,
             intact: true,
         }),
-        "absorbed" => Ok(Heard::Noted {
+        "absorbed" => Ok(Ack::Noted {
             contact: reply.contact()?,
             intact: reply.word()? == "1",
         }),
-        "lost" => Ok(Heard::Lost),
+        "lost" => Ok(Ack::Lost),
         other => Err(unexpected(other)),
     }
 }
 
-pub fn standing(Sent { value, .. }: Sent, account: &Account) -> Result<Standing, LedgerError> {
+pub fn standing(Sent { value, .. }: Sent, account: &Account) -> Result<UsageReply, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     if word != "usage" {
         return Err(unexpected(&word));
@@ -219,7 +219,7 @@ pub fn standing(Sent { value, .. }: Sent, account: &Account) -> Result<Standing,
     for usage in &limits {
         report.used.insert(usage.limit.clone(), usage.used);
     }
-    Ok(Standing {
+    Ok(UsageReply {
         limits,
         report,
         lost,

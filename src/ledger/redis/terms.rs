@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rmp::encode;
 
-use crate::ledger::{News, Seen};
+use crate::ledger::{Seen, Update};
 use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Limit, Timestamp, Units, Window};
 
 /// The largest number that the scripts take: they calculate in doubles.
@@ -113,13 +113,13 @@ const UNKNOWN: Units = Units::new(u64::MAX);
 
 /// The account, with the limits too that a piece of news is about and that this configuration does not know: another one on
 /// this machine charged them. Whoever knows them sums them up by their own rule.
-pub fn with_unknown_limits<'a>(account: &'a Account, news: &News<'_>) -> Cow<'a, Account> {
+pub fn with_unknown_limits<'a>(account: &'a Account, news: &Update<'_>) -> Cow<'a, Account> {
     let costs: Vec<&Cost> = match news {
-        News::Made(entries) | News::Recovered(entries, _) => {
+        Update::Made(entries) | Update::Recovered(entries, _) => {
             entries.iter().map(|entry| &entry.cost).collect()
         }
-        News::Settled { cost, .. } => vec![cost],
-        News::Closed { .. } | News::Reopened { .. } => Vec::new(),
+        Update::Settled { cost, .. } => vec![cost],
+        Update::Closed { .. } | Update::Reopened { .. } => Vec::new(),
     };
     let unknown = costs
         .into_iter()
@@ -161,8 +161,8 @@ fn rule(limit: &Limit) -> String {
 
 /// The beginnings of days from some before `now` to some after it.
 fn days(window: &Window, now: Timestamp, ahead: Duration) -> Vec<Timestamp> {
-    let end = now.after(ahead);
-    let first = window.last_reset(now.before(3 * DAY));
+    let end = now + ahead;
+    let first = window.last_reset(now - 3 * DAY);
     std::iter::successors(first, |day| {
         window
             .next_reset(*day)

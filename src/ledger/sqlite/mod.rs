@@ -20,7 +20,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use self::rows::Rows;
 use self::schema::SCHEMA;
-use super::{Charge, Known, Ledger, LedgerError, Spent};
+use super::{Charge, ChargeStatus, Ledger, LedgerError, Spent};
 use crate::apart::apart;
 use crate::quota::admission::{LimitState, ledger_time, remembered_from};
 use crate::quota::{
@@ -369,18 +369,18 @@ impl Ledger for SqliteLedger {
         account: &Account,
         id: &ChargeId,
         now: Timestamp,
-    ) -> Result<Option<Known>, LedgerError> {
+    ) -> Result<Option<ChargeStatus>, LedgerError> {
         let (account, id) = (account.clone(), id.clone());
         let reading = move |connection: &Connection| {
             let rows = Rows::new(connection, &account.name);
             let from = remembered_from(&account, Moment::read(rows, now)?.now);
             let Some(place) = rows.known(&id, from)? else {
-                return Ok(Known::Unknown);
+                return Ok(ChargeStatus::Unknown);
             };
             Ok(if rows.held(&account, place)?.is_none() {
-                Known::TakenBack
+                ChargeStatus::TakenBack
             } else {
-                Known::Counts
+                ChargeStatus::Counts
             })
         };
         self.read(reading).await.map(Some)

@@ -13,7 +13,7 @@ use super::Selection;
 use super::report::accounts;
 use super::simulation::{Balance, Bounds, Refused, Simulation, Snapshot, balances};
 use crate::catalog::{Catalog, CatalogError};
-use crate::ledger::Meter;
+use crate::ledger::LedgerClient;
 use crate::quota::{LimitName, Timestamp, Units};
 
 pub use fit::JobFit;
@@ -121,12 +121,12 @@ pub struct Plan<'a> {
 /// When the catalog cannot be asked.
 pub async fn forecast(
     catalog: &dyn Catalog,
-    meter: &Meter,
+    ledger: &LedgerClient,
     plan: Plan<'_>,
 ) -> Result<Forecast, CatalogError> {
     let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
     let snapshot = Snapshot::of(catalog, plan.selection, plan.from).await?;
-    let balances = balances(meter, &accounts, plan.from).await;
+    let balances = balances(ledger, &accounts, plan.from).await;
     let simulated = simulated(&snapshot, &balances, plan).await?;
     let granted = simulated.simulation.granted();
     let refused = simulated.simulation.refused();
@@ -172,14 +172,14 @@ pub async fn forecast(
 /// When the catalog cannot be asked.
 pub async fn what_fits(
     catalog: &dyn Catalog,
-    meter: &Meter,
+    ledger: &LedgerClient,
     plan: Plan<'_>,
 ) -> Result<Vec<JobFit>, CatalogError> {
     let snapshot = Snapshot::of(catalog, plan.selection, plan.from).await?;
     let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
     fit::fits(
         &snapshot,
-        &balances(meter, &accounts, plan.from).await,
+        &balances(ledger, &accounts, plan.from).await,
         plan,
     )
     .await
@@ -219,7 +219,7 @@ async fn simulated(
     for start in plan.starts {
         while next_sample < *start {
             simulated.sample(next_sample, plan);
-            next_sample = next_sample.after(SAMPLE);
+            next_sample += SAMPLE;
         }
         simulated.look(*start, plan.from).await?;
         let report = simulated.simulation.run(*start, plan.concurrency).await?;
@@ -227,7 +227,7 @@ async fn simulated(
     }
     while next_sample <= plan.until {
         simulated.sample(next_sample, plan);
-        next_sample = next_sample.after(SAMPLE);
+        next_sample += SAMPLE;
     }
     simulated.look(plan.until, plan.from).await?;
     Ok(simulated)

@@ -16,7 +16,7 @@ use super::range::Range;
 use super::report::{accounts, limit_reports};
 use super::simulation::{Bounds, Snapshot, balances};
 use crate::catalog::{Catalog, CatalogError};
-use crate::ledger::Meter;
+use crate::ledger::LedgerClient;
 use crate::quota::{LimitName, Timestamp, Units};
 
 use estimate::estimate;
@@ -137,7 +137,7 @@ pub enum Fits {
 /// When the catalog cannot be read.
 pub async fn preview(
     catalog: &dyn Catalog,
-    meter: &Meter,
+    ledger: &LedgerClient,
     selection: &Selection,
     now: Timestamp,
     concurrency: usize,
@@ -145,11 +145,11 @@ pub async fn preview(
     let accounts = accounts(selection.iter().map(|(job, _)| &job.credential));
     let mut limits = Vec::new();
     for account in &accounts {
-        limits.extend(limit_reports(meter, account).await);
+        limits.extend(limit_reports(ledger, account).await);
     }
     let (snapshot, balances) = join(
         Snapshot::of(catalog, selection, now),
-        balances(meter, &accounts, now),
+        balances(ledger, &accounts, now),
     )
     .await;
     let snapshot = snapshot?;
@@ -183,7 +183,7 @@ pub async fn preview(
     let steps = simulations.steps(steps);
     let mut previews = Vec::new();
     for limit in &limits {
-        let first_unfit = simulations.first_unfit(meter, &accounts, limit, now).await;
+        let first_unfit = simulations.first_unfit(ledger, &accounts, limit, now).await;
         previews.push(LimitPreview {
             first_unfit,
             ..simulations.limit(limit, selection, &steps)

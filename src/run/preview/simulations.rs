@@ -4,7 +4,7 @@ use super::estimate::{Estimated, units};
 use super::{FirstUnfit, Fits, LimitPreview, PassPreview, StepPreview};
 use crate::catalog::CatalogError;
 use crate::config::Region;
-use crate::ledger::Meter;
+use crate::ledger::LedgerClient;
 use crate::quota::{Account, Timestamp, Units};
 use crate::run::Selection;
 use crate::run::outcome::{LimitReport, PassOutcome, PassReport, RunReport};
@@ -37,7 +37,7 @@ impl Simulated {
     /// When a refused charge fits all of its limits, by all that the simulation granted.
     async fn retry_at(
         &self,
-        meter: &Meter,
+        ledger: &LedgerClient,
         accounts: &[Arc<Account>],
         refused: &Refused,
     ) -> Timestamp {
@@ -52,7 +52,7 @@ impl Simulated {
         };
         let mut last = refused.at;
         for room in rooms {
-            last = last.max(fits_at(meter, account, &room).await);
+            last = last.max(fits_at(ledger, account, &room).await);
         }
         last
     }
@@ -178,14 +178,14 @@ impl Simulations {
 
     pub async fn first_unfit(
         &self,
-        meter: &Meter,
+        ledger: &LedgerClient,
         accounts: &[Arc<Account>],
         limit: &LimitReport,
         now: Timestamp,
     ) -> Option<FirstUnfit> {
         let fitting = self.fitting.as_ref()?;
         let first = fitting.first_refused(limit)?;
-        let retry_at = fitting.retry_at(meter, accounts, &first).await.max(now);
+        let retry_at = fitting.retry_at(ledger, accounts, &first).await.max(now);
         let job = first.purpose.job.clone().unwrap_or_default();
         let region = first.purpose.region.clone().unwrap_or_default();
         Some(FirstUnfit {
@@ -204,11 +204,11 @@ impl Simulations {
 
 /// When a limit has room for a charge: as the ledger itself says, where it does not tell each charge that the simulation could
 /// have gone by.
-async fn fits_at(meter: &Meter, account: &Account, room: &Room) -> Timestamp {
+async fn fits_at(ledger: &LedgerClient, account: &Account, room: &Room) -> Timestamp {
     let Some(most) = room.begun_with else {
         return room.fits_at;
     };
-    match meter.falls_to(account, &room.limit, most).await {
+    match ledger.falls_to(account, &room.limit, most).await {
         Ok(Some(falls)) => room.closed_until.map_or(falls, |until| until.max(falls)),
         Ok(None) | Err(_) => room.fits_at,
     }

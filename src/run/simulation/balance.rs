@@ -5,28 +5,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ledger::Balance;
-use crate::ledger::{Meter, MeterError, Spent};
+use crate::ledger::{ClientError, LedgerClient, Spent};
 use crate::quota::{Account, Limit, LimitUsage, Timestamp, Units};
 
 /// How these accounts stand; without those whose ledger cannot be reached.
 pub async fn balances(
-    meter: &Meter,
+    ledger: &LedgerClient,
     accounts: &[Arc<Account>],
     now: Timestamp,
 ) -> HashMap<String, Balance> {
     let mut balances = HashMap::new();
     for account in accounts {
-        if let Ok(balance) = balance(meter, account, now).await {
+        if let Ok(balance) = balance(ledger, account, now).await {
             balances.insert(account.name.clone(), balance);
         }
     }
     balances
 }
 
-async fn balance(meter: &Meter, account: &Account, now: Timestamp) -> Result<Balance, MeterError> {
-    let usages = meter.usage(account).await?;
-    let spent = meter
-        .spent(account, now.before(account.longest_window()))
+async fn balance(
+    ledger: &LedgerClient,
+    account: &Account,
+    now: Timestamp,
+) -> Result<Balance, ClientError> {
+    let usages = ledger.usage(account).await?;
+    let spent = ledger
+        .spent(account, now - account.longest_window())
         .await?
         .charges;
     let mut balance = Balance::default();
@@ -66,18 +70,13 @@ fn counted(
 
 /// Charges that return as the ledger says; what it says nothing of, as if charged now.
 fn by_returns(usage: &LimitUsage, limit: &Limit, now: Timestamp) -> Vec<(Timestamp, Units)> {
-    let charged = |at| {
-        limit
-            .window()
-            .counted_from(at)
-            .before(Duration::from_micros(1))
-    };
+    let charged = |at| limit.window().counted_from(at) - Duration::from_micros(1);
     let mut all: Vec<(Timestamp, Units)> = usage
         .returns
         .iter()
         .map(|back| (charged(back.at).min(now), back.units))
         .collect();
     let told = all.iter().map(|(_, units)| *units).sum();
-    all.push((now, usage.used.less(told)));
+    all.push((now, usage.used.saturating_sub(told)));
     all
 }

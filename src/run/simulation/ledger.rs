@@ -128,7 +128,7 @@ impl SimulatedLedger {
         let mut rooms = Vec::new();
         for (name, limit) in account.charged(&refused.cost) {
             let claim = refused.cost.of(name) + refused.leave.of(name);
-            let most = limit.enforced().less(claim);
+            let most = limit.enforced().saturating_sub(claim);
             let falls = self
                 .ledger
                 .falls_to(account, name, most, refused.at)
@@ -140,7 +140,8 @@ impl SimulatedLedger {
                 limit: name.clone(),
                 fits_at: closed_until.map_or(falls, |until| until.max(falls)),
                 closed_until,
-                begun_with: (limit.enforced() >= taken).then(|| limit.enforced().less(taken)),
+                begun_with: (limit.enforced() >= taken)
+                    .then(|| limit.enforced().saturating_sub(taken)),
             });
         }
         Ok(rooms)

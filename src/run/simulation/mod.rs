@@ -29,7 +29,7 @@ use super::{Selection, candidates, channel};
 use crate::catalog::{Catalog, CatalogError, OpenPass};
 use crate::clock::Clock;
 use crate::config::{Job, Region};
-use crate::ledger::{LedgerError, Meter};
+use crate::ledger::{LedgerClient, LedgerError};
 use crate::quota::{Account, LimitName, Timestamp, Units};
 use crate::upstream::Upstream;
 
@@ -189,7 +189,7 @@ impl Simulation {
             .map(|(job, _)| job.credential.name.clone());
         Context {
             catalog: self.catalog.clone(),
-            meter: Arc::new(Meter::new(self.ledger.clone(), Arc::clone(&clock))),
+            ledger: Arc::new(LedgerClient::new(self.ledger.clone(), Arc::clone(&clock))),
             upstreams: credentials
                 .map(|name| (name, Ok(Arc::clone(&upstream))))
                 .collect(),

@@ -79,8 +79,7 @@ fn title(pointer: &Pointer, chance: Chance) -> String {
 fn value(column: &str, chance: Chance) -> Value {
     let named = |parts: &[&str]| parts.iter().any(|part| column.contains(part));
     if column.ends_with("_at") || named(&["date", "time"]) {
-        return NEWEST
-            .before(Duration::from_secs(chance.below(60 * 60 * 24 * 700)))
+        return (NEWEST - Duration::from_secs(chance.below(60 * 60 * 24 * 700)))
             .to_utc()
             .to_rfc3339()
             .into();

@@ -28,7 +28,7 @@ pub struct Drawn<'a> {
 
 /// When a thing was published.
 pub fn published(chance: Chance) -> Timestamp {
-    NEWEST.before(Duration::from_secs(chance.of("published").below(TWO_YEARS)))
+    NEWEST - Duration::from_secs(chance.of("published").below(TWO_YEARS))
 }
 
 impl Drawn<'_> {

@@ -245,9 +245,7 @@ pub(super) fn new_pass(region: &str, started_at: Timestamp) -> PassRef {
 
 /// So many minutes after noon of a day in 2026.
 pub(super) fn at(minutes: u64) -> Timestamp {
-    Timestamp::parse("2026-03-01T12:00:00Z")
-        .unwrap()
-        .after(Duration::from_secs(60 * minutes))
+    Timestamp::parse("2026-03-01T12:00:00Z").unwrap() + Duration::from_secs(60 * minutes)
 }
 
 pub(super) fn daily(units: u64) -> Cost {

@@ -7,8 +7,8 @@ use ingest::run::Schedule;
 use super::stage::{HOUR, LEAN, NOON, Stage, spent};
 
 fn starts(schedule: &str, days: u32) -> (Vec<Timestamp>, Timestamp) {
-    let from = Timestamp::from_micros(NOON).after(HOUR);
-    let until = from.after(24 * HOUR * days);
+    let from = Timestamp::from_micros(NOON) + HOUR;
+    let until = from + 24 * HOUR * days;
     (
         Schedule::parse(schedule)
             .unwrap()
@@ -22,7 +22,7 @@ async fn assert_played(sets: &[&str], schedule: &str, days: u32) {
     let stage = Stage::shipped(&[&LEAN[..], sets].concat()).await;
     stage.run(&[]).await;
     let (starts, until) = starts(schedule, days);
-    stage.clock.reach(Timestamp::from_micros(NOON).after(HOUR));
+    stage.clock.reach(Timestamp::from_micros(NOON) + HOUR);
     let forecast = stage.forecast(&[], &starts, until).await;
     let (mut daily, mut search, mut stopped) = (0, 0, 0);
     let asked_before = stage.requests();
@@ -106,7 +106,7 @@ fn schedules_are_cron_or_the_simple_forms_of_systemd() {
     let next = |text: &str| {
         let starts = Schedule::parse(text).unwrap().starts(
             from,
-            from.after(Duration::from_secs(40 * 86_400)),
+            from + Duration::from_secs(40 * 86_400),
             &Utc,
         );
         starts.unwrap()[0].to_string()

@@ -11,7 +11,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const NOON: Timestamp = Timestamp::from_micros(1_795_176_000_000_000);
 
 fn later(hours: u32) -> Timestamp {
-    NOON.after(Duration::from_secs(3600) * hours)
+    NOON + Duration::from_secs(3600) * hours
 }
 
 fn limit(
@@ -52,8 +52,7 @@ fn week() -> Forecast {
         retry_at: later(39),
     };
     let day = |number: i64, limit: &str, job: &str, units| DaySpend {
-        day: NOON
-            .after(DAY * u32::try_from(number).unwrap_or_default())
+        day: (NOON + DAY * u32::try_from(number).unwrap_or_default())
             .to_utc()
             .date_naive(),
         account: "youtube".to_owned(),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ingest::clock::Clock;
-use ingest::ledger::Ask;
+use ingest::ledger::ChargeRequest;
 use ingest::quota::{Cost, Outage};
 use ingest::run::{Fits, LimitPreview, Preview, RunReport};
 
@@ -127,7 +127,7 @@ async fn a_budget_of_five_regions_names_the_first_that_does_not_fit_and_when_it_
     for (early, fits) in [(1, false), (0, true)] {
         stage
             .clock
-            .reach(first.retry_at.before(Duration::from_micros(early)));
+            .reach(first.retry_at - Duration::from_micros(early));
         assert_eq!(try_one(&stage).await, fits, "{early} µs early");
     }
 }
@@ -136,7 +136,7 @@ async fn a_budget_of_five_regions_names_the_first_that_does_not_fit_and_when_it_
 async fn try_one(stage: &Stage) -> bool {
     let job = &stage.config.jobs[0];
     let call = &job.steps[0].call;
-    let ask = Ask {
+    let ask = ChargeRequest {
         account: &job.credential.account,
         id: None,
         cost: &call.cost,
@@ -145,8 +145,8 @@ async fn try_one(stage: &Stage) -> bool {
         purpose: &Default::default(),
     };
     matches!(
-        stage.meter().ask(ask).await.unwrap(),
-        ingest::ledger::Verdict::Permitted(_)
+        stage.ledger().acquire(ask).await.unwrap(),
+        ingest::ledger::Acquired::Permitted(_)
     )
 }
 
@@ -208,7 +208,7 @@ async fn a_preview_writes_nothing() {
     let before = bytes(stage.directory.path());
     stage.preview(&[]).await;
     stage
-        .forecast(&[], &[stage.clock.now()], stage.clock.now().after(HOUR))
+        .forecast(&[], &[stage.clock.now()], stage.clock.now() + HOUR)
         .await;
     assert!(
         before == bytes(stage.directory.path()),

@@ -109,7 +109,7 @@ fn on(stage: &Stage, arguments: &[&str]) -> Command {
 
 async fn after_a_run() -> Stage {
     let stage = Stage::shipped(&SETS).await;
-    stage.clock.reach(SystemClock.now().before(AGO));
+    stage.clock.reach(SystemClock.now() - AGO);
     let report = stage.run(&[]).await;
     assert!(report.stopped_by.is_some(), "{report:?}");
     stage

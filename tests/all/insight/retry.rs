@@ -65,7 +65,7 @@ async fn assert_first_instant(
     told_by: &str,
 ) {
     assert!(
-        !is_granted(ledger, account, units, at.before(MICROSECOND)).await,
+        !is_granted(ledger, account, units, at - MICROSECOND).await,
         "{told_by}: {units} fit before {at}"
     );
     assert!(
@@ -85,7 +85,7 @@ fn instant(value: &Value) -> Timestamp {
 
 /// The instant as people read it: rounded up to the second.
 fn in_words(at: Timestamp) -> String {
-    at.after(Duration::from_micros(999_999))
+    (at + Duration::from_micros(999_999))
         .to_utc()
         .format("(%Y-%m-%d %H:%M:%S UTC)")
         .to_string()

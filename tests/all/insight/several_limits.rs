@@ -102,14 +102,14 @@ fn grants<const N: usize>(world: &World, call: &str, leave: u64, at: [Timestamp;
 
 /// A charge of `call` is rejected a moment before `at`, and granted then.
 fn assert_fits_at(world: &World, call: &str, leave: u64, at: Timestamp, said_by: &str) {
-    let granted = grants(world, call, leave, [at.before(MICROSECOND), at]);
+    let granted = grants(world, call, leave, [at - MICROSECOND, at]);
     assert_eq!(granted, [false, true], "{said_by}: {call}, {at}");
 }
 
 /// The run charges a moment later than the preview played it: so the instants differ by that moment.
 fn assert_fits_about(world: &World, call: &str, leave: u64, at: Timestamp, said_by: &str) {
     let moment = Duration::from_secs(60);
-    let granted = grants(world, call, leave, [at.before(moment), at.after(moment)]);
+    let granted = grants(world, call, leave, [at - moment, at + moment]);
     assert_eq!(granted, [false, true], "{said_by}: {call}, {at}");
 }
 
@@ -122,7 +122,7 @@ fn charge_before(world: &World, charges: &[(u64, [u64; 3])]) {
         .zip(charges)
         .map(|(number, (ago, [hour, day, month]))| Entry {
             id: ChargeId::new(format!("before-{number}")),
-            at: now.before(Duration::from_secs(60 * ago)),
+            at: (now - Duration::from_secs(60 * ago)),
             cost: cost(&[("hour", *hour), ("day", *day), ("month", *month)]),
         })
         .collect();

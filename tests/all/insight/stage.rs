@@ -9,7 +9,7 @@ use std::time::Duration;
 use ingest::catalog::{Catalog, SqliteCatalog};
 use ingest::clock::{Clock, Deadline};
 use ingest::config::Config;
-use ingest::ledger::{Meter, SqliteLedger};
+use ingest::ledger::{LedgerClient, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
 use ingest::record::Record;
 use ingest::run::{
@@ -117,8 +117,8 @@ impl Stage {
             .collect()
     }
 
-    pub fn meter(&self) -> Meter {
-        Meter::new(
+    pub fn ledger(&self) -> LedgerClient {
+        LedgerClient::new(
             Arc::new(self.ledger.clone()),
             Arc::clone(&self.clock) as Arc<dyn Clock>,
         )
@@ -148,7 +148,7 @@ impl Stage {
             until,
             concurrency: 4,
         };
-        run::what_fits(&*self.catalog, &self.meter(), plan)
+        run::what_fits(&*self.catalog, &self.ledger(), plan)
             .await
             .unwrap()
     }
@@ -189,7 +189,7 @@ impl Stage {
     ) -> RunReport {
         let context = Context {
             catalog: self.catalog(),
-            meter: Arc::new(self.meter()),
+            ledger: Arc::new(self.ledger()),
             upstreams,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             // One run at a time; and a child that another test is just starting would hold on to a lock.
@@ -210,7 +210,7 @@ impl Stage {
         let selection = self.selection(jobs);
         run::preview(
             &*self.catalog,
-            &self.meter(),
+            &self.ledger(),
             &selection,
             self.clock.now(),
             4,
@@ -234,7 +234,7 @@ impl Stage {
             until,
             concurrency: 4,
         };
-        run::forecast(&*self.catalog, &self.meter(), plan)
+        run::forecast(&*self.catalog, &self.ledger(), plan)
             .await
             .unwrap()
     }

@@ -154,12 +154,12 @@ struct Asked<'a> {
 impl Pages {
     fn time(&self, now: Timestamp) -> Timestamp {
         let entries = self.entries.iter().map(|entry| entry.at);
-        let floors = self.floors.iter().map(|floor| floor.at.after(MICROSECOND));
+        let floors = self.floors.iter().map(|floor| floor.at + MICROSECOND);
         entries.chain(floors).fold(now, Timestamp::max)
     }
 
     fn known(&mut self, account: &Account, id: &ChargeId, now: Timestamp) -> Option<&mut Entry> {
-        let is_known = |entry: &Entry| entry.at.after(account.longest_window()) > now;
+        let is_known = |entry: &Entry| entry.at + account.longest_window() > now;
         self.entries
             .iter_mut()
             .find(|entry| entry.id == *id && is_known(entry))
@@ -202,7 +202,7 @@ impl Pages {
         {
             return Decision::Never {
                 limit: never.name.clone(),
-                most: never.limit.enforced().less(never.leave),
+                most: never.limit.enforced().saturating_sub(never.leave),
             };
         }
         match self.fits_last(&asked, now) {
@@ -233,7 +233,7 @@ impl Pages {
             asked
                 .limit
                 .enforced()
-                .less(self.used(asked.name, asked.limit, now))
+                .saturating_sub(self.used(asked.name, asked.limit, now))
         };
         Grant {
             remaining: asked
@@ -325,7 +325,7 @@ impl Pages {
             if let Some(closed) = self.closings.get_mut(asked.name)
                 && let Some(interval) = closed.interval
             {
-                closed.until = now.after(MINUTE);
+                closed.until = now + MINUTE;
                 probing.insert(asked.name.clone(), interval);
             }
         }
@@ -345,7 +345,7 @@ impl Pages {
 
     fn absorb(&mut self, account: &Account, entries: &[Entry], floors: &[Floor], now: Timestamp) {
         for entry in entries {
-            let forgotten = entry.at.after(account.longest_window()) <= now;
+            let forgotten = entry.at + account.longest_window() <= now;
             if !forgotten && self.known(account, &entry.id, now).is_none() {
                 self.entries.push(Entry {
                     at: entry.at.min(now),
@@ -362,13 +362,13 @@ impl Pages {
     fn close(&mut self, limit: &str, closing: Closing, now: Timestamp) {
         let held = self.closings.get(limit);
         let last = held.and_then(|held| held.interval);
-        let probed = held.is_some_and(|held| held.until <= now.after(MINUTE));
+        let probed = held.is_some_and(|held| held.until <= now + MINUTE);
         let (until, interval) = match (closing, last) {
             (Closing::Until(until), _) => (until, None),
-            (Closing::Probing, None) => (now.after(HOUR), Some(HOUR)),
+            (Closing::Probing, None) => (now + HOUR, Some(HOUR)),
             (Closing::Probing, Some(last)) => {
                 let interval = if probed { DAY.min(2 * last) } else { last };
-                (now.after(interval), Some(interval))
+                (now + interval, Some(interval))
             }
             (Closing::Copied { until, interval }, last) => (until, last.max(Some(interval))),
         };
@@ -388,7 +388,7 @@ impl Pages {
             remaining: if closed_until.is_some() {
                 Units::ZERO
             } else {
-                limit.enforced().less(used)
+                limit.enforced().saturating_sub(used)
             },
             closed_until,
             since_reset: limit
@@ -408,7 +408,7 @@ impl Pages {
             if still < left {
                 returns.push(Return {
                     at: self.falls_to(name, limit, still, now),
-                    units: left.less(still),
+                    units: left.saturating_sub(still),
                 });
             }
             left = still;

@@ -33,7 +33,7 @@ pub struct HandClock(Arc<Mutex<Timestamp>>);
 impl HandClock {
     fn pass(&self, span: Duration) {
         let mut now = self.0.lock().unwrap();
-        *now = now.after(span);
+        *now += span;
     }
 
     /// Moves on to this time, never back.
@@ -51,7 +51,7 @@ impl Clock for HandClock {
 
     /// Those who sleep at the same time wake at the same time.
     async fn sleep(&self, span: Duration) {
-        let until = self.now().after(span);
+        let until = self.now() + span;
         tokio::task::yield_now().await;
         self.reach(until);
     }
@@ -143,8 +143,8 @@ impl Lab {
     /// What a run of these jobs would spend now.
     pub fn preview(&self, jobs: &[&str]) -> run::Preview {
         let (context, selection) = (self.context(), self.selection(jobs));
-        let (catalog, meter) = (&*context.catalog, &*context.meter);
-        let preview = run::preview(catalog, meter, &selection, self.now(), context.concurrency);
+        let (catalog, ledger) = (&*context.catalog, &*context.ledger);
+        let preview = run::preview(catalog, ledger, &selection, self.now(), context.concurrency);
         self.runtime.block_on(preview).unwrap()
     }
 
@@ -163,11 +163,11 @@ impl Lab {
         let config = &self.config;
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let state = self.directory.path();
-        let meter =
+        let ledger =
             ledger::open(&config.ledger, state, Mode::ReadWrite, Arc::clone(&clock)).unwrap();
         Context {
             catalog: Arc::new(SqliteCatalog::open(&state.join("catalog.db")).unwrap()),
-            meter: Arc::new(meter),
+            ledger: Arc::new(ledger),
             upstreams: upstreams(config),
             clock,
             locks: Locks::open(state).unwrap(),

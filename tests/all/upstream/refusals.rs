@@ -384,7 +384,7 @@ async fn a_spent_limit_is_told_with_its_name_and_its_end() {
         assert_eq!(limit.as_deref(), Some("Search PerDay"));
         assert_eq!(
             until,
-            expected.map(|seconds| NOW.after(Duration::from_secs(seconds))),
+            expected.map(|seconds| NOW + Duration::from_secs(seconds)),
             "{headers:?}"
         );
     }

@@ -123,7 +123,7 @@ fn landed_once(life: &Life) -> Held {
 fn status(life: &Life) -> Held {
     let (now, arrived) = (life.lab.now(), life.arrived());
     for account in life.accounts() {
-        let usages = life.lab.runtime.block_on(life.watch.meter.usage(&account));
+        let usages = life.lab.runtime.block_on(life.watch.ledger.usage(&account));
         for usage in usages.unwrap() {
             let limit = &account.limits[&usage.limit];
             let counts = |at: Timestamp| -> u64 {
@@ -142,7 +142,7 @@ fn status(life: &Life) -> Held {
             }
             prop_assert_eq!(
                 usage.remaining,
-                limit.enforced().less(usage.used),
+                limit.enforced().saturating_sub(usage.used),
                 "status: remaining of {}",
                 usage.limit
             );
@@ -197,7 +197,7 @@ pub fn retry(life: &Life, selection: &Selection, report: &RunReport) -> Held {
         .filter(|job| job.steps.iter().any(|step| step.call.name == stop.call))
         .collect();
     prop_assert!(!jobs.is_empty(), "retry_at: nobody was stopped by {stop:?}");
-    let just_before = stop.retry_at.before(Duration::from_micros(1));
+    let just_before = stop.retry_at - Duration::from_micros(1);
     let is_exact = |job: &&Job| {
         let fits = |at| fits(life, job, stop, at);
         fits(stop.retry_at) && (just_before < life.lab.now() || !fits(just_before))

@@ -212,8 +212,8 @@ impl Life {
         let now = self.lab.now();
         let concurrency = self.plan.concurrency.into();
         self.lab.runtime.block_on(async {
-            let (catalog, meter) = (&*self.watch.catalog, &*self.watch.meter);
-            let preview = run::preview(catalog, meter, selection, now, concurrency);
+            let (catalog, ledger) = (&*self.watch.catalog, &*self.watch.ledger);
+            let preview = run::preview(catalog, ledger, selection, now, concurrency);
             let preview = preview.await.unwrap();
             let schedule = Schedule {
                 selection,
@@ -222,7 +222,7 @@ impl Life {
                 until: now,
                 concurrency,
             };
-            let forecast = run::forecast(catalog, meter, schedule).await.unwrap();
+            let forecast = run::forecast(catalog, ledger, schedule).await.unwrap();
             (preview, forecast)
         })
     }
@@ -285,7 +285,7 @@ impl Life {
             let spending = self
                 .lab
                 .runtime
-                .block_on(self.watch.meter.spent(&account, from));
+                .block_on(self.watch.ledger.spent(&account, from));
             for spent in spending.unwrap().charges {
                 *sums.entry((account.name.clone(), spent.limit)).or_default() += spent.units.get();
             }

@@ -83,7 +83,7 @@ impl Seen {
                 continue;
             };
             let is_fresh = match ids.fresh_for {
-                Some(span) => delivered.at >= now.before(span),
+                Some(span) => delivered.at >= now - span,
                 None => delivered.run == run.0 && run.1 == now,
             };
             let was_there = !delivered.listed || delivered.run < run.0;

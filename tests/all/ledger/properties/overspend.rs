@@ -63,7 +63,7 @@ fn holds(
 ) {
     let in_it = history
         .iter()
-        .filter(|(at, _)| at.after(limit.grace()) >= from && *at < to);
+        .filter(|(at, _)| *at + limit.grace() >= from && *at < to);
     let counted: Units = in_it.map(|(_, cost)| cost.of(name)).sum();
     assert!(
         counted <= limit.enforced(),
@@ -73,8 +73,8 @@ fn holds(
 
 /// The latest window, as the upstream slides it, that can still hold a charge made at `at`: its end is not in it.
 fn sliding(window: &Window, at: Timestamp) -> Option<(Timestamp, Timestamp)> {
-    let from = at.after(window.grace());
-    window.sliding().map(|span| (from, from.after(span)))
+    let from = at + window.grace();
+    window.sliding().map(|span| (from, from + span))
 }
 
 /// The upstream's day that holds `at`.

@@ -24,7 +24,7 @@ pub(crate) async fn exact(ledger: &Arc<dyn Ledger>, case: Visits) {
 }
 
 async fn stays_rejected(books: &Books, visit: &Visit, now: Timestamp, told: &Rejection) {
-    let last = told.retry_at.before(MICROSECOND);
+    let last = told.retry_at - MICROSECOND;
     assert!(now <= last, "{told:?} asked at {now}");
     for instant in between(now, last, visit.fraction) {
         let again = rejected(books, &fresh_id(), visit, instant).await;

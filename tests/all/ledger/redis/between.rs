@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ingest::ledger::redis::RedisLedger;
 use ingest::ledger::{
-    Answer, Charge, Heard, Ledger, LedgerError, News, Seen, SharedLedger, Standing, Verdict,
+    Ack, Acquired, Answer, Charge, Ledger, LedgerError, Seen, SharedLedger, Update, UsageReply,
 };
 use ingest::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp,
@@ -81,17 +81,17 @@ impl SharedLedger for Interposed {
     async fn tell(
         &self,
         account: &Account,
-        news: News<'_>,
+        news: Update<'_>,
         seen: Option<&Seen>,
         now: Timestamp,
-    ) -> Result<Heard, LedgerError> {
+    ) -> Result<Ack, LedgerError> {
         let heard = self.inner.tell(account, news, seen, now).await;
         if let Some((server, recoveries, times)) = &self.forgets {
             if recoveries.load(Ordering::Relaxed) < *times {
                 server.tell("FLUSHALL");
             }
             recoveries.fetch_add(
-                u32::from(matches!(news, News::Recovered(..))),
+                u32::from(matches!(news, Update::Recovered(..))),
                 Ordering::Relaxed,
             );
         }
@@ -104,7 +104,7 @@ impl SharedLedger for Interposed {
         seen: Option<&Seen>,
         charges: &[ChargeId],
         now: Timestamp,
-    ) -> Result<Standing, LedgerError> {
+    ) -> Result<UsageReply, LedgerError> {
         self.inner.standing(account, seen, charges, now).await
     }
 }
@@ -365,6 +365,6 @@ async fn of_two_first_charges_around_a_loss_none_is_forgotten() {
     let both = [first, second];
     let sent = both
         .iter()
-        .filter(|verdict| matches!(verdict, Verdict::Permitted(_)));
+        .filter(|verdict| matches!(verdict, Acquired::Permitted(_)));
     assert_eq!(sent.count(), 1, "3 and 3 of 5 are permitted: {both:?}");
 }

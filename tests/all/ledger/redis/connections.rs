@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ingest::clock::{Clock, SystemClock};
 use ingest::ledger::redis::{RedisLedger, ServerTime};
-use ingest::ledger::{LedgerError, MeterError, Verdict};
+use ingest::ledger::{Acquired, ClientError, LedgerError};
 use ingest::quota::{Account, Outage, Timestamp};
 
 use super::machine::{Machine, Process, account, refusal};
@@ -234,7 +234,7 @@ async fn what_is_told_while_a_permission_lacks_is_whole_or_none() {
         for _ in 0..3 {
             granted += u64::from(matches!(
                 machine.process().ask(&account, 1).await,
-                Verdict::Permitted(_)
+                Acquired::Permitted(_)
             ));
         }
         server.tell(&format!("ACL SETUSER teller +{command}"));
@@ -263,7 +263,7 @@ async fn a_broken_script_refuses_whatever_the_policy() {
         .try_ask(&account, None, 1, Outage::Allow)
         .await;
     assert!(
-        matches!(asked, Err(MeterError::Ledger(LedgerError::Broken(_)))),
+        matches!(asked, Err(ClientError::Ledger(LedgerError::Broken(_)))),
         "{asked:?}"
     );
 }

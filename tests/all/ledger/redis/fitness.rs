@@ -75,7 +75,7 @@ async fn a_permission_that_lacks_is_named() {
 #[tokio::test]
 async fn a_clock_that_is_off_is_found_out() {
     let server = RedisServer::with(&["--appendonly", "yes"]);
-    let now = SystemClock.now().after(secs(3600));
+    let now = SystemClock.now() + secs(3600);
     let found = inspect(&server.url(), &config(), now).await.unwrap();
     assert!(
         matches!(found.as_slice(), [Finding::Skewed { .. }]),
@@ -247,11 +247,11 @@ async fn however_charges_come_the_log_falls_into_short_blocks() {
     for batch in 0..10 {
         let one: Vec<_> = (0..150)
             .map(|nth| batch * 150 + nth)
-            .map(|nth| entry("one", nth, now.before(secs(3500 - 2 * nth))))
+            .map(|nth| entry("one", nth, now - secs(3500 - 2 * nth)))
             .collect();
         let other: Vec<_> = (0..150)
             .map(|nth| batch * 150 + nth)
-            .map(|nth| entry("other", nth, now.before(secs(501 + 2 * nth))))
+            .map(|nth| entry("other", nth, now - secs(501 + 2 * nth)))
             .collect();
         books.absorb(&one, &[], now).await;
         books.absorb(&other, &[], now).await;
@@ -294,7 +294,7 @@ async fn a_floor_that_counts_no_more_is_forgotten() {
     books.take(&cost([("daily", 1)]), at(2.0)).await;
     assert!(floors().starts_with("daily"));
     books
-        .take(&cost([("daily", 1)]), at(2.0).after(2 * WINDOW))
+        .take(&cost([("daily", 1)]), at(2.0) + 2 * WINDOW)
         .await;
     assert_eq!(floors(), "");
 }
@@ -330,11 +330,7 @@ async fn keys_outlive_every_closing() {
     let books = Books::new(store.ledger(), account(10));
     books.take(&cost([("daily", 1)]), at(0.0)).await;
     books
-        .close(
-            "daily",
-            Closing::Until(at(0.0).after(10 * 24 * WINDOW)),
-            at(0.0),
-        )
+        .close("daily", Closing::Until(at(0.0) + 10 * 24 * WINDOW), at(0.0))
         .await;
     for key in keys(&store.0) {
         let life: u64 = store.0.ask(&format!("TTL {key}"));

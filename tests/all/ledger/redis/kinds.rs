@@ -102,7 +102,7 @@ async fn a_sentinel_names_the_new_primary() {
     });
     let mut granted = 0;
     while granted < 7 {
-        if let ingest::ledger::Verdict::Permitted(_) = process
+        if let ingest::ledger::Acquired::Permitted(_) = process
             .try_ask(&account, None, 1, Outage::Refuse)
             .await
             .unwrap()

@@ -3,7 +3,7 @@
 use ingest::clock::{Clock, SystemClock};
 use ingest::config::AfterLoss;
 use ingest::ledger::redis::RedisLedger;
-use ingest::ledger::{Ask, Purpose};
+use ingest::ledger::{ChargeRequest, Purpose};
 use ingest::quota::{Account, ChargeId, Closing, Cost, Outage, Units};
 
 use super::machine::{Machine, Process, WINDOW, account, permit, refusal, rejection};
@@ -534,7 +534,7 @@ async fn what_another_configuration_charged_is_told_whole_by_one_that_does_not_k
         .insert("search".to_owned(), limit(5, Some(WINDOW), None));
     let both = cost([("daily", 1), ("search", 1)]);
     let (leave, purpose) = (Cost::none(), Purpose::default());
-    let ask = Ask {
+    let ask = ChargeRequest {
         account: &wide,
         id: None,
         cost: &both,
@@ -549,23 +549,23 @@ async fn what_another_configuration_charged_is_told_whole_by_one_that_does_not_k
             .map(|usage| usage.used.get())
             .collect::<Vec<_>>()
     };
-    assert!(permit(machine.process().0.ask(ask).await.unwrap()).metered);
+    assert!(permit(machine.process().0.acquire(ask).await.unwrap()).metered);
     server.kill();
-    assert!(!permit(machine.process().0.ask(ask).await.unwrap()).metered);
+    assert!(!permit(machine.process().0.acquire(ask).await.unwrap()).metered);
     server.restart();
     server.tell("FLUSHALL");
     machine.process().take(&narrow, 1).await;
     assert_eq!(used().await, [3, 2]);
     server.kill();
-    assert!(!permit(machine.process().0.ask(ask).await.unwrap()).metered);
+    assert!(!permit(machine.process().0.acquire(ask).await.unwrap()).metered);
     server.restart();
     machine.process().take(&narrow, 1).await;
     assert_eq!(used().await, [5, 3], "restarted empty");
     for _ in 0..2 {
-        permit(machine.process().0.ask(ask).await.unwrap());
+        permit(machine.process().0.acquire(ask).await.unwrap());
     }
     assert_eq!(
-        rejection(machine.process().0.ask(ask).await.unwrap()).limit,
+        rejection(machine.process().0.acquire(ask).await.unwrap()).limit,
         "search"
     );
     assert_eq!(mended(&machine, &wide).await, [""; 0]);

@@ -9,7 +9,8 @@ use ingest::clock::{Clock, SystemClock};
 use ingest::config::{AfterLoss, RedisUrl};
 use ingest::ledger::redis::{RedisLedger, ServerTime};
 use ingest::ledger::{
-    Ask, Journal, Meter, MeterError, Permit, Policy, Purpose, SharedLedger, Verdict,
+    Acquired, ChargeRequest, ClientError, Journal, LedgerClient, Permit, Policy, Purpose,
+    SharedLedger,
 };
 use ingest::quota::{Account, ChargeId, Cost, Outage, Rejection, Timestamp, Units};
 use tempfile::TempDir;
@@ -75,7 +76,7 @@ impl Machine {
 
     fn process_by(&self, ledger: Arc<dyn SharedLedger>, clock: Arc<dyn Clock>) -> Process {
         let journal = Journal::open(&self.journal()).unwrap();
-        let meter = Meter::with_journal(ledger, journal, self.policy, clock);
+        let meter = LedgerClient::with_journal(ledger, journal, self.policy, clock);
         Process(meter, Arc::clone(&self.state))
     }
 
@@ -83,7 +84,7 @@ impl Machine {
     pub(crate) fn watcher(&self) -> Process {
         let ledger = Arc::new(RedisLedger::new(&self.url, self.timeout, MAX_SKEW).unwrap());
         let journal = Journal::open_read_only(&self.journal()).unwrap();
-        let meter = Meter::watching(ledger, journal, Arc::new(SystemClock));
+        let meter = LedgerClient::watching(ledger, journal, Arc::new(SystemClock));
         Process(meter, Arc::clone(&self.state))
     }
 }
@@ -94,7 +95,7 @@ struct Later(Duration);
 #[async_trait]
 impl Clock for Later {
     fn now(&self) -> Timestamp {
-        SystemClock.now().after(self.0)
+        SystemClock.now() + self.0
     }
 
     async fn sleep(&self, span: Duration) {
@@ -108,7 +109,7 @@ struct Earlier(Duration);
 #[async_trait]
 impl Clock for Earlier {
     fn now(&self) -> Timestamp {
-        SystemClock.now().before(self.0)
+        SystemClock.now() - self.0
     }
 
     async fn sleep(&self, span: Duration) {
@@ -117,7 +118,7 @@ impl Clock for Earlier {
 }
 
 pub(crate) struct Process(
-    pub(crate) Meter,
+    pub(crate) LedgerClient,
     #[expect(
         dead_code,
         reason = "the journal must stay in place while the process works"
@@ -132,10 +133,10 @@ impl Process {
         id: Option<&ChargeId>,
         units: u64,
         outage: Outage,
-    ) -> Result<Verdict, MeterError> {
+    ) -> Result<Acquired, ClientError> {
         let (cost, leave, purpose) = (cost([("daily", units)]), Cost::none(), Purpose::default());
         self.0
-            .ask(Ask {
+            .acquire(ChargeRequest {
                 account,
                 id,
                 cost: &cost,
@@ -146,14 +147,14 @@ impl Process {
             .await
     }
 
-    pub(crate) async fn ask(&self, account: &Account, units: u64) -> Verdict {
+    pub(crate) async fn ask(&self, account: &Account, units: u64) -> Acquired {
         self.try_ask(account, None, units, Outage::Refuse)
             .await
             .unwrap()
     }
 
     /// A charge of a cheap call.
-    pub(crate) async fn ask_cheaply(&self, account: &Account, units: u64) -> Verdict {
+    pub(crate) async fn ask_cheaply(&self, account: &Account, units: u64) -> Acquired {
         self.try_ask(account, None, units, Outage::Allow)
             .await
             .unwrap()
@@ -172,7 +173,7 @@ impl Process {
     /// How many units are granted, one after another, until no more are.
     pub(crate) async fn drain(&self, account: &Account) -> u64 {
         let mut granted = 0;
-        while let Verdict::Permitted(_) = self.ask(account, 1).await {
+        while let Acquired::Permitted(_) = self.ask(account, 1).await {
             granted += 1;
         }
         granted
@@ -196,23 +197,23 @@ pub(crate) fn account(quota: u64) -> Account {
     crate::ledger::books::account([("daily", limit(quota, Some(WINDOW), None))])
 }
 
-pub(crate) fn permit(verdict: Verdict) -> Permit {
+pub(crate) fn permit(verdict: Acquired) -> Permit {
     match verdict {
-        Verdict::Permitted(permit) => permit,
+        Acquired::Permitted(permit) => permit,
         other => panic!("expected a permit, got {other:?}"),
     }
 }
 
-pub(crate) fn rejection(verdict: Verdict) -> Rejection {
+pub(crate) fn rejection(verdict: Acquired) -> Rejection {
     match verdict {
-        Verdict::Rejected(rejection) => rejection,
+        Acquired::Rejected(rejection) => rejection,
         other => panic!("expected a rejection, got {other:?}"),
     }
 }
 
-pub(crate) fn refusal(verdict: Verdict) -> String {
+pub(crate) fn refusal(verdict: Acquired) -> String {
     match verdict {
-        Verdict::Refused(why) => why,
+        Acquired::Refused(why) => why,
         other => panic!("expected a refusal, got {other:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ingest::ledger::{LedgerError, MeterError};
+use ingest::ledger::{ClientError, LedgerError};
 use ingest::quota::{ChargeId, Closing, Cost, Outage};
 
 use super::machine::{Machine, Process, WINDOW, account, permit, refusal, rejection};
@@ -19,7 +19,7 @@ async fn until_metered(process: &super::machine::Process, account: &ingest::quot
     let begun = Instant::now();
     while !matches!(
         process.ask(account, 1).await,
-        ingest::ledger::Verdict::Permitted(_)
+        ingest::ledger::Acquired::Permitted(_)
     ) {
         assert!(begun.elapsed() < Duration::from_secs(20));
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -57,7 +57,7 @@ async fn the_allowance_is_one_for_all_processes_of_a_machine() {
             for _ in 0..3 {
                 units += u64::from(matches!(
                     process.ask_cheaply(&account, 1).await,
-                    ingest::ledger::Verdict::Permitted(_)
+                    ingest::ledger::Acquired::Permitted(_)
                 ));
             }
             units
@@ -359,7 +359,7 @@ async fn an_unmetered_id_of_a_window_ago_costs_again_though_the_ledger_never_hea
 async fn what_a_limit_can_never_hold_goes_nowhere_without_the_ledger() {
     let verdict = cut_off().process().ask_cheaply(&account(3), 4).await;
     assert!(
-        matches!(verdict, ingest::ledger::Verdict::Never { most, .. } if most.get() == 3),
+        matches!(verdict, ingest::ledger::Acquired::Never { most, .. } if most.get() == 3),
         "{verdict:?}"
     );
 }
@@ -460,7 +460,7 @@ async fn two_machines_one_of_them_cut_off_spend_no_more_than_the_allowance_beyon
 async fn usage_of_a_ledger_that_is_away_is_an_outage() {
     let usage = cut_off().process().0.usage(&account(10)).await;
     assert!(
-        matches!(usage, Err(MeterError::Ledger(LedgerError::Unreachable(_)))),
+        matches!(usage, Err(ClientError::Ledger(LedgerError::Unreachable(_)))),
         "{usage:?}"
     );
 }
@@ -485,7 +485,7 @@ async fn a_machine_that_only_looks_does_not_charge() {
         .watcher()
         .try_ask(&account(10), None, 1, Outage::Allow)
         .await;
-    assert!(matches!(asked, Err(MeterError::ReadOnly)), "{asked:?}");
+    assert!(matches!(asked, Err(ClientError::ReadOnly)), "{asked:?}");
     assert!(!machine.journal().exists());
 }
 

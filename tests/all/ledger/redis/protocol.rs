@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use ingest::ledger::Verdict;
+use ingest::ledger::Acquired;
 use ingest::quota::{Account, Outage};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -118,8 +118,8 @@ impl World {
         ALLOWANCE * MACHINES as u64 + self.unheard
     }
 
-    fn send(&mut self, machine: usize, units: u64, verdict: Verdict) {
-        if let Verdict::Permitted(permit) = verdict {
+    fn send(&mut self, machine: usize, units: u64, verdict: Acquired) {
+        if let Acquired::Permitted(permit) = verdict {
             let metered = permit.metered;
             self.sent[machine].push((permit, units));
             if metered {

@@ -57,7 +57,7 @@ pub(crate) async fn a_settled_cost_counts_at_the_time_of_its_charge(store: &impl
     books.settle(&id("a"), &units(7), at(20.0)).await;
     assert_eq!(books.used("daily", at(20.0)).await, 8);
     assert_eq!(books.used("daily", at(60.0)).await, 8);
-    assert_eq!(books.used("daily", at(60.0).after(GRACE)).await, 1);
+    assert_eq!(books.used("daily", at(60.0) + GRACE).await, 1);
 }
 
 pub(crate) async fn a_settled_cost_may_go_beyond_the_limit(store: &impl Store) {
@@ -68,7 +68,7 @@ pub(crate) async fn a_settled_cost_may_go_beyond_the_limit(store: &impl Store) {
     assert_eq!((usage.used.get(), usage.remaining.get()), (25, 0));
     assert_eq!(
         books.reject(&units(1), at(1.0)).await.retry_at,
-        at(60.0).after(GRACE)
+        at(60.0) + GRACE
     );
 }
 
@@ -86,7 +86,7 @@ pub(crate) async fn a_settled_cost_may_name_another_limit(store: &impl Store) {
         ),
         (0, 5)
     );
-    assert_eq!(books.used("search", at(60.0).after(GRACE)).await, 2);
+    assert_eq!(books.used("search", at(60.0) + GRACE).await, 2);
 }
 
 pub(crate) async fn a_settled_cost_may_name_a_limit_that_was_added_later(store: &impl Store) {
@@ -111,7 +111,7 @@ pub(crate) async fn a_settled_cost_may_name_a_limit_that_was_added_later(store: 
         ),
         (4, 3)
     );
-    assert_eq!(books.used("search", at(60.0).after(GRACE)).await, 0);
+    assert_eq!(books.used("search", at(60.0) + GRACE).await, 0);
 }
 
 pub(crate) async fn the_later_of_two_settlings_holds(store: &impl Store) {
@@ -140,7 +140,7 @@ pub(crate) async fn an_unknown_id_is_settled_at_now(store: &impl Store) {
     books.settle(&id("unmetered"), &units(4), at(5.0)).await;
     books.take_as(&id("unmetered"), &units(1), at(6.0)).await;
     assert_eq!(books.used("daily", at(65.0)).await, 4);
-    assert_eq!(books.used("daily", at(65.0).after(GRACE)).await, 0);
+    assert_eq!(books.used("daily", at(65.0) + GRACE).await, 0);
 }
 
 pub(crate) async fn what_is_absorbed_counts_at_its_own_time(store: &impl Store) {
@@ -166,7 +166,7 @@ pub(crate) async fn what_is_absorbed_counts_at_its_own_time(store: &impl Store) 
         let rejection = books.reject(&cost([("daily", units)]), at(31.0)).await;
         assert_eq!(
             rejection.retry_at,
-            at(oldest_to_go + 60.0).after(GRACE),
+            at(oldest_to_go + 60.0) + GRACE,
             "{units} units"
         );
     }
@@ -191,7 +191,7 @@ pub(crate) async fn what_is_absorbed_counts_once(store: &impl Store) {
         (5, 1)
     );
     assert_eq!(
-        books.used("daily", at(61.0).after(GRACE)).await,
+        books.used("daily", at(61.0) + GRACE).await,
         0,
         "at the first time told"
     );
@@ -206,7 +206,7 @@ pub(crate) async fn what_is_absorbed_may_go_beyond_the_limit(store: &impl Store)
     assert_eq!(books.used("daily", at(2.0)).await, 38);
     assert_eq!(
         books.reject(&units(1), at(2.0)).await.retry_at,
-        at(61.0).after(GRACE)
+        at(61.0) + GRACE
     );
 }
 
@@ -222,7 +222,7 @@ pub(crate) async fn what_is_absorbed_from_the_future_counts_from_now(store: &imp
         "another machine's clock does not move this ledger's time"
     );
     assert_eq!(books.used("daily", at(70.0)).await, 4);
-    assert_eq!(books.used("daily", at(70.0).after(GRACE)).await, 0);
+    assert_eq!(books.used("daily", at(70.0) + GRACE).await, 0);
 }
 
 pub(crate) async fn what_is_absorbed_too_late_counts_for_nothing(store: &impl Store) {
@@ -234,7 +234,7 @@ pub(crate) async fn what_is_absorbed_too_late_counts_for_nothing(store: &impl St
     assert_eq!(books.used("daily", at(0.0)).await, 1);
     assert_eq!(
         books.reject(&units(10), at(0.0)).await.retry_at,
-        at(60.0).after(GRACE)
+        at(60.0) + GRACE
     );
 }
 
@@ -258,7 +258,7 @@ pub(crate) async fn an_absorbed_id_can_be_settled(store: &impl Store) {
         .await;
     books.settle(&id("a"), &units(2), at(3.0)).await;
     assert_eq!(books.used("daily", at(60.0)).await, 2);
-    assert_eq!(books.used("daily", at(60.0).after(GRACE)).await, 0);
+    assert_eq!(books.used("daily", at(60.0) + GRACE).await, 0);
 }
 
 pub(crate) async fn an_absorbed_id_is_not_counted_when_its_charge_arrives(store: &impl Store) {
@@ -316,8 +316,8 @@ pub(crate) async fn a_floor_holds_until_its_time_leaves_the_window(store: &impl 
         .absorb(&[], &[floor("daily", at(0.0), 7)], at(10.0))
         .await;
     books.take(&units(1), at(20.0)).await;
-    let end = at(60.0).after(GRACE);
-    assert_eq!(books.used("daily", end.before(MICROSECOND)).await, 8);
+    let end = at(60.0) + GRACE;
+    assert_eq!(books.used("daily", end - MICROSECOND).await, 8);
     assert_eq!(books.used("daily", end).await, 1);
 }
 
@@ -331,7 +331,7 @@ pub(crate) async fn the_highest_of_several_floors_holds(store: &impl Store) {
     ];
     books.absorb(&[], &floors, at(10.0)).await;
     assert_eq!(books.used("daily", at(10.0)).await, 6);
-    assert_eq!(books.used("daily", at(60.0).after(GRACE)).await, 5);
+    assert_eq!(books.used("daily", at(60.0) + GRACE).await, 5);
 }
 
 pub(crate) async fn a_charge_at_the_instant_of_a_floor_comes_after_it(store: &impl Store) {
@@ -356,13 +356,10 @@ pub(crate) async fn retry_after_waits_for_a_floor(store: &impl Store) {
     books
         .absorb(&[], &[floor("daily", at(5.0), 9)], at(10.0))
         .await;
-    let end = at(65.0).after(GRACE);
+    let end = at(65.0) + GRACE;
     assert_eq!(books.reject(&units(2), at(10.0)).await.retry_at, end);
     assert_eq!(
-        books
-            .reject(&units(2), end.before(MICROSECOND))
-            .await
-            .retry_at,
+        books.reject(&units(2), end - MICROSECOND).await.retry_at,
         end
     );
     books.take(&units(2), end).await;

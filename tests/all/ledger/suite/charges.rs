@@ -121,7 +121,7 @@ pub(crate) async fn an_id_names_a_new_charge_once_it_is_forgotten(store: &impl S
     books
         .take_as(&nightly, &cost([("daily", 4)]), at(0.0))
         .await;
-    let forgotten = at(0.0).after(books.account.longest_window());
+    let forgotten = at(0.0) + books.account.longest_window();
     books
         .take_as(&nightly, &cost([("daily", 4)]), forgotten)
         .await;
@@ -245,7 +245,7 @@ pub(crate) async fn however_many_charges_leave_at_once_none_counts_any_more(stor
             .take(&cost([("daily", 1)]), at(f64::from(nth) / 1000.0))
             .await;
     }
-    let end = at(60.2).after(GRACE);
+    let end = at(60.2) + GRACE;
     assert_eq!(books.used("daily", at(60.0)).await, 200);
     assert_eq!(books.used("daily", end).await, 0);
     books.take(&cost([("daily", 300)]), end).await;

@@ -128,7 +128,7 @@ pub(crate) async fn a_closed_limit_rejects_until_it_opens(store: &impl Store) {
     books
         .close("daily", Closing::Until(at(100.0)), at(1.0))
         .await;
-    for instant in [at(1.0), at(50.0), at(100.0).before(MICROSECOND)] {
+    for instant in [at(1.0), at(50.0), at(100.0) - MICROSECOND] {
         let rejection = books.reject(&cost([("daily", 1)]), instant).await;
         assert_eq!(
             (rejection.limit.as_str(), rejection.retry_at),
@@ -217,10 +217,7 @@ pub(crate) async fn a_closing_without_a_reset_lets_one_charge_try_after_an_hour(
         Some(at(3600.0))
     );
     assert_eq!(
-        books
-            .reject(&call, at(3600.0).before(MICROSECOND))
-            .await
-            .retry_at,
+        books.reject(&call, at(3600.0) - MICROSECOND).await.retry_at,
         at(3600.0)
     );
     assert_eq!(

@@ -10,7 +10,7 @@ use crate::ledger::books::{
 
 /// Rejected now, rejected a microsecond before `expected`, granted at it.
 async fn fits_at(books: &Books, cost: &Cost, leave: &Cost, now: Timestamp, expected: Timestamp) {
-    for instant in [now, expected.before(MICROSECOND)] {
+    for instant in [now, expected - MICROSECOND] {
         let rejection = books.reject_leaving(cost, leave, instant).await;
         assert_eq!(rejection.retry_at, expected, "asked at {instant}");
         assert_eq!(rejection.retry_after, expected.since(instant));
@@ -29,7 +29,7 @@ pub(crate) async fn a_unit_counts_for_its_window_and_the_grace(store: &impl Stor
         &cost([("daily", 10)]),
         &Cost::none(),
         at(1.0),
-        at(60.0).after(GRACE),
+        at(60.0) + GRACE,
     )
     .await;
 }
@@ -51,7 +51,7 @@ pub(crate) async fn retry_after_frees_enough_for_this_very_cost(store: &impl Sto
         let rejection = books.reject(&cost([("daily", units)]), at(4.0)).await;
         assert_eq!(
             rejection.retry_at,
-            at(oldest_to_go + 60.0).after(GRACE),
+            at(oldest_to_go + 60.0) + GRACE,
             "{units} units"
         );
     }
@@ -60,7 +60,7 @@ pub(crate) async fn retry_after_frees_enough_for_this_very_cost(store: &impl Sto
         &cost([("daily", 6)]),
         &Cost::none(),
         at(4.0),
-        at(62.0).after(GRACE),
+        at(62.0) + GRACE,
     )
     .await;
 }
@@ -75,7 +75,7 @@ pub(crate) async fn retry_after_counts_what_must_be_left(store: &impl Store) {
         &cost([("daily", 1)]),
         &cost([("daily", 6)]),
         at(3.0),
-        at(61.0).after(GRACE),
+        at(61.0) + GRACE,
     )
     .await;
 }
@@ -94,7 +94,7 @@ pub(crate) async fn retry_after_looks_past_a_release(store: &impl Store) {
         &cost([("daily", 6)]),
         &Cost::none(),
         at(4.0),
-        at(62.0).after(GRACE),
+        at(62.0) + GRACE,
     )
     .await;
 }
@@ -103,7 +103,7 @@ pub(crate) async fn retry_after_is_told_by_the_callers_clock(store: &impl Store)
     let books = Books::new(store.ledger(), account([("daily", sliding(10, secs(60)))]));
     books.take(&cost([("daily", 10)]), at(0.0)).await;
     let rejection = books.reject(&cost([("daily", 1)]), at(-10.0)).await;
-    assert_eq!(rejection.retry_at, at(60.0).after(GRACE));
+    assert_eq!(rejection.retry_at, at(60.0) + GRACE);
     assert_eq!(rejection.retry_after, secs(70) + GRACE);
 }
 
@@ -126,13 +126,13 @@ pub(crate) async fn the_limit_that_fits_last_is_named(store: &impl Store) {
         ),
         ("daily", 10, 0)
     );
-    assert_eq!(rejection.retry_at, at(60.0).after(GRACE));
+    assert_eq!(rejection.retry_at, at(60.0) + GRACE);
     let rejection = books
         .reject(&cost([("minute", 1), ("search", 3)]), at(1.0))
         .await;
     assert_eq!(
         (rejection.limit.as_str(), rejection.retry_at),
-        ("minute", at(10.0).after(GRACE))
+        ("minute", at(10.0) + GRACE)
     );
 }
 
@@ -152,15 +152,15 @@ async fn a_day_ends(store: &impl Store, noon: &str, midnight: &str) {
     let books = Books::new(store.ledger(), account([("daily", daily(10))]));
     for later in [0, 3600, 7200] {
         books
-            .take(&cost([("daily", 3)]), time(noon).after(secs(later)))
+            .take(&cost([("daily", 3)]), time(noon) + secs(later))
             .await;
     }
-    let expected = time(midnight).after(books.account.limits["daily"].grace());
+    let expected = time(midnight) + books.account.limits["daily"].grace();
     fits_at(
         &books,
         &cost([("daily", 2)]),
         &Cost::none(),
-        time(noon).after(secs(7300)),
+        time(noon) + secs(7300),
         expected,
     )
     .await;
@@ -188,15 +188,10 @@ pub(crate) async fn a_charge_just_before_midnight_counts_for_the_next_day_too(st
     let grace = books.account.limits["daily"].grace();
     let midnight = time("2026-06-11T07:00:00Z");
     books
-        .take(
-            &cost([("daily", 5)]),
-            midnight.before(grace).before(MICROSECOND),
-        )
+        .take(&cost([("daily", 5)]), midnight - grace - MICROSECOND)
         .await;
-    books
-        .take(&cost([("daily", 5)]), midnight.before(grace))
-        .await;
-    let first = midnight.after(grace);
+    books.take(&cost([("daily", 5)]), midnight - grace).await;
+    let first = midnight + grace;
     fits_at(
         &books,
         &cost([("daily", 5)]),
@@ -205,7 +200,7 @@ pub(crate) async fn a_charge_just_before_midnight_counts_for_the_next_day_too(st
         first,
     )
     .await;
-    let second = time("2026-06-12T07:00:00Z").after(grace);
+    let second = time("2026-06-12T07:00:00Z") + grace;
     fits_at(&books, &cost([("daily", 6)]), &Cost::none(), first, second).await;
 }
 
@@ -214,13 +209,13 @@ pub(crate) async fn a_window_that_slides_and_resets_holds_both(store: &impl Stor
     let books = Books::new(store.ledger(), account([("daily", both)]));
     let evening = time("2026-06-11T05:00:00Z");
     books.take(&cost([("daily", 10)]), evening).await;
-    let slid = evening.after(secs(24 * 3600)).after(both.grace());
+    let slid = evening + secs(24 * 3600) + both.grace();
     fits_at(&books, &cost([("daily", 10)]), &Cost::none(), evening, slid).await;
 
     let books = Books::new(store.ledger(), account([("daily", both)]));
     let long_day = time("2026-11-01T07:10:00Z");
     books.take(&cost([("daily", 10)]), long_day).await;
-    let reset = time("2026-11-02T08:00:00Z").after(both.grace());
+    let reset = time("2026-11-02T08:00:00Z") + both.grace();
     fits_at(
         &books,
         &cost([("daily", 10)]),

@@ -89,7 +89,7 @@ pub(crate) async fn units_return_at_the_very_instant_that_was_told(store: &impl 
             promised.at
         );
         assert!(
-            books.used("daily", promised.at.before(MICROSECOND)).await > left,
+            books.used("daily", promised.at - MICROSECOND).await > left,
             "before {}",
             promised.at
         );
@@ -101,11 +101,11 @@ pub(crate) async fn a_calendar_limit_returns_everything_in_one(store: &impl Stor
     let morning = time("2026-06-10T15:00:00Z");
     for hour in 0..8 {
         books
-            .take(&cost([("daily", 2)]), morning.after(secs(hour * 3600)))
+            .take(&cost([("daily", 2)]), morning + secs(hour * 3600))
             .await;
     }
-    let reset = time("2026-06-11T07:00:00Z").after(books.account.limits["daily"].grace());
-    let usage = books.standing("daily", morning.after(secs(8 * 3600))).await;
+    let reset = time("2026-06-11T07:00:00Z") + books.account.limits["daily"].grace();
+    let usage = books.standing("daily", morning + secs(8 * 3600)).await;
     assert_eq!(
         usage.returns,
         [Return {
@@ -123,22 +123,22 @@ pub(crate) async fn since_reset_counts_the_calendar_day_alone(store: &impl Store
     );
     let midnight = time("2026-06-11T07:00:00Z");
     for (instant, units) in [
-        (midnight.before(MICROSECOND), 1),
+        (midnight - MICROSECOND, 1),
         (midnight, 2),
-        (midnight.after(secs(60)), 4),
+        (midnight + secs(60), 4),
     ] {
         books
             .take(&cost([("daily", units), ("minute", units)]), instant)
             .await;
     }
-    let usage = books.standing("daily", midnight.after(secs(61))).await;
+    let usage = books.standing("daily", midnight + secs(61)).await;
     assert_eq!(
         (usage.used.get(), usage.since_reset),
         (7, Some(Units::new(6)))
     );
     assert_eq!(
         books
-            .standing("minute", midnight.after(secs(61)))
+            .standing("minute", midnight + secs(61))
             .await
             .since_reset,
         None
@@ -152,9 +152,9 @@ pub(crate) async fn returns_of_many_charges_are_few(store: &impl Store) {
     );
     let start = at(0.0);
     let entries: Vec<_> = (0..500)
-        .map(|later| entry(&fresh_id(), start.after(secs(later)), cost([("daily", 1)])))
+        .map(|later| entry(&fresh_id(), start + secs(later), cost([("daily", 1)])))
         .collect();
-    let now: Timestamp = start.after(secs(500));
+    let now: Timestamp = start + secs(500);
     books.absorb(&entries, &[], now).await;
     let usage = books.standing("daily", now).await;
     assert_eq!(total(&usage.returns), 500);
@@ -171,27 +171,21 @@ pub(crate) async fn what_returns_in_an_hour_in_six_and_in_a_day_is_told_apart(st
         account([("daily", sliding(1000, secs(7 * 24 * 3600)))]),
     );
     let grace = books.account.limits["daily"].grace();
-    let now = at(0.0).after(secs(7 * 24 * 3600)).after(grace);
+    let now = at(0.0) + secs(7 * 24 * 3600) + grace;
     for (hours, units) in [(1, 1), (6, 2), (24, 4), (100, 8)] {
-        let expires_just_in_time = now
-            .after(secs(hours * 3600))
-            .before(secs(7 * 24 * 3600))
-            .before(grace);
+        let expires_just_in_time = now + secs(hours * 3600) - secs(7 * 24 * 3600) - grace;
         books
             .take(&cost([("daily", units)]), expires_just_in_time)
             .await;
         books
-            .take(
-                &cost([("daily", 16)]),
-                expires_just_in_time.after(MICROSECOND),
-            )
+            .take(&cost([("daily", 16)]), expires_just_in_time + MICROSECOND)
             .await;
     }
     let returns = books.standing("daily", now).await.returns;
     let within = |hours: u64| -> u64 {
         let back = returns
             .iter()
-            .filter(|back| back.at <= now.after(secs(hours * 3600)));
+            .filter(|back| back.at <= now + secs(hours * 3600));
         back.map(|back| back.units.get()).sum()
     };
     assert_eq!(

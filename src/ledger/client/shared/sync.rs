@@ -3,11 +3,11 @@
 
 use std::sync::PoisonError;
 
-use super::super::journal::{Pending, PendingClosing, Recovery};
-use super::super::meter::MeterError;
-use super::super::{Contact, Heard, LedgerError, News, Seen};
-use super::Journaled;
+use super::SharedClient;
 use crate::config::AfterLoss;
+use crate::ledger::client::ClientError;
+use crate::ledger::journal::{Pending, PendingClosing, Recovery};
+use crate::ledger::{Ack, LedgerError, LedgerPosition, Seen, Update};
 use crate::quota::{Account, Closing, Cost, Entry, Floor, LimitName, Timestamp};
 
 /// So many charges are told at once.
@@ -23,16 +23,16 @@ const LOSSES: u32 = 3;
 pub struct Losses(u32);
 
 /// Whether the ledger took what it was told.
-pub enum Told {
+pub enum Synced {
     All,
     /// It is not the ledger that this machine has seen.
     Lost,
 }
 
-impl Journaled {
+impl SharedClient {
     /// Tells what is due, if the ledger may be asked now and answers. Nothing is lost otherwise: it is in the journal.
-    pub async fn tell_now_or_later(&self, account: &Account) -> Result<(), MeterError> {
-        if self.gate.closed().is_some() {
+    pub async fn tell_now_or_later(&self, account: &Account) -> Result<(), ClientError> {
+        if self.breaker.open_reason().is_some() {
             return Ok(());
         }
         let told = self.catch_up(account, &mut Losses::default()).await;
@@ -44,7 +44,11 @@ impl Journaled {
     }
 
     /// Tells what is due, and everything again where the ledger turns out to have lost its data.
-    pub async fn catch_up(&self, account: &Account, losses: &mut Losses) -> Result<(), MeterError> {
+    pub async fn catch_up(
+        &self,
+        account: &Account,
+        losses: &mut Losses,
+    ) -> Result<(), ClientError> {
         let contact = self
             .journal
             .look_again(account, &super::fresh_id(), self.clock.now())
@@ -59,7 +63,7 @@ impl Journaled {
                 break;
             }
             let seen = self.journal.seen(account, self.clock.now()).await?;
-            if let Told::Lost = self.tell_all(account, &pending, &closings, &seen).await? {
+            if let Synced::Lost = self.tell_all(account, &pending, &closings, &seen).await? {
                 self.recover(account, &seen, losses).await?;
             }
         }
@@ -72,21 +76,21 @@ impl Journaled {
         pending: &[Pending],
         closings: &[PendingClosing],
         seen: &Seen,
-    ) -> Result<Told, MeterError> {
-        if let Told::Lost = self.tell_charges(account, pending, seen).await? {
-            return Ok(Told::Lost);
+    ) -> Result<Synced, ClientError> {
+        if let Synced::Lost = self.tell_charges(account, pending, seen).await? {
+            return Ok(Synced::Lost);
         }
         self.journal.told(account, pending).await?;
         for closing in closings {
-            if let Told::Lost = self
+            if let Synced::Lost = self
                 .tell_closing(account, &closing.limit, closing.closing, seen)
                 .await?
             {
-                return Ok(Told::Lost);
+                return Ok(Synced::Lost);
             }
             self.journal.closing_told(account, closing).await?;
         }
-        Ok(Told::All)
+        Ok(Synced::All)
     }
 
     async fn tell_charges(
@@ -94,15 +98,15 @@ impl Journaled {
         account: &Account,
         pending: &[Pending],
         seen: &Seen,
-    ) -> Result<Told, MeterError> {
+    ) -> Result<Synced, ClientError> {
         let unknown: Vec<Entry> = pending
             .iter()
             .filter(|pending| pending.absorb)
             .map(|pending| pending.entry.clone())
             .collect();
         if !unknown.is_empty() {
-            if let Told::Lost = self.tell(account, News::Made(&unknown), seen).await? {
-                return Ok(Told::Lost);
+            if let Synced::Lost = self.tell(account, Update::Made(&unknown), seen).await? {
+                return Ok(Synced::Lost);
             }
             let mut units = Cost::none();
             unknown.iter().for_each(|entry| units.add(&entry.cost));
@@ -114,15 +118,15 @@ impl Journaled {
             );
         }
         for Pending { entry, .. } in pending.iter().filter(|pending| pending.settle) {
-            let news = News::Settled {
+            let news = Update::Settled {
                 id: &entry.id,
                 cost: &entry.cost,
             };
-            if let Told::Lost = self.tell(account, news, seen).await? {
-                return Ok(Told::Lost);
+            if let Synced::Lost = self.tell(account, news, seen).await? {
+                return Ok(Synced::Lost);
             }
         }
-        Ok(Told::All)
+        Ok(Synced::All)
     }
 
     async fn tell_closing(
@@ -131,10 +135,10 @@ impl Journaled {
         limit: &LimitName,
         closing: Option<Closing>,
         seen: &Seen,
-    ) -> Result<Told, MeterError> {
+    ) -> Result<Synced, ClientError> {
         let news = match closing {
-            Some(closing) => News::Closed { limit, closing },
-            None => News::Reopened { limit },
+            Some(closing) => Update::Closed { limit, closing },
+            None => Update::Reopened { limit },
         };
         self.tell(account, news, seen).await
     }
@@ -142,21 +146,21 @@ impl Journaled {
     pub async fn tell(
         &self,
         account: &Account,
-        news: News<'_>,
+        news: Update<'_>,
         seen: &Seen,
-    ) -> Result<Told, MeterError> {
+    ) -> Result<Synced, ClientError> {
         match self
             .ledger
             .tell(account, news, Some(seen), self.clock.now())
             .await?
         {
-            Heard::Noted { contact, .. } => {
+            Ack::Noted { contact, .. } => {
                 self.journal
                     .heard(account, &contact, self.clock.now())
                     .await?;
-                Ok(Told::All)
+                Ok(Synced::All)
             }
-            Heard::Lost => Ok(Told::Lost),
+            Ack::Lost => Ok(Synced::Lost),
         }
     }
 
@@ -167,7 +171,7 @@ impl Journaled {
         account: &Account,
         lost: &Seen,
         losses: &mut Losses,
-    ) -> Result<(), MeterError> {
+    ) -> Result<(), ClientError> {
         let _alone = self.recovering.lock().await;
         let (recovery, contact, intact) = loop {
             if losses.0 == LOSSES {
@@ -209,7 +213,7 @@ impl Journaled {
         &self,
         account: &Account,
         recovery: &Recovery,
-    ) -> Result<Option<(Contact, bool)>, MeterError> {
+    ) -> Result<Option<(LedgerPosition, bool)>, ClientError> {
         let (first, rest) = recovery.entries.split_at(recovery.entries.len().min(BATCH));
         let Some((mut contact, intact)) = self
             .tell_batch(account, recovery, first, &recovery.floors)
@@ -232,23 +236,23 @@ impl Journaled {
         recovery: &Recovery,
         batch: &[Entry],
         floors: &[Floor],
-    ) -> Result<Option<(Contact, bool)>, MeterError> {
-        let news = News::Recovered(batch, floors);
+    ) -> Result<Option<(LedgerPosition, bool)>, ClientError> {
+        let news = Update::Recovered(batch, floors);
         Ok(
             match self
                 .ledger
                 .tell(account, news, Some(&recovery.seen), self.clock.now())
                 .await?
             {
-                Heard::Noted { contact, intact } => Some((contact, intact)),
-                Heard::Lost => None,
+                Ack::Noted { contact, intact } => Some((contact, intact)),
+                Ack::Lost => None,
             },
         )
     }
 
     fn wait_until(&self, account: &Account, intact: bool) -> Option<Timestamp> {
         let waits = self.policy.after_loss == AfterLoss::Wait && !intact;
-        waits.then(|| self.clock.now().after(account.longest_window()))
+        waits.then(|| self.clock.now() + account.longest_window())
     }
 
     /// The ledger that this machine was in step with before, and the one that the configuration names, where they differ.

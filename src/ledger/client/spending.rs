@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Meter, MeterError, Way};
+use super::{ClientError, LedgerClient, Way};
 use crate::ledger::Spent;
 use crate::ledger::journal::Journal;
 use crate::quota::{Account, ChargeId, Cost, Timestamp, Units};
@@ -13,13 +13,13 @@ pub struct Spending {
     /// Oldest first.
     pub charges: Vec<Spent>,
     /// Who tells.
-    pub told_by: Teller,
+    pub source: ChargeSource,
 }
 
 /// Whose record tells what was charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Teller {
+pub enum ChargeSource {
     /// The ledger: everybody's charges.
     Ledger,
     /// This machine's journal: its own charges of two windows.
@@ -39,29 +39,29 @@ pub enum Found {
     CannotTell,
 }
 
-impl Meter {
+impl LedgerClient {
     /// What was charged to an account at `from` or later, and for what.
     ///
     /// # Errors
     /// When the record cannot be read.
-    pub async fn spent(&self, account: &Account, from: Timestamp) -> Result<Spending, MeterError> {
-        let told_by = match &self.0 {
-            Way::Local(_) => Teller::Ledger,
-            Way::Journaled(_) | Way::Watching(_) => Teller::Journal,
+    pub async fn spent(&self, account: &Account, from: Timestamp) -> Result<Spending, ClientError> {
+        let source = match &self.0 {
+            Way::Local(_) => ChargeSource::Ledger,
+            Way::Shared(_) | Way::ReadOnly(_) => ChargeSource::Journal,
         };
         let charges = match (&self.0, self.journal()) {
             (_, Some(journal)) => journal.spent(account, from).await?,
             (Way::Local(local), None) => local.spent(account, from).await?,
             _ => Vec::new(),
         };
-        Ok(Spending { charges, told_by })
+        Ok(Spending { charges, source })
     }
 
     /// What went ahead without the ledger on this machine, and the ledger has yet to be told.
     ///
     /// # Errors
     /// When the journal cannot be read.
-    pub async fn unrepaid(&self, account: &Account) -> Result<Cost, MeterError> {
+    pub async fn unrepaid(&self, account: &Account) -> Result<Cost, ClientError> {
         match self.journal() {
             Some(journal) => Ok(journal.unrepaid(account).await?),
             None => Ok(Cost::none()),
@@ -77,7 +77,7 @@ impl Meter {
         &self,
         account: &Account,
         now: Timestamp,
-    ) -> Result<Option<Timestamp>, MeterError> {
+    ) -> Result<Option<Timestamp>, ClientError> {
         match self.journal() {
             Some(journal) => Ok(journal.waits_until(account, now).await?),
             None => Ok(None),
@@ -94,11 +94,11 @@ impl Meter {
         account: &Account,
         limit: &str,
         most: Units,
-    ) -> Result<Option<Timestamp>, MeterError> {
+    ) -> Result<Option<Timestamp>, ClientError> {
         match &self.0 {
             Way::Local(local) => local.falls_to(account, limit, most).await,
-            Way::Journaled(journaled) => journaled.falls_to(account, limit, most).await,
-            Way::Watching(watching) => watching.falls_to(account, limit, most).await,
+            Way::Shared(journaled) => journaled.falls_to(account, limit, most).await,
+            Way::ReadOnly(watching) => watching.falls_to(account, limit, most).await,
         }
     }
 
@@ -106,7 +106,7 @@ impl Meter {
     ///
     /// # Errors
     /// When the record cannot be read.
-    pub async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, MeterError> {
+    pub async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError> {
         match (&self.0, self.journal()) {
             (_, Some(journal)) => match journal.counting(account, id).await? {
                 Some(id) => Ok(Found::Counting(id)),
@@ -121,8 +121,8 @@ impl Meter {
     fn journal(&self) -> Option<&Journal> {
         match &self.0 {
             Way::Local(_) => None,
-            Way::Journaled(journaled) => Some(journaled.journal()),
-            Way::Watching(watching) => Some(watching.journal()),
+            Way::Shared(journaled) => Some(journaled.journal()),
+            Way::ReadOnly(watching) => Some(watching.journal()),
         }
     }
 }

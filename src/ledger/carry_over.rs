@@ -9,7 +9,7 @@ use crate::quota::{Account, Cost, Entry, Timestamp};
 
 /// What this machine charged of an account within its longest window.
 #[derive(Debug, Default)]
-pub struct Elsewhere {
+pub struct CarryOver {
     /// Each charge.
     pub charges: Vec<Entry>,
     /// What of them passes of the catalog tell too.
@@ -21,13 +21,13 @@ pub struct Elsewhere {
 ///
 /// # Errors
 /// When that file is there and cannot be read.
-pub async fn charged_elsewhere(
+pub async fn carried_over(
     store: &LedgerStore,
     state_dir: &Path,
     account: &Account,
     now: Timestamp,
     mode: Mode,
-) -> Result<Elsewhere, OpenLedgerError> {
+) -> Result<CarryOver, OpenLedgerError> {
     let file = |name: &str| Some(state_dir.join(name)).filter(|file| file.exists());
     let mut elsewhere = match store {
         LedgerStore::Sqlite => match file(JOURNAL_FILE) {
@@ -37,12 +37,12 @@ pub async fn charged_elsewhere(
                     Mode::ReadOnly => Journal::open_read_only(&journal)?,
                 };
                 let by_passes = journal.spent_by_passes(account, now).await?;
-                Elsewhere {
+                CarryOver {
                     charges: journal.charges(account, now).await?,
                     by_passes,
                 }
             }
-            None => Elsewhere::default(),
+            None => CarryOver::default(),
         },
         LedgerStore::Redis(_) => match file(LEDGER_FILE) {
             Some(ledger) => {
@@ -51,12 +51,12 @@ pub async fn charged_elsewhere(
                     Mode::ReadOnly => SqliteLedger::open_read_only(&ledger)?,
                 };
                 let charges = ledger.charges(account, now).await?;
-                Elsewhere {
+                CarryOver {
                     charges,
-                    ..Elsewhere::default()
+                    ..CarryOver::default()
                 }
             }
-            None => Elsewhere::default(),
+            None => CarryOver::default(),
         },
     };
     elsewhere.charges.retain(|entry| !entry.cost.is_none());

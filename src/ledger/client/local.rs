@@ -2,39 +2,39 @@
 
 use std::sync::Arc;
 
-use super::meter::{Ask, Found, MeterError, Permit, Verdict, fresh_id};
-use super::{Charge, Known, Ledger, LedgerError, Spent};
+use super::{Acquired, ChargeRequest, ClientError, Found, Permit, fresh_id};
 use crate::clock::{Clock, Deadline, Monotonic};
+use crate::ledger::{Charge, ChargeStatus, Ledger, LedgerError, Spent};
 use crate::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp, Units,
 };
 
 /// The ledger and the clock that is told to it.
-pub struct Local {
+pub struct LocalClient {
     ledger: Arc<dyn Ledger>,
     clock: Arc<dyn Clock>,
 }
 
-impl Local {
+impl LocalClient {
     pub fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>) -> Self {
         Self { ledger, clock }
     }
 
-    pub async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
-        let Ask { account, cost, .. } = ask;
-        let (id, asked, decision) = self.charge(&ask).await?;
+    pub async fn acquire(&self, request: ChargeRequest<'_>) -> Result<Acquired, ClientError> {
+        let ChargeRequest { account, cost, .. } = request;
+        let (id, asked, decision) = self.charge(&request).await?;
         match decision {
             Decision::Granted(grant) => {
                 let deadline = Deadline::new(asked, account.grant_lifetime(cost));
-                Ok(Verdict::Permitted(Permit {
+                Ok(Acquired::Permitted(Permit {
                     id,
                     grant,
                     metered: true,
                     deadline,
                 }))
             }
-            Decision::Rejected(rejection) => Ok(Verdict::Rejected(rejection)),
-            Decision::Never { limit, most } => Ok(Verdict::Never { limit, most }),
+            Decision::Rejected(rejection) => Ok(Acquired::Rejected(rejection)),
+            Decision::Never { limit, most } => Ok(Acquired::Never { limit, most }),
             Decision::TakenBack | Decision::Lost => Err(LedgerError::Broken(
                 "the ledger of this machine reports a loss of data".to_owned(),
             )
@@ -44,15 +44,18 @@ impl Local {
 
     /// Charges under the id that was asked for. One that was taken back names no charge any more: the next of its kind
     /// is taken.
-    async fn charge(&self, ask: &Ask<'_>) -> Result<(ChargeId, Monotonic, Decision), LedgerError> {
-        let Ask {
+    async fn charge(
+        &self,
+        request: &ChargeRequest<'_>,
+    ) -> Result<(ChargeId, Monotonic, Decision), LedgerError> {
+        let ChargeRequest {
             account,
             cost,
             leave,
             purpose,
             ..
-        } = *ask;
-        let given = ask.id.cloned().unwrap_or_else(fresh_id);
+        } = *request;
+        let given = request.id.cloned().unwrap_or_else(fresh_id);
         let (mut id, mut taken_back) = (given.clone(), 0);
         loop {
             let asked = Monotonic::now();
@@ -77,21 +80,21 @@ impl Local {
         account: &Account,
         id: &ChargeId,
         cost: &Cost,
-    ) -> Result<(), MeterError> {
+    ) -> Result<(), ClientError> {
         Ok(self
             .ledger
             .settle(account, id, cost, self.clock.now())
             .await?)
     }
 
-    pub async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), MeterError> {
+    pub async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError> {
         Ok(self
             .ledger
             .absorb(account, entries, &[], self.clock.now())
             .await?)
     }
 
-    pub async fn is_empty(&self) -> Result<bool, MeterError> {
+    pub async fn is_empty(&self) -> Result<bool, ClientError> {
         Ok(self.ledger.is_empty().await?)
     }
 
@@ -100,18 +103,18 @@ impl Local {
         account: &Account,
         limit: &str,
         closing: Closing,
-    ) -> Result<(), MeterError> {
+    ) -> Result<(), ClientError> {
         Ok(self
             .ledger
             .close(account, limit, closing, self.clock.now())
             .await?)
     }
 
-    pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), MeterError> {
+    pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError> {
         Ok(self.ledger.reopen(account, limit, self.clock.now()).await?)
     }
 
-    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
+    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
         Ok(self.ledger.usage(account, self.clock.now()).await?)
     }
 
@@ -120,7 +123,7 @@ impl Local {
         account: &Account,
         limit: &str,
         most: Units,
-    ) -> Result<Option<Timestamp>, MeterError> {
+    ) -> Result<Option<Timestamp>, ClientError> {
         Ok(self
             .ledger
             .falls_to(account, limit, most, self.clock.now())
@@ -131,7 +134,7 @@ impl Local {
         &self,
         account: &Account,
         from: Timestamp,
-    ) -> Result<Vec<Spent>, MeterError> {
+    ) -> Result<Vec<Spent>, ClientError> {
         Ok(self.ledger.spent(account, from).await?.unwrap_or_default())
     }
 
@@ -143,7 +146,7 @@ impl Local {
                 .ledger
                 .look_up(account, &candidate, self.clock.now())
                 .await?
-                != Some(Known::TakenBack)
+                != Some(ChargeStatus::TakenBack)
             {
                 break;
             }
@@ -152,7 +155,7 @@ impl Local {
         Ok(candidate)
     }
 
-    pub async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, MeterError> {
+    pub async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError> {
         let valid = self.valid_id(account, id).await?;
         Ok(
             match self
@@ -160,7 +163,7 @@ impl Local {
                 .look_up(account, &valid, self.clock.now())
                 .await?
             {
-                Some(Known::Counts) => Found::Counting(valid),
+                Some(ChargeStatus::Counts) => Found::Counting(valid),
                 Some(_) if valid != *id => Found::TakenBack,
                 Some(_) => Found::Unknown,
                 None => Found::CannotTell,

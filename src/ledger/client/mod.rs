@@ -1,5 +1,8 @@
 //! What stands between a run and the ledger: fresh ids, grants that go stale, and what happens when the ledger is silent.
 
+mod local;
+mod read_only;
+mod shared;
 mod spending;
 
 use std::sync::Arc;
@@ -7,24 +10,25 @@ use std::sync::Arc;
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::journal::{Journal, JournalError};
-use super::journaled::{Journaled, Policy};
-use super::local::Local;
-use super::watching::Watching;
-use super::{Ledger, LedgerError, Purpose, SharedLedger};
+use self::local::LocalClient;
+use self::read_only::ReadOnlyClient;
+use self::shared::SharedClient;
 use crate::clock::{Clock, Deadline};
+use crate::ledger::journal::{Journal, JournalError};
+use crate::ledger::{Ledger, LedgerError, Purpose, SharedLedger};
 use crate::quota::{
     Account, ChargeId, Closing, Cost, Entry, Grant, LimitName, LimitUsage, Outage, Rejection, Units,
 };
 
-pub use spending::{Found, Spending, Teller};
+pub use shared::Policy;
+pub use spending::{ChargeSource, Found, Spending};
 
 /// So many grants in a row may come too late to be used.
 const ATTEMPTS: u32 = 4;
 
 /// One request's charge, as a run asks for it.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
+pub struct ChargeRequest<'a> {
     /// Whose quota, and its limits.
     pub account: &'a Account,
     /// The id to charge under; a fresh one when none is given.
@@ -54,8 +58,8 @@ pub struct Permit {
 
 impl Permit {
     /// Whether it repeats a charge of an id that somebody chose, and who may have used it.
-    const fn is_anothers(&self, ask: Ask<'_>) -> bool {
-        ask.id.is_some() && self.grant.repeated
+    const fn is_anothers(&self, request: ChargeRequest<'_>) -> bool {
+        request.id.is_some() && self.grant.repeated
     }
 }
 
@@ -70,7 +74,7 @@ fn too_slow(account: &Account, cost: &Cost) -> String {
 
 /// What became of an ask.
 #[derive(Debug, Clone)]
-pub enum Verdict {
+pub enum Acquired {
     /// The request may be sent, soon.
     Permitted(Permit),
     /// Not now.
@@ -88,7 +92,7 @@ pub enum Verdict {
 
 /// What an account has left.
 #[derive(Debug, Clone)]
-pub enum Left {
+pub enum Available {
     /// Of each limit, as the ledger says.
     Metered(Vec<LimitUsage>),
     /// The ledger is silent: of the units that may go ahead without it on this machine.
@@ -97,7 +101,7 @@ pub enum Left {
 
 /// Why no verdict could be had: nothing was sent.
 #[derive(Debug, Clone, Error)]
-pub enum MeterError {
+pub enum ClientError {
     /// The ledger failed in a way that no outage policy covers.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -109,7 +113,7 @@ pub enum MeterError {
     ReadOnly,
 }
 
-impl MeterError {
+impl ClientError {
     /// Whether the ledger is silent: then the outage policy decides.
     #[must_use]
     pub const fn is_outage(&self) -> bool {
@@ -121,22 +125,22 @@ impl MeterError {
 }
 
 /// The way to the ledger, with this machine's policy for when there is none.
-pub struct Meter(Way);
+pub struct LedgerClient(Way);
 
 enum Way {
     /// A ledger of this machine: always there, and never loses anything.
-    Local(Local),
+    Local(LocalClient),
     /// A ledger elsewhere, with this machine's journal.
-    Journaled(Box<Journaled>),
+    Shared(Box<SharedClient>),
     /// A ledger elsewhere, looked at only.
-    Watching(Watching),
+    ReadOnly(ReadOnlyClient),
 }
 
-impl Meter {
+impl LedgerClient {
     /// A meter over a ledger of this machine.
     #[must_use]
     pub fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>) -> Self {
-        Self(Way::Local(Local::new(ledger, clock)))
+        Self(Way::Local(LocalClient::new(ledger, clock)))
     }
 
     /// A meter over a ledger that other machines share and that can be away, with the journal of this machine.
@@ -147,7 +151,7 @@ impl Meter {
         policy: Policy,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self(Way::Journaled(Box::new(Journaled::new(
+        Self(Way::Shared(Box::new(SharedClient::new(
             ledger, journal, policy, clock,
         ))))
     }
@@ -159,7 +163,7 @@ impl Meter {
         journal: Journal,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self(Way::Watching(Watching::new(ledger, journal, clock)))
+        Self(Way::ReadOnly(ReadOnlyClient::new(ledger, journal, clock)))
     }
 
     /// Asks for leave to send one request. A grant that comes too late to be used is given back and asked for anew, a few
@@ -167,25 +171,25 @@ impl Meter {
     ///
     /// # Errors
     /// When the ledger fails in a way that no outage policy covers, or the journal cannot be written.
-    pub async fn ask(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
+    pub async fn acquire(&self, request: ChargeRequest<'_>) -> Result<Acquired, ClientError> {
         for _ in 0..ATTEMPTS {
-            match self.ask_once(ask).await? {
-                Verdict::Permitted(permit)
-                    if permit.deadline.is_past() && !permit.is_anothers(ask) =>
+            match self.acquire_once(request).await? {
+                Acquired::Permitted(permit)
+                    if permit.deadline.is_past() && !permit.is_anothers(request) =>
                 {
-                    self.release(ask.account, &permit).await?;
+                    self.release(request.account, &permit).await?;
                 }
                 verdict => return Ok(verdict),
             }
         }
-        Ok(Verdict::Refused(too_slow(ask.account, ask.cost)))
+        Ok(Acquired::Refused(too_slow(request.account, request.cost)))
     }
 
-    async fn ask_once(&self, ask: Ask<'_>) -> Result<Verdict, MeterError> {
+    async fn acquire_once(&self, request: ChargeRequest<'_>) -> Result<Acquired, ClientError> {
         match &self.0 {
-            Way::Local(local) => local.ask(ask).await,
-            Way::Journaled(journaled) => journaled.ask(&ask).await,
-            Way::Watching(_) => Err(MeterError::ReadOnly),
+            Way::Local(local) => local.acquire(request).await,
+            Way::Shared(journaled) => journaled.acquire(&request).await,
+            Way::ReadOnly(_) => Err(ClientError::ReadOnly),
         }
     }
 
@@ -193,7 +197,7 @@ impl Meter {
     ///
     /// # Errors
     /// As [`Self::settle`].
-    pub async fn release(&self, account: &Account, permit: &Permit) -> Result<(), MeterError> {
+    pub async fn release(&self, account: &Account, permit: &Permit) -> Result<(), ClientError> {
         self.settle(account, &permit.id, &Cost::none()).await
     }
 
@@ -206,11 +210,11 @@ impl Meter {
         account: &Account,
         id: &ChargeId,
         cost: &Cost,
-    ) -> Result<(), MeterError> {
+    ) -> Result<(), ClientError> {
         match &self.0 {
             Way::Local(local) => local.settle(account, id, cost).await,
-            Way::Journaled(journaled) => journaled.settle(account, id, cost).await,
-            Way::Watching(_) => Err(MeterError::ReadOnly),
+            Way::Shared(journaled) => journaled.settle(account, id, cost).await,
+            Way::ReadOnly(_) => Err(ClientError::ReadOnly),
         }
     }
 
@@ -219,11 +223,11 @@ impl Meter {
     ///
     /// # Errors
     /// As [`Self::settle`].
-    pub async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), MeterError> {
+    pub async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError> {
         match &self.0 {
             Way::Local(local) => local.absorb(account, entries).await,
-            Way::Journaled(journaled) => journaled.absorb(account, entries).await,
-            Way::Watching(_) => Err(MeterError::ReadOnly),
+            Way::Shared(journaled) => journaled.absorb(account, entries).await,
+            Way::ReadOnly(_) => Err(ClientError::ReadOnly),
         }
     }
 
@@ -231,10 +235,10 @@ impl Meter {
     ///
     /// # Errors
     /// When it cannot be asked.
-    pub async fn is_empty(&self) -> Result<bool, MeterError> {
+    pub async fn is_empty(&self) -> Result<bool, ClientError> {
         match &self.0 {
             Way::Local(local) => local.is_empty().await,
-            Way::Journaled(_) | Way::Watching(_) => Ok(false),
+            Way::Shared(_) | Way::ReadOnly(_) => Ok(false),
         }
     }
 
@@ -247,11 +251,11 @@ impl Meter {
         account: &Account,
         limit: &str,
         closing: Closing,
-    ) -> Result<(), MeterError> {
+    ) -> Result<(), ClientError> {
         match &self.0 {
             Way::Local(local) => local.close(account, limit, closing).await,
-            Way::Journaled(journaled) => journaled.close(account, limit, closing).await,
-            Way::Watching(_) => Err(MeterError::ReadOnly),
+            Way::Shared(journaled) => journaled.close(account, limit, closing).await,
+            Way::ReadOnly(_) => Err(ClientError::ReadOnly),
         }
     }
 
@@ -259,11 +263,11 @@ impl Meter {
     ///
     /// # Errors
     /// As [`Self::settle`].
-    pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), MeterError> {
+    pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError> {
         match &self.0 {
             Way::Local(local) => local.reopen(account, limit).await,
-            Way::Journaled(journaled) => journaled.reopen(account, limit).await,
-            Way::Watching(_) => Err(MeterError::ReadOnly),
+            Way::Shared(journaled) => journaled.reopen(account, limit).await,
+            Way::ReadOnly(_) => Err(ClientError::ReadOnly),
         }
     }
 
@@ -271,10 +275,10 @@ impl Meter {
     ///
     /// # Errors
     /// When the ledger fails in a way that no outage policy covers, or the journal cannot be read.
-    pub async fn left(&self, account: &Account) -> Result<Left, MeterError> {
+    pub async fn left(&self, account: &Account) -> Result<Available, ClientError> {
         match &self.0 {
-            Way::Journaled(journaled) => journaled.left(account).await,
-            Way::Local(_) | Way::Watching(_) => self.usage(account).await.map(Left::Metered),
+            Way::Shared(journaled) => journaled.left(account).await,
+            Way::Local(_) | Way::ReadOnly(_) => self.usage(account).await.map(Available::Metered),
         }
     }
 
@@ -282,11 +286,11 @@ impl Meter {
     ///
     /// # Errors
     /// When the ledger cannot be asked.
-    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
+    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
         match &self.0 {
             Way::Local(local) => local.usage(account).await,
-            Way::Journaled(journaled) => journaled.usage(account).await,
-            Way::Watching(watching) => watching.usage(account).await,
+            Way::Shared(journaled) => journaled.usage(account).await,
+            Way::ReadOnly(watching) => watching.usage(account).await,
         }
     }
 }

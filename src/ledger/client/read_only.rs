@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use super::journal::Journal;
-use super::meter::MeterError;
-use super::{SharedLedger, Standing};
+use super::ClientError;
 use crate::clock::Clock;
+use crate::ledger::journal::Journal;
+use crate::ledger::{SharedLedger, UsageReply};
 use crate::quota::{Account, ChargeId, Entry, LimitUsage, Return, Timestamp, Units};
 
 /// A shared ledger and this machine's journal, looked at only.
-pub struct Watching {
+pub struct ReadOnlyClient {
     ledger: Arc<dyn SharedLedger>,
     journal: Journal,
     clock: Arc<dyn Clock>,
 }
 
-impl Watching {
+impl ReadOnlyClient {
     pub fn new(ledger: Arc<dyn SharedLedger>, journal: Journal, clock: Arc<dyn Clock>) -> Self {
         Self {
             ledger,
@@ -35,7 +35,7 @@ impl Watching {
         account: &Account,
         limit: &str,
         most: Units,
-    ) -> Result<Option<Timestamp>, MeterError> {
+    ) -> Result<Option<Timestamp>, ClientError> {
         let now = self.clock.now();
         let (standing, lacking) = self.standing(account, now).await?;
         let is_behind = standing.lost || returns(account, limit, &lacking, now).next().is_some();
@@ -48,7 +48,7 @@ impl Watching {
 
     /// What the ledger says, and what the next run will tell it first: charges that it has not heard of, and after a
     /// loss what this machine knows of.
-    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
+    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
         let now = self.clock.now();
         let (mut standing, lacking) = self.standing(account, now).await?;
         for usage in &mut standing.limits {
@@ -78,7 +78,7 @@ impl Watching {
         &self,
         account: &Account,
         now: Timestamp,
-    ) -> Result<(Standing, Vec<Entry>), MeterError> {
+    ) -> Result<(UsageReply, Vec<Entry>), ClientError> {
         let seen = self.journal.seen(account, now).await?;
         let mut untold = self.journal.untold(account).await?;
         let ids: Vec<ChargeId> = untold.iter().map(|entry| entry.id.clone()).collect();
@@ -124,5 +124,5 @@ fn raise(account: &Account, usage: &mut LimitUsage, used: Units) {
         .get(&usage.limit)
         .map_or(Units::ZERO, |limit| limit.enforced());
     usage.used = used;
-    usage.remaining = usage.remaining.min(enforced.less(used));
+    usage.remaining = usage.remaining.min(enforced.saturating_sub(used));
 }

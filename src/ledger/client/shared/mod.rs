@@ -3,23 +3,23 @@
 //! A charge is written down, put to the ledger, and marked "may be sent" in the journal before its request leaves. Where
 //! the ledger is silent, the call's own policy decides: refused, or written down as unmetered and sent.
 
-mod gate;
-mod telling;
+mod breaker;
+mod sync;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use super::journal::{Allowance, Begun, Granted, Journal, Marked, Unmetered};
-use super::meter::{Ask, Left, MeterError, Permit, Verdict, fresh_id};
-use super::{Answer, Charge, LedgerError, News, Seen, SharedLedger};
+use super::{Acquired, Available, ChargeRequest, ClientError, Permit, fresh_id};
 use crate::clock::{Clock, Deadline, Monotonic};
 use crate::config::{AfterLoss, LedgerConfig};
+use crate::ledger::journal::{Allowance, Begun, Granted, Journal, Marked, Unmetered};
+use crate::ledger::{Answer, Charge, LedgerError, Seen, SharedLedger, Update};
 use crate::quota::{
     Account, ChargeId, Closing, Cost, Entry, Grant, LimitUsage, Outage, Timestamp, Units,
 };
 
-use gate::Gate;
-use telling::Losses;
+use breaker::CircuitBreaker;
+use sync::Losses;
 
 /// A charge is begun anew this often when its grant was void.
 const ATTEMPTS: u32 = 5;
@@ -43,12 +43,12 @@ impl From<&LedgerConfig> for Policy {
 }
 
 /// A shared ledger with this machine's journal.
-pub struct Journaled {
+pub struct SharedClient {
     ledger: Arc<dyn SharedLedger>,
     journal: Journal,
     policy: Policy,
     clock: Arc<dyn Clock>,
-    gate: Gate,
+    breaker: CircuitBreaker,
     /// Whoever tells a ledger again that lost its data does so alone.
     recovering: tokio::sync::Mutex<()>,
     /// Accounts of which it was said that the ledger lost data.
@@ -57,7 +57,7 @@ pub struct Journaled {
 
 /// One ask under one id.
 struct Attempt<'a> {
-    ask: &'a Ask<'a>,
+    request: &'a ChargeRequest<'a>,
     id: ChargeId,
     asked: Monotonic,
     /// Whether it was put to the ledger now.
@@ -75,14 +75,14 @@ enum Put {
 
 /// What came of one attempt.
 enum Outcome {
-    Verdict(Verdict),
+    Acquired(Acquired),
     /// The grant was void: to be charged anew under a fresh id.
     Void,
     /// The id names no charge any more: to be charged under the next of its kind.
     TakenBack,
 }
 
-impl Journaled {
+impl SharedClient {
     pub fn new(
         ledger: Arc<dyn SharedLedger>,
         journal: Journal,
@@ -94,45 +94,45 @@ impl Journaled {
             journal,
             policy,
             clock,
-            gate: Gate::default(),
+            breaker: CircuitBreaker::default(),
             recovering: tokio::sync::Mutex::default(),
             said_lost: Mutex::default(),
         }
     }
 
-    pub async fn ask(&self, ask: &Ask<'_>) -> Result<Verdict, MeterError> {
+    pub async fn acquire(&self, request: &ChargeRequest<'_>) -> Result<Acquired, ClientError> {
         let mut voided = 0;
         while voided < ATTEMPTS {
-            let id = ask.id.cloned().unwrap_or_else(fresh_id);
+            let id = request.id.cloned().unwrap_or_else(fresh_id);
             let attempt = Attempt {
-                ask,
+                request,
                 id,
                 asked: Monotonic::now(),
                 reached: false,
                 doubtful: false,
             };
             match self.attempt(attempt).await? {
-                Outcome::Verdict(verdict) => return Ok(verdict),
+                Outcome::Acquired(verdict) => return Ok(verdict),
                 Outcome::Void => voided += 1,
                 Outcome::TakenBack => {}
             }
         }
-        Ok(Verdict::Refused(
+        Ok(Acquired::Refused(
             "the ledger lost its data several times during one charge".to_owned(),
         ))
     }
 
-    async fn attempt(&self, mut attempt: Attempt<'_>) -> Result<Outcome, MeterError> {
-        if let Some(why) = self.gate.closed() {
+    async fn attempt(&self, mut attempt: Attempt<'_>) -> Result<Outcome, ClientError> {
+        if let Some(why) = self.breaker.open_reason() {
             return self.without_ledger(attempt, why).await;
         }
-        let (account, now) = (attempt.ask.account, self.clock.now());
+        let (account, now) = (attempt.request.account, self.clock.now());
         let begun = self
             .journal
             .begin(
                 account,
                 &attempt.id,
-                (attempt.ask.cost, attempt.ask.purpose),
+                (attempt.request.cost, attempt.request.purpose),
                 now,
             )
             .await?;
@@ -143,7 +143,7 @@ impl Journaled {
             Ok(Put::Waits(until)) => self.waits_after_loss(attempt, until).await,
             Err(error) if error.is_outage() => {
                 let why = error.to_string();
-                self.gate.failed(&why);
+                self.breaker.record_failure(&why);
                 self.without_ledger(attempt, why).await
             }
             Err(error) => {
@@ -154,8 +154,8 @@ impl Journaled {
     }
 
     /// Puts a charge to the ledger, after everything that it must hear first.
-    async fn put(&self, attempt: &mut Attempt<'_>, mut begun: Begun) -> Result<Put, MeterError> {
-        let account = attempt.ask.account;
+    async fn put(&self, attempt: &mut Attempt<'_>, mut begun: Begun) -> Result<Put, ClientError> {
+        let account = attempt.request.account;
         let mut losses = Losses::default();
         loop {
             if begun.seen.epoch.is_empty() {
@@ -189,7 +189,7 @@ impl Journaled {
                         .await?;
                 }
                 answer => {
-                    self.gate.answered();
+                    self.breaker.record_success();
                     return Ok(Put::Answered(answer));
                 }
             }
@@ -198,14 +198,14 @@ impl Journaled {
 
     /// Notes the epoch before the first charge (L34). A newcomer's charge would be granted by whatever ledger is there: of
     /// two that are under way at a loss, each in an epoch of its own, one would be forgotten.
-    async fn join(&self, account: &Account) -> Result<(), MeterError> {
-        self.tell(account, News::Made(&[]), &Seen::default())
+    async fn join(&self, account: &Account) -> Result<(), ClientError> {
+        self.tell(account, Update::Made(&[]), &Seen::default())
             .await?;
         Ok(())
     }
 
     /// Charges nothing, but looks whether the ledger has lost its data once more: others do not wait.
-    async fn wait(&self, account: &Account, attempt: &Attempt<'_>) -> Result<Put, MeterError> {
+    async fn wait(&self, account: &Account, attempt: &Attempt<'_>) -> Result<Put, ClientError> {
         match self.usage_now(account).await {
             Err(error) if !error.is_outage() => return Err(error),
             _ => (),
@@ -218,8 +218,8 @@ impl Journaled {
     }
 
     /// Writes down what the ledger answered.
-    async fn take(&self, attempt: Attempt<'_>, answer: Answer) -> Result<Outcome, MeterError> {
-        let account = attempt.ask.account;
+    async fn take(&self, attempt: Attempt<'_>, answer: Answer) -> Result<Outcome, ClientError> {
+        let account = attempt.request.account;
         match answer {
             Answer::Granted {
                 grant,
@@ -261,11 +261,11 @@ impl Journaled {
                 if let Some(until) = closed_until {
                     self.journal.learn(account, &rejection.limit, until).await?;
                 }
-                Ok(Outcome::Verdict(Verdict::Rejected(rejection)))
+                Ok(Outcome::Acquired(Acquired::Rejected(rejection)))
             }
             Answer::Never { limit, most } => {
                 self.drop_rejected(&attempt, false).await?;
-                Ok(Outcome::Verdict(Verdict::Never { limit, most }))
+                Ok(Outcome::Acquired(Acquired::Never { limit, most }))
             }
             Answer::TakenBack => {
                 self.journal
@@ -278,8 +278,12 @@ impl Journaled {
     }
 
     /// A rejected charge is dropped; one that an earlier sending may still bring is settled to nothing.
-    async fn drop_rejected(&self, attempt: &Attempt<'_>, doubtful: bool) -> Result<(), MeterError> {
-        let account = attempt.ask.account;
+    async fn drop_rejected(
+        &self,
+        attempt: &Attempt<'_>,
+        doubtful: bool,
+    ) -> Result<(), ClientError> {
+        let account = attempt.request.account;
         match doubtful || attempt.doubtful {
             true => self.journal.void(account, &attempt.id).await?,
             false => self.journal.forget(account, &attempt.id).await?,
@@ -288,7 +292,7 @@ impl Journaled {
     }
 
     /// Takes back a charge that is refused: settled to nothing at the next contact, if the ledger may have heard of it.
-    async fn drop_refused(&self, attempt: &Attempt<'_>) -> Result<(), MeterError> {
+    async fn drop_refused(&self, attempt: &Attempt<'_>) -> Result<(), ClientError> {
         self.drop_rejected(attempt, attempt.reached).await
     }
 
@@ -296,7 +300,7 @@ impl Journaled {
         &self,
         attempt: Attempt<'_>,
         until: Timestamp,
-    ) -> Result<Outcome, MeterError> {
+    ) -> Result<Outcome, ClientError> {
         self.drop_refused(&attempt).await?;
         Ok(refused(format!(
             "the ledger lost its data, or is another one than before, and ledger.after_loss = \"wait\" refuses charges until {until}"
@@ -308,23 +312,23 @@ impl Journaled {
         &self,
         attempt: Attempt<'_>,
         why: String,
-    ) -> Result<Outcome, MeterError> {
-        if attempt.ask.outage == Outage::Refuse {
+    ) -> Result<Outcome, ClientError> {
+        if attempt.request.outage == Outage::Refuse {
             self.drop_refused(&attempt).await?;
             let remedy = "calls above `ledger.cheap_max` units or with `outage = \"refuse\"` are \
                 refused during an outage";
             return Ok(refused(format!("{why}; {remedy}")));
         }
-        let Ask {
+        let ChargeRequest {
             account,
             cost,
             leave,
             purpose,
             ..
-        } = *attempt.ask;
+        } = *attempt.request;
         if let Some((limit, most)) = account.never_holds(cost, leave) {
             self.drop_refused(&attempt).await?;
-            return Ok(Outcome::Verdict(Verdict::Never { limit, most }));
+            return Ok(Outcome::Acquired(Acquired::Never { limit, most }));
         }
         let allowance = Allowance {
             units: self.policy.unmetered_max,
@@ -379,7 +383,7 @@ impl Journaled {
         account: &Account,
         id: &ChargeId,
         cost: &Cost,
-    ) -> Result<(), MeterError> {
+    ) -> Result<(), ClientError> {
         self.journal
             .settle(account, id, cost, self.clock.now())
             .await?;
@@ -387,7 +391,7 @@ impl Journaled {
     }
 
     /// Adds what was charged elsewhere: what is not known yet is told at its own time.
-    pub async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), MeterError> {
+    pub async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError> {
         self.journal.add(account, entries).await?;
         self.tell_now_or_later(account).await
     }
@@ -397,20 +401,20 @@ impl Journaled {
         account: &Account,
         limit: &str,
         closing: Closing,
-    ) -> Result<(), MeterError> {
+    ) -> Result<(), ClientError> {
         self.journal
             .close(account, limit, closing, self.clock.now())
             .await?;
         self.tell_now_or_later(account).await
     }
 
-    pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), MeterError> {
+    pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError> {
         self.journal.reopen(account, limit).await?;
         self.tell_now_or_later(account).await
     }
 
-    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
-        if let Some(why) = self.gate.closed() {
+    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
+        if let Some(why) = self.breaker.open_reason() {
             return Err(LedgerError::Unreachable(why).into());
         }
         let usage = self.usage_now(account).await;
@@ -424,8 +428,8 @@ impl Journaled {
         account: &Account,
         limit: &str,
         most: Units,
-    ) -> Result<Option<Timestamp>, MeterError> {
-        match self.gate.closed() {
+    ) -> Result<Option<Timestamp>, ClientError> {
+        match self.breaker.open_reason() {
             Some(_) => Ok(None),
             None => Ok(self
                 .ledger
@@ -435,18 +439,20 @@ impl Journaled {
     }
 
     /// What an account has left by the ledger; where that is silent, what may go ahead without it.
-    pub async fn left(&self, account: &Account) -> Result<Left, MeterError> {
+    pub async fn left(&self, account: &Account) -> Result<Available, ClientError> {
         match self.usage(account).await {
             Err(error) if error.is_outage() => {
-                let from = self.clock.now().before(account.longest_window());
+                let from = self.clock.now() - account.longest_window();
                 let spent = self.journal.unmetered_since(account, from).await?;
-                Ok(Left::Unmetered(self.policy.unmetered_max.less(spent)))
+                Ok(Available::Unmetered(
+                    self.policy.unmetered_max.saturating_sub(spent),
+                ))
             }
-            usage => usage.map(Left::Metered),
+            usage => usage.map(Available::Metered),
         }
     }
 
-    async fn usage_now(&self, account: &Account) -> Result<Vec<LimitUsage>, MeterError> {
+    async fn usage_now(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
         let mut losses = Losses::default();
         self.catch_up(account, &mut losses).await?;
         let seen = self.journal.seen(account, self.clock.now()).await?;
@@ -475,23 +481,23 @@ impl Journaled {
 
     /// Closes the gate where the ledger did not answer, and opens it where it did; a journal that fails says nothing of
     /// the ledger.
-    fn note<T>(&self, result: &Result<T, MeterError>) {
+    fn note<T>(&self, result: &Result<T, ClientError>) {
         match result {
-            Err(error) if error.is_outage() => self.gate.failed(&error.to_string()),
-            Ok(_) | Err(MeterError::Ledger(_)) => self.gate.answered(),
-            Err(MeterError::Journal(_) | MeterError::ReadOnly) => {}
+            Err(error) if error.is_outage() => self.breaker.record_failure(&error.to_string()),
+            Ok(_) | Err(ClientError::Ledger(_)) => self.breaker.record_success(),
+            Err(ClientError::Journal(_) | ClientError::ReadOnly) => {}
         }
     }
 }
 
 fn charge<'a>(attempt: &'a Attempt<'_>, begun: &'a Begun) -> Charge<'a> {
-    let Ask {
+    let ChargeRequest {
         account,
         cost,
         leave,
         purpose,
         ..
-    } = *attempt.ask;
+    } = *attempt.request;
     Charge {
         account,
         id: &attempt.id,
@@ -505,9 +511,9 @@ fn charge<'a>(attempt: &'a Attempt<'_>, begun: &'a Begun) -> Charge<'a> {
 fn permitted(attempt: Attempt<'_>, grant: Grant, metered: bool) -> Outcome {
     let deadline = Deadline::new(
         attempt.asked,
-        attempt.ask.account.grant_lifetime(attempt.ask.cost),
+        attempt.request.account.grant_lifetime(attempt.request.cost),
     );
-    Outcome::Verdict(Verdict::Permitted(Permit {
+    Outcome::Acquired(Acquired::Permitted(Permit {
         id: attempt.id,
         grant,
         metered,
@@ -516,5 +522,5 @@ fn permitted(attempt: Attempt<'_>, grant: Grant, metered: bool) -> Outcome {
 }
 
 const fn refused(why: String) -> Outcome {
-    Outcome::Verdict(Verdict::Refused(why))
+    Outcome::Acquired(Acquired::Refused(why))
 }

@@ -54,9 +54,9 @@ pub fn open_to_lock(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// What root makes in somebody's directory is theirs, as SQLite has it with its logs: or they could do nothing there any
-/// more. Where that cannot be, it stays root's.
-fn hand_over(made: &File, path: &Path) {
+/// Gives a file that root created to the owner of its directory, as SQLite does with its logs: that user could not work
+/// there any more otherwise. If this fails, the file stays root's.
+pub fn hand_over(made: &File, path: &Path) {
     let above = path
         .parent()
         .and_then(|directory| fs::metadata(directory).ok());

@@ -16,14 +16,16 @@ use crate::cli::{Global, RunArgs};
 use crate::clock::{Clock, SystemClock};
 #[cfg(feature = "sandbox")]
 use crate::config::ConfigError;
+#[cfg(feature = "sandbox")]
+use crate::config::{Auth, Upstream};
 use crate::config::{Config, Credential, Job, Region, Sources, closest, without};
 use crate::ledger::{self, LedgerClient, Mode};
 use crate::private;
 use crate::quota::{Account, Entry};
 use crate::run::{Selection, accounts};
 #[cfg(feature = "sandbox")]
-use crate::upstream::Secret;
-use crate::upstream::{Client, ClientError, Upstream};
+use crate::secret::{Secret, Secrets};
+use crate::upstream::{self, Client, ClientError};
 
 /// What every command works in.
 pub struct Environment {
@@ -158,7 +160,7 @@ impl Environment {
     pub fn upstreams(
         &self,
         selection: &Selection,
-    ) -> HashMap<String, Result<Arc<dyn Upstream>, String>> {
+    ) -> HashMap<String, Result<Arc<dyn upstream::Upstream>, String>> {
         let credentials = selection.iter().map(|(job, _)| &job.credential);
         credentials
             .map(|credential| (credential.name.clone(), self.upstream(credential)))
@@ -166,7 +168,10 @@ impl Environment {
     }
 
     /// The way of a credential to its upstream.
-    pub fn upstream(&self, credential: &Arc<Credential>) -> Result<Arc<dyn Upstream>, String> {
+    pub fn upstream(
+        &self,
+        credential: &Arc<Credential>,
+    ) -> Result<Arc<dyn upstream::Upstream>, String> {
         match self.client(credential) {
             Ok(client) => Ok(Arc::new(client)),
             Err(error) => Err(error.to_string()),
@@ -176,17 +181,15 @@ impl Environment {
     #[cfg(feature = "sandbox")]
     fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
         if self.practising {
-            let secret = crate::sandbox::Sandbox::secret_of(&credential.name);
-            let secret = Secret::given(&credential.name, secret.into());
-            let client = Client::new(Arc::clone(&credential.upstream), secret)?;
+            let client = Client::new(sandboxed(&credential.upstream), known_secrets(credential))?;
             return Ok(client.with(credential.limits.clone()));
         }
-        Client::of(credential)
+        Client::of(credential, &self.state_dir)
     }
 
     #[cfg(not(feature = "sandbox"))]
     fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
-        Client::of(credential)
+        Client::of(credential, &self.state_dir)
     }
 
     /// The accounts of all credentials, each once.
@@ -237,6 +240,32 @@ impl Environment {
         let wanted = |job: &&Arc<Job>| asked.is_empty() || asked.contains(&job.name);
         Ok(self.config.jobs.iter().filter(wanted).cloned().collect())
     }
+}
+
+/// An upstream as the sandbox serves it: it has no token endpoint, and knows one secret of each credential.
+#[cfg(feature = "sandbox")]
+fn sandboxed(upstream: &Arc<Upstream>) -> Arc<Upstream> {
+    match upstream.auth {
+        Auth::OAuth(_) => Arc::new(Upstream {
+            auth: Auth::Bearer,
+            ..(**upstream).clone()
+        }),
+        Auth::None | Auth::Header(_) | Auth::Query(_) | Auth::Bearer | Auth::Basic { .. } => {
+            Arc::clone(upstream)
+        }
+    }
+}
+
+/// The secret by which the sandbox knows a credential, in place of each of its secrets.
+#[cfg(feature = "sandbox")]
+fn known_secrets(credential: &Credential) -> Secrets {
+    let secret = crate::sandbox::Sandbox::secret_of(&credential.name);
+    let given = || Secret::given(&credential.name, secret.clone().into());
+    let named = credential
+        .secrets
+        .keys()
+        .map(|name| (name.clone(), given()));
+    Secrets::from(given()).with_named(named.collect())
 }
 
 const ALL: &str = "all";

@@ -15,6 +15,8 @@ pub struct Credential {
     pub upstream: Arc<Upstream>,
     /// Where the secret is; `None` for an upstream that asks for none.
     pub secret: Option<SecretSource>,
+    /// Where further secrets are, by the NAME of their template variable `{secret:NAME}`.
+    pub secrets: BTreeMap<String, SecretSource>,
     /// Whose quota it draws on, and the limits of that.
     pub account: Arc<Account>,
     /// What else is configured of each limit, by its name.

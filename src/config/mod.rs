@@ -5,6 +5,7 @@ mod credential;
 mod errors;
 mod job;
 mod notify;
+mod oauth;
 mod pointer;
 mod redis_url;
 mod region;
@@ -38,12 +39,13 @@ pub use errors::{Class, Condition, Rule, StatusMatch, Until, classify};
 pub use job::{Ids, Job, Step};
 pub use load::{Sources, Surroundings};
 pub use notify::Notify;
+pub use oauth::{ClientPlace, Grant, OAuth, OAuthClient};
 pub use pointer::Pointer;
 pub use redis_url::{RedisUrl, RedisUrlError};
 pub use region::Region;
 pub use schema::schema;
 pub use template::{Template, TemplateError, Values, Variable};
-pub use upstream::{Auth, Upstream};
+pub use upstream::{Auth, Upstream, is_loopback};
 
 pub use names::{closest, without};
 

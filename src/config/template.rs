@@ -2,6 +2,7 @@ mod date;
 
 use std::fmt;
 
+use secrecy::zeroize::Zeroizing;
 use thiserror::Error;
 
 use self::date::Date;
@@ -31,6 +32,8 @@ pub enum Variable {
     /// `{date:-1d:%Y/%m/%d}`: the date in UTC when the pass began, with an offset in s, m, h, d or w and a format of strftime. Both may be left
     /// out.
     Date,
+    /// `{secret:NAME}`: a secret of the credential; `{secret}` (`None`): its `secret`.
+    Secret(Option<String>),
     /// Anything else: a value of the region.
     OfRegion(String),
 }
@@ -73,7 +76,8 @@ enum Part {
 
 impl Template {
     /// The variables that every template can name, as they are written.
-    pub const VARIABLES: [&'static str; 6] = ["region", "ids", "cursor", "now", "since", "date"];
+    pub const VARIABLES: [&'static str; 7] =
+        ["region", "ids", "cursor", "now", "since", "date", "secret"];
 
     /// Reads a template.
     ///
@@ -100,7 +104,37 @@ impl Template {
         &self.text
     }
 
-    /// The text in which every variable is replaced by what it stands for.
+    /// The names of the secrets that it contains; `None` is the credential's `secret`.
+    pub fn secrets(&self) -> impl Iterator<Item = Option<&str>> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Variable(Variable::Secret(name)) => Some(name.as_deref()),
+            Part::Literal(_) | Part::Variable(_) | Part::Date(_) => None,
+        })
+    }
+
+    /// The text with its secrets. `None` if `secret_of` has no value for one of them.
+    #[must_use]
+    pub fn reveal<'s>(
+        &self,
+        values: Option<&Values<'_>>,
+        secret_of: impl Fn(Option<&str>) -> Option<&'s str>,
+    ) -> Option<Zeroizing<String>> {
+        let mut text = Zeroizing::new(String::new());
+        for part in &self.parts {
+            match (part, values) {
+                (Part::Literal(literal), _) => text.push_str(literal),
+                (Part::Variable(Variable::Secret(name)), _) => {
+                    text.push_str(secret_of(name.as_deref())?);
+                }
+                (Part::Variable(variable), Some(values)) => text.push_str(&values.of(variable)),
+                (Part::Date(date), Some(values)) => text.push_str(&date.at(values.now)),
+                (Part::Variable(_) | Part::Date(_), None) => return None,
+            }
+        }
+        Some(text)
+    }
+
+    /// The text in which every variable is replaced by what it stands for. Secrets stay variables.
     #[must_use]
     pub fn render(&self, values: &Values<'_>) -> String {
         self.render_with(values, str::to_owned)
@@ -155,6 +189,8 @@ impl Values<'_> {
             Variable::Now => date::second(self.now),
             Variable::Since => date::second(self.since.unwrap_or(Timestamp::from_micros(0))),
             Variable::Date => Date::default().at(self.now),
+            Variable::Secret(None) => "{secret}".to_owned(),
+            Variable::Secret(Some(name)) => format!("{{secret:{name}}}"),
             Variable::OfRegion(name) => self.region.values.get(name).cloned().unwrap_or_default(),
         }
     }
@@ -191,14 +227,16 @@ fn variable(name: &str) -> Result<Part, TemplateError> {
         "cursor" => Variable::Cursor,
         "now" => Variable::Now,
         "since" => Variable::Since,
+        "secret" => Variable::Secret(None),
         "date" => return Ok(Part::Date(Date::default())),
-        _ => match name.strip_prefix("date:") {
-            Some(date) => {
+        _ => match (name.strip_prefix("date:"), name.strip_prefix("secret:")) {
+            (Some(date), _) => {
                 return Date::parse(date)
                     .map(Part::Date)
                     .ok_or_else(|| TemplateError::Date(name.to_owned()));
             }
-            None => Variable::OfRegion(name.to_owned()),
+            (None, Some(secret)) => Variable::Secret(Some(secret.to_owned())),
+            (None, None) => Variable::OfRegion(name.to_owned()),
         },
     };
     Ok(Part::Variable(variable))

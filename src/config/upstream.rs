@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use url::{Host, Url};
 
-use super::{Call, Rule, Template};
+use super::{Call, OAuth, Rule, Template};
 
 /// An API that we pull from.
 #[derive(Debug, Clone)]
@@ -37,12 +37,18 @@ impl Upstream {
     /// Whether it is on this machine.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
-        match self.base_url.host() {
-            Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-            Some(Host::Ipv4(address)) => address.is_loopback(),
-            Some(Host::Ipv6(address)) => address.is_loopback(),
-            None => false,
-        }
+        is_loopback(&self.base_url)
+    }
+}
+
+/// Whether a URL is on this machine.
+#[must_use]
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
     }
 }
 
@@ -57,4 +63,34 @@ pub enum Auth {
     Query(String),
     /// As `authorization: Bearer`.
     Bearer,
+    /// As `authorization: Basic`.
+    Basic {
+        /// The user.
+        user: Template,
+        /// The password.
+        password: Template,
+    },
+    /// An access token of OAuth 2, as `authorization: Bearer`.
+    OAuth(Box<OAuth>),
+}
+
+impl Auth {
+    /// Every template, for the secrets that they name.
+    #[must_use]
+    pub fn templates(&self) -> Vec<&Template> {
+        match self {
+            Self::None | Self::Header(_) | Self::Query(_) | Self::Bearer => Vec::new(),
+            Self::Basic { user, password } => vec![user, password],
+            Self::OAuth(oauth) => oauth.templates().collect(),
+        }
+    }
+
+    /// Whether a request carries the credential's `secret` itself.
+    #[must_use]
+    pub const fn sends_secret(&self) -> bool {
+        match self {
+            Self::Header(_) | Self::Query(_) | Self::Bearer => true,
+            Self::None | Self::Basic { .. } | Self::OAuth(_) => false,
+        }
+    }
 }

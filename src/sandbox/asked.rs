@@ -1,8 +1,11 @@
 //! A request as the stand-in understands it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use axum::http::{HeaderMap, Uri};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use url::Url;
@@ -43,17 +46,27 @@ impl Arrived {
     }
 
     /// The secret that it carries, where it carries one.
-    pub fn secret(&self, auth: &Auth) -> Option<&str> {
+    pub fn secret(&self, auth: &Auth) -> Option<Cow<'_, str>> {
+        let authorization = |scheme| self.header("authorization")?.strip_prefix(scheme);
         let secret = match auth {
             Auth::None => None,
-            Auth::Header(name) => self.header(name),
-            Auth::Query(name) => self.params.get(name).map(String::as_str),
-            Auth::Bearer => self
-                .header("authorization")
-                .and_then(|value| value.strip_prefix("Bearer ")),
+            Auth::Header(name) => self.header(name).map(Cow::from),
+            Auth::Query(name) => self.params.get(name).map(Cow::from),
+            Auth::Bearer | Auth::OAuth(_) => authorization("Bearer ").map(Cow::from),
+            Auth::Basic { user, .. } => authorization("Basic ").and_then(|encoded| {
+                let is_user = user.secrets().next().is_some();
+                secret_of_basic(encoded, is_user).map(Cow::from)
+            }),
         };
         secret.filter(|secret| !secret.is_empty())
     }
+}
+
+/// The part of `user:password` that is secret, in Base64.
+fn secret_of_basic(encoded: &str, is_user: bool) -> Option<String> {
+    let both = String::from_utf8(STANDARD.decode(encoded).ok()?).ok()?;
+    let (user, password) = both.split_once(':')?;
+    Some(if is_user { user } else { password }.to_owned())
 }
 
 fn decoded(text: &str) -> String {

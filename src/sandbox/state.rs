@@ -90,9 +90,10 @@ impl State {
         };
         let url = below(&self.root, &arrived.upstream, &arrived.path);
         let asked = Asked::new(route, arrived, url);
-        let account = self
-            .accounts
-            .of(&route.upstream, arrived.secret(&route.upstream.auth));
+        let account = self.accounts.of(
+            &route.upstream,
+            arrived.secret(&route.upstream.auth).as_deref(),
+        );
         let mut answer = match &account {
             Some(account) => self.answer_to(account, &asked, arrived.header("if-none-match"), now),
             None => self.stand_in.refuse(&asked, &Refusal::Denied),

@@ -2,11 +2,11 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a secret cannot be read, and what to do about it. Never holds the secret.
+/// Why a secret cannot be read, and what to do about it. It never contains the secret.
 #[derive(Debug, Error)]
 #[error("{owner}: {problem}")]
 pub struct SecretError {
-    /// What the secret belongs to, as messages call it: "credential `youtube`", "ledger.password".
+    /// The owner of the secret in messages: "credential `youtube`", "ledger.password".
     pub owner: String,
     /// What is wrong.
     pub problem: SecretProblem,
@@ -15,13 +15,13 @@ pub struct SecretError {
 /// What is wrong with a secret.
 #[derive(Debug, Error)]
 pub enum SecretProblem {
-    /// The environment variable is not there.
+    /// The environment variable is not set.
     #[error(
         "the secret is not set: set {0}, or set {0}_FILE to the path of a file with it, or \
         configure another place, such as `secret = {{ file = \"…\" }}`"
     )]
     Unset(String),
-    /// There is a place, and nothing in it.
+    /// The configured place is empty.
     #[error("the secret is empty: put it into {0}")]
     Empty(String),
     /// The command succeeded and printed nothing.
@@ -29,18 +29,18 @@ pub enum SecretProblem {
         "{0} printed no secret: run it by hand to see what it prints, or correct `secret.command`"
     )]
     PrintedNothing(String),
-    /// A pipe stays open for longer than anybody waits.
+    /// A pipe stays open for longer than we wait.
     #[error(
         "{path} is a pipe that was not closed within {seconds} s: end the program that writes the secret into it, or name a \
          regular file"
     )]
     Unfinished {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// How long it was given.
+        /// How long we waited, in seconds.
         seconds: u64,
     },
-    /// It holds what no header can carry.
+    /// It contains characters that no header can carry.
     #[error(
         "the secret from {0} contains a line break, a control character or a character outside \
         ASCII: it must contain the secret only"
@@ -51,12 +51,12 @@ pub enum SecretProblem {
         "cannot read the secret's file {path}: {error}; put the secret there, or correct `secret`"
     )]
     Unreadable {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: std::io::Error,
     },
-    /// A secret of systemd is asked for and there are none.
+    /// A credential of systemd is configured, and systemd supplied none.
     #[error(
         "$CREDENTIALS_DIRECTORY is not set: start ingest as a systemd unit with \
         `LoadCredential={0}:/path/of/the/secret`, or configure another place, such as `secret = \
@@ -66,27 +66,27 @@ pub enum SecretProblem {
     /// The command cannot be started.
     #[error("cannot run `{program}` for the secret: {error}; install it, or correct `secret`")]
     NotStarted {
-        /// Which.
+        /// Its name.
         program: String,
-        /// Why.
+        /// The reason.
         error: std::io::Error,
     },
     /// The command failed.
     #[error("`{program}` printed no secret, {status}: {said}; run it by hand to see why")]
     Failed {
-        /// Which.
+        /// Its name.
         program: String,
-        /// How it ended.
+        /// Its exit status.
         status: std::process::ExitStatus,
-        /// The first line of what it said.
+        /// The first line of its error output.
         said: String,
     },
     /// The command did not end.
     #[error("`{program}` printed no secret within {seconds} s; run it by hand to see why")]
     Hung {
-        /// Which.
+        /// Its name.
         program: String,
-        /// How long it was given.
+        /// How long we waited, in seconds.
         seconds: u64,
     },
 }

@@ -17,16 +17,25 @@ use super::{Environment, SecretError, SecretProblem};
 use crate::config::SecretSource;
 use crate::plain::one_line;
 
-/// No secret is longer; a file that is was named by mistake.
+/// No secret is longer than this; a longer file was named by mistake.
 const LONGEST_BYTES: u64 = 64 * 1024;
 
-/// How long a command is waited for.
+/// The longest time that a command may take.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Reads the secret of `credential` now; a command that takes longer than `patience` is given up.
+/// Which characters a secret may contain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Those that a header can carry.
+    Header,
+    /// Any text, of several lines too.
+    Document,
+}
+
+/// Reads the secret of `credential` now; a command that takes longer than `patience` is killed.
 ///
 /// # Errors
-/// Where it is missing or unfit, with what to do about it.
+/// The secret is missing or malformed; the error says what to do.
 pub async fn read(
     credential: &str,
     source: &SecretSource,
@@ -34,18 +43,19 @@ pub async fn read(
     patience: Duration,
 ) -> Result<SecretString, SecretError> {
     let owner = of_credential(credential);
-    read_for(&owner, source, environment, patience).await
+    read_for(&owner, source, Form::Header, environment, patience).await
 }
 
-/// A credential, as messages call it.
+/// The name of a credential in messages.
 pub fn of_credential(name: &str) -> String {
     format!("credential `{name}`")
 }
 
-/// Reads the secret of `owner`, which is how messages call it.
+/// Reads the secret of `owner`, which is its name in messages.
 pub async fn read_for(
     owner: &str,
     source: &SecretSource,
+    form: Form,
     environment: &Environment,
     patience: Duration,
 ) -> Result<SecretString, SecretError> {
@@ -57,14 +67,14 @@ pub async fn read_for(
         SecretSource::Credential(name) => from_directory(name, environment, patience).await,
         SecretSource::Command(words) => from_command(words, patience).await,
     };
-    let checked = read.and_then(|secret| fit(secret, source, place(source, environment)));
+    let checked = read.and_then(|secret| check(&secret, form, source, place(source, environment)));
     checked.map_err(|problem| SecretError {
         owner: owner.to_owned(),
         problem,
     })
 }
 
-/// `$NAME_FILE` names a file that holds what `$NAME` would, as containers give their secrets.
+/// The file that `$NAME_FILE` names, if `$NAME` is not set: containers supply their secrets this way.
 fn file_of(source: &SecretSource, environment: &Environment) -> Option<SecretSource> {
     match source {
         SecretSource::Env(name) if environment(name).is_none() => {
@@ -107,17 +117,17 @@ async fn from_file(path: &Path, patience: Duration) -> Result<SecretString, Secr
     text(&bytes, || path.display().to_string())
 }
 
-/// Opens a file to read it. To open a pipe does not wait for somebody who writes into it.
+/// Opens a file to read it, without waiting for the writer of a pipe.
 fn open(path: &Path) -> io::Result<File> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// Reads a pipe until whoever writes into it closes it.
+/// Reads a pipe until its writer closes it.
 async fn from_pipe(file: File, bytes: &mut Vec<u8>) -> io::Result<()> {
     let mut first = Zeroizing::new([0; 512]);
     match (&file).read(&mut *first) {
-        // Nobody writes into it, so it never ends by itself.
+        // A pipe without a writer never ends.
         Ok(0) => return Ok(()),
         Ok(length) => bytes.extend(first.iter().take(length)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -182,9 +192,10 @@ fn text(bytes: &[u8], place: impl Fn() -> String) -> Result<SecretString, Secret
         .map_err(|_| SecretProblem::Unfit(place()))
 }
 
-/// The secret without the blanks around it, where a header can carry it.
-fn fit(
-    secret: SecretString,
+/// The secret without the white space around it, if it has the form.
+fn check(
+    secret: &SecretString,
+    form: Form,
     source: &SecretSource,
     place: String,
 ) -> Result<SecretString, SecretProblem> {
@@ -192,16 +203,19 @@ fn fit(
     if trimmed.is_empty() {
         return Err(match source {
             SecretSource::Command(_) => SecretProblem::PrintedNothing(place),
-            _ => SecretProblem::Empty(place),
+            SecretSource::Env(_) | SecretSource::File(_) | SecretSource::Credential(_) => {
+                SecretProblem::Empty(place)
+            }
         });
     }
-    if !trimmed.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+    let is_printable = |byte: u8| (b' '..=b'~').contains(&byte);
+    if form == Form::Header && !trimmed.bytes().all(is_printable) {
         return Err(SecretProblem::Unfit(place));
     }
     Ok(SecretString::from(trimmed))
 }
 
-/// Where a person puts the secret.
+/// The place into which a person puts the secret.
 fn place(source: &SecretSource, environment: &Environment) -> String {
     match source {
         SecretSource::Env(name) => name.clone(),
@@ -230,7 +244,7 @@ fn warn_of_others(path: &Path, file: &File) {
     const GROUP_READS: u32 = 0o040;
     const OTHERS_READ: u32 = 0o004;
     let Ok(about) = file.metadata() else { return };
-    // A file of somebody else's is given to us through its group: that is how Kubernetes and packages do it.
+    // A file of another user is shared with us through its group, as Kubernetes and packages do it.
     let is_ours = about.uid() == rustix::process::geteuid().as_raw();
     let who = match about.mode() {
         mode if mode & OTHERS_READ != 0 => "every user of this machine",

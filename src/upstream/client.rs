@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -6,72 +7,70 @@ use reqwest::StatusCode;
 use thiserror::Error;
 use tokio::sync::OnceCell;
 
+use super::authorization::Authorization;
 use super::connection::Connection;
-use super::http::Http;
+use super::http::{Endpoint, Http};
 use super::redactor::Redactor;
 use super::request::RequestParts;
-use super::{
-    Exchange, Failure, Page, PageRequest, ReportedCost, Upstream, http, reported, transient,
-};
+use super::{Exchange, Failure, Page, PageRequest, ReportedCost, Upstream, http, reported};
 use crate::clock::Deadline;
-use crate::config::{self, Auth, CredentialLimit};
+use crate::config::{self, CredentialLimit};
 use crate::quota::LimitName;
-use crate::secret::{Remedy, Secret, Shown};
+use crate::secret::Secrets;
 
-/// What is configured of a credential's limits, by their names.
+/// The configuration of a credential's limits, by name.
 type Limits = BTreeMap<LimitName, CredentialLimit>;
 
-/// The way to an upstream over HTTP.
+/// Sends requests to an upstream over HTTP, with the secrets of one credential.
 #[derive(Debug)]
 pub struct Client {
     upstream: Arc<config::Upstream>,
-    secret: Secret,
-    /// How answers tell of the credential's limits.
+    authorization: Authorization,
+    /// How responses report the state of the credential's limits.
     limits: Limits,
-    /// Built before the first charge: it is the slow part, and a run with nothing due makes none.
+    /// Built before the first charge, since this is slow. A run with nothing due does not build it.
     http: OnceCell<Http>,
 }
 
-/// Why there is no way to an upstream: the configuration asks for what must not or cannot be.
+/// Why a client cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ClientError {
-    /// A secret would go over the network for all to read.
+    /// A secret would be sent unencrypted.
     #[error(
         "upstreams.{upstream}.base_url is http to {host}, but a secret is sent only over https; \
         write https://"
     )]
     PlainHttp {
-        /// To which upstream.
+        /// The upstream.
         upstream: String,
-        /// Where that is.
+        /// Its host.
         host: String,
     },
 }
 
 impl Client {
-    /// The way of `credential` to its upstream, its secret read where the configuration says, once it is needed.
+    /// The client of `credential`. Its secrets are read when they are first needed; access tokens are stored in the state
+    /// directory.
     ///
     /// # Errors
-    /// Where a secret would go over plain http to another machine.
-    pub fn of(credential: &config::Credential) -> Result<Self, ClientError> {
-        let source = credential
-            .secret
-            .clone()
-            .filter(|_| credential.upstream.auth != Auth::None);
-        Ok(Self::new(
-            Arc::clone(&credential.upstream),
-            Secret::new(&credential.name, source),
-        )?
-        .with(credential.limits.clone()))
+    /// A secret would be sent over plain http to another machine.
+    pub fn of(credential: &config::Credential, state_dir: &Path) -> Result<Self, ClientError> {
+        let mut client = Self::new(Arc::clone(&credential.upstream), Secrets::of(credential))?;
+        client.authorization = client.authorization.stored_in(state_dir, &credential.name);
+        Ok(client.with(credential.limits.clone()))
     }
 
-    /// The way to `upstream` with that secret.
+    /// The client of `upstream` with these secrets.
     ///
     /// # Errors
-    /// As above.
-    pub fn new(upstream: Arc<config::Upstream>, secret: Secret) -> Result<Self, ClientError> {
+    /// A secret would be sent over plain http to another machine.
+    pub fn new(
+        upstream: Arc<config::Upstream>,
+        secrets: impl Into<Secrets>,
+    ) -> Result<Self, ClientError> {
+        let authorization = Authorization::new(&upstream, secrets.into());
         let base = &upstream.base_url;
-        if secret.is_some() && base.scheme() != "https" && !upstream.is_loopback() {
+        if authorization.sends_secrets() && base.scheme() != "https" && !upstream.is_loopback() {
             return Err(ClientError::PlainHttp {
                 upstream: upstream.name.clone(),
                 host: http::host_of(base),
@@ -79,13 +78,13 @@ impl Client {
         }
         Ok(Self {
             upstream,
-            secret,
+            authorization,
             limits: Limits::new(),
             http: OnceCell::new(),
         })
     }
 
-    /// The same, where answers tell of these limits.
+    /// The same client, whose responses report the state of these limits.
     #[must_use]
     pub fn with(self, limits: Limits) -> Self {
         Self { limits, ..self }
@@ -94,28 +93,16 @@ impl Client {
     async fn http(&self) -> Result<&Http, Failure> {
         let built = self
             .http
-            .get_or_try_init(|| async { Http::new(&self.upstream) })
+            .get_or_try_init(|| async { Http::new(Endpoint::from(&*self.upstream)) })
             .await;
         built.map_err(Failure::NotSent)
-    }
-
-    /// A token runs out: after a 401 the next attempt has another one, where a command gives one.
-    async fn renewed(&self, shown: &Shown, message: String) -> Failure {
-        match self.secret.refused(shown).await {
-            Ok(Remedy::Renewed) => transient(format!("{message}; fetched a new secret")),
-            Ok(Remedy::Nothing) => Failure::Denied(message),
-            Err(error) => Failure::Denied(format!("{message}; {error}")),
-        }
     }
 }
 
 #[async_trait]
 impl Upstream for Client {
     async fn ready(&self) -> Result<(), Failure> {
-        self.secret
-            .ready()
-            .await
-            .map_err(|error| Failure::NotSent(error.to_string()))?;
+        self.authorization.show().await?;
         self.http().await.map(drop)
     }
 
@@ -138,7 +125,7 @@ impl Upstream for Client {
 }
 
 impl Client {
-    /// Sends a request and understands the answer; what that tells of the quota is `told`.
+    /// Sends a request and interprets the response; what that reports about the quota is put into `reported`.
     async fn ask(
         &self,
         request: PageRequest<'_>,
@@ -146,25 +133,21 @@ impl Client {
         deadline: Deadline,
         reported: &mut ReportedCost,
     ) -> Result<Page, Failure> {
-        let shown = self
-            .secret
-            .show()
-            .await
-            .map_err(|error| Failure::NotSent(error.to_string()))?;
+        let carried = self.authorization.current().await?;
         let parts = RequestParts::new(&self.upstream, &self.limits, request)?;
-        let sent = parts.with_secret(shown.secret.as_ref())?;
-        let redactor = Redactor::new(shown.secret.as_ref());
+        let sent = parts.authorized(&carried)?;
+        let redactor = Redactor::new(carried.confidential(&self.upstream.auth));
         let http = self.http().await?;
-        let answer = http.exchange(&sent, connection, deadline, redactor).await?;
-        reported.limits = reported::limits(&parts, &answer);
-        let status = answer.status;
-        match answer.understand(&parts, reported).await {
+        let response = http.exchange(&sent, connection, deadline, redactor).await?;
+        reported.limits = reported::limits(&parts, &response);
+        let status = response.status;
+        match response.understand(&parts, reported).await {
             Err(Failure::Denied(message)) if status == StatusCode::UNAUTHORIZED => {
-                Err(self.renewed(&shown, message).await)
+                Err(self.authorization.rejected(&carried, message).await)
             }
             understood => {
                 if understood.is_ok() {
-                    self.secret.taken(&shown).await;
+                    self.authorization.accepted(&carried).await;
                 }
                 understood
             }

@@ -18,9 +18,9 @@ use tokio_rustls::TlsConnector;
 use tower_service::Service;
 use url::Url;
 
-use super::http::host_of;
+use super::http::{Endpoint, host_of};
 use super::line::{Line, Watch};
-use crate::config;
+use crate::config::is_loopback;
 
 const CONNECT: Duration = Duration::from_secs(10);
 
@@ -52,20 +52,22 @@ pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 
 impl Connector {
-    /// The way to `upstream`. It is slow where TLS is spoken, since it reads the system's certificates.
+    /// Connects to `endpoint`. This is slow for TLS, since it reads the system's certificates.
     ///
     /// # Errors
-    /// Where there are no certificates, or where the environment names a proxy that is not supported.
-    pub fn new(upstream: &config::Upstream) -> Result<Self, String> {
-        let base = upstream.base_url.clone();
+    /// There are no certificates, or the environment names a proxy that is not supported.
+    pub fn new(endpoint: Endpoint) -> Result<Self, String> {
+        let Endpoint {
+            url: base, timeout, ..
+        } = endpoint;
         let tls = (base.scheme() == "https").then(tls).transpose()?;
-        // A proxy could not reach this machine, and would be told the secret.
-        let proxy = if upstream.is_loopback() {
+        // A proxy cannot reach this machine, and would receive the secret.
+        let proxy = if is_loopback(&base) {
             None
         } else {
             Proxy::from_environment(&base)?
         };
-        let patience = CONNECT.min(upstream.timeout / 2);
+        let patience = CONNECT.min(timeout / 2);
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);

@@ -33,6 +33,27 @@ const TOO_LONG: &str = "timeout";
 /// So many connections may turn out to be closed before anything is written to them.
 const CONNECTIONS: usize = 4;
 
+/// Where requests are sent, and within which bounds.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// Its host and port; the path is not used.
+    pub url: Url,
+    /// The longest time for one request, connecting included.
+    pub timeout: Duration,
+    /// The longest response that is read, in bytes after decompression.
+    pub max_body: u64,
+}
+
+impl From<&config::Upstream> for Endpoint {
+    fn from(upstream: &config::Upstream) -> Self {
+        Self {
+            url: upstream.base_url.clone(),
+            timeout: upstream.timeout,
+            max_body: upstream.max_body,
+        }
+    }
+}
+
 /// The HTTP/1.1 client of one upstream: a handful of requests at once need no streams, and a build no second protocol.
 ///
 /// Nothing is ever sent twice behind the ledger's back. A request goes to another connection only where not a byte of it
@@ -46,16 +67,16 @@ pub struct Http {
 }
 
 impl Http {
-    /// The client of `upstream`: slow, since it reads the system's certificates.
+    /// The client of an endpoint. This is slow, since it reads the system's certificates.
     ///
     /// # Errors
-    /// Where no connection can ever be made.
-    pub fn new(upstream: &config::Upstream) -> Result<Self, String> {
+    /// No connection can be made, now or later.
+    pub fn new(endpoint: Endpoint) -> Result<Self, String> {
         Ok(Self {
-            connector: Connector::new(upstream)?,
+            timeout: endpoint.timeout,
+            max_body: endpoint.max_body,
+            connector: Connector::new(endpoint)?,
             pool: Arc::default(),
-            timeout: upstream.timeout,
-            max_body: upstream.max_body,
         })
     }
 

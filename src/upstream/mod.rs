@@ -1,5 +1,6 @@
 //! One request: build, send, classify, page. The caller charges, and decides what a failure means for the run.
 
+mod authorization;
 mod body;
 mod charset;
 mod client;
@@ -19,6 +20,7 @@ mod request;
 mod response;
 mod retry_after;
 mod text;
+mod token;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -194,6 +194,9 @@ fn on_same_host(
     if let Auth::Query(secret) = &parts.upstream.auth {
         remove_parameter(&mut to, secret);
     }
+    for secret in parts.secret_params.keys() {
+        remove_parameter(&mut to, secret);
+    }
     let query = to
         .query()
         .map(|query| format!("?{query}"))

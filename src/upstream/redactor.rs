@@ -1,4 +1,4 @@
-//! Keeps the secret out of whatever an upstream says: it may echo it, in any way in which texts write what is not plain.
+//! Hides secrets in whatever an upstream says: it may echo them, in any encoding that texts use.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -12,59 +12,48 @@ const TELLTALE_BYTES: usize = 16;
 /// More than a text has that was put into others a few times: they double each time.
 const MOST_BACKSLASHES: usize = 32;
 
-/// Keeps the secret out of whatever an upstream says.
+/// Hides secrets in whatever an upstream says.
+#[derive(Default)]
 pub struct Redactor {
-    secret: SecretString,
+    /// The longest first, since one may contain another.
+    secrets: Vec<SecretString>,
 }
 
 impl Redactor {
-    pub fn new(secret: Option<&SecretString>) -> Self {
-        Self {
-            secret: secret.cloned().unwrap_or_default(),
-        }
+    /// A redactor that hides these secrets.
+    pub fn new(secrets: impl IntoIterator<Item = SecretString>) -> Self {
+        let mut secrets: Vec<_> = secrets.into_iter().collect();
+        secrets.retain(|secret| !secret.expose_secret().is_empty());
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose_secret().len()));
+        Self { secrets }
     }
 
-    /// The text, with `***` wherever the secret was.
+    /// The text, with `***` in place of each secret.
     pub fn clean<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let secret = self.secret.expose_secret().as_bytes();
-        let mut cleaned = String::new();
-        let mut rest = text;
-        while let Some((start, length)) = find(rest.as_bytes(), secret) {
-            cleaned.push_str(rest.get(..start).unwrap_or_default());
-            cleaned.push_str("***");
-            rest = rest.get(start + length..).unwrap_or_default();
-        }
-        if cleaned.is_empty() {
-            Cow::Borrowed(text)
-        } else {
-            Cow::Owned(cleaned + rest)
-        }
+        clean(text, self.secrets.iter())
     }
 
-    /// The same for a text that is sent again, where the secret is long enough to be no coincidence.
+    /// The same for a text that is sent again, if the secret is too long to occur in it by chance.
     pub fn clean_data<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        if self.is_telltale() {
-            self.clean(text)
-        } else {
-            Cow::Borrowed(text)
-        }
+        clean(text, self.telltale())
     }
 
     /// The same for every text of a document that will be landed, the names of members included.
     pub fn clean_document(&self, document: &mut Value) {
-        if self.is_telltale() {
+        if self.telltale().next().is_some() {
             self.clean_texts(document);
         }
     }
 
-    fn is_telltale(&self) -> bool {
-        self.secret.expose_secret().len() >= TELLTALE_BYTES
+    fn telltale(&self) -> impl Iterator<Item = &SecretString> {
+        let is_telltale = |secret: &&SecretString| secret.expose_secret().len() >= TELLTALE_BYTES;
+        self.secrets.iter().filter(is_telltale)
     }
 
     fn clean_texts(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
-                if let Cow::Owned(cleaned) = self.clean(text) {
+                if let Cow::Owned(cleaned) = self.clean_data(text) {
                     *text = cleaned;
                 }
             }
@@ -77,17 +66,38 @@ impl Redactor {
                     .for_each(|member| self.clean_texts(member));
                 if members
                     .keys()
-                    .any(|name| matches!(self.clean(name), Cow::Owned(_)))
+                    .any(|name| matches!(self.clean_data(name), Cow::Owned(_)))
                 {
                     let cleaned = std::mem::take(members).into_iter();
                     *members = cleaned
-                        .map(|(name, member)| (self.clean(&name).into_owned(), member))
+                        .map(|(name, member)| (self.clean_data(&name).into_owned(), member))
                         .collect();
                 }
             }
             _ => (),
         }
     }
+}
+
+fn clean<'a, 's>(text: &'a str, secrets: impl Iterator<Item = &'s SecretString>) -> Cow<'a, str> {
+    secrets.fold(Cow::Borrowed(text), |text, secret| {
+        match without(&text, secret.expose_secret().as_bytes()) {
+            Some(cleaned) => Cow::Owned(cleaned),
+            None => text,
+        }
+    })
+}
+
+/// The text without a secret; `None` if it does not contain the secret.
+fn without(text: &str, secret: &[u8]) -> Option<String> {
+    let mut cleaned = String::new();
+    let mut rest = text;
+    while let Some((start, length)) = find(rest.as_bytes(), secret) {
+        cleaned.push_str(rest.get(..start).unwrap_or_default());
+        cleaned.push_str("***");
+        rest = rest.get(start + length..).unwrap_or_default();
+    }
+    (!cleaned.is_empty()).then(|| cleaned + rest)
 }
 
 /// Where the secret is in a text, and how many bytes of it it takes.
@@ -112,6 +122,9 @@ fn length(text: &[u8], first: u8, more: &[u8]) -> Option<usize> {
             written(text.get(end..).unwrap_or_default(), *byte).map(move |length| end + length)
         };
         ends = ends.iter().flat_map(behind).collect();
+        if ends.is_empty() {
+            return None;
+        }
     }
     ends.last().copied()
 }

@@ -1,18 +1,15 @@
 use std::collections::BTreeMap;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use reqwest::header::{
-    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH,
-};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Method, Request};
-use secrecy::zeroize::Zeroizing;
-use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 use url::Url;
 
+use super::authorization::{Carried, add_header, no_value};
 use super::paging::{self, Turn};
 use super::{Failure, PageRequest};
-use crate::config::{self, Auth, CredentialLimit, Place, Pointer, Region, Step, Template, Values};
+use crate::config::{self, CredentialLimit, Place, Pointer, Region, Step, Template, Values};
 use crate::fnv::fnv;
 use crate::quota::LimitName;
 
@@ -33,7 +30,13 @@ pub struct RequestParts<'a> {
     pub page_size: Option<u64>,
     headers: HeaderMap,
     body: Option<Value>,
+    /// Headers and query parameters that contain a secret, which is added when the request is sent.
+    secret_headers: Templates<'a>,
+    pub secret_params: Templates<'a>,
 }
+
+/// Templates by the names of their headers or parameters.
+type Templates<'a> = BTreeMap<&'a str, &'a Template>;
 
 impl<'a> RequestParts<'a> {
     pub fn new(
@@ -43,8 +46,11 @@ impl<'a> RequestParts<'a> {
     ) -> Result<Self, Failure> {
         let turn = paging::turn(&request.step.call.paging, request.cursor)?;
         let body = body(&request, &turn)?;
-        let headers = headers(upstream, &request)?;
-        let parameters = parameters(&request, &turn);
+        let (headers, secret_headers) = headers(upstream, &request)?;
+        let params = request.step.params.iter();
+        let params = params.map(|(name, template)| (name.as_str(), template));
+        let (secret_params, params) = params.partition(|(_, template)| contains_secret(template));
+        let parameters = parameters(&request, &turn, &params);
         let page_size = page_size(&request, &parameters);
         let url = url(&upstream.base_url, &request, &turn, parameters)?;
         fits(&url, &request, &turn)?;
@@ -56,6 +62,8 @@ impl<'a> RequestParts<'a> {
             page_size,
             headers,
             body,
+            secret_headers,
+            secret_params,
         })
     }
 
@@ -64,16 +72,33 @@ impl<'a> RequestParts<'a> {
         let call = &self.request.step.call;
         let records = call.records.as_ref();
         let read = records.map(|records| (records.at.as_str(), &records.kind, &records.id));
+        let secret = match self.secret_lines() {
+            lines if lines.is_empty() => String::new(),
+            lines => format!(" {lines:?}"),
+        };
         format!(
-            "{} {} {:?} {read:?}",
+            "{} {} {:?} {read:?}{secret}",
             method(call.method),
             self.url,
             self.headers
         )
     }
 
+    /// The headers and parameters that contain a secret, as they are configured.
+    fn secret_lines(&self) -> Vec<String> {
+        let header = |(name, template): (&&str, &&Template)| format!("{name}: {template}");
+        let param = |(name, template): (&&str, &&Template)| format!("{name}={template}");
+        let headers = self.secret_headers.iter().map(header);
+        headers
+            .chain(self.secret_params.iter().map(param))
+            .collect()
+    }
+
     /// The request as it is sent.
-    pub fn with_secret(&self, secret: Option<&SecretString>) -> Result<Request, Failure> {
+    ///
+    /// # Errors
+    /// A secret is missing, or cannot be sent in this way.
+    pub fn authorized(&self, carried: &Carried) -> Result<Request, Failure> {
         let mut request = Request::new(method(self.request.step.call.method), self.url.clone());
         request.headers_mut().clone_from(&self.headers);
         if let Some(tag) = self
@@ -90,10 +115,25 @@ impl<'a> RequestParts<'a> {
                 .or_insert(HeaderValue::from_static("application/json"));
             *request.body_mut() = Some(body.to_string().into());
         }
-        if let Some(secret) = secret {
-            authorize(&mut request, &self.upstream.auth, secret)?;
-        }
+        self.reveal(&mut request, carried)?;
+        carried.authorize(&mut request, &self.upstream.auth)?;
         Ok(request)
+    }
+
+    fn reveal(&self, request: &mut Request, carried: &Carried) -> Result<(), Failure> {
+        let values = values(&self.request);
+        let text = |template: &Template| {
+            let text = template.reveal(Some(&values), |name| carried.secrets.get(name));
+            text.ok_or_else(|| no_value(template))
+        };
+        for (name, template) in &self.secret_headers {
+            add_header(request, name, &text(template)?)?;
+        }
+        for (name, template) in &self.secret_params {
+            let mut query = request.url_mut().query_pairs_mut();
+            query.append_pair(name, &text(template)?);
+        }
+        Ok(())
     }
 }
 
@@ -111,12 +151,9 @@ impl PageRequest<'_> {
                 parts.url.query().map(str::to_owned),
             );
             let body = parts.body.as_ref().map(Value::to_string);
-            (
-                method(call.method).to_string(),
-                url,
-                header_lines(&parts.headers),
-                body,
-            )
+            let mut lines = header_lines(&parts.headers);
+            lines.extend(parts.secret_lines());
+            (method(call.method).to_string(), url, lines, body)
         });
         let read = call.records.as_ref().map(|records| {
             let ids = records.id.iter().map(Pointer::as_str).collect::<Vec<_>>();
@@ -149,39 +186,6 @@ const fn method(method: config::Method) -> Method {
     }
 }
 
-fn authorize(request: &mut Request, auth: &Auth, secret: &SecretString) -> Result<(), Failure> {
-    let secret = secret.expose_secret();
-    match auth {
-        Auth::None => Ok(()),
-        Auth::Query(name) => {
-            request
-                .url_mut()
-                .query_pairs_mut()
-                .append_pair(name, secret);
-            Ok(())
-        }
-        Auth::Header(name) => carry(request, name, secret),
-        Auth::Bearer => carry(
-            request,
-            AUTHORIZATION.as_str(),
-            &Zeroizing::new(format!("Bearer {secret}")),
-        ),
-    }
-}
-
-fn carry(request: &mut Request, name: &str, secret: &str) -> Result<(), Failure> {
-    let unfit = || {
-        Failure::NotSent(format!(
-            "the secret is not a valid value of the header `{name}`"
-        ))
-    };
-    let name = HeaderName::try_from(name).map_err(|_| unfit())?;
-    let mut value = HeaderValue::try_from(secret).map_err(|_| unfit())?;
-    value.set_sensitive(true);
-    request.headers_mut().insert(name, value);
-    Ok(())
-}
-
 fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
     Values {
         region: request.region,
@@ -192,10 +196,24 @@ fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
     }
 }
 
-/// The configured headers, those of the call before those of its upstream.
-fn headers(upstream: &config::Upstream, request: &PageRequest<'_>) -> Result<HeaderMap, Failure> {
+fn contains_secret(template: &Template) -> bool {
+    template.secrets().next().is_some()
+}
+
+/// The configured headers, and those that contain a secret. A header of the call replaces one of its upstream.
+fn headers<'a>(
+    upstream: &'a config::Upstream,
+    request: &PageRequest<'a>,
+) -> Result<(HeaderMap, Templates<'a>), Failure> {
+    let configured = upstream.headers.iter().chain(&request.step.call.headers);
+    let configured: Templates<'a> = configured
+        .map(|(name, template)| (name.as_str(), template))
+        .collect();
+    let (secret, public): (Templates<'a>, Templates<'a>) = configured
+        .into_iter()
+        .partition(|(_, template)| contains_secret(template));
     let mut headers = HeaderMap::new();
-    for (name, template) in upstream.headers.iter().chain(&request.step.call.headers) {
+    for (name, template) in public {
         let unfit = || {
             Failure::NotSent(format!(
                 "the header `{name}` cannot contain `{template}` with these values"
@@ -205,20 +223,22 @@ fn headers(upstream: &config::Upstream, request: &PageRequest<'_>) -> Result<Hea
             HeaderValue::try_from(template.render(&values(request))).map_err(|_| unfit())?;
         headers.insert(HeaderName::try_from(name).map_err(|_| unfit())?, value);
     }
-    Ok(headers)
+    Ok((headers, secret))
 }
 
 /// The query's parameters. The step's own go before the usual page size, and the page before all.
-fn parameters(request: &PageRequest<'_>, turn: &Turn<'_>) -> BTreeMap<String, String> {
+fn parameters(
+    request: &PageRequest<'_>,
+    turn: &Turn<'_>,
+    params: &Templates<'_>,
+) -> BTreeMap<String, String> {
     let values = values(request);
     let size = turn
         .size
         .map(|(name, size)| (name.to_owned(), size.to_string()));
-    let own = request
-        .step
-        .params
+    let own = params
         .iter()
-        .map(|(name, template)| (name.clone(), template.render(&values)));
+        .map(|(name, template)| ((*name).to_owned(), template.render(&values)));
     let cursor = turn
         .cursor
         .as_ref()

@@ -62,7 +62,7 @@ impl Response {
             headers,
             body,
             end: End::Whole,
-            redactor: Redactor::new(None),
+            redactor: Redactor::default(),
             slot: LargeBodySlot::default(),
         }
     }

@@ -15,7 +15,7 @@ use super::refill::charging_ledger;
 use super::table::counted;
 use super::{Error, output};
 use crate::cli::{CheckArgs, Format, Global};
-use crate::config::{Auth, Credential, LedgerStore, RedisAccess};
+use crate::config::{Credential, LedgerStore, RedisAccess};
 use crate::exit::Exit;
 use crate::ledger::{self, JOURNAL_FILE, LEDGER_FILE, LedgerClient, Mode};
 use crate::sqlite::{self, OpenError};
@@ -101,7 +101,7 @@ async fn secrets(environment: &Environment) -> Vec<Finding> {
         .config
         .credentials
         .values()
-        .filter(|one| one.upstream.auth != Auth::None)
+        .filter(|one| one.secret.is_some() || !one.secrets.is_empty())
     {
         let what = format!("secret of credential {}", credential.name);
         findings.push(match ready(environment, credential).await {

@@ -88,6 +88,7 @@ fn complete(name: &str, own: &Own, accounts: &BTreeMap<String, Limits>) -> Crede
         name: name.to_owned(),
         upstream: own.upstream.clone(),
         secret: own.secret.clone(),
+        secrets: BTreeMap::new(),
         account: Arc::new(Account {
             name: own.account.clone(),
             limits,

@@ -7,6 +7,7 @@ mod properties;
 mod refusals;
 mod requests;
 mod secrets;
+mod tokens;
 mod wire;
 
 use std::collections::BTreeMap;

@@ -5,87 +5,14 @@ use std::time::Duration;
 
 use super::context::Context;
 use super::lock::Held;
-use super::pass_stats::PassStats;
-use super::shared_pass::{SharedPass, pending};
+use super::shared_pass::{Batches, SharedPass, pending};
 use super::steps::alike;
 use super::stop_reason::StopReason;
-use crate::catalog::{OpenBatch, PassId, PassRef, PassScope, PendingId};
+use crate::catalog::{OpenBatch, PassId, PassScope, PendingId};
 use crate::config::{Ids, Job, Region, Step};
 use crate::quota::Timestamp;
 
 const LOCK_POLL: Duration = Duration::from_millis(20);
-
-/// What became of the batches of a job.
-#[derive(Debug, Default)]
-pub struct Batches {
-    /// What they cost and brought.
-    pub stats: PassStats,
-    /// Whether an earlier run began them.
-    pub resumed: bool,
-    /// Why they did not all succeed.
-    pub reason: Option<StopReason>,
-    /// What a person should know.
-    pub notes: Vec<String>,
-    /// The passes that still name ids to fetch.
-    pub waiting: HashSet<PassId>,
-    /// The pass that the batches belong to.
-    pub shared: Option<PassId>,
-    /// When the walk of their regions began: before any of them was charged.
-    pub began: Option<Timestamp>,
-    /// Ids that were not got, each with its step: they had their attempts in this run.
-    given_up: HashSet<(usize, String)>,
-}
-
-impl Batches {
-    /// Whether a pass still waits for ids: those it names itself, or those that the shared pass names.
-    #[must_use]
-    pub fn waits(&self, pass: PassId) -> bool {
-        self.waiting.contains(&pass)
-            || self
-                .shared
-                .is_some_and(|shared| self.waiting.contains(&shared))
-    }
-
-    /// Remembers the ids of a batch that was not got.
-    pub fn give_up(&mut self, batch: OpenBatch, reason: StopReason) {
-        self.given_up
-            .extend(batch.ids.into_iter().map(|id| (batch.step, id)));
-        self.stop_for(reason);
-    }
-
-    fn gave_up(&self, batch: &OpenBatch) -> bool {
-        batch
-            .ids
-            .iter()
-            .all(|id| self.given_up.contains(&(batch.step, id.clone())))
-    }
-
-    /// Keeps the worst reason, which is what is reported.
-    pub fn stop_for(&mut self, reason: StopReason) {
-        if self
-            .reason
-            .as_ref()
-            .is_none_or(|known| known.outcome() < reason.outcome())
-        {
-            self.reason = Some(reason);
-        }
-    }
-
-    /// The pass that they belong to; a new one where none of them has landed a page.
-    #[must_use]
-    pub fn reference(&self, job: &Job, now: Timestamp) -> PassRef {
-        self.shared
-            .map_or_else(|| new_shared_pass(job, now), PassRef::Open)
-    }
-
-    /// Why a pass still waits.
-    #[must_use]
-    pub fn why(&self) -> StopReason {
-        self.reason
-            .clone()
-            .unwrap_or_else(|| StopReason::Failed("ids of this region were not fetched".to_owned()))
-    }
-}
 
 /// Fetches what the listings of these passes name, and fills the last batch with what other passes wait for.
 ///
@@ -170,15 +97,6 @@ async fn wait_for(
             None if context.stop.signal().is_some() => return Err(StopReason::Interrupted(None)),
             None => context.stop.sleep(&*context.clock, LOCK_POLL).await,
         }
-    }
-}
-
-/// A pass of batches that has landed no page.
-pub fn new_shared_pass(job: &Job, now: Timestamp) -> PassRef {
-    PassRef::New {
-        job: job.name.clone(),
-        region: Region::SHARED.to_owned(),
-        started_at: now,
     }
 }
 

@@ -9,14 +9,15 @@ use futures_util::future::{join, join_all};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::admission::jobs;
-use super::batches::{Batches, asks_for_ids, fetch_batches};
+use super::batches::{asks_for_ids, fetch_batches};
 use super::candidates;
 use super::context::Context;
 use super::due::Candidate;
 use super::outcome::PassOutcome;
 use super::pass::Pass;
-use super::prefetch::{Told, fetch_full_batches};
+use super::prefetch::{PrefetchSender, fetch_full_batches};
 use super::report::Walked;
+use super::shared_pass::Batches;
 use super::stop_reason::StopReason;
 use super::walk::walk;
 use crate::catalog::{PassEnd, PassId, PassRef};
@@ -39,7 +40,7 @@ enum Turn {
 }
 
 /// Whom to tell of the pages of a job: whoever fetches the ids that it names.
-type Listings = HashMap<String, Told>;
+type Listings = HashMap<String, PrefetchSender>;
 
 /// Walks these regions to their ends, or as far as they get.
 pub async fn walk_admitted(context: &Context, admitted: Vec<Candidate>, walked: &mut Walked) {

@@ -7,9 +7,7 @@ use super::blocked::Blocked;
 use super::learned_cost::LearnedCosts;
 use super::lock::Locks;
 use super::pass_stats::PassStats;
-use super::progress::Progress;
-use super::reconcile::InFlight;
-use super::request_stats::RequestStats;
+use super::request_stats::{InFlight, RequestStats};
 use super::stop::Stop;
 use super::stop_reason::StopReason;
 use crate::catalog::{Catalog, Landed, Landing, PassRef};
@@ -122,4 +120,26 @@ impl Context {
             .await
             .map_err(|failure| StopReason::Failed(failure.to_string()))
     }
+}
+
+/// Receives the progress of a run.
+pub trait Progress: Send + Sync {
+    /// A pass starts or resumes, with `landed` pages of `expected` in the catalog; 0 expected pages where nothing says how many.
+    fn started(&self, job: &str, region: &str, landed: u64, expected: u64);
+
+    /// A page of it was landed.
+    fn landed(&self, job: &str, region: &str, records: u64);
+
+    /// It ended for this run; `how` is shown to people.
+    fn ended(&self, job: &str, region: &str, how: &str);
+}
+
+/// Shows no progress.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn started(&self, _: &str, _: &str, _: u64, _: u64) {}
+    fn landed(&self, _: &str, _: &str, _: u64) {}
+    fn ended(&self, _: &str, _: &str, _: &str) {}
 }

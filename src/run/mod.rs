@@ -3,30 +3,24 @@
 //! `plan → charge → request → classify → land (records + next cursor, one transaction) → next`
 
 mod admission;
-mod again;
+mod attempt;
 mod batches;
 mod blocked;
 mod concurrent;
 mod context;
 mod due;
 mod estimate;
-mod exhausted;
-mod fits;
 mod forecast;
 mod learned_cost;
 mod lock;
-mod not_modified;
 mod outcome;
+mod pager;
 mod pass;
 mod pass_stats;
-mod permit;
 mod prefetch;
 mod preview;
-mod progress;
 mod range;
-mod reconcile;
 mod report;
-mod request;
 mod request_stats;
 mod shared_pass;
 mod simulation;
@@ -46,7 +40,7 @@ use crate::config::{Job, Region};
 use crate::quota::Timestamp;
 
 pub use blocked::Blocked;
-pub use context::Context;
+pub use context::{Context, Progress, Silent};
 pub use due::Candidate;
 pub use forecast::{
     DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule, ScheduleError, Stalest, Used,
@@ -59,11 +53,9 @@ pub use preview::{
     FirstUnfit, Fits, LimitPreview, PREVIOUS_PASSES, PassPreview, Preview, Previous, StepPreview,
     preview,
 };
-pub use progress::{Progress, Silent};
 pub use range::Range;
-pub use reconcile::InFlight;
 pub use report::{FAILURE, accounts, limit_report, limit_reports};
-pub use request_stats::{CallStats, RequestOutcome, RequestStats};
+pub use request_stats::{CallStats, InFlight, RequestOutcome, RequestStats};
 pub use stop::{Signal, Stop, StopSender, channel};
 pub use stop_reason::StopReason;
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::fits::Claim;
 use crate::quota::{Cost, LimitName, Timestamp, Units};
 
 /// How one pass ended in this run, best first.
@@ -135,6 +134,15 @@ impl PassReport {
             .collect();
         self.detail = (!details.is_empty()).then(|| details.join("; "));
     }
+}
+
+/// What a charge takes, and what must stay free beside it, in units by limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// What it takes.
+    pub cost: Cost,
+    /// What the job leaves.
+    pub leave: Cost,
 }
 
 /// A limit's refusal that ended work.

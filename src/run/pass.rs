@@ -52,11 +52,6 @@ impl Pass {
         }
     }
 
-    /// The steps that list, with their indices.
-    pub fn listing_steps(&self) -> Vec<usize> {
-        listing_steps(&self.job).map(|(index, _)| index).collect()
-    }
-
     /// Where a step stands: pages landed, and the cursor.
     #[must_use]
     pub fn position(&self, step: usize) -> Position {
@@ -120,21 +115,21 @@ impl Pass {
     }
 }
 
-/// Where a step of a pass stands.
+/// The position of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Position {
     /// Before its first page.
     Start,
     /// Between two pages.
     At {
-        /// Where it goes on.
+        /// The cursor of the next page.
         cursor: String,
         /// Pages landed.
         pages: u64,
-        /// How many of them, in a row at the end, were empty.
+        /// How many of them were empty, in a row at the end.
         empty_pages: u64,
     },
-    /// Behind its last page.
+    /// After its last page.
     Done,
 }
 

@@ -79,3 +79,12 @@ impl PassStats {
         self.unlanded_units.add(&other.unlanded_units);
     }
 }
+
+/// Units by limit, as the log shows them: `daily=100 search=1`.
+pub fn logged(cost: &Cost) -> String {
+    let parts: Vec<String> = cost
+        .iter()
+        .map(|(limit, units)| format!("{limit}={units}"))
+        .collect();
+    parts.join(" ")
+}

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::batches::{Batches, batch_size, try_claim, try_lock};
+use super::batches::{batch_size, try_claim, try_lock};
 use super::context::Context;
-use super::shared_pass::SharedPass;
+use super::shared_pass::{Batches, SharedPass};
 use super::steps::alike;
 use super::stop_reason::StopReason;
 use crate::catalog::OpenBatch;
@@ -16,19 +16,19 @@ use crate::quota::Timestamp;
 use crate::record::Record;
 
 /// The ids that a landed page names for each step that asks for some, by the step's index.
-pub struct Named {
+pub struct ListedIds {
     by_step: Vec<(usize, Vec<Arc<str>>)>,
     /// When the pass of the page began: what was fetched since is there.
     began: Timestamp,
 }
 
-/// Who is told what landed pages name.
-pub type Told = UnboundedSender<Named>;
+/// Sends the ids that landed pages name to the prefetcher.
+pub type PrefetchSender = UnboundedSender<ListedIds>;
 
-impl Named {
+impl ListedIds {
     /// What these records of a call name.
     #[must_use]
-    pub fn by(job: &Job, call: &str, records: &[Record], began: Timestamp) -> Self {
+    pub fn new(job: &Job, call: &str, records: &[Record], began: Timestamp) -> Self {
         let named = |ids: &Ids| -> Vec<Arc<str>> {
             let texts = records
                 .iter()
@@ -50,10 +50,10 @@ impl Named {
 pub async fn fetch_full_batches(
     context: &Context,
     job: &Job,
-    mut listings: UnboundedReceiver<Named>,
+    mut listings: UnboundedReceiver<ListedIds>,
 ) -> Batches {
     let mut batches = Batches::default();
-    let mut queues: Vec<Queue<'_>> = steps_with_ids(job).map(Queue::of).collect();
+    let mut queues: Vec<Queue<'_>> = steps_with_ids(job).map(Queue::new).collect();
     while let Some(named) = listings.recv().await {
         let more = std::iter::from_fn(|| listings.try_recv().ok());
         for named in std::iter::once(named).chain(more) {
@@ -129,7 +129,7 @@ struct Queue<'j> {
 }
 
 impl<'j> Queue<'j> {
-    fn of((index, step, ids, records): (usize, &'j Step, &'j Ids, &'j Records)) -> Self {
+    fn new((index, step, ids, records): (usize, &'j Step, &'j Ids, &'j Records)) -> Self {
         Self {
             index,
             step,
@@ -140,7 +140,7 @@ impl<'j> Queue<'j> {
         }
     }
 
-    fn add(&mut self, named: &Named) {
+    fn add(&mut self, named: &ListedIds) {
         let of_step = named
             .by_step
             .iter()

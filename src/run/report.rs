@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Selection;
-use super::batches::Batches;
 use super::context::Context;
 use super::due::Candidate;
-use super::fits::refresh;
-use super::outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
+use super::outcome::{
+    Claim, LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy,
+};
 use super::pass::Pass;
-use super::pass_stats::PassStats;
-use super::request::shown;
+use super::pass_stats::{PassStats, logged};
+use super::shared_pass::Batches;
 use super::stop_reason::StopReason;
 use crate::config::{Credential, Job, Region};
 use crate::ledger::LedgerClient;
-use crate::quota::{Account, Cost, Limit, LimitUsage, Units};
+use crate::quota::{Account, Cost, Limit, LimitName, LimitUsage, Timestamp, Units};
 
 /// What became of the regions so far.
 #[derive(Default)]
@@ -142,7 +142,7 @@ fn tell(pass: &PassReport) {
     } = pass;
     let (outcome, units, detail) = (
         pass.outcome.name(),
-        shown(&pass.units),
+        logged(&pass.units),
         pass.detail.as_deref().unwrap_or_default(),
     );
     if matches!(pass.outcome, PassOutcome::Failed | PassOutcome::Refused) {
@@ -249,6 +249,52 @@ async fn soonest(
         }
     }
     stops.into_iter().min_by_key(|stop| stop.retry_at)
+}
+
+/// The limit that fits last, the first by name of several, and the instant; `None` where the ledger does not tell.
+async fn fits_last(
+    ledger: &LedgerClient,
+    account: &Account,
+    claim: &Claim,
+    limits: &[LimitReport],
+) -> Option<(LimitName, Timestamp)> {
+    let mut last: Option<(LimitName, Timestamp)> = None;
+    for (name, limit) in account.charged(&claim.cost) {
+        let room = limit
+            .enforced()
+            .saturating_sub(claim.cost.of(name) + claim.leave.of(name));
+        let falls = ledger.falls_to(account, name, room).await.ok().flatten()?;
+        let closed = standing(limits, &account.name, name).and_then(|limit| limit.closed_until);
+        let at = closed.map_or(falls, |until| until.max(falls));
+        if last.as_ref().is_none_or(|(_, latest)| at > *latest) {
+            last = Some((name.clone(), at));
+        }
+    }
+    last
+}
+
+/// Brings a refusal up to date with how the limits stand now: another job may have gone on after it.
+async fn refresh(
+    stop: &mut StoppedBy,
+    ledger: &LedgerClient,
+    account: &Account,
+    limits: &[LimitReport],
+) {
+    let Some((limit, at)) = fits_last(ledger, account, &stop.claim, limits).await else {
+        return;
+    };
+    stop.units = stop.claim.cost.of(&limit);
+    stop.remaining = standing(limits, &account.name, &limit)
+        .and_then(|limit| limit.remaining)
+        .unwrap_or(stop.remaining);
+    stop.limit = limit;
+    stop.fits_at(at);
+}
+
+fn standing<'l>(limits: &'l [LimitReport], account: &str, limit: &str) -> Option<&'l LimitReport> {
+    limits
+        .iter()
+        .find(|one| one.account == account && one.limit == limit)
 }
 
 /// The accounts that these credentials draw on, each once.

@@ -1,9 +1,10 @@
 //! How many requests a run made, by outcome, and how long they took.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::quota::{Cost, Units};
 use crate::upstream::Failure;
 
 /// What came of a request.
@@ -112,5 +113,53 @@ impl RequestStats {
             }
         };
         counted.iter().map(requests).collect()
+    }
+}
+
+/// What the requests in flight were charged, by account. The remaining units that a response reports may not include them.
+#[derive(Debug, Default)]
+pub struct InFlight {
+    /// Held while the ledger is lowered to a reported figure: two responses at once would both subtract the same units.
+    pub lowering: tokio::sync::Mutex<()>,
+    charged: Mutex<HashMap<String, Cost>>,
+}
+
+impl InFlight {
+    /// Counts a request as in flight until the guard is dropped.
+    pub fn add<'a>(&'a self, account: &'a str, cost: &'a Cost) -> InFlightGuard<'a> {
+        let mut charged = self.by_account();
+        charged.entry(account.to_owned()).or_default().add(cost);
+        InFlightGuard {
+            in_flight: self,
+            account,
+            cost,
+        }
+    }
+
+    /// Returns what the requests in flight were charged of a limit, in units.
+    pub fn charged(&self, account: &str, limit: &str) -> Units {
+        let charged = self.by_account();
+        charged
+            .get(account)
+            .map_or(Units::ZERO, |cost| cost.of(limit))
+    }
+
+    fn by_account(&self) -> MutexGuard<'_, HashMap<String, Cost>> {
+        self.charged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request in flight.
+pub struct InFlightGuard<'a> {
+    in_flight: &'a InFlight,
+    account: &'a str,
+    cost: &'a Cost,
+}
+
+impl Drop for InFlightGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(cost) = self.in_flight.by_account().get_mut(self.account) {
+            cost.take(self.cost);
+        }
     }
 }

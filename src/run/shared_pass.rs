@@ -5,20 +5,17 @@ use std::collections::HashSet;
 use futures_util::StreamExt;
 use tokio::sync::Mutex;
 
-use super::again::{Before, empty_pages, may_go_on};
-use super::batches::{Batches, new_shared_pass};
 use super::context::Context;
 use super::estimate::query;
+use super::pager::{NextPage, Pager, Parameters, Place, Target};
+use super::pass::Position;
 use super::pass_stats::PassStats;
-use super::request::{Asker, fetch};
-use super::steps::{fit_shared, request_of};
+use super::steps::fit_shared;
 use super::stop_reason::StopReason;
-use crate::catalog::{
-    Landing, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId,
-};
+use crate::catalog::{OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId};
 use crate::config::{Ids, Job, Region, Step};
 use crate::quota::Timestamp;
-use crate::upstream::{Page, PageRequest};
+use crate::upstream::Page;
 
 /// The shared pass of a job while its batches are fetched.
 pub struct SharedPass<'a> {
@@ -32,15 +29,76 @@ pub struct SharedPass<'a> {
     oldest: Timestamp,
 }
 
-/// What came of a batch.
-#[derive(Default)]
-struct Fetched {
-    stats: PassStats,
-    notes: Vec<String>,
-    /// Whether the upstream gave what it was asked for.
-    served: bool,
-    /// Why it went no further.
-    reason: Option<StopReason>,
+/// What became of the batches of a job.
+#[derive(Debug, Default)]
+pub struct Batches {
+    /// What they cost and brought.
+    pub stats: PassStats,
+    /// Whether an earlier run began them.
+    pub resumed: bool,
+    /// Why they did not all succeed.
+    pub reason: Option<StopReason>,
+    /// What a person should know.
+    pub notes: Vec<String>,
+    /// The passes that still name ids to fetch.
+    pub waiting: HashSet<PassId>,
+    /// The pass that the batches belong to.
+    pub shared: Option<PassId>,
+    /// When the walk of their regions began: before any of them was charged.
+    pub began: Option<Timestamp>,
+    /// Ids that were not got, each with its step: they had their attempts in this run.
+    pub given_up: HashSet<(usize, String)>,
+}
+
+impl Batches {
+    /// Whether a pass still waits for ids: those it names itself, or those that the shared pass names.
+    #[must_use]
+    pub fn waits(&self, pass: PassId) -> bool {
+        self.waiting.contains(&pass)
+            || self
+                .shared
+                .is_some_and(|shared| self.waiting.contains(&shared))
+    }
+
+    /// Remembers the ids of a batch that was not got.
+    pub fn give_up(&mut self, batch: OpenBatch, reason: StopReason) {
+        self.given_up
+            .extend(batch.ids.into_iter().map(|id| (batch.step, id)));
+        self.stop_for(reason);
+    }
+
+    pub fn gave_up(&self, batch: &OpenBatch) -> bool {
+        batch
+            .ids
+            .iter()
+            .all(|id| self.given_up.contains(&(batch.step, id.clone())))
+    }
+
+    /// Keeps the worst reason, which is what is reported.
+    pub fn stop_for(&mut self, reason: StopReason) {
+        if self
+            .reason
+            .as_ref()
+            .is_none_or(|known| known.outcome() < reason.outcome())
+        {
+            self.reason = Some(reason);
+        }
+    }
+
+    /// The pass that they belong to; a new one where none of them has landed a page.
+    #[must_use]
+    pub fn reference(&self, job: &Job, now: Timestamp) -> PassRef {
+        self.shared
+            .map_or_else(|| new_shared_pass(job, now), PassRef::Open)
+    }
+
+    /// Why a pass still waits.
+    #[must_use]
+    pub fn why(&self) -> StopReason {
+        self.reason
+            .clone()
+            .unwrap_or_else(|| StopReason::Failed("ids of this region were not fetched".to_owned()))
+    }
 }
 
 impl<'a> SharedPass<'a> {
@@ -126,7 +184,7 @@ impl<'a> SharedPass<'a> {
         batches.shared = self.id().await;
     }
 
-    /// Fetches these batches, and returns those that were refused as a whole, and why.
+    /// Fetches these batches, and returns those that were refused as a whole, with the reason.
     async fn fetch_concurrently(
         &self,
         step: &Step,
@@ -138,169 +196,76 @@ impl<'a> SharedPass<'a> {
         let mut fetched = futures_util::stream::iter(work)
             .map(|batch| self.fetch_batch(step, batch))
             .buffer_unordered(self.context.concurrency);
-        while let Some((batch, fetched)) = fetched.next().await {
-            batches.stats.add(&fetched.stats);
-            batches.notes.extend(fetched.notes);
-            match fetched.reason {
-                None => *served |= fetched.served,
-                Some(StopReason::Unserved(why)) => refused.push((batch, why)),
-                Some(reason) => batches.give_up(batch, reason),
+        while let Some((batch, pager, fetched)) = fetched.next().await {
+            batches.stats.add(&pager.stats);
+            batches.notes.extend(pager.notes);
+            match fetched {
+                Ok(()) => *served = true,
+                Err(StopReason::Unserved(why)) => refused.push((batch, why)),
+                Err(reason) => batches.give_up(batch, reason),
             }
         }
         refused
     }
 
-    /// One batch, all its pages. A batch that stopped the run makes the others stop at their charge.
-    async fn fetch_batch(&self, step: &Step, mut batch: OpenBatch) -> (OpenBatch, Fetched) {
-        let mut fetched = Fetched::default();
-        match self.fetch_pages(step, &mut batch, &mut fetched).await {
-            Ok(()) => fetched.served = true,
-            // Half of it would be paid for once more.
-            Err(StopReason::Unserved(why)) if batch.cursor().is_some() => {
-                fetched.reason = Some(StopReason::Failed(format!(
-                    "the upstream refused the next page: {why}"
-                )));
-            }
-            Err(reason) => fetched.reason = Some(reason),
-        }
-        (batch, fetched)
+    /// Fetches all pages of one batch. A batch that a limit stops makes the others stop at their charge.
+    async fn fetch_batch<'s>(
+        &'s self,
+        step: &'s Step,
+        mut batch: OpenBatch,
+    ) -> (OpenBatch, Pager<'s>, Result<(), StopReason>) {
+        let mut pager = Pager::new(self.context, self.job, &self.region, step);
+        let mut list = Batch {
+            shared: self,
+            batch: &mut batch,
+            is_done: false,
+            is_restarted: false,
+        };
+        let fetched = match pager.run(&mut list).await {
+            // Half of its pages would be paid for again.
+            Err(StopReason::Unserved(why)) if batch.cursor().is_some() => Err(StopReason::Failed(
+                format!("the upstream refused the next page: {why}"),
+            )),
+            fetched => fetched,
+        };
+        (batch, pager, fetched)
     }
 
-    /// An id that the upstream refuses is as good as absent.
+    /// Lands a batch of one id that the upstream refused: the id is absent.
     async fn leave_out(&self, step: &Step, mut batch: OpenBatch, why: &str, batches: &mut Batches) {
-        batches.notes.extend(
-            batch
-                .ids
-                .first()
-                .map(|id| format!("id `{id}` was refused and skipped: {why}")),
-        );
+        let id = batch.ids.first();
+        let note = id.map(|id| format!("id `{id}` was refused and skipped: {why}"));
+        batches.notes.extend(note);
+        let mut pager = Pager::new(self.context, self.job, &self.region, step);
+        pager.stats = std::mem::take(&mut batches.stats);
         let requested = batch.advance(&HashSet::new(), None);
-        if let Err(reason) = self
-            .land(
-                step,
-                &Page::default(),
-                &requested,
-                &batch,
-                &mut batches.stats,
-            )
-            .await
-        {
+        let page = Page::default();
+        let landed = self.land(&mut pager, &page, &requested, &batch).await;
+        batches.stats = pager.stats;
+        if let Err(reason) = landed {
             batches.give_up(batch, reason);
-        }
-    }
-
-    async fn fetch_pages(
-        &self,
-        step: &Step,
-        batch: &mut OpenBatch,
-        fetched: &mut Fetched,
-    ) -> Result<(), StopReason> {
-        let (mut before, mut started_over) = (Before::default(), false);
-        loop {
-            let landed = batch.cursors.len() as u64;
-            if landed > 0 && step.max_pages.is_some_and(|most| landed >= most) {
-                // It was begun with a greater max_pages: no further page is paid for.
-                let requested = batch.advance(&HashSet::new(), None);
-                let page = Page::default();
-                return self
-                    .land(step, &page, &requested, batch, &mut fetched.stats)
-                    .await;
-            }
-            let now = self.context.clock.now();
-            let (region, ids, cursor) = (&self.region, &*batch.ids, batch.cursor());
-            may_go_on(batch.empty_pages, &step.call)?;
-            let request = PageRequest {
-                step,
-                region,
-                ids,
-                cursor,
-                began: batch.began,
-                now,
-                since: None,
-                known: None,
-            };
-            let asker = Asker {
-                job: self.job,
-                region: &self.region,
-            };
-            let page = match fetch(self.context, asker, request, &mut fetched.stats).await {
-                Err(StopReason::BadCursor(why)) if batch.cursor().is_some() && !started_over => {
-                    tracing::warn!(
-                        job = self.job.name,
-                        call = step.call.name,
-                        "{why}; restarting the batch"
-                    );
-                    fetched
-                        .notes
-                        .push(format!("restarted from the first page: {why}"));
-                    batch.start_over();
-                    started_over = true;
-                    continue;
-                }
-                page => page?,
-            };
-            let pages = batch.cursors.len() as u64 + 1;
-            let ends = before.ends(&page, &step.call);
-            let more = step.max_pages.is_none_or(|most| pages < most) && ends.is_none();
-            fetched.notes.extend(ends);
-            let next = page
-                .next
-                .clone()
-                .filter(|next| more && !batch.cursors.contains(next));
-            let came = page
-                .records
-                .iter()
-                .map(|record| record.id.as_str())
-                .collect();
-            batch.empty_pages = empty_pages(batch.empty_pages, &page);
-            let requested = batch.advance(&came, next);
-            self.land(step, &page, &requested, batch, &mut fetched.stats)
-                .await?;
-            if let Some(why) = page.dead_end {
-                return Err(StopReason::Failed(why));
-            }
-            if batch.cursor().is_none() {
-                return Ok(());
-            }
         }
     }
 
     async fn land(
         &self,
-        step: &Step,
+        pager: &mut Pager<'_>,
         page: &Page,
         requested: &[String],
         batch: &OpenBatch,
-        stats: &mut PassStats,
     ) -> Result<(), StopReason> {
-        let Some(kind) = &step.call.records else {
-            return Ok(());
-        };
         let mut reference = self.reference.lock().await;
-        let landing = Landing {
+        let place = Place {
             pass: &reference,
             step: batch.step,
-            upstream: &self.job.credential.upstream.name,
-            call: &step.call.name,
-            kind,
-            records: &page.records,
-            request: &request_of(self.job, step, &self.region),
             next: None,
             cut: false,
             empty_pages: 0,
             requested,
             batch: Some(batch),
-            requests: stats.unlanded_requests,
-            units: &stats.unlanded_units,
-            tag: page.tag.as_ref(),
-            now: self.context.clock.now(),
         };
-        let landed = self.context.land(landing).await?;
+        let landed = pager.store(page, place).await?;
         *reference = PassRef::Open(landed.pass);
-        stats.land(page.records.len() as u64, page.skipped);
-        self.context
-            .progress
-            .landed(&self.job.name, Region::SHARED, page.records.len() as u64);
         Ok(())
     }
 
@@ -346,6 +311,84 @@ impl<'a> SharedPass<'a> {
                 .await?;
         }
         Ok(())
+    }
+}
+
+/// The list of one batch.
+struct Batch<'a> {
+    shared: &'a SharedPass<'a>,
+    batch: &'a mut OpenBatch,
+    is_done: bool,
+    is_restarted: bool,
+}
+
+impl Target for Batch<'_> {
+    fn position(&self) -> Position {
+        match self.batch.cursor() {
+            None if self.is_done => Position::Done,
+            None => Position::Start,
+            Some(cursor) => Position::At {
+                cursor: cursor.to_owned(),
+                pages: self.batch.cursors.len() as u64,
+                empty_pages: self.batch.empty_pages,
+            },
+        }
+    }
+
+    fn parameters(&self) -> Parameters<'_> {
+        Parameters {
+            ids: &self.batch.ids,
+            began: self.batch.began,
+            since: None,
+        }
+    }
+
+    async fn land(&mut self, pager: &mut Pager<'_>, page: NextPage) -> Result<(), StopReason> {
+        let records = page.page.records.iter();
+        let came = records.map(|record| record.id.as_str()).collect();
+        // A cursor that repeats would lead round without end.
+        let next = page.next;
+        let next = next.filter(|next| !self.batch.cursors.contains(next));
+        self.is_done = next.is_none();
+        self.batch.empty_pages = page.empty_pages;
+        let requested = self.batch.advance(&came, next);
+        let landed = self.shared.land(pager, &page.page, &requested, self.batch);
+        landed.await
+    }
+
+    async fn end(&mut self, pager: &mut Pager<'_>) -> Result<(), StopReason> {
+        self.is_done = true;
+        let requested = self.batch.advance(&HashSet::new(), None);
+        let page = Page::default();
+        self.shared.land(pager, &page, &requested, self.batch).await
+    }
+
+    async fn restart(&mut self, pager: &mut Pager<'_>, why: String) -> Result<(), StopReason> {
+        if self.is_restarted || self.batch.cursor().is_none() {
+            return Err(StopReason::BadCursor(why));
+        }
+        let (job, call) = (&pager.job.name, &pager.step.call.name);
+        tracing::warn!(job, call, "{why}; restarting the batch");
+        pager
+            .notes
+            .push(format!("restarted from the first page: {why}"));
+        self.batch.start_over();
+        self.is_restarted = true;
+        Ok(())
+    }
+
+    fn dead_end(&self, why: String) -> StopReason {
+        // Halves of the batch would lead there too, so it does not count as refused.
+        StopReason::Failed(why)
+    }
+}
+
+/// A pass of batches that has landed no page.
+fn new_shared_pass(job: &Job, now: Timestamp) -> PassRef {
+    PassRef::New {
+        job: job.name.clone(),
+        region: Region::SHARED.to_owned(),
+        started_at: now,
     }
 }
 

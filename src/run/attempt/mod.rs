@@ -1,0 +1,213 @@
+//! The requests for one page. Each attempt is charged before it is sent, and its charge is corrected by what the response
+//! reports. This is the only place of a run that charges and sends.
+
+mod exhausted;
+mod permit;
+mod reconcile;
+mod refusal;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::context::Context;
+use super::outcome::{Claim, StoppedBy};
+use super::pass_stats::{PassStats, logged};
+use super::request_stats::RequestOutcome;
+use super::stop_reason::StopReason;
+use crate::clock::Monotonic;
+use crate::config::{Call, Etag, Job, Region};
+use crate::ledger::{ClientError, Permit};
+use crate::quota::{Account, Cost, LimitName, Timestamp, Units};
+use crate::record::CachedPage;
+use crate::upstream::{Exchange, Failure, Page, PageRequest};
+use refusal::Retry;
+
+/// The longest pause that a run waits out. Where an upstream requests a longer one, the pass stops and the next run resumes
+/// it.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// One attempt to fetch a page.
+struct Attempt<'a> {
+    context: &'a Context,
+    job: &'a Job,
+    region: &'a Region,
+    /// The call, at the cost learned so far.
+    call: Arc<Call>,
+    /// The statistics of the pass that pays for the attempt.
+    stats: &'a mut PassStats,
+}
+
+/// Why an attempt returned no page.
+enum NoPage {
+    /// The request can be made once more.
+    Retry(Retry),
+    /// The pass goes no further.
+    Stop(StopReason),
+}
+
+impl From<StopReason> for NoPage {
+    fn from(reason: StopReason) -> Self {
+        Self::Stop(reason)
+    }
+}
+
+impl From<ClientError> for NoPage {
+    fn from(error: ClientError) -> Self {
+        Self::Stop(error.into())
+    }
+}
+
+/// Fetches one page, with as many attempts as the upstream is configured for. `stats` counts all of them, whatever the result.
+///
+/// # Errors
+/// Why there is no page.
+pub async fn fetch_page(
+    context: &Context,
+    job: &Job,
+    request: PageRequest<'_>,
+    stats: &mut PassStats,
+) -> Result<Page, StopReason> {
+    let cached = cached_page(context, job, request).await?;
+    let request = PageRequest {
+        known: cached.as_ref(),
+        ..request
+    };
+    let (mut number, mut in_doubt) = (1, None);
+    loop {
+        let mut attempt = Attempt {
+            context,
+            job,
+            region: request.region,
+            call: context.learned_costs.priced(job, &request.step.call),
+            stats: &mut *stats,
+        };
+        match attempt.run(request).await {
+            Ok(page) => return Ok(page),
+            Err(NoPage::Retry(retry)) => {
+                in_doubt = retry.charged.then(|| retry.why.clone());
+                attempt.wait_to_retry(retry, number).await?;
+            }
+            // The report of an interrupted run says why its last request stays charged.
+            Err(NoPage::Stop(StopReason::Interrupted(_))) => {
+                return Err(StopReason::Interrupted(in_doubt));
+            }
+            Err(NoPage::Stop(reason)) => return Err(reason),
+        }
+        number += 1;
+    }
+}
+
+/// Returns what the catalog holds of a page, where configuration says that a response of "not modified" costs nothing.
+async fn cached_page(
+    context: &Context,
+    job: &Job,
+    request: PageRequest<'_>,
+) -> Result<Option<CachedPage>, StopReason> {
+    let (call, upstream) = (&request.step.call, &job.credential.upstream);
+    let (Etag::Free, Some(records)) = (call.etag, &call.records) else {
+        return Ok(None);
+    };
+    let Some(name) = request.name(upstream) else {
+        return Ok(None);
+    };
+    let cached = context
+        .catalog
+        .cached_page(&upstream.name, &records.kind, &name);
+    Ok(cached.await?)
+}
+
+impl<'a> Attempt<'a> {
+    /// Charges the request, sends it, and brings what the response reports to the ledger.
+    async fn run(&mut self, request: PageRequest<'_>) -> Result<Page, NoPage> {
+        let (permit, connection) = self.permit().await?;
+        let call = Arc::clone(&self.call);
+        let _in_flight = self.context.in_flight.add(&self.account().name, &call.cost);
+        let sent = Monotonic::now();
+        let request = PageRequest {
+            now: self.context.clock.now(),
+            ..request
+        };
+        let upstream = self.context.upstream(&self.job.credential)?;
+        let Exchange { page, reported } =
+            upstream.fetch(request, connection, permit.deadline).await;
+        self.count(&page, sent.elapsed());
+        match page {
+            Ok(page) => {
+                self.reopen(&permit).await;
+                if page.unchanged {
+                    self.release_unmodified(&permit).await;
+                }
+                self.settle(&permit, &reported.cost).await;
+                self.reconcile(&permit, &reported.limits).await;
+                Ok(page)
+            }
+            Err(failure) => {
+                let cost = self.cost_of_refusal(&permit, &failure, &reported);
+                self.correct(&permit, &cost).await;
+                self.reconcile(&permit, &reported.limits).await;
+                let mut retry = self.refused(&permit, failure).await?;
+                retry.charged &= !reported.free;
+                Err(NoPage::Retry(retry))
+            }
+        }
+    }
+
+    fn account(&self) -> &'a Account {
+        &self.job.credential.account
+    }
+
+    /// Counts a request by its outcome, and logs a page.
+    fn count(&self, fetched: &Result<Page, Failure>, took: Duration) {
+        let call = &self.call.name;
+        let outcome = fetched
+            .as_ref()
+            .map_or_else(RequestOutcome::from, |_| RequestOutcome::Page);
+        let stats = &self.context.request_stats;
+        stats.count(&self.account().name, call, outcome, took);
+        if let Ok(page) = fetched {
+            let (job, region) = (&self.job.name, &self.region.code);
+            let (units, records) = (logged(&self.call.cost), page.records.len());
+            tracing::info!(job, region, call, units, records, ?took, "page fetched");
+        }
+    }
+
+    /// Releases the charge of a page that was not modified. The page is landed even if the ledger fails: then it stays
+    /// charged.
+    async fn release_unmodified(&mut self, permit: &Permit) {
+        match self.context.ledger.release(self.account(), permit).await {
+            Ok(()) => self
+                .stats
+                .settle(&self.call.cost, &Cost::none(), permit.metered),
+            Err(error) => {
+                tracing::warn!(call = self.call.name, %error, "cannot release the charge of a page \
+                    that was not modified");
+            }
+        }
+    }
+
+    /// The refusal of a limit that has no unit left, until `retry_at`.
+    fn stopped_by(
+        &self,
+        limit: LimitName,
+        retry_at: Timestamp,
+        retry_after: Duration,
+    ) -> StoppedBy {
+        StoppedBy {
+            account: self.account().name.clone(),
+            units: self.call.cost.of(&limit),
+            limit,
+            call: self.call.name.clone(),
+            remaining: Units::ZERO,
+            claim: self.claim(),
+            retry_after,
+            retry_at,
+        }
+    }
+
+    fn claim(&self) -> Claim {
+        Claim {
+            cost: self.call.cost.clone(),
+            leave: self.job.leave.clone(),
+        }
+    }
+}

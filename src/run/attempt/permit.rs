@@ -1,0 +1,146 @@
+//! The permit to send one request: from what this run knows, then a connection, then a charge in the ledger.
+
+use std::time::Duration;
+
+use super::refusal::Retry;
+use super::{Attempt, NoPage};
+use crate::ledger::{Acquired, ChargeRequest, ClientError, Permit, Purpose};
+use crate::quota::Rejection;
+use crate::run::outcome::StoppedBy;
+use crate::run::stop_reason::StopReason;
+use crate::upstream::{Connection, Failure};
+
+impl Attempt<'_> {
+    /// Returns a charge and the connection to send its request on. Connecting comes first, since it can take longer than a
+    /// grant lasts. Where no connection can be made, the ledger is asked all the same: a limit is exhausted whether or not
+    /// the upstream can be reached, and then that is the result.
+    pub async fn permit(&mut self) -> Result<(Permit, Connection), NoPage> {
+        let mut connection = Connection::default();
+        loop {
+            self.check().await?;
+            let connected = self.connect(&mut connection).await?;
+            match self.charge().await? {
+                Acquired::Permitted(permit) => {
+                    let Err(failure) = connected else {
+                        self.stats.charge(&self.call.cost, permit.metered);
+                        return Ok((permit, connection));
+                    };
+                    self.context.ledger.release(self.account(), &permit).await?;
+                    return Err(self.not_connected(failure));
+                }
+                Acquired::Rejected(rejection) => self.wait_until_it_fits(&rejection).await?,
+                Acquired::Never { limit, most } => {
+                    return Err(NoPage::Stop(StopReason::Failed(format!(
+                        "{} can never be granted: it needs more {limit} than the {most} that one \
+                        charge can use",
+                        self.call.name
+                    ))));
+                }
+                Acquired::Refused(why) => return Err(NoPage::Stop(StopReason::LedgerAway(why))),
+            }
+        }
+    }
+
+    /// Checks what this run knows already, so that no unit is spent to learn it again.
+    async fn check(&self) -> Result<(), StopReason> {
+        let (context, credential) = (self.context, &self.job.credential);
+        self.pause().await;
+        if context.stop.signal().is_some() {
+            return Err(StopReason::Interrupted(None));
+        }
+        if let Some(why) = context.blocked.denial(&credential.name) {
+            return Err(StopReason::Denied(why));
+        }
+        let unreachable = context.blocked.out_of_reach(&credential.upstream.name);
+        if let Some(why) = unreachable.or_else(|| context.blocked.held(&self.account().name)) {
+            return Err(StopReason::Failed(why));
+        }
+        context.can_land().await?;
+        context.ready(credential).await?;
+        let cost = &self.call.cost;
+        match context
+            .blocked
+            .refusal(&credential.account, cost, &self.job.leave)
+        {
+            Some(refused) => Err(StopReason::Stopped(Box::new(StoppedBy {
+                call: self.call.name.clone(),
+                units: cost.of(&refused.limit),
+                claim: self.claim(),
+                ..refused
+            }))),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits while the upstream requests that the account slow down, and again where it extends that meanwhile.
+    async fn pause(&self) {
+        let context = self.context;
+        let mut waited_for = None;
+        while let Some(until) = context
+            .blocked
+            .slowed_until(&self.account().name)
+            .filter(|until| waited_for != Some(*until))
+        {
+            let pause = until.since(context.clock.now());
+            context.stop.sleep(&*context.clock, pause).await;
+            waited_for = Some(until);
+        }
+    }
+
+    /// Connects unless `connection` is still open.
+    async fn connect(
+        &self,
+        connection: &mut Connection,
+    ) -> Result<Result<(), Failure>, StopReason> {
+        if connection.is_open() {
+            return Ok(Ok(()));
+        }
+        let upstream = self.context.upstream(&self.job.credential)?;
+        Ok(upstream.connect().await.map(|made| *connection = made))
+    }
+
+    async fn charge(&self) -> Result<Acquired, ClientError> {
+        let purpose = Purpose {
+            job: Some(self.job.name.clone()),
+            region: Some(self.region.code.clone()),
+            call: self.call.name.clone(),
+        };
+        let charge = ChargeRequest {
+            account: self.account(),
+            id: None,
+            cost: &self.call.cost,
+            leave: &self.job.leave,
+            outage: self.call.outage_policy(self.context.cheap_max),
+            purpose: &purpose,
+        };
+        self.context.ledger.acquire(charge).await
+    }
+
+    fn not_connected(&self, failure: Failure) -> NoPage {
+        self.count(&Err(failure.clone()), Duration::ZERO);
+        match failure {
+            Failure::Unreachable(why) => NoPage::Retry(Retry::unreachable(why)),
+            failure => NoPage::Stop(StopReason::Failed(failure.to_string())),
+        }
+    }
+
+    /// Waits for a charge to fit, if its limit is configured to be waited for that long.
+    async fn wait_until_it_fits(&self, rejection: &Rejection) -> Result<(), StopReason> {
+        let context = self.context;
+        if rejection.retry_after <= self.job.credential.wait(&rejection.limit) {
+            let wait = rejection.retry_after;
+            context.stop.sleep(&*context.clock, wait).await;
+            return Ok(());
+        }
+        let limit = rejection.limit.clone();
+        let stopped_by = StoppedBy {
+            remaining: rejection.remaining,
+            ..self.stopped_by(limit, rejection.retry_at, rejection.retry_after)
+        };
+        let claim = stopped_by.units + stopped_by.leave();
+        context
+            .blocked
+            .refuse(claim, stopped_by.clone(), context.clock.now());
+        Err(StopReason::Stopped(stopped_by.into()))
+    }
+}

@@ -1,0 +1,128 @@
+//! Brings what a response reports of the quota to the ledger: the true cost of its request, and limits with fewer units left
+//! than the ledger has.
+
+use std::collections::BTreeMap;
+
+use super::Attempt;
+use crate::ledger::{Permit, fresh_id};
+use crate::quota::{ChargeId, Cost, Entry, Limit, LimitName, LimitUsage, Timestamp, Units};
+use crate::run::learned_cost::truth;
+use crate::upstream::ReportedLimit;
+
+impl Attempt<'_> {
+    /// Corrects the charge to what a page truly cost, beyond the limit too, and learns from it. The page is paid for: it is
+    /// landed even if the ledger fails.
+    pub async fn settle(&mut self, permit: &Permit, reported: &BTreeMap<LimitName, Units>) {
+        if reported.is_empty() {
+            return;
+        }
+        let truth = truth(&self.call.cost, reported);
+        self.correct(permit, &truth).await;
+        let (upstream, call) = (&self.job.credential.upstream.name, &self.call);
+        let learned = self.context.learned_costs.learn(self.job, call, &truth);
+        if learned != call.cost
+            && let Err(error) = self
+                .context
+                .catalog
+                .learn(upstream, &call.name, &learned)
+                .await
+        {
+            tracing::warn!(call = call.name, %error, "cannot store the learned cost of a call");
+        }
+    }
+
+    /// Corrects a charge to what its request truly cost.
+    pub async fn correct(&mut self, permit: &Permit, truth: &Cost) {
+        if *truth == self.call.cost {
+            return;
+        }
+        self.stats.settle(&self.call.cost, truth, permit.metered);
+        let ledger = &self.context.ledger;
+        if let Err(error) = ledger.settle(self.account(), &permit.id, truth).await {
+            tracing::warn!(call = self.call.name, %error, "cannot record the reported cost of a \
+                request in the ledger");
+        }
+    }
+
+    /// Lowers each limit of which a page or a refusal reports fewer units left than the grant did.
+    pub async fn reconcile(&self, permit: &Permit, reported: &[ReportedLimit]) {
+        for reported in reported {
+            let Some(limit) = self.account().limits.get(&reported.limit) else {
+                continue;
+            };
+            let reported_left = reported.remaining.saturating_sub(limit.headroom());
+            let granted_left = permit.grant.remaining.get(&reported.limit);
+            if granted_left.is_some_and(|left| *left > reported_left) {
+                self.lower(reported, limit).await;
+            }
+        }
+    }
+
+    /// Adds an entry for the missing units to the ledger, so that it leaves the window at the reported reset.
+    async fn lower(&self, reported: &ReportedLimit, limit: &Limit) {
+        let account = self.account();
+        let _alone = self.context.in_flight.lowering.lock().await;
+        let usage = match self.context.ledger.usage(account).await {
+            Ok(usages) => usages
+                .into_iter()
+                .find(|usage| usage.limit == reported.limit),
+            Err(error) => {
+                return tracing::warn!(limit = reported.limit, %error, "cannot read ledger usage");
+            }
+        };
+        let Some(missing) = usage.and_then(|usage| self.missing(&usage, reported, limit)) else {
+            return;
+        };
+        let at = counts_until(limit, reported.reset, self.context.clock.now());
+        let id = format!("told-{}-{}-{}", reported.limit, at, fresh_id());
+        let entry = Entry {
+            id: ChargeId::new(id),
+            at,
+            cost: Cost::from_iter([(reported.limit.clone(), missing)]),
+        };
+        match self.context.ledger.absorb(account, &[entry]).await {
+            Ok(()) => tracing::info!(
+                account = account.name, limit = reported.limit, %missing,
+                left = %reported.remaining.saturating_sub(limit.headroom()),
+                "upstream reports fewer units remaining than the ledger; another client is using \
+                this quota"
+            ),
+            Err(error) => {
+                tracing::warn!(limit = reported.limit, %error, "cannot record the reported \
+                    remaining units in the ledger")
+            }
+        }
+    }
+
+    /// Returns how many units the ledger has too many; `None` where it has no more than the upstream reports.
+    ///
+    /// Where units are missing, the other requests in flight are taken for ones that the upstream has not counted yet, so
+    /// that they are subtracted too. Where none are, their charges in the ledger are enough. A closed limit grants nothing
+    /// anyway, and its usage cannot be compared.
+    fn missing(
+        &self,
+        usage: &LimitUsage,
+        reported: &ReportedLimit,
+        limit: &Limit,
+    ) -> Option<Units> {
+        let reported_left = reported.remaining.saturating_sub(limit.headroom());
+        let ledger_left = limit.enforced().saturating_sub(usage.used);
+        if usage.closed_until.is_some() || ledger_left <= reported_left {
+            return None;
+        }
+        let in_flight = &self.context.in_flight;
+        let others = in_flight
+            .charged(&self.account().name, &reported.limit)
+            .saturating_sub(self.call.cost.of(&reported.limit));
+        Some(ledger_left.saturating_sub(reported_left.saturating_sub(others)))
+    }
+}
+
+/// Returns the time of a charge that leaves the window at `reset`: now, where the reset is unknown or the limit follows the
+/// calendar.
+fn counts_until(limit: &Limit, reset: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    match (limit.window().sliding(), limit.window().resets(), reset) {
+        (Some(span), None, Some(reset)) => (reset - span).min(now),
+        _ => now,
+    }
+}

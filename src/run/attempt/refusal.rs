@@ -1,0 +1,249 @@
+//! What follows from an attempt that returned no page: what it cost, what other requests have to know, and whether to retry.
+
+use std::time::Duration;
+
+use super::{Attempt, LONGEST_PAUSE};
+use crate::config::Etag;
+use crate::ledger::Permit;
+use crate::quota::Cost;
+use crate::run::learned_cost::{lower_of, truth_of_a_refusal};
+use crate::run::pass_stats::logged;
+use crate::run::stop_reason::StopReason;
+use crate::upstream::{Failure, LONGEST_WAIT, ReportedCost};
+
+/// An attempt that returned no page, and that can be repeated.
+pub struct Retry {
+    /// How long the upstream requests to wait; `None` where it does not say.
+    pub pause: Option<Duration>,
+    pub why: String,
+    trouble: Trouble,
+    /// Whether the attempt stays charged: it was sent, or may have been.
+    pub charged: bool,
+    /// The limit that the error rule names, if it names one.
+    pub limit: Option<String>,
+}
+
+/// Whether the cause of a failed attempt would fail other requests too.
+#[derive(Clone, Copy)]
+enum Trouble {
+    /// No connection to the upstream can be made.
+    Unreachable,
+    /// The account makes requests too fast.
+    SlowDown,
+    /// Only this request is concerned.
+    Other,
+}
+
+impl Retry {
+    /// No connection could be made, so nothing was sent.
+    pub const fn unreachable(why: String) -> Self {
+        Self {
+            pause: None,
+            why,
+            trouble: Trouble::Unreachable,
+            charged: false,
+            limit: None,
+        }
+    }
+
+    /// The grant expired before the request could be sent: a new one is charged at once.
+    const fn too_late(why: String) -> Self {
+        Self {
+            pause: Some(Duration::ZERO),
+            why,
+            trouble: Trouble::Other,
+            charged: false,
+            limit: None,
+        }
+    }
+}
+
+impl Attempt<'_> {
+    /// Returns what a refused request cost: nothing where its error rule says so. A declined probe costs the configured cost
+    /// of the call, even where a higher one was learned. Every other refusal keeps its charge, since nobody knows whether
+    /// the upstream counted it.
+    pub fn cost_of_refusal(
+        &self,
+        permit: &Permit,
+        failure: &Failure,
+        reported: &ReportedCost,
+    ) -> Cost {
+        if reported.free {
+            return Cost::none();
+        }
+        let is_declined = matches!(failure, Failure::Spent { .. } | Failure::SlowDown { .. });
+        let calls = &self.job.credential.upstream.calls;
+        let configured = calls
+            .get(&self.call.name)
+            .filter(|_| is_declined && !permit.grant.probing.is_empty());
+        let charged = configured.map_or_else(
+            || self.call.cost.clone(),
+            |configured| lower_of(&self.call.cost, &configured.cost),
+        );
+        truth_of_a_refusal(&charged, &reported.cost)
+    }
+
+    /// Records what the ledger and other requests have to know of a failed attempt.
+    ///
+    /// # Errors
+    /// Why it cannot be repeated.
+    pub async fn refused(
+        &mut self,
+        permit: &Permit,
+        failure: Failure,
+    ) -> Result<Retry, StopReason> {
+        match failure {
+            Failure::Unreachable(why) => {
+                self.release(permit).await?;
+                Ok(Retry::unreachable(why))
+            }
+            Failure::NotSent(why) => {
+                self.release(permit).await?;
+                Err(StopReason::Failed(why))
+            }
+            Failure::TooLate => {
+                self.release(permit).await?;
+                Ok(Retry::too_late(failure.to_string()))
+            }
+            Failure::Spent {
+                message,
+                limit,
+                until,
+            } => Err(self.close_exhausted(message, limit.as_deref(), until).await),
+            Failure::SlowDown {
+                message,
+                retry_after,
+                limit,
+            } => {
+                self.slow_down(retry_after);
+                Ok(Retry {
+                    pause: retry_after,
+                    why: message,
+                    trouble: Trouble::SlowDown,
+                    charged: true,
+                    limit,
+                })
+            }
+            Failure::Denied(why) => {
+                let credential = &self.job.credential.name;
+                self.context.blocked.deny(credential, &why);
+                Err(StopReason::Denied(why))
+            }
+            Failure::Skip(why) => Err(StopReason::Unserved(why)),
+            Failure::WrongShape(why) => Err(StopReason::Failed(why)),
+            Failure::BadCursor(why) => {
+                self.forget_cached_pages().await;
+                Err(StopReason::BadCursor(why))
+            }
+            Failure::Transient {
+                message,
+                retry_after,
+                limit,
+            } => Ok(Retry {
+                pause: retry_after,
+                why: message,
+                trouble: Trouble::Other,
+                charged: true,
+                limit,
+            }),
+        }
+    }
+
+    /// Waits for the next attempt.
+    ///
+    /// # Errors
+    /// Where there is none: the attempts are used up, or the upstream requests a longer pause than a run waits out. What
+    /// would fail other requests too is remembered, so that they are not charged for it.
+    pub async fn wait_to_retry(&self, retry: Retry, number: u32) -> Result<(), StopReason> {
+        let upstream = &self.job.credential.upstream;
+        let attempts = upstream.attempts.max(1);
+        if let Some(pause) = retry.pause.filter(|pause| *pause > LONGEST_PAUSE) {
+            let why = format!(
+                "{}; the upstream requests a pause of {}",
+                retry.why,
+                shown(pause)
+            );
+            return Err(self.close_for(pause, why, retry.limit.as_deref()).await);
+        }
+        if number >= attempts {
+            let why = gave_up(attempts, &retry.why);
+            let blocked = &self.context.blocked;
+            match retry.trouble {
+                Trouble::Unreachable => blocked.unreachable(&upstream.name, &why),
+                Trouble::SlowDown => blocked.hold(&self.account().name, &why),
+                Trouble::Other => {}
+            }
+            return Err(StopReason::Failed(why));
+        }
+        let pause = retry.pause;
+        let pause = pause.unwrap_or_else(|| backoff(upstream.pause, number));
+        let (job, region, call) = (&self.job.name, &self.region.code, &self.call.name);
+        let (units, why) = (logged(&self.call.cost), retry.why);
+        tracing::info!(
+            job,
+            region,
+            call,
+            units,
+            attempt = number,
+            ?pause,
+            "{why}; retrying"
+        );
+        self.context.stop.sleep(&*self.context.clock, pause).await;
+        Ok(())
+    }
+
+    /// Makes all requests of the account pause, unless the pause is so long that the pass stops instead.
+    fn slow_down(&self, retry_after: Option<Duration>) {
+        if let Some(pause) = retry_after.filter(|pause| *pause <= LONGEST_PAUSE) {
+            let until = self.context.clock.now() + pause;
+            self.context.blocked.slow_down(&self.account().name, until);
+        }
+    }
+
+    /// Releases the charge of a request that provably was not sent.
+    async fn release(&mut self, permit: &Permit) -> Result<(), StopReason> {
+        self.context.ledger.release(self.account(), permit).await?;
+        self.stats.release(&self.call.cost, permit.metered);
+        Ok(())
+    }
+
+    /// Forgets the cached pages of the call: one of them led on to a cursor that has expired, and would again.
+    async fn forget_cached_pages(&self) {
+        let (upstream, call) = (&self.job.credential.upstream.name, &self.call.name);
+        if self.call.etag == Etag::Free
+            && let Err(error) = self.context.catalog.forget_tags(upstream, call).await
+        {
+            tracing::warn!(call, %error, "cannot delete cached pages with an expired cursor");
+        }
+    }
+}
+
+/// The pause that an upstream requests. What is cut to [`LONGEST_WAIT`] is not shown as an exact figure.
+fn shown(pause: Duration) -> String {
+    if pause >= LONGEST_WAIT {
+        return "more than 32 days".to_owned();
+    }
+    humantime::format_duration(pause).to_string()
+}
+
+fn gave_up(attempts: u32, why: &str) -> String {
+    if attempts == 1 {
+        why.to_owned()
+    } else {
+        format!("{why} ({attempts} attempts)")
+    }
+}
+
+/// Twice as long after each attempt, with jitter, so that many clients do not retry at the same instant.
+fn backoff(first: Duration, attempt: u32) -> Duration {
+    let full = first
+        .saturating_mul(1 << (attempt - 1).min(6))
+        .min(LONGEST_PAUSE);
+    full.mul_f64(0.75 + 0.5 * jitter())
+}
+
+/// A number between 0 and 1 that differs from call to call. Nothing depends on how random it is.
+fn jitter() -> f64 {
+    let [.., first, second] = *uuid::Uuid::now_v7().as_bytes();
+    f64::from(u16::from_be_bytes([first, second])) / f64::from(u16::MAX)
+}

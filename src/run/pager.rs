@@ -1,0 +1,285 @@
+//! One list, page after page: a step of a pass, or a batch of ids.
+
+use super::attempt::fetch_page;
+use super::context::Context;
+use super::pass::Position;
+use super::pass_stats::PassStats;
+use super::steps::request_of;
+use super::stop_reason::StopReason;
+use crate::catalog::{Landed, Landing, OpenBatch, PassRef};
+use crate::config::{Job, Paging, Region, Step};
+use crate::quota::Timestamp;
+use crate::upstream::{Page, PageRequest};
+
+/// What the requests of a list have in common.
+pub struct Parameters<'a> {
+    /// The ids of a batch; empty in a step that lists.
+    pub ids: &'a [String],
+    /// The start of the pass: the time with which its templates are rendered.
+    pub began: Timestamp,
+    /// The start of the region's last complete pass that `max_pages` did not cut.
+    pub since: Option<Timestamp>,
+}
+
+/// A list whose pages are fetched.
+pub trait Target {
+    /// Returns where it continues.
+    fn position(&self) -> Position;
+
+    /// Returns what its requests have in common.
+    fn parameters(&self) -> Parameters<'_>;
+
+    /// Lands a page, and continues after it.
+    async fn land(&mut self, pager: &mut Pager<'_>, page: NextPage) -> Result<(), StopReason>;
+
+    /// Ends the list where it is: `max_pages` is now below the pages landed, and no further one is paid for.
+    async fn end(&mut self, pager: &mut Pager<'_>) -> Result<(), StopReason>;
+
+    /// Returns to before the first page, once: the cursor has expired, for the reason given.
+    async fn restart(&mut self, pager: &mut Pager<'_>, why: String) -> Result<(), StopReason>;
+
+    /// Why the list stops after a landed page that leads on to where no request can be sent.
+    fn dead_end(&self, why: String) -> StopReason;
+}
+
+/// A fetched page, and the position after it.
+pub struct NextPage {
+    /// The page.
+    pub page: Page,
+    /// The cursor of the next page, unless the list ends here.
+    pub next: Option<String>,
+    /// Whether `max_pages` ends the list here although it continues.
+    pub is_cut: bool,
+    /// Pages of the list, this one included.
+    pub pages: u64,
+    /// How many of them are empty, in a row at the end.
+    pub empty_pages: u64,
+}
+
+/// Where a page belongs in the catalog.
+pub struct Place<'a> {
+    pub pass: &'a PassRef,
+    /// The index of its step.
+    pub step: usize,
+    pub next: Option<&'a str>,
+    /// Whether `max_pages` ended a step that names `{since}`.
+    pub cut: bool,
+    pub empty_pages: u64,
+    /// The ids of a batch whose fate the page decides.
+    pub requested: &'a [String],
+    /// The batch after this page.
+    pub batch: Option<&'a OpenBatch>,
+}
+
+/// Fetches the pages of one list to its end.
+pub struct Pager<'a> {
+    pub context: &'a Context,
+    pub job: &'a Job,
+    pub region: &'a Region,
+    pub step: &'a Step,
+    /// What the pages cost and contained.
+    pub stats: PassStats,
+    /// What a person should know of the list.
+    pub notes: Vec<String>,
+    /// The ids of the previous page.
+    previous: Option<Vec<String>>,
+    /// Pages fetched, and how many of them had no list where the configuration expects one.
+    fetched: u64,
+    without_list: u64,
+}
+
+impl<'a> Pager<'a> {
+    #[must_use]
+    pub fn new(context: &'a Context, job: &'a Job, region: &'a Region, step: &'a Step) -> Self {
+        Self {
+            context,
+            job,
+            region,
+            step,
+            stats: PassStats::default(),
+            notes: Vec::new(),
+            previous: None,
+            fetched: 0,
+            without_list: 0,
+        }
+    }
+
+    /// Fetches and lands all pages that are left.
+    ///
+    /// # Errors
+    /// Why it went no further. The target is at the last landed page.
+    pub async fn run(&mut self, target: &mut impl Target) -> Result<(), StopReason> {
+        loop {
+            let position = target.position();
+            let (cursor, pages, empty_pages) = match &position {
+                Position::Done => {
+                    self.note_missing_list();
+                    return Ok(());
+                }
+                Position::At { pages, .. } if self.is_last(*pages) => {
+                    target.end(self).await?;
+                    continue;
+                }
+                Position::Start => (None, 0, 0),
+                Position::At {
+                    cursor,
+                    pages,
+                    empty_pages,
+                } => (Some(cursor.as_str()), *pages, *empty_pages),
+            };
+            self.check_empty_pages(empty_pages)?;
+            match self.fetch(target, cursor).await {
+                Ok(page) => self.land(target, page, pages, empty_pages).await?,
+                Err(StopReason::BadCursor(why)) => {
+                    target.restart(self, why).await?;
+                    (self.previous, self.fetched, self.without_list) = (None, 0, 0);
+                }
+                Err(reason) => return Err(reason),
+            }
+        }
+    }
+
+    /// Lands a page in the catalog.
+    ///
+    /// # Errors
+    /// When the catalog cannot be written.
+    pub async fn store(&mut self, page: &Page, place: Place<'_>) -> Result<Landed, StopReason> {
+        let call = &self.step.call;
+        let Some(kind) = &call.records else {
+            return Err(StopReason::Failed(format!(
+                "`{}` has no records",
+                call.name
+            )));
+        };
+        let landing = Landing {
+            pass: place.pass,
+            step: place.step,
+            upstream: &self.job.credential.upstream.name,
+            call: &call.name,
+            kind,
+            records: &page.records,
+            request: &request_of(self.job, self.step, self.region),
+            next: place.next,
+            cut: place.cut,
+            empty_pages: place.empty_pages,
+            requested: place.requested,
+            batch: place.batch,
+            requests: self.stats.unlanded_requests,
+            units: &self.stats.unlanded_units,
+            tag: page.tag.as_ref(),
+            now: self.context.clock.now(),
+        };
+        let landed = self.context.land(landing).await?;
+        let records = page.records.len() as u64;
+        self.stats.land(records, page.skipped);
+        let (job, region) = (&self.job.name, &self.region.code);
+        self.context.progress.landed(job, region, records);
+        Ok(landed)
+    }
+
+    async fn fetch(
+        &mut self,
+        target: &impl Target,
+        cursor: Option<&str>,
+    ) -> Result<Page, StopReason> {
+        let Parameters { ids, began, since } = target.parameters();
+        let request = PageRequest {
+            step: self.step,
+            region: self.region,
+            ids,
+            cursor,
+            began,
+            now: self.context.clock.now(),
+            since,
+            known: None,
+        };
+        fetch_page(self.context, self.job, request, &mut self.stats).await
+    }
+
+    /// Lands a page behind `pages` others, of which the last `empty_pages` were empty.
+    async fn land(
+        &mut self,
+        target: &mut impl Target,
+        mut page: Page,
+        pages: u64,
+        empty_pages: u64,
+    ) -> Result<(), StopReason> {
+        self.fetched += 1;
+        self.without_list += u64::from(page.lacks_list);
+        if self.repeats(&page) {
+            page.next = None;
+            self.notes.push(format!(
+                "{} returned the same page twice; treating the list as complete",
+                self.step.call.name
+            ));
+        }
+        let dead_end = page.dead_end.take();
+        let ends = self.is_last(pages + 1);
+        let next = NextPage {
+            next: page.next.clone().filter(|_| !ends),
+            is_cut: ends && page.next.is_some(),
+            pages: pages + 1,
+            empty_pages: match page.records.is_empty() {
+                true => empty_pages.saturating_add(1),
+                false => 0,
+            },
+            page,
+        };
+        target.land(self, next).await?;
+        // The page is paid for, so it is landed before the list stops.
+        dead_end.map_or(Ok(()), |why| Err(target.dead_end(why)))
+    }
+
+    /// Whether a list of `pages` pages may have no more.
+    fn is_last(&self, pages: u64) -> bool {
+        self.step.max_pages.is_some_and(|most| pages >= most)
+    }
+
+    /// Whether a page repeats the previous one although its cursor continues. A cursor that we count ourselves never
+    /// repeats, so an upstream that ignores it would be requested without end.
+    fn repeats(&mut self, page: &Page) -> bool {
+        if !matches!(
+            self.step.call.paging,
+            Paging::Offset { .. } | Paging::Number { .. }
+        ) {
+            return false;
+        }
+        let ids: Vec<String> = page
+            .records
+            .iter()
+            .map(|record| record.id.clone())
+            .collect();
+        let repeats = page.next.is_some() && self.previous.as_ref() == Some(&ids);
+        self.previous = Some(ids);
+        repeats
+    }
+
+    /// Checks that a list may continue behind this many empty pages in a row. The upstream's cursor can lead past any number
+    /// of them, and each is paid for. Beyond the configured number the list is not complete, and its cursor is kept.
+    fn check_empty_pages(&self, empty_pages: u64) -> Result<(), StopReason> {
+        let call = &self.step.call;
+        if empty_pages <= call.empty_pages {
+            return Ok(());
+        }
+        Err(StopReason::Failed(format!(
+            "{} returned {empty_pages} empty pages in a row and its cursor continues, so the list \
+            is not complete; to resume from there, raise empty_pages (now {}) in its `page`",
+            call.name, call.empty_pages
+        )))
+    }
+
+    /// Notes that no page had a list where the configuration looks for one: a typing error there would otherwise succeed
+    /// with no records. A batch whose ids are all absent can lack it rightly.
+    fn note_missing_list(&mut self) {
+        if let Some(records) = &self.step.call.records
+            && self.step.ids.is_none()
+            && self.fetched > 0
+            && self.fetched == self.without_list
+        {
+            self.notes.push(format!(
+                "no response of {} has a list at `{}`; check its records.at",
+                self.step.call.name, records.at
+            ));
+        }
+    }
+}

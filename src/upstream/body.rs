@@ -1,4 +1,4 @@
-//! The body of an answer: unpacked as it arrives, and never more of it than allowed.
+//! The body of a response: decompressed as it arrives, up to the largest allowed size.
 
 use std::io::Write;
 
@@ -7,23 +7,23 @@ use reqwest::header::{CONTENT_ENCODING, HeaderMap};
 
 use super::response::End;
 
-/// Room for a long body is made at once, for as much as is usually allowed.
+/// The capacity that is reserved for a long body at once: the default of `max_body`.
 const LONG_BODY: usize = 32 * 1024 * 1024;
 
-/// So many bytes are unpacked at a time: they can grow a thousandfold.
+/// The number of bytes that are decompressed at a time: they can grow a thousandfold.
 const UNPACKED_AT_ONCE: usize = 4096;
 
-/// How a body is packed.
+/// How a body is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// Not at all, or in a way that nobody asked for.
+    /// Not at all, or in a way that was not requested.
     AsIs,
     /// As one or several gzip members.
     Gzip,
 }
 
 impl Encoding {
-    /// The encoding that an answer declares.
+    /// The encoding that a response declares.
     pub fn of(headers: &HeaderMap) -> Self {
         let declared = headers.get(CONTENT_ENCODING);
         match declared.and_then(|value| value.to_str().ok()) {
@@ -33,7 +33,7 @@ impl Encoding {
     }
 }
 
-/// The encoding that an answer declares although it was not requested.
+/// The encoding that a response declares although it was not requested.
 pub fn not_requested(headers: &HeaderMap) -> Option<String> {
     let declared = headers.get(CONTENT_ENCODING)?;
     let name = String::from_utf8_lossy(declared.as_bytes()).into_owned();
@@ -58,7 +58,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// A body of at most so many bytes after it is unpacked.
+    /// A body of at most `most` bytes after decompression.
     pub fn new(encoding: Encoding, most: u64) -> Self {
         Self {
             bytes: Vec::new(),
@@ -68,21 +68,21 @@ impl Body {
         }
     }
 
-    /// How many bytes there are.
+    /// The number of decompressed bytes so far.
     pub const fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Makes room for a long body at once, since what a buffer leaves behind that grows is seldom of use to anything.
+    /// Reserves capacity for a long body at once: a buffer that grows leaves fragments of memory behind.
     pub fn reserve(&mut self) {
         let most = self.most.min(LONG_BODY);
         self.bytes.reserve(most.saturating_sub(self.bytes.len()));
     }
 
-    /// Takes what has arrived.
+    /// Adds bytes that have arrived.
     ///
     /// # Errors
-    /// How the body ends with it.
+    /// How the body ends, if it ends here: too long, or not decompressible.
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), End> {
         if self.packed.is_none() {
             return keep(&mut self.bytes, self.most, chunk);
@@ -105,9 +105,9 @@ impl Body {
         kept
     }
 
-    /// Nothing more arrives.
+    /// Ends the body: nothing more arrives.
     pub fn finish(&mut self) -> End {
-        // No byte at all is an empty body, as the answer to a request that has nothing to tell.
+        // No byte at all is an empty body, which a server may declare as gzip too.
         let Some(packed) = self.packed.as_mut().filter(|_| self.has_begun) else {
             return End::Whole;
         };
@@ -118,16 +118,16 @@ impl Body {
         kept.map_or_else(|end| end, |()| End::Whole)
     }
 
-    /// What there is of it.
+    /// The decompressed bytes.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 }
 
 fn keep(bytes: &mut Vec<u8>, most: usize, more: &[u8]) -> Result<(), End> {
-    let room = most - bytes.len();
-    bytes.extend(more.iter().take(room));
-    if more.len() > room {
+    let free = most - bytes.len();
+    bytes.extend(more.iter().take(free));
+    if more.len() > free {
         return Err(End::TooLong(most));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Text as upstreams send it: by its byte order mark, else by the charset that the answer declares, else as UTF-8.
+//! The charset of a response: that of its byte order mark, else the declared one, else UTF-8.
 
 use std::borrow::Cow;
 
@@ -6,33 +6,33 @@ use encoding_rs::{Encoding, UTF_8};
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use thiserror::Error;
 
-/// Why a body is no text.
+/// Why a body cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NoText {
-    /// It is declared to be UTF-8, or nothing is declared.
+    /// The charset is UTF-8, declared or by default, and a byte is not.
     #[error("{declared}, and byte 0x{byte:02X} at position {at} is not UTF-8")]
     NotUtf8 {
-        /// What the answer says of its text.
+        /// What the response declares.
         declared: Declared,
-        /// The first byte that is wrong.
+        /// The first invalid byte.
         byte: u8,
-        /// Where it is, counted from 0.
+        /// Its position, counted from 0.
         at: usize,
     },
-    /// It is declared to be in another charset.
+    /// The declared charset is another one, and the bytes are not valid in it.
     #[error("{declared}, and its bytes are not {charset}")]
     Malformed {
-        /// What the answer says of its text.
+        /// What the response declares.
         declared: Declared,
         /// The name of the charset.
         charset: &'static str,
     },
-    /// Nobody knows the charset.
+    /// The charset is not supported.
     #[error("{0}, which is not supported")]
     Unsupported(Declared),
 }
 
-/// What an answer says of its text.
+/// What a response declares about its charset.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Declared {
     /// Nothing.
@@ -49,12 +49,12 @@ pub enum Declared {
 /// The text of a body, without its byte order mark.
 ///
 /// # Errors
-/// Where it has bytes that are none of its charset: no character is ever put in their place.
+/// Some bytes are invalid in the charset. No replacement character takes their place: two ids could become equal.
 pub fn decode<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, str>, NoText> {
     let (declared, encoding, text) = meant(headers, body);
     let Some(encoding) = encoding else {
         return match std::str::from_utf8(body) {
-            // What is ASCII alone reads the same in every charset that is in use.
+            // ASCII is the same in every charset that is in use.
             Ok(text) if text.is_ascii() => Ok(Cow::Borrowed(text)),
             _ => Err(NoText::Unsupported(declared)),
         };
@@ -69,7 +69,7 @@ pub fn decode<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, str>, N
     })
 }
 
-/// The text of a body, fit to be shown: U+FFFD is in place of what is no text.
+/// The text of a body for messages: U+FFFD replaces invalid bytes.
 pub fn decode_for_show<'a>(headers: &HeaderMap, body: &'a [u8]) -> Cow<'a, str> {
     let (_, encoding, text) = meant(headers, body);
     encoding
@@ -78,7 +78,7 @@ pub fn decode_for_show<'a>(headers: &HeaderMap, body: &'a [u8]) -> Cow<'a, str> 
         .0
 }
 
-/// What an answer says of its text, the encoding that it means, and the text without its mark.
+/// What a response declares, the encoding that this means (`None` if it is not supported), and the body without its mark.
 fn meant<'a>(
     headers: &HeaderMap,
     body: &'a [u8],

@@ -28,18 +28,18 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 type Uri = hyper::Uri;
 
-/// The way to one upstream.
+/// Makes connections to one host.
 #[derive(Debug)]
 pub struct Connector {
     base: Url,
     tcp: HttpConnector,
     tls: Option<Arc<ClientConfig>>,
     proxy: Option<Proxy>,
-    /// How long a connection may take, its handshakes too.
+    /// The longest time that a connection may take, handshakes included.
     patience: Duration,
 }
 
-/// A proxy that HTTP is spoken with.
+/// An HTTP proxy.
 #[derive(Debug)]
 struct Proxy {
     uri: Uri,
@@ -47,7 +47,7 @@ struct Proxy {
     authorization: Option<HeaderValue>,
 }
 
-/// Bytes in and out of an upstream.
+/// A stream of bytes to and from a host.
 pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 
@@ -82,17 +82,17 @@ impl Connector {
         })
     }
 
-    /// Makes a connection. Nothing of a request is sent.
+    /// Makes a connection. No request is sent.
     ///
     /// # Errors
-    /// What kept it from being made.
+    /// No connection can be made.
     pub async fn connect(&self) -> Result<(Box<dyn Bytes>, Arc<Watch>), String> {
         let connected = tokio::time::timeout(self.patience, self.connect_in_time()).await;
         connected.unwrap_or_else(|_| Err(self.failed("timeout")))
     }
 
-    /// The proxy that is to pass on whole requests and the value of their `Proxy-Authorization`; `None` where requests are
-    /// sent to the upstream itself, through a tunnel perhaps.
+    /// The value of `Proxy-Authorization`, if any, for a proxy that forwards whole requests. `None` if requests are sent to
+    /// the host itself, directly or through a tunnel.
     pub fn forwarded(&self) -> Option<Option<&HeaderValue>> {
         let proxy = self.proxy.as_ref().filter(|_| self.tls.is_none())?;
         Some(proxy.authorization.as_ref())
@@ -149,7 +149,8 @@ impl Connector {
 }
 
 impl Proxy {
-    /// What the environment names for this URL: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, unless `NO_PROXY` excepts it.
+    /// The proxy that the environment names for this URL: `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY`, unless `NO_PROXY`
+    /// excludes it.
     fn from_environment(base: &Url) -> Result<Option<Self>, String> {
         let Some(found) = Matcher::from_env().intercept(&uri(base)?) else {
             return Ok(None);
@@ -173,7 +174,7 @@ impl Proxy {
     }
 }
 
-/// Its host and port, never what it is told of us.
+/// Its host and port, without its credentials.
 impl std::fmt::Display for Proxy {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let host = self.uri.host().unwrap_or_default();
@@ -185,7 +186,7 @@ impl std::fmt::Display for Proxy {
 }
 
 fn tls() -> Result<Arc<ClientConfig>, String> {
-    // Whoever was first, it is the same one.
+    // The provider is the same, whichever call installs it first.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let config = ClientConfig::with_platform_verifier();
     let mut config = config.map_err(|error| format!("cannot set up TLS: {error}"))?;
@@ -199,7 +200,7 @@ fn uri(url: &Url) -> Result<Uri, String> {
         .map_err(|error| format!("cannot build a request to {}: {error}", host_of(url)))
 }
 
-/// The innermost reason of an error: the outer ones only say that there is one.
+/// The innermost cause of an error, which is the most specific one.
 pub fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

@@ -29,12 +29,12 @@ pub struct Connection(Option<Open>);
 pub struct Open {
     sender: SendRequest<Full<Bytes>>,
     watch: Arc<Watch>,
-    /// Since when it has waited; `None` before its first request.
+    /// When it began to wait; `None` before its first request.
     idle_since: Option<Monotonic>,
     pool: Weak<Pool>,
 }
 
-/// After this many broken requests, connections are not kept any more.
+/// After this many broken requests, connections are no longer kept.
 const TRUSTED: u32 = 3;
 
 /// The connections that wait for a request.
@@ -44,17 +44,17 @@ pub struct Pool(Mutex<Waiting>);
 #[derive(Debug)]
 struct Waiting {
     open: Vec<Open>,
-    /// The server is thought to keep a connection at least this long.
+    /// How long we assume that the server keeps a connection.
     kept_for: Duration,
-    /// How many requests broke on a connection that had waited.
+    /// The number of requests that broke on a connection that had waited.
     broken: u32,
 }
 
-/// Why no answer came.
+/// Why there is no response.
 pub enum Broken {
-    /// Not a byte of the request was written.
+    /// No byte of the request was written.
     Unsent(Unsent),
-    /// Some of it was: it is in doubt whether the server counted it.
+    /// A part of it was: it is unknown whether the server counted it.
     InDoubt(hyper::Error),
 }
 
@@ -69,7 +69,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// The connection that has waited the shortest; the server keeps the others no longer than it.
+    /// The connection that has waited for the shortest time: the server closes the others first.
     pub fn take(&self) -> Option<Open> {
         let mut waiting = self.waiting();
         let kept_for = waiting.kept_for;
@@ -84,8 +84,8 @@ impl Pool {
         self.waiting().open.push(open);
     }
 
-    /// A connection broke under a request after it had waited for `span`: no other waits for half as long. After
-    /// `TRUSTED` such requests, each of which may have been counted, every request gets a connection of its own.
+    /// Records that a connection broke during a request after it had waited for `span`: from now on connections wait for at
+    /// most half as long. After `TRUSTED` such requests, each of which may have been counted, no connection is kept.
     fn broke_after(&self, span: Duration) {
         let mut waiting = self.waiting();
         waiting.broken += 1;
@@ -101,10 +101,10 @@ impl Pool {
 }
 
 impl Connection {
-    /// One of those that wait, else a new one.
+    /// A waiting connection of the pool, else a new one.
     ///
     /// # Errors
-    /// What kept it from being made.
+    /// No connection can be made.
     pub async fn of(pool: &Arc<Pool>, connector: &Connector) -> Result<Self, String> {
         let open = match pool.take() {
             Some(open) => open,
@@ -113,13 +113,13 @@ impl Connection {
         Ok(Self(Some(open)))
     }
 
-    /// Whether it can take a request, as far as anybody has noticed.
+    /// Whether it can take a request, as far as is known.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.0.as_ref().is_some_and(|open| !open.sender.is_closed())
     }
 
-    /// The connection itself, where one was made.
+    /// The connection itself; `None` if none was made.
     #[must_use]
     pub fn take(mut self) -> Option<Open> {
         self.0.take()
@@ -138,7 +138,7 @@ impl Open {
     /// Makes a connection.
     ///
     /// # Errors
-    /// What kept it from being made.
+    /// No connection can be made.
     pub async fn new(pool: &Arc<Pool>, connector: &Connector) -> Result<Self, String> {
         let (bytes, watch) = connector.connect().await?;
         let mut http = http1::Builder::new();
@@ -146,7 +146,7 @@ impl Open {
             .allow_obsolete_multiline_headers_in_responses(true);
         let made = http.handshake(TokioIo::new(bytes)).await;
         let (sender, connection) = made.map_err(|error| error.to_string())?;
-        // It ends with the connection; what goes wrong is told to the request.
+        // The task ends with the connection; its errors are those of the request.
         tokio::spawn(connection);
         Ok(Self {
             sender,
@@ -156,10 +156,11 @@ impl Open {
         })
     }
 
-    /// Sends a request unless its deadline has passed, and gives the beginning of its answer.
+    /// Sends a request unless its deadline has passed, and returns the head of its response. If this future is dropped, the
+    /// request may have been sent.
     ///
     /// # Errors
-    /// Why there is none. In time: what is dropped before may have been sent.
+    /// There is no response.
     pub async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -182,7 +183,7 @@ impl Open {
         }
     }
 
-    /// Ends the wait for an answer. `Some` where not a byte of the request was written, and none will be.
+    /// Ends the wait for a response. `Some` if no byte of the request was written, and none will be.
     pub fn give_up(&self) -> Option<Unsent> {
         self.watch.disarm()
     }
@@ -194,7 +195,7 @@ impl Open {
         }
     }
 
-    /// Keeps it for another request, after an answer that came whole.
+    /// Keeps it for another request, after a complete response.
     pub fn keep_after_answer(mut self) {
         self.idle_since = Some(Monotonic::now());
         self.keep();

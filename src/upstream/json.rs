@@ -1,10 +1,9 @@
-//! JSON as upstreams send it.
+//! JSON as upstreams send it, with the mistakes that are common in it.
 
 use serde_json::Value;
 
-/// Reads a JSON text. An escape of half a surrogate pair stands for no character: it stays in the text as it is written, so
-/// that a title that was cut in the middle of a character costs that character and not the page, and two different texts
-/// stay different.
+/// Reads a JSON text. An escape of half a surrogate pair is no character, and stays in the text as it is written: a title
+/// that was cut in the middle of a character loses that character and not the page, and different texts stay different.
 pub fn read(json: &str) -> serde_json::Result<Value> {
     serde_json::from_str(json).or_else(|error| {
         let mended = with_whole_pairs(json);
@@ -16,7 +15,7 @@ pub fn read(json: &str) -> serde_json::Result<Value> {
     })
 }
 
-/// What can be read of a JSON text that was cut off: all before its last comma or bracket, with what is open there closed.
+/// The readable part of a JSON text that was cut off: everything before its last comma or bracket, with closing brackets.
 pub fn read_cut(text: &str) -> Option<Value> {
     let (mut open, mut quoted, mut escaped, mut end) = (Vec::new(), false, false, 0);
     for (at, character) in text.char_indices() {
@@ -45,7 +44,7 @@ pub fn read_cut(text: &str) -> Option<Value> {
     read(&closed).ok()
 }
 
-/// The text with one more backslash before each escape of a surrogate that has no other half.
+/// The text with another backslash before each escape of half a surrogate pair.
 fn with_whole_pairs(text: &str) -> String {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
@@ -58,7 +57,7 @@ fn with_whole_pairs(text: &str) -> String {
         ) {
             (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (false, 11),
             (Some(0xD800..=0xDFFF), _) => (true, 5),
-            // The escaped character goes along, since it may be a backslash.
+            // The escaped character is skipped, since it may be a backslash.
             _ => (false, escape.chars().next().map_or(0, char::len_utf8)),
         };
         let (own, after) = escape.split_at_checked(length).unwrap_or((escape, ""));
@@ -68,7 +67,7 @@ fn with_whole_pairs(text: &str) -> String {
     whole + rest
 }
 
-/// The UTF-16 unit that an escape stands for, of which the backslash is left out: `u00e9`
+/// The UTF-16 unit of an escape without its backslash: `u00e9`
 fn unit(escape: &str) -> Option<u16> {
     u16::from_str_radix(escape.strip_prefix('u')?.get(..4)?, 16).ok()
 }

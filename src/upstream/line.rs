@@ -1,4 +1,4 @@
-//! A TCP connection that can prove whether anything of a request was written to it.
+//! A TCP connection that knows whether any byte of a request was written to it.
 
 use std::io;
 use std::pin::Pin;
@@ -11,39 +11,39 @@ use tokio::net::TcpStream;
 
 use crate::clock::Deadline;
 
-/// Why a request was not written. Not a byte of it left.
+/// Why a request was not written. No byte of it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsent {
     /// Its deadline had passed.
     TooLate,
-    /// The server had closed the connection, or had sent something that nobody asked for.
+    /// The server had closed the connection, or had sent bytes without a request.
     Stale,
 }
 
-/// Watches over the request of a connection: it is written before its deadline, or not at all.
+/// Makes sure that the request of a connection is written before its deadline or not at all.
 #[derive(Debug, Default)]
 pub struct Watch(Mutex<State>);
 
 #[derive(Debug, Default, Clone, Copy)]
 enum State {
-    /// No request is to be sent: what is written belongs to the connection itself, such as a TLS handshake.
+    /// There is no request: what is written belongs to the connection itself, such as a TLS handshake.
     #[default]
     Idle,
-    /// A request is to be written until then.
+    /// A request may be written until then.
     Armed(Deadline),
-    /// The request is not written any more.
+    /// The request must not be written any more.
     Refused(Unsent),
-    /// Some of the request was written.
+    /// A part of the request was written.
     Written,
 }
 
 impl Watch {
-    /// The next bytes to be written are those of a request, which has to leave before the deadline.
+    /// Announces that the next bytes are those of a request, which must be written before the deadline.
     pub fn arm(&self, deadline: Deadline) {
         *self.state() = State::Armed(deadline);
     }
 
-    /// Ends the watch over a request. `Some` where not a byte of it was written, and none will be.
+    /// Ends the request. `Some` if no byte of it was written, and none will be.
     pub fn disarm(&self) -> Option<Unsent> {
         let mut state = self.state();
         match *state {
@@ -66,7 +66,7 @@ impl Watch {
 pub struct Line {
     tcp: TcpStream,
     watch: Arc<Watch>,
-    /// Whether TLS is spoken on it: then bytes that wait to be read need not be an answer.
+    /// Whether the connection uses TLS: then bytes that wait to be read need not be a response.
     is_sealed: bool,
 }
 
@@ -83,7 +83,7 @@ impl Line {
         Arc::clone(&self.watch)
     }
 
-    /// Writes where that is still allowed. The state is locked meanwhile, so that who disarms it knows what was written.
+    /// Writes if that is still allowed. The state is locked meanwhile, so that `disarm` knows what was written.
     fn write(
         &mut self,
         write: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<usize>>,
@@ -109,7 +109,8 @@ impl Line {
     }
 }
 
-/// Why a request is not to be written now. The socket itself is asked: what has come may not have been noticed yet.
+/// Why a request must not be written now. This reads the socket itself, since an end or stray bytes may not have been
+/// noticed yet.
 fn unsent(tcp: &TcpStream, is_sealed: bool, deadline: Deadline) -> Option<Unsent> {
     let closed_or_garbage = match recv(tcp, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok((0, _)) => true,

@@ -34,7 +34,7 @@ fn is_next(parameters: &str) -> bool {
     false
 }
 
-/// Splits at the first `separator` that does not stand between quotes.
+/// Splits at the first `separator` outside quotes.
 fn split_unquoted(text: &str, separator: char) -> (&str, Option<&str>) {
     let (mut quoted, mut escaped) = (false, false);
     let at = text.find(|character| {

@@ -4,10 +4,10 @@ use chrono::{DateTime, Utc};
 
 use crate::quota::Timestamp;
 
-/// The longest wait that an upstream is believed: beyond the longest month no quota is heard of.
+/// The longest wait that we accept from an upstream: no quota lasts longer than a month.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(32 * 24 * 60 * 60);
 
-/// Reads a `Retry-After`: seconds, or an HTTP date, which is set against `now`. At most 32 days; `None` where it is
+/// Reads a `Retry-After`: seconds, or an HTTP date, which is compared with `now`. At most 32 days; `None` if it is
 /// neither.
 #[must_use]
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
@@ -31,7 +31,7 @@ pub fn epoch(value: &str, now: Timestamp) -> Option<Timestamp> {
     (!wait.is_zero()).then(|| now + wait)
 }
 
-/// Seconds, a fraction rounded up; more than fits is very many.
+/// A number of seconds; a fraction is rounded up, and a number that is too large saturates.
 fn seconds(value: &str) -> Option<Duration> {
     let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
     if [whole, fraction]

@@ -3,7 +3,7 @@ pub fn is_html(text: &str) -> bool {
     text.trim_start().starts_with('<')
 }
 
-/// What a reader of a web page would see first: its title, else its text.
+/// The title of a web page; without one, its text.
 pub fn html_text(page: &str) -> String {
     let title = between(page, "<title>", "</title>").filter(|title| !title.trim().is_empty());
     without_tags(title.unwrap_or(page))
@@ -14,7 +14,7 @@ fn between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
     rest.split_once(close).map(|(inner, _)| inner)
 }
 
-/// The text without HTML tags, words kept apart. A `<` that begins none stays.
+/// The text without HTML tags, which still separate words. A `<` that begins no tag stays.
 pub fn without_tags(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;

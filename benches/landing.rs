@@ -6,11 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use comfy_table::Table;
 use ingest::catalog::{
-    Catalog, Landing, PassId, PassRef, PassScope, PendingQuery, SearchQuery, SqliteCatalog,
+    Archive, Landing, PassId, PassReader, PassRef, PassScope, PassStore, PendingQuery, SearchQuery,
+    SqliteCatalog,
 };
 use ingest::config::{Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
@@ -118,7 +120,6 @@ async fn land(
     walk: usize,
     number: usize,
 ) -> Duration {
-    let kind = kind();
     let of_page = match pass.take().filter(|_| !number.is_multiple_of(4)) {
         Some(open) => PassRef::Open(open),
         None => PassRef::New {
@@ -127,26 +128,25 @@ async fn land(
             started_at: at(walk),
         },
     };
-    let units: Cost = [("daily".to_owned(), Units::new(1))].into_iter().collect();
-    let next = format!("cursor-{number}");
     let landing = Landing {
-        pass: &of_page,
+        pass: of_page,
         step: 0,
-        upstream: "youtube",
-        call: "videos.list",
-        kind: &kind,
-        records,
-        request: "request",
-        next: Some(&next),
+        upstream: "youtube".into(),
+        call: "videos.list".into(),
+        kind: kind(),
+        records: records.to_vec(),
+        request: "request".into(),
+        next: Some(format!("cursor-{number}")),
         cut: false,
         empty_pages: 0,
-        requested: &[],
+        requested: Vec::new(),
         batch: None,
         requests: 1,
-        units: &units,
+        units: [("daily".to_owned(), Units::new(1))].into_iter().collect(),
         tag: None,
         now: at(walk),
     };
+    let landing = Arc::new(landing);
     let begun = Instant::now();
     *pass = Some(catalog.land(landing).await.unwrap().pass);
     begun.elapsed()
@@ -317,27 +317,29 @@ async fn questions_table(catalog: &SqliteCatalog, asked_at: usize) -> Table {
         ("search, a word of nearly all, one region", "w1", Some("R3")),
     ] {
         let query = SearchQuery {
-            words,
+            words: words.to_owned(),
             kind: None,
-            region,
+            region: region.map(str::to_owned),
             since: None,
             limit: 20,
         };
-        let (time, hits) = asked(async || catalog.search(query).await.unwrap().len()).await;
+        let (time, hits) = asked(async || catalog.search(query.clone()).await.unwrap().len()).await;
         table.add_row([name.to_owned(), shown(time), hits.to_string()]);
     }
     let channel = Pointer::parse("/snippet/channelId").unwrap();
     let question = PendingQuery {
         scope: PassScope::Open,
-        job: "now",
-        upstream: "youtube",
-        from: ("videos.list", "video"),
-        at: &channel,
-        kind: "channel",
+        job: "now".into(),
+        upstream: "youtube".into(),
+        listed_by: "videos.list".into(),
+        listed_kind: "video".into(),
+        at: channel,
+        kind: "channel".into(),
         fresh_since: at(0),
     };
     open_eight_passes(catalog).await;
-    let (time, ids) = asked(async || catalog.pending_ids(question).await.unwrap().len()).await;
+    let (time, ids) =
+        asked(async || catalog.pending_ids(question.clone()).await.unwrap().len()).await;
     table.add_row([
         "ids to fetch, 8 open passes of 200".to_owned(),
         shown(time),
@@ -369,7 +371,6 @@ async fn questions_table(catalog: &SqliteCatalog, asked_at: usize) -> Table {
 
 /// Eight regions with half of their records in common.
 async fn open_eight_passes(catalog: &SqliteCatalog) {
-    let (kind, units) = (kind(), Cost::none());
     for region in 0..8 {
         let pass = PassRef::New {
             job: "now".into(),
@@ -385,24 +386,24 @@ async fn open_eight_passes(catalog: &SqliteCatalog) {
         });
         let records: Vec<Record> = numbers.flat_map(page).collect();
         let landing = Landing {
-            pass: &pass,
+            pass,
             step: 0,
-            upstream: "youtube",
-            call: "videos.list",
-            kind: &kind,
-            records: &records,
-            request: "request",
+            upstream: "youtube".into(),
+            call: "videos.list".into(),
+            kind: kind(),
+            records,
+            request: "request".into(),
             next: None,
             cut: false,
             empty_pages: 0,
-            requested: &[],
+            requested: Vec::new(),
             batch: None,
             requests: 1,
-            units: &units,
+            units: Cost::none(),
             tag: None,
             now: at(3),
         };
-        catalog.land(landing).await.unwrap();
+        catalog.land(Arc::new(landing)).await.unwrap();
     }
 }
 
@@ -417,13 +418,13 @@ async fn asked(question: impl AsyncFn() -> usize) -> (Duration, usize) {
     (median(&times), answers)
 }
 
-fn kind() -> Records {
+fn kind() -> Arc<Records> {
     let pointer = |text: &str| Pointer::parse(text).unwrap();
     let columns = [
         ("title", "/snippet/title"),
         ("view_count", "/statistics/viewCount"),
     ];
-    Records {
+    Arc::new(Records {
         at: pointer("/items"),
         kind: "video".into(),
         id: vec![pointer("/id")],
@@ -434,7 +435,7 @@ fn kind() -> Records {
             .iter()
             .map(|(name, at)| ((*name).to_owned(), pointer(at)))
             .collect::<BTreeMap<_, _>>(),
-    }
+    })
 }
 
 /// Other counts under the same texts, which is what most of an hour's changes are.

@@ -408,7 +408,7 @@ fn pause(asked: i32) -> Duration {
 
 /// Whether the file was in use in a way for which SQLite does not wait by itself: while another process switches it to
 /// the write-ahead log or recovers it.
-fn is_busy(error: &rusqlite::Error) -> bool {
+pub fn is_busy(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     matches!(
         code,

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ingest::catalog::{Catalog, Landing, PassEnd, PassRef, SqliteCatalog};
+use ingest::catalog::{Landing, PassEnd, PassRef, PassStore, SqliteCatalog};
 use ingest::clock::SystemClock;
 use ingest::config::{Config, Sources};
 use ingest::ledger::SqliteLedger;
@@ -151,24 +151,24 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
             let records: Vec<Record> = (first..first + PAGE).map(record).collect();
             let next = (page + 1 < PAGES_A_PASS).then(|| page.to_string());
             let landing = Landing {
-                pass: &reference,
+                pass: reference,
                 step: 0,
-                upstream: "youtube",
-                call: "videos.list",
-                kind,
-                records: &records,
-                request: "request",
-                next: next.as_deref(),
+                upstream: "youtube".into(),
+                call: "videos.list".into(),
+                kind: Arc::clone(kind),
+                records,
+                request: "request".into(),
+                next,
                 cut: false,
                 empty_pages: 0,
-                requested: &[],
+                requested: Vec::new(),
                 batch: None,
                 requests: 1,
-                units: &units,
+                units: units.clone(),
                 tag: None,
                 now: at,
             };
-            reference = PassRef::Open(catalog.land(landing).await.unwrap().pass);
+            reference = PassRef::Open(catalog.land(Arc::new(landing)).await.unwrap().pass);
         }
         catalog
             .finish(&reference, PassEnd::Complete, at)

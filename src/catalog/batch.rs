@@ -1,4 +1,4 @@
-//! A batch of ids: what it is asked for, page after page.
+//! A batch of ids that are requested together, page by page.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,11 @@ use crate::quota::Timestamp;
 pub struct OpenBatch {
     /// The step's index in its job.
     pub step: usize,
-    /// The ids that are asked for.
+    /// The requested ids.
     pub ids: Vec<String>,
-    /// Those of them that have not come yet.
+    /// Those of them that no page has returned yet.
     pub missing: Vec<String>,
-    /// The cursors that led on, one a page; it goes on at the last. Empty before its first page and after its last.
+    /// The cursors of its pages, the next one last. Empty before its first page and after its last.
     pub cursors: Vec<String>,
     /// The time with which its requests are rendered: when the passes began that name its ids.
     pub began: Timestamp,
@@ -22,7 +22,7 @@ pub struct OpenBatch {
 }
 
 impl OpenBatch {
-    /// A batch that was not asked for yet.
+    /// A batch that was not requested yet.
     #[must_use]
     pub fn new(step: usize, ids: Vec<String>, began: Timestamp) -> Self {
         Self {
@@ -35,14 +35,14 @@ impl OpenBatch {
         }
     }
 
-    /// Where it goes on; `None` at its first page.
+    /// The cursor of its next page; `None` for the first page.
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.cursors.last().map(String::as_str)
     }
 
-    /// Steps behind a page that brought these ids and leads on at `next`, if anywhere. Returns the ids of which the page
-    /// tells whether they came: those that did, and with the last page those that never did.
+    /// Advances past a page that returned the ids `came` and has the cursor `next`. Returns the ids whose fate the page
+    /// decides: those it returned, and with the last page also those that no page returned.
     pub fn advance(&mut self, came: &HashSet<&str>, next: Option<String>) -> Vec<String> {
         let missing = std::mem::take(&mut self.missing);
         let Some(next) = next else {
@@ -57,14 +57,14 @@ impl OpenBatch {
         arrived
     }
 
-    /// Goes back to before its first page.
+    /// Restarts it at its first page.
     pub fn start_over(&mut self) {
         self.cursors.clear();
         self.missing.clone_from(&self.ids);
         self.empty_pages = 0;
     }
 
-    /// Two batches of half its ids each.
+    /// Splits it into two batches of half the ids each.
     #[must_use]
     pub fn halves(&self) -> [Self; 2] {
         let (first, second) = self.ids.split_at(self.ids.len() / 2);

@@ -11,7 +11,7 @@ use super::Error;
 use super::charging::Charging;
 #[cfg(feature = "sandbox")]
 use super::presets;
-use crate::catalog::{Catalog, SqliteCatalog};
+use crate::catalog::{Archive, PassReader, PassStore, ReadOnly, SqliteCatalog};
 use crate::cli::{Global, RunArgs};
 use crate::clock::{Clock, SystemClock};
 #[cfg(feature = "sandbox")]
@@ -143,17 +143,25 @@ impl Environment {
     }
 
     /// The catalog, for landing.
-    pub fn catalog(&self) -> Result<Arc<dyn Catalog>, Error> {
+    pub fn catalog(&self) -> Result<Arc<dyn PassStore>, Error> {
         Ok(Arc::new(SqliteCatalog::open(
             &self.state_dir.join(CATALOG_FILE),
         )?))
     }
 
-    /// The catalog, for reading alone.
-    pub fn catalog_to_read(&self) -> Result<Arc<dyn Catalog>, Error> {
-        Ok(Arc::new(SqliteCatalog::open_read_only(
-            &self.state_dir.join(CATALOG_FILE),
-        )?))
+    /// The passes of the catalog, for reading.
+    pub fn passes(&self) -> Result<Arc<dyn PassReader>, Error> {
+        Ok(Arc::new(self.catalog_to_read()?))
+    }
+
+    /// The records and the history of the catalog, for reading.
+    pub fn archive(&self) -> Result<Arc<dyn Archive>, Error> {
+        Ok(Arc::new(self.catalog_to_read()?))
+    }
+
+    fn catalog_to_read(&self) -> Result<SqliteCatalog<ReadOnly>, Error> {
+        let path = self.state_dir.join(CATALOG_FILE);
+        Ok(SqliteCatalog::open_read_only(&path)?)
     }
 
     /// The ways to the upstreams that these jobs pull from.

@@ -1,30 +1,29 @@
-//! `ingest export`: the records of a kind, a line each, as they come from the catalog.
+//! `ingest export`: the records of a kind, one line each.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::StreamExt;
 use serde_json::Value;
 
 use super::Error;
 use super::cells::Cells;
 use super::environment::{Environment, unknown};
 use super::replace::file_to_replace;
-use crate::catalog::{Catalog, RecordsQuery, StoredRecord};
+use crate::catalog::{Archive, RecordsQuery, StoredRecord};
 use crate::cli::{ExportArgs, Global, Shape};
 use crate::config::{Pointer, Records};
 use crate::exit::Exit;
 
-/// Writes them to stdout, or to a file: whole or not at all.
+/// Writes the records to stdout, or atomically to a file.
 pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let columns = columns(&environment, &args.kind)?;
     let query = RecordsQuery {
-        kind: &args.kind,
-        region: args.region.as_deref(),
+        kind: args.kind.clone(),
+        region: args.region.clone(),
         since: args.since.map(|span| environment.clock.now() - span),
     };
     let form = Form {
@@ -32,28 +31,28 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
         cells: Cells::of(args.raw),
         columns,
     };
-    let catalog = environment.catalog_to_read()?;
+    let archive = environment.archive()?;
     match &args.to {
         None => {
-            let written = write(&*catalog, query, Writer::new(form, io::stdout())).await;
+            let written = write(&*archive, query, Writer::new(form, io::stdout())).await;
             match written {
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
                 written => written.map(|_| ())?,
             }
         }
-        Some(path) => to_file(&*catalog, query, form, path).await?,
+        Some(path) => to_file(&*archive, query, form, path).await?,
     }
     Ok(Exit::Success)
 }
 
-/// The columns of a kind, over all calls that bring it.
+/// The columns of a kind, over all calls that return it.
 fn columns(environment: &Environment, kind: &str) -> Result<BTreeMap<String, Vec<Pointer>>, Error> {
     let calls = environment
         .config
         .upstreams
         .values()
         .flat_map(|upstream| upstream.calls.values());
-    let all: Vec<&Records> = calls.filter_map(|call| call.records.as_ref()).collect();
+    let all: Vec<&Records> = calls.filter_map(|call| call.records.as_deref()).collect();
     if all.iter().all(|records| records.kind != kind) {
         let mut known: Vec<&str> = all.iter().map(|records| &*records.kind).collect();
         known.sort_unstable();
@@ -75,10 +74,10 @@ fn columns(environment: &Environment, kind: &str) -> Result<BTreeMap<String, Vec
     Ok(columns)
 }
 
-/// A file beside it takes its name once it is whole.
+/// Writes a temporary file beside it and renames that when it is complete.
 async fn to_file(
-    catalog: &dyn Catalog,
-    query: RecordsQuery<'_>,
+    archive: &dyn Archive,
+    query: RecordsQuery,
     form: Form,
     path: &Path,
 ) -> Result<(), Error> {
@@ -94,7 +93,7 @@ async fn to_file(
         .create_new(true)
         .open(&beside)
         .map_err(Error::io(what.clone()))?;
-    let written = write(catalog, query, Writer::new(form, file)).await;
+    let written = write(archive, query, Writer::new(form, file)).await;
     let finished = written.and_then(|file: File| {
         file.sync_all()
             .and_then(|()| fs::rename(&beside, path))
@@ -111,39 +110,33 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}.part", std::process::id()))
 }
 
-/// Writes all that the question brings, and hands the sink back.
-async fn write<W: Write + Send + 'static>(
-    catalog: &dyn Catalog,
-    query: RecordsQuery<'_>,
-    writer: Writer<W>,
+/// Writes all records of the query, and returns the sink.
+async fn write<W: Write + Send>(
+    archive: &dyn Archive,
+    query: RecordsQuery,
+    mut writer: Writer<W>,
 ) -> Result<W, Error> {
-    let shared = Arc::new(Mutex::new((writer, Ok(()))));
-    let writing = Arc::clone(&shared);
-    let each = move |record: StoredRecord| {
-        let (writer, written) = &mut *writing.lock().unwrap_or_else(PoisonError::into_inner);
-        *written = writer.record(&record);
-        if written.is_ok() {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
+    let mut pages = archive.records(query);
+    while let Some(page) = pages.next().await {
+        for record in page? {
+            writer
+                .record(&record)
+                .map_err(Error::io("cannot write the records"))?;
         }
-    };
-    catalog.records(query, Box::new(each)).await?;
-    let failed = || Error::io("cannot write the records");
-    let shared = Arc::into_inner(shared)
-        .ok_or_else(|| failed()(io::Error::other("another task is still writing")))?;
-    let (writer, written) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
-    written.and_then(|()| writer.finish()).map_err(failed())
+    }
+    writer
+        .finish()
+        .map_err(Error::io("cannot write the records"))
 }
 
-/// What a line of a record holds, and how.
+/// What a line holds, and in which format.
 struct Form {
     shape: Shape,
     cells: Cells,
     columns: BTreeMap<String, Vec<Pointer>>,
 }
 
-/// Writes records in one of the shapes.
+/// Writes records in one of the formats.
 enum Writer<W: Write> {
     Ndjson(BufWriter<W>),
     Csv {
@@ -154,7 +147,7 @@ enum Writer<W: Write> {
     },
 }
 
-/// What every record has.
+/// The columns of every kind.
 const OF_ALL: [&str; 4] = ["upstream", "id", "first_seen", "last_seen"];
 
 impl<W: Write> Writer<W> {
@@ -241,7 +234,7 @@ fn begin<W: Write>(
     Ok(())
 }
 
-/// What kept a line from being written, of its own kind: who stops reading early is told apart.
+/// The error that kept a line from being written. Its kind is kept, so that a closed pipe is recognised.
 fn failed(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -249,7 +242,7 @@ fn failed(error: csv::Error) -> io::Error {
     }
 }
 
-/// The first of these places that holds something: text as it is, anything else as JSON.
+/// The first of these places that holds a value: text as it is, any other value as JSON.
 fn cell(places: &[Pointer], body: &Value, cells: Cells) -> String {
     let found = places
         .iter()

@@ -43,7 +43,7 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
         concurrency: usize::from(args.concurrency),
     };
     let ledger = refill::reading_ledger(&environment).await?;
-    let catalog = environment.catalog_to_read()?;
+    let catalog = environment.passes()?;
     let jobs = run::what_fits(&*catalog, &ledger, plan).await?;
     let forecast = Forecast {
         jobs,

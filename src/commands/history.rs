@@ -9,7 +9,7 @@ use super::environment::Environment;
 use super::output::Screen;
 use super::table::{count, table, text};
 use super::{Error, output};
-use crate::catalog::PassRecord;
+use crate::catalog::{PassEnd, PassRecord};
 use crate::cli::{Format, Global, HistoryArgs};
 use crate::exit::Exit;
 use crate::ledger::{ChargeSource, Mode, Spent};
@@ -43,7 +43,7 @@ type Key = (String, String, Option<String>, Option<String>);
 pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let since = environment.clock.now() - args.since;
-    let passes = environment.catalog_to_read()?.history(since).await?;
+    let passes = environment.archive()?.history(since).await?;
     let ledger = environment.open_ledger(Mode::ReadOnly)?;
     let mut rows = BTreeMap::new();
     let mut told = BTreeSet::new();
@@ -120,7 +120,7 @@ fn add_pass(rows: &mut BTreeMap<Key, Row>, account: &str, pass: &PassRecord, led
         Some(&pass.region),
     );
     row.passes += 1;
-    row.complete += u64::from(pass.outcome.as_deref() == Some("complete"));
+    row.complete += u64::from(pass.outcome == Some(PassEnd::Complete));
     row.pages = row.pages.saturating_add(pass.pages);
     row.records = row.records.saturating_add(pass.records);
     row.requests = row.requests.saturating_add(pass.requests);

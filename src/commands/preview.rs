@@ -18,7 +18,7 @@ pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     let environment = environment(global, args)?;
     let selection = environment.select(args)?;
     let ledger = refill::reading_ledger(&environment).await?;
-    let catalog = environment.catalog_to_read()?;
+    let catalog = environment.passes()?;
     let selection = run::learned(&*catalog, selection).await?;
     let (now, concurrency) = (environment.clock.now(), usize::from(args.concurrency));
     let preview = run::preview(&*catalog, &ledger, &selection, now, concurrency).await?;

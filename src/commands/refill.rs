@@ -136,7 +136,7 @@ async fn refill(
     let now = environment.clock.now();
     let counted_from = now - account.longest_window();
     let passes = environment
-        .catalog_to_read()?
+        .archive()?
         .history(counted_from - longest_pass(environment))
         .await?;
     let mut entries: Vec<Entry> = passes

@@ -13,7 +13,7 @@ use super::progress::watcher;
 use super::refill::charging_ledger;
 use super::table::{coloured, cost, count, counted, instant, span, table, text, units};
 use super::{Error, output, signals};
-use crate::catalog::Catalog;
+use crate::catalog::PassStore;
 use crate::cli::{Format, Global, RunArgs};
 use crate::clock::{Clock, Monotonic, SystemClock};
 use crate::config::Region;
@@ -117,7 +117,7 @@ fn metrics_file(args: &RunArgs) -> Option<PathBuf> {
 
 async fn context(
     environment: &Environment,
-    catalog: Arc<dyn Catalog>,
+    catalog: Arc<dyn PassStore>,
     selection: &run::Selection,
     args: &RunArgs,
     global: &Global,

@@ -1,4 +1,4 @@
-//! `ingest search`: full-text search of what was ingested. Costs nothing.
+//! `ingest search`: full-text search of the records. Costs nothing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,19 +29,18 @@ struct FoundHit<'a> {
     body: &'a serde_json::Value,
 }
 
-/// Searches, and shows the hits, best first.
+/// Searches and shows the hits, best match first.
 pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let words = args.words.join(" ");
     is_known(&environment, args.kind.as_deref())?;
     let query = SearchQuery {
-        words: &words,
-        kind: args.kind.as_deref(),
-        region: args.region.as_deref(),
+        words: args.words.join(" "),
+        kind: args.kind.clone(),
+        region: args.region.clone(),
         since: args.since.map(|span| environment.clock.now() - span),
         limit: args.limit,
     };
-    let hits = environment.catalog_to_read()?.search(query).await?;
+    let hits = environment.archive()?.search(query).await?;
     match global.format {
         Format::Json => output::json(&Found {
             hits: hits.iter().map(found).collect(),
@@ -52,7 +51,7 @@ pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Whoever has only practised so far looks in the wrong place.
+/// A user who has only run with `--sandbox` searches in the wrong state directory.
 fn nothing_in(state_dir: &Path) -> String {
     let practice = state_dir.join(PRACTICE);
     if state_dir.join(CATALOG_FILE).exists() || !practice.join(CATALOG_FILE).exists() {
@@ -65,7 +64,7 @@ fn nothing_in(state_dir: &Path) -> String {
     )
 }
 
-/// A kind that no call brings is taken for a slip: nothing would ever be found.
+/// Rejects a kind that no call returns, because nothing would ever be found.
 fn is_known(environment: &Environment, kind: Option<&str>) -> Result<(), Error> {
     let calls = environment
         .config

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Pointer, Template};
 use crate::quota::{Cost, LimitName, Outage, Units};
@@ -25,7 +26,7 @@ pub struct Call {
     /// How many empty pages in a row a list may contain while its cursor continues. A list that exceeds it is not complete.
     pub empty_pages: u64,
     /// What is in its answers; `None` for a call that is only charged by hand.
-    pub records: Option<Records>,
+    pub records: Option<Arc<Records>>,
     /// Whether to ask only for what changed.
     pub etag: Etag,
     /// Where an answer tells what it truly cost, by the limit: `cost` is then an estimate.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::blocked::Blocked;
 use super::learned_cost::LearnedCosts;
@@ -10,17 +11,21 @@ use super::pass_stats::PassStats;
 use super::request_stats::{InFlight, RequestStats};
 use super::stop::Stop;
 use super::stop_reason::StopReason;
-use crate::catalog::{Catalog, Landed, Landing, PassRef};
+use crate::catalog::{Landed, Landing, PassRef, PassStore};
 use crate::clock::Clock;
 use crate::config::Credential;
 use crate::ledger::LedgerClient;
 use crate::quota::Units;
 use crate::upstream::Upstream;
 
+/// How long the landing of a page is repeated while the catalog is unavailable, and how often.
+const LANDING_PATIENCE: Duration = Duration::from_secs(30);
+const LANDING_PAUSE: Duration = Duration::from_millis(500);
+
 /// What a run works with.
 pub struct Context {
     /// Where pages are landed.
-    pub catalog: Arc<dyn Catalog>,
+    pub catalog: Arc<dyn PassStore>,
     /// The way to the ledger.
     pub ledger: Arc<LedgerClient>,
     /// The way to the upstream, by the credential's name; or why there is none.
@@ -63,16 +68,26 @@ impl Context {
         }
     }
 
-    /// Lands a page.
+    /// Stores a page. A page is paid for, so while the catalog is only unavailable its landing is repeated.
     ///
     /// # Errors
-    /// When the catalog cannot be written: then no further page is asked for.
-    pub async fn land(&self, landing: Landing<'_>) -> Result<Landed, StopReason> {
-        let landed = self.catalog.land(landing).await;
-        landed.map_err(|error| {
-            self.blocked.cannot_land(&error.to_string());
-            error.into()
-        })
+    /// Fails if the page cannot be stored; the run then sends no further request.
+    pub async fn land(&self, landing: Landing) -> Result<Landed, StopReason> {
+        let landing = Arc::new(landing);
+        let until = self.clock.now() + LANDING_PATIENCE;
+        loop {
+            match self.catalog.land(Arc::clone(&landing)).await {
+                Err(error) if error.is_retryable() && self.clock.now() < until => {
+                    self.clock.sleep(LANDING_PAUSE).await;
+                }
+                landed => {
+                    return landed.map_err(|error| {
+                        self.blocked.cannot_land(&error.to_string());
+                        error.into()
+                    });
+                }
+            }
+        }
     }
 
     /// Whether a page that is asked for now can be landed.
@@ -83,7 +98,7 @@ impl Context {
         if let Some(why) = self.blocked.unwritable() {
             return Err(StopReason::Failed(why));
         }
-        let in_place = self.catalog.in_place().await;
+        let in_place = self.catalog.check_writable().await;
         in_place.map_err(|error| {
             self.blocked.cannot_land(&error.to_string());
             error.into()

@@ -7,7 +7,7 @@ use super::due::Candidate;
 use super::pass::listing_steps;
 use super::range::Range;
 use crate::catalog::{
-    Catalog, CatalogError, OpenPass, PassId, PassScope, PendingQuery, StepPosition,
+    CatalogError, OpenPass, PassId, PassReader, PassScope, PendingQuery, RecordIds, StepPosition,
 };
 use crate::config::{Ids, Job, Paging, Region, Step};
 use crate::quota::{Cost, Timestamp};
@@ -39,7 +39,7 @@ pub struct EstimatedIds {
 /// # Errors
 /// When the catalog cannot be asked.
 pub async fn estimate_passes(
-    catalog: &dyn Catalog,
+    catalog: &dyn PassReader,
     job: &Job,
     candidates: &[&Candidate],
     now: Timestamp,
@@ -62,7 +62,15 @@ pub async fn estimate_passes(
     for (index, step) in job.steps.iter().enumerate() {
         let Some(ids) = &step.ids else { continue };
         let open = named(catalog, job, step, ids, PassScope::Open, now).await?;
-        let last = named(catalog, job, step, ids, PassScope::Passes(&complete), now).await?;
+        let last = named(
+            catalog,
+            job,
+            step,
+            ids,
+            PassScope::Passes(complete.clone()),
+            now,
+        )
+        .await?;
         let of_shared = shared.iter().filter_map(|pass| open.get(&pass.id));
         let of_shared: BTreeSet<String> = of_shared.flatten().cloned().collect();
         let batches = shared.iter().flat_map(|pass| &pass.batches);
@@ -90,7 +98,7 @@ pub async fn estimate_passes(
 /// # Errors
 /// When the catalog cannot be asked.
 pub async fn most(
-    catalog: &dyn Catalog,
+    catalog: &dyn PassReader,
     job: &Job,
     candidates: &[&Candidate],
     now: Timestamp,
@@ -296,7 +304,7 @@ fn most_pages(step: &Step) -> Option<u64> {
 }
 
 /// The unfinished passes of a job's batches.
-async fn shared_passes(catalog: &dyn Catalog, job: &Job) -> Result<Vec<OpenPass>, CatalogError> {
+async fn shared_passes(catalog: &dyn PassReader, job: &Job) -> Result<Vec<OpenPass>, CatalogError> {
     let mut open = catalog.open_passes(&job.name).await?;
     open.retain(|pass| pass.region == Region::SHARED);
     Ok(open)
@@ -311,7 +319,7 @@ fn chained(job: &Job, ids: &Ids) -> Option<usize> {
 
 /// What the records name that a step is about to fetch, as far as they were fetched before.
 async fn named_by(
-    catalog: &dyn Catalog,
+    catalog: &dyn PassReader,
     job: &Job,
     step: &Step,
     ids: &Ids,
@@ -327,13 +335,12 @@ async fn named_by(
         .union(&source.likely)
         .map(|id| id.as_str().into())
         .collect();
-    let named = catalog
-        .named(upstream, &ids.from_kind, &coming, &ids.at)
-        .await?;
+    let coming = RecordIds::new(upstream, &ids.from_kind, &coming);
+    let named = catalog.named_ids(coming, &ids.at).await?;
     let mut named: BTreeSet<Arc<str>> = named.into_iter().flat_map(|(_, named)| named).collect();
-    let all: Vec<Arc<str>> = named.iter().cloned().collect();
+    let all = RecordIds::new(upstream, &records.kind, &named);
     let fresh_since = ids.fresh_since(now);
-    for (id, at) in catalog.fetched(upstream, &records.kind, &all).await? {
+    for (id, at) in catalog.last_fetched(all).await? {
         if at >= fresh_since {
             named.remove(&id);
         }
@@ -344,11 +351,11 @@ async fn named_by(
 type Named = HashMap<PassId, BTreeSet<String>>;
 
 async fn named(
-    catalog: &dyn Catalog,
+    catalog: &dyn PassReader,
     job: &Job,
     step: &Step,
     ids: &Ids,
-    scope: PassScope<'_>,
+    scope: PassScope,
     now: Timestamp,
 ) -> Result<Named, CatalogError> {
     let Some(query) = query(job, step, ids, scope, now) else {
@@ -363,20 +370,21 @@ async fn named(
 
 /// The query for the ids of a step; `None` for a step whose records are not described.
 #[must_use]
-pub fn query<'a>(
-    job: &'a Job,
-    step: &'a Step,
-    ids: &'a Ids,
-    scope: PassScope<'a>,
+pub fn query(
+    job: &Job,
+    step: &Step,
+    ids: &Ids,
+    scope: PassScope,
     now: Timestamp,
-) -> Option<PendingQuery<'a>> {
+) -> Option<PendingQuery> {
     Some(PendingQuery {
-        job: &job.name,
+        job: job.name.clone(),
         scope,
-        upstream: &job.credential.upstream.name,
-        from: (&ids.from, &ids.from_kind),
-        at: &ids.at,
-        kind: &step.call.records.as_ref()?.kind,
+        upstream: job.credential.upstream.name.clone(),
+        listed_by: ids.from.clone(),
+        listed_kind: ids.from_kind.clone(),
+        at: ids.at.clone(),
+        kind: step.call.records.as_ref()?.kind.clone(),
         fresh_since: ids.fresh_since(now),
     })
 }

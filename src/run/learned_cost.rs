@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Selection;
-use crate::catalog::{Catalog, CatalogError};
+use crate::catalog::{CatalogError, PassReader};
 use crate::config::{Call, Job};
 use crate::quota::{Account, Cost, LimitName, Units};
 
@@ -44,7 +44,7 @@ impl LearnedCosts {
 /// # Errors
 /// When the catalog cannot be asked.
 pub async fn learned(
-    catalog: &dyn Catalog,
+    catalog: &dyn PassReader,
     selection: Selection,
 ) -> Result<Selection, CatalogError> {
     if selection

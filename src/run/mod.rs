@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::catalog::{Catalog, CatalogError};
+use crate::catalog::{CatalogError, PassReader};
 use crate::config::{Job, Region};
 use crate::quota::Timestamp;
 
@@ -133,7 +133,7 @@ async fn some_credential(context: &Context, due: &[Candidate]) -> Result<(), Run
 /// # Errors
 /// When the catalog cannot be asked.
 pub async fn candidates(
-    catalog: &dyn Catalog,
+    catalog: &dyn PassReader,
     selection: &Selection,
     now: Timestamp,
 ) -> Result<Vec<Candidate>, CatalogError> {

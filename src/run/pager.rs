@@ -1,5 +1,7 @@
 //! One list, page after page: a step of a pass, or a batch of ids.
 
+use std::sync::Arc;
+
 use super::attempt::fetch_page;
 use super::context::Context;
 use super::pass::Position;
@@ -57,18 +59,18 @@ pub struct NextPage {
 }
 
 /// Where a page belongs in the catalog.
-pub struct Place<'a> {
-    pub pass: &'a PassRef,
+pub struct Place {
+    pub pass: PassRef,
     /// The index of its step.
     pub step: usize,
-    pub next: Option<&'a str>,
+    pub next: Option<String>,
     /// Whether `max_pages` ended a step that names `{since}`.
     pub cut: bool,
     pub empty_pages: u64,
     /// The ids of a batch whose fate the page decides.
-    pub requested: &'a [String],
+    pub requested: Vec<String>,
     /// The batch after this page.
-    pub batch: Option<&'a OpenBatch>,
+    pub batch: Option<OpenBatch>,
 }
 
 /// Fetches the pages of one list to its end.
@@ -143,7 +145,7 @@ impl<'a> Pager<'a> {
     ///
     /// # Errors
     /// When the catalog cannot be written.
-    pub async fn store(&mut self, page: &Page, place: Place<'_>) -> Result<Landed, StopReason> {
+    pub async fn store(&mut self, page: Page, place: Place) -> Result<Landed, StopReason> {
         let call = &self.step.call;
         let Some(kind) = &call.records else {
             return Err(StopReason::Failed(format!(
@@ -154,23 +156,23 @@ impl<'a> Pager<'a> {
         let landing = Landing {
             pass: place.pass,
             step: place.step,
-            upstream: &self.job.credential.upstream.name,
-            call: &call.name,
-            kind,
-            records: &page.records,
-            request: &request_of(self.job, self.step, self.region),
+            upstream: self.job.credential.upstream.name.clone(),
+            call: call.name.clone(),
+            kind: Arc::clone(kind),
+            records: page.records,
+            request: request_of(self.job, self.step, self.region),
             next: place.next,
             cut: place.cut,
             empty_pages: place.empty_pages,
             requested: place.requested,
             batch: place.batch,
             requests: self.stats.unlanded_requests,
-            units: &self.stats.unlanded_units,
-            tag: page.tag.as_ref(),
+            units: self.stats.unlanded_units.clone(),
+            tag: page.tag,
             now: self.context.clock.now(),
         };
+        let records = landing.records.len() as u64;
         let landed = self.context.land(landing).await?;
-        let records = page.records.len() as u64;
         self.stats.land(records, page.skipped);
         let (job, region) = (&self.job.name, &self.region.code);
         self.context.progress.landed(job, region, records);

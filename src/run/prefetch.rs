@@ -10,7 +10,7 @@ use super::context::Context;
 use super::shared_pass::{Batches, SharedPass};
 use super::steps::alike;
 use super::stop_reason::StopReason;
-use crate::catalog::OpenBatch;
+use crate::catalog::{OpenBatch, RecordIds};
 use crate::config::{Ids, Job, Records, Step};
 use crate::quota::Timestamp;
 use crate::record::Record;
@@ -113,7 +113,7 @@ async fn fetch_full(
 fn steps_with_ids(job: &Job) -> impl Iterator<Item = (usize, &Step, &Ids, &Records)> {
     let asking = |(index, step)| {
         let Step { ids, call, .. }: &Step = step;
-        Some((index, step, ids.as_ref()?, call.records.as_ref()?))
+        Some((index, step, ids.as_ref()?, call.records.as_deref()?))
     };
     job.steps.iter().enumerate().filter_map(asking)
 }
@@ -159,11 +159,9 @@ impl<'j> Queue<'j> {
     /// Forgets what was fetched lately, or after the pass that names it began.
     async fn drop_fresh(&mut self, context: &Context, job: &Job) -> Result<(), StopReason> {
         let fresh_since = self.ids.fresh_since(context.clock.now());
-        let all: Vec<Arc<str>> = self.waiting.iter().map(|(id, _)| Arc::clone(id)).collect();
-        let fetched = context
-            .catalog
-            .fetched(&job.credential.upstream.name, self.kind, &all)
-            .await?;
+        let all = self.waiting.iter().map(|(id, _)| id);
+        let all = RecordIds::new(&job.credential.upstream.name, self.kind, all);
+        let fetched = context.catalog.last_fetched(all).await?;
         let fetched: HashMap<Arc<str>, Timestamp> = fetched.into_iter().collect();
         self.waiting.retain(|(id, began)| {
             fetched

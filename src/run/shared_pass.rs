@@ -239,8 +239,9 @@ impl<'a> SharedPass<'a> {
         let mut pager = Pager::new(self.context, self.job, &self.region, step);
         pager.stats = std::mem::take(&mut batches.stats);
         let requested = batch.advance(&HashSet::new(), None);
-        let page = Page::default();
-        let landed = self.land(&mut pager, &page, &requested, &batch).await;
+        let landed = self
+            .land(&mut pager, Page::default(), requested, &batch)
+            .await;
         batches.stats = pager.stats;
         if let Err(reason) = landed {
             batches.give_up(batch, reason);
@@ -250,19 +251,19 @@ impl<'a> SharedPass<'a> {
     async fn land(
         &self,
         pager: &mut Pager<'_>,
-        page: &Page,
-        requested: &[String],
+        page: Page,
+        requested: Vec<String>,
         batch: &OpenBatch,
     ) -> Result<(), StopReason> {
         let mut reference = self.reference.lock().await;
         let place = Place {
-            pass: &reference,
+            pass: reference.clone(),
             step: batch.step,
             next: None,
             cut: false,
             empty_pages: 0,
             requested,
-            batch: Some(batch),
+            batch: Some(batch.clone()),
         };
         let landed = pager.store(page, place).await?;
         *reference = PassRef::Open(landed.pass);
@@ -352,7 +353,7 @@ impl Target for Batch<'_> {
         self.is_done = next.is_none();
         self.batch.empty_pages = page.empty_pages;
         let requested = self.batch.advance(&came, next);
-        let landed = self.shared.land(pager, &page.page, &requested, self.batch);
+        let landed = self.shared.land(pager, page.page, requested, self.batch);
         landed.await
     }
 
@@ -360,7 +361,7 @@ impl Target for Batch<'_> {
         self.is_done = true;
         let requested = self.batch.advance(&HashSet::new(), None);
         let page = Page::default();
-        self.shared.land(pager, &page, &requested, self.batch).await
+        self.shared.land(pager, page, requested, self.batch).await
     }
 
     async fn restart(&mut self, pager: &mut Pager<'_>, why: String) -> Result<(), StopReason> {
@@ -419,7 +420,7 @@ pub async fn pending(
     job: &Job,
     step: &Step,
     ids: &Ids,
-    scope: PassScope<'_>,
+    scope: PassScope,
 ) -> Result<Vec<PendingId>, StopReason> {
     match query(job, step, ids, scope, context.clock.now()) {
         Some(query) => Ok(context.catalog.pending_ids(query).await?),

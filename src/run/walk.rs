@@ -63,15 +63,15 @@ impl Target for Listing<'_> {
             .prefetch
             .map(|_| ListedIds::new(job, call, &page.page.records, self.pass.began));
         let place = Place {
-            pass: &self.pass.reference,
+            pass: self.pass.reference.clone(),
             step: self.index,
-            next: page.next.as_deref(),
+            next: page.next.clone(),
             cut: page.is_cut && cuts(pager),
             empty_pages: page.empty_pages,
-            requested: &[],
+            requested: Vec::new(),
             batch: None,
         };
-        let landed = pager.store(&page.page, place).await?;
+        let landed = pager.store(page.page, place).await?;
         self.pass.advance(
             landed,
             StepPosition {

@@ -1,22 +1,20 @@
-//! One page, one transaction.
-
 use rusqlite::{Transaction, params};
 
-use super::page::{Batch, LandingPage};
+use super::page::LandingPage;
 use super::passes::{Counts, count};
-use super::{Failure, moment, tags, views};
-use crate::catalog::{Landed, PassId, PassRef};
+use super::{StoreError, columns, integer, tags, views};
+use crate::catalog::{Landed, OpenBatch, PassId, PassRef};
 
 const BEGIN: &str = "insert into pass (job, region, started_at) values (?1, ?2, ?3)";
 const NEWEST: &str = "select coalesce(max(number), 0) from record";
-/// Leaves `text_hash` as it was, and so tells of what is there already which text the index holds.
+/// Keeps `text_hash` of a stored record: the hash of the text that the index holds of it.
 const STORE: &str =
     "insert into record (upstream, kind, id, first_seen, last_seen, text_hash, body)
     values (?1, ?2, ?3, ?4, ?4, ?5, ?6)
     on conflict do update set last_seen = excluded.last_seen, body = excluded.body
     returning number, text_hash";
 const REHASH: &str = "update record set text_hash = ?2 where number = ?1";
-/// Nobody else writes meanwhile, so that the numbers of a page's changes follow one another.
+/// Only one transaction writes at a time, so the numbers of a page's changes are consecutive.
 const CHANGED: &str = "insert into text_change (number, mark) values (?1, random())";
 const LAST_POSITION: &str =
     "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
@@ -44,11 +42,12 @@ pub const STATEMENTS: &[&str] = &[
     CHECKPOINT,
 ];
 
-/// Which records of a page have another text than before: the rows of the page, in the order of the catalog's log.
+/// The records of a page whose text differs from what the full-text index holds.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// The log's number of the last of them.
+    /// The number of the last of them in the catalog's log.
     last: i64,
+    /// Their indices in the page's rows, in the order of the log.
     rows: Vec<usize>,
 }
 
@@ -57,7 +56,7 @@ impl Changes {
         self.rows.is_empty()
     }
 
-    /// The new text of a change; the outer `None` where the change is not of this page.
+    /// The new text of the change with this number; the outer `None` if the change is not of this page.
     #[expect(clippy::option_option, reason = "a record without text is indexed too")]
     pub fn text<'a>(&self, page: &'a LandingPage, seq: i64) -> Option<Option<&'a str>> {
         let behind = usize::try_from(self.last.checked_sub(seq)?).ok()?;
@@ -67,23 +66,24 @@ impl Changes {
     }
 }
 
-/// Lands a page. The texts that changed are to be indexed once that is committed.
-pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes), Failure> {
-    let pass = begin(tx, &page.pass)?;
-    views::declare(tx, &page.upstream, &page.kind, &page.call, &page.shape)?;
+/// Stores a page. The caller indexes the changed texts after the commit.
+pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes), StoreError> {
+    let landing = &*page.landing;
+    let pass = begin(tx, &landing.pass)?;
+    views::declare(tx, &landing.upstream, &landing.call, &landing.kind)?;
     let changes = store(tx, page)?;
-    let listed = list(tx, pass, page)?;
-    remember_absent(tx, page)?;
-    page.batch
-        .iter()
-        .try_for_each(|batch| remember_batch(tx, pass, page, batch))?;
+    let records = list(tx, pass, page)?;
+    store_absent(tx, page)?;
+    if let Some(batch) = &landing.batch {
+        store_batch(tx, pass, page.step, batch)?;
+    }
     tags::remember(tx, page)?;
     let cursor_repeats = checkpoint(tx, pass, page)?;
     let counts = Counts {
         pages: 1,
-        records: listed,
-        requests: page.requests,
-        units: &page.units,
+        records,
+        requests: integer(landing.requests),
+        units: &landing.units,
     };
     count(tx, pass, &counts)?;
     let landed = Landed {
@@ -101,41 +101,33 @@ fn begin(tx: &Transaction<'_>, pass: &PassRef) -> rusqlite::Result<PassId> {
             region,
             started_at,
         } => {
-            let pass =
-                tx.prepare_cached(BEGIN)?
-                    .insert((job, region, moment::write(*started_at)))?;
-            Ok(PassId(pass))
+            let values = (job, region, columns::time(*started_at));
+            tx.prepare_cached(BEGIN)?.insert(values).map(PassId)
         }
     }
 }
 
-/// A record that is not there yet gets a number above all others: nobody else writes meanwhile. The full-text index is the
-/// costly part, and most of what is seen again has the same text.
+/// Stores the records and logs those whose text changed. Indexing is the expensive part, and most records that are seen
+/// again have the same text.
 fn store(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<Changes> {
     let mut newest: i64 = tx.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
     let mut statement = tx.prepare_cached(STORE)?;
     let mut changes = Changes::default();
     for (place, row) in page.rows.iter().enumerate() {
-        let values = params![
-            page.upstream,
-            page.kind,
-            row.id,
-            page.now,
-            row.text_hash(),
-            row.body
-        ];
+        let (upstream, kind, hash) = (&page.landing.upstream, page.kind(), row.text_hash());
+        let values = params![upstream, kind, row.id, page.now, hash, row.body];
         let stored = statement.query_row(values, |stored| stored.try_into())?;
         let (number, indexed): (i64, Option<i64>) = stored;
+        // Only one transaction writes at a time, so a greater number means that the record is new.
         if number > newest {
             newest = number;
             if row.text.is_none() {
                 continue;
             }
-        } else if indexed == row.text_hash() {
+        } else if indexed == hash {
             continue;
         } else {
-            tx.prepare_cached(REHASH)?
-                .execute((number, row.text_hash()))?;
+            tx.prepare_cached(REHASH)?.execute((number, hash))?;
         }
         changes.last = tx.prepare_cached(CHANGED)?.insert([number])?;
         changes.rows.push(place);
@@ -143,81 +135,87 @@ fn store(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<Changes> 
     Ok(changes)
 }
 
-/// Lists the records after those that the step listed before, and says how many of them are new in it.
+/// Lists the records after those that the step listed before. Returns how many of them the step had not listed.
 fn list(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Result<i64> {
     let before: i64 = tx
         .prepare_cached(LAST_POSITION)?
         .query_row((pass.0, page.step), |row| row.get(0))?;
     let mut statement = tx.prepare_cached(LIST)?;
+    let (call, upstream) = (&page.landing.call, &page.landing.upstream);
     let mut last = before;
     for row in &page.rows {
-        let place = params![
+        let position = last.saturating_add(1);
+        let values = params![
             pass.0,
             page.step,
-            last.saturating_add(1),
-            page.call,
-            page.upstream,
-            page.kind,
+            position,
+            call,
+            upstream,
+            page.kind(),
             row.id
         ];
-        last = last.saturating_add(i64::from(statement.execute(place)? > 0));
+        if statement.execute(values)? > 0 {
+            last = position;
+        }
     }
     Ok(last.saturating_sub(before))
 }
 
-fn remember_absent(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<()> {
+fn store_absent(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<()> {
+    let (upstream, kind) = (&page.landing.upstream, page.kind());
     for (id, came) in page.answers() {
         if came {
-            tx.prepare_cached(CAME)?
-                .execute((&page.upstream, &page.kind, id))?;
+            tx.prepare_cached(CAME)?.execute((upstream, kind, id))?;
         } else {
-            tx.prepare_cached(ABSENT)?
-                .execute((&page.upstream, &page.kind, id, &page.now))?;
+            let values = (upstream, kind, id, &page.now);
+            tx.prepare_cached(ABSENT)?.execute(values)?;
         }
     }
     Ok(())
 }
 
-/// A batch is in the catalog between its pages only.
-fn remember_batch(
+/// A batch is in the catalog only between its pages.
+fn store_batch(
     tx: &Transaction<'_>,
     pass: PassId,
-    page: &LandingPage,
-    batch: &Batch,
+    step: i64,
+    batch: &OpenBatch,
 ) -> rusqlite::Result<()> {
-    let (step, ids) = (page.step, &batch.ids);
-    match &batch.cursors {
-        Some(cursors) => tx.prepare_cached(BEGUN)?.execute((
-            pass.0,
-            step,
-            ids,
-            &batch.missing,
-            cursors,
-            &batch.began,
-            batch.empty_pages,
-        )),
-        None => tx.prepare_cached(FETCHED)?.execute((pass.0, step, ids)),
+    let ids = columns::list(&batch.ids);
+    if batch.cursors.is_empty() {
+        let stored = tx.prepare_cached(FETCHED)?.execute((pass.0, step, ids));
+        return stored.map(drop);
     }
-    .map(drop)
+    let values = (
+        pass.0,
+        step,
+        ids,
+        columns::list(&batch.missing),
+        columns::list(&batch.cursors),
+        columns::time(batch.began),
+        integer(batch.empty_pages),
+    );
+    tx.prepare_cached(BEGUN)?.execute(values).map(drop)
 }
 
-/// Says whether the cursor was seen before in this step; then the step is done.
+/// Stores the cursor. Returns whether the step had it before; the step is then done.
 fn checkpoint(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Result<bool> {
-    let repeats = match &page.next {
+    let landing = &*page.landing;
+    let repeats = match &landing.next {
         Some(next) => tx
             .prepare_cached(REPEATS)?
             .query_row((pass.0, page.step, next), |row| row.get(0))?,
         None => false,
     };
-    let cursor = page.next.as_ref().filter(|_| !repeats);
+    let cursor = landing.next.as_ref().filter(|_| !repeats);
     tx.prepare_cached(CHECKPOINT)?.execute((
         pass.0,
         page.step,
         cursor,
         &page.now,
-        &page.request,
-        page.empty_pages,
-        page.cut,
+        &landing.request,
+        integer(landing.empty_pages),
+        landing.cut,
     ))?;
     Ok(repeats)
 }

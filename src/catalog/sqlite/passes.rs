@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::types::Type;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
-use super::{Failure, moment};
-use crate::catalog::{OpenBatch, OpenPass, PassEnd, PassId, PassRef, RegionState, StepPosition};
+use super::{StoreError, columns};
+use crate::catalog::{
+    OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, RegionState, StepPosition,
+};
 use crate::quota::{Cost, Timestamp};
 
 const OPEN_OF_REGION: &str = "select id, region, started_at from pass
@@ -47,6 +49,9 @@ const END_WITHOUT_PAGE: &str =
 const FINISH: &str = "update pass set outcome = ?2, finished_at = ?3,
     cut = exists (select 1 from checkpoint where pass = ?1 and checkpoint.cut = 1)
     where id = ?1 and finished_at is null";
+/// A history reads most passes, so no index would make it faster.
+const HISTORY: &str = "select job, region, started_at, outcome, pages, records, requests, units, finished_at from pass
+    where started_at >= ?1 order by started_at, id";
 pub const STATEMENTS: &[&str] = &[
     OPEN,
     OPEN_OF_REGION,
@@ -73,7 +78,7 @@ pub fn region_states(
     regions: &[String],
     now: Timestamp,
 ) -> rusqlite::Result<Vec<RegionState>> {
-    let now = moment::write(now);
+    let now = columns::time(now);
     regions
         .iter()
         .map(|region| region_state(connection, (job, region, &now)))
@@ -145,28 +150,22 @@ fn open_pass(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<OpenPas
     Ok(OpenPass {
         id,
         region: row.get(1)?,
-        started_at: moment::read(row, 2)?,
+        started_at: columns::read_time(row, 2)?,
         steps: positions(connection, id)?,
         batches: batches(connection, id)?,
     })
 }
 
 fn batches(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<OpenBatch>> {
-    let list = |row: &Row<'_>, column| -> rusqlite::Result<Vec<String>> {
-        let json = row.get_ref(column)?.as_str()?;
-        serde_json::from_str(json).map_err(|error| {
-            rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
-        })
-    };
     let mut statement = connection.prepare_cached(BATCHES)?;
     let batches = statement.query_map([pass.0], |row| {
         let step = row.get::<_, u32>(0)? as usize;
         Ok(OpenBatch {
             step,
-            ids: list(row, 1)?,
-            missing: list(row, 2)?,
-            cursors: list(row, 3)?,
-            began: moment::read(row, 4)?,
+            ids: columns::read_json(row, 1)?,
+            missing: columns::read_json(row, 2)?,
+            cursors: columns::read_json(row, 3)?,
+            began: columns::read_time(row, 4)?,
             empty_pages: row.get::<_, u32>(5)?.into(),
         })
     })?;
@@ -203,13 +202,13 @@ fn last(
     let ended = |row: &Row<'_>| {
         Ok(Ended {
             pass: PassId(row.get(0)?),
-            started_at: moment::read(row, 1)?,
-            finished_at: moment::read(row, 2)?,
+            started_at: columns::read_time(row, 1)?,
+            finished_at: columns::read_time(row, 2)?,
         })
     };
     connection
         .prepare_cached(LAST)?
-        .query_row((job, region, outcome(end), now), ended)
+        .query_row((job, region, end.as_str(), now), ended)
         .optional()
 }
 
@@ -220,19 +219,24 @@ fn since(
 ) -> rusqlite::Result<Option<Timestamp>> {
     connection
         .prepare_cached(SINCE)?
-        .query_row(region_of_job, |row| moment::read(row, 0))
+        .query_row(region_of_job, |row| columns::read_time(row, 0))
         .optional()
 }
 
 /// Ends a step at its last landed page.
-pub fn end_step(tx: &Transaction<'_>, pass: PassId, step: i64, cut: bool) -> Result<(), Failure> {
+pub fn end_step(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    step: i64,
+    cut: bool,
+) -> Result<(), StoreError> {
     must_exist(tx, pass)?;
     tx.prepare_cached(END_STEP)?.execute((pass.0, step, cut))?;
     Ok(())
 }
 
 /// Starts a step over, unless that was done before.
-pub fn restart_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<bool, Failure> {
+pub fn restart_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<bool, StoreError> {
     must_exist(tx, pass)?;
     if tx.prepare_cached(RESTART)?.execute((pass.0, step))? == 0 {
         return Ok(false);
@@ -242,7 +246,7 @@ pub fn restart_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<boo
 }
 
 /// Forgets where a step stood and what it listed.
-pub fn forget_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<(), Failure> {
+pub fn forget_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<(), StoreError> {
     let records = tx.prepare_cached(UNLIST)?.execute((pass.0, step))?;
     let pages = tx.prepare_cached(FORGET)?.execute((pass.0, step))?;
     tx.prepare_cached(UNCOUNT)?.execute((
@@ -259,22 +263,22 @@ pub fn finish(
     pass: &PassRef,
     end: PassEnd,
     now: Timestamp,
-) -> Result<PassId, Failure> {
-    let now = moment::write(now);
+) -> Result<PassId, StoreError> {
+    let now = columns::time(now);
     match pass {
         PassRef::New {
             job,
             region,
             started_at,
         } => {
-            let ended = (job, region, moment::write(*started_at), outcome(end), now);
+            let ended = (job, region, columns::time(*started_at), end.as_str(), now);
             Ok(PassId(tx.prepare_cached(END_WITHOUT_PAGE)?.insert(ended)?))
         }
         PassRef::Open(pass) => {
             must_exist(tx, *pass)?;
             tx.prepare_cached(END_BATCHES)?.execute([pass.0])?;
             tx.prepare_cached(FINISH)?
-                .execute((pass.0, outcome(end), now))?;
+                .execute((pass.0, end.as_str(), now))?;
             Ok(*pass)
         }
     }
@@ -289,12 +293,12 @@ pub struct Counts<'a> {
 }
 
 /// Adds to what a pass spent and got.
-pub fn count(tx: &Transaction<'_>, pass: PassId, counts: &Counts<'_>) -> Result<(), Failure> {
+pub fn count(tx: &Transaction<'_>, pass: PassId, counts: &Counts<'_>) -> Result<(), StoreError> {
     let spent: Option<String> = tx
         .prepare_cached(UNITS)?
         .query_row([pass.0], |row| row.get(0))
         .optional()?;
-    let units = sum(&spent.ok_or(Failure::NoSuchPass(pass))?, counts.units);
+    let units = sum(&spent.ok_or(StoreError::NoSuchPass(pass))?, counts.units);
     tx.prepare_cached(COUNT)?.execute((
         pass.0,
         counts.pages,
@@ -312,7 +316,7 @@ pub fn count_unproductive(
     requests: i64,
     units: &Cost,
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<(), StoreError> {
     let pass = match pass {
         PassRef::Open(pass) => *pass,
         PassRef::New { .. } => finish(tx, pass, PassEnd::Failed, now)?,
@@ -338,22 +342,45 @@ fn sum(spent: &str, more: &Cost) -> String {
     serde_json::json!(units).to_string()
 }
 
-pub fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), Failure> {
+pub fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), StoreError> {
     let exists: bool = tx
         .prepare_cached(EXISTS)?
         .query_row([pass.0], |row| row.get(0))?;
     if exists {
         Ok(())
     } else {
-        Err(Failure::NoSuchPass(pass))
+        Err(StoreError::NoSuchPass(pass))
     }
 }
 
-const fn outcome(end: PassEnd) -> &'static str {
-    match end {
-        PassEnd::Complete => "complete",
-        PassEnd::Refused => "refused",
-        PassEnd::Abandoned => "abandoned",
-        PassEnd::Failed => "failed",
-    }
+/// The passes that started at `since` or later, oldest first.
+pub fn history(connection: &Connection, since: Timestamp) -> rusqlite::Result<Vec<PassRecord>> {
+    let mut statement = connection.prepare_cached(HISTORY)?;
+    let passes = statement.query_map([columns::time(since)], pass_record)?;
+    passes.collect()
+}
+
+fn pass_record(row: &Row<'_>) -> rusqlite::Result<PassRecord> {
+    let count = |column| {
+        row.get(column)
+            .map(|count: i64| u64::try_from(count).unwrap_or(0))
+    };
+    let finished_at = match row.get_ref(8)? {
+        ValueRef::Null => None,
+        _ => Some(columns::read_time(row, 8)?),
+    };
+    Ok(PassRecord {
+        job: row.get(0)?,
+        region: row.get(1)?,
+        started_at: columns::read_time(row, 2)?,
+        // The table's constraint allows no other word.
+        outcome: row
+            .get::<_, Option<String>>(3)?
+            .and_then(|end| PassEnd::parse(&end)),
+        pages: count(4)?,
+        records: count(5)?,
+        requests: count(6)?,
+        units: columns::read_cost(row, 7)?,
+        finished_at,
+    })
 }

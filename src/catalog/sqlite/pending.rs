@@ -1,17 +1,18 @@
-//! Which ids are still to be fetched: asked of the listings, so that nothing needs remembering when a run stops.
+//! The ids that are still to be fetched. They are computed from the listings, so nothing is lost when a run stops.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use rusqlite::{CachedStatement, Connection, ToSql};
+use serde_json::Value;
 
-use super::{moment, path};
+use super::{columns, path};
 use crate::catalog::{PassId, PassScope, PendingId, PendingQuery};
 use crate::config::Pointer;
 use crate::quota::Timestamp;
 
-/// The joins are in the order in which the indexes lead: open passes of the job, their listings, the records in these.
-const NAMING: &str = "select pass.id, pass.started_at, pass.finished_at is null, record.number
+/// `cross join` keeps the joins in the order of the indexes: open passes of the job, their listings, the listed records.
+const LISTED_BY_OPEN: &str = "select pass.id, pass.started_at, pass.finished_at is null, record.number
     from pass
     cross join listing on listing.pass = pass.id
     cross join record
@@ -19,8 +20,8 @@ const NAMING: &str = "select pass.id, pass.started_at, pass.finished_at is null,
     where pass.job = ?1 and pass.finished_at is null
         and listing.upstream = ?2 and listing.call = ?3 and listing.kind = ?4
     order by pass.started_at, pass.id, listing.step, listing.position";
-/// The same of one pass, whose id is the number.
-const NAMED: &str = "select pass.id, pass.started_at, pass.finished_at is null, record.number
+/// The same for one pass, by its id.
+const LISTED_BY_PASS: &str = "select pass.id, pass.started_at, pass.finished_at is null, record.number
     from pass
     cross join listing on listing.pass = pass.id
     cross join record
@@ -29,67 +30,36 @@ const NAMED: &str = "select pass.id, pass.started_at, pass.finished_at is null, 
         and listing.upstream = ?2 and listing.call = ?3 and listing.kind = ?4
     order by listing.step, listing.position";
 const PART: &str = "select body -> ?2 from record where number = ?1";
-/// Empty, which is before every time, where it was never asked for.
+/// Empty, which sorts before every time, for an id that was never requested.
 pub const FETCHED: &str = "select max(
     coalesce((select last_seen from record where upstream = ?1 and kind = ?2 and id = ?3), ''),
     coalesce((select at from absent where upstream = ?1 and kind = ?2 and id = ?3), ''))";
-pub const STATEMENTS: &[&str] = &[NAMING, NAMED, PART, FETCHED];
-
-/// A `PendingQuery` as it goes to another thread.
-pub struct Query {
-    job: String,
-    /// `None`: the open ones.
-    passes: Option<Vec<PassId>>,
-    upstream: String,
-    call: String,
-    call_kind: String,
-    path: String,
-    rest: Option<Pointer>,
-    kind: String,
-    fresh_since: String,
-}
-
-impl Query {
-    pub fn of(query: &PendingQuery<'_>) -> Self {
-        let (path, rest) = path::split(query.at);
-        Self {
-            job: query.job.to_owned(),
-            passes: match query.scope {
-                PassScope::Open => None,
-                PassScope::Passes(passes) => Some(passes.to_vec()),
-            },
-            upstream: query.upstream.to_owned(),
-            call: query.from.0.to_owned(),
-            call_kind: query.from.1.to_owned(),
-            path,
-            rest,
-            kind: query.kind.to_owned(),
-            fresh_since: moment::write(query.fresh_since),
-        }
-    }
-}
+pub const STATEMENTS: &[&str] = &[LISTED_BY_OPEN, LISTED_BY_PASS, PART, FETCHED];
 
 /// A record that a pass lists.
-struct Listed {
+struct ListedRecord {
     pass: PassId,
     started_at: String,
     began: Timestamp,
     unfinished: bool,
-    record: i64,
+    number: i64,
 }
 
 /// Ids to fetch, in the order of the passes and their listings.
-pub fn pending_ids(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<PendingId>> {
-    let mut answers = Answers::of(connection, query)?;
+pub fn pending_ids(
+    connection: &Connection,
+    query: &PendingQuery,
+) -> rusqlite::Result<Vec<PendingId>> {
+    let mut lookups = Lookups::new(connection, query)?;
     let mut seen = HashSet::new();
     let mut pending = Vec::new();
-    for naming in namings(connection, query)? {
-        for id in answers.named_by(naming.record)?.iter() {
-            if seen.insert((naming.pass, Rc::clone(id))) && !answers.is_fresh(id, &naming)? {
+    for listed in listed_records(connection, query)? {
+        for id in lookups.named_by(listed.number)?.iter() {
+            if seen.insert((listed.pass, Rc::clone(id))) && !lookups.is_fresh(id, &listed)? {
                 pending.push(PendingId {
                     id: id.to_string(),
-                    pass: naming.pass,
-                    began: naming.began,
+                    pass: listed.pass,
+                    began: listed.began,
                 });
             }
         }
@@ -97,50 +67,67 @@ pub fn pending_ids(connection: &Connection, query: &Query) -> rusqlite::Result<V
     Ok(pending)
 }
 
-fn namings(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Listed>> {
-    match &query.passes {
-        None => listed(connection, NAMING, &query.job, query),
-        Some(passes) => {
-            let of_pass = |pass: &PassId| listed(connection, NAMED, pass.0, query);
-            let listed: rusqlite::Result<Vec<Vec<Listed>>> = passes.iter().map(of_pass).collect();
-            Ok(listed?.into_iter().flatten().collect())
+fn listed_records(
+    connection: &Connection,
+    query: &PendingQuery,
+) -> rusqlite::Result<Vec<ListedRecord>> {
+    match &query.scope {
+        PassScope::Open => listed_by(connection, LISTED_BY_OPEN, &query.job, query),
+        PassScope::Passes(passes) => {
+            let mut all = Vec::new();
+            for pass in passes {
+                all.extend(listed_by(connection, LISTED_BY_PASS, pass.0, query)?);
+            }
+            Ok(all)
         }
     }
 }
 
-fn listed(
+fn listed_by(
     connection: &Connection,
     statement: &str,
     passes: impl ToSql,
-    query: &Query,
-) -> rusqlite::Result<Vec<Listed>> {
+    query: &PendingQuery,
+) -> rusqlite::Result<Vec<ListedRecord>> {
     let mut statement = connection.prepare_cached(statement)?;
-    let asked = (passes, &query.upstream, &query.call, &query.call_kind);
-    let listed = statement.query_map(asked, |row| {
-        Ok(Listed {
+    let values = (
+        passes,
+        &query.upstream,
+        &query.listed_by,
+        &query.listed_kind,
+    );
+    let listed = statement.query_map(values, |row| {
+        Ok(ListedRecord {
             pass: PassId(row.get(0)?),
             started_at: row.get(1)?,
-            began: moment::read(row, 1)?,
+            began: columns::read_time(row, 1)?,
             unfinished: row.get(2)?,
-            record: row.get(3)?,
+            number: row.get(3)?,
         })
     })?;
     listed.collect()
 }
 
-/// What the catalog said so far: eight regions list mostly the same records, and name the same ids.
-struct Answers<'a> {
-    query: &'a Query,
+/// Looks up each record and each id once: several regions list mostly the same records, which name the same ids.
+struct Lookups<'a> {
+    query: &'a PendingQuery,
+    path: String,
+    rest: Option<Pointer>,
+    fresh_since: String,
     part: CachedStatement<'a>,
     last_fetched: CachedStatement<'a>,
     named: HashMap<i64, Rc<[Rc<str>]>>,
     fetched: HashMap<Rc<str>, String>,
 }
 
-impl<'a> Answers<'a> {
-    fn of(connection: &'a Connection, query: &'a Query) -> rusqlite::Result<Self> {
+impl<'a> Lookups<'a> {
+    fn new(connection: &'a Connection, query: &'a PendingQuery) -> rusqlite::Result<Self> {
+        let (path, rest) = path::split(&query.at);
         Ok(Self {
             query,
+            path,
+            rest,
+            fresh_since: columns::time(query.fresh_since),
             part: connection.prepare_cached(PART)?,
             last_fetched: connection.prepare_cached(FETCHED)?,
             named: HashMap::new(),
@@ -154,32 +141,30 @@ impl<'a> Answers<'a> {
         }
         let part: Option<String> = self
             .part
-            .query_row((record, &self.query.path), |row| row.get(0))?;
-        let named: Rc<[Rc<str>]> = part
-            .map(|part| self.ids_in(&part))
-            .unwrap_or_default()
-            .into();
+            .query_row((record, &self.path), |row| row.get(0))?;
+        let named: Rc<[Rc<str>]> = ids_in(part, self.rest.as_ref()).map(Rc::from).collect();
         self.named.insert(record, Rc::clone(&named));
         Ok(named)
     }
 
-    fn ids_in(&self, part: &str) -> Vec<Rc<str>> {
-        let part = serde_json::from_str(part).unwrap_or_default();
-        let ids = self.query.rest.iter().flat_map(|rest| rest.texts_in(&part));
-        ids.filter(|id| !id.is_empty()).map(Rc::from).collect()
-    }
-
-    /// Whether it was fetched lately, or after the unfinished pass that names it began.
-    fn is_fresh(&mut self, id: &Rc<str>, naming: &Listed) -> rusqlite::Result<bool> {
+    /// Whether the id was fetched recently, or after the unfinished pass that names it started.
+    fn is_fresh(&mut self, id: &Rc<str>, listed: &ListedRecord) -> rusqlite::Result<bool> {
         if !self.fetched.contains_key(id) {
-            let asked = (&self.query.upstream, &self.query.kind, &**id);
-            self.fetched.insert(
-                Rc::clone(id),
-                self.last_fetched.query_row(asked, |row| row.get(0))?,
-            );
+            let values = (&self.query.upstream, &self.query.kind, &**id);
+            let at = self.last_fetched.query_row(values, |row| row.get(0))?;
+            self.fetched.insert(Rc::clone(id), at);
         }
         let fetched = self.fetched.get(id).map_or("", String::as_str);
-        let in_this_pass = naming.unfinished && fetched >= naming.started_at.as_str();
-        Ok(in_this_pass || fetched >= self.query.fresh_since.as_str())
+        let in_this_pass = listed.unfinished && fetched >= listed.started_at.as_str();
+        Ok(in_this_pass || fetched >= self.fresh_since.as_str())
     }
+}
+
+/// The ids at the place `rest` of a part of a record, which is JSON.
+pub fn ids_in(part: Option<String>, rest: Option<&Pointer>) -> impl Iterator<Item = String> {
+    let part: Value = part
+        .and_then(|part| serde_json::from_str(&part).ok())
+        .unwrap_or_default();
+    let ids = rest.map(|rest| rest.texts_in(&part)).unwrap_or_default();
+    ids.into_iter().filter(|id| !id.is_empty())
 }

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Transaction};
 
 use super::passes::{forget_step, must_exist};
-use super::{Failure, integer};
+use super::{StoreError, integer};
 use crate::catalog::{PassId, Rearrangement};
 
 const FORGET_RESTART: &str = "delete from restart where pass = ?1 and step = ?2";
@@ -27,7 +27,7 @@ pub fn rearrange(
     tx: &Transaction<'_>,
     pass: PassId,
     change: &Rearrangement,
-) -> Result<(), Failure> {
+) -> Result<(), StoreError> {
     must_exist(tx, pass)?;
     for step in &change.dropped {
         let step = integer(*step as u64);

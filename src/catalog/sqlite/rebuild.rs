@@ -106,5 +106,5 @@ fn rehash(records: &mut Connection, rehashes: &[Rehash]) -> rusqlite::Result<()>
 
 fn text_of(body: &str, pointers: &[Pointer]) -> Option<Text> {
     let body: Value = serde_json::from_str(body).ok()?;
-    Text::of(&body, pointers)
+    Text::new(&body, pointers)
 }

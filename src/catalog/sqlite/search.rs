@@ -1,11 +1,12 @@
-//! Full-text search. The index holds words alone, so the texts of the hits are cut by an index of their own, in memory.
+//! Full-text search. The index holds words only, so the excerpts of the hits come from a second index, in memory.
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 
 use super::text_index::TextIndex;
-use super::{Failure, moment, page, views, words};
-use crate::catalog::{SearchHit, SearchQuery};
+use super::{StoreError, columns, views};
+use crate::catalog::text::text_of;
+use crate::catalog::{SearchHit, SearchQuery, words};
 
 const RECORD: &str = "select upstream, kind, id, body, first_seen, last_seen from record
     where number = ?1
@@ -21,41 +22,21 @@ const SCRATCH: &str = r#"create virtual table hit using fts5 (
     text, tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co M*'")"#;
 const EXCERPTS: &str = "select rowid, snippet(hit, 0, char(0xE000), char(0xE001), '…', 32) from hit where hit match ?1";
 
-/// A `SearchQuery` as it goes to another thread.
-pub struct Query {
-    matching: Option<String>,
-    kind: Option<String>,
-    since: Option<String>,
-    region: Option<String>,
-    limit: u32,
-}
-
-impl Query {
-    pub fn of(query: &SearchQuery<'_>) -> Self {
-        Self {
-            matching: words::all_of(query.words),
-            kind: query.kind.map(str::to_owned),
-            since: query.since.map(moment::write),
-            region: query.region.map(str::to_owned),
-            limit: query.limit,
-        }
-    }
-}
-
-/// The records that hold all of the words, best first.
+/// The records that contain all words, best match first.
 pub fn search(
     connection: &Connection,
     index: &TextIndex,
-    query: &Query,
-) -> Result<Vec<SearchHit>, Failure> {
-    let Some(matching) = query.matching.as_ref().filter(|_| query.limit > 0) else {
+    query: &SearchQuery,
+) -> Result<Vec<SearchHit>, StoreError> {
+    let Some(matching) = words::all_of(&query.words).filter(|_| query.limit > 0) else {
         return Ok(Vec::new());
     };
-    let mut hits = index.matching(connection, matching, |numbers| {
+    let since = query.since.map(columns::time);
+    let mut hits = index.matching(connection, &matching, |numbers| {
         let mut statement = connection.prepare_cached(RECORD)?;
         let mut hits = Vec::new();
         for number in numbers {
-            let filters = (number?, &query.kind, &query.since, &query.region);
+            let filters = (number?, &query.kind, &since, &query.region);
             hits.extend(statement.query_row(filters, hit).optional()?);
             if hits.len() >= query.limit as usize {
                 break;
@@ -63,7 +44,7 @@ pub fn search(
         }
         Ok(hits)
     })?;
-    cut_excerpts(connection, matching, &mut hits)?;
+    cut_excerpts(connection, &matching, &mut hits)?;
     Ok(hits)
 }
 
@@ -75,8 +56,8 @@ fn hit(row: &Row<'_>) -> rusqlite::Result<SearchHit> {
         id: row.get(2)?,
         excerpt: String::new(),
         body: serde_json::from_str(&body).unwrap_or(Value::String(body)),
-        first_seen: moment::read(row, 4)?,
-        last_seen: moment::read(row, 5)?,
+        first_seen: columns::read_time(row, 4)?,
+        last_seen: columns::read_time(row, 5)?,
     })
 }
 
@@ -89,7 +70,7 @@ fn cut_excerpts(
     scratch.execute_batch(SCRATCH)?;
     let mut insert = scratch.prepare("insert into hit (rowid, text) values (?1, ?2)")?;
     for (number, hit) in (0_u32..).zip(hits.iter()) {
-        insert.execute((number, words::part(&text_of(connection, hit)?)))?;
+        insert.execute((number, words::part(&searched_text(connection, hit)?)))?;
     }
     let mut excerpts = scratch.prepare(EXCERPTS)?;
     let mut rows = excerpts.query([matching])?;
@@ -101,7 +82,7 @@ fn cut_excerpts(
     Ok(())
 }
 
-fn text_of(connection: &Connection, hit: &SearchHit) -> rusqlite::Result<String> {
+fn searched_text(connection: &Connection, hit: &SearchHit) -> rusqlite::Result<String> {
     let pointers = views::text_pointers(connection, &hit.upstream, &hit.kind)?;
-    Ok(page::joined(&hit.body, &pointers))
+    Ok(text_of(&hit.body, &pointers))
 }

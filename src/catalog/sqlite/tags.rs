@@ -1,54 +1,57 @@
-//! Pages by the name that their upstream has for them: what did not change need not be paid for.
+//! Pages by the upstream's name for their state: a page that did not change is not paid for again.
 
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, Transaction};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde_json::Value;
 
+use super::columns;
 use super::page::LandingPage;
+use crate::catalog::Landing;
 use crate::record::{CachedPage, Record, Tag};
 
-/// A page that was not asked for in so long is asked for anew.
-pub const KEPT: Duration = Duration::from_secs(32 * 24 * 60 * 60);
+/// How long the tag of a page that is no longer requested is kept.
+const KEPT: Duration = Duration::from_secs(32 * 24 * 60 * 60);
 
 const REMEMBER: &str = "insert into tag (upstream, request, call, name, kind, ids, next, at)
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
     on conflict do update set call = excluded.call, name = excluded.name, kind = excluded.kind, ids = excluded.ids,
         next = excluded.next, at = excluded.at";
-const KNOWN: &str =
+const CACHED: &str =
     "select name, ids, next from tag where upstream = ?1 and request = ?2 and kind = ?3";
 const BODY: &str = "select body from record where upstream = ?1 and kind = ?2 and id = ?3";
 const ALL: &str = "select request, name, next from tag where upstream = ?1";
 const FORGET: &str = "delete from tag where upstream = ?1 and call = ?2";
 const FORGET_OLD: &str = "delete from tag where upstream = ?1 and at < ?2";
-pub const STATEMENTS: &[&str] = &[KNOWN, BODY, ALL, FORGET, FORGET_OLD];
+pub const STATEMENTS: &[&str] = &[CACHED, BODY, ALL, FORGET, FORGET_OLD];
 
-/// Remembers under which name a page came.
+/// Stores the tag of a page.
 pub fn remember(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<()> {
     let Some(Tag {
         request,
         name,
         next,
-    }) = &page.tag
+    }) = &page.landing.tag
     else {
         return Ok(());
     };
     let ids: Value = page.rows.iter().map(|row| row.id.as_str()).collect();
-    let tag = (
-        &page.upstream,
+    let Landing { upstream, call, .. } = &*page.landing;
+    let kind = page.kind();
+    tx.prepare_cached(REMEMBER)?.execute(params![
+        upstream,
         request,
-        &page.call,
+        call,
         name,
-        &page.kind,
+        kind,
         ids.to_string(),
         next,
-        &page.now,
-    );
-    tx.prepare_cached(REMEMBER)?.execute(tag)?;
-    forget_old(tx, &page.upstream, &page.tags_since)
+        page.now
+    ])?;
+    forget_old(tx, upstream, &columns::time(page.landing.now - KEPT))
 }
 
-/// The page that a request brought the last time; `None` where any of its records is gone.
+/// The page that a request brought last; `None` if any of its records was deleted.
 pub fn cached_page(
     connection: &Connection,
     upstream: &str,
@@ -56,7 +59,7 @@ pub fn cached_page(
     request: &str,
 ) -> rusqlite::Result<Option<CachedPage>> {
     let found = connection
-        .prepare_cached(KNOWN)?
+        .prepare_cached(CACHED)?
         .query_row((upstream, request, kind), |row| row.try_into());
     let Some((name, ids, next)): Option<(String, String, Option<String>)> = found.optional()?
     else {
@@ -96,14 +99,14 @@ pub fn tags(connection: &Connection, upstream: &str) -> rusqlite::Result<Vec<Tag
     tags.collect()
 }
 
-/// Forgets the tags of a call's pages.
+/// Deletes the tags of a call's pages.
 pub fn forget(tx: &Transaction<'_>, upstream: &str, call: &str) -> rusqlite::Result<()> {
     tx.prepare_cached(FORGET)?
         .execute((upstream, call))
         .map(drop)
 }
 
-/// Forgets the tags of pages that were not asked for since.
+/// Deletes the tags of pages that were last requested before `since`.
 pub fn forget_old(tx: &Transaction<'_>, upstream: &str, since: &str) -> rusqlite::Result<()> {
     tx.prepare_cached(FORGET_OLD)?
         .execute((upstream, since))

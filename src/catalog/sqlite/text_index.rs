@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::land::Changes;
 use super::page::LandingPage;
-use super::{Failure, rebuild};
+use super::{StoreError, rebuild};
 use crate::sqlite::{self, Database, Schema};
 
 /// The index's file, in the directory of its catalog.
@@ -123,7 +123,7 @@ impl TextIndex {
     }
 
     /// Makes the index anew from the records, even where its file is damaged, and returns how many records it holds.
-    pub fn rebuild(&self, records: &mut Connection) -> Result<u64, Failure> {
+    pub fn rebuild(&self, records: &mut Connection) -> Result<u64, StoreError> {
         let mut database = self.locked();
         if let Some(Ok(indexed)) = database
             .as_mut()
@@ -146,7 +146,7 @@ impl TextIndex {
         records: &Connection,
         words: &str,
         collect: impl Fn(&mut dyn Iterator<Item = rusqlite::Result<i64>>) -> rusqlite::Result<T>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, StoreError> {
         let mut opened = self.locked();
         if opened.is_none() {
             *opened = sqlite::open_read_only(&self.path, SCHEMA)?;
@@ -306,9 +306,9 @@ pub fn add(index: &Connection, number: i64, text: &str) -> rusqlite::Result<()> 
 }
 
 /// There is no index: that is right for a catalog without records.
-fn nothing_indexed(records: &Connection) -> Result<(), Failure> {
+fn nothing_indexed(records: &Connection) -> Result<(), StoreError> {
     match records.query_row(HAS_RECORDS, [], |row| row.get(0))? {
-        true => Err(Failure::NoIndex),
+        true => Err(StoreError::NoIndex),
         false => Ok(()),
     }
 }

@@ -21,13 +21,13 @@ const VIEW: &str = "select sql from sqlite_schema where type = 'view' and name =
 
 /// How a call's records are read, as the catalog remembers it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Shape {
+struct Shape {
     text: String,
     columns: String,
 }
 
 impl Shape {
-    pub fn of(records: &Records) -> Self {
+    fn new(records: &Records) -> Self {
         let text: Vec<&str> = records.text.iter().map(Pointer::as_str).collect();
         let columns: BTreeMap<&str, &str> = records
             .columns
@@ -52,15 +52,15 @@ impl Shape {
 pub fn declare(
     tx: &Transaction<'_>,
     upstream: &str,
-    kind: &str,
     call: &str,
-    shape: &Shape,
+    records: &Records,
 ) -> rusqlite::Result<()> {
-    let known = tx
+    let (kind, shape) = (&records.kind, Shape::new(records));
+    let stored = tx
         .prepare_cached(SHAPE)?
         .query_row((upstream, kind, call), Shape::read)
         .optional()?;
-    if known.as_ref() == Some(shape) {
+    if stored.as_ref() == Some(&shape) {
         return Ok(());
     }
     tx.prepare_cached(REMEMBER)?

@@ -177,7 +177,7 @@ async fn can_be_read(environment: &Environment, ledger: &LedgerClient) -> Result
 async fn catalog(environment: &Environment) -> Finding {
     let path = environment.state_dir.join(CATALOG_FILE);
     let what = path.display().to_string();
-    match environment.catalog_to_read() {
+    match environment.passes() {
         Ok(_) => match sqlite::can_be_written(&path) {
             Ok(()) => good(what, "usable".to_owned()),
             Err(why) => bad(what, why),

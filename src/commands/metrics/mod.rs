@@ -221,7 +221,7 @@ async fn region_states(environment: &Environment) -> Result<Vec<Candidate>, Erro
     let all = jobs
         .map(|job| (Arc::clone(job), job.regions.clone()))
         .collect();
-    let (catalog, now) = (environment.catalog_to_read()?, environment.clock.now());
+    let (catalog, now) = (environment.passes()?, environment.clock.now());
     Ok(run::candidates(&*catalog, &all, now).await?)
 }
 

@@ -38,7 +38,7 @@ async fn passes_since(
     let Some(newest) = newest_charge(environment, account, mode).await?.max(added) else {
         return Ok(Vec::new());
     };
-    let mut passes = match environment.catalog_to_read() {
+    let mut passes = match environment.archive() {
         Ok(catalog) => catalog.history(newest).await.unwrap_or_default(),
         // Whoever needs the catalog reports what is wrong with it.
         Err(_) => Vec::new(),

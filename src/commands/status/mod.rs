@@ -270,7 +270,7 @@ fn gathered(
 }
 
 async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<RegionStatus>, Error> {
-    let catalog = environment.catalog_to_read()?;
+    let catalog = environment.passes()?;
     let selection = environment
         .config
         .jobs

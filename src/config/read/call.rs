@@ -1,6 +1,7 @@
 //! `[upstreams.X.calls."Y"]`
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Number, Value};
 
@@ -50,7 +51,7 @@ pub fn call(item: Item<'_>) -> Option<Call> {
         body: body_of(&section, method)?,
         paging: paging?,
         empty_pages: empty_pages?,
-        records: records?,
+        records: records?.map(Arc::new),
         etag: etag_of(&section, method)?,
         settle: settle?,
         cheaper: cheaper?,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Attempt;
+use crate::catalog::Estimate;
 use crate::ledger::{Permit, fresh_id};
 use crate::quota::{ChargeId, Cost, Entry, Limit, LimitName, LimitUsage, Timestamp, Units};
 use crate::run::learned_cost::truth;
@@ -20,13 +21,15 @@ impl Attempt<'_> {
         self.correct(permit, &truth).await;
         let (upstream, call) = (&self.job.credential.upstream.name, &self.call);
         let learned = self.context.learned_costs.learn(self.job, call, &truth);
-        if learned != call.cost
-            && let Err(error) = self
-                .context
-                .catalog
-                .learn(upstream, &call.name, &learned)
-                .await
-        {
+        if learned == call.cost {
+            return;
+        }
+        let estimate = Estimate {
+            upstream: upstream.clone(),
+            call: call.name.clone(),
+            cost: learned,
+        };
+        if let Err(error) = self.context.catalog.learn(estimate).await {
             tracing::warn!(call = call.name, %error, "cannot store the learned cost of a call");
         }
     }

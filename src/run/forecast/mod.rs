@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Selection;
 use super::report::accounts;
 use super::simulation::{Balance, Bounds, Refused, Simulation, Snapshot, balances};
-use crate::catalog::{Catalog, CatalogError};
+use crate::catalog::{CatalogError, PassReader};
 use crate::ledger::LedgerClient;
 use crate::quota::{LimitName, Timestamp, Units};
 
@@ -120,7 +120,7 @@ pub struct Plan<'a> {
 /// # Errors
 /// When the catalog cannot be asked.
 pub async fn forecast(
-    catalog: &dyn Catalog,
+    catalog: &dyn PassReader,
     ledger: &LedgerClient,
     plan: Plan<'_>,
 ) -> Result<Forecast, CatalogError> {
@@ -171,7 +171,7 @@ pub async fn forecast(
 /// # Errors
 /// When the catalog cannot be asked.
 pub async fn what_fits(
-    catalog: &dyn Catalog,
+    catalog: &dyn PassReader,
     ledger: &LedgerClient,
     plan: Plan<'_>,
 ) -> Result<Vec<JobFit>, CatalogError> {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Fits, PREVIOUS_PASSES, Previous, StepPreview};
-use crate::catalog::{Catalog, CatalogError};
+use crate::catalog::{CatalogError, PassReader};
 use crate::config::{Call, Job, Region, Step};
 use crate::quota::{LimitName, Timestamp, Units};
 use crate::run::admission::jobs;
@@ -21,7 +21,7 @@ pub struct Estimated {
 
 /// At least and at most, for each step of each region, where the run walks `first_admitted` side by side first.
 pub async fn estimate(
-    catalog: &dyn Catalog,
+    catalog: &dyn PassReader,
     selection: &Selection,
     first_admitted: &[Candidate],
     now: Timestamp,
@@ -65,7 +65,7 @@ type PagesBySteps = Vec<(usize, u64)>;
 
 /// Adds what the steps that list took in the last complete passes, as `catalog` keeps them.
 pub async fn add_previous(
-    catalog: &dyn Catalog,
+    catalog: &dyn PassReader,
     steps: &mut [Estimated],
 ) -> Result<(), CatalogError> {
     let mut passes: BTreeMap<(String, String), Vec<PagesBySteps>> = BTreeMap::new();

@@ -15,7 +15,7 @@ use super::outcome::seconds;
 use super::range::Range;
 use super::report::{accounts, limit_reports};
 use super::simulation::{Bounds, Snapshot, balances};
-use crate::catalog::{Catalog, CatalogError};
+use crate::catalog::{CatalogError, PassReader};
 use crate::ledger::LedgerClient;
 use crate::quota::{LimitName, Timestamp, Units};
 
@@ -136,7 +136,7 @@ pub enum Fits {
 /// # Errors
 /// When the catalog cannot be read.
 pub async fn preview(
-    catalog: &dyn Catalog,
+    catalog: &dyn PassReader,
     ledger: &LedgerClient,
     selection: &Selection,
     now: Timestamp,

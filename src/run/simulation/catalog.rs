@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use super::super::due::Candidate;
 use super::snapshot::{CatalogSnapshot, Kind};
 use crate::catalog::{
-    Catalog, CatalogError, EachRecord, Estimate, Landed, Landing, NamedIds, OpenBatch, OpenPass,
-    PassEnd, PassId, PassRecord, PassRef, PassScope, PendingId, PendingQuery, Rearrangement,
-    RecordsQuery, RegionState, SearchHit, SearchQuery, StepListing, StepPosition,
+    CatalogError, Estimate, Landed, Landing, NamedIds, OpenBatch, OpenPass, PassEnd, PassId,
+    PassReader, PassRef, PassScope, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds,
+    RegionState, StepListing, StepPosition,
 };
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
@@ -225,8 +225,8 @@ impl State {
         id
     }
 
-    fn land(&mut self, landing: &Landing<'_>) -> Landed {
-        let id = match landing.pass {
+    fn land(&mut self, landing: &Landing) -> Landed {
+        let id = match &landing.pass {
             PassRef::Open(id) => *id,
             PassRef::New {
                 job,
@@ -234,7 +234,7 @@ impl State {
                 started_at,
             } => self.begin_new(job, region, *started_at),
         };
-        let kind = (landing.upstream.to_owned(), landing.kind.kind.clone());
+        let kind = (landing.upstream.clone(), landing.kind.kind.clone());
         let ids: Vec<Arc<str>> = landing
             .records
             .iter()
@@ -251,8 +251,8 @@ impl State {
         if let Some(pass) = self.passes.get_mut(&id.0) {
             pass.advance(landing);
             pass.cut |= landing.cut;
-            pass.keep(landing.batch);
-            pass.list(landing.call, kind, ids);
+            pass.keep(landing.batch.as_ref());
+            pass.list(&landing.call, kind, ids);
         }
         Landed {
             pass: id,
@@ -289,13 +289,13 @@ impl State {
         id
     }
 
-    fn pending(&self, snapshot: &CatalogSnapshot, query: &PendingQuery<'_>) -> Vec<PendingId> {
-        let passes: Vec<PassId> = match query.scope {
-            PassScope::Open => self.open(query.job).map(|pass| pass.id).collect(),
-            PassScope::Passes(passes) => passes.to_vec(),
+    fn pending(&self, snapshot: &CatalogSnapshot, query: &PendingQuery) -> Vec<PendingId> {
+        let passes: Vec<PassId> = match &query.scope {
+            PassScope::Open => self.open(&query.job).map(|pass| pass.id).collect(),
+            PassScope::Passes(passes) => passes.clone(),
         };
-        let asked = (query.upstream.to_owned(), query.kind.to_owned());
-        let from = (query.upstream.to_owned(), query.from.1.to_owned());
+        let asked = (query.upstream.clone(), query.kind.clone());
+        let from = (query.upstream.clone(), query.listed_kind.clone());
         let place = (from, query.at.as_str().to_owned());
         let (names, fetched) = (snapshot.names(&place), self.fetched.get(&asked));
         let mut pending = Vec::new();
@@ -315,7 +315,7 @@ impl State {
             let listings = pass
                 .listings
                 .iter()
-                .filter(|one| one.call == query.from.0 && one.kind == place.0);
+                .filter(|one| one.call == query.listed_by && one.kind == place.0);
             for record in listings.flat_map(|one| &one.ids) {
                 for named in names.of(record).iter() {
                     if !is_fresh(named) && seen.insert(Arc::clone(named)) {
@@ -333,15 +333,15 @@ impl State {
 }
 
 impl PlayPass {
-    fn advance(&mut self, landing: &Landing<'_>) {
+    fn advance(&mut self, landing: &Landing) {
         let is_same = |at: &StepPosition| at.step == landing.step;
         let before = self.positions.iter().position(is_same);
         let before = before.map(|place| self.positions.swap_remove(place));
         self.positions.push(StepPosition {
             step: landing.step,
             pages: before.map_or(0, |at| at.pages) + 1,
-            cursor: landing.next.map(str::to_owned),
-            request: Some(landing.request.to_owned()),
+            cursor: landing.next.clone(),
+            request: Some(landing.request.clone()),
             empty_pages: landing.empty_pages,
         });
     }
@@ -443,7 +443,7 @@ fn listings(snapshot: &CatalogSnapshot, upstream: &str, pass: PassId) -> Vec<Lis
 }
 
 #[async_trait]
-impl Catalog for SimulatedCatalog {
+impl PassReader for SimulatedCatalog {
     async fn region_states(
         &self,
         job: &str,
@@ -461,8 +461,69 @@ impl Catalog for SimulatedCatalog {
         Ok(self.state().open(job).collect())
     }
 
-    async fn land(&self, landing: Landing<'_>) -> Result<Landed, CatalogError> {
+    async fn listing(&self, pass: PassId) -> Result<Vec<StepListing>, CatalogError> {
+        Ok(self
+            .snapshot
+            .listings
+            .get(&pass)
+            .cloned()
+            .unwrap_or_default())
+    }
+
+    async fn pending_ids(&self, query: PendingQuery) -> Result<Vec<PendingId>, CatalogError> {
+        Ok(self.state().pending(&self.snapshot, &query))
+    }
+
+    async fn named_ids(
+        &self,
+        records: RecordIds,
+        at: &Pointer,
+    ) -> Result<Vec<NamedIds>, CatalogError> {
+        let place = ((records.upstream, records.kind), at.as_str().to_owned());
+        let names = self.snapshot.names(&place);
+        let named = |id: Arc<str>| {
+            let named = names.of(&id).into_owned();
+            (id, named)
+        };
+        Ok(records.ids.into_iter().map(named).collect())
+    }
+
+    async fn last_fetched(
+        &self,
+        records: RecordIds,
+    ) -> Result<Vec<(Arc<str>, Timestamp)>, CatalogError> {
+        let state = self.state();
+        let fetched = state.fetched.get(&(records.upstream, records.kind));
+        let at = |id: Arc<str>| fetched?.get(&id).map(|at| (Arc::clone(&id), *at));
+        Ok(records.ids.into_iter().filter_map(at).collect())
+    }
+
+    async fn cached_page(
+        &self,
+        _: &str,
+        _: &str,
+        _: &str,
+    ) -> Result<Option<CachedPage>, CatalogError> {
+        Ok(None)
+    }
+
+    async fn tags(&self, _: &str) -> Result<Vec<Tag>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl PassStore for SimulatedCatalog {
+    async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
         Ok(self.state().land(&landing))
+    }
+
+    async fn restart_step(&self, _: PassId, _: usize) -> Result<bool, CatalogError> {
+        Ok(false)
     }
 
     async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError> {
@@ -480,10 +541,6 @@ impl Catalog for SimulatedCatalog {
             }
         }
         Ok(())
-    }
-
-    async fn restart_step(&self, _: PassId, _: usize) -> Result<bool, CatalogError> {
-        Ok(false)
     }
 
     async fn finish(
@@ -505,29 +562,8 @@ impl Catalog for SimulatedCatalog {
         Ok(())
     }
 
-    async fn pending_ids(&self, query: PendingQuery<'_>) -> Result<Vec<PendingId>, CatalogError> {
-        Ok(self.state().pending(&self.snapshot, &query))
-    }
-
-    async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
-        Ok(Vec::new())
-    }
-
-    async fn learn(&self, _: &str, _: &str, _: &Cost) -> Result<(), CatalogError> {
+    async fn learn(&self, _: Estimate) -> Result<(), CatalogError> {
         Ok(())
-    }
-
-    async fn cached_page(
-        &self,
-        _: &str,
-        _: &str,
-        _: &str,
-    ) -> Result<Option<CachedPage>, CatalogError> {
-        Ok(None)
-    }
-
-    async fn tags(&self, _: &str) -> Result<Vec<Tag>, CatalogError> {
-        Ok(Vec::new())
     }
 
     async fn forget_tags(&self, _: &str, _: &str) -> Result<(), CatalogError> {
@@ -536,58 +572,5 @@ impl Catalog for SimulatedCatalog {
 
     async fn drop_unseen(&self, _: &str, _: Timestamp) -> Result<u64, CatalogError> {
         Ok(0)
-    }
-
-    async fn listing(&self, pass: PassId) -> Result<Vec<StepListing>, CatalogError> {
-        Ok(self
-            .snapshot
-            .listings
-            .get(&pass)
-            .cloned()
-            .unwrap_or_default())
-    }
-
-    async fn named(
-        &self,
-        upstream: &str,
-        kind: &str,
-        ids: &[Arc<str>],
-        at: &Pointer,
-    ) -> Result<Vec<NamedIds>, CatalogError> {
-        let place = (
-            (upstream.to_owned(), kind.to_owned()),
-            at.as_str().to_owned(),
-        );
-        let names = self.snapshot.names(&place);
-        Ok(ids
-            .iter()
-            .map(|id| (Arc::clone(id), names.of(id).into_owned()))
-            .collect())
-    }
-
-    async fn fetched(
-        &self,
-        upstream: &str,
-        kind: &str,
-        ids: &[Arc<str>],
-    ) -> Result<Vec<(Arc<str>, Timestamp)>, CatalogError> {
-        let state = self.state();
-        let fetched = state.fetched.get(&(upstream.to_owned(), kind.to_owned()));
-        Ok(ids
-            .iter()
-            .filter_map(|id| Some((Arc::clone(id), *fetched?.get(id)?)))
-            .collect())
-    }
-
-    async fn history(&self, _: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {
-        Ok(Vec::new())
-    }
-
-    async fn records(&self, _: RecordsQuery<'_>, _: EachRecord) -> Result<(), CatalogError> {
-        Ok(())
-    }
-
-    async fn search(&self, _: SearchQuery<'_>) -> Result<Vec<SearchHit>, CatalogError> {
-        Ok(Vec::new())
     }
 }

@@ -25,7 +25,7 @@ use super::due::{Candidate, fairest_first};
 use super::lock::Locks;
 use super::outcome::RunReport;
 use super::{Selection, candidates, channel};
-use crate::catalog::{Catalog, CatalogError, OpenPass};
+use crate::catalog::{CatalogError, OpenPass, PassReader};
 use crate::clock::Clock;
 use crate::config::{Job, Region};
 use crate::ledger::{LedgerClient, LedgerError};
@@ -50,7 +50,7 @@ impl Snapshot {
     /// # Errors
     /// When the catalog cannot be read.
     pub async fn of(
-        catalog: &dyn Catalog,
+        catalog: &dyn PassReader,
         selection: &Selection,
         now: Timestamp,
     ) -> Result<Self, CatalogError> {
@@ -115,7 +115,8 @@ impl Simulation {
         self.clock.reach(now);
         let context = self.context(concurrency);
         let run = super::run(&context, &self.selection).with_subscriber(NoSubscriber::default());
-        run.await.map_err(|error| CatalogError(error.to_string()))
+        run.await
+            .map_err(|error| CatalogError::Failed(error.to_string()))
     }
 
     /// The regions that its first run walks side by side. What it simulates does not change them.
@@ -132,7 +133,7 @@ impl Simulation {
         fairest_first(&mut queue, now);
         let context = self.context(concurrency);
         let admitted = admit_regions(&context, &mut queue).await;
-        admitted.map_err(|reason| CatalogError(reason.to_string()))
+        admitted.map_err(|reason| CatalogError::Failed(reason.to_string()))
     }
 
     /// What is known of each region by now.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::due::Candidate;
 use super::super::estimate::pages_of_pass;
 use super::super::pass::listing_steps;
-use crate::catalog::{Catalog, CatalogError, PassId, StepListing};
+use crate::catalog::{CatalogError, PassId, PassReader, RecordIds, StepListing};
 use crate::config::{Etag, Job, Region, Step};
 use crate::quota::Timestamp;
 
@@ -60,7 +60,7 @@ impl CatalogSnapshot {
     /// # Errors
     /// When the catalog cannot be asked.
     pub async fn learn(
-        catalog: &dyn Catalog,
+        catalog: &dyn PassReader,
         candidates: &[Candidate],
     ) -> Result<Self, CatalogError> {
         let mut snapshot = Self::default();
@@ -108,7 +108,11 @@ impl CatalogSnapshot {
     }
 
     /// What is asked only for what changed is taken not to have changed.
-    async fn learn_tags(&mut self, catalog: &dyn Catalog, job: &Job) -> Result<(), CatalogError> {
+    async fn learn_tags(
+        &mut self,
+        catalog: &dyn PassReader,
+        job: &Job,
+    ) -> Result<(), CatalogError> {
         let upstream = &job.credential.upstream.name;
         if job.steps.iter().any(|step| step.call.etag == Etag::Free)
             && !self.tags.contains_key(upstream)
@@ -162,7 +166,11 @@ impl CatalogSnapshot {
     }
 
     /// What the records of each step that is drawn from name, and when that was fetched.
-    async fn learn_names(&mut self, catalog: &dyn Catalog, job: &Job) -> Result<(), CatalogError> {
+    async fn learn_names(
+        &mut self,
+        catalog: &dyn PassReader,
+        job: &Job,
+    ) -> Result<(), CatalogError> {
         let upstream = &job.credential.upstream.name;
         let mut sources: HashMap<&str, BTreeSet<Arc<str>>> = HashMap::new();
         for listed in self.listings.values().flatten() {
@@ -177,27 +185,17 @@ impl CatalogSnapshot {
             let (Some(ids), Some(records)) = (&step.ids, &step.call.records) else {
                 continue;
             };
-            let from: Vec<Arc<str>> = sources
-                .get(&*ids.from)
-                .into_iter()
-                .flatten()
-                .cloned()
-                .collect();
-            let named = catalog
-                .named(upstream, &ids.from_kind, &from, &ids.at)
-                .await?;
+            let from = sources.get(&*ids.from).into_iter().flatten();
+            let from: Vec<Arc<str>> = from.cloned().collect();
+            let records_of = RecordIds::new(upstream, &ids.from_kind, &from);
+            let named = catalog.named_ids(records_of, &ids.at).await?;
             let all: BTreeSet<Arc<str>> = named
                 .iter()
                 .flat_map(|(_, named)| named.iter().cloned())
                 .collect();
             let kind = (upstream.clone(), records.kind.clone());
-            let fetched = catalog
-                .fetched(
-                    upstream,
-                    &records.kind,
-                    &Vec::from_iter(all.iter().cloned()),
-                )
-                .await?;
+            let fetched = RecordIds::new(upstream, &records.kind, &all);
+            let fetched = catalog.last_fetched(fetched).await?;
             self.fetched.entry(kind).or_default().extend(fetched);
             sources.entry(&step.call.name).or_default().extend(all);
             let place = (

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ingest::catalog::{
-    Catalog, CatalogError, Landed, Landing, PassId, PassRef, PassScope, PendingId, PendingQuery,
-    SearchQuery, SqliteCatalog,
+    Archive, CatalogError, Landed, Landing, PassId, PassReader, PassRef, PassScope, PassStore,
+    PendingId, PendingQuery, SearchQuery, SqliteCatalog,
 };
 use ingest::config::{Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
@@ -60,7 +61,7 @@ impl Fixture {
     /// Ids of the records that hold the words, as a reader finds them.
     pub(super) async fn found(&self, words: &str) -> Vec<String> {
         let query = SearchQuery {
-            words,
+            words: words.to_owned(),
             kind: None,
             region: None,
             since: None,
@@ -70,6 +71,12 @@ impl Fixture {
         let mut ids: Vec<String> = hits.into_iter().map(|hit| hit.id).collect();
         ids.sort();
         ids
+    }
+
+    /// Closes the catalog, so that a test can change its files.
+    pub(super) fn release(&mut self) {
+        let elsewhere = self.dir.path().join("elsewhere/catalog.db");
+        self.catalog = SqliteCatalog::open(&elsewhere).unwrap();
     }
 
     pub(super) fn reopen(&mut self) {
@@ -99,14 +106,14 @@ impl Fixture {
     }
 
     pub(super) async fn pending(&self, at: &str, fresh_since: Timestamp) -> Vec<(String, PassId)> {
-        let at = pointer(at);
         let query = PendingQuery {
             scope: PassScope::Open,
-            job: JOB,
-            upstream: "youtube",
-            from: ("videos.list", "video"),
-            at: &at,
-            kind: "channel",
+            job: JOB.into(),
+            upstream: "youtube".into(),
+            listed_by: "videos.list".into(),
+            listed_kind: "video".into(),
+            at: pointer(at),
+            kind: "channel".into(),
             fresh_since,
         };
         let pending = self.catalog.pending_ids(query).await.unwrap();
@@ -214,24 +221,24 @@ impl Page {
 
     pub(super) async fn land(&self, catalog: &SqliteCatalog) -> Result<Landed, CatalogError> {
         let landing = Landing {
-            pass: &self.pass,
+            pass: self.pass.clone(),
             step: self.step,
-            upstream: &self.upstream,
-            call: &self.call,
-            kind: &self.kind,
-            records: &self.records,
-            request: "request",
-            next: self.next.as_deref(),
+            upstream: self.upstream.clone(),
+            call: self.call.clone(),
+            kind: Arc::new(self.kind.clone()),
+            records: self.records.clone(),
+            request: "request".into(),
+            next: self.next.clone(),
             cut: false,
             empty_pages: 0,
-            requested: &self.requested,
+            requested: self.requested.clone(),
             batch: None,
             requests: self.requests,
-            units: &self.units,
-            tag: self.tag.as_ref(),
+            units: self.units.clone(),
+            tag: self.tag.clone(),
             now: self.now,
         };
-        catalog.land(landing).await
+        catalog.land(Arc::new(landing)).await
     }
 }
 

@@ -1,6 +1,6 @@
 use std::iter;
 
-use ingest::catalog::{Catalog, PassRef, SearchQuery};
+use ingest::catalog::{Archive, PassReader, PassRef, PassStore, SearchQuery};
 use ingest::quota::Timestamp;
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ async fn bodies_of_any_shape_are_landed_listed_and_found() {
     assert_eq!(f.count("youtube_video"), bodies.len());
     assert_eq!(f.pending("/snippet/title", at(0)).await.len(), 1);
     let query = SearchQuery {
-        words: "findme",
+        words: "findme".into(),
         kind: None,
         region: None,
         since: None,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ingest::catalog::{Catalog, SearchQuery, SqliteCatalog};
+use ingest::catalog::{Archive, SearchQuery, SqliteCatalog};
 use ingest::sqlite::{self, Schema};
 
 use super::fixture::{Fixture, Page, at, video};
@@ -28,7 +28,7 @@ async fn what_a_power_cut_took_from_the_index_is_indexed_by_the_next_writer() {
     f.copy(INDEX, "saved");
     f.land(&Page::of(vec![video("b", "fox"), video("c", "fox")]).now(at(1)))
         .await;
-    f.catalog = SqliteCatalog::open_read_only(&f.path()).unwrap();
+    f.release();
     f.copy("saved", INDEX);
     f.reopen();
     assert_eq!(f.found("fox").await, ["a", "b", "c"]);
@@ -41,7 +41,7 @@ async fn an_index_that_is_ahead_of_a_restored_catalog_is_made_anew() {
     f.land(&Page::of(vec![video("a", "fox")])).await;
     f.copy("catalog.db", "saved");
     f.land(&Page::of(vec![video("gone", "fox")])).await;
-    f.catalog = SqliteCatalog::open_read_only(&f.dir.path().join("none.db")).unwrap();
+    f.release();
     f.copy("saved", "catalog.db");
     f.reopen();
     f.land(&Page::of(vec![video("new", "hen")])).await;
@@ -56,15 +56,15 @@ async fn a_catalog_without_its_index_is_refused_by_a_search_and_indexed_by_the_n
     fs::create_dir(f.dir.path().join("other")).unwrap();
     f.copy("catalog.db", "other/catalog.db");
     let other = f.dir.path().join("other/catalog.db");
-    f.catalog = SqliteCatalog::open_read_only(&other).unwrap();
+    let reader = SqliteCatalog::open_read_only(&other).unwrap();
     let query = SearchQuery {
-        words: "fox",
+        words: "fox".into(),
         kind: None,
         region: None,
         since: None,
         limit: 9,
     };
-    let error = f.catalog.search(query).await.unwrap_err().to_string();
+    let error = reader.search(query).await.unwrap_err().to_string();
     assert!(error.contains("ingest repair"), "{error}");
     f.catalog = SqliteCatalog::open(&other).unwrap();
     assert_eq!(f.found("fox").await, ["a"]);
@@ -74,7 +74,7 @@ async fn a_catalog_without_its_index_is_refused_by_a_search_and_indexed_by_the_n
 async fn a_damaged_index_keeps_no_page_from_landing_and_is_repaired() {
     let mut f = Fixture::new();
     f.land(&Page::of(vec![video("a", "fox")])).await;
-    f.catalog = SqliteCatalog::open_read_only(&f.path()).unwrap();
+    f.release();
     for side in ["-wal", "-shm"] {
         let _ = fs::remove_file(f.dir.path().join(format!("{INDEX}{side}")));
     }

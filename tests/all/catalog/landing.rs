@@ -1,4 +1,4 @@
-use ingest::catalog::{Catalog, PassRef};
+use ingest::catalog::{PassReader, PassRef, PassStore};
 use ingest::quota::Units;
 use serde_json::json;
 
@@ -184,7 +184,7 @@ async fn a_page_for_a_pass_that_is_not_there_changes_nothing() {
         ..Page::of(vec![video("a", "words")])
     };
     let error = page.land(&f.catalog).await.unwrap_err();
-    assert!(error.0.contains("no pass 7"), "{error}");
+    assert!(error.to_string().contains("no pass 7"), "{error}");
     for table in [
         "record",
         "listing",

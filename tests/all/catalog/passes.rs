@@ -1,4 +1,6 @@
-use ingest::catalog::{Catalog, OpenPass, PassEnd, PassId, PassRef, RegionState, StepPosition};
+use ingest::catalog::{
+    OpenPass, PassEnd, PassId, PassReader, PassRef, PassStore, RegionState, StepPosition,
+};
 
 use super::fixture::{Fixture, JOB, Page, at, new_pass, video};
 
@@ -171,7 +173,7 @@ async fn a_pass_ends_once() {
         .finish(&PassRef::Open(PassId(7)), PassEnd::Complete, at(0))
         .await
         .unwrap_err();
-    assert!(error.0.contains("no pass 7"), "{error}");
+    assert!(error.to_string().contains("no pass 7"), "{error}");
 }
 
 #[tokio::test]
@@ -210,7 +212,7 @@ async fn a_step_starts_over_once_with_its_listing_anew() {
 async fn a_step_of_no_pass_is_not_started_over() {
     let f = Fixture::new();
     let error = f.catalog.restart_step(PassId(7), 0).await.unwrap_err();
-    assert!(error.0.contains("no pass 7"), "{error}");
+    assert!(error.to_string().contains("no pass 7"), "{error}");
 }
 
 /// Asks for the state of one region after the other, as a run does.

@@ -1,4 +1,4 @@
-use ingest::catalog::{Catalog, PassEnd, PassRef};
+use ingest::catalog::{PassEnd, PassRef, PassStore};
 use ingest::quota::Timestamp;
 use serde_json::json;
 

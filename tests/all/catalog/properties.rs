@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ingest::catalog::{Catalog, PassEnd, PassId, PassRef};
+use ingest::catalog::{PassEnd, PassId, PassReader, PassRef, PassStore};
 use ingest::record::Record;
 use proptest::prelude::*;
 

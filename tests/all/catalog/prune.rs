@@ -1,4 +1,4 @@
-use ingest::catalog::Catalog;
+use ingest::catalog::PassStore;
 
 use super::fixture::{Fixture, Page, at, video};
 

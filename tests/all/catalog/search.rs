@@ -1,11 +1,11 @@
-use ingest::catalog::{Catalog, SearchHit, SearchQuery};
+use ingest::catalog::{Archive, SearchHit, SearchQuery};
 use serde_json::json;
 
 use super::fixture::{Fixture, Page, at, record, records_of, video};
 
-fn words(words: &str) -> SearchQuery<'_> {
+fn words(words: &str) -> SearchQuery {
     SearchQuery {
-        words,
+        words: words.to_owned(),
         kind: None,
         region: None,
         since: None,
@@ -13,7 +13,7 @@ fn words(words: &str) -> SearchQuery<'_> {
     }
 }
 
-async fn search(f: &Fixture, query: SearchQuery<'_>) -> Vec<SearchHit> {
+async fn search(f: &Fixture, query: SearchQuery) -> Vec<SearchHit> {
     f.catalog.search(query).await.unwrap()
 }
 
@@ -209,7 +209,7 @@ async fn hits_can_be_held_to_a_kind_a_region_and_a_time() {
     );
     assert_eq!(
         ids(SearchQuery {
-            kind: Some("channel"),
+            kind: Some("channel".into()),
             ..words("fox")
         })
         .await,
@@ -217,7 +217,7 @@ async fn hits_can_be_held_to_a_kind_a_region_and_a_time() {
     );
     assert_eq!(
         ids(SearchQuery {
-            region: Some("US"),
+            region: Some("US".into()),
             ..words("fox")
         })
         .await,
@@ -232,8 +232,8 @@ async fn hits_can_be_held_to_a_kind_a_region_and_a_time() {
         ["video both", "video gb"]
     );
     let all = SearchQuery {
-        kind: Some("video"),
-        region: Some("US"),
+        kind: Some("video".into()),
+        region: Some("US".into()),
         since: Some(at(5)),
         ..words("fox")
     };

@@ -1,4 +1,4 @@
-use ingest::catalog::{Catalog, SqliteCatalog};
+use ingest::catalog::{PassReader, PassStore, SqliteCatalog};
 use ingest::record::{CachedPage, Record, Tag};
 
 use super::fixture::{Fixture, Page, at, video};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ingest::catalog::{Catalog, SearchQuery, SqliteCatalog};
+use ingest::catalog::{Archive, PassReader, PassStore, SearchQuery, SqliteCatalog};
 use ingest::ledger::{Charge, Journal, Ledger, Purpose, SqliteLedger};
 use ingest::quota::Cost;
 use ingest::sqlite;
@@ -22,30 +22,31 @@ fn failing<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
 }
 
 async fn use_catalog(path: &Path) {
-    for opened in [
-        SqliteCatalog::open_read_only(path),
-        SqliteCatalog::open(path),
-    ] {
-        let Some(catalog) = failing(opened) else {
-            continue;
-        };
-        let query = SearchQuery {
-            words: "the",
-            kind: None,
-            region: Some("US"),
-            since: None,
-            limit: 5,
-        };
-        failing(catalog.search(query).await);
-        failing(
-            catalog
-                .region_states("trending", &["US".to_owned()], at(9.0))
-                .await,
-        );
-        failing(catalog.open_passes("trending").await);
-        failing(catalog.history(at(0.0)).await);
+    if let Some(catalog) = failing(SqliteCatalog::open_read_only(path)) {
+        read_catalog(&catalog).await;
+    }
+    if let Some(catalog) = failing(SqliteCatalog::open(path)) {
+        read_catalog(&catalog).await;
         failing(catalog.drop_unseen("youtube", at(0.0)).await);
     }
+}
+
+async fn read_catalog(catalog: &(impl PassReader + Archive)) {
+    let query = SearchQuery {
+        words: "the".into(),
+        kind: None,
+        region: Some("US".into()),
+        since: None,
+        limit: 5,
+    };
+    failing(catalog.search(query).await);
+    failing(
+        catalog
+            .region_states("trending", &["US".to_owned()], at(9.0))
+            .await,
+    );
+    failing(catalog.open_passes("trending").await);
+    failing(catalog.history(at(0.0)).await);
 }
 
 async fn use_ledger(path: &Path) {

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use ingest::catalog::{Catalog, SearchQuery, SqliteCatalog};
+use ingest::catalog::{Archive, SearchQuery, SqliteCatalog};
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 
@@ -20,15 +20,15 @@ fn catalog() -> &'static (tempfile::TempDir, SqliteCatalog, Runtime) {
 fn search(words: &str) {
     let (_, catalog, runtime) = catalog();
     let query = SearchQuery {
-        words,
-        kind: Some(words),
-        region: Some(words),
+        words: words.to_owned(),
+        kind: Some(words.to_owned()),
+        region: Some(words.to_owned()),
         since: None,
         limit: 5,
     };
     runtime.block_on(catalog.search(query)).unwrap();
     let query = SearchQuery {
-        words,
+        words: words.to_owned(),
         kind: None,
         region: None,
         since: None,

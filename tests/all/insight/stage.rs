@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use ingest::catalog::{Catalog, SqliteCatalog};
+use ingest::catalog::{PassStore, SqliteCatalog};
 use ingest::clock::{Clock, Deadline};
 use ingest::config::Config;
 use ingest::ledger::{LedgerClient, SqliteLedger};
@@ -129,8 +129,8 @@ impl Stage {
         self.sandbox.requests()
     }
 
-    pub fn catalog(&self) -> Arc<dyn Catalog> {
-        Arc::clone(&self.catalog) as Arc<dyn Catalog>
+    pub fn catalog(&self) -> Arc<dyn PassStore> {
+        Arc::clone(&self.catalog) as Arc<dyn PassStore>
     }
 
     pub async fn what_fits(

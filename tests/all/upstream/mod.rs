@@ -88,7 +88,7 @@ fn call() -> Call {
         paging: Paging::None,
         empty_pages: 20,
         headers: BTreeMap::new(),
-        records: Some(records("/items", &["/id"])),
+        records: Some(records("/items", &["/id"]).into()),
         etag: config::Etag::Unused,
         settle: BTreeMap::new(),
         cheaper: None,
@@ -138,7 +138,7 @@ impl Asking {
     }
 
     pub(super) fn records(mut self, at: &str, id: &[&str]) -> Self {
-        self.call.records = Some(records(at, id));
+        self.call.records = Some(records(at, id).into());
         self
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use ingest::catalog::Archive;
 use ingest::config::Job;
 use ingest::ledger::{Charge, Ledger, Purpose, SqliteLedger};
 use ingest::quota::{ChargeId, Decision, Timestamp, Units};
@@ -75,7 +76,8 @@ fn charged_as_counted(life: &Life) -> Held {
 
 /// Every page is landed once, its requests and units are in the history, and its records in an export.
 fn landed_once(life: &Life) -> Held {
-    let history = life.watch.catalog.history(Timestamp::from_micros(0));
+    let archive = life.archive();
+    let history = archive.history(Timestamp::from_micros(0));
     let history = life.lab.runtime.block_on(history).unwrap();
     let (pages, requests): (u64, u64) = history.iter().fold((0, 0), |(pages, requests), pass| {
         (pages + pass.pages, requests + pass.requests)

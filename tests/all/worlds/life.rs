@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use ingest::catalog::RecordsQuery;
+use futures_util::TryStreamExt;
+use ingest::catalog::{Archive, ReadOnly, RecordIds, RecordsQuery, SqliteCatalog};
 use ingest::quota::{Account, Cost, Timestamp};
 use ingest::run::{self, Context, PassOutcome, Plan as Schedule, Preview, RunReport};
 use ingest::sandbox::Options;
@@ -242,8 +243,8 @@ impl Life {
 
     fn after_kill(&self) {
         let is_there = |(kind, id): &Thing| {
-            let ids = [Arc::from(id.as_str())];
-            let fetched = self.watch.catalog.fetched("api", kind, &ids);
+            let id = RecordIds::new("api", kind, &[Arc::from(id.as_str())]);
+            let fetched = self.watch.catalog.last_fetched(id);
             !self.lab.runtime.block_on(fetched).unwrap().is_empty()
         };
         self.seen.killed(self.runs, is_there);
@@ -296,25 +297,25 @@ impl Life {
     /// Every record that the catalog hands out.
     pub fn exported(&self) -> Vec<Thing> {
         let mut things = Vec::new();
+        let catalog = self.archive();
         for kind in ["item", "hit", "owner", "play"] {
-            let found = Arc::new(std::sync::Mutex::new(Vec::new()));
-            let each = {
-                let found = Arc::clone(&found);
-                move |record: ingest::catalog::StoredRecord| {
-                    found.lock().unwrap().push((record.kind, record.id));
-                    std::ops::ControlFlow::Continue(())
-                }
-            };
             let query = RecordsQuery {
-                kind,
+                kind: kind.to_owned(),
                 region: None,
                 since: None,
             };
-            let records = self.watch.catalog.records(query, Box::new(each));
-            self.lab.runtime.block_on(records).unwrap();
-            things.append(&mut found.lock().unwrap());
+            let records = self.lab.runtime.block_on(async {
+                let pages: Vec<_> = catalog.records(query).try_collect().await.unwrap();
+                pages.concat()
+            });
+            things.extend(records.into_iter().map(|record| (record.kind, record.id)));
         }
         things
+    }
+
+    /// The catalog, for reading.
+    pub fn archive(&self) -> SqliteCatalog<ReadOnly> {
+        SqliteCatalog::open_read_only(&self.lab.directory.path().join("catalog.db")).unwrap()
     }
 
     /// The most that one request costs of any limit.

@@ -1,15 +1,15 @@
-//! Words, as the full-text index knows them.
+//! Splits text into the words that a full-text index holds.
 //!
-//! The index takes a word for what stands between spaces and punctuation. In scripts that put none between words, every
-//! character is made a word of its own, and a word that is looked for the phrase of its characters.
+//! An index takes the characters between spaces and punctuation for a word. In scripts that write no spaces between words,
+//! each character becomes a word of its own, and a word in a query becomes the phrase of its characters.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// Parts words where no reader sees it.
+/// An invisible character that separates words.
 const BREAK: char = '\u{200B}';
 
-/// The text with every character of an unspaced script parted from its neighbours.
+/// Separates every character of an unspaced script from its neighbours.
 pub fn part(text: &str) -> Cow<'_, str> {
     if text.is_ascii() || !text.chars().any(is_unspaced) {
         return Cow::Borrowed(text);
@@ -25,12 +25,12 @@ pub fn part(text: &str) -> Cow<'_, str> {
     Cow::Owned(parted)
 }
 
-/// The text as it was before it was parted.
+/// Undoes [`part`].
 pub fn join(text: &str) -> String {
     text.replace(BREAK, "")
 }
 
-/// What asks the index for all of these words, whatever they hold; `None` when there are none.
+/// An FTS5 query for all of these words, whatever characters they contain; `None` if there are no words.
 pub fn all_of(words: &str) -> Option<String> {
     let words: BTreeSet<&str> = words
         .split(|c: char| c.is_whitespace() || c.is_control())
@@ -51,9 +51,9 @@ fn is_unspaced(character: char) -> bool {
         | 0x1000..=0x109F       // Burmese
         | 0x1780..=0x17FF       // Khmer
         | 0x2E80..=0x9FFF       // Chinese, Japanese
-        | 0xAC00..=0xD7AF       // Korean, whose particles cling to its words
+        | 0xAC00..=0xD7AF       // Korean, which attaches particles to words
         | 0xF900..=0xFAFF       // Chinese
-        | 0xFF66..=0xFF9F       // Japanese, of half width
+        | 0xFF66..=0xFF9F       // Japanese, half-width
         | 0x1AFF0..=0x1B16F     // Japanese
         | 0x20000..=0x3FFFF     // Chinese
     )

@@ -1,0 +1,52 @@
+use std::sync::Arc;
+
+use super::{OpenBatch, PassId, PassRef};
+use crate::config::Records;
+use crate::quota::{Cost, Timestamp};
+use crate::record::{Record, Tag};
+
+/// A page to store.
+#[derive(Debug, Clone)]
+pub struct Landing {
+    /// The pass that requested it.
+    pub pass: PassRef,
+    /// The step's index in its job.
+    pub step: usize,
+    /// The upstream that returned it.
+    pub upstream: String,
+    /// The call that returned it.
+    pub call: String,
+    /// How the call's records are read.
+    pub kind: Arc<Records>,
+    /// The records, in the answer's order.
+    pub records: Vec<Record>,
+    /// What its step requests: its call and parameters.
+    pub request: String,
+    /// The cursor of the next page; `None` when the step is done.
+    pub next: Option<String>,
+    /// Whether `max_pages` ended a step that names `{since}`: the next pass must then not start from this one.
+    pub cut: bool,
+    /// How many pages in a row are empty at the end of the step, this one included.
+    pub empty_pages: u64,
+    /// Requested ids whose fate this page decides: those without a record in it are absent. Empty in a step that lists.
+    pub requested: Vec<String>,
+    /// The state of its batch of ids after it; `None` in a step that lists.
+    pub batch: Option<OpenBatch>,
+    /// Requests since the pass's last landing, failed attempts included.
+    pub requests: u64,
+    /// Units charged for them.
+    pub units: Cost,
+    /// The upstream's name for the page, to request it only if it changed.
+    pub tag: Option<Tag>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// A stored page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Landed {
+    /// Its pass, which is in the catalog from now on.
+    pub pass: PassId,
+    /// Whether this step of this pass had `next` before. The step is then done, because its cursors form a loop.
+    pub cursor_repeats: bool,
+}

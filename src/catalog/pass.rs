@@ -1,0 +1,124 @@
+use super::OpenBatch;
+use crate::quota::Timestamp;
+
+/// A pass in the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PassId(pub i64);
+
+/// The pass that a page belongs to. A pass is in the catalog from its first page on, or from its end if it landed none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PassRef {
+    /// Not in the catalog yet.
+    New {
+        /// The job.
+        job: String,
+        /// The region; `*` for a pass of batches that serve several.
+        region: String,
+        /// When it started.
+        started_at: Timestamp,
+    },
+    /// In the catalog.
+    Open(PassId),
+}
+
+/// An unfinished pass and where it stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenPass {
+    /// The pass.
+    pub id: PassId,
+    /// Its region.
+    pub region: String,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// The position of each step that landed a page, by the step's index.
+    pub steps: Vec<StepPosition>,
+    /// Its batches of ids that are between two pages.
+    pub batches: Vec<OpenBatch>,
+}
+
+/// How far a step of a pass got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepPosition {
+    /// The step's index in its job.
+    pub step: usize,
+    /// Pages landed.
+    pub pages: u64,
+    /// The cursor of its next page; `None` when it is done.
+    pub cursor: Option<String>,
+    /// What it requests: its call and parameters. `None` where an earlier release landed its last page.
+    pub request: Option<String>,
+    /// How many pages in a row were empty at its end.
+    pub empty_pages: u64,
+}
+
+/// How the steps of an unfinished pass differ from the steps that its job has now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rearrangement {
+    /// Steps whose index changed: the old index and the new one.
+    pub moved: Vec<(usize, usize)>,
+    /// Steps that were removed from the job, or whose call or parameters changed. Their positions and listings are deleted.
+    pub dropped: Vec<usize>,
+}
+
+impl Rearrangement {
+    /// Whether no step differs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.moved.is_empty() && self.dropped.is_empty()
+    }
+}
+
+/// The passes of one region of a job, as far as the next run needs them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RegionState {
+    /// The region.
+    pub region: String,
+    /// When its last complete pass started.
+    pub last_complete: Option<Timestamp>,
+    /// That pass.
+    pub last_complete_pass: Option<PassId>,
+    /// When the last complete pass started in which `max_pages` ended no step that names `{since}`.
+    pub since: Option<Timestamp>,
+    /// When its last refused pass started, if that is later than `last_complete`.
+    pub last_refused: Option<Timestamp>,
+    /// When its last abandoned pass was given up.
+    pub last_abandoned: Option<Timestamp>,
+    /// Its unfinished pass.
+    pub unfinished: Option<OpenPass>,
+    /// Pages of each step in its last complete pass, by the step's index.
+    pub last_pages: Vec<(usize, u64)>,
+}
+
+/// How a pass ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PassEnd {
+    /// Everything is landed.
+    Complete,
+    /// The upstream does not serve this region.
+    Refused,
+    /// It was too old to continue; what it landed is kept.
+    Abandoned,
+    /// It landed no page.
+    Failed,
+}
+
+impl PassEnd {
+    const ALL: [Self; 4] = [Self::Complete, Self::Refused, Self::Abandoned, Self::Failed];
+
+    /// The word for it in the catalog.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Refused => "refused",
+            Self::Abandoned => "abandoned",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// The end that a word of the catalog stands for; `None` for another word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|end| end.as_str() == word)
+    }
+}

@@ -1,0 +1,53 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use futures_util::stream::poll_fn;
+use tokio::sync::mpsc::channel;
+use tokio::task::spawn_blocking;
+
+use super::{SqliteCatalog, StoreError, locked, passes, records, search};
+use crate::catalog::{
+    Archive, CatalogError, PassRecord, RecordPages, RecordsQuery, SearchHit, SearchQuery,
+};
+use crate::quota::Timestamp;
+
+#[async_trait]
+impl<A: Send + Sync> Archive for SqliteCatalog<A> {
+    async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {
+        self.read(move |connection| passes::history(connection, since))
+            .await
+    }
+
+    fn records(&self, query: RecordsQuery) -> RecordPages {
+        // One page is read while the one before it is written out.
+        let (sender, mut receiver) = channel(1);
+        let (database, path) = (Arc::clone(&self.database), self.path.clone());
+        spawn_blocking(move || {
+            let each = |page| sender.blocking_send(Ok(page)).is_ok();
+            let read = locked(&database)
+                .read_once(|connection| records::records(connection, &query, each));
+            if let Err(error) = read {
+                // Fails only if nobody reads any more.
+                let _ = sender.blocking_send(Err(StoreError::from(error).of(&path)));
+            }
+        });
+        poll_fn(move |context| receiver.poll_recv(context)).boxed()
+    }
+
+    async fn search(&self, query: SearchQuery) -> Result<Vec<SearchHit>, CatalogError> {
+        let index = Arc::clone(&self.index);
+        self.on_its_thread(move |database| {
+            database.read(|connection| nested(search::search(connection, &index, &query)))?
+        })
+        .await
+    }
+}
+
+/// Moves SQLite's errors to the outer result, where a reader of a file that changed tries again.
+fn nested<T>(read: Result<T, StoreError>) -> rusqlite::Result<Result<T, StoreError>> {
+    match read {
+        Err(StoreError::Sqlite(error)) => Err(error),
+        read => Ok(read),
+    }
+}

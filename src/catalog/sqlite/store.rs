@@ -1,0 +1,105 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+
+use super::page::LandingPage;
+use super::{
+    SqliteCatalog, columns, estimates, in_transaction, integer, land, passes, prune, rearrange,
+    tags,
+};
+use crate::catalog::{
+    CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore, Rearrangement,
+};
+use crate::quota::{Cost, Timestamp};
+use crate::sqlite::Files;
+
+#[async_trait]
+impl PassStore for SqliteCatalog {
+    async fn check_writable(&self) -> Result<(), CatalogError> {
+        let files = self.access.files.as_ref();
+        let checked = files.map_or(Ok(()), Files::in_place);
+        self.done(Ok(checked.map_err(Into::into)))
+    }
+
+    async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
+        let page = LandingPage::new(landing);
+        let large = page.is_large();
+        let index = Arc::clone(&self.index);
+        let land = move |connection: &mut Connection| {
+            let (landed, changes) = in_transaction(connection, |tx| land::land(tx, &page))?;
+            if !changes.is_empty() {
+                index.follow(connection, Some((&page, &changes)));
+            }
+            Ok(landed)
+        };
+        if large {
+            self.change_alone(land).await
+        } else {
+            self.change(land).await
+        }
+    }
+
+    async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError> {
+        self.write(move |tx| passes::restart_step(tx, pass, integer(step as u64)))
+            .await
+    }
+
+    async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError> {
+        let change = change.clone();
+        self.write(move |tx| rearrange::rearrange(tx, pass, &change))
+            .await
+    }
+
+    async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError> {
+        self.write(move |tx| passes::end_step(tx, pass, integer(step as u64), cut))
+            .await
+    }
+
+    async fn finish(
+        &self,
+        pass: &PassRef,
+        end: PassEnd,
+        now: Timestamp,
+    ) -> Result<PassId, CatalogError> {
+        let pass = pass.clone();
+        self.write(move |tx| passes::finish(tx, &pass, end, now))
+            .await
+    }
+
+    async fn count_unproductive(
+        &self,
+        pass: &PassRef,
+        requests: u64,
+        units: &Cost,
+        now: Timestamp,
+    ) -> Result<(), CatalogError> {
+        let (pass, units) = (pass.clone(), units.clone());
+        self.write(move |tx| passes::count_unproductive(tx, &pass, integer(requests), &units, now))
+            .await
+    }
+
+    async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {
+        self.write(move |tx| Ok(estimates::learn(tx, &estimate)?))
+            .await
+    }
+
+    async fn forget_tags(&self, upstream: &str, call: &str) -> Result<(), CatalogError> {
+        let (upstream, call) = (upstream.to_owned(), call.to_owned());
+        self.write(move |tx| Ok(tags::forget(tx, &upstream, &call)?))
+            .await
+    }
+
+    async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
+        let (upstream, since) = (upstream.to_owned(), columns::time(since));
+        let index = Arc::clone(&self.index);
+        self.change(move |connection| {
+            let dropped = prune::drop_unseen(connection, &upstream, &since)?;
+            if dropped > 0 {
+                index.follow(connection, None);
+            }
+            Ok(dropped)
+        })
+        .await
+    }
+}

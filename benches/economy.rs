@@ -21,7 +21,7 @@ use comfy_table::Table;
 use ingest::catalog::SqliteCatalog;
 use ingest::clock::{Clock, Deadline, Monotonic};
 use ingest::config::{Config, Job};
-use ingest::ledger::{LedgerClient, SqliteLedger};
+use ingest::ledger::{LocalClient, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
 use ingest::run::{
     Blocked, Context, InFlight, LearnedCosts, Locks, RequestStats, Silent, channel, run,
@@ -326,7 +326,7 @@ fn context(job: &Job, directory: &TempDir, clock: &Arc<Hand>) -> Context {
     let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
     Context {
         catalog: Arc::new(SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap()),
-        ledger: Arc::new(LedgerClient::new(
+        ledger: Arc::new(LocalClient::new(
             Arc::new(ledger),
             Arc::clone(clock) as Arc<dyn Clock>,
         )),

@@ -72,7 +72,6 @@ async fn charge(ledger: &dyn Ledger, account: &Account, id: &ChargeId, at: Times
         cost: &cost,
         leave: &leave,
         purpose: &purpose,
-        seen: None,
     };
     matches!(
         ledger.charge(charge, at).await.unwrap(),

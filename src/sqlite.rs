@@ -3,6 +3,7 @@
 mod backup;
 mod database;
 mod integrity;
+mod json;
 mod reading;
 mod state;
 mod unversioned;
@@ -27,6 +28,7 @@ use crate::private;
 pub use backup::{copy, restored_from};
 pub use database::Database;
 pub use integrity::{Integrity, confirmed, mend};
+pub use json::Json;
 pub use state::Files;
 
 /// How long a writer waits for another process to finish its transaction. Transactions take well under a millisecond

@@ -84,7 +84,6 @@ impl Books {
             cost: &self.cost,
             leave: &Cost::none(),
             purpose: &purpose,
-            seen: None,
         };
         self.now += self.step;
         let began = Instant::now();

@@ -10,6 +10,8 @@ mod redis;
     reason = "it is the tests', which use the rest"
 )]
 mod redis_server;
+#[path = "../../tests/all/support/shared_as_ledger.rs"]
+mod shared_as_ledger;
 mod sqlite;
 mod table;
 

@@ -12,6 +12,7 @@ use redis::{Client, Script, cmd};
 
 use super::books::{Books, Room};
 use super::redis_server::RedisServer;
+use super::shared_as_ledger::SharedAsLedger;
 use super::table::{Plan, Times, micros, ratio, table};
 
 const COSTS: [u32; 2] = [1, 100];
@@ -178,7 +179,7 @@ impl Bench {
 
     async fn ours(&mut self, what: &'static str, cost: u32, fill: u32, room: Room) -> Scenario {
         let ledger = RedisLedger::new(&self.server.url(), TIMEOUT, Duration::ZERO).unwrap();
-        let ledger = Arc::new(ledger.with_time(ServerTime::Callers));
+        let ledger = Arc::new(SharedAsLedger(ledger.with_time(ServerTime::Callers)));
         let charges = if room == Room::None {
             (fill / cost).max(1)
         } else {

@@ -12,7 +12,7 @@ use super::{Error, output};
 use crate::cli::{ChargeArgs, Format, Global};
 use crate::config::{Call, Credential};
 use crate::exit::Exit;
-use crate::ledger::{Acquired, ChargeRequest, Mode, Permit, Purpose, fresh_id};
+use crate::ledger::{Acquired, ChargeRequest, Permit, Purpose, fresh_id};
 use crate::quota::{ChargeId, Cost, Grant, LimitName, Outage, Rejection, Timestamp, Units};
 
 /// What became of a charge.
@@ -105,7 +105,7 @@ impl Charging {
 
     /// Gives back what was granted under an id.
     pub async fn release(&self, environment: &Environment, id: &ChargeId) -> Result<(), Error> {
-        let ledger = environment.open_ledger(Mode::ReadWrite)?;
+        let ledger = charging_ledger(environment).await?;
         Ok(ledger
             .settle(&self.credential.account, id, &Cost::none())
             .await?)

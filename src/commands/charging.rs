@@ -41,7 +41,7 @@ impl Charging {
 
     /// Waits until nobody else charges, or the ledger is no longer empty; says whether this process is alone. If so,
     /// nobody else begins to charge before `share`.
-    pub async fn alone_while_empty(&self, ledger: &LedgerClient) -> Result<bool, Error> {
+    pub async fn alone_while_empty(&self, ledger: &dyn LedgerClient) -> Result<bool, Error> {
         let began = Monotonic::now();
         let mut said = false;
         // No lock is taken in place of another one while others may want the same.

@@ -19,9 +19,8 @@ use crate::config::ConfigError;
 #[cfg(feature = "sandbox")]
 use crate::config::{Auth, Upstream};
 use crate::config::{Config, Credential, Job, Region, Sources, closest, without};
-use crate::ledger::{self, LedgerClient, Mode};
 use crate::private;
-use crate::quota::{Account, Entry};
+use crate::quota::Account;
 use crate::run::{Selection, accounts};
 #[cfg(feature = "sandbox")]
 use crate::secret::{Secret, Secrets};
@@ -114,26 +113,6 @@ impl Environment {
                 None => Error::Refused(format!("{what}: {error}; {remedy}")),
             }
         })
-    }
-
-    /// The way to the ledger.
-    pub fn open_ledger(&self, access: Mode) -> Result<Arc<LedgerClient>, Error> {
-        Ok(Arc::new(ledger::open(
-            &self.config.ledger,
-            &self.state_dir,
-            access,
-            Arc::clone(&self.clock),
-        )?))
-    }
-
-    /// The way to look at the ledger as if these charges were added to it.
-    pub async fn open_ledger_with(
-        &self,
-        charges: &[(Arc<Account>, Vec<Entry>)],
-    ) -> Result<Arc<LedgerClient>, Error> {
-        let (config, clock) = (&self.config.ledger, Arc::clone(&self.clock));
-        let ledger = ledger::open_with(charges, config, &self.state_dir, clock).await?;
-        Ok(Arc::new(ledger))
     }
 
     /// Keeps what says that this process charges.

@@ -44,10 +44,10 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
     };
     let ledger = refill::reading_ledger(&environment).await?;
     let catalog = environment.passes()?;
-    let jobs = run::what_fits(&*catalog, &ledger, plan).await?;
+    let jobs = run::what_fits(&*catalog, &*ledger, plan).await?;
     let forecast = Forecast {
         jobs,
-        ..run::forecast(&*catalog, &ledger, plan).await?
+        ..run::forecast(&*catalog, &*ledger, plan).await?
     };
     match global.format {
         Format::Json => output::json(&forecast)?,

@@ -7,12 +7,13 @@ use serde::Serialize;
 use super::cells::Cells;
 use super::environment::Environment;
 use super::output::Screen;
+use super::refill::recorded_ledger;
 use super::table::{count, table, text};
 use super::{Error, output};
 use crate::catalog::{PassEnd, PassRecord};
 use crate::cli::{Format, Global, HistoryArgs};
 use crate::exit::Exit;
-use crate::ledger::{ChargeSource, Mode, Spent};
+use crate::ledger::{ChargeSource, Spent};
 use crate::quota::{LimitName, Timestamp};
 
 #[derive(Debug, Serialize)]
@@ -44,7 +45,7 @@ pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error>
     let environment = Environment::load(global)?;
     let since = environment.clock.now() - args.since;
     let passes = environment.archive()?.history(since).await?;
-    let ledger = environment.open_ledger(Mode::ReadOnly)?;
+    let ledger = recorded_ledger(&environment)?;
     let mut rows = BTreeMap::new();
     let mut told = BTreeSet::new();
     for account in environment.accounts() {

@@ -21,7 +21,7 @@ pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     let catalog = environment.passes()?;
     let selection = run::learned(&*catalog, selection).await?;
     let (now, concurrency) = (environment.clock.now(), usize::from(args.concurrency));
-    let preview = run::preview(&*catalog, &ledger, &selection, now, concurrency).await?;
+    let preview = run::preview(&*catalog, &*ledger, &selection, now, concurrency).await?;
     match global.format {
         Format::Json => output::json(&preview)?,
         Format::Text => output::text_line(&in_words(&preview, Screen::of_stdout()))?,

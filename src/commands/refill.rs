@@ -1,5 +1,6 @@
-//! A ledger that does not know what was charged before it: a file that is gone while the catalog is there, or one that the
-//! configuration names since today. It is charged that first, or a whole window would be granted again.
+//! The way to the ledger. A new ledger does not know what was charged before: its file is gone while the catalog is there, or
+//! the configuration names it since today. It is charged that first, or a whole window would be granted again. Only this
+//! module opens a ledger for charging, so that no command can charge one that was not refilled.
 
 mod restored;
 
@@ -11,28 +12,28 @@ use super::charging::Charging;
 use super::environment::Environment;
 use crate::catalog::PassRecord;
 use crate::config::LedgerStore;
-use crate::ledger::{LedgerClient, Mode, carried_over};
+use crate::ledger::{self, LedgerClient, Mode, carried_over};
 use crate::quota::{Account, ChargeId, Cost, Entry, Timestamp};
 
-/// The way to the ledger, to charge.
-pub async fn charging_ledger(environment: &Environment) -> Result<Arc<LedgerClient>, Error> {
-    let ledger = environment.open_ledger(Mode::ReadWrite)?;
+/// Opens the ledger for charging.
+pub async fn charging_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Error> {
+    let ledger = open(environment, Mode::ReadWrite)?;
     let is_empty = ledger.is_empty().await?;
     if environment.config.ledger.store != LedgerStore::Sqlite {
-        fill(environment, &ledger, is_empty).await?;
+        fill(environment, &*ledger, is_empty).await?;
         return Ok(ledger);
     }
     let charging = Charging::begin(&environment.state_dir).await?;
-    let is_empty = is_empty && charging.alone_while_empty(&ledger).await?;
-    fill(environment, &ledger, is_empty).await?;
+    let is_empty = is_empty && charging.alone_while_empty(&*ledger).await?;
+    fill(environment, &*ledger, is_empty).await?;
     charging.share().await?;
     environment.hold(charging);
     Ok(ledger)
 }
 
-/// The way to look at the ledger, as the next charge will find it: with what that one adds first. Writes nothing.
-pub async fn reading_ledger(environment: &Environment) -> Result<Arc<LedgerClient>, Error> {
-    let ledger = environment.open_ledger(Mode::ReadOnly)?;
+/// Opens the ledger for reading, as the next charge will find it: with what that one adds first. Writes nothing.
+pub async fn reading_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Error> {
+    let ledger = recorded_ledger(environment)?;
     let is_empty = ledger.is_empty().await?;
     let mut charges = Vec::new();
     for account in environment.accounts() {
@@ -48,13 +49,26 @@ pub async fn reading_ledger(environment: &Environment) -> Result<Arc<LedgerClien
     if charges.is_empty() {
         return Ok(ledger);
     }
-    environment.open_ledger_with(&charges).await
+    let (config, state_dir) = (&environment.config.ledger, &environment.state_dir);
+    let clock = Arc::clone(&environment.clock);
+    Ok(ledger::open_with(&charges, config, state_dir, clock).await?)
+}
+
+/// Opens the ledger for reading, with what it has recorded and nothing else.
+pub fn recorded_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Error> {
+    open(environment, Mode::ReadOnly)
+}
+
+fn open(environment: &Environment, mode: Mode) -> Result<Arc<dyn LedgerClient>, Error> {
+    let (config, state_dir) = (&environment.config.ledger, &environment.state_dir);
+    let clock = Arc::clone(&environment.clock);
+    Ok(ledger::open(config, state_dir, mode, clock)?)
 }
 
 /// Charges the ledger what it does not know of.
 async fn fill(
     environment: &Environment,
-    ledger: &LedgerClient,
+    ledger: &dyn LedgerClient,
     is_empty: bool,
 ) -> Result<(), Error> {
     for account in environment.accounts() {

@@ -18,8 +18,8 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
     environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;
     let (account, charge) = match &args.account {
-        Some(name) => one_of(&ledger, named(&accounts, name)?, &id).await?,
-        None => find(&ledger, &accounts, &id).await?,
+        Some(name) => one_of(&*ledger, named(&accounts, name)?, &id).await?,
+        None => find(&*ledger, &accounts, &id).await?,
     };
     if let Some(charge) = charge {
         ledger.settle(&account, &charge, &Cost::none()).await?;
@@ -48,7 +48,7 @@ fn named(accounts: &[Arc<Account>], name: &str) -> Result<Arc<Account>, Error> {
 
 /// The charge in an account that is named: what this machine does not know, another may have charged.
 async fn one_of(
-    ledger: &LedgerClient,
+    ledger: &dyn LedgerClient,
     account: Arc<Account>,
     id: &ChargeId,
 ) -> Result<(Arc<Account>, Option<ChargeId>), Error> {
@@ -63,7 +63,7 @@ async fn one_of(
 /// The account that knows the id, and the charge, unless it was taken back. A ledger that cannot look one up, and did not
 /// charge it from here, is told only where there is no doubt.
 async fn find(
-    ledger: &LedgerClient,
+    ledger: &dyn LedgerClient,
     accounts: &[Arc<Account>],
     id: &ChargeId,
 ) -> Result<(Arc<Account>, Option<ChargeId>), Error> {

@@ -1,11 +1,12 @@
 //! `ingest reopen`: takes back that the upstream called a limit spent.
 
 use super::environment::{Environment, unknown};
+use super::refill::charging_ledger;
 use super::table::{counted, instant};
 use super::{Error, output};
 use crate::cli::{Format, Global, ReopenArgs};
 use crate::exit::Exit;
-use crate::ledger::{LedgerClient, Mode};
+use crate::ledger::LedgerClient;
 use crate::quota::{Account, Timestamp, Units};
 
 /// Opens the limit again, for every run of every machine.
@@ -35,7 +36,7 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
         )));
     }
     environment.create_state_dir()?;
-    let ledger = environment.open_ledger(Mode::ReadWrite)?;
+    let ledger = charging_ledger(&environment).await?;
     // Where the ledger does not answer, the journal may hold a closing: it is reopened all the same.
     let closed = ledger.usage(account).await.map_or(true, |limits| {
         limits
@@ -43,7 +44,7 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
             .any(|limit| limit.limit == args.limit && limit.closed_until.is_some())
     });
     ledger.reopen(account, &args.limit).await?;
-    let full = full(&ledger, account, &args.limit).await;
+    let full = full(&*ledger, account, &args.limit).await;
     match global.format {
         Format::Json => output::json(&serde_json::json!({
             "account": account.name,
@@ -88,7 +89,7 @@ impl Full {
 }
 
 /// What still keeps an open limit from granting a unit; `None` where it grants one, or the ledger does not answer.
-async fn full(ledger: &LedgerClient, account: &Account, limit: &str) -> Option<Full> {
+async fn full(ledger: &dyn LedgerClient, account: &Account, limit: &str) -> Option<Full> {
     let usage = ledger.usage(account).await.ok()?;
     let usage = usage.into_iter().find(|usage| usage.limit == limit)?;
     if usage.remaining > Units::ZERO {

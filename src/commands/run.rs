@@ -79,7 +79,7 @@ async fn run_in(
             jobs: selection.iter().map(|(job, _)| job.name.clone()).collect(),
             report: &report,
             requests: context.request_stats.all(),
-            unrepaid: unrepaid(&selection, &context.ledger).await,
+            unrepaid: unrepaid(&selection, &*context.ledger).await,
             span: Span {
                 began,
                 took: watch.elapsed(),
@@ -94,7 +94,10 @@ async fn run_in(
 }
 
 /// By account, what the ledger has not recorded yet. What the journal cannot say is left out and reported.
-async fn unrepaid(selection: &run::Selection, ledger: &LedgerClient) -> Vec<(Arc<Account>, Cost)> {
+async fn unrepaid(
+    selection: &run::Selection,
+    ledger: &dyn LedgerClient,
+) -> Vec<(Arc<Account>, Cost)> {
     let mut all = Vec::new();
     for account in run::accounts(selection.iter().map(|(job, _)| &job.credential)) {
         match ledger.unrepaid(&account).await {

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Charge, ChargeStatus, Ledger, LedgerError};
+use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Spent};
 use crate::quota::admission::{
     Claim, ClosingState, FloorTotal, History, LimitState, Totals, ledger_time, remembered_from,
 };
@@ -258,6 +258,24 @@ impl LimitHistory {
         }
     }
 
+    /// Returns the charges since `from`, oldest first.
+    fn spent<'a>(
+        &'a self,
+        name: &'a LimitName,
+        from: Timestamp,
+    ) -> impl Iterator<Item = Spent> + 'a {
+        let charges = self
+            .charges
+            .iter()
+            .filter(move |charged| charged.position.0 >= from && charged.units > Units::ZERO);
+        charges.map(|charged| Spent {
+            at: charged.position.0,
+            limit: name.clone(),
+            units: charged.units,
+            purpose: Arc::default(),
+        })
+    }
+
     /// The running total of the charges before an index, in units.
     fn total_before(&self, index: usize) -> Units {
         let last = index.checked_sub(1).and_then(|last| self.charges.get(last));
@@ -389,7 +407,10 @@ impl Ledger for MemoryLedger {
             states.iter().map(usage).collect()
         }))
     }
+}
 
+#[async_trait]
+impl LocalLedger for MemoryLedger {
     async fn falls_to(
         &self,
         account: &Account,
@@ -405,22 +426,41 @@ impl Ledger for MemoryLedger {
         }))
     }
 
+    /// The purposes of charges are not kept.
+    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Vec<Spent>, LedgerError> {
+        let accounts = self.accounts();
+        let Some(history) = accounts.get(&account.name) else {
+            return Ok(Vec::new());
+        };
+        let limits = account
+            .limits
+            .keys()
+            .map(|name| (name, history.history(name)));
+        let spent = limits.flat_map(|(name, limit)| limit.spent(name, from));
+        let mut spent: Vec<Spent> = spent.collect();
+        spent.sort_by_key(|spent| spent.at);
+        Ok(spent)
+    }
+
+    async fn is_empty(&self) -> Result<bool, LedgerError> {
+        let is_empty = |history: &AccountHistory| history.counts.is_empty();
+        Ok(self.accounts().values().all(is_empty))
+    }
+
     async fn look_up(
         &self,
         account: &Account,
         id: &ChargeId,
         now: Timestamp,
-    ) -> Result<Option<ChargeStatus>, LedgerError> {
-        Ok(Some(self.at(
-            account,
-            now,
-            |history, now| match history.remembered(account, id, now) {
+    ) -> Result<ChargeStatus, LedgerError> {
+        Ok(self.at(account, now, |history, now| {
+            match history.remembered(account, id, now) {
                 None => ChargeStatus::Unknown,
                 Some(position) if history.held(account, position).is_none() => {
                     ChargeStatus::TakenBack
                 }
                 Some(_) => ChargeStatus::Counts,
-            },
-        )))
+            }
+        }))
     }
 }

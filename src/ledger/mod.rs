@@ -1,4 +1,4 @@
-//! Where charges are recorded: one trait, and whoever implements it passes the one suite of behaviours in the tests.
+//! Where charges are recorded. Every store passes the one suite of behaviours in the tests.
 
 mod carry_over;
 mod client;
@@ -21,7 +21,9 @@ use crate::quota::{
 };
 
 pub use carry_over::{CarryOver, carried_over};
-pub use client::Policy;
+pub use client::local::LocalClient;
+pub use client::read_only::ReadOnlyClient;
+pub use client::shared::{Policy, SharedClient};
 pub use client::{
     Acquired, Available, ChargeRequest, ChargeSource, ClientError, Found, LedgerClient, Permit,
     Spending, fresh_id,
@@ -29,38 +31,50 @@ pub use client::{
 pub use journal::{Journal, JournalError};
 pub use memory::MemoryLedger;
 pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open, open_with};
-pub use shared::{Ack, Answer, LedgerPosition, Report, SharedLedger, Update, UsageReply};
+pub use shared::{
+    Ack, ChargeReply, Granted, LedgerPosition, Report, SharedLedger, Update, UsageReply,
+};
 pub use sqlite::SqliteLedger;
 
-/// One charge as it is put to a ledger.
+/// One charge, as a ledger takes it.
 #[derive(Debug, Clone, Copy)]
 pub struct Charge<'a> {
-    /// Whose quota, and its limits.
+    /// The account, with its limits.
     pub account: &'a Account,
-    /// By which the charge is safe to repeat.
+    /// The id, by which the charge is safe to repeat.
     pub id: &'a ChargeId,
-    /// What it takes.
+    /// The units to take of each limit.
     pub cost: &'a Cost,
-    /// What it must leave free; counts as used.
+    /// The units of each limit that must stay free beside them.
     pub leave: &'a Cost,
-    /// What it is for, kept for reports.
+    /// What the charge is for, kept for reports.
     pub purpose: &'a Purpose,
-    /// What this machine has seen of the ledger, where ledgers can lose data.
-    pub seen: Option<&'a Seen>,
+}
+
+impl<'a> Charge<'a> {
+    fn new(request: &ChargeRequest<'a>, id: &'a ChargeId) -> Self {
+        Self {
+            account: request.account,
+            id,
+            cost: request.cost,
+            leave: request.leave,
+            purpose: request.purpose,
+        }
+    }
 }
 
 /// What a charge is for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Purpose {
-    /// The job, if a job asked.
+    /// The job; `None` for a charge by hand.
     pub job: Option<String>,
-    /// The region, if a job asked.
+    /// The region; `None` for a charge by hand.
     pub region: Option<String>,
-    /// The call.
+    /// The name of the call.
     pub call: String,
 }
 
-/// What a machine has seen of a shared ledger: a ledger that knows less has lost data.
+/// What a machine has seen of a shared ledger (L34): a ledger that knows less has lost data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The ledger's epoch; empty before the first contact.
@@ -71,59 +85,59 @@ pub struct Seen {
     pub newest: Option<ChargeId>,
 }
 
-/// What a charge took of one limit, as a ledger remembers it.
+/// What a charge took of one limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spent {
     /// When it was charged.
     pub at: Timestamp,
-    /// Of which limit.
+    /// The limit.
     pub limit: LimitName,
-    /// How much, in units; never zero.
+    /// The units; never zero.
     pub units: Units,
-    /// What for; empty where the ledger was not told.
+    /// What the charge was for; empty when that was not recorded.
     pub purpose: Arc<Purpose>,
 }
 
-/// What became of a charge.
+/// What became of the charge of an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChargeStatus {
     /// It counts.
     Counts,
-    /// It was settled to nothing: its id names no charge any more, and a repeat would go through for nothing.
+    /// It was settled to nothing: its id names no charge any more (L12).
     TakenBack,
     /// There is none of that id, or it is so old that it is forgotten.
     Unknown,
 }
 
-/// Why a ledger did not answer.
+/// Why a ledger did not do what was requested.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LedgerError {
-    /// It cannot be reached, or cannot do its work for now: the outage policy decides.
+    /// It cannot be reached, or cannot work now: the outage policy decides (L26).
     #[error("the ledger cannot be reached: {0}")]
     Unreachable(String),
-    /// Its clock and ours are too far apart for either to be believed: treated as an outage.
+    /// Its clock and ours are too far apart to trust either (L5): treated as an outage.
     #[error(
         "the ledger's clock and this machine's differ by {skew:?}, more than ledger.max_skew; \
         synchronize the clocks (chrony, systemd-timesyncd)"
     )]
     Skewed {
-        /// How far.
+        /// How far they are apart.
         skew: Duration,
     },
-    /// It answered what it never should: a bug or a damaged file. Nothing goes ahead.
+    /// It failed as it never should: a bug or a damaged file. No request is sent (L27).
     #[error("{0}")]
     Broken(String),
 }
 
-/// Where charges are recorded. `now` is the caller's clock; a shared ledger keeps its own time and compares.
+/// A store of charges. `now` is the caller's clock; the ledger keeps its own time (L4).
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// Takes units, all or nothing over all limits of the charge. A rejected charge records nothing; a repeated id is
+    /// Takes units, all or nothing over all limits of the charge (L7). A rejected charge records nothing; a repeated id is
     /// granted again and counted once.
     async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError>;
 
-    /// Tells the true cost of a charge, at the charge's own time, even beyond the limit. With no cost it is a release,
-    /// whose zero entry stays for the window so that the same charge arriving late is not counted. An unknown id is
+    /// Sets the true cost of a charge, at the charge's own time, even beyond the limit (L14). With no cost it is a release,
+    /// whose zero entry stays for the window so that the same charge arriving late is not counted (L15). An unknown id is
     /// remembered as settled, at `now`.
     async fn settle(
         &self,
@@ -133,8 +147,8 @@ pub trait Ledger: Send + Sync {
         now: Timestamp,
     ) -> Result<(), LedgerError>;
 
-    /// Adds charges made elsewhere at their own times, once each, even beyond the limit; a settled id stays settled.
-    /// The floors hold until their time leaves the window.
+    /// Adds charges made elsewhere at their own times, once each, even beyond the limit; a settled id stays settled (L17).
+    /// The floors hold until their time leaves the window (L40).
     async fn absorb(
         &self,
         account: &Account,
@@ -143,7 +157,7 @@ pub trait Ledger: Send + Sync {
         now: Timestamp,
     ) -> Result<(), LedgerError>;
 
-    /// Closes a limit that the upstream called spent.
+    /// Closes a limit that the upstream reported exhausted (L18).
     async fn close(
         &self,
         account: &Account,
@@ -152,7 +166,7 @@ pub trait Ledger: Send + Sync {
         now: Timestamp,
     ) -> Result<(), LedgerError>;
 
-    /// Takes a closing back.
+    /// Ends the closing of a limit.
     async fn reopen(
         &self,
         account: &Account,
@@ -160,47 +174,38 @@ pub trait Ledger: Send + Sync {
         now: Timestamp,
     ) -> Result<(), LedgerError>;
 
-    /// How the limits of an account stand, in the order of their names. Writes nothing.
+    /// Returns the usage of the account's limits, by name. Writes nothing.
     async fn usage(
         &self,
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<LimitUsage>, LedgerError>;
+}
 
-    /// The first instant, now or later, at which no more than `most` units of a limit count, if nobody charges; `None`
-    /// from a ledger that does not tell. Writes nothing.
+/// A ledger of one machine: it knows every charge, and what each was for.
+#[async_trait]
+pub trait LocalLedger: Ledger {
+    /// Returns the first instant, now or later, at which no more than `most` units of a limit count if nothing is charged;
+    /// `None` for a limit that the account lacks. Writes nothing.
     async fn falls_to(
         &self,
-        _account: &Account,
-        _limit: &str,
-        _most: Units,
-        _now: Timestamp,
-    ) -> Result<Option<Timestamp>, LedgerError> {
-        Ok(None)
-    }
+        account: &Account,
+        limit: &str,
+        most: Units,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, LedgerError>;
 
-    /// What was charged at `from` or later, limit by limit, oldest first; `None` from a ledger that does not keep what a
-    /// charge was for. Writes nothing.
-    async fn spent(
-        &self,
-        _account: &Account,
-        _from: Timestamp,
-    ) -> Result<Option<Vec<Spent>>, LedgerError> {
-        Ok(None)
-    }
+    /// Returns what was charged since `from`, limit by limit, oldest first. Writes nothing.
+    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Vec<Spent>, LedgerError>;
 
-    /// Whether it is known to hold no charge of any account. Writes nothing.
-    async fn is_empty(&self) -> Result<bool, LedgerError> {
-        Ok(false)
-    }
+    /// Whether it holds no charge of any account. Writes nothing.
+    async fn is_empty(&self) -> Result<bool, LedgerError>;
 
-    /// What became of the charge of this id; `None` from a ledger that cannot look one up. Writes nothing.
+    /// Returns what became of the charge of an id. Writes nothing.
     async fn look_up(
         &self,
-        _account: &Account,
-        _id: &ChargeId,
-        _now: Timestamp,
-    ) -> Result<Option<ChargeStatus>, LedgerError> {
-        Ok(None)
-    }
+        account: &Account,
+        id: &ChargeId,
+        now: Timestamp,
+    ) -> Result<ChargeStatus, LedgerError>;
 }

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::redis::RedisLedger;
-use super::{Journal, JournalError, Ledger, LedgerClient, LedgerError, Policy, SqliteLedger};
+use super::{
+    Journal, JournalError, Ledger, LedgerClient, LedgerError, LocalClient, Policy, ReadOnlyClient,
+    SharedClient, SqliteLedger,
+};
 use crate::clock::Clock;
 use crate::config::{LedgerConfig, LedgerStore, RedisUrl};
 use crate::quota::{Account, Entry};
@@ -64,7 +67,7 @@ pub fn open(
     state_dir: &Path,
     mode: Mode,
     clock: Arc<dyn Clock>,
-) -> Result<LedgerClient, OpenLedgerError> {
+) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
     match &config.store {
         LedgerStore::Sqlite => open_sqlite(&state_dir.join(LEDGER_FILE), mode, clock),
         LedgerStore::Redis(url) => {
@@ -83,7 +86,7 @@ pub async fn open_with(
     config: &LedgerConfig,
     state_dir: &Path,
     clock: Arc<dyn Clock>,
-) -> Result<LedgerClient, OpenLedgerError> {
+) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
     match &config.store {
         LedgerStore::Sqlite => {
             let ledger = SqliteLedger::open_read_only(&state_dir.join(LEDGER_FILE))?;
@@ -91,7 +94,7 @@ pub async fn open_with(
             for (account, entries) in charges {
                 copy.absorb(account, entries, &[], clock.now()).await?;
             }
-            Ok(LedgerClient::new(Arc::new(copy), clock))
+            Ok(Arc::new(LocalClient::new(Arc::new(copy), clock)))
         }
         LedgerStore::Redis(url) => {
             let journal = Journal::open_read_only(&state_dir.join(JOURNAL_FILE))?;
@@ -100,7 +103,7 @@ pub async fn open_with(
                 copy.add(account, entries).await?;
             }
             let ledger = Arc::new(RedisLedger::configured(url, config)?);
-            Ok(LedgerClient::watching(ledger, copy, clock))
+            Ok(Arc::new(ReadOnlyClient::new(ledger, copy, clock)))
         }
     }
 }
@@ -109,12 +112,12 @@ fn open_sqlite(
     path: &Path,
     mode: Mode,
     clock: Arc<dyn Clock>,
-) -> Result<LedgerClient, OpenLedgerError> {
+) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
     let ledger = match mode {
         Mode::ReadWrite => SqliteLedger::open(path)?,
         Mode::ReadOnly => SqliteLedger::open_read_only(path)?,
     };
-    Ok(LedgerClient::new(Arc::new(ledger), clock))
+    Ok(Arc::new(LocalClient::new(Arc::new(ledger), clock)))
 }
 
 fn open_shared(
@@ -123,13 +126,21 @@ fn open_shared(
     journal: &Path,
     mode: Mode,
     clock: Arc<dyn Clock>,
-) -> Result<LedgerClient, OpenLedgerError> {
+) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
     let ledger = Arc::new(RedisLedger::configured(url, config)?);
     Ok(match mode {
         Mode::ReadWrite => {
             let journal = Journal::open(journal)?.of_ledger(url.identity());
-            LedgerClient::with_journal(ledger, journal, Policy::from(config), clock)
+            Arc::new(SharedClient::new(
+                ledger,
+                journal,
+                Policy::from(config),
+                clock,
+            ))
         }
-        Mode::ReadOnly => LedgerClient::watching(ledger, Journal::open_read_only(journal)?, clock),
+        Mode::ReadOnly => {
+            let journal = Journal::open_read_only(journal)?;
+            Arc::new(ReadOnlyClient::new(ledger, journal, clock))
+        }
     })
 }

@@ -52,8 +52,6 @@ pub enum Decision {
     },
     /// The id is that of a charge that was settled to nothing: it names none any more. Nothing was recorded.
     TakenBack,
-    /// The ledger is not the one that the caller has `seen`: it lost data. Nothing was recorded.
-    Lost,
 }
 
 /// A charge that was recorded.

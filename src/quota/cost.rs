@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{LimitName, Units};
 
 /// Units by limit: what one request charges, or what a job leaves. A limit of zero units is not in it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "BTreeMap<LimitName, Units>")]
 pub struct Cost(BTreeMap<LimitName, Units>);
 
 impl Cost {
@@ -79,6 +79,12 @@ impl Cost {
         self.iter()
             .map(|(limit, units)| (limit.clone(), units.times(count)))
             .collect()
+    }
+}
+
+impl From<BTreeMap<LimitName, Units>> for Cost {
+    fn from(components: BTreeMap<LimitName, Units>) -> Self {
+        components.into_iter().collect()
     }
 }
 

@@ -136,7 +136,7 @@ impl Room {
         let mut left = HashMap::new();
         for job in jobs(queue) {
             let account = &job.credential.account;
-            if let Ok(of_account) = context.ledger.left(account).await {
+            if let Ok(of_account) = context.ledger.available(account).await {
                 left.insert(account.name.clone(), of_account);
             }
         }

@@ -27,7 +27,7 @@ pub struct Context {
     /// Where pages are landed.
     pub catalog: Arc<dyn PassStore>,
     /// The way to the ledger.
-    pub ledger: Arc<LedgerClient>,
+    pub ledger: Arc<dyn LedgerClient>,
     /// The way to the upstream, by the credential's name; or why there is none.
     pub upstreams: HashMap<String, Result<Arc<dyn Upstream>, String>>,
     /// What time it is.

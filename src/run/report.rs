@@ -200,7 +200,7 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
     let accounts = accounts(selection.iter().map(|(job, _)| &job.credential));
     let mut limits = Vec::new();
     for account in &accounts {
-        limits.extend(limit_reports(&context.ledger, account).await);
+        limits.extend(limit_reports(&*context.ledger, account).await);
     }
     let passes = refreshed(context, &accounts, &limits, &walked).await;
     RunReport {
@@ -226,7 +226,7 @@ async fn refreshed(
         if let Some(stop) = reason.stop()
             && let Some(account) = accounts.iter().find(|account| account.name == stop.account)
         {
-            refresh(stop, &context.ledger, account, limits).await;
+            refresh(stop, &*context.ledger, account, limits).await;
         }
         let says = reason.to_string();
         for detail in passes.iter_mut().filter_map(|pass| pass.detail.as_mut()) {
@@ -245,7 +245,7 @@ async fn soonest(
     let mut stops = context.blocked.stops(context.clock.now());
     for stop in &mut stops {
         if let Some(account) = accounts.iter().find(|account| account.name == stop.account) {
-            refresh(stop, &context.ledger, account, limits).await;
+            refresh(stop, &*context.ledger, account, limits).await;
         }
     }
     stops.into_iter().min_by_key(|stop| stop.retry_at)
@@ -253,7 +253,7 @@ async fn soonest(
 
 /// The limit that fits last, the first by name of several, and the instant; `None` where the ledger does not tell.
 async fn fits_last(
-    ledger: &LedgerClient,
+    ledger: &dyn LedgerClient,
     account: &Account,
     claim: &Claim,
     limits: &[LimitReport],
@@ -276,7 +276,7 @@ async fn fits_last(
 /// Brings a refusal up to date with how the limits stand now: another job may have gone on after it.
 async fn refresh(
     stop: &mut StoppedBy,
-    ledger: &LedgerClient,
+    ledger: &dyn LedgerClient,
     account: &Account,
     limits: &[LimitReport],
 ) {
@@ -312,7 +312,7 @@ pub fn accounts<'a>(credentials: impl Iterator<Item = &'a Arc<Credential>>) -> V
 }
 
 /// How the limits of an account stand; without their use where the ledger cannot be reached.
-pub async fn limit_reports(ledger: &LedgerClient, account: &Account) -> Vec<LimitReport> {
+pub async fn limit_reports(ledger: &dyn LedgerClient, account: &Account) -> Vec<LimitReport> {
     let usages = ledger.usage(account).await.unwrap_or_else(|error| {
         if !error.is_outage() {
             tracing::error!(account = account.name, %error, "cannot read ledger usage");

@@ -16,7 +16,10 @@ use crate::ledger::{self, LedgerClient};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub async fn everything(environment: &Environment, ledger: Option<&LedgerClient>) -> Vec<Finding> {
+pub async fn everything(
+    environment: &Environment,
+    ledger: Option<&dyn LedgerClient>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(ledger) = ledger {
         findings.extend(shared_ledger(environment, ledger).await);
@@ -41,7 +44,7 @@ pub async fn everything(environment: &Environment, ledger: Option<&LedgerClient>
 }
 
 /// Whether the ledger answers for every account.
-pub async fn answers(environment: &Environment, ledger: &LedgerClient) -> Result<(), String> {
+pub async fn answers(environment: &Environment, ledger: &dyn LedgerClient) -> Result<(), String> {
     for credential in environment.config.credentials.values() {
         ledger
             .usage(&credential.account)
@@ -52,7 +55,7 @@ pub async fn answers(environment: &Environment, ledger: &LedgerClient) -> Result
 }
 
 /// Whether a Redis answers, may run what it has to, and is set up so that it loses nothing.
-async fn shared_ledger(environment: &Environment, ledger: &LedgerClient) -> Vec<Finding> {
+async fn shared_ledger(environment: &Environment, ledger: &dyn LedgerClient) -> Vec<Finding> {
     let config = &environment.config.ledger;
     let LedgerStore::Redis(url) = &config.store else {
         return Vec::new();

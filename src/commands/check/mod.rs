@@ -11,13 +11,13 @@ use std::sync::Arc;
 use self::finding::{Finding, Verdict, bad, good, in_words};
 use super::advice::advice;
 use super::environment::{CATALOG_FILE, Environment};
-use super::refill::charging_ledger;
+use super::refill::{charging_ledger, recorded_ledger};
 use super::table::counted;
 use super::{Error, output};
 use crate::cli::{CheckArgs, Format, Global};
 use crate::config::{Credential, LedgerStore, RedisAccess};
 use crate::exit::Exit;
-use crate::ledger::{self, JOURNAL_FILE, LEDGER_FILE, LedgerClient, Mode};
+use crate::ledger::{self, JOURNAL_FILE, LEDGER_FILE, LedgerClient};
 use crate::sqlite::{self, OpenError};
 
 /// Looks at everything, and says what is wrong with it.
@@ -39,7 +39,7 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     if args.spend && ledger.is_some() {
         environment.create_state_dir()?;
         let ledger = charging_ledger(&environment).await?;
-        findings.extend(spend::once_each(&environment, &ledger).await);
+        findings.extend(spend::once_each(&environment, &*ledger).await);
     }
     show(&findings, global)
 }
@@ -135,14 +135,14 @@ async fn ready(environment: &Environment, credential: &Arc<Credential>) -> Resul
 }
 
 /// What of the ledger is on this machine: all of it, or the journal.
-async fn ledger(environment: &Environment) -> (Finding, Option<Arc<LedgerClient>>) {
+async fn ledger(environment: &Environment) -> (Finding, Option<Arc<dyn LedgerClient>>) {
     let (file, elsewhere) = match environment.config.ledger.store {
         LedgerStore::Sqlite => (LEDGER_FILE, false),
         LedgerStore::Redis(_) => (JOURNAL_FILE, true),
     };
     let path = environment.state_dir.join(file);
     let what = path.display().to_string();
-    let ledger = match environment.open_ledger(Mode::ReadOnly) {
+    let ledger = match recorded_ledger(environment) {
         Ok(ledger) => ledger,
         Err(Error::Ledger(error)) if error.is_of_earlier_release() => {
             return (earlier(what), None);
@@ -153,9 +153,9 @@ async fn ledger(environment: &Environment) -> (Finding, Option<Arc<LedgerClient>
         return (bad(what, why), None);
     }
     let usable = if elsewhere {
-        can_be_read(environment, &ledger).await
+        can_be_read(environment, &*ledger).await
     } else {
-        connect::answers(environment, &ledger).await
+        connect::answers(environment, &*ledger).await
     };
     match usable {
         Ok(()) => (good(what, "usable".to_owned()), Some(ledger)),
@@ -164,7 +164,7 @@ async fn ledger(environment: &Environment) -> (Finding, Option<Arc<LedgerClient>
 }
 
 /// Whether the journal tells what it holds.
-async fn can_be_read(environment: &Environment, ledger: &LedgerClient) -> Result<(), String> {
+async fn can_be_read(environment: &Environment, ledger: &dyn LedgerClient) -> Result<(), String> {
     for credential in environment.config.credentials.values() {
         ledger
             .unrepaid(&credential.account)

@@ -11,7 +11,7 @@ use crate::quota::Cost;
 use crate::run::{truth, truth_of_a_refusal};
 use crate::upstream::{Exchange, Failure, PageRequest, ReportedCost};
 
-pub async fn once_each(environment: &Environment, ledger: &LedgerClient) -> Vec<Finding> {
+pub async fn once_each(environment: &Environment, ledger: &dyn LedgerClient) -> Vec<Finding> {
     let mut findings = Vec::new();
     for credential in environment.config.credentials.values() {
         let what = format!("a call with credential {}", credential.name);
@@ -60,7 +60,7 @@ impl Trial<'_> {
     async fn make(
         &self,
         environment: &Environment,
-        ledger: &LedgerClient,
+        ledger: &dyn LedgerClient,
         what: String,
     ) -> Finding {
         let upstream = match environment.upstream(self.credential) {
@@ -121,7 +121,7 @@ impl Trial<'_> {
     /// Corrects the charge to what the answer told; that a refusal cost less is not believed.
     async fn settle(
         &self,
-        ledger: &LedgerClient,
+        ledger: &dyn LedgerClient,
         permit: &Permit,
         reported: &ReportedCost,
         served: bool,
@@ -143,7 +143,7 @@ impl Trial<'_> {
     async fn ask(
         &self,
         environment: &Environment,
-        ledger: &LedgerClient,
+        ledger: &dyn LedgerClient,
     ) -> Result<Permit, String> {
         let call = &self.step.call;
         let ask = ChargeRequest {

@@ -118,8 +118,8 @@ pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
     for account in environment.accounts() {
         status
             .limits
-            .extend(limit_statuses(&ledger, &account, now).await?);
-        status.spend.extend(spend(&ledger, &account, now).await);
+            .extend(limit_statuses(&*ledger, &account, now).await?);
+        status.spend.extend(spend(&*ledger, &account, now).await);
     }
     match global.format {
         Format::Json => output::json(&status)?,
@@ -153,7 +153,7 @@ fn stale(regions: &[RegionStatus], span: Duration) -> Vec<Stale> {
 }
 
 async fn limit_statuses(
-    ledger: &LedgerClient,
+    ledger: &dyn LedgerClient,
     account: &Account,
     now: Timestamp,
 ) -> Result<Vec<LimitStatus>, Error> {
@@ -203,7 +203,7 @@ impl ReturnsWithin {
 }
 
 /// What counts in any window of the account.
-async fn spend(ledger: &LedgerClient, account: &Account, now: Timestamp) -> Vec<Spend> {
+async fn spend(ledger: &dyn LedgerClient, account: &Account, now: Timestamp) -> Vec<Spend> {
     let from = |limit: &Limit| limit.window().counted_from(now);
     let Some(first) = account.limits.values().map(from).min() else {
         return Vec::new();

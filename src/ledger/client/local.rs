@@ -1,173 +1,139 @@
-//! A ledger of this machine: always there, and never loses anything.
+//! The client of a ledger of this machine: a file is always there, and never loses anything.
 
 use std::sync::Arc;
 
-use super::{Acquired, ChargeRequest, ClientError, Found, Permit, fresh_id};
-use crate::clock::{Clock, Deadline, Monotonic};
-use crate::ledger::{Charge, ChargeStatus, Ledger, LedgerError, Spent};
+use async_trait::async_trait;
+
+use super::{
+    Acquired, ChargeRequest, ChargeSource, ClientError, Found, LedgerClient, Permit, Spending,
+};
+use crate::clock::{Clock, Monotonic};
+use crate::ledger::journal::Journal;
+use crate::ledger::{Charge, ChargeStatus, LedgerError, LocalLedger};
 use crate::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp, Units,
 };
 
-/// The ledger and the clock that is told to it.
+/// A ledger of this machine, and the clock that it goes by.
 pub struct LocalClient {
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<dyn LocalLedger>,
     clock: Arc<dyn Clock>,
 }
 
 impl LocalClient {
-    pub fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>) -> Self {
+    /// A client of `ledger` at the time of `clock`.
+    #[must_use]
+    pub fn new(ledger: Arc<dyn LocalLedger>, clock: Arc<dyn Clock>) -> Self {
         Self { ledger, clock }
     }
 
-    pub async fn acquire(&self, request: ChargeRequest<'_>) -> Result<Acquired, ClientError> {
-        let ChargeRequest { account, cost, .. } = request;
-        let (id, asked, decision) = self.charge(&request).await?;
-        match decision {
-            Decision::Granted(grant) => {
-                let deadline = Deadline::new(asked, account.grant_lifetime(cost));
-                Ok(Acquired::Permitted(Permit {
-                    id,
-                    grant,
-                    metered: true,
-                    deadline,
-                }))
+    /// Returns the id under which a charge of this one counts, or would be made: an id that was taken back names no charge
+    /// any more (L12).
+    async fn valid_id(&self, account: &Account, id: &ChargeId) -> Result<ChargeId, LedgerError> {
+        let (mut candidate, mut taken_back) = (id.clone(), 0);
+        loop {
+            let now = self.clock.now();
+            match self.ledger.look_up(account, &candidate, now).await? {
+                ChargeStatus::TakenBack => taken_back += 1,
+                ChargeStatus::Counts | ChargeStatus::Unknown => return Ok(candidate),
             }
-            Decision::Rejected(rejection) => Ok(Acquired::Rejected(rejection)),
-            Decision::Never { limit, most } => Ok(Acquired::Never { limit, most }),
-            Decision::TakenBack | Decision::Lost => Err(LedgerError::Broken(
-                "the ledger of this machine reports a loss of data".to_owned(),
-            )
-            .into()),
+            candidate = id.again(taken_back);
         }
     }
+}
 
-    /// Charges under the id that was asked for. One that was taken back names no charge any more: the next of its kind
-    /// is taken.
+#[async_trait]
+impl LedgerClient for LocalClient {
     async fn charge(
         &self,
-        request: &ChargeRequest<'_>,
-    ) -> Result<(ChargeId, Monotonic, Decision), LedgerError> {
-        let ChargeRequest {
-            account,
-            cost,
-            leave,
-            purpose,
-            ..
-        } = *request;
-        let given = request.id.cloned().unwrap_or_else(fresh_id);
+        request: ChargeRequest<'_>,
+        given: ChargeId,
+    ) -> Result<Option<Acquired>, ClientError> {
         let (mut id, mut taken_back) = (given.clone(), 0);
         loop {
-            let asked = Monotonic::now();
-            let charge = Charge {
-                account,
-                id: &id,
-                cost,
-                leave,
-                purpose,
-                seen: None,
+            let requested_at = Monotonic::now();
+            let charge = Charge::new(&request, &id);
+            let acquired = match self.ledger.charge(charge, self.clock.now()).await? {
+                Decision::Granted(grant) => {
+                    Acquired::Permitted(Permit::new(&request, id, grant, true, requested_at))
+                }
+                Decision::Rejected(rejection) => Acquired::Rejected(rejection),
+                Decision::Never { limit, most } => Acquired::Never { limit, most },
+                Decision::TakenBack => {
+                    taken_back += 1;
+                    id = given.again(taken_back);
+                    continue;
+                }
             };
-            match self.ledger.charge(charge, self.clock.now()).await? {
-                Decision::TakenBack => taken_back += 1,
-                decision => return Ok((id, asked, decision)),
-            }
-            id = given.again(taken_back);
+            return Ok(Some(acquired));
         }
     }
 
-    pub async fn settle(
+    async fn settle(
         &self,
         account: &Account,
         id: &ChargeId,
         cost: &Cost,
     ) -> Result<(), ClientError> {
-        Ok(self
-            .ledger
-            .settle(account, id, cost, self.clock.now())
-            .await?)
+        let now = self.clock.now();
+        Ok(self.ledger.settle(account, id, cost, now).await?)
     }
 
-    pub async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError> {
-        Ok(self
-            .ledger
-            .absorb(account, entries, &[], self.clock.now())
-            .await?)
+    async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError> {
+        let now = self.clock.now();
+        Ok(self.ledger.absorb(account, entries, &[], now).await?)
     }
 
-    pub async fn is_empty(&self) -> Result<bool, ClientError> {
-        Ok(self.ledger.is_empty().await?)
-    }
-
-    pub async fn close(
+    async fn close(
         &self,
         account: &Account,
         limit: &str,
         closing: Closing,
     ) -> Result<(), ClientError> {
-        Ok(self
-            .ledger
-            .close(account, limit, closing, self.clock.now())
-            .await?)
+        let now = self.clock.now();
+        Ok(self.ledger.close(account, limit, closing, now).await?)
     }
 
-    pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError> {
+    async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError> {
         Ok(self.ledger.reopen(account, limit, self.clock.now()).await?)
     }
 
-    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
+    async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
         Ok(self.ledger.usage(account, self.clock.now()).await?)
     }
 
-    pub async fn falls_to(
+    async fn falls_to(
         &self,
         account: &Account,
         limit: &str,
         most: Units,
     ) -> Result<Option<Timestamp>, ClientError> {
-        Ok(self
-            .ledger
-            .falls_to(account, limit, most, self.clock.now())
-            .await?)
+        let now = self.clock.now();
+        Ok(self.ledger.falls_to(account, limit, most, now).await?)
     }
 
-    pub async fn spent(
-        &self,
-        account: &Account,
-        from: Timestamp,
-    ) -> Result<Vec<Spent>, ClientError> {
-        Ok(self.ledger.spent(account, from).await?.unwrap_or_default())
+    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Spending, ClientError> {
+        Ok(Spending {
+            charges: self.ledger.spent(account, from).await?,
+            source: ChargeSource::Ledger,
+        })
     }
 
-    /// The id under which a charge of this one is known, or would be made: one that was taken back names none any more.
-    async fn valid_id(&self, account: &Account, id: &ChargeId) -> Result<ChargeId, LedgerError> {
-        let mut candidate = id.clone();
-        for attempt in 1.. {
-            if self
-                .ledger
-                .look_up(account, &candidate, self.clock.now())
-                .await?
-                != Some(ChargeStatus::TakenBack)
-            {
-                break;
-            }
-            candidate = id.again(attempt);
-        }
-        Ok(candidate)
-    }
-
-    pub async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError> {
+    async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError> {
         let valid = self.valid_id(account, id).await?;
-        Ok(
-            match self
-                .ledger
-                .look_up(account, &valid, self.clock.now())
-                .await?
-            {
-                Some(ChargeStatus::Counts) => Found::Counting(valid),
-                Some(_) if valid != *id => Found::TakenBack,
-                Some(_) => Found::Unknown,
-                None => Found::CannotTell,
-            },
-        )
+        let now = self.clock.now();
+        Ok(match self.ledger.look_up(account, &valid, now).await? {
+            ChargeStatus::Counts => Found::Counting(valid),
+            _ if valid != *id => Found::TakenBack,
+            ChargeStatus::TakenBack | ChargeStatus::Unknown => Found::Unknown,
+        })
+    }
+
+    async fn is_empty(&self) -> Result<bool, ClientError> {
+        Ok(self.ledger.is_empty().await?)
+    }
+
+    fn journal(&self) -> Option<&Journal> {
+        None
     }
 }

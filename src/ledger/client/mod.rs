@@ -1,120 +1,158 @@
-//! What stands between a run and the ledger: fresh ids, grants that go stale, and what happens when the ledger is silent.
+//! A process's way to the ledger: one trait with three implementations. It adds to a store what a process needs: fresh ids,
+//! deadlines of grants, and what happens while the ledger cannot be reached.
 
-mod local;
-mod read_only;
-mod shared;
-mod spending;
+pub mod local;
+pub mod read_only;
+pub mod shared;
 
-use std::sync::Arc;
-
+use async_trait::async_trait;
+use serde::Serialize;
 use thiserror::Error;
 use uuid::Uuid;
 
-use self::local::LocalClient;
-use self::read_only::ReadOnlyClient;
-use self::shared::SharedClient;
-use crate::clock::{Clock, Deadline};
-use crate::ledger::journal::{Journal, JournalError};
-use crate::ledger::{Ledger, LedgerError, Purpose, SharedLedger};
+use super::journal::{Journal, JournalError};
+use super::{LedgerError, Purpose, Spent};
+use crate::clock::{Deadline, Monotonic};
 use crate::quota::{
-    Account, ChargeId, Closing, Cost, Entry, Grant, LimitName, LimitUsage, Outage, Rejection, Units,
+    Account, ChargeId, Closing, Cost, Entry, Grant, LimitName, LimitUsage, Outage, Rejection,
+    Timestamp, Units,
 };
 
-pub use shared::Policy;
-pub use spending::{ChargeSource, Found, Spending};
+/// The number of grants in a row that may arrive too late to be used.
+const LATE_GRANTS: u32 = 4;
 
-/// So many grants in a row may come too late to be used.
-const ATTEMPTS: u32 = 4;
+/// The number of void grants in a row after which the ledger counts as away.
+const VOID_GRANTS: u32 = 5;
 
-/// One request's charge, as a run asks for it.
+/// The charge of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct ChargeRequest<'a> {
-    /// Whose quota, and its limits.
+    /// The account, with its limits.
     pub account: &'a Account,
-    /// The id to charge under; a fresh one when none is given.
+    /// The id to charge under; `None` for a fresh one.
     pub id: Option<&'a ChargeId>,
-    /// What it takes.
+    /// The units to take of each limit.
     pub cost: &'a Cost,
-    /// What it must leave free.
+    /// The units of each limit that must stay free beside them.
     pub leave: &'a Cost,
-    /// Whether it goes ahead when the ledger cannot be reached.
+    /// Whether the request goes ahead while the ledger cannot be reached.
     pub outage: Outage,
-    /// What it is for.
+    /// What the charge is for.
     pub purpose: &'a Purpose,
 }
 
-/// Leave to send one request, soon.
+/// Leave to send one request before a deadline.
 #[derive(Debug, Clone)]
 pub struct Permit {
-    /// The id of its charge.
+    /// The id of the charge.
     pub id: ChargeId,
-    /// What is left of each charged limit; empty when it went ahead unmetered.
+    /// What is left of each charged limit; empty when the request goes ahead unmetered.
     pub grant: Grant,
-    /// Whether the ledger recorded the charge; otherwise this machine's journal did.
+    /// Whether the ledger recorded the charge; otherwise only this machine's journal did.
     pub metered: bool,
-    /// Until when the request may be sent: later the upstream would count it after the ledger has let it go.
+    /// Until when the request may be sent. The upstream would count a later one after the ledger has let it go (L6).
     pub deadline: Deadline,
 }
 
 impl Permit {
-    /// Whether it repeats a charge of an id that somebody chose, and who may have used it.
-    const fn is_anothers(&self, request: ChargeRequest<'_>) -> bool {
+    fn new(
+        request: &ChargeRequest<'_>,
+        id: ChargeId,
+        grant: Grant,
+        metered: bool,
+        requested_at: Monotonic,
+    ) -> Self {
+        let lifetime = request.account.grant_lifetime(request.cost);
+        Self {
+            id,
+            grant,
+            metered,
+            deadline: Deadline::new(requested_at, lifetime),
+        }
+    }
+
+    /// Whether it repeats the charge of an id that the caller chose. Its first grant may have been used, so it is never
+    /// released as unused.
+    const fn repeats_chosen_id(&self, request: &ChargeRequest<'_>) -> bool {
         request.id.is_some() && self.grant.repeated
     }
 }
 
-fn too_slow(account: &Account, cost: &Cost) -> String {
-    let lifetime = humantime::format_duration(account.grant_lifetime(cost));
-    format!(
-        "the ledger responds too slowly: with a window this short, a grant expires {lifetime} \
-        after the request for it, and {ATTEMPTS} grants arrived later; use a ledger with less \
-        latency, or a longer window"
-    )
-}
-
-/// What became of an ask.
+/// The result of a charge request.
 #[derive(Debug, Clone)]
 pub enum Acquired {
-    /// The request may be sent, soon.
+    /// The request may be sent, before the permit's deadline.
     Permitted(Permit),
-    /// Not now.
+    /// The charge does not fit now.
     Rejected(Rejection),
-    /// Not ever.
+    /// The charge can never fit.
     Never {
         /// The limit that cannot hold it.
         limit: LimitName,
-        /// The most that one charge can take of it, in units.
+        /// The most that one charge can take of that limit, in units.
         most: Units,
     },
-    /// The ledger cannot be reached, and this call does not go ahead without it.
+    /// The ledger cannot be reached, and this call does not go ahead without it. Holds the reason and the remedy.
     Refused(String),
 }
 
-/// What an account has left.
+/// The units that an account has left.
 #[derive(Debug, Clone)]
 pub enum Available {
-    /// Of each limit, as the ledger says.
+    /// Of each limit, as the ledger reports it.
     Metered(Vec<LimitUsage>),
-    /// The ledger is silent: of the units that may go ahead without it on this machine.
+    /// The ledger cannot be reached: the units that may still go ahead without it on this machine.
     Unmetered(Units),
 }
 
-/// Why no verdict could be had: nothing was sent.
+/// Charges, and the record that they come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spending {
+    /// Oldest first.
+    pub charges: Vec<Spent>,
+    /// The record that lists them.
+    pub source: ChargeSource,
+}
+
+/// The record that lists charges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChargeSource {
+    /// The ledger: the charges of every process.
+    Ledger,
+    /// This machine's journal: its own charges of two windows.
+    Journal,
+}
+
+/// What became of the charge of an id that a caller chose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// It counts, under this id.
+    Counting(ChargeId),
+    /// It was taken back.
+    TakenBack,
+    /// There is none.
+    Unknown,
+    /// This machine did not make it, and the ledger cannot look an id up.
+    CannotTell,
+}
+
+/// Why a client could not do what was requested. No request may be sent.
 #[derive(Debug, Clone, Error)]
 pub enum ClientError {
     /// The ledger failed in a way that no outage policy covers.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// This machine's own record cannot be written or read.
+    /// This machine's journal cannot be written or read.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The ledger was opened to look at only.
+    /// The ledger was opened for reading only.
     #[error("the ledger is open read-only")]
     ReadOnly,
 }
 
 impl ClientError {
-    /// Whether the ledger is silent: then the outage policy decides.
+    /// Whether the ledger cannot be reached: then the outage policy decides.
     #[must_use]
     pub const fn is_outage(&self) -> bool {
         matches!(
@@ -124,178 +162,157 @@ impl ClientError {
     }
 }
 
-/// The way to the ledger, with this machine's policy for when there is none.
-pub struct LedgerClient(Way);
+/// A process's way to the ledger. Every method fails when the store fails in a way that no outage policy covers, or when
+/// this machine's journal cannot be used.
+#[async_trait]
+pub trait LedgerClient: Send + Sync {
+    /// Charges once, under `id` or one made from it. Returns `None` when the grant is void (L21): charge again under a
+    /// fresh id.
+    async fn charge(
+        &self,
+        request: ChargeRequest<'_>,
+        id: ChargeId,
+    ) -> Result<Option<Acquired>, ClientError>;
 
-enum Way {
-    /// A ledger of this machine: always there, and never loses anything.
-    Local(LocalClient),
-    /// A ledger elsewhere, with this machine's journal.
-    Shared(Box<SharedClient>),
-    /// A ledger elsewhere, looked at only.
-    ReadOnly(ReadOnlyClient),
-}
-
-impl LedgerClient {
-    /// A meter over a ledger of this machine.
-    #[must_use]
-    pub fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>) -> Self {
-        Self(Way::Local(LocalClient::new(ledger, clock)))
-    }
-
-    /// A meter over a ledger that other machines share and that can be away, with the journal of this machine.
-    #[must_use]
-    pub fn with_journal(
-        ledger: Arc<dyn SharedLedger>,
-        journal: Journal,
-        policy: Policy,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        Self(Way::Shared(Box::new(SharedClient::new(
-            ledger, journal, policy, clock,
-        ))))
-    }
-
-    /// A meter that only tells usage, and writes nothing, over a ledger that other machines share.
-    #[must_use]
-    pub fn watching(
-        ledger: Arc<dyn SharedLedger>,
-        journal: Journal,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        Self(Way::ReadOnly(ReadOnlyClient::new(ledger, journal, clock)))
-    }
-
-    /// Asks for leave to send one request. A grant that comes too late to be used is given back and asked for anew, a few
-    /// times: with it the upstream would count the request later than the ledger does.
-    ///
-    /// # Errors
-    /// When the ledger fails in a way that no outage policy covers, or the journal cannot be written.
-    pub async fn acquire(&self, request: ChargeRequest<'_>) -> Result<Acquired, ClientError> {
-        for _ in 0..ATTEMPTS {
-            match self.acquire_once(request).await? {
-                Acquired::Permitted(permit)
-                    if permit.deadline.is_past() && !permit.is_anothers(request) =>
-                {
-                    self.release(request.account, &permit).await?;
-                }
-                verdict => return Ok(verdict),
-            }
-        }
-        Ok(Acquired::Refused(too_slow(request.account, request.cost)))
-    }
-
-    async fn acquire_once(&self, request: ChargeRequest<'_>) -> Result<Acquired, ClientError> {
-        match &self.0 {
-            Way::Local(local) => local.acquire(request).await,
-            Way::Shared(journaled) => journaled.acquire(&request).await,
-            Way::ReadOnly(_) => Err(ClientError::ReadOnly),
-        }
-    }
-
-    /// Gives back what a request was charged that provably never left.
-    ///
-    /// # Errors
-    /// As [`Self::settle`].
-    pub async fn release(&self, account: &Account, permit: &Permit) -> Result<(), ClientError> {
-        self.settle(account, &permit.id, &Cost::none()).await
-    }
-
-    /// Tells the true cost of a charge. Where the ledger is away it is written down and told at the next contact.
-    ///
-    /// # Errors
-    /// When a ledger of this machine cannot be told, or the journal cannot be written.
-    pub async fn settle(
+    /// Sets the true cost of a charge. While the ledger cannot be reached, the journal keeps it for the next contact.
+    async fn settle(
         &self,
         account: &Account,
         id: &ChargeId,
         cost: &Cost,
-    ) -> Result<(), ClientError> {
-        match &self.0 {
-            Way::Local(local) => local.settle(account, id, cost).await,
-            Way::Shared(journaled) => journaled.settle(account, id, cost).await,
-            Way::ReadOnly(_) => Err(ClientError::ReadOnly),
-        }
-    }
+    ) -> Result<(), ClientError>;
 
-    /// Adds what was charged elsewhere, each at its own time, once, even beyond the limit. Where the ledger is away it is
-    /// written down and told at the next contact.
-    ///
-    /// # Errors
-    /// As [`Self::settle`].
-    pub async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError> {
-        match &self.0 {
-            Way::Local(local) => local.absorb(account, entries).await,
-            Way::Shared(journaled) => journaled.absorb(account, entries).await,
-            Way::ReadOnly(_) => Err(ClientError::ReadOnly),
-        }
-    }
+    /// Adds charges made elsewhere, each at its own time, once, even beyond the limit. While the ledger cannot be reached,
+    /// the journal keeps them for the next contact.
+    async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError>;
 
-    /// Whether this is a ledger of this machine that holds no charge of any account: it is new, or was deleted.
-    ///
-    /// # Errors
-    /// When it cannot be asked.
-    pub async fn is_empty(&self) -> Result<bool, ClientError> {
-        match &self.0 {
-            Way::Local(local) => local.is_empty().await,
-            Way::Shared(_) | Way::ReadOnly(_) => Ok(false),
-        }
-    }
-
-    /// Closes a limit that the upstream called spent.
-    ///
-    /// # Errors
-    /// As [`Self::settle`].
-    pub async fn close(
+    /// Closes a limit that the upstream reported exhausted.
+    async fn close(
         &self,
         account: &Account,
         limit: &str,
         closing: Closing,
-    ) -> Result<(), ClientError> {
-        match &self.0 {
-            Way::Local(local) => local.close(account, limit, closing).await,
-            Way::Shared(journaled) => journaled.close(account, limit, closing).await,
-            Way::ReadOnly(_) => Err(ClientError::ReadOnly),
+    ) -> Result<(), ClientError>;
+
+    /// Ends the closing of a limit.
+    async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError>;
+
+    /// Returns the usage of the account's limits, by name.
+    async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError>;
+
+    /// Returns the first instant, now or later, at which no more than `most` units of a limit count if nothing is charged;
+    /// `None` when that is unknown.
+    async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+    ) -> Result<Option<Timestamp>, ClientError>;
+
+    /// Returns the charges of an account since `from`, and what each was for.
+    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Spending, ClientError>;
+
+    /// Returns what became of a charge made under this id, or under one made from it.
+    async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError>;
+
+    /// Whether this is a ledger of this machine without a charge of any account: it is new, or was deleted.
+    async fn is_empty(&self) -> Result<bool, ClientError>;
+
+    /// The journal of this machine; `None` when the ledger itself is on this machine.
+    fn journal(&self) -> Option<&Journal>;
+
+    /// Charges one request. A grant that arrives after its deadline is released and requested again a few times: the
+    /// upstream would count the request later than the ledger does. The deadline of each grant counts from its own request.
+    async fn acquire(&self, request: ChargeRequest<'_>) -> Result<Acquired, ClientError> {
+        let (mut late, mut void) = (0, 0);
+        while late < LATE_GRANTS {
+            let id = request.id.cloned().unwrap_or_else(fresh_id);
+            match self.charge(request, id).await? {
+                None => void += 1,
+                Some(Acquired::Permitted(permit))
+                    if permit.deadline.is_past() && !permit.repeats_chosen_id(&request) =>
+                {
+                    self.release(request.account, &permit).await?;
+                    (late, void) = (late + 1, 0);
+                }
+                Some(acquired) => return Ok(acquired),
+            }
+            if void == VOID_GRANTS {
+                return Ok(Acquired::Refused(
+                    "the ledger lost its data several times during one charge".to_owned(),
+                ));
+            }
+        }
+        Ok(Acquired::Refused(too_slow(&request)))
+    }
+
+    /// Releases the charge of a request that provably never left.
+    async fn release(&self, account: &Account, permit: &Permit) -> Result<(), ClientError> {
+        self.settle(account, &permit.id, &Cost::none()).await
+    }
+
+    /// Returns the units that an account has left, with the ledger or without it.
+    async fn available(&self, account: &Account) -> Result<Available, ClientError> {
+        self.usage(account).await.map(Available::Metered)
+    }
+
+    /// Returns the units that went ahead unmetered on this machine and that the ledger does not have yet.
+    async fn unrepaid(&self, account: &Account) -> Result<Cost, ClientError> {
+        match self.journal() {
+            Some(journal) => Ok(journal.unrepaid(account).await?),
+            None => Ok(Cost::none()),
         }
     }
 
-    /// Takes a closing back.
-    ///
-    /// # Errors
-    /// As [`Self::settle`].
-    pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError> {
-        match &self.0 {
-            Way::Local(local) => local.reopen(account, limit).await,
-            Way::Shared(journaled) => journaled.reopen(account, limit).await,
-            Way::ReadOnly(_) => Err(ClientError::ReadOnly),
-        }
-    }
-
-    /// What an account has left, with the ledger or without it.
-    ///
-    /// # Errors
-    /// When the ledger fails in a way that no outage policy covers, or the journal cannot be read.
-    pub async fn left(&self, account: &Account) -> Result<Available, ClientError> {
-        match &self.0 {
-            Way::Shared(journaled) => journaled.left(account).await,
-            Way::Local(_) | Way::ReadOnly(_) => self.usage(account).await.map(Available::Metered),
-        }
-    }
-
-    /// How the limits of an account stand.
-    ///
-    /// # Errors
-    /// When the ledger cannot be asked.
-    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
-        match &self.0 {
-            Way::Local(local) => local.usage(account).await,
-            Way::Shared(journaled) => journaled.usage(account).await,
-            Way::ReadOnly(watching) => watching.usage(account).await,
+    /// Returns until when this machine charges nothing after a loss (L42); `None` when it does not wait.
+    async fn waits_until(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, ClientError> {
+        match self.journal() {
+            Some(journal) => Ok(journal.waits_until(account, now).await?),
+            None => Ok(None),
         }
     }
 }
 
-/// An id that no other charge has, of 22 characters: a ledger in memory holds many.
+fn too_slow(request: &ChargeRequest<'_>) -> String {
+    let lifetime = request.account.grant_lifetime(request.cost);
+    let lifetime = humantime::format_duration(lifetime);
+    format!(
+        "the ledger responds too slowly: with a window this short, a grant expires {lifetime} \
+        after the request for it, and {LATE_GRANTS} grants arrived later; use a ledger with less \
+        latency, or a longer window"
+    )
+}
+
+/// Returns the charges that the journal lists.
+async fn spent_by_journal(
+    journal: &Journal,
+    account: &Account,
+    from: Timestamp,
+) -> Result<Spending, ClientError> {
+    Ok(Spending {
+        charges: journal.spent(account, from).await?,
+        source: ChargeSource::Journal,
+    })
+}
+
+/// Returns what the journal knows of the charge of an id. A shared ledger cannot look up a charge of another machine.
+async fn find_in_journal(
+    journal: &Journal,
+    account: &Account,
+    id: &ChargeId,
+) -> Result<Found, ClientError> {
+    Ok(match journal.counting(account, id).await? {
+        Some(id) => Found::Counting(id),
+        None if journal.remembers(account, id).await? => Found::TakenBack,
+        None => Found::CannotTell,
+    })
+}
+
+/// Returns an id that no other charge has: a UUID in 22 characters instead of 36, since a ledger in memory holds many.
 #[must_use]
 pub fn fresh_id() -> ChargeId {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

@@ -1,14 +1,19 @@
-//! Looking at a shared ledger without writing anything, neither there nor here: for a status and a preview.
+//! The client of a shared ledger for a status and a preview: it writes nothing, neither there nor on this machine.
 
 use std::sync::Arc;
 
-use super::ClientError;
+use async_trait::async_trait;
+
+use super::{
+    Acquired, ChargeRequest, ClientError, Found, LedgerClient, Spending, find_in_journal,
+    spent_by_journal,
+};
 use crate::clock::Clock;
 use crate::ledger::journal::Journal;
 use crate::ledger::{SharedLedger, UsageReply};
-use crate::quota::{Account, ChargeId, Entry, LimitUsage, Return, Timestamp, Units};
+use crate::quota::{Account, ChargeId, Closing, Cost, Entry, LimitUsage, Return, Timestamp, Units};
 
-/// A shared ledger and this machine's journal, looked at only.
+/// A shared ledger and this machine's journal, for reading.
 pub struct ReadOnlyClient {
     ledger: Arc<dyn SharedLedger>,
     journal: Journal,
@@ -16,6 +21,8 @@ pub struct ReadOnlyClient {
 }
 
 impl ReadOnlyClient {
+    /// A client of `ledger`, with this machine's journal.
+    #[must_use]
     pub fn new(ledger: Arc<dyn SharedLedger>, journal: Journal, clock: Arc<dyn Clock>) -> Self {
         Self {
             ledger,
@@ -24,75 +31,135 @@ impl ReadOnlyClient {
         }
     }
 
-    /// This machine's own record.
-    pub const fn journal(&self) -> &Journal {
-        &self.journal
+    /// Returns the ledger's usage, and the charges of this machine that it does not have.
+    async fn usage_and_unsynced(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<(UsageReply, Vec<Entry>), ClientError> {
+        let seen = self.journal.seen(account, now).await?;
+        let mut unsynced = self.journal.unsynced(account).await?;
+        let ids: Vec<ChargeId> = unsynced.iter().map(|entry| entry.id.clone()).collect();
+        let reply = self.ledger.usage(account, Some(&seen), &ids, now).await?;
+        let mut recorded = reply.recorded.iter();
+        unsynced.retain(|_| recorded.next() != Some(&true));
+        Ok((reply, unsynced))
     }
 
-    /// When a limit's use falls to `most`; `None` where the ledger has yet to be told what this machine knows.
-    pub async fn falls_to(
+    /// Adds what the next run sends first: charges that the ledger does not have, and after a loss everything that this
+    /// machine knows of.
+    async fn add_unsynced(
+        &self,
+        account: &Account,
+        usage: &mut LimitUsage,
+        unsynced: &[Entry],
+        lost: bool,
+    ) -> Result<(), ClientError> {
+        let now = self.clock.now();
+        let returns: Vec<Return> = returns(account, &usage.limit, unsynced, now).collect();
+        let units: Units = returns.iter().map(|back| back.units).sum();
+        if let Some(at) = returns.iter().map(|back| back.at).max() {
+            usage.returns.push(Return { at, units });
+            usage.returns.sort_by_key(|back| back.at);
+        }
+        let mut used = usage.used + units;
+        if lost {
+            let existing = self.journal.recorded_use(account, &usage.limit, now);
+            used = used.max(existing.await?);
+        }
+        let limit = account.limits.get(&usage.limit);
+        let enforced = limit.map_or(Units::ZERO, |limit| limit.enforced());
+        usage.used = used;
+        usage.remaining = usage.remaining.min(enforced.saturating_sub(used));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl LedgerClient for ReadOnlyClient {
+    async fn charge(
+        &self,
+        _request: ChargeRequest<'_>,
+        _id: ChargeId,
+    ) -> Result<Option<Acquired>, ClientError> {
+        Err(ClientError::ReadOnly)
+    }
+
+    async fn settle(
+        &self,
+        _account: &Account,
+        _id: &ChargeId,
+        _cost: &Cost,
+    ) -> Result<(), ClientError> {
+        Err(ClientError::ReadOnly)
+    }
+
+    async fn absorb(&self, _account: &Account, _entries: &[Entry]) -> Result<(), ClientError> {
+        Err(ClientError::ReadOnly)
+    }
+
+    async fn close(
+        &self,
+        _account: &Account,
+        _limit: &str,
+        _closing: Closing,
+    ) -> Result<(), ClientError> {
+        Err(ClientError::ReadOnly)
+    }
+
+    async fn reopen(&self, _account: &Account, _limit: &str) -> Result<(), ClientError> {
+        Err(ClientError::ReadOnly)
+    }
+
+    async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
+        let now = self.clock.now();
+        let (reply, unsynced) = self.usage_and_unsynced(account, now).await?;
+        let mut limits = reply.limits;
+        for usage in &mut limits {
+            self.add_unsynced(account, usage, &unsynced, reply.lost)
+                .await?;
+        }
+        if let Some(until) = self.journal.waits_until(account, now).await? {
+            limits
+                .iter_mut()
+                .for_each(|usage| close_while_waiting(usage, until));
+        }
+        Ok(limits)
+    }
+
+    /// `None` also when the ledger lacks what this machine knows.
+    async fn falls_to(
         &self,
         account: &Account,
         limit: &str,
         most: Units,
     ) -> Result<Option<Timestamp>, ClientError> {
         let now = self.clock.now();
-        let (standing, lacking) = self.standing(account, now).await?;
-        let is_behind = standing.lost || returns(account, limit, &lacking, now).next().is_some();
-        Ok(if is_behind {
-            None
-        } else {
-            self.ledger.falls_to(account, limit, most, now).await?
-        })
+        let (reply, unsynced) = self.usage_and_unsynced(account, now).await?;
+        if reply.lost || returns(account, limit, &unsynced, now).next().is_some() {
+            return Ok(None);
+        }
+        Ok(self.ledger.falls_to(account, limit, most, now).await?)
     }
 
-    /// What the ledger says, and what the next run will tell it first: charges that it has not heard of, and after a
-    /// loss what this machine knows of.
-    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
-        let now = self.clock.now();
-        let (mut standing, lacking) = self.standing(account, now).await?;
-        for usage in &mut standing.limits {
-            let untold: Vec<Return> = returns(account, &usage.limit, &lacking, now).collect();
-            let mut used = usage.used + untold.iter().map(|back| back.units).sum();
-            if let Some(last) = untold.iter().map(|back| back.at).max() {
-                let units = untold.iter().map(|back| back.units).sum();
-                usage.returns.push(Return { at: last, units });
-                usage.returns.sort_by_key(|back| back.at);
-            }
-            if standing.lost {
-                used = used.max(self.journal.known_use(account, &usage.limit, now).await?);
-            }
-            raise(account, usage, used);
-        }
-        if let Some(until) = self.journal.waits_until(account, now).await? {
-            standing
-                .limits
-                .iter_mut()
-                .for_each(|usage| wait(usage, until));
-        }
-        Ok(standing.limits)
+    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Spending, ClientError> {
+        spent_by_journal(&self.journal, account, from).await
     }
 
-    /// What the ledger says, and the charges of this machine that it lacks.
-    async fn standing(
-        &self,
-        account: &Account,
-        now: Timestamp,
-    ) -> Result<(UsageReply, Vec<Entry>), ClientError> {
-        let seen = self.journal.seen(account, now).await?;
-        let mut untold = self.journal.untold(account).await?;
-        let ids: Vec<ChargeId> = untold.iter().map(|entry| entry.id.clone()).collect();
-        let standing = self
-            .ledger
-            .standing(account, Some(&seen), &ids, now)
-            .await?;
-        let mut recorded = standing.recorded.iter();
-        untold.retain(|_| recorded.next() != Some(&true));
-        Ok((standing, untold))
+    async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError> {
+        find_in_journal(&self.journal, account, id).await
+    }
+
+    async fn is_empty(&self) -> Result<bool, ClientError> {
+        Ok(false)
+    }
+
+    fn journal(&self) -> Option<&Journal> {
+        Some(&self.journal)
     }
 }
 
-/// What these charges take of a limit now, and when each of them returns.
+/// Returns what these charges take of a limit now, and when each of them expires.
 fn returns<'a>(
     account: &Account,
     name: &'a str,
@@ -113,16 +180,7 @@ fn returns<'a>(
 }
 
 /// A machine that waits after a loss (L42) is granted nothing, as if every limit were closed.
-fn wait(usage: &mut LimitUsage, until: Timestamp) {
+fn close_while_waiting(usage: &mut LimitUsage, until: Timestamp) {
     usage.closed_until = usage.closed_until.max(Some(until));
     usage.remaining = Units::ZERO;
-}
-
-fn raise(account: &Account, usage: &mut LimitUsage, used: Units) {
-    let enforced = account
-        .limits
-        .get(&usage.limit)
-        .map_or(Units::ZERO, |limit| limit.enforced());
-    usage.used = used;
-    usage.remaining = usage.remaining.min(enforced.saturating_sub(used));
 }

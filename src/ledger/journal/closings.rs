@@ -1,26 +1,27 @@
-//! Limits that the upstream called spent: they bind unmetered calls too, and are told again after a loss.
+//! Limits that the upstream reported exhausted (table `closing`). They bind unmetered calls too (L30), and are sent again
+//! after a loss (L38).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::book::write;
-use super::{Granted, Journal, JournalError};
+use super::{Journal, JournalError, Moment, write};
+use crate::ledger::Granted;
 use crate::quota::admission::ClosingState;
 use crate::quota::{Account, Closing, Cost, LimitName, Timestamp};
 
-/// A closing that the ledger has not heard of.
+/// A closing that the ledger does not have yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingClosing {
     pub limit: LimitName,
-    /// `None` where it was taken back.
+    /// `None` when the limit was reopened.
     pub closing: Option<Closing>,
     version: i64,
 }
 
 impl Journal {
-    /// Writes down that a limit is closed; of two closings the later holds.
+    /// Records that a limit is closed; of two closings the later holds.
     pub async fn close(
         &self,
         account: &Account,
@@ -34,22 +35,22 @@ impl Journal {
             let existing = closed(&tx, &account, &limit)?;
             let state = closing.over(existing, now);
             if existing != Some(state) {
-                store(&tx, &account, &limit, Some(state), Synced::No)?;
+                store(&tx, &account, &limit, Some(state), InLedger::No)?;
             }
             tx.commit()
         })
         .await
     }
 
-    /// Writes down that a closing was taken back.
+    /// Records that a limit was reopened.
     pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), JournalError> {
         let (account, limit) = (account.name.clone(), limit.to_owned());
-        self.with(move |connection| store(connection, &account, &limit, None, Synced::No))
+        self.with(move |connection| store(connection, &account, &limit, None, InLedger::No))
             .await
     }
 
-    /// Writes down a closing that the ledger told; what this machine has yet to tell of the limit is newer. The ledger
-    /// tells until when, not whether a probe is granted then.
+    /// Records a closing that the ledger reported, unless this machine has a newer one pending. The ledger reports until
+    /// when the limit is closed, not whether a probe follows.
     pub async fn learn(
         &self,
         account: &Account,
@@ -66,7 +67,7 @@ impl Journal {
         .await
     }
 
-    /// What the ledger has yet to be told of closings.
+    /// Returns the closings that the ledger does not have yet.
     pub async fn pending_closings(
         &self,
         account: &Account,
@@ -79,26 +80,26 @@ impl Journal {
         .await
     }
 
-    /// Notes that the ledger has heard of a closing as it was when it was read.
-    pub async fn closing_told(
+    /// Records that the ledger has a closing as it was when it was read.
+    pub async fn mark_closing_synced(
         &self,
         account: &Account,
-        told: &PendingClosing,
+        synced: &PendingClosing,
     ) -> Result<(), JournalError> {
-        let (account, told) = (account.name.clone(), told.clone());
+        let (account, synced) = (account.name.clone(), synced.clone());
         self.with(move |connection| {
             let update =
                 "update closing set told = 1 where account = ? and limit_name = ? and version = ?";
             connection
                 .prepare_cached(update)?
-                .execute(params![account, told.limit, told.version])
+                .execute(params![account, synced.limit, synced.version])
                 .map(drop)
         })
         .await
     }
 }
 
-/// All closings that still hold, to be told again after a loss.
+/// Returns all closings that still hold.
 pub fn holding(
     connection: &Connection,
     account: &str,
@@ -116,27 +117,27 @@ pub fn holding(
         .collect()
 }
 
-/// Whether the ledger has a closing as it is written down here.
+/// Whether the ledger has a closing as it is stored here.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Synced {
+enum InLedger {
     Yes,
     No,
 }
 
-/// Writes down how a limit is closed; `None` where it is open.
+/// Stores the closing of a limit; `None` when it is open.
 fn store(
     connection: &Connection,
     account: &str,
     limit: &str,
     state: Option<ClosingState>,
-    synced: Synced,
+    in_ledger: InLedger,
 ) -> rusqlite::Result<()> {
     let upsert = "insert into closing (account, limit_name, until, probing, probe_interval, told) values (?, ?, ?, ?, ?, ?)
          on conflict do update set until = excluded.until, probing = excluded.probing,
              probe_interval = excluded.probe_interval, told = excluded.told, version = version + 1";
     let until = state.map(|state| state.until.micros());
     let interval = state.and_then(ClosingState::interval_micros);
-    let told = synced == Synced::Yes;
+    let told = in_ledger == InLedger::Yes;
     connection
         .prepare_cached(upsert)?
         .execute(params![
@@ -150,48 +151,47 @@ fn store(
         .map(drop)
 }
 
-/// A limit that the ledger grants is open: what it had told before is over. One that this grant probes is closed until
-/// the upstream has answered.
-pub fn granted(
+/// Applies a grant. A limit that the ledger grants is open, so a closing that it reported before is over. One that this
+/// grant probes stays closed until the upstream has answered.
+pub fn apply_grant(
     tx: &Transaction<'_>,
-    account: &str,
+    moment: &Moment,
     granted: &Granted,
-    now: Timestamp,
 ) -> rusqlite::Result<()> {
+    let account = &moment.account;
     let mut statement = tx.prepare_cached(
         "update closing set until = null, probing = 0, probe_interval = null, version = version + 1
          where account = ? and limit_name = ? and told = 1 and until is not null",
     )?;
     for limit in granted.used.keys() {
-        match granted.probing.get(limit) {
+        match granted.grant.probing.get(limit) {
             None => statement.execute([account, limit]).map(drop)?,
             Some(_) if is_pending(tx, account, limit)? => {}
             Some(interval) => {
-                let state = ClosingState::after_probe(*interval, now);
-                store(tx, account, limit, Some(state), Synced::Yes)?;
+                let state = ClosingState::after_probe(*interval, moment.now);
+                store(tx, account, limit, Some(state), InLedger::Yes)?;
             }
         }
     }
     Ok(())
 }
 
-/// Whether this machine has yet to tell the ledger of a closing, or of a reopening: that is newer than what the ledger
-/// told.
+/// Whether the ledger does not have a closing or reopening of this machine yet: that is newer than what it reported.
 fn is_pending(tx: &Transaction<'_>, account: &str, limit: &str) -> rusqlite::Result<bool> {
     let select = "select 1 from closing where account = ? and limit_name = ? and told = 0";
     tx.prepare_cached(select)?.exists([account, limit])
 }
 
-/// What closings say to an unmetered charge.
+/// How closings bind an unmetered charge.
 pub enum Binding {
-    /// It may go ahead, as the probe of these limits, each with the interval of its last closing.
+    /// It may go ahead, and probes these limits, each with the interval of its last closing.
     Open(BTreeMap<LimitName, Duration>),
     /// This limit is closed until then.
     Closed(LimitName, Timestamp),
 }
 
-/// The limit that keeps an unmetered charge from going ahead. One whose reset is unknown grants a probe after its
-/// interval, and is closed again for a minute.
+/// Returns the limit that keeps an unmetered charge from going ahead. A limit whose reset is unknown grants a probe after
+/// its interval, and is closed again for a minute (L19).
 pub fn binding(
     tx: &Transaction<'_>,
     account: &Account,
@@ -244,7 +244,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<PendingClosing> {
     })
 }
 
-/// The closing in three columns from `first` on; `None` where it was taken back.
+/// Reads the closing from three columns from `first` on; `None` when the limit was reopened.
 fn state(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<ClosingState>> {
     let until = row
         .get::<_, Option<i64>>(first)?

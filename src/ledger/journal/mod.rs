@@ -1,28 +1,32 @@
-//! This machine's own record of its charges where the ledger is elsewhere: what it may have sent, what it has not told
-//! yet, and what it has seen of the ledger. One file, shared by all processes of the machine.
+//! This machine's own record of its charges when the ledger is a server: what it may have sent, what the ledger does not have
+//! yet, and what the machine has seen of the ledger. One file, shared by all processes of the machine.
 
-mod book;
+mod charges;
 mod closings;
-mod entries;
-mod loss;
+mod pending;
+mod position;
+mod recovery;
 mod report;
 mod schema;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use thiserror::Error;
 
 use crate::apart::apart;
+use crate::quota::{Account, Timestamp};
 use crate::sqlite::{self, Database};
 
-pub use book::{Begun, Granted, Marked};
+pub use charges::{Marked, Unmetered};
 pub use closings::PendingClosing;
-pub use entries::{Allowance, Pending, Unmetered};
-pub use loss::Recovery;
+pub use pending::Pending;
+pub use position::SyncState;
+pub use recovery::Recovery;
 
-/// Why the journal cannot be used. Nothing goes ahead without it.
+/// Why the journal cannot be used. No request is sent without it.
 #[derive(Debug, Clone, Error)]
 #[error("cannot use the journal of this machine: {0}")]
 pub struct JournalError(String);
@@ -42,14 +46,37 @@ impl From<sqlite::OpenError> for JournalError {
 /// The journal of this machine.
 #[derive(Clone)]
 pub struct Journal {
-    /// `None` where it is read only and there is none yet.
+    /// `None` when it is open read-only and the file does not exist yet.
     database: Arc<Mutex<Option<Database>>>,
-    /// Which ledger the configuration names; `None` where nobody said.
+    /// The ledger that the configuration names; `None` when the client did not name one.
     ledger: Option<Arc<str>>,
 }
 
+/// An account at a time of this machine's clock, as the statements take it.
+struct Moment {
+    account: String,
+    /// The account's longest window: an older charge counts nowhere.
+    window: Duration,
+    now: Timestamp,
+}
+
+impl Moment {
+    fn new(account: &Account, now: Timestamp) -> Self {
+        Self {
+            account: account.name.clone(),
+            window: account.longest_window(),
+            now,
+        }
+    }
+}
+
+/// Begins a transaction that writes: it takes the file's lock at once, since one that read first could not wait for it.
+fn write(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+    connection.transaction_with_behavior(TransactionBehavior::Immediate)
+}
+
 impl Journal {
-    /// Opens the journal, creating it as needed.
+    /// Opens the journal; creates the file if there is none.
     ///
     /// # Errors
     /// When the file cannot be opened.
@@ -57,7 +84,7 @@ impl Journal {
         Ok(Self::over(Some(sqlite::open(path, schema::SCHEMA)?)))
     }
 
-    /// Opens the journal to look at it.
+    /// Opens the journal for reading.
     ///
     /// # Errors
     /// When the file cannot be opened.
@@ -72,7 +99,7 @@ impl Journal {
         }
     }
 
-    /// The same journal, which records this as the ledger that it goes with.
+    /// Names the ledger that the journal belongs to; it is recorded with every contact.
     #[must_use]
     pub fn of_ledger(self, identity: String) -> Self {
         Self {
@@ -81,17 +108,17 @@ impl Journal {
         }
     }
 
-    /// Which ledger the configuration names.
+    /// The ledger that the configuration names; `None` when the client did not name one.
     pub fn ledger(&self) -> Option<&str> {
         self.ledger.as_deref()
     }
 
-    /// A copy in memory: what is written to it is gone with it.
+    /// Returns a copy in memory.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub async fn in_memory(&self) -> Result<Self, JournalError> {
-        let database = match self.on_its_thread(Database::in_memory).await? {
+        let database = match self.on_own_thread(Database::in_memory).await? {
             Some(copy) => copy,
             None => sqlite::in_memory(schema::SCHEMA)?,
         };
@@ -101,12 +128,12 @@ impl Journal {
         })
     }
 
-    /// Does something with the file, away from the threads that must not wait.
+    /// Writes to the file, on a thread that may wait for the disk.
     async fn with<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, JournalError> {
-        self.on_its_thread(move |database| {
+        self.on_own_thread(move |database| {
             let changed = database.change(act);
             changed.map_err(|error| database.confirmed(error))
         })
@@ -114,15 +141,15 @@ impl Journal {
         .ok_or_else(|| JournalError("it is open read-only".to_owned()))
     }
 
-    /// Reads from one state of the file; `None` where there is no file.
+    /// Reads from one state of the file; `None` when there is no file.
     async fn look<T: Send + 'static>(
         &self,
         act: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<Option<T>, JournalError> {
-        self.on_its_thread(move |database| database.read(act)).await
+        self.on_own_thread(move |database| database.read(act)).await
     }
 
-    async fn on_its_thread<T: Send + 'static>(
+    async fn on_own_thread<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Database) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<Option<T>, JournalError> {

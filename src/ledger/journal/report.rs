@@ -1,16 +1,17 @@
-//! What the record tells those who look: what was charged here and for what, and what became of a charge.
+//! Queries for reports: what was charged here and for what, and what became of a charge.
 
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::book::{cost, valid_id};
+use super::charges::valid_id;
 use super::{Journal, JournalError};
 use crate::ledger::{Purpose, Spent};
 use crate::quota::{Account, ChargeId, Cost, Timestamp};
+use crate::sqlite::Json;
 
 impl Journal {
-    /// What this machine charged to an account at `from` or later, oldest first; some two windows are kept.
+    /// Returns what this machine charged to an account since `from`, oldest first. About two windows are kept.
     pub async fn spent(
         &self,
         account: &Account,
@@ -23,7 +24,7 @@ impl Journal {
         Ok(spent.unwrap_or_default())
     }
 
-    /// What went unmetered and the ledger has not heard of.
+    /// Returns the units that went unmetered and that the ledger does not have yet.
     pub async fn unrepaid(&self, account: &Account) -> Result<Cost, JournalError> {
         let account = account.name.clone();
         let sum = self
@@ -32,7 +33,7 @@ impl Journal {
         Ok(sum.unwrap_or_else(Cost::none))
     }
 
-    /// The id under which a charge counts that was made here under this one or under one made from it.
+    /// Returns the id under which a charge counts that was made here under `id` or under one made from it.
     pub async fn counting(
         &self,
         account: &Account,
@@ -45,7 +46,7 @@ impl Journal {
             .flatten())
     }
 
-    /// Whether a charge of this id was made here, whatever became of it.
+    /// Whether a charge of this id was made here, even if it was voided or released.
     pub async fn remembers(&self, account: &Account, id: &ChargeId) -> Result<bool, JournalError> {
         let (account, id) = (account.name.clone(), id.clone());
         let remembers = self.look(move |connection| {
@@ -83,7 +84,7 @@ fn charge(row: &Row<'_>) -> rusqlite::Result<(Timestamp, Cost, Arc<Purpose>)> {
     };
     Ok((
         Timestamp::from_micros(row.get(0)?),
-        cost(&row.get::<_, String>(1)?),
+        row.get::<_, Json<Cost>>(1)?.0,
         purpose.into(),
     ))
 }
@@ -92,10 +93,10 @@ fn unrepaid(connection: &Connection, account: &str) -> rusqlite::Result<Cost> {
     let mut statement = connection.prepare_cached(
         "select cost from charge where account = ? and told = 0 and unmetered = 1 and state = 'sent' and not known",
     )?;
-    let costs = statement.query_map([account], |row| row.get::<_, String>(0))?;
+    let costs = statement.query_map([account], |row| row.get::<_, Json<Cost>>(0))?;
     let mut sum = Cost::none();
-    for json in costs {
-        sum.add(&cost(&json?));
+    for cost in costs {
+        sum.add(&cost?.0);
     }
     Ok(sum)
 }

@@ -1,9 +1,11 @@
-//! The file: which tables, and how each release's differ.
+//! The tables of the file, and how each release's differ.
 
 use crate::sqlite::Schema;
 
-/// `charge` holds this machine's charges of two windows, `contact` what it has seen of the ledger, `said` what the ledger
-/// had said last of each limit, `closing` what the upstream said. Times are microseconds since the Unix epoch.
+/// `charge` holds this machine's charges of two windows, `contact` the ledger's last position, `said` the use of each limit
+/// that the ledger reported last, `closing` the limits that the upstream reported exhausted. Times are microseconds since the
+/// Unix epoch. Names of earlier releases stay: state `asked` is a requested charge, and `told` says that the ledger has the
+/// row as it is here.
 pub const SCHEMA: Schema = Schema {
     name: "journal",
     migrations: &[FIRST, PURPOSES, PROBES, LEDGER],

@@ -18,13 +18,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::{Ack, Answer, Charge, Ledger, LedgerError, Seen, SharedLedger, Update, UsageReply};
+use super::{
+    Ack, Charge, ChargeReply, Granted, LedgerError, Seen, SharedLedger, Update, UsageReply,
+};
 use crate::clock::Clock;
 use crate::config::{LedgerConfig, RedisUrl};
-use crate::quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp,
-    Units,
-};
+use crate::quota::{Account, ChargeId, Closing, Entry, Floor, LimitName, Timestamp, Units};
 
 pub use inspect::{Finding, inspect, ready};
 use link::{Link, Sent};
@@ -46,6 +45,14 @@ pub enum ServerTime {
     Callers,
     /// A clock of its own, where tests set the server's wrong.
     Told(Arc<dyn Clock>),
+}
+
+/// Who calls a script: the account, what the machine has seen of the ledger, and its clock.
+#[derive(Clone, Copy)]
+struct Caller<'a> {
+    account: &'a Account,
+    seen: Option<&'a Seen>,
+    now: Timestamp,
 }
 
 /// The ledger of many machines.
@@ -100,25 +107,21 @@ impl RedisLedger {
     async fn run(
         &self,
         script: Script,
-        account: &Account,
-        seen: Option<&Seen>,
-        now: Timestamp,
+        caller: Caller<'_>,
         more: impl IntoIterator<Item = String>,
     ) -> Result<Sent, LedgerError> {
-        let arguments = self.arguments(script, account, seen, now, more);
-        self.link
-            .run(script, &keys::of_account(&account.name), &arguments)
-            .await
+        let keys = keys::of_account(&caller.account.name);
+        let arguments = self.arguments(script, caller, more);
+        self.link.run(script, &keys, &arguments).await
     }
 
     fn arguments(
         &self,
         script: Script,
-        account: &Account,
-        seen: Option<&Seen>,
-        now: Timestamp,
+        caller: Caller<'_>,
         more: impl IntoIterator<Item = String>,
     ) -> Vec<Vec<u8>> {
+        let Caller { account, seen, now } = caller;
         let told = match &self.time {
             ServerTime::Own => None,
             ServerTime::Callers => Some(now),
@@ -128,16 +131,14 @@ impl RedisLedger {
             Script::Usage | Script::Falls => account.longest_window(),
             _ => Duration::ZERO,
         };
-        let ahead = shown.saturating_add(3 * DAY);
-        let fresh_epoch = Uuid::now_v7().simple().to_string();
         let terms = Terms {
             account,
             now,
             max_skew: self.max_skew,
             told,
             seen,
-            fresh_epoch,
-            ahead,
+            fresh_epoch: Uuid::now_v7().simple().to_string(),
+            ahead: shown.saturating_add(3 * DAY),
         };
         let mut arguments = terms.arguments();
         arguments.extend(more.into_iter().map(String::into_bytes));
@@ -159,12 +160,17 @@ impl RedisLedger {
         }
     }
 
-    /// Compares the totals with the log, from time to time, beside the charges.
-    fn check_at(&self, sequence: u64, account: &Account, now: Timestamp) {
-        if !sequence.is_multiple_of(CHECK_EVERY) {
+    /// Compares the totals with the log now and then, beside the charges.
+    fn check_after(&self, granted: &Granted, account: &Account, now: Timestamp) {
+        if !granted.is_fresh() || !granted.position.sequence.is_multiple_of(CHECK_EVERY) {
             return;
         }
-        let arguments = self.arguments(Script::Check, account, None, now, []);
+        let caller = Caller {
+            account,
+            seen: None,
+            now,
+        };
+        let arguments = self.arguments(Script::Check, caller, []);
         let (link, account) = (self.link.clone(), account.name.clone());
         tokio::spawn(async move {
             let checked = link
@@ -188,7 +194,12 @@ impl RedisLedger {
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<String>, LedgerError> {
-        self.run(Script::Check, account, None, now, [])
+        let caller = Caller {
+            account,
+            seen: None,
+            now,
+        };
+        self.run(Script::Check, caller, [])
             .await
             .and_then(reply::mended)
     }
@@ -196,39 +207,39 @@ impl RedisLedger {
 
 #[async_trait]
 impl SharedLedger for RedisLedger {
-    async fn ask(&self, charge: Charge<'_>, now: Timestamp) -> Result<Answer, LedgerError> {
+    async fn charge(
+        &self,
+        charge: Charge<'_>,
+        seen: Option<&Seen>,
+        now: Timestamp,
+    ) -> Result<ChargeReply, LedgerError> {
         let account = charge.account;
-        let more = std::iter::once(charge.id.as_str().to_owned());
-        let more = more.chain(terms::charge(account, charge.cost, charge.leave));
-        let sent = self
-            .run(Script::Charge, account, charge.seen, now, more)
-            .await?;
-        let (answer, disagreements) = reply::charge(sent, account, charge.cost)?;
+        let id = std::iter::once(charge.id.as_str().to_owned());
+        let more = id.chain(terms::charge(account, charge.cost, charge.leave));
+        let caller = Caller { account, seen, now };
+        let sent = self.run(Script::Charge, caller, more).await?;
+        let (reply, disagreements) = reply::charge(sent, account, charge.cost)?;
         self.warn(account, disagreements);
-        if let Answer::Granted {
-            contact,
-            fresh: true,
-            ..
-        } = &answer
-        {
-            self.check_at(contact.sequence, account, now);
+        if let ChargeReply::Granted(granted) = &reply {
+            self.check_after(granted, account, now);
         }
-        Ok(answer)
+        Ok(reply)
     }
 
-    async fn tell(
+    async fn update(
         &self,
         account: &Account,
-        news: Update<'_>,
+        update: Update<'_>,
         seen: Option<&Seen>,
         now: Timestamp,
     ) -> Result<Ack, LedgerError> {
-        let account = terms::with_unknown_limits(account, &news);
-        let (script, more) = told(&account, news);
-        reply::heard(self.run(script, &account, seen, now, more).await?)
+        let account = &*terms::with_unknown_limits(account, &update);
+        let (script, more) = script_of(account, update);
+        let caller = Caller { account, seen, now };
+        reply::ack(self.run(script, caller, more).await?)
     }
 
-    async fn standing(
+    async fn usage(
         &self,
         account: &Account,
         seen: Option<&Seen>,
@@ -236,8 +247,28 @@ impl SharedLedger for RedisLedger {
         now: Timestamp,
     ) -> Result<UsageReply, LedgerError> {
         let ids = charges.iter().map(|id| id.as_str().to_owned());
-        let sent = self.run(Script::Usage, account, seen, now, ids).await?;
-        reply::standing(sent, account)
+        let caller = Caller { account, seen, now };
+        let sent = self.run(Script::Usage, caller, ids).await?;
+        reply::usage(sent, account)
+    }
+
+    async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        let Some(place) = account.limits.keys().position(|name| name == limit) else {
+            return Ok(None);
+        };
+        let more = [(place + 1).to_string(), terms::units(most)];
+        let caller = Caller {
+            account,
+            seen: None,
+            now,
+        };
+        reply::falls(self.run(Script::Falls, caller, more).await?).map(Some)
     }
 }
 
@@ -248,23 +279,21 @@ fn say_mended(account: &str, what: &str) {
     );
 }
 
-/// The script that takes a piece of news, and its arguments.
-fn told(account: &Account, news: Update<'_>) -> (Script, Vec<String>) {
-    match news {
-        Update::Settled { id, cost } => {
+/// The script that applies an update, and its arguments.
+fn script_of(account: &Account, update: Update<'_>) -> (Script, Vec<String>) {
+    match update {
+        Update::Settle { id, cost } => {
             let id = std::iter::once(id.as_str().to_owned());
-            (
-                Script::Settle,
-                id.chain(terms::components(account, cost)).collect(),
-            )
+            let arguments = id.chain(terms::components(account, cost));
+            (Script::Settle, arguments.collect())
         }
-        Update::Made(entries) => (Script::Absorb, absorbed("tell", account, entries, &[])),
-        Update::Recovered(entries, floors) => (
+        Update::Absorb(entries) => (Script::Absorb, absorbed("tell", account, entries, &[])),
+        Update::Recover(entries, floors) => (
             Script::Absorb,
             absorbed("recover", account, entries, floors),
         ),
-        Update::Closed { limit, closing } => (Script::Close, closed(limit, closing)),
-        Update::Reopened { limit } => (Script::Close, vec![limit.to_owned(), "reopen".to_owned()]),
+        Update::Close { limit, closing } => (Script::Close, closed(limit, closing)),
+        Update::Reopen { limit } => (Script::Close, vec![limit.to_owned(), "reopen".to_owned()]),
     }
 }
 
@@ -289,87 +318,4 @@ fn closed(limit: &str, closing: Closing) -> Vec<String> {
         ]),
     }
     arguments
-}
-
-#[async_trait]
-impl Ledger for RedisLedger {
-    async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
-        Ok(match self.ask(charge, now).await? {
-            Answer::Granted { grant, .. } => Decision::Granted(grant),
-            Answer::Rejected { rejection, .. } => Decision::Rejected(rejection),
-            Answer::Never { limit, most } => Decision::Never { limit, most },
-            Answer::TakenBack => Decision::TakenBack,
-            Answer::Lost => Decision::Lost,
-        })
-    }
-
-    async fn settle(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        cost: &Cost,
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        self.tell(account, Update::Settled { id, cost }, None, now)
-            .await
-            .map(drop)
-    }
-
-    async fn absorb(
-        &self,
-        account: &Account,
-        entries: &[Entry],
-        floors: &[Floor],
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        let more = absorbed("tell", account, entries, floors);
-        reply::heard(self.run(Script::Absorb, account, None, now, more).await?).map(drop)
-    }
-
-    async fn close(
-        &self,
-        account: &Account,
-        limit: &str,
-        closing: Closing,
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        self.tell(account, Update::Closed { limit, closing }, None, now)
-            .await
-            .map(drop)
-    }
-
-    async fn reopen(
-        &self,
-        account: &Account,
-        limit: &str,
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        self.tell(account, Update::Reopened { limit }, None, now)
-            .await
-            .map(drop)
-    }
-
-    async fn falls_to(
-        &self,
-        account: &Account,
-        limit: &str,
-        most: Units,
-        now: Timestamp,
-    ) -> Result<Option<Timestamp>, LedgerError> {
-        let Some(place) = account.limits.keys().position(|name| name == limit) else {
-            return Ok(None);
-        };
-        let more = [(place + 1).to_string(), terms::units(most)];
-        reply::falls(self.run(Script::Falls, account, None, now, more).await?).map(Some)
-    }
-
-    async fn usage(
-        &self,
-        account: &Account,
-        now: Timestamp,
-    ) -> Result<Vec<LimitUsage>, LedgerError> {
-        self.standing(account, None, &[], now)
-            .await
-            .map(|standing| standing.limits)
-    }
 }

@@ -7,7 +7,7 @@ use redis::{FromRedisValue, Value};
 
 use super::inspect::Probe;
 use super::link::Sent;
-use crate::ledger::{Ack, Answer, LedgerError, LedgerPosition, Report, UsageReply};
+use crate::ledger::{Ack, ChargeReply, Granted, LedgerError, LedgerPosition, Report, UsageReply};
 use crate::quota::{
     Account, Cost, Grant, Limit, LimitName, LimitUsage, Rejection, Return, Timestamp, Units,
 };
@@ -54,7 +54,7 @@ impl Reply {
         number.map_err(|_| broken(&format!("`{word}` is not a number")))
     }
 
-    fn contact(&mut self) -> Result<LedgerPosition, LedgerError> {
+    fn ledger_position(&mut self) -> Result<LedgerPosition, LedgerError> {
         Ok(LedgerPosition {
             epoch: self.word()?,
             sequence: self.number()?,
@@ -65,7 +65,7 @@ impl Reply {
     /// Where the ledger stood; what was used follows limit by limit.
     fn report(&mut self) -> Result<Report, LedgerError> {
         Ok(Report {
-            contact: self.contact()?,
+            position: self.ledger_position()?,
             renewed: self.time()?,
             used: std::collections::BTreeMap::new(),
         })
@@ -82,7 +82,7 @@ pub fn charge(
     Sent { value, repeated }: Sent,
     account: &Account,
     cost: &Cost,
-) -> Result<(Answer, Vec<Disagreement>), LedgerError> {
+) -> Result<(ChargeReply, Vec<Disagreement>), LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     match word.as_str() {
         "granted" => granted(&mut reply, account, cost, true),
@@ -91,15 +91,15 @@ pub fn charge(
         "never" => {
             let (limit, _) = nth(account, reply.number()?)?;
             Ok((
-                Answer::Never {
+                ChargeReply::Never {
                     limit,
                     most: Units::new(reply.number()?),
                 },
                 Vec::new(),
             ))
         }
-        "taken_back" => Ok((Answer::TakenBack, Vec::new())),
-        "lost" => Ok((Answer::Lost, Vec::new())),
+        "taken_back" => Ok((ChargeReply::TakenBack, Vec::new())),
+        "lost" => Ok((ChargeReply::Lost, Vec::new())),
         other => Err(unexpected(other)),
     }
 }
@@ -109,8 +109,8 @@ fn granted(
     account: &Account,
     cost: &Cost,
     fresh: bool,
-) -> Result<(Answer, Vec<Disagreement>), LedgerError> {
-    let contact = reply.contact()?;
+) -> Result<(ChargeReply, Vec<Disagreement>), LedgerError> {
+    let position = reply.ledger_position()?;
     let (mut grant, mut used, mut disagreements) = (
         Grant {
             repeated: !fresh,
@@ -145,12 +145,11 @@ fn granted(
         }
     }
     Ok((
-        Answer::Granted {
+        ChargeReply::Granted(Granted {
             grant,
             used,
-            contact,
-            fresh,
-        },
+            position,
+        }),
         disagreements,
     ))
 }
@@ -159,8 +158,8 @@ fn rejected(
     reply: &mut Reply,
     account: &Account,
     cost: &Cost,
-    doubtful: bool,
-) -> Result<Answer, LedgerError> {
+    repeated: bool,
+) -> Result<ChargeReply, LedgerError> {
     let clock = reply.time()?;
     let (limit, _) = nth(account, reply.number()?)?;
     let used = Units::new(reply.number()?);
@@ -180,23 +179,23 @@ fn rejected(
             .used
             .insert(name.clone(), Units::new(reply.number()?));
     }
-    Ok(Answer::Rejected {
+    Ok(ChargeReply::Rejected {
         rejection,
         closed_until,
         report,
-        doubtful,
+        repeated,
     })
 }
 
-pub fn heard(Sent { value, .. }: Sent) -> Result<Ack, LedgerError> {
+pub fn ack(Sent { value, .. }: Sent) -> Result<Ack, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     match word.as_str() {
-        "settled" | "closed" => Ok(Ack::Noted {
-            contact: reply.contact()?,
+        "settled" | "closed" => Ok(Ack::Recorded {
+            position: reply.ledger_position()?,
             intact: true,
         }),
-        "absorbed" => Ok(Ack::Noted {
-            contact: reply.contact()?,
+        "absorbed" => Ok(Ack::Recorded {
+            position: reply.ledger_position()?,
             intact: reply.word()? == "1",
         }),
         "lost" => Ok(Ack::Lost),
@@ -204,7 +203,7 @@ pub fn heard(Sent { value, .. }: Sent) -> Result<Ack, LedgerError> {
     }
 }
 
-pub fn standing(Sent { value, .. }: Sent, account: &Account) -> Result<UsageReply, LedgerError> {
+pub fn usage(Sent { value, .. }: Sent, account: &Account) -> Result<UsageReply, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     if word != "usage" {
         return Err(unexpected(&word));
@@ -214,7 +213,7 @@ pub fn standing(Sent { value, .. }: Sent, account: &Account) -> Result<UsageRepl
     let limits: Vec<LimitUsage> = account
         .limits
         .keys()
-        .map(|name| usage(&mut reply, name))
+        .map(|name| limit_usage(&mut reply, name))
         .collect::<Result<_, _>>()?;
     for usage in &limits {
         report.used.insert(usage.limit.clone(), usage.used);
@@ -227,7 +226,7 @@ pub fn standing(Sent { value, .. }: Sent, account: &Account) -> Result<UsageRepl
     })
 }
 
-fn usage(reply: &mut Reply, name: &LimitName) -> Result<LimitUsage, LedgerError> {
+fn limit_usage(reply: &mut Reply, name: &LimitName) -> Result<LimitUsage, LedgerError> {
     Ok(LimitUsage {
         limit: name.clone(),
         used: Units::new(reply.number()?),

@@ -111,15 +111,15 @@ impl Packed {
 /// The quota of a limit that this configuration does not know.
 const UNKNOWN: Units = Units::new(u64::MAX);
 
-/// The account, with the limits too that a piece of news is about and that this configuration does not know: another one on
+/// The account, with the limits too that a piece of update is about and that this configuration does not know: another one on
 /// this machine charged them. Whoever knows them sums them up by their own rule.
-pub fn with_unknown_limits<'a>(account: &'a Account, news: &Update<'_>) -> Cow<'a, Account> {
-    let costs: Vec<&Cost> = match news {
-        Update::Made(entries) | Update::Recovered(entries, _) => {
+pub fn with_unknown_limits<'a>(account: &'a Account, update: &Update<'_>) -> Cow<'a, Account> {
+    let costs: Vec<&Cost> = match update {
+        Update::Absorb(entries) | Update::Recover(entries, _) => {
             entries.iter().map(|entry| &entry.cost).collect()
         }
-        Update::Settled { cost, .. } => vec![cost],
-        Update::Closed { .. } | Update::Reopened { .. } => Vec::new(),
+        Update::Settle { cost, .. } => vec![cost],
+        Update::Close { .. } | Update::Reopen { .. } => Vec::new(),
     };
     let unknown = costs
         .into_iter()

@@ -20,7 +20,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use self::rows::Rows;
 use self::schema::SCHEMA;
-use super::{Charge, ChargeStatus, Ledger, LedgerError, Spent};
+use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Spent};
 use crate::apart::apart;
 use crate::quota::admission::{LimitState, ledger_time, remembered_from};
 use crate::quota::{
@@ -243,7 +243,6 @@ impl Ledger for SqliteLedger {
                 cost: &cost,
                 leave: &leave,
                 purpose: &purpose,
-                seen: None,
             };
             charge::charge(rows, charge, Moment::read(rows, now)?)
         })
@@ -324,7 +323,10 @@ impl Ledger for SqliteLedger {
         })
         .await
     }
+}
 
+#[async_trait]
+impl LocalLedger for SqliteLedger {
     async fn falls_to(
         &self,
         account: &Account,
@@ -345,17 +347,12 @@ impl Ledger for SqliteLedger {
         .await
     }
 
-    async fn spent(
-        &self,
-        account: &Account,
-        from: Timestamp,
-    ) -> Result<Option<Vec<Spent>>, LedgerError> {
+    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Vec<Spent>, LedgerError> {
         let account = account.clone();
         self.read(move |connection| {
             spent::spent(Rows::new(connection, &account.name), &account, from)
         })
         .await
-        .map(Some)
     }
 
     async fn is_empty(&self) -> Result<bool, LedgerError> {
@@ -369,7 +366,7 @@ impl Ledger for SqliteLedger {
         account: &Account,
         id: &ChargeId,
         now: Timestamp,
-    ) -> Result<Option<ChargeStatus>, LedgerError> {
+    ) -> Result<ChargeStatus, LedgerError> {
         let (account, id) = (account.clone(), id.clone());
         let reading = move |connection: &Connection| {
             let rows = Rows::new(connection, &account.name);
@@ -383,6 +380,6 @@ impl Ledger for SqliteLedger {
                 ChargeStatus::Counts
             })
         };
-        self.read(reading).await.map(Some)
+        self.read(reading).await
     }
 }

@@ -121,7 +121,7 @@ pub struct Plan<'a> {
 /// When the catalog cannot be asked.
 pub async fn forecast(
     catalog: &dyn PassReader,
-    ledger: &LedgerClient,
+    ledger: &dyn LedgerClient,
     plan: Plan<'_>,
 ) -> Result<Forecast, CatalogError> {
     let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
@@ -172,7 +172,7 @@ pub async fn forecast(
 /// When the catalog cannot be asked.
 pub async fn what_fits(
     catalog: &dyn PassReader,
-    ledger: &LedgerClient,
+    ledger: &dyn LedgerClient,
     plan: Plan<'_>,
 ) -> Result<Vec<JobFit>, CatalogError> {
     let snapshot = Snapshot::of(catalog, plan.selection, plan.from).await?;

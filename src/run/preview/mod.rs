@@ -137,7 +137,7 @@ pub enum Fits {
 /// When the catalog cannot be read.
 pub async fn preview(
     catalog: &dyn PassReader,
-    ledger: &LedgerClient,
+    ledger: &dyn LedgerClient,
     selection: &Selection,
     now: Timestamp,
     concurrency: usize,

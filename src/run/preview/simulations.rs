@@ -37,7 +37,7 @@ impl Simulated {
     /// When a refused charge fits all of its limits, by all that the simulation granted.
     async fn retry_at(
         &self,
-        ledger: &LedgerClient,
+        ledger: &dyn LedgerClient,
         accounts: &[Arc<Account>],
         refused: &Refused,
     ) -> Timestamp {
@@ -178,7 +178,7 @@ impl Simulations {
 
     pub async fn first_unfit(
         &self,
-        ledger: &LedgerClient,
+        ledger: &dyn LedgerClient,
         accounts: &[Arc<Account>],
         limit: &LimitReport,
         now: Timestamp,
@@ -204,7 +204,7 @@ impl Simulations {
 
 /// When a limit has room for a charge: as the ledger itself says, where it does not tell each charge that the simulation could
 /// have gone by.
-async fn fits_at(ledger: &LedgerClient, account: &Account, room: &Room) -> Timestamp {
+async fn fits_at(ledger: &dyn LedgerClient, account: &Account, room: &Room) -> Timestamp {
     let Some(most) = room.begun_with else {
         return room.fits_at;
     };

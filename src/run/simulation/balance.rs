@@ -10,7 +10,7 @@ use crate::quota::{Account, Limit, LimitUsage, Timestamp, Units};
 
 /// How these accounts stand; without those whose ledger cannot be reached.
 pub async fn balances(
-    ledger: &LedgerClient,
+    ledger: &dyn LedgerClient,
     accounts: &[Arc<Account>],
     now: Timestamp,
 ) -> HashMap<String, Balance> {
@@ -24,7 +24,7 @@ pub async fn balances(
 }
 
 async fn balance(
-    ledger: &LedgerClient,
+    ledger: &dyn LedgerClient,
     account: &Account,
     now: Timestamp,
 ) -> Result<Balance, ClientError> {

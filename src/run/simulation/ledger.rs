@@ -5,7 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::ledger::{Charge, Ledger, LedgerError, MemoryLedger, Purpose};
+use crate::ledger::{
+    Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, MemoryLedger, Purpose, Spent,
+};
 use crate::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, LimitName, LimitUsage,
     Rejection, Timestamp, Units,
@@ -283,16 +285,6 @@ impl Ledger for SimulatedLedger {
         self.ledger.reopen(account, limit, now).await
     }
 
-    async fn falls_to(
-        &self,
-        account: &Account,
-        limit: &str,
-        most: Units,
-        now: Timestamp,
-    ) -> Result<Option<Timestamp>, LedgerError> {
-        self.ledger.falls_to(account, limit, most, now).await
-    }
-
     async fn usage(
         &self,
         account: &Account,
@@ -305,5 +297,35 @@ impl Ledger for SimulatedLedger {
             }
         }
         Ok(usage)
+    }
+}
+
+#[async_trait]
+impl LocalLedger for SimulatedLedger {
+    async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        self.ledger.falls_to(account, limit, most, now).await
+    }
+
+    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Vec<Spent>, LedgerError> {
+        self.ledger.spent(account, from).await
+    }
+
+    async fn is_empty(&self) -> Result<bool, LedgerError> {
+        self.ledger.is_empty().await
+    }
+
+    async fn look_up(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        now: Timestamp,
+    ) -> Result<ChargeStatus, LedgerError> {
+        self.ledger.look_up(account, id, now).await
     }
 }

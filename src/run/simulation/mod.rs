@@ -28,7 +28,7 @@ use super::{Selection, candidates, channel};
 use crate::catalog::{CatalogError, OpenPass, PassReader};
 use crate::clock::Clock;
 use crate::config::{Job, Region};
-use crate::ledger::{LedgerClient, LedgerError};
+use crate::ledger::{LedgerError, LocalClient};
 use crate::quota::{Account, LimitName, Timestamp, Units};
 use crate::upstream::Upstream;
 
@@ -189,7 +189,7 @@ impl Simulation {
             .map(|(job, _)| job.credential.name.clone());
         Context {
             catalog: self.catalog.clone(),
-            ledger: Arc::new(LedgerClient::new(self.ledger.clone(), Arc::clone(&clock))),
+            ledger: Arc::new(LocalClient::new(self.ledger.clone(), Arc::clone(&clock))),
             upstreams: credentials
                 .map(|name| (name, Ok(Arc::clone(&upstream))))
                 .collect(),

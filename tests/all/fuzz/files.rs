@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use ingest::catalog::{Archive, PassReader, PassStore, SearchQuery, SqliteCatalog};
-use ingest::ledger::{Charge, Journal, Ledger, Purpose, SqliteLedger};
+use ingest::ledger::{Charge, Journal, Ledger, LocalLedger, Purpose, SqliteLedger};
 use ingest::quota::Cost;
 use ingest::sqlite;
 use proptest::prelude::*;
@@ -64,7 +64,6 @@ async fn use_ledger(path: &Path) {
         cost: &cost,
         leave: &leave,
         purpose: &purpose,
-        seen: None,
     };
     failing(ledger.charge(charge, at(0.0)).await);
     failing(ledger.settle(&account, &id, &cost, at(1.0)).await);

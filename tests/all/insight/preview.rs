@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ingest::clock::Clock;
-use ingest::ledger::ChargeRequest;
+use ingest::ledger::{ChargeRequest, LedgerClient};
 use ingest::quota::{Cost, Outage};
 use ingest::run::{Fits, LimitPreview, Preview, RunReport};
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::promises::LISTING_ONLY;
 use crate::support::redis_server::RedisServer;
+use crate::support::shared_as_ledger::SharedAsLedger;
 use crate::support::world::World;
 
 const MICROSECOND: Duration = Duration::from_micros(1);
@@ -48,7 +49,6 @@ async fn is_granted(ledger: &dyn Ledger, account: &Account, units: u64, now: Tim
         cost: &cost,
         leave: &leave,
         purpose: &purpose,
-        seen: None,
     };
     match ledger.charge(charge, now).await.unwrap() {
         Decision::Granted(_) => true,
@@ -210,7 +210,7 @@ async fn over_redis_too() {
                 Duration::from_secs(300),
             )
             .unwrap();
-            let ledger = ledger.with_time(ServerTime::Callers);
+            let ledger = SharedAsLedger(ledger.with_time(ServerTime::Callers));
             runtime.block_on(assert_first_instant(&ledger, &account, units, at, told_by));
             server.restore_all(&before);
         }

@@ -93,7 +93,6 @@ fn grants<const N: usize>(world: &World, call: &str, leave: u64, at: [Timestamp;
             cost: &cost,
             leave: &leave,
             purpose: &purpose,
-            seen: None,
         };
         let decision = runtime.block_on(ledger.charge(charge, now)).unwrap();
         matches!(decision, Decision::Granted(_))

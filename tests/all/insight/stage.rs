@@ -9,7 +9,7 @@ use std::time::Duration;
 use ingest::catalog::{PassStore, SqliteCatalog};
 use ingest::clock::{Clock, Deadline};
 use ingest::config::Config;
-use ingest::ledger::{LedgerClient, SqliteLedger};
+use ingest::ledger::{LocalClient, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
 use ingest::record::Record;
 use ingest::run::{
@@ -117,8 +117,8 @@ impl Stage {
             .collect()
     }
 
-    pub fn ledger(&self) -> LedgerClient {
-        LedgerClient::new(
+    pub fn ledger(&self) -> LocalClient {
+        LocalClient::new(
             Arc::new(self.ledger.clone()),
             Arc::clone(&self.clock) as Arc<dyn Clock>,
         )

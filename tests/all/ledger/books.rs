@@ -133,7 +133,6 @@ impl Books {
             cost,
             leave,
             purpose: &purpose,
-            seen: None,
         };
         self.ledger.charge(charge, now).await.unwrap()
     }

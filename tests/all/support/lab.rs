@@ -167,7 +167,7 @@ impl Lab {
             ledger::open(&config.ledger, state, Mode::ReadWrite, Arc::clone(&clock)).unwrap();
         Context {
             catalog: Arc::new(SqliteCatalog::open(&state.join("catalog.db")).unwrap()),
-            ledger: Arc::new(ledger),
+            ledger,
             upstreams: upstreams(config),
             clock,
             locks: Locks::open(state).unwrap(),

@@ -226,7 +226,6 @@ fn fits(life: &Life, job: &Job, stop: &StoppedBy, at: Timestamp) -> bool {
         cost: &step.unwrap().call.cost,
         leave: &job.leave,
         purpose: &Purpose::default(),
-        seen: None,
     };
     let decision = life.lab.runtime.block_on(ledger.charge(charge, at));
     matches!(decision.unwrap(), Decision::Granted(_))

@@ -1,33 +1,39 @@
-//! Asking a ledger that can be away or lose its data, with the journal of this machine beside it.
+//! The client of a ledger that many machines share, which can be away or lose its data, with the journal of this machine
+//! beside it.
 //!
-//! A charge is written down, put to the ledger, and marked "may be sent" in the journal before its request leaves. Where
-//! the ledger is silent, the call's own policy decides: refused, or written down as unmetered and sent.
+//! A charge is written to the journal, charged in the ledger, and marked "may be sent" in the journal before its request
+//! leaves (L20). While the ledger cannot be reached, the call's outage policy decides: the charge is refused, or recorded as
+//! unmetered and sent (L29).
 
 mod breaker;
 mod sync;
+mod unmetered;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use super::{Acquired, Available, ChargeRequest, ClientError, Permit, fresh_id};
-use crate::clock::{Clock, Deadline, Monotonic};
-use crate::config::{AfterLoss, LedgerConfig};
-use crate::ledger::journal::{Allowance, Begun, Granted, Journal, Marked, Unmetered};
-use crate::ledger::{Answer, Charge, LedgerError, Seen, SharedLedger, Update};
-use crate::quota::{
-    Account, ChargeId, Closing, Cost, Entry, Grant, LimitUsage, Outage, Timestamp, Units,
+use async_trait::async_trait;
+
+use super::{
+    Acquired, Available, ChargeRequest, ClientError, Found, LedgerClient, Permit, Spending,
+    find_in_journal, spent_by_journal,
 };
+use crate::clock::{Clock, Monotonic};
+use crate::config::{AfterLoss, LedgerConfig};
+use crate::ledger::journal::{Journal, Marked, SyncState};
+use crate::ledger::{Charge, ChargeReply, Granted, LedgerError, SharedLedger};
+use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Grant, LimitUsage, Timestamp, Units};
 
 use breaker::CircuitBreaker;
 use sync::Losses;
 
-/// A charge is begun anew this often when its grant was void.
-const ATTEMPTS: u32 = 5;
+/// The journal is pruned once in this many charges of the ledger.
+const PRUNE_EVERY: u64 = 256;
 
-/// What a machine does when the ledger is silent, or has lost its data.
+/// What a machine does while the ledger cannot be reached, or after it lost its data.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
-    /// Units of one account that may go unmetered on this machine within a window.
+    /// The units of one account that may go ahead unmetered on this machine within a window.
     pub unmetered_max: Units,
     /// What happens after a loss.
     pub after_loss: AfterLoss,
@@ -49,40 +55,32 @@ pub struct SharedClient {
     policy: Policy,
     clock: Arc<dyn Clock>,
     breaker: CircuitBreaker,
-    /// Whoever tells a ledger again that lost its data does so alone.
+    /// Held by the task that recovers: tasks that find one loss together recover from it once.
     recovering: tokio::sync::Mutex<()>,
-    /// Accounts of which it was said that the ledger lost data.
-    said_lost: Mutex<BTreeSet<String>>,
+    /// The accounts for which this process has reported a loss.
+    reported_losses: Mutex<BTreeSet<String>>,
 }
 
-/// One ask under one id.
-struct Attempt<'a> {
-    request: &'a ChargeRequest<'a>,
+/// One charge under one id.
+pub struct Attempt<'a> {
+    request: ChargeRequest<'a>,
     id: ChargeId,
-    asked: Monotonic,
-    /// Whether it was put to the ledger now.
-    reached: bool,
-    /// Whether it was put to the ledger before, and nobody knows what came of that.
-    doubtful: bool,
+    requested_at: Monotonic,
+    /// Whether the ledger may hold the charge: it was sent now, or before with an unknown result.
+    in_doubt: bool,
 }
 
-/// What came of putting a charge to the ledger.
-enum Put {
-    Answered(Answer),
-    /// The ledger lost its data, and until then nothing is charged.
-    Waits(Timestamp),
-}
-
-/// What came of one attempt.
-enum Outcome {
-    Acquired(Acquired),
-    /// The grant was void: to be charged anew under a fresh id.
-    Void,
-    /// The id names no charge any more: to be charged under the next of its kind.
-    TakenBack,
+impl Attempt<'_> {
+    fn permitted(&self, grant: Grant, metered: bool) -> Acquired {
+        let id = self.id.clone();
+        let permit = Permit::new(&self.request, id, grant, metered, self.requested_at);
+        Acquired::Permitted(permit)
+    }
 }
 
 impl SharedClient {
+    /// A client of `ledger`, with this machine's journal and policy.
+    #[must_use]
     pub fn new(
         ledger: Arc<dyn SharedLedger>,
         journal: Journal,
@@ -96,391 +94,182 @@ impl SharedClient {
             clock,
             breaker: CircuitBreaker::default(),
             recovering: tokio::sync::Mutex::default(),
-            said_lost: Mutex::default(),
+            reported_losses: Mutex::default(),
         }
     }
 
-    pub async fn acquire(&self, request: &ChargeRequest<'_>) -> Result<Acquired, ClientError> {
-        let mut voided = 0;
-        while voided < ATTEMPTS {
-            let id = request.id.cloned().unwrap_or_else(fresh_id);
-            let attempt = Attempt {
-                request,
-                id,
-                asked: Monotonic::now(),
-                reached: false,
-                doubtful: false,
-            };
-            match self.attempt(attempt).await? {
-                Outcome::Acquired(verdict) => return Ok(verdict),
-                Outcome::Void => voided += 1,
-                Outcome::TakenBack => {}
-            }
-        }
-        Ok(Acquired::Refused(
-            "the ledger lost its data several times during one charge".to_owned(),
-        ))
-    }
-
-    async fn attempt(&self, mut attempt: Attempt<'_>) -> Result<Outcome, ClientError> {
-        if let Some(why) = self.breaker.open_reason() {
-            return self.without_ledger(attempt, why).await;
-        }
-        let (account, now) = (attempt.request.account, self.clock.now());
-        let begun = self
-            .journal
-            .begin(
-                account,
-                &attempt.id,
-                (attempt.request.cost, attempt.request.purpose),
-                now,
-            )
-            .await?;
-        attempt.id = begun.id.clone();
-        attempt.doubtful = begun.doubtful;
-        match self.put(&mut attempt, begun).await {
-            Ok(Put::Answered(answer)) => self.take(attempt, answer).await,
-            Ok(Put::Waits(until)) => self.waits_after_loss(attempt, until).await,
-            Err(error) if error.is_outage() => {
-                let why = error.to_string();
-                self.breaker.record_failure(&why);
-                self.without_ledger(attempt, why).await
-            }
-            Err(error) => {
-                self.journal.void(account, &attempt.id).await?;
-                Err(error)
-            }
-        }
-    }
-
-    /// Puts a charge to the ledger, after everything that it must hear first.
-    async fn put(&self, attempt: &mut Attempt<'_>, mut begun: Begun) -> Result<Put, ClientError> {
+    /// Charges the ledger, and records the result in the journal. Returns `None` when the grant is void.
+    async fn charge_ledger(
+        &self,
+        attempt: &mut Attempt<'_>,
+        mut state: SyncState,
+    ) -> Result<Option<Acquired>, ClientError> {
         let account = attempt.request.account;
+        let was_in_doubt = attempt.in_doubt;
         let mut losses = Losses::default();
         loop {
-            if begun.seen.epoch.is_empty() {
-                self.join(account).await?;
-                begun = self
-                    .journal
-                    .look_again(account, &attempt.id, self.clock.now())
-                    .await?;
+            if state.is_behind() {
+                state = self.catch_up(attempt, &state, &mut losses).await?;
             }
-            if begun.recovering || begun.pending {
-                self.catch_up(account, &mut losses).await?;
-                begun = self
-                    .journal
-                    .look_again(account, &attempt.id, self.clock.now())
-                    .await?;
+            if state.wait_until > self.clock.now() {
+                return self.refuse_while_waiting(attempt).await.map(Some);
             }
-            if begun.wait_until > self.clock.now() {
-                return self.wait(account, attempt).await;
-            }
-            attempt.reached = true;
-            match self
-                .ledger
-                .ask(charge(attempt, &begun), self.clock.now())
-                .await?
-            {
-                Answer::Lost => {
-                    self.recover(account, &begun.seen, &mut losses).await?;
-                    begun = self
-                        .journal
-                        .look_again(account, &attempt.id, self.clock.now())
-                        .await?;
+            attempt.in_doubt = true;
+            let charge = Charge::new(&attempt.request, &attempt.id);
+            let now = self.clock.now();
+            match self.ledger.charge(charge, Some(&state.seen), now).await? {
+                ChargeReply::Lost => {
+                    self.recover(account, &state.seen, &mut losses).await?;
+                    state = self.sync_state(account, &attempt.id).await?;
                 }
-                answer => {
+                reply => {
                     self.breaker.record_success();
-                    return Ok(Put::Answered(answer));
+                    attempt.in_doubt = was_in_doubt;
+                    return self.record(attempt, reply).await;
                 }
             }
         }
     }
 
-    /// Notes the epoch before the first charge (L34). A newcomer's charge would be granted by whatever ledger is there: of
-    /// two that are under way at a loss, each in an epoch of its own, one would be forgotten.
-    async fn join(&self, account: &Account) -> Result<(), ClientError> {
-        self.tell(account, Update::Made(&[]), &Seen::default())
-            .await?;
-        Ok(())
+    /// Brings ledger and journal in step before a charge (L25), and joins a ledger that is new to this machine (L45).
+    async fn catch_up(
+        &self,
+        attempt: &Attempt<'_>,
+        state: &SyncState,
+        losses: &mut Losses,
+    ) -> Result<SyncState, ClientError> {
+        let account = attempt.request.account;
+        if state.seen.epoch.is_empty() {
+            self.join(account).await?;
+        }
+        if state.recovering || state.pending {
+            self.sync(account, losses).await?;
+        }
+        self.sync_state(account, &attempt.id).await
     }
 
-    /// Charges nothing, but looks whether the ledger has lost its data once more: others do not wait.
-    async fn wait(&self, account: &Account, attempt: &Attempt<'_>) -> Result<Put, ClientError> {
+    async fn sync_state(
+        &self,
+        account: &Account,
+        charging: &ChargeId,
+    ) -> Result<SyncState, ClientError> {
+        let now = self.clock.now();
+        Ok(self.journal.sync_state(account, charging, now).await?)
+    }
+
+    /// Refuses a charge while this machine waits after a loss. Looks first whether the ledger has lost its data once more,
+    /// since other machines need not wait.
+    async fn refuse_while_waiting(&self, attempt: &Attempt<'_>) -> Result<Acquired, ClientError> {
+        let account = attempt.request.account;
         match self.usage_now(account).await {
             Err(error) if !error.is_outage() => return Err(error),
             _ => (),
         }
-        let begun = self
-            .journal
-            .look_again(account, &attempt.id, self.clock.now())
-            .await?;
-        Ok(Put::Waits(begun.wait_until))
+        let until = self.sync_state(account, &attempt.id).await?.wait_until;
+        self.refuse(
+            attempt,
+            format!(
+                "the ledger lost its data, or is another one than before, and \
+                ledger.after_loss = \"wait\" refuses charges until {until}"
+            ),
+        )
+        .await
     }
 
-    /// Writes down what the ledger answered.
-    async fn take(&self, attempt: Attempt<'_>, answer: Answer) -> Result<Outcome, ClientError> {
-        let account = attempt.request.account;
-        match answer {
-            Answer::Granted {
-                grant,
-                used,
-                contact,
-                fresh,
-            } => {
-                let due = contact.sequence.is_multiple_of(256);
-                let granted = Granted {
-                    contact,
-                    used,
-                    probing: grant.probing.clone(),
-                    fresh,
-                };
-                let now = self.clock.now();
-                if self
-                    .journal
-                    .mark(account, &attempt.id, granted, now)
-                    .await?
-                    == Marked::Void
-                {
-                    return Ok(Outcome::Void);
-                }
-                if due {
-                    self.journal.prune(account, now).await?;
-                }
-                Ok(permitted(attempt, grant, true))
-            }
-            Answer::Rejected {
+    /// Records the ledger's reply in the journal.
+    async fn record(
+        &self,
+        attempt: &mut Attempt<'_>,
+        reply: ChargeReply,
+    ) -> Result<Option<Acquired>, ClientError> {
+        let (account, now) = (attempt.request.account, self.clock.now());
+        match reply {
+            ChargeReply::Granted(granted) => self.mark(attempt, granted).await,
+            ChargeReply::Rejected {
                 rejection,
                 closed_until,
                 report,
-                doubtful,
+                repeated,
             } => {
-                self.journal
-                    .heard_report(account, report, self.clock.now())
-                    .await?;
-                self.drop_rejected(&attempt, doubtful).await?;
+                self.journal.record_report(account, report, now).await?;
+                attempt.in_doubt |= repeated;
+                self.drop_charge(attempt).await?;
                 if let Some(until) = closed_until {
                     self.journal.learn(account, &rejection.limit, until).await?;
                 }
-                Ok(Outcome::Acquired(Acquired::Rejected(rejection)))
+                Ok(Some(Acquired::Rejected(rejection)))
             }
-            Answer::Never { limit, most } => {
-                self.drop_rejected(&attempt, false).await?;
-                Ok(Outcome::Acquired(Acquired::Never { limit, most }))
+            ChargeReply::Never { limit, most } => {
+                self.drop_charge(attempt).await?;
+                Ok(Some(Acquired::Never { limit, most }))
             }
-            Answer::TakenBack => {
+            ChargeReply::TakenBack => {
+                let nothing = Cost::none();
                 self.journal
-                    .settle(account, &attempt.id, &Cost::none(), self.clock.now())
+                    .settle(account, &attempt.id, &nothing, now)
                     .await?;
-                Ok(Outcome::TakenBack)
+                // The journal now knows that this id names no charge, and makes the next of its kind (L12).
+                let given = attempt.request.id.unwrap_or(&attempt.id).clone();
+                self.charge(attempt.request, given).await
             }
-            Answer::Lost => Ok(Outcome::Void),
+            ChargeReply::Lost => Ok(None),
         }
     }
 
-    /// A rejected charge is dropped; one that an earlier sending may still bring is settled to nothing.
-    async fn drop_rejected(
+    /// Marks a granted charge "may be sent". Returns `None` when the grant is void (L21).
+    async fn mark(
         &self,
         attempt: &Attempt<'_>,
-        doubtful: bool,
-    ) -> Result<(), ClientError> {
+        granted: Granted,
+    ) -> Result<Option<Acquired>, ClientError> {
+        let (account, now) = (attempt.request.account, self.clock.now());
+        let is_pruning_due = granted.position.sequence.is_multiple_of(PRUNE_EVERY);
+        let grant = granted.grant.clone();
+        let marked = self.journal.mark(account, &attempt.id, granted, now);
+        if marked.await? == Marked::Void {
+            return Ok(None);
+        }
+        if is_pruning_due {
+            self.journal.prune(account, now).await?;
+        }
+        Ok(Some(attempt.permitted(grant, true)))
+    }
+
+    /// Drops a charge that does not go ahead. One that the ledger may hold is settled to nothing at the next contact (L23).
+    async fn drop_charge(&self, attempt: &Attempt<'_>) -> Result<(), ClientError> {
         let account = attempt.request.account;
-        match doubtful || attempt.doubtful {
+        match attempt.in_doubt {
             true => self.journal.void(account, &attempt.id).await?,
             false => self.journal.forget(account, &attempt.id).await?,
         }
         Ok(())
     }
 
-    /// Takes back a charge that is refused: settled to nothing at the next contact, if the ledger may have heard of it.
-    async fn drop_refused(&self, attempt: &Attempt<'_>) -> Result<(), ClientError> {
-        self.drop_rejected(attempt, attempt.reached).await
+    async fn refuse(&self, attempt: &Attempt<'_>, reason: String) -> Result<Acquired, ClientError> {
+        self.drop_charge(attempt).await?;
+        Ok(Acquired::Refused(reason))
     }
 
-    async fn waits_after_loss(
-        &self,
-        attempt: Attempt<'_>,
-        until: Timestamp,
-    ) -> Result<Outcome, ClientError> {
-        self.drop_refused(&attempt).await?;
-        Ok(refused(format!(
-            "the ledger lost its data, or is another one than before, and ledger.after_loss = \"wait\" refuses charges until {until}"
-        )))
-    }
-
-    /// What the call's policy says where the ledger is silent.
-    async fn without_ledger(
-        &self,
-        attempt: Attempt<'_>,
-        why: String,
-    ) -> Result<Outcome, ClientError> {
-        if attempt.request.outage == Outage::Refuse {
-            self.drop_refused(&attempt).await?;
-            let remedy = "calls above `ledger.cheap_max` units or with `outage = \"refuse\"` are \
-                refused during an outage";
-            return Ok(refused(format!("{why}; {remedy}")));
-        }
-        let ChargeRequest {
-            account,
-            cost,
-            leave,
-            purpose,
-            ..
-        } = *attempt.request;
-        if let Some((limit, most)) = account.never_holds(cost, leave) {
-            self.drop_refused(&attempt).await?;
-            return Ok(Outcome::Acquired(Acquired::Never { limit, most }));
-        }
-        let allowance = Allowance {
-            units: self.policy.unmetered_max,
-        };
-        match self
-            .journal
-            .unmetered(
-                account,
-                &attempt.id,
-                (cost, purpose),
-                allowance,
-                self.clock.now(),
-            )
-            .await?
-        {
-            Unmetered::Allowed(id, probing) => {
-                let grant = Grant {
-                    probing,
-                    ..Grant::default()
-                };
-                Ok(permitted(Attempt { id, ..attempt }, grant, false))
-            }
-            Unmetered::Repeated(id, held) => {
-                let held = Some(held).filter(|held| *held != account.taken(cost));
-                let grant = Grant {
-                    repeated: true,
-                    held,
-                    ..Grant::default()
-                };
-                Ok(permitted(Attempt { id, ..attempt }, grant, false))
-            }
-            Unmetered::Spent => {
-                self.drop_refused(&attempt).await?;
-                let most = self.policy.unmetered_max;
-                Ok(refused(format!(
-                    "{why}; all {most} units of `ledger.unmetered_max` are used"
-                )))
-            }
-            Unmetered::Closed(limit, until) => {
-                self.drop_refused(&attempt).await?;
-                Ok(refused(format!(
-                    "{why}; the upstream reported `{limit}` exhausted, and it is closed until \
-                    {until}"
-                )))
-            }
-        }
-    }
-
-    /// Tells what a charge truly cost: at once where the ledger answers, else at the next contact.
-    pub async fn settle(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        cost: &Cost,
-    ) -> Result<(), ClientError> {
-        self.journal
-            .settle(account, id, cost, self.clock.now())
-            .await?;
-        self.tell_now_or_later(account).await
-    }
-
-    /// Adds what was charged elsewhere: what is not known yet is told at its own time.
-    pub async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError> {
-        self.journal.add(account, entries).await?;
-        self.tell_now_or_later(account).await
-    }
-
-    pub async fn close(
-        &self,
-        account: &Account,
-        limit: &str,
-        closing: Closing,
-    ) -> Result<(), ClientError> {
-        self.journal
-            .close(account, limit, closing, self.clock.now())
-            .await?;
-        self.tell_now_or_later(account).await
-    }
-
-    pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError> {
-        self.journal.reopen(account, limit).await?;
-        self.tell_now_or_later(account).await
-    }
-
-    pub async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
-        if let Some(why) = self.breaker.open_reason() {
-            return Err(LedgerError::Unreachable(why).into());
-        }
-        let usage = self.usage_now(account).await;
-        self.note(&usage);
-        usage
-    }
-
-    /// When a limit's use falls to `most`.
-    pub async fn falls_to(
-        &self,
-        account: &Account,
-        limit: &str,
-        most: Units,
-    ) -> Result<Option<Timestamp>, ClientError> {
-        match self.breaker.open_reason() {
-            Some(_) => Ok(None),
-            None => Ok(self
-                .ledger
-                .falls_to(account, limit, most, self.clock.now())
-                .await?),
-        }
-    }
-
-    /// What an account has left by the ledger; where that is silent, what may go ahead without it.
-    pub async fn left(&self, account: &Account) -> Result<Available, ClientError> {
-        match self.usage(account).await {
-            Err(error) if error.is_outage() => {
-                let from = self.clock.now() - account.longest_window();
-                let spent = self.journal.unmetered_since(account, from).await?;
-                Ok(Available::Unmetered(
-                    self.policy.unmetered_max.saturating_sub(spent),
-                ))
-            }
-            usage => usage.map(Available::Metered),
-        }
-    }
-
+    /// Reads the usage of an account, after everything that the ledger must hear first.
     async fn usage_now(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
         let mut losses = Losses::default();
-        self.catch_up(account, &mut losses).await?;
+        self.sync(account, &mut losses).await?;
         let seen = self.journal.seen(account, self.clock.now()).await?;
-        let standing = self
-            .ledger
-            .standing(account, Some(&seen), &[], self.clock.now())
-            .await?;
-        let standing = if standing.lost {
+        let now = self.clock.now();
+        let mut reply = self.ledger.usage(account, Some(&seen), &[], now).await?;
+        if reply.lost {
             self.recover(account, &seen, &mut losses).await?;
-            self.ledger
-                .standing(account, None, &[], self.clock.now())
-                .await?
-        } else {
-            standing
-        };
+            let now = self.clock.now();
+            reply = self.ledger.usage(account, None, &[], now).await?;
+        }
         self.journal
-            .heard_report(account, standing.report, self.clock.now())
+            .record_report(account, reply.report, self.clock.now())
             .await?;
-        Ok(standing.limits)
+        Ok(reply.limits)
     }
 
-    /// This machine's own record.
-    pub const fn journal(&self) -> &Journal {
-        &self.journal
-    }
-
-    /// Closes the gate where the ledger did not answer, and opens it where it did; a journal that fails says nothing of
-    /// the ledger.
+    /// Opens the circuit breaker after an outage, and closes it when the ledger replied. A failure of the journal says
+    /// nothing about the ledger.
     fn note<T>(&self, result: &Result<T, ClientError>) {
         match result {
             Err(error) if error.is_outage() => self.breaker.record_failure(&error.to_string()),
@@ -490,37 +279,121 @@ impl SharedClient {
     }
 }
 
-fn charge<'a>(attempt: &'a Attempt<'_>, begun: &'a Begun) -> Charge<'a> {
-    let ChargeRequest {
-        account,
-        cost,
-        leave,
-        purpose,
-        ..
-    } = *attempt.request;
-    Charge {
-        account,
-        id: &attempt.id,
-        cost,
-        leave,
-        purpose,
-        seen: Some(&begun.seen),
+#[async_trait]
+impl LedgerClient for SharedClient {
+    async fn charge(
+        &self,
+        request: ChargeRequest<'_>,
+        id: ChargeId,
+    ) -> Result<Option<Acquired>, ClientError> {
+        let mut attempt = Attempt {
+            request,
+            id,
+            requested_at: Monotonic::now(),
+            in_doubt: false,
+        };
+        if let Some(reason) = self.breaker.open_reason() {
+            return self.charge_unmetered(attempt, reason).await.map(Some);
+        }
+        let account = request.account;
+        let charge = Charge::new(&request, &attempt.id);
+        let begun = self.journal.begin(charge, self.clock.now()).await?;
+        attempt.id = begun.id;
+        attempt.in_doubt = begun.in_doubt;
+        match self.charge_ledger(&mut attempt, begun.state).await {
+            Err(error) if error.is_outage() => {
+                let reason = error.to_string();
+                self.breaker.record_failure(&reason);
+                self.charge_unmetered(attempt, reason).await.map(Some)
+            }
+            Err(error) => {
+                self.journal.void(account, &attempt.id).await?;
+                Err(error)
+            }
+            acquired => acquired,
+        }
     }
-}
 
-fn permitted(attempt: Attempt<'_>, grant: Grant, metered: bool) -> Outcome {
-    let deadline = Deadline::new(
-        attempt.asked,
-        attempt.request.account.grant_lifetime(attempt.request.cost),
-    );
-    Outcome::Acquired(Acquired::Permitted(Permit {
-        id: attempt.id,
-        grant,
-        metered,
-        deadline,
-    }))
-}
+    async fn settle(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+    ) -> Result<(), ClientError> {
+        let now = self.clock.now();
+        self.journal.settle(account, id, cost, now).await?;
+        self.sync_now_or_later(account).await
+    }
 
-const fn refused(why: String) -> Outcome {
-    Outcome::Acquired(Acquired::Refused(why))
+    async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError> {
+        self.journal.add(account, entries).await?;
+        self.sync_now_or_later(account).await
+    }
+
+    async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+    ) -> Result<(), ClientError> {
+        let now = self.clock.now();
+        self.journal.close(account, limit, closing, now).await?;
+        self.sync_now_or_later(account).await
+    }
+
+    async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError> {
+        self.journal.reopen(account, limit).await?;
+        self.sync_now_or_later(account).await
+    }
+
+    async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
+        if let Some(reason) = self.breaker.open_reason() {
+            return Err(LedgerError::Unreachable(reason).into());
+        }
+        let usage = self.usage_now(account).await;
+        self.note(&usage);
+        usage
+    }
+
+    async fn available(&self, account: &Account) -> Result<Available, ClientError> {
+        match self.usage(account).await {
+            Err(error) if error.is_outage() => {
+                let from = self.clock.now() - account.longest_window();
+                let used = self.journal.unmetered_since(account, from).await?;
+                let left = self.policy.unmetered_max.saturating_sub(used);
+                Ok(Available::Unmetered(left))
+            }
+            usage => usage.map(Available::Metered),
+        }
+    }
+
+    async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+    ) -> Result<Option<Timestamp>, ClientError> {
+        if self.breaker.open_reason().is_some() {
+            return Ok(None);
+        }
+        let now = self.clock.now();
+        Ok(self.ledger.falls_to(account, limit, most, now).await?)
+    }
+
+    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Spending, ClientError> {
+        spent_by_journal(&self.journal, account, from).await
+    }
+
+    async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError> {
+        find_in_journal(&self.journal, account, id).await
+    }
+
+    /// Machines add what they charged to a shared ledger that lost its data: it is never refilled.
+    async fn is_empty(&self) -> Result<bool, ClientError> {
+        Ok(false)
+    }
+
+    fn journal(&self) -> Option<&Journal> {
+        Some(&self.journal)
+    }
 }

@@ -1,60 +1,56 @@
-//! Telling the ledger what it has not heard: unmetered charges, true costs, closings; and everything again after it lost
-//! its data.
+//! Sends the ledger what it does not have: unmetered charges, true costs and closings (L25); and everything again after it
+//! lost its data (L38).
 
 use std::sync::PoisonError;
 
 use super::SharedClient;
 use crate::config::AfterLoss;
-use crate::ledger::client::ClientError;
+use crate::ledger::client::{ClientError, fresh_id};
 use crate::ledger::journal::{Pending, PendingClosing, Recovery};
 use crate::ledger::{Ack, LedgerError, LedgerPosition, Seen, Update};
 use crate::quota::{Account, Closing, Cost, Entry, Floor, LimitName, Timestamp};
 
-/// So many charges are told at once.
+/// The number of charges in one update.
 const BATCH: usize = 200;
-/// So many batches at one contact; the rest waits for the next.
+
+/// The number of batches at one contact; the rest waits for the next.
 const BATCHES: u32 = 500;
 
-/// So many losses are borne in one operation: a ledger that goes on losing its data is away.
+/// The number of losses in one operation after which the ledger counts as away (L43).
 const LOSSES: u32 = 3;
 
-/// How often the ledger had lost its data in one operation.
+/// The number of losses that one operation has found.
 #[derive(Default)]
 pub struct Losses(u32);
 
-/// Whether the ledger took what it was told.
+/// Whether the ledger took an update.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Synced {
-    All,
+    Yes,
     /// It is not the ledger that this machine has seen.
     Lost,
 }
 
 impl SharedClient {
-    /// Tells what is due, if the ledger may be asked now and answers. Nothing is lost otherwise: it is in the journal.
-    pub async fn tell_now_or_later(&self, account: &Account) -> Result<(), ClientError> {
+    /// Sends what is pending if calls go through and the ledger replies. Otherwise the journal keeps it.
+    pub async fn sync_now_or_later(&self, account: &Account) -> Result<(), ClientError> {
         if self.breaker.open_reason().is_some() {
             return Ok(());
         }
-        let told = self.catch_up(account, &mut Losses::default()).await;
-        self.note(&told);
-        match told {
+        let synced = self.sync(account, &mut Losses::default()).await;
+        self.note(&synced);
+        match synced {
             Err(error) if error.is_outage() => Ok(()),
-            told => told,
+            synced => synced,
         }
     }
 
-    /// Tells what is due, and everything again where the ledger turns out to have lost its data.
-    pub async fn catch_up(
-        &self,
-        account: &Account,
-        losses: &mut Losses,
-    ) -> Result<(), ClientError> {
-        let contact = self
-            .journal
-            .look_again(account, &super::fresh_id(), self.clock.now())
-            .await?;
-        if contact.recovering {
-            self.recover(account, &contact.seen, losses).await?;
+    /// Sends what is pending, and everything again where the ledger turns out to have lost its data.
+    pub async fn sync(&self, account: &Account, losses: &mut Losses) -> Result<(), ClientError> {
+        // No charge is under way here, so a fresh id leaves no charge out.
+        let state = self.sync_state(account, &fresh_id()).await?;
+        if state.recovering {
+            self.recover(account, &state.seen, losses).await?;
         }
         for _ in 0..BATCHES {
             let pending = self.journal.pending(account, self.clock.now()).await?;
@@ -63,109 +59,94 @@ impl SharedClient {
                 break;
             }
             let seen = self.journal.seen(account, self.clock.now()).await?;
-            if let Synced::Lost = self.tell_all(account, &pending, &closings, &seen).await? {
+            if self
+                .send_pending(account, &pending, &closings, &seen)
+                .await?
+                == Synced::Lost
+            {
                 self.recover(account, &seen, losses).await?;
             }
         }
         Ok(())
     }
 
-    async fn tell_all(
+    async fn send_pending(
         &self,
         account: &Account,
         pending: &[Pending],
         closings: &[PendingClosing],
         seen: &Seen,
     ) -> Result<Synced, ClientError> {
-        if let Synced::Lost = self.tell_charges(account, pending, seen).await? {
+        if self.send_charges(account, pending, seen).await? == Synced::Lost {
             return Ok(Synced::Lost);
         }
-        self.journal.told(account, pending).await?;
-        for closing in closings {
-            if let Synced::Lost = self
-                .tell_closing(account, &closing.limit, closing.closing, seen)
-                .await?
-            {
+        self.journal.mark_synced(account, pending).await?;
+        for pending in closings {
+            let update = closing_update(&pending.limit, pending.closing);
+            if self.send(account, update, seen).await? == Synced::Lost {
                 return Ok(Synced::Lost);
             }
-            self.journal.closing_told(account, closing).await?;
+            self.journal.mark_closing_synced(account, pending).await?;
         }
-        Ok(Synced::All)
+        Ok(Synced::Yes)
     }
 
-    async fn tell_charges(
+    async fn send_charges(
         &self,
         account: &Account,
         pending: &[Pending],
         seen: &Seen,
     ) -> Result<Synced, ClientError> {
-        let unknown: Vec<Entry> = pending
-            .iter()
-            .filter(|pending| pending.absorb)
-            .map(|pending| pending.entry.clone())
-            .collect();
-        if !unknown.is_empty() {
-            if let Synced::Lost = self.tell(account, Update::Made(&unknown), seen).await? {
+        let missing = pending.iter().filter(|pending| pending.absorb);
+        let missing: Vec<Entry> = missing.map(|pending| pending.entry.clone()).collect();
+        if !missing.is_empty() {
+            if self.send(account, Update::Absorb(&missing), seen).await? == Synced::Lost {
                 return Ok(Synced::Lost);
             }
-            let mut units = Cost::none();
-            unknown.iter().for_each(|entry| units.add(&entry.cost));
-            tracing::info!(
-                account = account.name,
-                charges = unknown.len(),
-                ?units,
-                "sent charges to the ledger that it did not have"
-            );
+            log_sent(account, &missing);
         }
         for Pending { entry, .. } in pending.iter().filter(|pending| pending.settle) {
-            let news = Update::Settled {
+            let update = Update::Settle {
                 id: &entry.id,
                 cost: &entry.cost,
             };
-            if let Synced::Lost = self.tell(account, news, seen).await? {
+            if self.send(account, update, seen).await? == Synced::Lost {
                 return Ok(Synced::Lost);
             }
         }
-        Ok(Synced::All)
+        Ok(Synced::Yes)
     }
 
-    async fn tell_closing(
-        &self,
-        account: &Account,
-        limit: &LimitName,
-        closing: Option<Closing>,
-        seen: &Seen,
-    ) -> Result<Synced, ClientError> {
-        let news = match closing {
-            Some(closing) => Update::Closed { limit, closing },
-            None => Update::Reopened { limit },
-        };
-        self.tell(account, news, seen).await
+    /// Notes the epoch before the first charge (L45). A newcomer's charge would be granted by whatever ledger is there: of
+    /// two that are under way at a loss, each in an epoch of its own, one would be forgotten.
+    pub async fn join(&self, account: &Account) -> Result<(), ClientError> {
+        let nothing = Update::Absorb(&[]);
+        self.send(account, nothing, &Seen::default()).await?;
+        Ok(())
     }
 
-    pub async fn tell(
+    /// Sends one update, and notes where the ledger stands then.
+    async fn send(
         &self,
         account: &Account,
-        news: Update<'_>,
+        update: Update<'_>,
         seen: &Seen,
     ) -> Result<Synced, ClientError> {
-        match self
-            .ledger
-            .tell(account, news, Some(seen), self.clock.now())
-            .await?
-        {
-            Ack::Noted { contact, .. } => {
+        let now = self.clock.now();
+        match self.ledger.update(account, update, Some(seen), now).await? {
+            Ack::Recorded { position, .. } => {
+                let now = self.clock.now();
                 self.journal
-                    .heard(account, &contact, self.clock.now())
+                    .record_position(account, &position, now)
                     .await?;
-                Ok(Synced::All)
+                Ok(Synced::Yes)
             }
             Ack::Lost => Ok(Synced::Lost),
         }
     }
 
-    /// Tells a ledger that lost its data everything that this machine knows of the window, unless another task has done so
-    /// since. Its grants are void from the first step to the last.
+    /// Sends a ledger that lost its data everything that this machine knows of the window, unless another task has done so
+    /// since. From the first step to the last its grants are void (L37).
     pub async fn recover(
         &self,
         account: &Account,
@@ -173,81 +154,73 @@ impl SharedClient {
         losses: &mut Losses,
     ) -> Result<(), ClientError> {
         let _alone = self.recovering.lock().await;
-        let (recovery, contact, intact) = loop {
+        let (recovery, position, intact) = loop {
             if losses.0 == LOSSES {
-                return Err(
-                    LedgerError::Unreachable("it lost its data several times".to_owned()).into(),
-                );
+                let error = LedgerError::Unreachable("it lost its data several times".to_owned());
+                return Err(error.into());
             }
             losses.0 += 1;
-            let Some(recovery) = self
-                .journal
-                .start_recovery(account, &lost.epoch, self.clock.now())
-                .await?
-            else {
+            let now = self.clock.now();
+            let recovery = self.journal.start_recovery(account, &lost.epoch, now);
+            let Some(recovery) = recovery.await? else {
                 return Ok(());
             };
-            if let Some((contact, intact)) = self.tell_again(account, &recovery).await? {
-                break (recovery, contact, intact);
+            if let Some((position, intact)) = self.send_all(account, &recovery).await? {
+                break (recovery, position, intact);
             }
         };
         let seen = Seen {
-            epoch: contact.epoch.clone(),
-            sequence: 0,
-            newest: None,
+            epoch: position.epoch.clone(),
+            ..Seen::default()
         };
         for (limit, closing) in &recovery.closings {
-            self.tell_closing(account, limit, Some(*closing), &seen)
-                .await?;
+            let update = closing_update(limit, Some(*closing));
+            self.send(account, update, &seen).await?;
         }
+        let wait_until = self.wait_until(account, intact);
         self.journal
-            .finish_recovery(account, &contact, intact, self.wait_until(account, intact))
+            .finish_recovery(account, &position, intact, wait_until)
             .await?;
-        self.say_lost(account, &recovery, intact);
+        self.report_loss(account, &recovery, intact);
         Ok(())
     }
 
-    /// Floors first, the newest charge last: so whoever knows the newest knows the floors. Nothing where the ledger lost its
-    /// data once more between two batches: what was told before that is gone.
-    async fn tell_again(
+    /// Sends floors first and the newest charge last: a ledger that holds the newest charge holds the floors (L38). Returns
+    /// `None` when the ledger lost its data once more between two batches (L39): what was sent before that is gone.
+    async fn send_all(
         &self,
         account: &Account,
         recovery: &Recovery,
     ) -> Result<Option<(LedgerPosition, bool)>, ClientError> {
         let (first, rest) = recovery.entries.split_at(recovery.entries.len().min(BATCH));
-        let Some((mut contact, intact)) = self
-            .tell_batch(account, recovery, first, &recovery.floors)
-            .await?
-        else {
+        let sent = self.send_batch(account, recovery, first, &recovery.floors);
+        let Some((mut position, intact)) = sent.await? else {
             return Ok(None);
         };
         for batch in rest.chunks(BATCH) {
-            match self.tell_batch(account, recovery, batch, &[]).await? {
-                Some((later, _)) if later.epoch == contact.epoch => contact = later,
+            match self.send_batch(account, recovery, batch, &[]).await? {
+                Some((later, _)) if later.epoch == position.epoch => position = later,
                 _ => return Ok(None),
             }
         }
-        Ok(Some((contact, intact)))
+        Ok(Some((position, intact)))
     }
 
-    async fn tell_batch(
+    async fn send_batch(
         &self,
         account: &Account,
         recovery: &Recovery,
         batch: &[Entry],
         floors: &[Floor],
     ) -> Result<Option<(LedgerPosition, bool)>, ClientError> {
-        let news = Update::Recovered(batch, floors);
-        Ok(
-            match self
-                .ledger
-                .tell(account, news, Some(&recovery.seen), self.clock.now())
-                .await?
-            {
-                Ack::Noted { contact, intact } => Some((contact, intact)),
-                Ack::Lost => None,
-            },
-        )
+        let (update, now) = (Update::Recover(batch, floors), self.clock.now());
+        let sent = self
+            .ledger
+            .update(account, update, Some(&recovery.seen), now);
+        Ok(match sent.await? {
+            Ack::Recorded { position, intact } => Some((position, intact)),
+            Ack::Lost => None,
+        })
     }
 
     fn wait_until(&self, account: &Account, intact: bool) -> Option<Timestamp> {
@@ -255,51 +228,58 @@ impl SharedClient {
         waits.then(|| self.clock.now() + account.longest_window())
     }
 
-    /// The ledger that this machine was in step with before, and the one that the configuration names, where they differ.
-    fn other_ledgers<'a>(&'a self, recovery: &'a Recovery) -> Option<(&'a str, &'a str)> {
-        let (before, now) = (recovery.ledger.as_deref()?, self.journal.ledger()?);
-        (before != now).then_some((before, now))
-    }
-
-    /// Once a process: a ledger that evicts would fill the log.
-    fn say_lost(&self, account: &Account, recovery: &Recovery, intact: bool) {
+    /// Logs a loss, once a process and account: a ledger that evicts its keys would fill the log.
+    fn report_loss(&self, account: &Account, recovery: &Recovery, intact: bool) {
+        let (account, charges) = (&account.name, recovery.entries.len());
         if intact {
             tracing::info!(
-                account = account.name,
+                account,
                 "the ledger was restarted or moved; it has all charges of this machine"
             );
             return;
         }
-        let is_news = self
-            .said_lost
+        let mut reported = self
+            .reported_losses
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(account.name.clone());
-        if !is_news {
-            tracing::debug!(
-                account = account.name,
-                charges = recovery.entries.len(),
-                "the ledger lost data again"
-            );
+            .unwrap_or_else(PoisonError::into_inner);
+        if !reported.insert(account.clone()) {
+            tracing::debug!(account, charges, "the ledger lost data again");
             return;
         }
-        if let Some((before, now)) = self.other_ledgers(recovery) {
-            tracing::warn!(
-                account = account.name,
-                charges = recovery.entries.len(),
+        match (recovery.ledger.as_deref(), self.journal.ledger()) {
+            (Some(before), Some(now)) if before != now => tracing::warn!(
+                account,
+                charges,
                 before,
                 now,
                 "the configuration names another Redis; this machine's charges of the window were copied to it. Until \
                  every other machine's configuration names it, what those machines charge is not counted in it"
-            );
-            return;
+            ),
+            _ => tracing::warn!(
+                account,
+                charges,
+                "the ledger lost data; this machine's charges of the window were sent again; other \
+                machines' charges count as far as this machine saw them, until those machines \
+                reconnect"
+            ),
         }
-        tracing::warn!(
-            account = account.name,
-            charges = recovery.entries.len(),
-            "the ledger lost data; this machine's charges of the window were sent again; other \
-            machines' charges count as far as this machine saw them, until those machines \
-            reconnect"
-        );
     }
+}
+
+fn closing_update(limit: &LimitName, closing: Option<Closing>) -> Update<'_> {
+    match closing {
+        Some(closing) => Update::Close { limit, closing },
+        None => Update::Reopen { limit },
+    }
+}
+
+fn log_sent(account: &Account, charges: &[Entry]) {
+    let mut units = Cost::none();
+    charges.iter().for_each(|entry| units.add(&entry.cost));
+    tracing::info!(
+        account = account.name,
+        charges = charges.len(),
+        ?units,
+        "sent charges to the ledger that it did not have"
+    );
 }

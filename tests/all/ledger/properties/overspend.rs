@@ -50,7 +50,7 @@ async fn charge(books: &Books, cost: &Cost, now: Timestamp) -> Option<(ChargeId,
             Some((id, rejection.retry_at))
         }
         Decision::Never { .. } => None,
-        Decision::TakenBack | Decision::Lost => panic!("the id is fresh, and nothing was seen"),
+        Decision::TakenBack => panic!("the id is fresh, and nothing was seen"),
     }
 }
 

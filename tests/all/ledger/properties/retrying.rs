@@ -58,6 +58,6 @@ async fn rejected(
     match books.decide(id, &visit.cost, &visit.leave, now).await {
         Decision::Rejected(rejection) => Some(rejection),
         Decision::Granted(_) | Decision::Never { .. } => None,
-        Decision::TakenBack | Decision::Lost => panic!("nothing was settled, and nothing was seen"),
+        Decision::TakenBack => panic!("nothing was settled, and nothing was seen"),
     }
 }

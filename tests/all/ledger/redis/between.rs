@@ -8,11 +8,9 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ingest::ledger::redis::RedisLedger;
 use ingest::ledger::{
-    Ack, Acquired, Answer, Charge, Ledger, LedgerError, Seen, SharedLedger, Update, UsageReply,
+    Ack, Acquired, Charge, ChargeReply, LedgerError, Seen, SharedLedger, Update, UsageReply,
 };
-use ingest::quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp,
-};
+use ingest::quota::{Account, ChargeId, Closing, Cost, Timestamp, Units};
 
 use tokio::sync::oneshot;
 
@@ -68,8 +66,13 @@ impl Interposed {
 
 #[async_trait]
 impl SharedLedger for Interposed {
-    async fn ask(&self, charge: Charge<'_>, now: Timestamp) -> Result<Answer, LedgerError> {
-        let answer = self.inner.ask(charge, now).await;
+    async fn charge(
+        &self,
+        charge: Charge<'_>,
+        seen: Option<&Seen>,
+        now: Timestamp,
+    ) -> Result<ChargeReply, LedgerError> {
+        let answer = self.inner.charge(charge, seen, now).await;
         let happening = self.happening.lock().unwrap().take();
         if let Some(happening) = happening {
             happening.await;
@@ -78,88 +81,44 @@ impl SharedLedger for Interposed {
         answer
     }
 
-    async fn tell(
+    async fn update(
         &self,
         account: &Account,
-        news: Update<'_>,
+        update: Update<'_>,
         seen: Option<&Seen>,
         now: Timestamp,
     ) -> Result<Ack, LedgerError> {
-        let heard = self.inner.tell(account, news, seen, now).await;
+        let heard = self.inner.update(account, update, seen, now).await;
         if let Some((server, recoveries, times)) = &self.forgets {
             if recoveries.load(Ordering::Relaxed) < *times {
                 server.tell("FLUSHALL");
             }
             recoveries.fetch_add(
-                u32::from(matches!(news, Update::Recovered(..))),
+                u32::from(matches!(update, Update::Recover(..))),
                 Ordering::Relaxed,
             );
         }
         heard
     }
 
-    async fn standing(
+    async fn usage(
         &self,
         account: &Account,
         seen: Option<&Seen>,
         charges: &[ChargeId],
         now: Timestamp,
     ) -> Result<UsageReply, LedgerError> {
-        self.inner.standing(account, seen, charges, now).await
-    }
-}
-
-#[async_trait]
-impl Ledger for Interposed {
-    async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
-        self.inner.charge(charge, now).await
+        self.inner.usage(account, seen, charges, now).await
     }
 
-    async fn settle(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        cost: &Cost,
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        self.inner.settle(account, id, cost, now).await
-    }
-
-    async fn absorb(
-        &self,
-        account: &Account,
-        entries: &[Entry],
-        floors: &[Floor],
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        self.inner.absorb(account, entries, floors, now).await
-    }
-
-    async fn close(
+    async fn falls_to(
         &self,
         account: &Account,
         limit: &str,
-        closing: Closing,
+        most: Units,
         now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        self.inner.close(account, limit, closing, now).await
-    }
-
-    async fn reopen(
-        &self,
-        account: &Account,
-        limit: &str,
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        self.inner.reopen(account, limit, now).await
-    }
-
-    async fn usage(
-        &self,
-        account: &Account,
-        now: Timestamp,
-    ) -> Result<Vec<LimitUsage>, LedgerError> {
-        self.inner.usage(account, now).await
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        self.inner.falls_to(account, limit, most, now).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ingest::clock::{Clock, SystemClock};
 use ingest::config::{LedgerConfig, RedisUrl};
 use ingest::ledger::redis::{Finding, RedisLedger, ServerTime, inspect};
-use ingest::ledger::{Answer, Charge, Purpose, SharedLedger};
+use ingest::ledger::{Charge, ChargeReply, Purpose, SharedLedger};
 use ingest::quota::{Account, ChargeId, Closing, Cost};
 
 use super::kinds::with_shipped_users;
@@ -14,6 +14,7 @@ use super::{MAX_SKEW, Standalone, TIMEOUT};
 use crate::ledger::Store;
 use crate::ledger::books::{Books, at, cost, floor, limit, secs};
 use crate::support::redis_server::{RedisServer, url};
+use crate::support::shared_as_ledger::SharedAsLedger;
 
 async fn findings(url: &RedisUrl) -> Vec<Finding> {
     inspect(url, &config(), SystemClock.now()).await.unwrap()
@@ -206,7 +207,8 @@ async fn totals_are_checked_from_time_to_time() {
 async fn times_and_units_keep_all_their_digits() {
     let server = RedisServer::start();
     let machine = Machine::new(server.url());
-    let ledger = std::sync::Arc::new(RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap());
+    let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = std::sync::Arc::new(SharedAsLedger(ledger));
     let quota = 9_007_199_254_740;
     let books = Books::new(
         ledger,
@@ -234,7 +236,7 @@ async fn however_charges_come_the_log_falls_into_short_blocks() {
     let server = RedisServer::start();
     let account = account(1_000_000);
     let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
-    let books = Books::new(std::sync::Arc::new(ledger), account.clone());
+    let books = Books::new(std::sync::Arc::new(SharedAsLedger(ledger)), account.clone());
     let now = SystemClock.now();
     // One machine tells what it charged, in order; another as many in between, backwards; then somebody charges.
     let entry = |machine: &str, nth: u64, at| {
@@ -357,11 +359,13 @@ async fn a_repeated_charge_is_told_with_the_time_at_which_it_was_made() {
             cost: &cost,
             leave: &leave,
             purpose: &purpose,
-            seen: None,
         };
-        match ledger.ask(charge, at(moment)).await.unwrap() {
-            Answer::Granted { contact, fresh, .. } => {
-                assert_eq!((contact.at, fresh), (at(0.0), made_now))
+        match ledger.charge(charge, None, at(moment)).await.unwrap() {
+            ChargeReply::Granted(granted) => {
+                assert_eq!(
+                    (granted.position.at, granted.is_fresh()),
+                    (at(0.0), made_now)
+                )
             }
             other => panic!("expected a grant, got {other:?}"),
         }

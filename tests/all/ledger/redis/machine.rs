@@ -10,7 +10,7 @@ use ingest::config::{AfterLoss, RedisUrl};
 use ingest::ledger::redis::{RedisLedger, ServerTime};
 use ingest::ledger::{
     Acquired, ChargeRequest, ClientError, Journal, LedgerClient, Permit, Policy, Purpose,
-    SharedLedger,
+    ReadOnlyClient, SharedClient, SharedLedger,
 };
 use ingest::quota::{Account, ChargeId, Cost, Outage, Rejection, Timestamp, Units};
 use tempfile::TempDir;
@@ -76,16 +76,16 @@ impl Machine {
 
     fn process_by(&self, ledger: Arc<dyn SharedLedger>, clock: Arc<dyn Clock>) -> Process {
         let journal = Journal::open(&self.journal()).unwrap();
-        let meter = LedgerClient::with_journal(ledger, journal, self.policy, clock);
-        Process(meter, Arc::clone(&self.state))
+        let client = SharedClient::new(ledger, journal, self.policy, clock);
+        Process(Box::new(client), Arc::clone(&self.state))
     }
 
     /// A process that only looks.
     pub(crate) fn watcher(&self) -> Process {
         let ledger = Arc::new(RedisLedger::new(&self.url, self.timeout, MAX_SKEW).unwrap());
         let journal = Journal::open_read_only(&self.journal()).unwrap();
-        let meter = LedgerClient::watching(ledger, journal, Arc::new(SystemClock));
-        Process(meter, Arc::clone(&self.state))
+        let client = ReadOnlyClient::new(ledger, journal, Arc::new(SystemClock));
+        Process(Box::new(client), Arc::clone(&self.state))
     }
 }
 
@@ -118,7 +118,7 @@ impl Clock for Earlier {
 }
 
 pub(crate) struct Process(
-    pub(crate) LedgerClient,
+    pub(crate) Box<dyn LedgerClient>,
     #[expect(
         dead_code,
         reason = "the journal must stay in place while the process works"

@@ -20,6 +20,7 @@ use ingest::ledger::redis::{RedisLedger, ServerTime};
 
 use super::Store;
 use crate::support::redis_server::RedisServer;
+use crate::support::shared_as_ledger::SharedAsLedger;
 
 /// Longer than a busy machine needs: what these tests ask is not how fast it is.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -36,7 +37,7 @@ impl Standalone {
 impl Store for Standalone {
     fn ledger(&self) -> Arc<dyn Ledger> {
         let ledger = RedisLedger::new(&self.0.url(), TIMEOUT, MAX_SKEW).unwrap();
-        Arc::new(ledger.with_time(ServerTime::Callers))
+        Arc::new(SharedAsLedger(ledger.with_time(ServerTime::Callers)))
     }
 }
 

@@ -23,7 +23,6 @@ async fn failure(ledger: &dyn Ledger, account: &Account) -> String {
         cost: &cost,
         leave: &Cost::none(),
         purpose: &purpose,
-        seen: None,
     };
     match ledger.charge(charge, at(0.0)).await {
         Err(LedgerError::Broken(message)) => message,

@@ -318,9 +318,9 @@ pub enum Command {
         /// Shell to complete for
         shell: Shell,
     },
-    /// Print the manual page of ingest or of a command
+    /// Print the manual page of ingest, of a command, or of quotas.toml
     Man {
-        /// Command to document
+        /// Command to document, or quotas.toml
         command: Option<String>,
     },
 }

@@ -19,9 +19,15 @@ const MANUAL: &[u8] = include_bytes!("manual.roff");
 /// Where a reader of a command's page finds what holds for all of them.
 const SEE_MAIN_PAGE: &[u8] = b".SH SEE ALSO\n.BR ingest (1)\n";
 
-/// Prints the manual page, of the program or of one of its commands.
+/// The name of the manual page of the configuration.
+const CONFIGURATION: &str = "quotas.toml";
+
+/// Prints the manual page of the program, of one of its commands, or of the configuration.
 pub fn man(name: Option<&str>) -> Result<Exit, Error> {
-    // `help` prints what the pages hold; it has none.
+    if name == Some(CONFIGURATION) {
+        return write(config::manual::roff().as_bytes());
+    }
+    // `help` prints what the pages contain; it has no page.
     let mut all = command().disable_help_subcommand(true);
     all.build();
     let (described, further) = match name {

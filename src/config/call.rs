@@ -1,49 +1,86 @@
-use std::collections::BTreeMap;
+//! `[upstreams.NAME.calls.CALL]`: one metered method of an upstream.
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde_json::{Map, Number, Value, json};
+
+use super::declare::{
+    AndThen, COST, Leaf, ListOf, Named, OneOrMore, Optional, Or, OwnName, POINTER, Required, Shape,
+    TEMPLATE, TEXT, Table, Type, Words, keys, table, template,
+};
+use super::item::{self, Item};
+use super::paging::{PAGING, Paging};
+use super::tree::Kind;
+use super::upstream::HEADERS;
 use super::{Pointer, Template};
 use crate::quota::{Cost, LimitName, Outage, Units};
 
-/// One metered method of an upstream.
-#[derive(Debug, Clone)]
-pub struct Call {
-    /// Its own name, such as `videos.list`.
-    pub name: String,
-    /// What one request charges.
-    pub cost: Cost,
-    /// Whether it goes ahead when the ledger cannot be reached; unset: by `ledger.cheap_max`.
-    pub outage: Option<Outage>,
-    /// How it is requested.
-    pub method: Method,
-    /// Its path below the upstream's base URL; `None` for a call that is only charged by hand.
-    pub path: Option<Template>,
-    /// Headers of its own, beside those of its upstream.
-    pub headers: BTreeMap<String, Template>,
-    /// The JSON body of a POST: every string in it is a template.
-    pub body: Option<serde_json::Value>,
-    /// How it turns pages.
-    pub paging: Paging,
-    /// How many empty pages in a row a list may contain while its cursor continues. A list that exceeds it is not complete.
-    pub empty_pages: u64,
-    /// What is in its answers; `None` for a call that is only charged by hand.
-    pub records: Option<Arc<Records>>,
-    /// Whether to ask only for what changed.
-    pub etag: Etag,
-    /// Where an answer tells what it truly cost, by the limit: `cost` is then an estimate.
-    pub settle: BTreeMap<LimitName, Pointer>,
-    /// A call that brings the same for less.
-    pub cheaper: Option<Cheaper>,
+keys! {
+    /// One metered method of an upstream.
+    #[derive(Debug, Clone)]
+    pub struct Call {
+        /// The name of the call, such as `things.list`.
+        name: String = OwnName,
+        /// The path below `base_url`, a template, without a query. Omit it for a call that is only charged by hand.
+        path: Option<Template> = Optional(PATH, "'things/{region}'"),
+        /// The cost of one request, by limit; every page is one request. A plain number is units of the limit `daily`.
+        cost: Cost = Required(COST, "1"),
+        /// Whether a request may be sent unmetered during an outage of the ledger. If unset, it may if its cost is at most
+        /// `ledger.cheap_max`.
+        outage: Option<Outage> = Optional(Words(OUTAGES), "'refuse'"),
+        /// The HTTP method.
+        method: Method = Or(Words(METHODS), "'GET'", "'POST'"),
+        /// Headers of this call, besides those of the upstream. Their values are templates.
+        headers: BTreeMap<String, Template> = Or(HEADERS, "{}", "{ x-language = '{language}' }"),
+        /// Query parameters of every request. Their values are templates. A step can override them.
+        params: BTreeMap<String, Template> = Or(PARAMS, "{}", "{ fields = 'id,title' }"),
+        /// The JSON body of a POST. Every string in it is a template.
+        body: Option<Value> = Optional(BODY, "{ query = 'cats', country = '{region}' }"),
+        /// How the pages of a list follow each other.
+        paging as "page": Paging = Or(PAGING, "{ kind = 'none' }", "{ kind = 'token', param = 'pageToken', next = '/nextPageToken' }"),
+        /// What a response contains. Omit it for a call that is only charged by hand.
+        records: Option<Arc<Records>> = Optional(AndThen(table::<Records>(), |_, records| Some(Arc::new(records))), "{ at = '/items', kind = 'thing', id = '/id' }"),
+        /// Whether requests send the `ETag` of the stored page (`If-None-Match`).
+        etag: Etag = Or(Words(ETAGS), "'unused'", "'free'"),
+        /// Where a response reports what it cost, by limit. `cost` is then an estimate.
+        settle: BTreeMap<LimitName, Pointer> = Or(Named(POINTER, "LIMIT"), "{}", "{ daily = '/cost/actual' }"),
+        /// A call that returns the same records for less. `ingest check` recommends it.
+        cheaper: Option<Cheaper> = Optional(table::<Cheaper>(), "{ call = 'things.by_owner', with = 'owner' }"),
+    }
 }
 
-/// A call that brings the same for less: advice of `ingest check`. `cheaper = { call = "…", with = "…", how = "…" }`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cheaper {
-    /// Which one.
-    pub call: String,
-    /// The parameter with which it does; `None`: always.
-    pub with: Option<String>,
-    /// What to know about it.
-    pub how: Option<String>,
+pub const CALL: AndThen<Table<Call>, Call> = AndThen(table(), with_its_method);
+
+keys! {
+    /// A call that returns the same records for less.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Cheaper {
+        /// The cheaper call.
+        call: String = Required(TEXT, "'things.by_owner'"),
+        /// The parameter with which the two are equivalent; they always are if it is unset.
+        with: Option<String> = Optional(TEXT, "'owner'"),
+        /// A note on the replacement.
+        how: Option<String> = Optional(TEXT, "'a thing names its owner'"),
+    }
+}
+
+keys! {
+    /// What a response contains.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Records {
+        /// Where the list of records is.
+        at: Pointer = Required(POINTER, "'/items'"),
+        /// The kind of record. Ids are unique within a kind, and a newer record replaces an older one. The view of the kind in
+        /// the catalog is `UPSTREAM_KIND`.
+        kind: String = Required(TEXT, "'thing'"),
+        /// Where a record has its id. Several values are joined by `/`.
+        id: Vec<Pointer> = Required(OneOrMore(POINTER), "'/id'"),
+        /// The text of a record that `ingest search` finds.
+        text: Vec<Pointer> = Or(ListOf(POINTER, 0), "[]", "['/title', '/tags/*']"),
+        /// The columns of the kind's SQL view, by name.
+        columns: BTreeMap<String, Pointer> = Or(COLUMNS, "{}", "{ title = '/title' }"),
+    }
 }
 
 impl Call {
@@ -59,26 +96,14 @@ impl Call {
     }
 }
 
-impl Paging {
-    /// How a page's size is asked for, where it is.
-    #[must_use]
-    pub const fn size(&self) -> Option<&PageSize> {
-        match self {
-            Self::None => None,
-            Self::Offset { size, .. } => Some(size),
-            Self::Token { size, .. }
-            | Self::Link { size }
-            | Self::NextUrl { size, .. }
-            | Self::Number { size, .. } => size.as_ref(),
-        }
-    }
-
-    /// Records on a full page, as far as the configuration tells; 1 where it does not.
-    #[must_use]
-    pub fn page_size(&self) -> u64 {
-        self.size().map_or(1, |size| size.size)
-    }
-}
+const OUTAGES: &[(&str, Outage, &str)] = &[
+    (
+        "allow",
+        Outage::Allow,
+        "The request is sent, and counted locally.",
+    ),
+    ("refuse", Outage::Refuse, "The request is not sent."),
+];
 
 /// The method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,99 +115,140 @@ pub enum Method {
     Post,
 }
 
-/// Whether a call is asked only for what changed since it was last landed. `etag = "…"`
+const METHODS: &[(&str, Method, &str)] = &[
+    ("GET", Method::Get, "Parameters are in the query."),
+    ("POST", Method::Post, "The request has a JSON `body`."),
+];
+
+/// Whether requests of a call carry the `ETag` of the stored page. `etag = "…"`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Etag {
-    /// All of it, always: whether an unchanged answer costs is not known, or it does.
+    /// `unused`: they do not, because a response 304 (not modified) costs something, or may.
     #[default]
     Unused,
-    /// `free`: requests carry the `ETag` of what is there, and the answer "not modified" costs nothing.
+    /// `free`: they do, because a response 304 costs nothing.
     Free,
 }
 
-/// How a call turns pages. `page = { kind = "…" }`
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Paging {
-    /// One page is all there is.
-    #[default]
-    None,
-    /// `token`: the answer holds an opaque token for the next page.
-    Token {
-        /// The parameter that carries it.
-        param: String,
-        /// Where the answer holds it.
-        next: Pointer,
-        /// Where the parameter goes.
-        place: Place,
-        /// How a page's size is asked for.
-        size: Option<PageSize>,
+const ETAGS: &[(&str, Etag, &str)] = &[
+    (
+        "free",
+        Etag::Free,
+        "Requests send the `ETag`, because a response 304 (not modified) costs nothing.",
+    ),
+    ("unused", Etag::Unused, "Requests do not send it."),
+];
+
+/// Query parameters by name.
+pub const PARAMS: Leaf<BTreeMap<String, Template>> = Leaf {
+    read: |item| {
+        item::all(
+            item.entries()?
+                .into_iter()
+                .map(|item| Some((item.name().to_owned(), template(item)?))),
+        )
     },
-    /// `link`: the header `Link: <…>; rel="next"`.
-    Link {
-        /// How a page's size is asked for.
-        size: Option<PageSize>,
+    shape: || {
+        let schema = json!({ "type": "object", "additionalProperties": TEMPLATE.shape().schema });
+        Shape::scalar("table of templates by parameter", schema)
     },
-    /// `next_url`: the answer holds the URL of the next page, on the same host.
-    NextUrl {
-        /// Where the answer holds it.
-        next: Pointer,
-        /// How a page's size is asked for.
-        size: Option<PageSize>,
-    },
-    /// `offset`: how many records to pass over; ends at the total, or at a page that is not full.
-    Offset {
-        /// The parameter that carries it.
-        param: String,
-        /// Where the parameter goes.
-        place: Place,
-        /// How a page's size is asked for.
-        size: PageSize,
-        /// Where the answer holds the number of all records.
-        total: Option<Pointer>,
-    },
-    /// `number`: a page's number; ends at a page that is not full.
-    Number {
-        /// The parameter that carries it.
-        param: String,
-        /// The first page's number.
-        first: u64,
-        /// Where the parameter goes.
-        place: Place,
-        /// How a page's size is asked for.
-        size: Option<PageSize>,
-    },
+};
+
+const PATH: Leaf<Template> = Leaf {
+    read: path,
+    shape: || TEMPLATE.shape(),
+};
+
+/// A path below the base URL. What would lead elsewhere, or into the query, is not part of one.
+fn path(item: Item<'_>) -> Option<Template> {
+    let text = item.text()?;
+    if text.contains(['?', '#']) {
+        return item.refuse(
+            "expected a path without `?` and `#`",
+            "move the query into `params`",
+        );
+    }
+    if text.contains("://") || text.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return item.refuse(
+            "expected a path below the upstream's base_url",
+            "write for example \"things/{region}\"",
+        );
+    }
+    template(item)
 }
 
-/// Where a parameter goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Place {
-    /// Into the query.
-    #[default]
-    Query,
-    /// Into the JSON body, at the top.
-    Body,
+const BODY: Leaf<Value> = Leaf {
+    read: |item| match item.is_table() {
+        true => json_of(item),
+        false => item.refuse("expected a table", "write { name = value }"),
+    },
+    shape: || Shape::scalar("table", json!({ "type": "object" })),
+};
+
+/// The body as JSON, in which every text is a template.
+fn json_of(item: Item<'_>) -> Option<Value> {
+    match item.kind() {
+        Kind::Text(text) => template(item).map(|_| Value::String(text.clone())),
+        Kind::Date(date) => Some(Value::String(date.clone())),
+        Kind::Bool(truth) => Some(Value::Bool(*truth)),
+        Kind::Integer(number) => number_of(&item, i64::try_from(*number).ok().map(Number::from)),
+        Kind::Float(number, _) => number_of(&item, Number::from_f64(*number)),
+        Kind::List(_) => item::all(item.list()?.into_iter().map(json_of)).map(Value::Array),
+        Kind::Table(_) => {
+            let members = item
+                .entries()?
+                .into_iter()
+                .map(|item| Some((item.name().to_owned(), json_of(item)?)));
+            item::all::<_, Map<String, Value>>(members).map(Value::Object)
+        }
+    }
 }
 
-/// How a page's size is asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PageSize {
-    /// The parameter, where there is one.
-    pub param: Option<String>,
-    /// Records a page; at least 1.
-    pub size: u64,
+fn number_of(item: &Item<'_>, number: Option<Number>) -> Option<Value> {
+    match number {
+        Some(number) => Some(Value::Number(number)),
+        None => item.refuse(
+            "expected a number that JSON can represent",
+            "write it in quotes",
+        ),
+    }
 }
 
-/// What is in an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Records {
-    /// Where the list is.
-    pub at: Pointer,
-    /// What its records are: records of one kind share ids and overwrite each other.
-    pub kind: String,
-    /// Where a record holds its id; several are joined by `/`.
-    pub id: Vec<Pointer>,
-    /// What the full-text index holds of a record.
-    pub text: Vec<Pointer>,
-    /// The columns of the kind's view, by name.
-    pub columns: BTreeMap<String, Pointer>,
+/// Whether the method can have this body and etag.
+fn with_its_method(item: &Item<'_>, call: Call) -> Option<Call> {
+    match (call.method, item.find(&["body"]), item.find(&["etag"])) {
+        (Method::Get, Some(body), _) => body.refuse(
+            "only a POST request has a body",
+            "write method = \"POST\", or remove the body",
+        ),
+        (Method::Post, _, Some(etag)) => {
+            etag.refuse("`etag` works with GET requests only", "remove etag")
+        }
+        (Method::Get, None, _) | (Method::Post, _, None) => Some(call),
+    }
+}
+
+const COLUMNS: Leaf<BTreeMap<String, Pointer>> = Leaf {
+    read: columns,
+    shape: || {
+        let schema = json!({ "type": "object", "additionalProperties": POINTER.shape().schema });
+        Shape::scalar("table of JSON pointers by column", schema)
+    },
+};
+
+/// Columns of a view, in whose names SQL does not tell cases apart.
+fn columns(item: Item<'_>) -> Option<BTreeMap<String, Pointer>> {
+    let mut seen = BTreeSet::new();
+    item::all(item.entries()?.into_iter().map(|item| {
+        if item.name().is_empty() || item.name().chars().any(char::is_control) {
+            return item.refuse("expected a column's name", "write for example view_count");
+        }
+        if !seen.insert(item.name().to_ascii_lowercase()) {
+            return item.refuse(
+                "another column has this name (SQL ignores case)",
+                "write another name",
+            );
+        }
+        Some((item.name().to_owned(), POINTER.read(item)?))
+    }))
 }

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use super::error::Problem;
 use super::names::{advice, dotted};
-use super::section::Section;
 use super::shown::shown;
 use super::tree::{Kind, Node, Origin};
 
@@ -124,6 +123,15 @@ impl<'a> Item<'a> {
 
     pub const fn kind(&self) -> &'a Kind {
         &self.node.kind
+    }
+
+    /// A document that holds the default of a key of this table, to be read like a value that is present.
+    pub fn default_document(&self, default: Node) -> Document {
+        Document::new(self.document.file.clone(), default)
+    }
+
+    pub fn path(&self) -> &[String] {
+        &self.path
     }
 
     /// The last part of its path.
@@ -277,8 +285,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A table whose keys are known; others are refused.
-    pub fn table(self, known: &[&str]) -> Option<Section<'a>> {
+    /// This table, if it has no other keys than these.
+    pub fn table(self, known: &[&str]) -> Option<Self> {
         let entries = self.entries()?;
         let strangers: Vec<_> = entries
             .iter()
@@ -288,7 +296,7 @@ impl<'a> Item<'a> {
             let advice = advice(stranger.name(), known.iter().copied());
             stranger.complain::<()>(dotted(&stranger.path), None, stranger.unknown(), advice);
         }
-        strangers.is_empty().then_some(Section(self))
+        strangers.is_empty().then_some(self)
     }
 }
 

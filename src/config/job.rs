@@ -1,10 +1,19 @@
-use std::collections::BTreeMap;
+//! `[jobs.NAME]`: what to fetch for each region, in steps.
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Call, Credential, Pointer, Region, Template, Variable};
+use super::call::PARAMS;
+use super::declare::{
+    COUNT, DURATION, DURATION_OR_ZERO, LEAVE, Later, ListOf, Optional, Or, POINTER, Place,
+    Required, TEXT, Table, Type, keys, table,
+};
+use super::item::{self, Item};
+use super::names::{Named, advice};
+use super::{Call, Credential, Pointer, Region, Template, Upstream, Variable};
 use crate::quota::{Cost, Timestamp};
 
 /// What to fetch, as a list of calls, for each region.
@@ -12,15 +21,15 @@ use crate::quota::{Cost, Timestamp};
 pub struct Job {
     /// Its name.
     pub name: String,
-    /// With what it is fetched.
+    /// The credential of its requests.
     pub credential: Arc<Credential>,
-    /// The regions it fans out over.
+    /// The regions that it walks.
     pub regions: Vec<Arc<Region>>,
     /// A region is due again this long after the start of its last complete pass; `None`: at every run.
     pub every: Option<Duration>,
-    /// It stops while this much is left.
+    /// The units of each limit that it leaves to others.
     pub leave: Cost,
-    /// An unfinished pass is continued while it is younger than this.
+    /// How long after its start an unfinished pass is resumed.
     pub resume_within: Duration,
     /// Its steps, in order. There is at least one, and the first lists.
     pub steps: Vec<Step>,
@@ -29,18 +38,18 @@ pub struct Job {
 /// One call of a job.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// What is called. Has a path and records.
+    /// The call. It has a path and records.
     pub call: Arc<Call>,
-    /// The query parameters of each request.
+    /// The query parameters of each request: the call's, overridden by the step's.
     pub params: BTreeMap<String, Template>,
-    /// At most so many pages of a pass; `None`: until the upstream ends the list.
+    /// The most pages of a pass; `None`: until the list ends.
     pub max_pages: Option<u64>,
-    /// The ids that it asks for, where it asks for ids: such a step serves several regions at once.
+    /// The ids that it fetches; `None` for a step that lists. A step with ids serves several regions at once.
     pub ids: Option<Ids>,
 }
 
 impl Step {
-    /// Whether its path, parameters, body or own headers name a variable.
+    /// Whether its path, parameters, body or own headers use a variable.
     #[must_use]
     pub fn names(&self, variable: &Variable) -> bool {
         let templates = self.params.values().chain(&self.call.path);
@@ -54,7 +63,7 @@ impl Step {
     }
 }
 
-/// Whether a text within a body is a template that names a variable.
+/// Whether a string within a body is a template that uses a variable.
 fn in_text(body: &Value, variable: &Variable) -> bool {
     match body {
         Value::String(text) => Template::parse(text).is_ok_and(|template| template.names(variable)),
@@ -64,25 +73,245 @@ fn in_text(body: &Value, variable: &Variable) -> bool {
     }
 }
 
-/// Which ids a step asks for: a question to the catalog.
+/// The ids that a step fetches: a query of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ids {
-    /// The call of an earlier step, whose records name them.
+    /// The call of an earlier step, whose records contain them.
     pub from: String,
-    /// What kind of records that call lands.
+    /// The kind of that call's records.
     pub from_kind: String,
-    /// Where a record names them.
+    /// Where a record contains them.
     pub at: Pointer,
-    /// So many in one request; at least 1.
+    /// The number of ids in one request; at least 1.
     pub batch: u64,
-    /// What was fetched within this is not asked for again.
+    /// Ids that were fetched within this time are not requested again.
     pub fresh_for: Option<Duration>,
 }
 
 impl Ids {
-    /// What was fetched then or later is not asked for again at `now`.
+    /// Ids that were fetched at or after this time are not requested again at `now`.
     #[must_use]
     pub fn fresh_since(&self, now: Timestamp) -> Timestamp {
         self.fresh_for.map_or(now, |span| now - span)
+    }
+}
+
+keys! {
+    partial struct JobKeys {
+        /// The credential of the requests. Its upstream has the calls of the steps.
+        credential: Place = Required(Later(TEXT), "'things'"),
+        /// The regions to walk. If unset, all of them.
+        regions: Option<Place> = Optional(Later(ListOf(TEXT, 1)), "['US', 'GB']"),
+        /// A region is due this long after the start of its last complete pass. If unset, at every run.
+        every: Option<Duration> = Optional(DURATION, "'1h'"),
+        /// The units of each limit that this job leaves to others. A plain number is units of the limit `daily`.
+        leave: Cost = Or(LEAVE, "{}", "{ daily = 1_000 }"),
+        /// How long an unfinished pass can be resumed. After that a new pass starts.
+        resume_within: Duration = Or(DURATION, "'36h'", "'7d'"),
+        /// The steps, in order. The first lists; later ones list too, or fetch the ids that an earlier one listed.
+        steps: Place = Required(Later(ListOf(STEP, 1)), "[{ call = 'things.list' }]"),
+    }
+}
+
+pub const JOB: Table<JobKeys> = table();
+
+keys! {
+    partial struct StepKeys {
+        /// The call, of the upstream of the job's credential.
+        call: Place = Required(Later(TEXT), "'things.list'"),
+        /// Query parameters, which override those of the call. Their values are templates.
+        params: BTreeMap<String, Template> = Or(PARAMS, "{}", "{ sort = 'popular', country = '{region}' }"),
+        /// The most pages of a pass. If unset, until the list ends.
+        max_pages: Option<u64> = Optional(COUNT, "4"),
+        /// The ids to fetch, from the records of an earlier step. A parameter, the path or the body uses them as `{ids}`.
+        ids: Option<Place> = Optional(Later(IDS), "{ from = 'things.list', at = '/owner/id', batch = 50 }"),
+    }
+}
+
+const STEP: Table<StepKeys> = table();
+
+keys! {
+    partial struct IdsKeys {
+        /// The call of an earlier step of this job.
+        from: Place = Required(Later(TEXT), "'things.list'"),
+        /// Where the records of that step have the ids.
+        at: Pointer = Required(POINTER, "'/owner/id'"),
+        /// The number of ids in one request.
+        batch: u64 = Required(COUNT, "50"),
+        /// Ids that were fetched within this time are skipped. If unset, each id is fetched once in a pass.
+        fresh_for: Option<Duration> = Optional(DURATION_OR_ZERO, "'7d'"),
+    }
+}
+
+const IDS: Table<IdsKeys> = table();
+
+/// What a job can refer to.
+pub struct Known<'a> {
+    pub regions: &'a [Arc<Region>],
+    pub credentials: &'a Named<Credential>,
+}
+
+pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
+    let keys = JOB.read(item.clone())?;
+    let root = item.root();
+    let credential = keys.credential.and_then(|place| {
+        known
+            .credentials
+            .named_by(&place.item(&root)?, "credential")
+    });
+    let regions = match keys.regions? {
+        Some(place) => some_regions(&place.item(&root)?, known.regions),
+        None => all_regions(&item, known.regions),
+    };
+    let upstream = credential.as_ref().map(|credential| &*credential.upstream);
+    let steps = keys
+        .steps
+        .and_then(|place| steps(&place.item(&root)?, upstream));
+    Some(Job {
+        name: item.name().to_owned(),
+        credential: credential?,
+        regions: regions?,
+        every: keys.every?,
+        leave: keys.leave?,
+        resume_within: keys.resume_within?,
+        steps: steps?,
+    })
+}
+
+/// All regions of the file, of a job that names none.
+fn all_regions(job: &Item<'_>, all: &[Arc<Region>]) -> Option<Vec<Arc<Region>>> {
+    if all.is_empty() && job.root().find(&["regions"]).is_none() {
+        return job.refuse(
+            "a job needs regions, and none are defined",
+            "write regions = [\"US\"] at the top of the file",
+        );
+    }
+    Some(all.to_vec())
+}
+
+fn some_regions(item: &Item<'_>, all: &[Arc<Region>]) -> Option<Vec<Arc<Region>>> {
+    let mut seen = BTreeSet::new();
+    let regions: Vec<_> = item::all(item.list()?.iter().map(|item| {
+        let code = item.text()?;
+        if !seen.insert(code) {
+            return item.refuse("duplicate region", "remove it");
+        }
+        let found = all.iter().find(|region| region.code == code).cloned();
+        let known = all.iter().map(|region| region.code.as_str());
+        found.or_else(|| item.refuse("`regions` does not define this region", advice(code, known)))
+    }))?;
+    if regions.is_empty() {
+        return item.refuse(
+            "expected at least one region",
+            "remove the key to walk all regions",
+        );
+    }
+    Some(regions)
+}
+
+fn steps(item: &Item<'_>, upstream: Option<&Upstream>) -> Option<Vec<Step>> {
+    let items = item.list_of_tables()?;
+    if items.is_empty() {
+        return item.refuse(
+            "a job needs at least one step",
+            "write [{ call = \"...\" }]",
+        );
+    }
+    let upstream = upstream?;
+    let mut earlier = Earlier::default();
+    item::all(items.into_iter().map(|item| {
+        let step = step(item, upstream, &earlier);
+        earlier.steps += 1;
+        earlier
+            .calls
+            .extend(step.as_ref().map(|step| step.call.clone()));
+        step
+    }))
+}
+
+/// The steps before a step. One that is wrong itself counts, but its call is unknown.
+#[derive(Default)]
+struct Earlier {
+    steps: usize,
+    calls: Vec<Arc<Call>>,
+}
+
+fn step(item: Item<'_>, upstream: &Upstream, earlier: &Earlier) -> Option<Step> {
+    let root = item.root();
+    let keys = STEP.read(item)?;
+    let call = keys
+        .call
+        .and_then(|place| call(&place.item(&root)?, upstream));
+    let ids = match keys.ids? {
+        Some(place) => ids(place.item(&root)?, earlier).map(Some),
+        None => Some(None),
+    };
+    let (call, own) = (call?, keys.params?);
+    Some(Step {
+        params: call.params.clone().into_iter().chain(own).collect(),
+        call,
+        max_pages: keys.max_pages?,
+        ids: ids?,
+    })
+}
+
+fn call(item: &Item<'_>, upstream: &Upstream) -> Option<Arc<Call>> {
+    let name = item.text()?;
+    let Some(call) = upstream.calls.get(name) else {
+        let known = upstream.calls.keys().map(String::as_str);
+        return item.refuse(
+            format!("upstream {:?} has no call of this name", upstream.name),
+            advice(name, known),
+        );
+    };
+    let lacking = match (&call.path, &call.records) {
+        (None, _) => "path",
+        (_, None) => "records",
+        _ => return Some(call.clone()),
+    };
+    item.refuse(
+        format!("the call has no `{lacking}`: it can be charged by hand, but not requested"),
+        format!(
+            "add {lacking} to [upstreams.{}.calls.{name:?}]",
+            upstream.name
+        ),
+    )
+}
+
+fn ids(item: Item<'_>, earlier: &Earlier) -> Option<Ids> {
+    if earlier.steps == 0 {
+        return item.refuse(
+            "the first step of a job has no step before it to take ids from",
+            "put the step that lists the ids before it",
+        );
+    }
+    let root = item.root();
+    let keys = IDS.read(item)?;
+    let from = keys
+        .from
+        .and_then(|place| listing(&place.item(&root)?, earlier));
+    let (from, from_kind) = from?;
+    Some(Ids {
+        from,
+        from_kind,
+        at: keys.at?,
+        batch: keys.batch?,
+        fresh_for: keys.fresh_for?,
+    })
+}
+
+/// The call of an earlier step, and the kind of its records.
+fn listing(item: &Item<'_>, earlier: &Earlier) -> Option<(String, String)> {
+    let name = item.text()?;
+    let found = earlier.calls.iter().find(|call| call.name == name);
+    match found.and_then(|call| Some((call.name.clone(), call.records.as_ref()?.kind.clone()))) {
+        None if earlier.calls.len() == earlier.steps => {
+            let known = earlier.calls.iter().map(|call| call.name.as_str());
+            item.refuse(
+                "expected the call of an earlier step of this job",
+                advice(name, known),
+            )
+        }
+        found => found,
     }
 }

@@ -1,16 +1,24 @@
+//! `[notify]`: URLs that a run requests when it starts and ends.
+
+use serde_json::json;
 use url::Url;
 
-/// `[notify]`: URLs that are pinged as runs begin and end. They are as good as secrets: whoever has one can ping it.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Notify {
-    /// A run begins.
-    pub start: Option<Url>,
-    /// It ended well.
-    pub success: Option<Url>,
-    /// It ended well, but a limit left work for the next one; unset: as `success`.
-    pub stopped: Option<Url>,
-    /// Something failed or was refused, or a signal interrupted the run.
-    pub failure: Option<Url>,
+use super::declare::{Leaf, Optional, Shape, keys};
+use super::item::Item;
+
+keys! {
+    /// Treat the URLs like secrets: anyone who knows one can ping it.
+    #[derive(Clone, Default, PartialEq, Eq)]
+    pub struct Notify {
+        /// The URL to ping when a run starts.
+        start: Option<Url> = Optional(PING, "'https://hc-ping.com/UUID/start'"),
+        /// The URL to ping when a run completed all due work, or nothing was due.
+        success: Option<Url> = Optional(PING, "'https://hc-ping.com/UUID'"),
+        /// The URL to ping when a limit stopped the run; the `success` URL if unset.
+        stopped: Option<Url> = Optional(PING, "'https://hc-ping.com/UUID'"),
+        /// The URL to ping when a run failed, was refused or was interrupted.
+        failure: Option<Url> = Optional(PING, "'https://hc-ping.com/UUID/fail'"),
+    }
 }
 
 impl std::fmt::Debug for Notify {
@@ -21,4 +29,21 @@ impl std::fmt::Debug for Notify {
             .count();
         write!(f, "Notify({set} URLs)")
     }
+}
+
+const PING: Leaf<Url> = Leaf {
+    read: ping,
+    shape: || Shape::scalar("URL", json!({ "type": "string", "pattern": "^https?://" })),
+};
+
+/// No message shows the URL: anyone who knows it can ping it.
+fn ping(item: Item<'_>) -> Option<Url> {
+    let parsed = item.text().and_then(|text| Url::parse(text).ok());
+    let right = parsed.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    right.or_else(|| {
+        item.refuse_unseen(
+            "expected an http or https URL",
+            "write for example \"https://hc-ping.com/...\"",
+        )
+    })
 }

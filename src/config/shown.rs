@@ -58,7 +58,8 @@ fn without_user(node: &Node) -> Option<String> {
     }
 }
 
-fn written(node: &Node) -> String {
+/// A value as TOML, in one line.
+pub fn written(node: &Node) -> String {
     match &node.kind {
         Kind::Text(text) => format!("{:?}", text.chars().take(LONGEST * 2).collect::<String>()),
         Kind::Integer(number) => number.to_string(),
@@ -69,6 +70,7 @@ fn written(node: &Node) -> String {
             "[{}]",
             nodes.iter().map(written).collect::<Vec<_>>().join(", ")
         ),
+        Kind::Table(entries) if entries.is_empty() => "{}".to_owned(),
         Kind::Table(entries) => format!(
             "{{ {} }}",
             entries.iter().map(entry).collect::<Vec<_>>().join(", ")

@@ -9,28 +9,27 @@ use self::date::Date;
 use super::Region;
 use crate::quota::Timestamp;
 
-/// A text with `{variables}`; a brace that is meant is written twice.
+/// A text with `{variables}`; a literal brace is written twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     text: String,
     parts: Vec<Part>,
 }
 
-/// What a template can name.
+/// A variable of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Variable {
     /// `{region}`: the region's code.
     Region,
     /// `{ids}`: a batch of ids, joined by commas.
     Ids,
-    /// `{cursor}`: where the page begins; nothing on the first one.
+    /// `{cursor}`: the cursor of the page; empty for the first one.
     Cursor,
-    /// `{now}`: when the pass began, RFC 3339.
+    /// `{now}`: the time at which the pass started, in RFC 3339.
     Now,
     /// `{since}`: the start of the job's last complete pass over this region, RFC 3339; without one, the Unix epoch.
     Since,
-    /// `{date:-1d:%Y/%m/%d}`: the date in UTC when the pass began, with an offset in s, m, h, d or w and a format of strftime. Both may be left
-    /// out.
+    /// `{date:-1d:%Y/%m/%d}`: the date in UTC at which the pass started, with an optional offset and format.
     Date,
     /// `{secret:NAME}`: a secret of the credential; `{secret}` (`None`): its `secret`.
     Secret(Option<String>),
@@ -38,7 +37,7 @@ pub enum Variable {
     OfRegion(String),
 }
 
-/// What a template's variables stand for in one request.
+/// The values of a template's variables in one request.
 #[derive(Debug, Clone, Copy)]
 pub struct Values<'a> {
     /// The region.
@@ -47,7 +46,7 @@ pub struct Values<'a> {
     pub ids: &'a [String],
     /// The cursor of the page.
     pub cursor: Option<&'a str>,
-    /// When the pass began: all of its requests are rendered with this time.
+    /// The start of the pass: all of its requests are rendered with this time.
     pub now: Timestamp,
     /// The start of the job's last complete pass over this region.
     pub since: Option<Timestamp>,
@@ -56,13 +55,13 @@ pub struct Values<'a> {
 /// What is wrong with a template.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TemplateError {
-    /// A brace without its other one.
+    /// A brace without its counterpart.
     #[error("`{{` and `}}` do not match; write a literal brace twice")]
     Unbalanced,
     /// Braces around nothing.
     #[error("`{{}}` has no variable name")]
     Nameless,
-    /// A date whose offset or format is none.
+    /// A date with an invalid offset or format.
     #[error("`{{{0}}}` is not a valid date; write for example {{date:-1d:%Y-%m-%d}}")]
     Date(String),
 }
@@ -75,14 +74,52 @@ enum Part {
 }
 
 impl Template {
-    /// The variables that every template can name, as they are written.
-    pub const VARIABLES: [&'static str; 7] =
-        ["region", "ids", "cursor", "now", "since", "date", "secret"];
+    /// The variables that every template can use: name, variable and documentation.
+    pub const VARIABLES: [(&'static str, Variable, &'static str); 7] = [
+        ("region", Variable::Region, "The code of the region."),
+        (
+            "ids",
+            Variable::Ids,
+            "The ids of the request, joined by commas. Only in a step with `ids`.",
+        ),
+        (
+            "cursor",
+            Variable::Cursor,
+            "The cursor of the page; empty for the first one.",
+        ),
+        (
+            "now",
+            Variable::Now,
+            "The time at which the pass started, in UTC: `2024-05-31T07:00:00Z`.",
+        ),
+        (
+            "since",
+            Variable::Since,
+            "The start of the job's last complete pass over the region, in UTC; `1970-01-01T00:00:00Z` before the first one.",
+        ),
+        (
+            "date",
+            Variable::Date,
+            "The date in UTC at which the pass started: `2024-05-31`. An offset in s, m, h, d or w and a format of strftime may \
+            follow, both or one of them: `{date:-1d:%Y/%m/%d}`.",
+        ),
+        (
+            "secret",
+            Variable::Secret(None),
+            "The secret of the credential; `{secret:NAME}` is another one of its secrets.",
+        ),
+    ];
+
+    /// The names of these variables.
+    #[must_use]
+    pub fn variable_names() -> [&'static str; 7] {
+        Self::VARIABLES.map(|(name, ..)| name)
+    }
 
     /// Reads a template.
     ///
     /// # Errors
-    /// When its braces do not pair up, or hold nothing, or a date that is none.
+    /// When its braces do not match, or enclose nothing or an invalid date.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -134,7 +171,7 @@ impl Template {
         Some(text)
     }
 
-    /// The text in which every variable is replaced by what it stands for. Secrets stay variables.
+    /// Returns the text with every variable replaced by its value. Secrets stay variables.
     #[must_use]
     pub fn render(&self, values: &Values<'_>) -> String {
         self.render_with(values, str::to_owned)
@@ -153,7 +190,7 @@ impl Template {
             .collect()
     }
 
-    /// What it names, in order.
+    /// The variables that it uses, in order.
     #[must_use]
     pub fn variables(&self) -> Vec<Variable> {
         self.parts
@@ -166,7 +203,7 @@ impl Template {
             .collect()
     }
 
-    /// Whether it names this.
+    /// Whether it uses this variable.
     #[must_use]
     pub fn names(&self, variable: &Variable) -> bool {
         self.variables().contains(variable)
@@ -180,7 +217,7 @@ impl fmt::Display for Template {
 }
 
 impl Values<'_> {
-    /// What a variable stands for; a value that the region lacks is empty, which the configuration refuses.
+    /// The value of a variable. A value that the region lacks is empty, which the configuration refuses.
     fn of(&self, variable: &Variable) -> String {
         match variable {
             Variable::Region => self.region.code.clone(),
@@ -219,25 +256,24 @@ fn brace<'t>(parts: &mut Vec<Part>, text: &'t str) -> Result<&'t str, TemplateEr
 }
 
 fn variable(name: &str) -> Result<Part, TemplateError> {
-    let variable = match name {
-        "" => return Err(TemplateError::Nameless),
-        _ if name.contains('{') => return Err(TemplateError::Unbalanced),
-        "region" => Variable::Region,
-        "ids" => Variable::Ids,
-        "cursor" => Variable::Cursor,
-        "now" => Variable::Now,
-        "since" => Variable::Since,
-        "secret" => Variable::Secret(None),
-        "date" => return Ok(Part::Date(Date::default())),
-        _ => match (name.strip_prefix("date:"), name.strip_prefix("secret:")) {
-            (Some(date), _) => {
-                return Date::parse(date)
-                    .map(Part::Date)
-                    .ok_or_else(|| TemplateError::Date(name.to_owned()));
-            }
-            (None, Some(secret)) => Variable::Secret(Some(secret.to_owned())),
-            (None, None) => Variable::OfRegion(name.to_owned()),
-        },
-    };
-    Ok(Part::Variable(variable))
+    if name.is_empty() {
+        return Err(TemplateError::Nameless);
+    }
+    if name.contains('{') {
+        return Err(TemplateError::Unbalanced);
+    }
+    if let Some(date) = name.strip_prefix("date:") {
+        let date = Date::parse(date).ok_or_else(|| TemplateError::Date(name.to_owned()))?;
+        return Ok(Part::Date(date));
+    }
+    if let Some(secret) = name.strip_prefix("secret:") {
+        return Ok(Part::Variable(Variable::Secret(Some(secret.to_owned()))));
+    }
+    let found = Template::VARIABLES
+        .into_iter()
+        .find(|(known, ..)| *known == name);
+    Ok(Part::Variable(match found {
+        Some((_, variable, _)) => variable,
+        None => Variable::OfRegion(name.to_owned()),
+    }))
 }

@@ -1,7 +1,8 @@
-//! A TOML document that remembers where each of its values was written.
+//! A TOML document with the line of each of its values.
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
@@ -71,6 +72,21 @@ impl Node {
         Self {
             origin: origin.clone(),
             kind,
+        }
+    }
+
+    /// The value as JSON.
+    pub fn to_json(&self) -> Value {
+        match &self.kind {
+            Kind::Text(text) | Kind::Date(text) => Value::from(text.as_str()),
+            Kind::Integer(number) => i64::try_from(*number).map_or(Value::Null, Value::from),
+            Kind::Float(number, _) => Value::from(*number),
+            Kind::Bool(truth) => Value::from(*truth),
+            Kind::List(nodes) => nodes.iter().map(Self::to_json).collect(),
+            Kind::Table(entries) => entries
+                .iter()
+                .map(|entry| (entry.key.clone(), entry.node.to_json()))
+                .collect(),
         }
     }
 

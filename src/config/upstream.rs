@@ -1,40 +1,59 @@
+//! `[upstreams.NAME]`: an API, its authentication and its calls.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::header::{HeaderName, HeaderValue};
+use serde_json::json;
 use url::{Host, Url};
 
-use super::{Call, OAuth, Rule, Template};
+use super::call::{CALL, Call};
+use super::declare::{
+    AndThen, BYTES, DURATION, ExactlyOne, Leaf, Named, Optional, Or, OwnName, Required, Shape,
+    TEXT, Type, keys, table, template,
+};
+use super::item::{self, Item};
+use super::rules::{RULES, Rule};
+use super::{OAuth, Template};
 
-/// An API that we pull from.
-#[derive(Debug, Clone)]
-pub struct Upstream {
-    /// Its name.
-    pub name: String,
-    /// What every path of its calls is joined to. No trailing slash is needed.
-    pub base_url: Url,
-    /// How a request carries the secret.
-    pub auth: Auth,
-    /// For one request, connecting included.
-    pub timeout: Duration,
-    /// How often one request is tried, the first time included; at least 1.
-    pub attempts: u32,
-    /// Before the second attempt; doubled before each further one.
-    pub pause: Duration,
-    /// The longest answer that is read, in bytes after decompression.
-    pub max_body: u64,
-    /// Records not seen again for this long are dropped.
-    pub keep: Option<Duration>,
-    /// Headers that every request carries.
-    pub headers: BTreeMap<String, Template>,
-    /// How its answers are told apart, first match wins; what no rule matches is told by its status alone.
-    pub errors: Vec<Rule>,
-    /// Its calls by name.
-    pub calls: BTreeMap<String, Arc<Call>>,
+keys! {
+    /// An API that jobs pull from.
+    #[derive(Debug, Clone)]
+    pub struct Upstream {
+        /// The name of the upstream.
+        name: String = OwnName,
+        /// The URL to which the paths of the calls are joined, with or without a trailing slash. A secret is sent only over
+        /// https, or over http to this machine.
+        base_url: Url = Required(BASE_URL, "'https://api.example.com/v1'"),
+        /// How requests carry the secret of a credential; `"none"` for an API that requires no secret.
+        auth: Auth = Or(AUTH, "'none'", "{ header = 'x-api-key' }"),
+        /// The timeout of one request, including the connection.
+        timeout: Duration = Or(DURATION, "'30s'", "'10s'"),
+        /// The most attempts for one request, the first one included. Every attempt is charged.
+        attempts: u32 = Or(ATTEMPTS, "4", "2"),
+        /// The pause before the second attempt. It doubles with each further attempt.
+        pause: Duration = Or(DURATION, "'500ms'", "'2s'"),
+        /// The largest accepted response body, after decompression.
+        max_body: u64 = Or(BYTES, "'32MiB'", "'100MiB'"),
+        /// Records that no response contained for this long are deleted. If unset, records are kept forever.
+        keep: Option<Duration> = Optional(DURATION, "'30d'"),
+        /// Headers of every request. Their values are templates. A secret does not belong here; see `auth`.
+        headers: BTreeMap<String, Template> = Or(HEADERS, "{}", "{ accept = 'application/vnd.example+json' }"),
+        /// Rules that classify refusals; the first rule that matches applies. A string names a built-in rule set: `"google"`.
+        /// A refusal that no rule matches is classified by its status: 401, 403 and 407 are `denied`, 429 is `slow_down`,
+        /// 408, 425 and 5xx are `transient`, and any other is `skip`.
+        errors: Vec<Rule> = Or(RULES, "[]", "[{ status = 429, class = 'slow_down' }]"),
+        /// The metered methods of the API by name, at least one.
+        calls: BTreeMap<String, Arc<Call>> = Required(
+            AndThen(Named(CALL, "CALL"), at_least_one_call),
+            "{ 'things.list' = { path = 'things', cost = 1 } }",
+        ),
+    }
 }
 
 impl Upstream {
-    /// Whether it is on this machine.
+    /// Whether the upstream is on this machine.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         is_loopback(&self.base_url)
@@ -93,4 +112,148 @@ impl Auth {
             Self::None | Self::Basic { .. } | Self::OAuth(_) => false,
         }
     }
+}
+
+keys! {
+    struct AuthKeys {
+        /// The header that carries the secret.
+        header: Option<String> = Optional(HEADER_NAME, "'x-api-key'"),
+        /// The query parameter that carries the secret. Proxies log it; prefer a header.
+        query: Option<String> = Optional(TEXT, "'key'"),
+        /// Send the secret as `authorization: Bearer SECRET`.
+        bearer: Option<()> = Optional(BEARER, "true"),
+    }
+}
+
+const AUTH_REMEDY: &str =
+    "write { header = \"x-api-key\" }, { query = \"key\" }, { bearer = true } or \"none\"";
+const AUTH_KEYS: ExactlyOne<AuthKeys> = ExactlyOne(table(), AUTH_REMEDY);
+const AUTH: Leaf<Auth> = Leaf {
+    read: auth,
+    shape: || Shape::scalar("`\"none\"`", json!({ "const": "none" })).or(AUTH_KEYS.shape()),
+};
+
+fn auth(item: Item<'_>) -> Option<Auth> {
+    if !item.is_table() {
+        return match item.text()? {
+            "none" => Some(Auth::None),
+            _ => item.refuse("expected how requests carry the secret", AUTH_REMEDY),
+        };
+    }
+    let keys = AUTH_KEYS.read(item)?;
+    let header = keys.header.map(Auth::Header);
+    header
+        .or(keys.query.map(Auth::Query))
+        .or(keys.bearer.map(|()| Auth::Bearer))
+}
+
+const BEARER: Leaf<()> = Leaf {
+    read: |item| match item.truth()? {
+        true => Some(()),
+        false => item.refuse(
+            "expected true",
+            "write auth = \"none\" if the upstream needs no secret",
+        ),
+    },
+    shape: || Shape::scalar("`true`", json!({ "const": true })),
+};
+
+const ATTEMPTS: Leaf<u32> = Leaf {
+    read: |item| u32::try_from(item.number(1..=100)?).ok(),
+    shape: || {
+        let schema = json!({ "type": "integer", "minimum": 1, "maximum": 100 });
+        Shape::scalar("integer from 1 to 100", schema)
+    },
+};
+
+const BASE_URL: Leaf<Url> = Leaf {
+    read: base_url,
+    shape: || {
+        let schema = json!({ "type": "string", "pattern": "^https?://[^?#]*$" });
+        Shape::scalar("URL", schema)
+    },
+};
+
+fn base_url(item: Item<'_>) -> Option<Url> {
+    let example = "write for example \"https://api.example.com/v1\"";
+    let Ok(url) = Url::parse(item.text()?) else {
+        return item.refuse("expected a URL", example);
+    };
+    if !matches!(url.scheme(), "http" | "https") {
+        return item.refuse("expected an http or https URL", example);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return item.refuse(
+            "expected a URL without a user or password",
+            "configure the secret with `auth` and a credential",
+        );
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return item.refuse(
+            "expected a URL without `?` and `#`",
+            "move them into `params` of the calls",
+        );
+    }
+    Some(url)
+}
+
+/// The name of a header, in lower case.
+pub const HEADER_NAME: Leaf<String> = Leaf {
+    read: |item| header_name(&item, item.text()?),
+    shape: || Shape::scalar("header name", json!({ "type": "string", "minLength": 1 })),
+};
+
+fn header_name(item: &Item<'_>, name: &str) -> Option<String> {
+    match HeaderName::from_bytes(name.as_bytes()) {
+        Ok(name) => Some(name.as_str().to_owned()),
+        Err(_) => item.refuse("expected a header name", "write for example \"x-api-key\""),
+    }
+}
+
+/// Headers by name, in lower case.
+pub const HEADERS: Leaf<BTreeMap<String, Template>> = Leaf {
+    read: |item| item::all(item.entries()?.iter().map(header)),
+    shape: || {
+        let value = json!({ "type": ["string", "number", "boolean"] });
+        let schema = json!({ "type": "object", "additionalProperties": value });
+        Shape::scalar("table of templates by header", schema)
+    },
+};
+
+/// Headers that carry secrets, which do not belong in a configuration.
+const SECRET_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+
+fn header(item: &Item<'_>) -> Option<(String, Template)> {
+    let name = header_name(item, item.name())?;
+    if SECRET_HEADERS.contains(&name.as_str()) {
+        return item.refuse(
+            "a secret must not be in this file",
+            format!(
+                "write auth = {{ header = \"{name}\" }} or {{ bearer = true }}, and configure \
+                the secret in a credential"
+            ),
+        );
+    }
+    let value = item.as_text()?;
+    match HeaderValue::from_str(&value) {
+        Ok(_) => Some((name, template(item.clone())?)),
+        Err(_) => item.refuse(
+            "expected a header value without control characters",
+            "remove them",
+        ),
+    }
+}
+
+fn at_least_one_call(
+    item: &Item<'_>,
+    calls: BTreeMap<String, Call>,
+) -> Option<BTreeMap<String, Arc<Call>>> {
+    if calls.is_empty() {
+        return item.refuse(
+            "expected at least one call",
+            "add [upstreams.NAME.calls.\"things.list\"]",
+        );
+    }
+    let shared = calls.into_iter().map(|(name, call)| (name, Arc::new(call)));
+    Some(shared.collect())
 }

@@ -265,7 +265,7 @@ fn pages_of(candidate: &Candidate, index: usize, step: &Step, now: Timestamp) ->
         .and_then(|pass| pass.steps.iter().find(|position| position.step == index));
     let goes_on = |at: &StepPosition| {
         let more = step.max_pages.is_none_or(|most| at.pages < most);
-        at.cursor.is_some() && more && at.empty_pages <= step.call.empty_pages
+        at.cursor.is_some() && more && at.empty_pages <= step.call.paging.empty_pages()
     };
     if !position.is_none_or(goes_on) {
         return Range::exactly(0);

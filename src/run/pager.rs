@@ -240,10 +240,7 @@ impl<'a> Pager<'a> {
     /// Whether a page repeats the previous one although its cursor continues. A cursor that we count ourselves never
     /// repeats, so an upstream that ignores it would be requested without end.
     fn repeats(&mut self, page: &Page) -> bool {
-        if !matches!(
-            self.step.call.paging,
-            Paging::Offset { .. } | Paging::Number { .. }
-        ) {
+        if !matches!(self.step.call.paging, Paging::Offset(_) | Paging::Number(_)) {
             return false;
         }
         let ids: Vec<String> = page
@@ -260,13 +257,14 @@ impl<'a> Pager<'a> {
     /// of them, and each is paid for. Beyond the configured number the list is not complete, and its cursor is kept.
     fn check_empty_pages(&self, empty_pages: u64) -> Result<(), StopReason> {
         let call = &self.step.call;
-        if empty_pages <= call.empty_pages {
+        if empty_pages <= call.paging.empty_pages() {
             return Ok(());
         }
         Err(StopReason::Failed(format!(
             "{} returned {empty_pages} empty pages in a row and its cursor continues, so the list \
             is not complete; to resume from there, raise empty_pages (now {}) in its `page`",
-            call.name, call.empty_pages
+            call.name,
+            call.paging.empty_pages()
         )))
     }
 

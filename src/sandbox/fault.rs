@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Content, Ending};
 use super::asked::Asked;
 use super::chance::Chance;
-use crate::config::Paging;
+use crate::config::{ByToken, Paging};
 
 /// Faults to come: `POST /_sandbox/faults`.
 #[derive(Debug, Clone, Deserialize)]
@@ -156,7 +156,8 @@ fn null_records(body: &mut Value, asked: &Asked<'_>) {
 }
 
 fn same_cursor(body: &mut Value, asked: &Asked<'_>) {
-    let (Paging::Token { next, .. }, Some(cursor)) = (&asked.route.call.paging, asked.cursor())
+    let (Paging::Token(ByToken { next, .. }), Some(cursor)) =
+        (&asked.route.call.paging, asked.cursor())
     else {
         return;
     };

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::pattern::Pattern;
-use crate::config::{Call, Config, Method, Paging, Pointer, Step, Upstream};
+use crate::config::{
+    ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, Call, Config, Method, Paging, Pointer, Step,
+    Upstream,
+};
 
 /// One call of an upstream, and what the stand-in needs to know to answer it.
 #[derive(Debug)]
@@ -86,11 +89,12 @@ impl Route {
     pub fn page_params(&self) -> Vec<&str> {
         let (cursor, size) = match &self.call.paging {
             Paging::None => (None, None),
-            Paging::Token { param, size, .. } | Paging::Number { param, size, .. } => {
-                (Some(param.as_str()), size.as_ref())
+            Paging::Token(ByToken { param, size, .. })
+            | Paging::Number(ByNumber { param, size, .. }) => (Some(param.as_str()), size.as_ref()),
+            Paging::Link(ByLink { size, .. }) | Paging::NextUrl(ByNextUrl { size, .. }) => {
+                (Some(LINKED), size.as_ref())
             }
-            Paging::Link { size } | Paging::NextUrl { size, .. } => (Some(LINKED), size.as_ref()),
-            Paging::Offset { param, size, .. } => (Some(param.as_str()), Some(size)),
+            Paging::Offset(ByOffset { param, size, .. }) => (Some(param.as_str()), Some(size)),
         };
         cursor
             .into_iter()
@@ -102,10 +106,10 @@ impl Route {
     pub fn cursor_param(&self) -> Option<&str> {
         match &self.call.paging {
             Paging::None => None,
-            Paging::Token { param, .. }
-            | Paging::Offset { param, .. }
-            | Paging::Number { param, .. } => Some(param),
-            Paging::Link { .. } | Paging::NextUrl { .. } => Some(LINKED),
+            Paging::Token(ByToken { param, .. })
+            | Paging::Offset(ByOffset { param, .. })
+            | Paging::Number(ByNumber { param, .. }) => Some(param),
+            Paging::Link(_) | Paging::NextUrl(_) => Some(LINKED),
         }
     }
 

@@ -6,7 +6,7 @@ use super::link::next_link;
 use super::records::{is_inexact, name_of};
 use super::request::RequestParts;
 use super::response::Response;
-use crate::config::{Auth, Paging, Place, Pointer};
+use crate::config::{Auth, ByNextUrl, ByNumber, ByOffset, ByToken, Paging, Place, Pointer};
 
 /// What turning to a page puts into its request.
 #[derive(Debug, Default)]
@@ -34,22 +34,22 @@ pub fn turn<'a>(paging: &'a Paging, cursor: Option<&'a str>) -> Result<Turn<'a>,
     };
     Ok(match paging {
         Paging::None => Turn::default(),
-        Paging::Token { param, place, .. } => {
+        Paging::Token(ByToken { param, place, .. }) => {
             turned(*place, cursor.map(|token| (&**param, Value::from(token))))
         }
-        Paging::Link { .. } | Paging::NextUrl { .. } => Turn {
+        Paging::Link(_) | Paging::NextUrl(_) => Turn {
             go_to: cursor,
             ..turned(Place::Query, None)
         },
-        Paging::Offset { param, place, .. } => {
+        Paging::Offset(ByOffset { param, place, .. }) => {
             turned(*place, Some((param, Value::from(number(cursor, 0)?))))
         }
-        Paging::Number {
+        Paging::Number(ByNumber {
             param,
             first,
             place,
             ..
-        } => turned(*place, Some((param, Value::from(number(cursor, *first)?)))),
+        }) => turned(*place, Some((param, Value::from(number(cursor, *first)?)))),
     })
 }
 
@@ -66,11 +66,11 @@ fn number(cursor: Option<&str>, first: u64) -> Result<u64, Failure> {
 pub fn names(paging: &Paging) -> (&'static str, &str, &str) {
     match paging {
         Paging::None => ("none", "", ""),
-        Paging::Token { param, next, .. } => ("token", param, next.as_str()),
-        Paging::Link { .. } => ("link", "", ""),
-        Paging::NextUrl { next, .. } => ("next_url", "", next.as_str()),
-        Paging::Offset { param, .. } => ("offset", param, ""),
-        Paging::Number { param, .. } => ("number", param, ""),
+        Paging::Token(ByToken { param, next, .. }) => ("token", param, next.as_str()),
+        Paging::Link(_) => ("link", "", ""),
+        Paging::NextUrl(ByNextUrl { next, .. }) => ("next_url", "", next.as_str()),
+        Paging::Offset(ByOffset { param, .. }) => ("offset", param, ""),
+        Paging::Number(ByNumber { param, .. }) => ("number", param, ""),
     }
 }
 
@@ -78,11 +78,13 @@ pub fn names(paging: &Paging) -> (&'static str, &str, &str) {
 /// records are taken out of the document, since it can be inside them.
 pub fn read(paging: &Paging, document: &Value) -> Result<Option<String>, Failure> {
     match paging {
-        Paging::Token { next, .. } | Paging::NextUrl { next, .. } => token(next, document),
-        Paging::Offset { total, .. } => {
+        Paging::Token(ByToken { next, .. }) | Paging::NextUrl(ByNextUrl { next, .. }) => {
+            token(next, document)
+        }
+        Paging::Offset(ByOffset { total, .. }) => {
             Ok(total.as_ref().and_then(|total| total.text_in(document)))
         }
-        Paging::None | Paging::Link { .. } | Paging::Number { .. } => Ok(None),
+        Paging::None | Paging::Link(_) | Paging::Number(_) => Ok(None),
     }
 }
 
@@ -98,15 +100,15 @@ pub fn next(
     let cursor = parts.request.cursor;
     match &parts.request.step.call.paging {
         Paging::None => Ok(None),
-        Paging::Offset { .. } | Paging::Number { .. } if listed == 0 => Ok(None),
-        Paging::Token { .. } => says,
-        Paging::NextUrl { next, .. } => {
+        Paging::Offset(_) | Paging::Number(_) if listed == 0 => Ok(None),
+        Paging::Token(_) => says,
+        Paging::NextUrl(ByNextUrl { next, .. }) => {
             let place = format!("at `{next}`");
             says?
                 .map(|url| on_same_host(parts, answer, &url, &place))
                 .transpose()
         }
-        Paging::Link { .. } => {
+        Paging::Link(_) => {
             let values = answer
                 .headers
                 .get_all("link")
@@ -118,13 +120,13 @@ pub fn next(
                 .transpose()?;
             Ok(next.map(|next| answer.redactor.clean_data(&next).into_owned()))
         }
-        Paging::Offset { .. } => {
+        Paging::Offset(_) => {
             let reached = number(cursor, 0)?.saturating_add(listed);
             let total = says?.and_then(|total| total.parse::<u64>().ok());
             let more = total.map_or_else(|| is_full(parts, listed), |total| reached < total);
             Ok(more.then(|| reached.to_string()))
         }
-        Paging::Number { first, .. } => {
+        Paging::Number(ByNumber { first, .. }) => {
             let next = number(cursor, *first)?.saturating_add(1);
             Ok(is_full(parts, listed).then(|| next.to_string()))
         }
@@ -134,7 +136,7 @@ pub fn next(
 /// Whether a list can go on behind a page although the page's own body stays as it is: a full last one, where a header
 /// leads on.
 pub fn may_grow_unseen(parts: &RequestParts<'_>, listed: u64, next: Option<&str>) -> bool {
-    matches!(parts.request.step.call.paging, Paging::Link { .. })
+    matches!(parts.request.step.call.paging, Paging::Link(_))
         && next.is_none()
         && is_full(parts, listed)
 }

@@ -3,6 +3,7 @@
 mod errors;
 mod kinds;
 mod look_up;
+mod manual;
 mod others;
 mod right;
 mod set;

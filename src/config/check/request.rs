@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::config::item::Item;
 use crate::config::names::{advice, quoted};
 use crate::config::{
-    Auth, Call, Config, Job, Method, Paging, Place, Step, Template, Upstream, Variable,
+    Auth, ByNumber, ByOffset, ByToken, Call, Config, Job, Method, Paging, Place, Step, Template,
+    Upstream, Variable,
 };
 
 /// A template, with where it was written.
@@ -173,7 +174,9 @@ fn names_something((item, template): &Written<'_>, values: &BTreeSet<&str>) {
             continue;
         };
         if names_nothing(&variable, values) {
-            let known = Template::VARIABLES.iter().chain(values).copied();
+            let known = Template::variable_names()
+                .into_iter()
+                .chain(values.iter().copied());
             item.refuse::<()>(
                 format!("{{{name}}} is not a template variable"),
                 format!(
@@ -300,10 +303,10 @@ fn leaves_paging_alone(params: &Item<'_>, call: &Call) {
 
 fn paging_params(paging: &Paging) -> (Option<&str>, Option<&str>) {
     let page = match paging {
-        Paging::Token { param, .. }
-        | Paging::Number { param, .. }
-        | Paging::Offset { param, .. } => Some(&**param),
-        Paging::Link { .. } | Paging::NextUrl { .. } | Paging::None => None,
+        Paging::Token(ByToken { param, .. })
+        | Paging::Number(ByNumber { param, .. })
+        | Paging::Offset(ByOffset { param, .. }) => Some(&**param),
+        Paging::Link(_) | Paging::NextUrl(_) | Paging::None => None,
     };
     (page, paging.size().and_then(|size| size.param.as_deref()))
 }
@@ -311,15 +314,15 @@ fn paging_params(paging: &Paging) -> (Option<&str>, Option<&str>) {
 fn in_body(paging: &Paging) -> bool {
     matches!(
         paging,
-        Paging::Token {
+        Paging::Token(ByToken {
             place: Place::Body,
             ..
-        } | Paging::Offset {
+        }) | Paging::Offset(ByOffset {
             place: Place::Body,
             ..
-        } | Paging::Number {
+        }) | Paging::Number(ByNumber {
             place: Place::Body,
             ..
-        }
+        })
     )
 }

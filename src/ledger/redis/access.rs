@@ -5,7 +5,7 @@ use std::path::Path;
 use redis::{ClientTlsConfig, TlsCertificates};
 use secrecy::SecretString;
 
-use crate::config::RedisAccess;
+use crate::config::{LedgerTls, RedisAccess};
 use crate::secret::Secret;
 
 /// Passwords and certificates, as the connections use them.
@@ -48,7 +48,7 @@ impl Access {
     }
 
     fn certificates(&self) -> Result<Option<TlsCertificates>, String> {
-        let RedisAccess { ca, client, .. } = &self.config;
+        let LedgerTls { ca, client } = &self.config.tls;
         if ca.is_none() && client.is_none() {
             return Ok(None);
         }

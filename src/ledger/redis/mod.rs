@@ -22,7 +22,7 @@ use super::{
     Ack, Charge, ChargeReply, Granted, LedgerError, Seen, SharedLedger, Update, UsageReply,
 };
 use crate::clock::Clock;
-use crate::config::{LedgerConfig, RedisUrl};
+use crate::config::{AfterLoss, LedgerConfig, LedgerStore, RedisAccess, RedisUrl};
 use crate::quota::{Account, ChargeId, Closing, Entry, Floor, LimitName, Timestamp, Units};
 
 pub use inspect::{Finding, inspect, ready};
@@ -71,9 +71,13 @@ impl RedisLedger {
     /// When the URL is not one of Redis.
     pub fn new(url: &RedisUrl, timeout: Duration, max_skew: Duration) -> Result<Self, LedgerError> {
         let config = LedgerConfig {
+            store: LedgerStore::Redis(url.clone()),
+            access: RedisAccess::default(),
             timeout,
+            cheap_max: Units::ZERO,
+            unmetered_max: Units::ZERO,
             max_skew,
-            ..LedgerConfig::default()
+            after_loss: AfterLoss::default(),
         };
         Self::configured(url, &config)
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::fill::set;
-use crate::config::{PageSize, Paging, Pointer};
+use crate::config::{ByNextUrl, ByNumber, ByOffset, ByToken, PageSize, Paging, Pointer};
 use crate::sandbox::answer::{Answer, Content};
 use crate::sandbox::asked::Asked;
 use crate::sandbox::chance::Chance;
@@ -50,8 +50,8 @@ pub fn span(asked: &Asked<'_>, list: Chance) -> Option<Span> {
             });
         }
         (_, None) => 0,
-        (Paging::Offset { .. }, Some(cursor)) => cursor.parse().ok()?,
-        (Paging::Number { first, .. }, Some(cursor)) => cursor
+        (Paging::Offset(_), Some(cursor)) => cursor.parse().ok()?,
+        (Paging::Number(ByNumber { first, .. }), Some(cursor)) => cursor
             .parse::<u64>()
             .ok()?
             .checked_sub(*first)?
@@ -78,15 +78,15 @@ pub fn lead_on(answer: Answer, asked: &Asked<'_>, span: Span, total: u64, list: 
     let end = span.start.saturating_add(span.size);
     let next = (end < total).then(|| token::encode(end, Direction::Next, list));
     match &asked.route.call.paging {
-        Paging::None | Paging::Number { .. } | Paging::Offset { total: None, .. } => answer,
-        Paging::Offset {
+        Paging::None | Paging::Number(_) | Paging::Offset(ByOffset { total: None, .. }) => answer,
+        Paging::Offset(ByOffset {
             total: Some(at), ..
-        } => with_value(answer, at, total.into()),
-        Paging::Token { next: at, .. } => match next {
+        }) => with_value(answer, at, total.into()),
+        Paging::Token(ByToken { next: at, .. }) => match next {
             Some(token) => with_value(answer, at, token.into()),
             None => answer,
         },
-        Paging::NextUrl { next: at, .. } => {
+        Paging::NextUrl(ByNextUrl { next: at, .. }) => {
             let url = next.map(|token| linked(asked, &token));
             with_value(
                 answer,
@@ -94,7 +94,7 @@ pub fn lead_on(answer: Answer, asked: &Asked<'_>, span: Span, total: u64, list: 
                 url.map_or(Value::Null, |url| url.to_string().into()),
             )
         }
-        Paging::Link { .. } => match next.map(|token| linked(asked, &token)) {
+        Paging::Link(_) => match next.map(|token| linked(asked, &token)) {
             Some(url) => answer.with_header("link", format!("<{url}>; rel=\"next\"")),
             None => answer,
         },

@@ -111,7 +111,7 @@ fn upstreams_that_differ_in_everything_are_read() {
     );
     assert!(matches!(
         forge.calls["search.repositories"].paging,
-        Paging::Link { .. }
+        Paging::Link(_)
     ));
     let report = &config.upstreams["analytics"].calls["runReport"];
     assert_eq!(

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ingest::config::{
-    AfterLoss, Auth, LedgerStore, Method, PageSize, Paging, Place, Pointer, SecretSource,
+    AfterLoss, Auth, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, LedgerStore, Method, PageSize,
+    Paging, Place, Pointer, SecretSource,
 };
 use ingest::quota::{Limit, Outage, Units, Window};
 use serde_json::json;
@@ -176,41 +177,46 @@ fn pages_are_turned_in_each_way() {
         ("{ kind = 'none' }", Paging::None),
         (
             "{ kind = 'link', size_param = 'n', size = 10 }",
-            Paging::Link { size: size() },
+            Paging::Link(ByLink {
+                size: size(),
+                empty_pages: 20,
+            }),
         ),
         (
             "{ kind = 'next_url', next = '/next' }",
-            Paging::NextUrl {
+            Paging::NextUrl(ByNextUrl {
                 next: pointer("/next"),
                 size: None,
-            },
+                empty_pages: 20,
+            }),
         ),
         (
             "{ kind = 'token', param = 't', next = '/a/b' }",
-            Paging::Token {
+            Paging::Token(ByToken {
                 param: "t".to_owned(),
                 next: pointer("/a/b"),
                 place: Place::Query,
                 size: None,
-            },
+                empty_pages: 20,
+            }),
         ),
         (
             "{ kind = 'offset', param = 'o', in = 'body', size_param = 'n', size = 10, total = '/total' }",
-            Paging::Offset {
+            Paging::Offset(ByOffset {
                 param: "o".to_owned(),
                 place: Place::Body,
                 size: size().unwrap(),
                 total: Some(pointer("/total")),
-            },
+            }),
         ),
         (
             "{ kind = 'number', param = 'p', first = 0 }",
-            Paging::Number {
+            Paging::Number(ByNumber {
                 param: "p".to_owned(),
                 first: 0,
                 place: Place::Query,
                 size: None,
-            },
+            }),
         ),
     ];
     for (text, expected) in cases {

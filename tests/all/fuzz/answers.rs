@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use ingest::config::{PageSize, Paging, Place};
+use ingest::config::{ByLink, ByNextUrl, ByNumber, ByOffset, PageSize, Paging, Place};
 use ingest::upstream::Failure;
 use proptest::prelude::*;
 
@@ -20,23 +20,27 @@ fn paging() -> impl Strategy<Value = Paging> {
     prop_oneof![
         Just(token_paging()),
         Just(Paging::None),
-        Just(Paging::Link { size: None }),
-        Just(Paging::NextUrl {
+        Just(Paging::Link(ByLink {
+            size: None,
+            empty_pages: 20
+        })),
+        Just(Paging::NextUrl(ByNextUrl {
             next: pointer("/next"),
-            size: None
-        }),
-        Just(Paging::Offset {
+            size: None,
+            empty_pages: 20
+        })),
+        Just(Paging::Offset(ByOffset {
             param: "o".to_owned(),
             total,
             place: Place::Query,
             size: size()
-        }),
-        Just(Paging::Number {
+        })),
+        Just(Paging::Number(ByNumber {
             param: "p".to_owned(),
             first: 1,
             place: Place::Query,
             size: Some(size())
-        }),
+        })),
     ]
 }
 

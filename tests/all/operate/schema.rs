@@ -67,6 +67,7 @@ fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
         Value::Object(members) => {
             members
                 .iter()
+                .filter(|(key, _)| *key != "examples" && *key != "default")
                 .for_each(|(key, value)| undescribed(value, &format!("{path}/{key}"), found));
         }
         Value::Array(elements) => elements
@@ -83,6 +84,38 @@ fn every_key_that_the_reader_knows_is_described_in_the_schema() {
     let flags = ["/uniqueItems", "/const", "/deprecated"];
     found.retain(|path| !flags.iter().any(|flag| path.ends_with(flag)));
     assert_eq!(found, Vec::<String>::new());
+}
+
+/// Every default and every example of the schema, with its own schema and its path.
+fn examples(schema: &Value, path: &str, found: &mut Vec<(String, Value, Value)>) {
+    let members = match schema {
+        Value::Object(members) => members,
+        Value::Array(elements) => {
+            return elements
+                .iter()
+                .for_each(|element| examples(element, path, found));
+        }
+        _ => return,
+    };
+    let own = members.get("examples").and_then(Value::as_array);
+    let own = own.into_iter().flatten().chain(members.get("default"));
+    found.extend(own.map(|example| (path.to_owned(), schema.clone(), example.clone())));
+    for (key, value) in members {
+        if key != "examples" && key != "default" {
+            examples(value, &format!("{path}/{key}"), found);
+        }
+    }
+}
+
+#[test]
+fn every_key_has_an_example_and_every_example_and_default_fits_the_schema() {
+    let mut found = Vec::new();
+    examples(&schema(), "", &mut found);
+    assert!(found.len() > 150, "{}", found.len());
+    for (path, schema, example) in found {
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        assert!(validator.is_valid(&example), "{path}: {example}");
+    }
 }
 
 /// Each is refused by the program; what is refused by the schema too, an editor shows before the program runs.

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use ingest::clock::{Deadline, Monotonic};
 use ingest::config::{
-    self, Auth, Call, Method, PageSize, Paging, Place, Pointer, Records, Region, Rule, Step,
-    Template,
+    self, Auth, ByToken, Call, Method, PageSize, Paging, Place, Pointer, Records, Region, Rule,
+    Step, Template,
 };
 use ingest::quota::{Cost, Timestamp};
 use ingest::upstream::secret::Secret;
@@ -86,7 +86,7 @@ fn call() -> Call {
         path: Some(template("things")),
         body: None,
         paging: Paging::None,
-        empty_pages: 20,
+        params: BTreeMap::new(),
         headers: BTreeMap::new(),
         records: Some(records("/items", &["/id"]).into()),
         etag: config::Etag::Unused,
@@ -118,12 +118,13 @@ pub(crate) fn token_paging() -> Paging {
         param: Some("maxResults".to_owned()),
         size: 2,
     });
-    Paging::Token {
+    Paging::Token(ByToken {
         param: "pageToken".to_owned(),
         next: pointer("/next"),
         place: Place::Query,
         size,
-    }
+        empty_pages: 20,
+    })
 }
 
 impl Asking {

@@ -1,6 +1,8 @@
 //! Turning pages: each kind from its first page to its own end.
 
-use ingest::config::{Auth, Method, PageSize, Paging, Place};
+use ingest::config::{
+    Auth, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, Method, PageSize, Paging, Place,
+};
 use ingest::upstream::Failure;
 use serde_json::{Value, json};
 
@@ -16,21 +18,21 @@ fn size(param: Option<&str>, size: u64) -> PageSize {
 
 fn offset(total: Option<&str>, place: Place) -> Paging {
     let (param, total) = ("offset".to_owned(), total.map(pointer));
-    Paging::Offset {
+    Paging::Offset(ByOffset {
         param,
         place,
         size: size(Some("limit"), 2),
         total,
-    }
+    })
 }
 
 fn number(first: u64, size: Option<PageSize>) -> Paging {
-    Paging::Number {
+    Paging::Number(ByNumber {
         param: "page".to_owned(),
         first,
         place: Place::Query,
         size,
-    }
+    })
 }
 
 /// Turns pages until the end; the ids of each, and what was asked for each.
@@ -149,9 +151,10 @@ async fn a_page_is_asked_for_with_its_cursor_and_its_size() {
             vec![("max", "10"), ("page", "3")],
         ),
         (
-            Paging::Link {
+            Paging::Link(ByLink {
                 size: Some(size(Some("per_page"), 100)),
-            },
+                empty_pages: 20,
+            }),
             None,
             vec![("per_page", "100")],
         ),
@@ -267,10 +270,11 @@ async fn a_cursor_that_should_be_a_number_and_is_none_is_a_bad_one() {
 }
 
 fn next_url() -> Paging {
-    Paging::NextUrl {
+    Paging::NextUrl(ByNextUrl {
         next: pointer("/links/next"),
         size: None,
-    }
+        empty_pages: 20,
+    })
 }
 
 /// An upstream whose first page leads on to `next`, in a header and in the body, and whose second is the last.
@@ -290,7 +294,13 @@ fn leading_to(next: impl Fn(&StubRequest) -> String + Send + Sync + 'static) -> 
 
 #[tokio::test]
 async fn a_url_of_the_next_page_is_followed_as_it_is() {
-    for paging in [next_url(), Paging::Link { size: None }] {
+    for paging in [
+        next_url(),
+        Paging::Link(ByLink {
+            size: None,
+            empty_pages: 20,
+        }),
+    ] {
         let here = leading_to(|request| {
             format!(
                 "http://{}/v1/things?page=2&after=a%2Fb",
@@ -327,7 +337,13 @@ async fn an_empty_page_that_leads_on_is_not_the_last() {
     let leads_on = [
         (token_paging(), Some("/things?page=2")),
         (next_url(), Some("/things?page=2")),
-        (Paging::Link { size: None }, Some("/things?page=2")),
+        (
+            Paging::Link(ByLink {
+                size: None,
+                empty_pages: 20,
+            }),
+            Some("/things?page=2"),
+        ),
         (offset(None, Place::Query), None),
         (offset(Some("/total"), Place::Query), None),
         (number(1, None), None),
@@ -377,12 +393,13 @@ async fn a_token_that_no_url_holds_is_not_sent() {
     let mut in_body = asking(&stub.url()).cursor(long);
     in_body.call.method = Method::Post;
     let (param, next) = ("page".to_owned(), pointer("/next"));
-    in_body.call.paging = Paging::Token {
+    in_body.call.paging = Paging::Token(ByToken {
         param,
         next,
         place: Place::Body,
         size: None,
-    };
+        empty_pages: 20,
+    });
     assert!(in_body.fetch().await.is_ok());
 }
 
@@ -395,7 +412,10 @@ async fn what_is_no_url_of_a_next_page_is_shown() {
             "wrong shape: the value at `/links/next` is not a URL: \"http://[::\"",
         ),
         (
-            Paging::Link { size: None },
+            Paging::Link(ByLink {
+                size: None,
+                empty_pages: 20,
+            }),
             "http://[::",
             "wrong shape: the value in the header `link` is not a URL: \"http://[::\"",
         ),
@@ -428,9 +448,15 @@ async fn the_next_page_is_never_on_another_host() {
             "the next page's URL has no host: \"file:///etc/passwd\"",
         ),
     ];
-    for (paging, (url, told)) in [next_url(), Paging::Link { size: None }]
-        .iter()
-        .flat_map(|paging| elsewhere.map(|one| (paging, one)))
+    for (paging, (url, told)) in [
+        next_url(),
+        Paging::Link(ByLink {
+            size: None,
+            empty_pages: 20,
+        }),
+    ]
+    .iter()
+    .flat_map(|paging| elsewhere.map(|one| (paging, one)))
     {
         let stub = leading_to(move |_| url.to_owned());
         let page = asking(&stub.url())
@@ -466,7 +492,13 @@ async fn a_cursor_that_was_tampered_with_leads_to_no_other_host() {
 
 #[tokio::test]
 async fn the_secret_is_left_out_of_a_cursor_and_added_again() {
-    for paging in [next_url(), Paging::Link { size: None }] {
+    for paging in [
+        next_url(),
+        Paging::Link(ByLink {
+            size: None,
+            empty_pages: 20,
+        }),
+    ] {
         let stub = leading_to(|request| {
             format!("/things?page=2&key={}&x=1", request.param("key").unwrap())
         });

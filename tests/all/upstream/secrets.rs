@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ingest::config::{Auth, Paging, SecretSource};
+use ingest::config::{Auth, ByLink, ByNextUrl, ByToken, Paging, SecretSource};
 use ingest::upstream::Upstream as _;
 use ingest::upstream::secret::{PATIENCE, Secret, SecretError, read};
 use ingest::upstream::{Client, Failure};
@@ -485,12 +485,13 @@ async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
             let guard = traced.start();
             let stub = echoing(echo);
             let next = pointer("/next");
-            let paging = Paging::Token {
+            let paging = Paging::Token(ByToken {
                 param: "page".to_owned(),
                 next,
                 place: Default::default(),
                 size: None,
-            };
+                empty_pages: 20,
+            });
             let asking = asking(&stub.url()).auth(auth.clone()).paging(paging);
             let client = asking.client();
             let page = asking.fetch_by(&client).await;
@@ -546,11 +547,15 @@ async fn a_short_secret_does_not_spoil_data_in_which_it_occurs() {
 #[tokio::test]
 async fn a_short_secret_does_not_spoil_requests_in_which_it_occurs() {
     for paging in [
-        Paging::Link { size: None },
-        Paging::NextUrl {
+        Paging::Link(ByLink {
+            size: None,
+            empty_pages: 20,
+        }),
+        Paging::NextUrl(ByNextUrl {
             next: pointer("/next"),
             size: None,
-        },
+            empty_pages: 20,
+        }),
     ] {
         let next = "/things?page=2&sort=index";
         let body = json!({ "items": [{ "id": "a" }], "next": next });

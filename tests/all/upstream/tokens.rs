@@ -432,7 +432,7 @@ async fn basic_authentication_carries_a_user_and_a_password() {
 
 #[tokio::test]
 async fn headers_and_parameters_carry_secrets_that_no_cursor_and_no_record_holds() {
-    use ingest::config::{PageSize, Paging};
+    use ingest::config::{ByNextUrl, PageSize, Paging};
     let state = tempfile::tempdir().unwrap();
     let upstream = StubUpstream::start(|request| {
         let key = request.param("key").unwrap();
@@ -441,10 +441,11 @@ async fn headers_and_parameters_carry_secrets_that_no_cursor_and_no_record_holds
             "next": format!("/things?page=2&key={key}"),
         }))
     });
-    let mut asking = asking(&upstream.url()).paging(Paging::NextUrl {
+    let mut asking = asking(&upstream.url()).paging(Paging::NextUrl(ByNextUrl {
         next: super::pointer("/next"),
         size: None::<PageSize>,
-    });
+        empty_pages: 20,
+    }));
     asking
         .call
         .headers

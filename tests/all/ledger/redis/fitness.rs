@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use ingest::clock::{Clock, SystemClock};
-use ingest::config::{LedgerConfig, RedisUrl};
+use ingest::config::{AfterLoss, LedgerConfig, LedgerStore, RedisAccess, RedisUrl};
 use ingest::ledger::redis::{Finding, RedisLedger, ServerTime, inspect};
 use ingest::ledger::{Charge, ChargeReply, Purpose, SharedLedger};
-use ingest::quota::{Account, ChargeId, Closing, Cost};
+use ingest::quota::{Account, ChargeId, Closing, Cost, Units};
 
 use super::kinds::with_shipped_users;
 use super::machine::{Machine, WINDOW, account};
@@ -22,9 +22,13 @@ async fn findings(url: &RedisUrl) -> Vec<Finding> {
 
 fn config() -> LedgerConfig {
     LedgerConfig {
+        store: LedgerStore::Sqlite,
+        access: RedisAccess::default(),
         timeout: TIMEOUT,
+        cheap_max: Units::ZERO,
+        unmetered_max: Units::ZERO,
         max_skew: MAX_SKEW,
-        ..LedgerConfig::default()
+        after_loss: AfterLoss::Floor,
     }
 }
 

@@ -1,0 +1,119 @@
+//! The document, read into checked types.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::check;
+use super::credential::{self, CREDENTIAL};
+use super::declare::{
+    Keys, Later, Named as ByName, Optional, Or, Place, Required, Shape, Type, keys, name, table,
+};
+use super::error::Problem;
+use super::item::{Document, Item};
+use super::job::{self, JOB};
+use super::ledger::{CATALOG, LEDGER, LedgerConfig};
+use super::names::Named;
+use super::region::{REGIONS, Region};
+use super::set;
+use super::tree::Node;
+use super::upstream::Upstream;
+use super::{Config, Notify};
+
+keys! {
+    partial struct Root {
+        /// The partitions that jobs walk: a list of codes, or a table of regions with values, which templates use by their names:
+        /// `[regions.GB]` with `city = "London"` is used as `{city}`.
+        regions: Option<Vec<Arc<Region>>> = Optional(REGIONS, "['US', 'GB', 'DE']"),
+        /// Where charges are recorded.
+        ledger: LedgerConfig = Or(LEDGER, "{}", "{ url = 'sqlite', timeout = '1s' }"),
+        /// Where pages are stored.
+        catalog: () = Or(CATALOG, "{}", "{ url = 'sqlite' }"),
+        /// URLs that a run requests by POST when it starts and ends, for healthchecks.io and similar services. The body is the
+        /// summary of the run. Anyone who knows a URL can ping it: make the file readable for its user only.
+        notify: Notify = Or(table::<Notify>(), "{}", "{ success = 'https://hc-ping.com/UUID' }"),
+        /// The APIs, by name.
+        upstreams: Place = Required(Later(ByName(table::<Upstream>(), "NAME")), "{ things = { base_url = 'https://api.example.com/v1', calls = { 'things.list' = { path = 'things', cost = 1 } } } }"),
+        /// Secrets, and the accounts whose quota they use, by name.
+        credentials: Option<Place> = Optional(Later(ByName(CREDENTIAL, "NAME")), "{ things = { upstream = 'things', secret = { env = 'THINGS_KEY' } } }"),
+        /// What to fetch for each region, by name.
+        jobs: Option<Place> = Optional(Later(ByName(JOB, "NAME")), "{ popular = { credential = 'things', steps = [{ call = 'things.list' }] } }"),
+    }
+}
+
+/// Reads a configuration, or says everything that is wrong with it.
+pub fn config(text: &str, path: &Path, sets: &[String]) -> Result<Config, Vec<Problem>> {
+    let mut root =
+        Node::parse(text).map_err(|error| vec![set::not_toml(path, error.line, &error.message)])?;
+    for set in sets {
+        set::apply(&mut root, set).map_err(|problem| vec![problem])?;
+    }
+    let document = Document::new(path.to_owned(), root);
+    let config = sections(&document);
+    if let Some(config) = &config {
+        check::config(config, &document.item());
+    }
+    match config {
+        Some(config) if document.is_right() => Ok(config),
+        _ => Err(document.into_problems()),
+    }
+}
+
+/// Every section by itself; what makes no sense together is left to `check`.
+fn sections(document: &Document) -> Option<Config> {
+    let item = document.item();
+    let root = table::<Root>().read(item.clone())?;
+    let upstreams = root.upstreams.and_then(|place| some(place.item(&item)?));
+    let upstreams = Named::read(upstreams.unwrap_or_default(), |item| {
+        table::<Upstream>().read(item.clone())
+    });
+    let credentials = credential::all(names_of(root.credentials, &item), &upstreams);
+    let regions = root.regions.map(Option::unwrap_or_default);
+    let known = job::Known {
+        regions: regions.as_deref().unwrap_or_default(),
+        credentials: &credentials,
+    };
+    let jobs: Vec<_> = names_of(root.jobs, &item)
+        .into_iter()
+        .filter_map(|item| job::job(item, &known))
+        .collect();
+    let () = root.catalog?;
+    let config = Config {
+        path: document.file.clone(),
+        regions: regions?,
+        ledger: root.ledger?,
+        notify: root.notify?,
+        upstreams: upstreams.right,
+        credentials: credentials.right,
+        jobs: jobs.into_iter().map(Into::into).collect(),
+    };
+    document.is_right().then_some(config)
+}
+
+/// The JSON schema of the whole file, and its description for the manual.
+pub fn shape() -> Shape {
+    Shape::table(Root::keys())
+}
+
+/// The entries of a table by names, if it is present.
+fn names_of<'a>(table: Option<Option<Place>>, root: &Item<'a>) -> Vec<Item<'a>> {
+    let item = table.flatten().and_then(|place| place.item(root));
+    item.and_then(named).unwrap_or_default()
+}
+
+/// The entries of a table whose keys are names.
+fn named(item: Item<'_>) -> Option<Vec<Item<'_>>> {
+    let entries = item.entries()?;
+    let named = entries.iter().all(|entry| name(entry).is_some());
+    named.then_some(entries)
+}
+
+/// At least one entry: without an upstream, nothing could ever be requested.
+fn some(item: Item<'_>) -> Option<Vec<Item<'_>>> {
+    match named(item.clone())? {
+        entries if entries.is_empty() => item.refuse(
+            "expected at least one",
+            "add [upstreams.NAME] with base_url and calls",
+        ),
+        entries => Some(entries),
+    }
+}

@@ -18,14 +18,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use comfy_table::Table;
-use ingest::catalog::SqliteCatalog;
+use ingest::catalog::{LockFiles, SqliteCatalog};
 use ingest::clock::{Clock, Deadline, Monotonic};
 use ingest::config::{Config, Job};
 use ingest::ledger::{LocalClient, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
-use ingest::run::{
-    Blocked, Context, InFlight, LearnedCosts, Locks, RequestStats, Silent, channel, run,
-};
+use ingest::run::{Blocked, Context, InFlight, LearnedCosts, RequestStats, Silent, channel, run};
 use ingest::sandbox::{Options, Sandbox};
 use ingest::upstream::{Client, PageRequest, Secret, Upstream};
 use rusqlite::Connection;
@@ -332,7 +330,7 @@ fn context(job: &Job, directory: &TempDir, clock: &Arc<Hand>) -> Context {
         )),
         upstreams: [(credential.name.clone(), Ok(client))].into(),
         clock: Arc::clone(clock) as Arc<dyn Clock>,
-        locks: Locks::open(directory.path()).unwrap(),
+        leases: Arc::new(LockFiles::open(directory.path()).unwrap()),
         stop: channel().1,
         blocked: Blocked::default(),
         request_stats: RequestStats::default(),

@@ -2,11 +2,13 @@
 //! continues behind it, so a page that was paid for is stored once and its pass continues after it.
 //!
 //! [`PassStore`] is what a run writes, [`PassReader`] what runs, previews and reports read, [`Archive`] what the commands
-//! that show records read. The tests in `tests/all/catalog/suite` define the behaviour of every implementation.
+//! that show records read. [`Leases`] keep two runs from working on one region. The tests in `tests/all/catalog/suite` define the behaviour of every implementation.
 
 mod batch;
 mod error;
 mod landing;
+mod lease;
+mod lock_files;
 mod pass;
 mod query;
 mod sqlite;
@@ -25,6 +27,8 @@ use crate::record::{CachedPage, Tag};
 pub use batch::OpenBatch;
 pub use error::CatalogError;
 pub use landing::{Landed, Landing};
+pub use lease::{Holder, Lease, Leases, Resource, Taken};
+pub use lock_files::LockFiles;
 pub use pass::{OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState, StepPosition};
 pub use query::{
     Estimate, NamedIds, PassRecord, PassScope, PendingId, PendingQuery, RecordIds, RecordsQuery,

@@ -13,7 +13,7 @@ use super::progress::watcher;
 use super::refill::charging_ledger;
 use super::table::{coloured, cost, count, counted, instant, span, table, text, units};
 use super::{Error, output, signals};
-use crate::catalog::PassStore;
+use crate::catalog::{LockFiles, PassStore};
 use crate::cli::{Format, Global, RunArgs};
 use crate::clock::{Clock, Monotonic, SystemClock};
 use crate::config::Region;
@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::ledger::LedgerClient;
 use crate::quota::{Account, Cost, Units};
 use crate::run::{
-    self, Blocked, Context, InFlight, LearnedCosts, LimitReport, Locks, PassOutcome, PassReport,
+    self, Blocked, Context, InFlight, LearnedCosts, LimitReport, PassOutcome, PassReport,
     RequestStats, RunOutcome, RunReport, Signal, Stop, StoppedBy,
 };
 
@@ -126,14 +126,14 @@ async fn context(
     global: &Global,
     stop: Stop,
 ) -> Result<Context, Error> {
-    let locks = Locks::open(&environment.state_dir)
+    let leases = LockFiles::open(&environment.state_dir)
         .map_err(Error::io("cannot create the directory of locks"))?;
     Ok(Context {
         catalog,
         ledger: charging_ledger(environment).await?,
         upstreams: environment.upstreams(selection),
         clock: Arc::clone(&environment.clock),
-        locks,
+        leases: Arc::new(leases),
         stop,
         blocked: Blocked::default(),
         learned_costs: LearnedCosts::default(),

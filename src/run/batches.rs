@@ -4,15 +4,15 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::context::Context;
-use super::lock::Held;
 use super::shared_pass::{Batches, SharedPass, pending};
 use super::steps::alike;
 use super::stop_reason::StopReason;
-use crate::catalog::{OpenBatch, PassId, PassScope, PendingId};
+use crate::catalog::{Lease, OpenBatch, PassId, PassScope, PendingId, Resource, Taken};
 use crate::config::{Ids, Job, Region, Step};
 use crate::quota::Timestamp;
 
-const LOCK_POLL: Duration = Duration::from_millis(20);
+/// How often a run tries to take a resource that another run holds.
+const LEASE_POLL: Duration = Duration::from_millis(20);
 
 /// Fetches what the listings of these passes name, and fills the last batch with what other passes wait for.
 ///
@@ -24,11 +24,11 @@ pub async fn fetch_batches(
     passes: &[PassId],
     batches: &mut Batches,
 ) -> Result<(), StopReason> {
-    let _held = lock(context, job).await?;
+    let _lease = take(context, &batches_of(job)).await?;
     let shared = SharedPass::open(context, job, batches).await?;
     for (index, step) in job.steps.iter().enumerate() {
         if let Some(ids) = &step.ids {
-            let _claim = claim(context, job, step).await?;
+            let _ids = take(context, &ids_of(job, step)).await?;
             let begun: Vec<OpenBatch> = shared
                 .begun(index)
                 .filter(|batch| !batches.gave_up(batch))
@@ -63,47 +63,39 @@ pub async fn fetch_batches(
     shared.finish(batches).await
 }
 
-/// Another run's batches may hold what these passes wait for: its end is waited for.
-async fn lock(context: &Context, job: &Job) -> Result<Held, StopReason> {
-    wait_for(context, || try_lock(context, job)).await
+/// The batches of a job. One run at a time fetches them: its batches can contain what the passes of another run wait for.
+pub fn batches_of(job: &Job) -> Resource {
+    Resource::region(&job.name, Region::SHARED)
 }
 
-/// Claims the ids that a step asks for, over all jobs and runs of this machine: another run may be fetching the same ones.
-/// What it fetched until its end is not missing any more. A run claims the ids of one step at a time, behind the lock of
-/// its job, so that no two runs wait for each other.
-async fn claim(context: &Context, job: &Job, step: &Step) -> Result<Held, StopReason> {
-    wait_for(context, || try_claim(context, job, step)).await
+/// The ids that a step requests, in all jobs: another run may be fetching the same ones, and what it has fetched when it
+/// releases them is no longer pending. A run takes the ids of one step at a time, and only while it holds the batches of its
+/// job, so no two runs wait for each other.
+pub fn ids_of(job: &Job, step: &Step) -> Resource {
+    let kind = match &step.call.records {
+        Some(records) => &records.kind,
+        None => &step.call.name,
+    };
+    Resource::ids(&job.credential.upstream.name, kind)
 }
 
-/// The same, or nothing where another run has them.
-pub fn try_claim(context: &Context, job: &Job, step: &Step) -> Result<Option<Held>, StopReason> {
-    let (upstream, records) = (&job.credential.upstream.name, &step.call.records);
-    let kind = records
-        .as_ref()
-        .map_or(&*step.call.name, |records| &records.kind);
-    let held = context.locks.take_ids(upstream, kind);
-    held.map_err(|error| {
-        StopReason::Failed(format!("cannot claim ids of {kind} of {upstream}: {error}"))
-    })
-}
-
-async fn wait_for(
-    context: &Context,
-    take: impl Fn() -> Result<Option<Held>, StopReason>,
-) -> Result<Held, StopReason> {
-    loop {
-        match take()? {
-            Some(held) => return Ok(held),
-            None if context.stop.signal().is_some() => return Err(StopReason::Interrupted(None)),
-            None => context.stop.sleep(&*context.clock, LOCK_POLL).await,
-        }
+/// Takes a resource; `None` while another run holds it.
+pub async fn try_take(context: &Context, resource: &Resource) -> Result<Option<Lease>, StopReason> {
+    match context.leases.take(resource).await? {
+        Taken::Granted(lease) => Ok(Some(lease)),
+        Taken::Held(_) => Ok(None),
     }
 }
 
-/// Nothing where another run holds it.
-pub fn try_lock(context: &Context, job: &Job) -> Result<Option<Held>, StopReason> {
-    let held = context.locks.take(&job.name, Region::SHARED);
-    held.map_err(|error| StopReason::Failed(format!("cannot lock job {}: {error}", job.name)))
+/// Takes a resource, and waits while another run holds it.
+async fn take(context: &Context, resource: &Resource) -> Result<Lease, StopReason> {
+    loop {
+        match try_take(context, resource).await? {
+            Some(lease) => return Ok(lease),
+            None if context.stop.signal().is_some() => return Err(StopReason::Interrupted(None)),
+            None => context.stop.sleep(&*context.clock, LEASE_POLL).await,
+        }
+    }
 }
 
 /// Whether there is anything to fetch in batches.

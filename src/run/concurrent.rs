@@ -20,7 +20,7 @@ use super::report::Walked;
 use super::shared_pass::Batches;
 use super::stop_reason::StopReason;
 use super::walk::walk;
-use crate::catalog::{PassEnd, PassId, PassRef};
+use crate::catalog::{PassEnd, PassId, PassRef, Resource, Taken};
 use crate::config::{Job, Step};
 
 /// A pass whose steps that list were walked, and why they went no further.
@@ -150,17 +150,16 @@ async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> T
     }
 }
 
-/// Locks a region and looks again: what was due before the lock may have been walked meanwhile.
+/// Takes a region and reads its state again: another run may have walked it in between.
 async fn take_up(
     context: &Context,
     candidate: &Candidate,
 ) -> Result<Result<Pass, PassOutcome>, StopReason> {
     let (job, region) = (&candidate.job, &candidate.region);
-    let held = context.locks.take(&job.name, &region.code);
-    let Some(held) =
-        held.map_err(|error| StopReason::Failed(format!("cannot lock {}: {error}", region.code)))?
-    else {
-        return Ok(Err(PassOutcome::Busy));
+    let resource = Resource::region(&job.name, &region.code);
+    let lease = match context.leases.take(&resource).await? {
+        Taken::Granted(lease) => lease,
+        Taken::Held(holder) => return Err(StopReason::Busy(holder)),
     };
     let selection = vec![(Arc::clone(job), vec![Arc::clone(region)])];
     let now = context.clock.now();
@@ -187,7 +186,7 @@ async fn take_up(
     if let Some(pass) = fresh.resumable(now) {
         fit_to_job(context, &fresh, pass.id).await?;
     }
-    Ok(Ok(Pass::of(&fresh, held, now)))
+    Ok(Ok(Pass::of(&fresh, lease, now)))
 }
 
 /// Brings the catalog up to date where the steps of the job were edited since the pass stopped.

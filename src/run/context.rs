@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use super::blocked::Blocked;
 use super::learned_cost::LearnedCosts;
-use super::lock::Locks;
 use super::pass_stats::PassStats;
 use super::request_stats::{InFlight, RequestStats};
 use super::stop::Stop;
 use super::stop_reason::StopReason;
-use crate::catalog::{Landed, Landing, PassRef, PassStore};
+use crate::catalog::{Landed, Landing, Leases, PassRef, PassStore};
 use crate::clock::Clock;
 use crate::config::Credential;
 use crate::ledger::LedgerClient;
@@ -33,7 +32,7 @@ pub struct Context {
     /// What time it is.
     pub clock: Arc<dyn Clock>,
     /// Who walks what.
-    pub locks: Locks,
+    pub leases: Arc<dyn Leases>,
     /// Whether to end.
     pub stop: Stop,
     /// What need not be asked again.

@@ -12,7 +12,6 @@ mod due;
 mod estimate;
 mod forecast;
 mod learned_cost;
-mod lock;
 mod outcome;
 mod pager;
 mod pass;
@@ -47,7 +46,6 @@ pub use forecast::{
     forecast, what_fits,
 };
 pub use learned_cost::{LearnedCosts, learned, truth, truth_of_a_refusal};
-pub use lock::{Held, Locks};
 pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
 pub use preview::{
     FirstUnfit, Fits, LimitPreview, PREVIOUS_PASSES, PassPreview, Preview, Previous, StepPreview,

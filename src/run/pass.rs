@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::due::Candidate;
-use super::lock::Held;
 use super::pass_stats::PassStats;
-use crate::catalog::{Landed, OpenPass, PassId, PassRef, StepPosition};
+use crate::catalog::{Landed, Lease, OpenPass, PassId, PassRef, StepPosition};
 use crate::config::{Job, Region, Step};
 use crate::quota::Timestamp;
 
@@ -30,13 +29,13 @@ pub struct Pass {
     pub stats: PassStats,
     /// What a person should know of it beside its outcome.
     pub notes: Vec<String>,
-    _held: Held,
+    _lease: Lease,
 }
 
 impl Pass {
     /// The unfinished pass of a candidate, or else a new one.
     #[must_use]
-    pub fn of(candidate: &Candidate, held: Held, now: Timestamp) -> Self {
+    pub fn of(candidate: &Candidate, lease: Lease, now: Timestamp) -> Self {
         let open = candidate.resumable(now);
         Self {
             reference: reference(&candidate.job, &candidate.region, open, now),
@@ -48,7 +47,7 @@ impl Pass {
             region: Arc::clone(&candidate.region),
             stats: PassStats::default(),
             notes: open.map_or_else(Vec::new, |_| candidate.edited.notes.clone()),
-            _held: held,
+            _lease: lease,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::batches::{batch_size, try_claim, try_lock};
+use super::batches::{batch_size, batches_of, ids_of, try_take};
 use super::context::Context;
 use super::shared_pass::{Batches, SharedPass};
 use super::steps::alike;
@@ -78,12 +78,12 @@ async fn fetch_full(
     queues: &mut [Queue<'_>],
     batches: &mut Batches,
 ) -> Result<(), StopReason> {
-    let Some(_held) = try_lock(context, job)? else {
+    let Some(_lease) = try_take(context, &batches_of(job)).await? else {
         return Ok(());
     };
     let mut shared = None;
     for queue in queues {
-        let Some(_claim) = try_claim(context, job, queue.step)? else {
+        let Some(_ids) = try_take(context, &ids_of(job, queue.step)).await? else {
             continue;
         };
         queue.drop_fresh(context, job).await?;

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::outcome::{PassOutcome, StoppedBy};
-use crate::catalog::CatalogError;
+use crate::catalog::{CatalogError, Holder};
 use crate::ledger::ClientError;
 use crate::quota::Units;
 
@@ -34,6 +34,9 @@ pub enum StopReason {
     /// It did not work, after its retries.
     #[error("{0}")]
     Failed(String),
+    /// Another run walks the region.
+    #[error("another run is walking this region{}", by(.0.as_ref()))]
+    Busy(Option<Holder>),
     /// A signal ended the run; and why the last attempt brought no page, where that stays charged.
     #[error("{}", interrupted(.0.as_deref()))]
     Interrupted(Option<String>),
@@ -47,6 +50,7 @@ impl StopReason {
             Self::Stopped(_) | Self::Exhausted(..) | Self::Paused(..) => PassOutcome::Stopped,
             Self::Unserved(_) | Self::Denied(_) | Self::LedgerAway(_) => PassOutcome::Refused,
             Self::BadCursor(_) | Self::Failed(_) => PassOutcome::Failed,
+            Self::Busy(_) => PassOutcome::Busy,
             Self::Interrupted(_) => PassOutcome::Interrupted,
         }
     }
@@ -72,6 +76,10 @@ impl From<ClientError> for StopReason {
     fn from(error: ClientError) -> Self {
         Self::Failed(error.to_string())
     }
+}
+
+fn by(holder: Option<&Holder>) -> String {
+    holder.map_or_else(String::new, |holder| format!(": {holder}"))
 }
 
 fn interrupted(in_doubt: Option<&str>) -> String {

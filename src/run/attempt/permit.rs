@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::refusal::Retry;
 use super::{Attempt, NoPage};
+use crate::catalog::Resource;
 use crate::ledger::{Acquired, ChargeRequest, ClientError, Permit, Purpose};
 use crate::quota::Rejection;
 use crate::run::outcome::StoppedBy;
@@ -55,6 +56,9 @@ impl Attempt<'_> {
         if let Some(why) = unreachable.or_else(|| context.blocked.held(&self.account().name)) {
             return Err(StopReason::Failed(why));
         }
+        context
+            .leases
+            .check(&Resource::region(&self.job.name, &self.region.code))?;
         context.can_land().await?;
         context.ready(credential).await?;
         let cost = &self.call.cost;

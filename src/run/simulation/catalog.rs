@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use super::super::due::Candidate;
 use super::snapshot::{CatalogSnapshot, Kind};
 use crate::catalog::{
-    CatalogError, Estimate, Landed, Landing, NamedIds, OpenBatch, OpenPass, PassEnd, PassId,
-    PassReader, PassRef, PassScope, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds,
-    RegionState, StepListing, StepPosition,
+    CatalogError, Estimate, Landed, Landing, Lease, Leases, NamedIds, OpenBatch, OpenPass, PassEnd,
+    PassId, PassReader, PassRef, PassScope, PassStore, PendingId, PendingQuery, Rearrangement,
+    RecordIds, RegionState, Resource, StepListing, StepPosition, Taken,
 };
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
@@ -572,5 +572,17 @@ impl PassStore for SimulatedCatalog {
 
     async fn drop_unseen(&self, _: &str, _: Timestamp) -> Result<u64, CatalogError> {
         Ok(0)
+    }
+}
+
+/// A simulation is one run alone, so every resource is free.
+#[async_trait]
+impl Leases for SimulatedCatalog {
+    async fn take(&self, _: &Resource) -> Result<Taken, CatalogError> {
+        Ok(Taken::Granted(Lease::new(())))
+    }
+
+    fn check(&self, _: &Resource) -> Result<(), CatalogError> {
+        Ok(())
     }
 }

@@ -22,7 +22,6 @@ use super::admission::admit_regions;
 use super::blocked::Blocked;
 use super::context::{Context, Silent};
 use super::due::{Candidate, fairest_first};
-use super::lock::Locks;
 use super::outcome::RunReport;
 use super::{Selection, candidates, channel};
 use crate::catalog::{CatalogError, OpenPass, PassReader};
@@ -194,7 +193,7 @@ impl Simulation {
                 .map(|name| (name, Ok(Arc::clone(&upstream))))
                 .collect(),
             clock,
-            locks: Locks::none(),
+            leases: self.catalog.clone(),
             stop: channel().1,
             blocked: Blocked::default(),
             request_stats: crate::run::RequestStats::default(),

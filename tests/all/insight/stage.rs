@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use ingest::catalog::{PassStore, SqliteCatalog};
+use ingest::catalog::{LockFiles, PassStore, SqliteCatalog};
 use ingest::clock::{Clock, Deadline};
 use ingest::config::Config;
 use ingest::ledger::{LocalClient, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
 use ingest::record::Record;
 use ingest::run::{
-    self, Blocked, Context, Forecast, JobFit, Locks, PassOutcome, Plan, Preview, RunReport,
-    Selection, Silent, channel,
+    self, Blocked, Context, Forecast, JobFit, PassOutcome, Plan, Preview, RunReport, Selection,
+    Silent, channel,
 };
 use ingest::sandbox::{Options, Sandbox};
 use ingest::upstream::{
@@ -193,7 +193,7 @@ impl Stage {
             upstreams,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             // One run at a time; and a child that another test is just starting would hold on to a lock.
-            locks: Locks::none(),
+            leases: Arc::new(LockFiles::open(self.directory.path()).unwrap()),
             stop: channel().1,
             blocked: Blocked::default(),
             request_stats: ingest::run::RequestStats::default(),

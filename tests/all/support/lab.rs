@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ingest::catalog::SqliteCatalog;
+use ingest::catalog::{LockFiles, SqliteCatalog};
 use ingest::clock::Clock;
 use ingest::config::{Config, Sources};
 use ingest::ledger::{self, Mode};
 use ingest::quota::Timestamp;
 use ingest::run::{
-    self, Blocked, Context, InFlight, LearnedCosts, Locks, PassOutcome, RequestStats, RunReport,
-    Silent,
+    self, Blocked, Context, InFlight, LearnedCosts, PassOutcome, RequestStats, RunReport, Silent,
 };
 use ingest::sandbox::{Options, Sandbox};
 use ingest::upstream::{Client, Secret, Upstream};
@@ -170,7 +169,7 @@ impl Lab {
             ledger,
             upstreams: upstreams(config),
             clock,
-            locks: Locks::open(state).unwrap(),
+            leases: Arc::new(LockFiles::open(state).unwrap()),
             stop: run::channel().1,
             blocked: Blocked::default(),
             request_stats: RequestStats::default(),

@@ -1,0 +1,108 @@
+use std::fmt::{self, Debug};
+
+use async_trait::async_trait;
+
+use super::CatalogError;
+
+/// What at most one run works on at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Resource {
+    /// A region of a job, or `*` for the job's batches.
+    Region {
+        /// The job.
+        job: String,
+        /// The region.
+        region: String,
+    },
+    /// The ids of a kind of an upstream's records, whichever job requests them. Its holder knows that no other run fetches
+    /// the ids that the catalog calls missing.
+    Ids {
+        /// The upstream.
+        upstream: String,
+        /// The kind of record.
+        kind: String,
+    },
+}
+
+impl Resource {
+    /// A region of a job.
+    #[must_use]
+    pub fn region(job: &str, region: &str) -> Self {
+        Self::Region {
+            job: job.to_owned(),
+            region: region.to_owned(),
+        }
+    }
+
+    /// The ids of a kind of an upstream's records.
+    #[must_use]
+    pub fn ids(upstream: &str, kind: &str) -> Self {
+        Self::Ids {
+            upstream: upstream.to_owned(),
+            kind: kind.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Region { job, region } => write!(f, "{job} {region}"),
+            Self::Ids { upstream, kind } => write!(f, "the {kind} ids of {upstream}"),
+        }
+    }
+}
+
+/// The process that holds a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The machine's name.
+    pub machine: String,
+    /// The process id on that machine.
+    pub process: u32,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} on {}", self.process, self.machine)
+    }
+}
+
+/// A resource that this process holds. Dropping it releases the resource.
+#[derive(Debug)]
+pub struct Lease {
+    _guard: Box<dyn Debug + Send + Sync>,
+}
+
+impl Lease {
+    /// A lease that ends when `guard` is dropped.
+    pub fn new(guard: impl Debug + Send + Sync + 'static) -> Self {
+        Self {
+            _guard: Box::new(guard),
+        }
+    }
+}
+
+/// The result of taking a lease.
+#[derive(Debug)]
+pub enum Taken {
+    /// This process holds the resource. Its previous holder may have just changed it, so the caller reads its state again.
+    Granted(Lease),
+    /// Another run holds it; `None` if its name is not known.
+    Held(Option<Holder>),
+}
+
+/// Grants resources to one run at a time.
+///
+/// A store whose leases can expire renews them in a task of its own, numbers the terms of each resource, and begins each
+/// transaction that changes a pass by checking that its own term is the current one. A holder that lost its lease can then
+/// change no cursor, even before it notices the loss in [`check`](Self::check).
+#[async_trait]
+pub trait Leases: Send + Sync {
+    /// Takes a resource if no other run holds it, in this process or another.
+    async fn take(&self, resource: &Resource) -> Result<Taken, CatalogError>;
+
+    /// Fails if this process may have lost a resource that it took: it must then neither charge nor send. Called before each
+    /// request, so an implementation answers from memory.
+    fn check(&self, resource: &Resource) -> Result<(), CatalogError>;
+}

@@ -20,5 +20,11 @@ fn a_region_that_another_run_walks_is_skipped_as_busy() {
     let report = second.json();
     assert_eq!(report["outcome"], "nothing_due");
     assert_eq!(report["passes"][0]["outcome"], "busy");
+    let detail = report["passes"][0]["detail"].as_str().unwrap();
+    let holder = format!(
+        "another run is walking this region: process {} on ",
+        first.id()
+    );
+    assert!(detail.starts_with(&holder), "{detail}");
     assert!(first.wait().unwrap().success());
 }

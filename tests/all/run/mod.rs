@@ -12,6 +12,7 @@ mod first_run;
 mod fruitless;
 mod json;
 mod kills;
+mod leases;
 mod limits;
 mod memory;
 mod over_redis;

@@ -1,60 +1,94 @@
-//! How many regions walk side by side: as many as are expected to fit to their end.
+//! Admission: how many regions walk together. As many as are expected to complete.
 //!
-//! Walking all regions at once on a small budget completes none of them: each stops in its middle.
+//! Walking all regions together on a small budget would complete none of them: each would stop in its middle.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::context::Context;
-use super::due::Candidate;
-use super::estimate::{self, PassEstimate, estimate_passes, expected_cost};
+use super::due::{Candidate, jobs};
+use super::estimate::{Estimator, PassEstimate, expected_cost};
 use super::stop_reason::StopReason;
 use crate::config::Job;
 use crate::ledger::Available;
 use crate::quota::Cost;
 
-/// Takes the regions that walk next from the front of the queue: at least one.
+/// What each job charges.
+type Costs = Vec<(Arc<Job>, Cost)>;
+
+/// Removes the regions that walk next from the front of the queue: at least one.
 ///
 /// # Errors
-/// When the catalog cannot be asked.
+/// When the catalog cannot be read.
 pub async fn admit_regions(
     context: &Context,
     queue: &mut Vec<Candidate>,
 ) -> Result<Vec<Candidate>, StopReason> {
-    let room = Room::of(context, queue).await;
-    if most(context, queue)
-        .await?
-        .is_some_and(|most| room.holds(&most))
+    let jobs = jobs(&*queue);
+    let remaining = Remaining::read(context, &jobs).await;
+    // Most runs have enough for the worst case. They need no estimate, which reads the listings of earlier passes.
+    if let Some(most) = most(context, &jobs, queue).await?
+        && remaining.cover(&most)
     {
         return Ok(std::mem::take(queue));
     }
-    let estimates = pass_estimates(context, queue).await?;
+    let mut estimates = Vec::new();
+    for job in jobs {
+        let passes = estimator(context, &job)
+            .passes(&of_job(queue, &job))
+            .await?;
+        estimates.push((job, passes));
+    }
     let count = most_that_fit(queue.len(), |count| {
-        room.holds(&costs(queue, &estimates, count))
+        remaining.cover(&costs(queue.get(..count).unwrap_or(queue), &estimates))
     });
     Ok(queue.drain(..count.min(queue.len())).collect())
 }
 
-/// What all of them charge at most, by job, where that is bounded: whatever is expected, it is no more.
+/// Returns what the whole queue charges at most; `None` where nothing bounds that.
 async fn most(
     context: &Context,
+    jobs: &[Arc<Job>],
     queue: &[Candidate],
-) -> Result<Option<Vec<(Arc<Job>, Cost)>>, StopReason> {
+) -> Result<Option<Costs>, StopReason> {
     let mut costs = Vec::new();
-    for job in jobs(queue) {
-        let of_job: Vec<&Candidate> = queue
-            .iter()
-            .filter(|one| one.job.name == job.name)
-            .collect();
-        match estimate::most(&*context.catalog, &job, &of_job, context.clock.now()).await? {
-            Some(cost) => costs.push((job, cost)),
+    for job in jobs {
+        match estimator(context, job).most(&of_job(queue, job)).await? {
+            Some(cost) => costs.push((Arc::clone(job), cost)),
             None => return Ok(None),
         }
     }
     Ok(Some(costs))
 }
 
-/// How many regions fit, and at least one: found by halving, since more regions never cost less.
+fn estimator<'a>(context: &'a Context, job: &'a Job) -> Estimator<'a> {
+    Estimator {
+        catalog: &*context.catalog,
+        job,
+        now: context.clock.now(),
+    }
+}
+
+fn of_job<'q>(queue: &'q [Candidate], job: &Job) -> Vec<&'q Candidate> {
+    let is_of_job = |one: &&Candidate| one.job.name == job.name;
+    queue.iter().filter(is_of_job).collect()
+}
+
+/// Returns what the front of the queue is expected to charge. `estimates` has the passes of the whole queue, by job and in its
+/// order.
+fn costs(front: &[Candidate], estimates: &[(Arc<Job>, Vec<PassEstimate>)]) -> Costs {
+    let mut costs = Vec::new();
+    for (job, passes) in estimates {
+        let passes: Vec<&PassEstimate> = passes.iter().take(of_job(front, job).len()).collect();
+        // A job without a region in front reserves nothing of its `leave` yet.
+        if !passes.is_empty() {
+            costs.push((Arc::clone(job), expected_cost(job, &passes)));
+        }
+    }
+    costs
+}
+
+/// Returns how many regions fit, and at least one. More regions never cost less, so bisection finds it.
 fn most_that_fit(regions: usize, fit: impl Fn(usize) -> bool) -> usize {
     let (mut fits, mut too_many) = (1, regions + 1);
     while too_many - fits > 1 {
@@ -68,99 +102,37 @@ fn most_that_fit(regions: usize, fit: impl Fn(usize) -> bool) -> usize {
     fits
 }
 
-/// What each candidate is expected to take, in their order.
-///
-/// # Errors
-/// When the catalog cannot be asked.
-pub async fn pass_estimates(
-    context: &Context,
-    queue: &[Candidate],
-) -> Result<Vec<PassEstimate>, StopReason> {
-    let mut estimates = vec![PassEstimate::default(); queue.len()];
-    for job in jobs(queue) {
-        let indices: Vec<usize> = queue
-            .iter()
-            .enumerate()
-            .filter(|(_, one)| one.job.name == job.name)
-            .map(|(index, _)| index)
-            .collect();
-        let candidates: Vec<&Candidate> = indices
-            .iter()
-            .filter_map(|index| queue.get(*index))
-            .collect();
-        let expected =
-            estimate_passes(&*context.catalog, &job, &candidates, context.clock.now()).await?;
-        for (index, pass_estimate) in indices.into_iter().zip(expected) {
-            if let Some(place) = estimates.get_mut(index) {
-                *place = pass_estimate;
-            }
-        }
-    }
-    Ok(estimates)
-}
+/// The remaining units by account; without the accounts whose units cannot be read.
+struct Remaining(HashMap<String, Available>);
 
-/// The jobs of these candidates, each once, in their order.
-#[must_use]
-pub fn jobs(queue: &[Candidate]) -> Vec<Arc<Job>> {
-    let mut jobs: Vec<Arc<Job>> = Vec::new();
-    for candidate in queue {
-        if jobs.iter().all(|job| job.name != candidate.job.name) {
-            jobs.push(Arc::clone(&candidate.job));
-        }
-    }
-    jobs
-}
-
-/// What the first `count` of the queue are expected to charge, by job.
-fn costs(queue: &[Candidate], estimates: &[PassEstimate], count: usize) -> Vec<(Arc<Job>, Cost)> {
-    let front = queue.get(..count).unwrap_or(queue);
-    let cost = |job: Arc<Job>| {
-        let of_job = front
-            .iter()
-            .zip(estimates)
-            .filter(|(one, _)| one.job.name == job.name);
-        let passes: Vec<&PassEstimate> = of_job.map(|(_, pass_estimate)| pass_estimate).collect();
-        let cost = expected_cost(&job, &passes);
-        (job, cost)
-    };
-    jobs(front).into_iter().map(cost).collect()
-}
-
-/// What is left to each account; unknown where nobody can tell.
-struct Room {
-    left: HashMap<String, Available>,
-}
-
-impl Room {
-    async fn of(context: &Context, queue: &[Candidate]) -> Self {
-        let mut left = HashMap::new();
-        for job in jobs(queue) {
+impl Remaining {
+    async fn read(context: &Context, jobs: &[Arc<Job>]) -> Self {
+        let mut remaining = HashMap::new();
+        for job in jobs {
             let account = &job.credential.account;
-            if let Ok(of_account) = context.ledger.available(account).await {
-                left.insert(account.name.clone(), of_account);
+            if let Ok(available) = context.ledger.available(account).await {
+                remaining.insert(account.name.clone(), available);
             }
         }
-        Self { left }
+        Self(remaining)
     }
 
-    /// Whether all of this fits side by side: each job leaves what it must of what all of them take. What is unknown does
-    /// not fit.
-    fn holds(&self, costs: &[(Arc<Job>, Cost)]) -> bool {
+    /// Whether these costs fit together. Each job leaves its `leave` of what all of them charge, or another job would use it
+    /// up while the first one walks. Units that cannot be read cover nothing.
+    fn cover(&self, costs: &[(Arc<Job>, Cost)]) -> bool {
         let mut totals: HashMap<&str, Cost> = HashMap::new();
         for (job, cost) in costs {
-            totals
-                .entry(&job.credential.account.name)
-                .or_default()
-                .add(cost);
+            let account = job.credential.account.name.as_str();
+            totals.entry(account).or_default().add(cost);
         }
         let fits = |(job, cost): &(Arc<Job>, Cost)| {
             let account = job.credential.account.name.as_str();
             let total = totals.get(account).cloned().unwrap_or_default();
-            match self.left.get(account) {
-                Some(Available::Metered(usages)) => cost.iter().all(|(limit, _)| {
+            match self.0.get(account) {
+                Some(Available::Metered(usages)) => cost.limits().all(|limit| {
                     let usage = usages.iter().find(|usage| usage.limit == *limit);
-                    total.of(limit) + job.leave.of(limit)
-                        <= usage.map(|usage| usage.remaining).unwrap_or_default()
+                    let remaining = usage.map(|usage| usage.remaining).unwrap_or_default();
+                    total.of(limit) + job.leave.of(limit) <= remaining
                 }),
                 Some(Available::Unmetered(units)) => total.largest() <= *units,
                 None => false,

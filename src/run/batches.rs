@@ -7,7 +7,7 @@ use super::context::Context;
 use super::shared_pass::{Batches, SharedPass, pending};
 use super::steps::alike;
 use super::stop_reason::StopReason;
-use crate::catalog::{Lease, OpenBatch, PassId, PassScope, PendingId, Resource, Taken};
+use crate::catalog::{Lease, OpenBatch, PassId, PendingId, Resource, Taken};
 use crate::config::{Ids, Job, Region, Step};
 use crate::quota::Timestamp;
 
@@ -35,7 +35,7 @@ pub async fn fetch_batches(
                 .cloned()
                 .collect();
             let begun_ids: HashSet<&String> = begun.iter().flat_map(|batch| &batch.ids).collect();
-            let mut pending = pending(context, job, step, ids, PassScope::Open).await?;
+            let mut pending = pending(context, job, step).await?;
             pending.retain(|one| {
                 !batches.given_up.contains(&(index, one.id.clone())) && !begun_ids.contains(&one.id)
             });
@@ -96,11 +96,6 @@ async fn take(context: &Context, resource: &Resource) -> Result<Lease, StopReaso
             None => context.stop.sleep(&*context.clock, LEASE_POLL).await,
         }
     }
-}
-
-/// Whether there is anything to fetch in batches.
-pub fn asks_for_ids(job: &Job) -> bool {
-    job.steps.iter().any(|step| step.ids.is_some())
 }
 
 /// How many ids a request holds.

@@ -8,18 +8,16 @@ use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::admission::jobs;
-use super::batches::{asks_for_ids, fetch_batches};
-use super::candidates;
+use super::batches::fetch_batches;
 use super::context::Context;
-use super::due::Candidate;
+use super::due::{Candidate, candidates, jobs};
+use super::estimate::names_ids;
 use super::outcome::PassOutcome;
-use super::pass::Pass;
+use super::pass::{Pass, walk};
 use super::prefetch::{PrefetchSender, fetch_full_batches};
 use super::report::Walked;
 use super::shared_pass::Batches;
 use super::stop_reason::StopReason;
-use super::walk::walk;
 use crate::catalog::{PassEnd, PassId, PassRef, Resource, Taken};
 use crate::config::{Job, Step};
 
@@ -49,7 +47,7 @@ pub async fn walk_admitted(context: &Context, admitted: Vec<Candidate>, walked: 
     let several = admitted.len() > 1 && context.concurrency > 1;
     let (listings, full): (Listings, Vec<_>) = jobs
         .iter()
-        .filter(|job| several && asks_for_ids(job) && !others_bring_them(job, &jobs))
+        .filter(|job| several && names_ids(job) && !others_bring_them(job, &jobs))
         .map(|job| {
             let (tell, told) = unbounded_channel();
             let full = async {
@@ -219,7 +217,7 @@ async fn complete(
         .filter(|one| one.reason.is_none())
         .filter_map(|one| one.pass.id())
         .collect();
-    if asks_for_ids(job)
+    if names_ids(job)
         && (!listings.is_empty() || batches.shared.is_some())
         && let Err(reason) = fetch_batches(context, job, &listings, &mut batches).await
     {
@@ -242,7 +240,7 @@ async fn complete(
     let began = batches.began.unwrap_or_else(|| context.clock.now());
     let reference = batches.reference(job, began);
     context.count_unproductive(&reference, &batches.stats).await;
-    walked.add_batches(job, &batches);
+    walked.add_batches(job, batches);
 }
 
 /// Writes down that a pass is complete, or that the upstream does not serve it; else it stays unfinished.

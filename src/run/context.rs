@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use super::blocked::Blocked;
 use super::learned_cost::LearnedCosts;
-use super::pass_stats::PassStats;
-use super::request_stats::{InFlight, RequestStats};
+use super::stats::{InFlight, PassStats, RequestStats};
 use super::stop::Stop;
 use super::stop_reason::StopReason;
 use crate::catalog::{Landed, Landing, Leases, PassRef, PassStore};

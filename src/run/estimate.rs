@@ -1,4 +1,4 @@
-//! What a pass is expected to take: one estimate for runs and previews.
+//! Estimates what a pass takes, for the regions that a run admits and for previews.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,131 +15,241 @@ use crate::quota::{Cost, Timestamp};
 /// What one pass is expected to take.
 #[derive(Debug, Clone, Default)]
 pub struct PassEstimate {
-    /// Pages to come of each step that lists, by its index.
+    /// The pages left of each step that lists, by its index.
     pub pages: BTreeMap<usize, Range>,
-    /// Ids to come for each step that asks for ids, by its index.
+    /// The ids to fetch in each step that requests ids, by its index.
     pub ids: BTreeMap<usize, EstimatedIds>,
 }
 
-/// Ids that a pass is expected to bring for a step.
+/// The ids that a pass is expected to name for a step.
 #[derive(Debug, Clone, Default)]
 pub struct EstimatedIds {
-    /// Named by pages that are landed and to be fetched.
+    /// Named by landed pages, and not fetched yet.
     pub pending: BTreeSet<String>,
-    /// Named by the region's last complete pass and to be fetched again by now.
+    /// Named by the region's last complete pass, and no longer fresh.
     pub likely: BTreeSet<String>,
-    /// How many its pages to come are expected to name, where no earlier pass tells which.
+    /// How many the next pages are expected to name, where no earlier pass says which.
     pub unknown: u64,
-    /// Batches of them that are between two pages: each of these can be a partial one.
+    /// Batches of them that are between two pages. Each of these can be partial.
     pub begun: u64,
 }
 
-/// What each of these candidates, all of one job, is expected to take.
-///
-/// # Errors
-/// When the catalog cannot be asked.
-pub async fn estimate_passes(
-    catalog: &dyn PassReader,
-    job: &Job,
-    candidates: &[&Candidate],
-    now: Timestamp,
-) -> Result<Vec<PassEstimate>, CatalogError> {
-    let mut estimates: Vec<PassEstimate> = candidates
-        .iter()
-        .map(|candidate| PassEstimate {
-            pages: pages(candidate, now),
-            ids: BTreeMap::new(),
-        })
-        .collect();
-    let complete: Vec<PassId> = candidates
-        .iter()
-        .filter_map(|candidate| candidate.state.last_complete_pass)
-        .collect();
-    let shared = match job.steps.iter().any(|step| step.ids.is_some()) {
-        true => shared_passes(catalog, job).await?,
-        false => Vec::new(),
-    };
-    for (index, step) in job.steps.iter().enumerate() {
-        let Some(ids) = &step.ids else { continue };
-        let open = named(catalog, job, step, ids, PassScope::Open, now).await?;
-        let last = named(
-            catalog,
-            job,
-            step,
-            ids,
-            PassScope::Passes(complete.clone()),
-            now,
-        )
-        .await?;
-        let of_shared = shared.iter().filter_map(|pass| open.get(&pass.id));
-        let of_shared: BTreeSet<String> = of_shared.flatten().cloned().collect();
-        let batches = shared.iter().flat_map(|pass| &pass.batches);
-        let begun = batches.filter(|batch| batch.step == index).count() as u64;
-        for (candidate, pass_estimate) in candidates.iter().zip(&mut estimates) {
-            let mut expected = expected_ids(job, candidate, pass_estimate, ids, &open, &last, now);
-            expected.pending.extend(of_shared.iter().cloned());
-            expected.begun = begun;
-            if let Some(source) =
-                chained(job, ids).and_then(|source| pass_estimate.ids.get(&source))
-            {
-                expected
-                    .likely
-                    .extend(named_by(catalog, job, step, ids, source, now).await?);
-            }
-            pass_estimate.ids.insert(index, expected);
-        }
-    }
-    Ok(estimates)
+/// Estimates passes of one job.
+#[derive(Clone, Copy)]
+pub struct Estimator<'a> {
+    /// Where earlier and unfinished passes are.
+    pub catalog: &'a dyn PassReader,
+    /// The job.
+    pub job: &'a Job,
+    /// Now.
+    pub now: Timestamp,
 }
 
-/// What new passes of these candidates, all of one job, charge at most; `None` where nothing bounds it, or where something
-/// unfinished names ids that the catalog would have to be asked for.
-///
-/// # Errors
-/// When the catalog cannot be asked.
-pub async fn most(
-    catalog: &dyn PassReader,
-    job: &Job,
-    candidates: &[&Candidate],
-    now: Timestamp,
-) -> Result<Option<Cost>, CatalogError> {
-    let names_ids = job.steps.iter().any(|step| step.ids.is_some());
-    let resumes = candidates
-        .iter()
-        .any(|candidate| candidate.resumable(now).is_some());
-    if names_ids && (resumes || !shared_passes(catalog, job).await?.is_empty()) {
-        return Ok(None);
-    }
-    let (open, last) = (Named::new(), Named::new());
-    let mut passes = Vec::new();
-    for candidate in candidates {
-        let mut pass = PassEstimate {
-            pages: pages(candidate, now),
-            ids: BTreeMap::new(),
+/// Ids to fetch, by the pass that names them.
+type IdsByPass = HashMap<PassId, BTreeSet<String>>;
+
+/// The ids to fetch in one step, as the catalog has them.
+struct NamedIds {
+    /// By unfinished passes.
+    open: IdsByPass,
+    /// By the last complete passes.
+    last: IdsByPass,
+    /// By the pass of the job's batches: every pass waits for these.
+    shared: BTreeSet<String>,
+    /// Batches that are between two pages.
+    begun: u64,
+}
+
+impl Estimator<'_> {
+    /// Estimates the pass of each candidate, in their order.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub async fn passes(
+        self,
+        candidates: &[&Candidate],
+    ) -> Result<Vec<PassEstimate>, CatalogError> {
+        let mut passes = self.listings(candidates);
+        let shared = match names_ids(self.job) {
+            true => self.shared_passes().await?,
+            false => Vec::new(),
         };
-        for (index, step) in job.steps.iter().enumerate() {
-            if let Some(ids) = &step.ids {
-                let expected = expected_ids(job, candidate, &pass, ids, &open, &last, now);
+        for (index, step) in self.job.steps.iter().enumerate() {
+            let Some(ids) = &step.ids else { continue };
+            let named = self.named(index, step, candidates, &shared).await?;
+            for (candidate, pass) in candidates.iter().zip(&mut passes) {
+                let mut expected = self.expected_ids(candidate, pass, ids, &named);
+                let source = batches_that_name(self.job, ids);
+                if let Some(source) = source.and_then(|source| pass.ids.get(&source)) {
+                    expected.likely.extend(self.named_by(step, source).await?);
+                }
                 pass.ids.insert(index, expected);
             }
         }
-        passes.push(pass);
+        Ok(passes)
     }
-    let mut cost = Cost::none();
-    for (index, range) in requests(job, &passes.iter().collect::<Vec<_>>(), ONE_GROUP) {
-        let (Some(most), Some(step)) = (range.max, job.steps.get(index)) else {
+
+    /// Returns the most that new passes of these candidates charge; `None` where nothing bounds it, or where an unfinished pass
+    /// names ids that only a query could count.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub async fn most(self, candidates: &[&Candidate]) -> Result<Option<Cost>, CatalogError> {
+        let resumes = candidates
+            .iter()
+            .any(|candidate| candidate.resumable(self.now).is_some());
+        if names_ids(self.job) && (resumes || !self.shared_passes().await?.is_empty()) {
             return Ok(None);
-        };
-        cost.add(&step.call.cost.times(most));
+        }
+        let passes = self.listings(candidates);
+        let mut cost = Cost::none();
+        for (index, range) in requests(self.job, &passes.iter().collect::<Vec<_>>(), ONE_GROUP) {
+            let (Some(most), Some(step)) = (range.max, self.job.steps.get(index)) else {
+                return Ok(None);
+            };
+            cost.add(&step.call.cost.times(most));
+        }
+        Ok(Some(cost))
     }
-    Ok(Some(cost))
+
+    /// The pages that the candidates have left to list.
+    fn listings(self, candidates: &[&Candidate]) -> Vec<PassEstimate> {
+        let listing = |candidate: &&Candidate| PassEstimate {
+            pages: pages(candidate, self.now),
+            ids: BTreeMap::new(),
+        };
+        candidates.iter().map(listing).collect()
+    }
+
+    /// The unfinished passes of the job's batches.
+    async fn shared_passes(self) -> Result<Vec<OpenPass>, CatalogError> {
+        let mut open = self.catalog.open_passes(&self.job.name).await?;
+        open.retain(|pass| pass.region == Region::SHARED);
+        Ok(open)
+    }
+
+    async fn named(
+        self,
+        index: usize,
+        step: &Step,
+        candidates: &[&Candidate],
+        shared: &[OpenPass],
+    ) -> Result<NamedIds, CatalogError> {
+        let last: Vec<PassId> = candidates
+            .iter()
+            .filter_map(|candidate| candidate.state.last_complete_pass)
+            .collect();
+        let open = self.ids_of(step, PassScope::Open).await?;
+        let last = self.ids_of(step, PassScope::Passes(last)).await?;
+        let of_shared = shared.iter().filter_map(|pass| open.get(&pass.id));
+        let batches = shared.iter().flat_map(|pass| &pass.batches);
+        Ok(NamedIds {
+            shared: of_shared.flatten().cloned().collect(),
+            begun: batches.filter(|batch| batch.step == index).count() as u64,
+            open,
+            last,
+        })
+    }
+
+    async fn ids_of(self, step: &Step, scope: PassScope) -> Result<IdsByPass, CatalogError> {
+        let mut by_pass = IdsByPass::new();
+        if let Some(query) = pending_query(self.job, step, scope, self.now) {
+            for pending in self.catalog.pending_ids(query).await? {
+                by_pass.entry(pending.pass).or_default().insert(pending.id);
+            }
+        }
+        Ok(by_pass)
+    }
+
+    fn expected_ids(
+        self,
+        candidate: &Candidate,
+        pass: &PassEstimate,
+        ids: &Ids,
+        named: &NamedIds,
+    ) -> EstimatedIds {
+        let of = |named: &IdsByPass, pass: Option<PassId>| {
+            let ids = pass.and_then(|pass| named.get(&pass));
+            ids.cloned().unwrap_or_default()
+        };
+        let coming = expected_names(self.job, pass, ids);
+        let last_complete = candidate.state.last_complete_pass;
+        let resumable = candidate.resumable(self.now).map(|pass| pass.id);
+        let mut pending = of(&named.open, resumable);
+        pending.extend(named.shared.iter().cloned());
+        EstimatedIds {
+            pending,
+            likely: of(&named.last, last_complete.filter(|_| coming > 0)),
+            unknown: if last_complete.is_none() { coming } else { 0 },
+            begun: named.begun,
+        }
+    }
+
+    /// Returns the stale ids that records name which another step of batches is about to fetch, as far as these were fetched
+    /// before.
+    async fn named_by(
+        self,
+        step: &Step,
+        source: &EstimatedIds,
+    ) -> Result<BTreeSet<String>, CatalogError> {
+        let (Some(ids), Some(records)) = (&step.ids, &step.call.records) else {
+            return Ok(BTreeSet::new());
+        };
+        let upstream = &self.job.credential.upstream.name;
+        let coming = source.pending.union(&source.likely);
+        let coming: Vec<Arc<str>> = coming.map(|id| id.as_str().into()).collect();
+        let coming = RecordIds::new(upstream, &ids.from_kind, &coming);
+        let named = self.catalog.named_ids(coming, &ids.at).await?;
+        let named = named.into_iter().flat_map(|(_, named)| named);
+        let mut named: BTreeSet<Arc<str>> = named.collect();
+        let all = RecordIds::new(upstream, &records.kind, &named);
+        let fresh_since = ids.fresh_since(self.now);
+        for (id, at) in self.catalog.last_fetched(all).await? {
+            if at >= fresh_since {
+                named.remove(&id);
+            }
+        }
+        Ok(named.iter().map(ToString::to_string).collect())
+    }
 }
 
-/// The number of groups of a run that admits all its regions at once.
+/// Whether a job requests ids.
+pub fn names_ids(job: &Job) -> bool {
+    job.steps.iter().any(|step| step.ids.is_some())
+}
+
+/// Returns the query for the ids that a step still has to fetch; `None` for a step that requests no ids or returns no records.
+#[must_use]
+pub fn pending_query(
+    job: &Job,
+    step: &Step,
+    scope: PassScope,
+    now: Timestamp,
+) -> Option<PendingQuery> {
+    let ids = step.ids.as_ref()?;
+    Some(PendingQuery {
+        job: job.name.clone(),
+        scope,
+        upstream: job.credential.upstream.name.clone(),
+        listed_by: ids.from.clone(),
+        listed_kind: ids.from_kind.clone(),
+        at: ids.at.clone(),
+        kind: step.call.records.as_ref()?.kind.clone(),
+        fresh_since: ids.fresh_since(now),
+    })
+}
+
+/// The step that requests ids and whose records name those of another.
+fn batches_that_name(job: &Job, ids: &Ids) -> Option<usize> {
+    let names = |step: &Step| step.ids.is_some() && step.call.name == ids.from;
+    job.steps.iter().position(names)
+}
+
+/// The groups of a run that admits all its regions at once.
 pub const ONE_GROUP: u64 = 1;
 
-/// The requests of each step, by its index, of these passes of a job. Batches fill over the passes of one admitted group: in several
-/// groups each can end with a partial batch. The bounds include no retries.
+/// Returns the requests of each step, by its index, of these passes of a job. The passes of one admitted group share batches, so
+/// that each group can end with a partial one. The bounds include no retries.
 #[must_use]
 pub fn requests(
     job: &Job,
@@ -164,7 +274,7 @@ pub fn requests(
     requests
 }
 
-/// What these passes of a job are expected to charge.
+/// Returns what these passes of a job are expected to charge.
 #[must_use]
 pub fn expected_cost(job: &Job, estimates: &[&PassEstimate]) -> Cost {
     let mut cost = Cost::none();
@@ -176,7 +286,7 @@ pub fn expected_cost(job: &Job, estimates: &[&PassEstimate]) -> Cost {
     cost
 }
 
-/// Batches of the ids that these passes name, and of at most `coming` that nobody has named yet.
+/// Returns the batches of the ids that these passes name, and of at most `coming` ids that no page has named yet.
 fn batches<'a>(
     step: &Step,
     ids: &Ids,
@@ -206,13 +316,13 @@ fn batches<'a>(
     }
 }
 
-/// The most batches of this size that so many ids fill when they come in `groups`, the last batch of each group partial.
+/// Returns the most batches of this size that the ids fill when they come in `groups`, the last batch of each group partial.
 fn most_batches(ids: u64, size: u64, groups: u64) -> u64 {
     let partial = groups.max(1).saturating_mul(size - 1);
     (ids.saturating_add(partial) / size).min(ids)
 }
 
-/// How many ids the pages or batches to come can name at most, each record one; `None` where nothing bounds it.
+/// Returns how many ids the next pages or batches can name at most, each record one; `None` where nothing bounds it.
 fn most_ids(job: &Job, ids: &Ids, requests: &BTreeMap<usize, Range>) -> Option<u64> {
     if ids.at.tokens().iter().any(|token| token == "*") {
         return None;
@@ -230,7 +340,7 @@ fn most_ids(job: &Job, ids: &Ids, requests: &BTreeMap<usize, Range>) -> Option<u
             Some(ids) => Some(ids.batch),
             None => step.call.paging.size().map(|size| size.size),
         };
-        // Without requests no record comes, however many one would bring.
+        // Without requests there are no records, whatever the size of a page.
         let named = match range.max {
             Some(0) => 0,
             max => max
@@ -242,7 +352,7 @@ fn most_ids(job: &Job, ids: &Ids, requests: &BTreeMap<usize, Range>) -> Option<u
     Some(most)
 }
 
-/// How many pages the answer to one batch has at most: an id brings one record.
+/// Returns how many pages one batch has at most, each id being one record; `None` where nothing bounds it.
 fn pages_of_batch(step: &Step, ids: &Ids) -> Option<u64> {
     match (&step.call.paging, step.max_pages) {
         (Paging::None, _) => Some(1),
@@ -252,7 +362,7 @@ fn pages_of_batch(step: &Step, ids: &Ids) -> Option<u64> {
     }
 }
 
-/// Pages to come of each step that lists.
+/// The pages left of each step that lists.
 fn pages(candidate: &Candidate, now: Timestamp) -> BTreeMap<usize, Range> {
     listing_steps(&candidate.job)
         .map(|(index, step)| (index, pages_of(candidate, index, step, now)))
@@ -279,7 +389,7 @@ fn pages_of(candidate: &Candidate, index: usize, step: &Step, now: Timestamp) ->
     }
 }
 
-/// How many pages a step is expected to list in a whole pass: as many as the last time, but not more than are configured.
+/// Returns how many pages a step is expected to list in a whole pass: as many as the last time, up to `max_pages`.
 #[must_use]
 pub fn pages_of_pass(candidate: &Candidate, index: usize, step: &Step) -> u64 {
     let last = candidate
@@ -303,122 +413,7 @@ fn most_pages(step: &Step) -> Option<u64> {
     }
 }
 
-/// The unfinished passes of a job's batches.
-async fn shared_passes(catalog: &dyn PassReader, job: &Job) -> Result<Vec<OpenPass>, CatalogError> {
-    let mut open = catalog.open_passes(&job.name).await?;
-    open.retain(|pass| pass.region == Region::SHARED);
-    Ok(open)
-}
-
-/// The step that asks for ids whose records name those of another.
-fn chained(job: &Job, ids: &Ids) -> Option<usize> {
-    job.steps
-        .iter()
-        .position(|step| step.ids.is_some() && step.call.name == ids.from)
-}
-
-/// What the records name that a step is about to fetch, as far as they were fetched before.
-async fn named_by(
-    catalog: &dyn PassReader,
-    job: &Job,
-    step: &Step,
-    ids: &Ids,
-    source: &EstimatedIds,
-    now: Timestamp,
-) -> Result<BTreeSet<String>, CatalogError> {
-    let Some(records) = &step.call.records else {
-        return Ok(BTreeSet::new());
-    };
-    let upstream = &job.credential.upstream.name;
-    let coming: Vec<Arc<str>> = source
-        .pending
-        .union(&source.likely)
-        .map(|id| id.as_str().into())
-        .collect();
-    let coming = RecordIds::new(upstream, &ids.from_kind, &coming);
-    let named = catalog.named_ids(coming, &ids.at).await?;
-    let mut named: BTreeSet<Arc<str>> = named.into_iter().flat_map(|(_, named)| named).collect();
-    let all = RecordIds::new(upstream, &records.kind, &named);
-    let fresh_since = ids.fresh_since(now);
-    for (id, at) in catalog.last_fetched(all).await? {
-        if at >= fresh_since {
-            named.remove(&id);
-        }
-    }
-    Ok(named.iter().map(ToString::to_string).collect())
-}
-
-type Named = HashMap<PassId, BTreeSet<String>>;
-
-async fn named(
-    catalog: &dyn PassReader,
-    job: &Job,
-    step: &Step,
-    ids: &Ids,
-    scope: PassScope,
-    now: Timestamp,
-) -> Result<Named, CatalogError> {
-    let Some(query) = query(job, step, ids, scope, now) else {
-        return Ok(Named::new());
-    };
-    let mut named = Named::new();
-    for pending in catalog.pending_ids(query).await? {
-        named.entry(pending.pass).or_default().insert(pending.id);
-    }
-    Ok(named)
-}
-
-/// The query for the ids of a step; `None` for a step whose records are not described.
-#[must_use]
-pub fn query(
-    job: &Job,
-    step: &Step,
-    ids: &Ids,
-    scope: PassScope,
-    now: Timestamp,
-) -> Option<PendingQuery> {
-    Some(PendingQuery {
-        job: job.name.clone(),
-        scope,
-        upstream: job.credential.upstream.name.clone(),
-        listed_by: ids.from.clone(),
-        listed_kind: ids.from_kind.clone(),
-        at: ids.at.clone(),
-        kind: step.call.records.as_ref()?.kind.clone(),
-        fresh_since: ids.fresh_since(now),
-    })
-}
-
-fn expected_ids(
-    job: &Job,
-    candidate: &Candidate,
-    pass: &PassEstimate,
-    ids: &Ids,
-    open: &Named,
-    last: &Named,
-    now: Timestamp,
-) -> EstimatedIds {
-    let of = |named: &Named, id: Option<PassId>| {
-        id.and_then(|id| named.get(&id))
-            .cloned()
-            .unwrap_or_default()
-    };
-    let coming = expected_names(job, pass, ids);
-    let last_complete = candidate.state.last_complete_pass;
-    EstimatedIds {
-        pending: of(open, candidate.resumable(now).map(|pass| pass.id)),
-        likely: if coming > 0 {
-            of(last, last_complete)
-        } else {
-            BTreeSet::new()
-        },
-        unknown: if last_complete.is_none() { coming } else { 0 },
-        begun: 0,
-    }
-}
-
-/// How many records to come are expected to name ids for a step: those of the pages, or of the batches, of the step that it
-/// follows.
+/// Returns how many records are expected to name ids for a step: those of the pages or batches of the step that it follows.
 fn expected_names(job: &Job, pass: &PassEstimate, ids: &Ids) -> u64 {
     let named_by = |(index, step): (usize, &Step)| match (
         &step.ids,

@@ -1,6 +1,6 @@
-//! The main job: plan, order, the loop, outcome.
+//! One run: which regions are due and in which order, the pages of each, and the report.
 //!
-//! `plan → charge → request → classify → land (records + next cursor, one transaction) → next`
+//! A page: admission → charge → request → reconcile → land (records and next cursor in one transaction) → next page.
 
 mod admission;
 mod attempt;
@@ -15,18 +15,16 @@ mod learned_cost;
 mod outcome;
 mod pager;
 mod pass;
-mod pass_stats;
 mod prefetch;
 mod preview;
 mod range;
 mod report;
-mod request_stats;
 mod shared_pass;
 mod simulation;
+mod stats;
 mod steps;
 mod stop;
 mod stop_reason;
-mod walk;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,13 +32,12 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::catalog::{CatalogError, PassReader};
+use crate::catalog::CatalogError;
 use crate::config::{Job, Region};
-use crate::quota::Timestamp;
 
 pub use blocked::Blocked;
 pub use context::{Context, Progress, Silent};
-pub use due::Candidate;
+pub use due::{Candidate, candidates};
 pub use forecast::{
     DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule, ScheduleError, Stalest, Used,
     forecast, what_fits,
@@ -53,33 +50,33 @@ pub use preview::{
 };
 pub use range::Range;
 pub use report::{FAILURE, accounts, limit_report, limit_reports};
-pub use request_stats::{CallStats, InFlight, RequestOutcome, RequestStats};
+pub use stats::{CallStats, InFlight, RequestOutcome, RequestStats};
 pub use stop::{Signal, Stop, StopSender, channel};
 pub use stop_reason::StopReason;
 
-use admission::{admit_regions, jobs};
+use admission::admit_regions;
 use concurrent::walk_admitted;
-use due::fairest_first;
+use due::{fairest_first, jobs};
 use report::{Walked, report};
 
-/// The jobs of a run, each with the regions that it is to walk.
+/// The jobs of a run, each with its selected regions.
 pub type Selection = Vec<(Arc<Job>, Vec<Arc<Region>>)>;
 
-/// Why there was no run: nothing was requested.
+/// Why a run sent no request.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RunError {
-    /// The catalog cannot be asked.
+    /// The catalog cannot be read.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// Nothing of what is due can be asked for: no credential of it is complete.
+    /// No credential of the due jobs is complete.
     #[error("{0}")]
     NoCredential(String),
 }
 
-/// Walks what is due, fairest first, until it is done or something says no.
+/// Walks the due regions, fairest first, until all are done or a limit, a failure or a signal stops the run.
 ///
 /// # Errors
-/// When the catalog cannot be asked, or no credential can be used; nothing was requested then.
+/// When the catalog cannot be read, or no credential can be used. No request was sent then.
 pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, RunError> {
     let now = context.clock.now();
     let (mut queue, not_due): (Vec<Candidate>, Vec<Candidate>) =
@@ -108,7 +105,7 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
     Ok(report(context, selection, walked).await)
 }
 
-/// Whether at least one credential of what is due can be used. Where only some cannot, their regions fail and say why.
+/// Checks that at least one credential of the due jobs can be used. Where only some cannot, their regions fail and say why.
 async fn some_credential(context: &Context, due: &[Candidate]) -> Result<(), RunError> {
     let mut missing = Vec::new();
     for job in jobs(due) {
@@ -125,29 +122,7 @@ async fn some_credential(context: &Context, due: &[Candidate]) -> Result<(), Run
     }
 }
 
-/// Every selected region of every selected job, with what is known of it at `now`. Clocks are set back a little by those who
-/// keep them right: a pass that began a few minutes later is known still.
-///
-/// # Errors
-/// When the catalog cannot be asked.
-pub async fn candidates(
-    catalog: &dyn PassReader,
-    selection: &Selection,
-    now: Timestamp,
-) -> Result<Vec<Candidate>, CatalogError> {
-    let mut candidates = Vec::new();
-    for (job, regions) in selection {
-        let codes: Vec<String> = regions.iter().map(|region| region.code.clone()).collect();
-        let states = catalog
-            .region_states(&job.name, &codes, now + due::LONGEST_TOLERANCE)
-            .await?;
-        let paired = regions.iter().zip(states);
-        candidates.extend(paired.map(|(region, state)| Candidate::of(job, region, state)));
-    }
-    Ok(candidates)
-}
-
-/// What upstreams ask to be dropped that was not seen again for long enough.
+/// Deletes records that were not seen again within their upstream's `keep`.
 async fn drop_unseen(context: &Context, selection: &Selection) -> Result<(), CatalogError> {
     let now = context.clock.now();
     let upstreams: BTreeMap<&str, Duration> = selection

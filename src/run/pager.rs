@@ -4,14 +4,31 @@ use std::sync::Arc;
 
 use super::attempt::fetch_page;
 use super::context::Context;
-use super::pass::Position;
-use super::pass_stats::PassStats;
+use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
 use crate::catalog::{Landed, Landing, OpenBatch, PassRef};
 use crate::config::{Job, Paging, Region, Step};
 use crate::quota::Timestamp;
 use crate::upstream::{Page, PageRequest};
+
+/// The position of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Position {
+    /// Before its first page.
+    Start,
+    /// Between two pages.
+    At {
+        /// The cursor of the next page.
+        cursor: String,
+        /// Pages landed.
+        pages: u64,
+        /// How many of them were empty, in a row at the end.
+        empty_pages: u64,
+    },
+    /// After its last page.
+    Done,
+}
 
 /// What the requests of a list have in common.
 pub struct Parameters<'a> {

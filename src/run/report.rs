@@ -1,4 +1,4 @@
-//! What became of a run, put together.
+//! The report of a run, collected from its passes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,53 +10,45 @@ use super::outcome::{
     Claim, LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy,
 };
 use super::pass::Pass;
-use super::pass_stats::{PassStats, logged};
 use super::shared_pass::Batches;
+use super::stats::{PassStats, logged};
 use super::stop_reason::StopReason;
 use crate::config::{Credential, Job, Region};
 use crate::ledger::LedgerClient;
 use crate::quota::{Account, Cost, Limit, LimitName, LimitUsage, Timestamp, Units};
 
-/// What became of the regions so far.
+/// The results of the regions walked so far.
 #[derive(Default)]
 pub struct Walked {
     passes: Vec<PassReport>,
     unmetered: Units,
-    /// What limits ended, by what was said of it at that time.
+    /// The limits that stopped a pass, by the text that the pass reports.
     reasons: BTreeMap<String, StopReason>,
 }
 
 impl Walked {
-    /// A pass that was walked.
+    /// Adds a pass that was walked.
     pub fn add(&mut self, pass: Pass, reason: Option<&StopReason>) {
-        let notes = reason.and_then(why).into_iter().chain(pass.notes);
-        self.push(
-            &pass.job,
-            &pass.region.code,
-            pass.resumed,
-            reason,
-            notes,
-            &pass.stats,
-        );
+        let report = PassReport {
+            resumed: pass.resumed,
+            ..blank(&pass.job, &pass.region.code)
+        };
+        self.push(report, reason, pass.notes, &pass.stats);
     }
 
-    /// The batches of a job, if any request was made for them, or was refused.
-    pub fn add_batches(&mut self, job: &Job, batches: &Batches) {
-        let why = batches.reason.as_ref().and_then(why);
-        if batches.stats.requests > 0 || why.is_some() {
-            let notes = why.into_iter().chain(batches.notes.iter().cloned());
-            self.push(
-                job,
-                Region::SHARED,
-                batches.resumed,
-                batches.reason.as_ref(),
-                notes,
-                &batches.stats,
-            );
+    /// Adds the batches of a job, unless no request was made for them and none was refused.
+    pub fn add_batches(&mut self, job: &Job, batches: Batches) {
+        let reason = batches.reason.as_ref();
+        if batches.stats.requests > 0 || reason.and_then(why).is_some() {
+            let report = PassReport {
+                resumed: batches.resumed,
+                ..blank(job, Region::SHARED)
+            };
+            self.push(report, reason, batches.notes, &batches.stats);
         }
     }
 
-    /// Regions that were not walked.
+    /// Adds regions that were not walked.
     pub fn leave(
         &mut self,
         candidates: &[Candidate],
@@ -80,31 +72,29 @@ impl Walked {
 
     fn push(
         &mut self,
-        job: &Job,
-        region: &str,
-        resumed: bool,
+        report: PassReport,
         reason: Option<&StopReason>,
-        notes: impl Iterator<Item = String>,
+        notes: Vec<String>,
         stats: &PassStats,
     ) {
-        let notes: Vec<String> = notes.chain(skipped(stats)).collect();
+        let why = reason.and_then(why).into_iter();
+        let notes: Vec<String> = why.chain(notes).chain(skipped(stats)).collect();
         self.remember(reason);
         self.unmetered += stats.unmetered;
         let pass = PassReport {
             outcome: reason.map_or(PassOutcome::Complete, StopReason::outcome),
-            resumed,
             pages: stats.pages,
             records: stats.records,
             requests: stats.requests,
             units: stats.units.clone(),
             detail: (!notes.is_empty()).then(|| notes.join("; ")),
-            ..blank(job, region)
+            ..report
         };
-        tell(&pass);
-        self.keep(pass);
+        log_end(&pass);
+        self.merge(pass);
     }
 
-    /// Remembers what was said of a limit that ended work: until the run ends, others may spend more.
+    /// Keeps the limit that stopped a pass: its text names a time, and later charges of this run can change that.
     fn remember(&mut self, reason: Option<&StopReason>) {
         if let Some(
             reason @ (StopReason::Stopped(_) | StopReason::Exhausted(..) | StopReason::Paused(..)),
@@ -116,8 +106,8 @@ impl Walked {
         }
     }
 
-    /// What several groups ask for in batches is one row a job.
-    fn keep(&mut self, pass: PassReport) {
+    /// Merges the batches of several admitted groups into one row a job.
+    fn merge(&mut self, pass: PassReport) {
         let is_same =
             |known: &&mut PassReport| known.job == pass.job && known.region == pass.region;
         match self.passes.iter_mut().find(is_same) {
@@ -127,11 +117,11 @@ impl Walked {
     }
 }
 
-/// The target of events about what failed. The summary names it too, so a log for people leaves them out.
+/// The target of log events about failed passes. A log for people leaves them out, since the summary has them too.
 pub const FAILURE: &str = "ingest::failure";
 
-/// The end of a pass is an event of the log.
-fn tell(pass: &PassReport) {
+/// Logs the end of a pass.
+fn log_end(pass: &PassReport) {
     let PassReport {
         job,
         region,
@@ -177,7 +167,7 @@ fn blank(job: &Job, region: &str) -> PassReport {
     }
 }
 
-/// What a report says of a reason beside its outcome.
+/// Returns the text of a reason; `None` where the outcome says it all.
 fn why(reason: &StopReason) -> Option<String> {
     (!matches!(reason, StopReason::Interrupted(None))).then(|| reason.to_string())
 }
@@ -190,7 +180,7 @@ fn skipped(stats: &PassStats) -> Option<String> {
     }
 }
 
-/// The whole of it, with how the limits stand now.
+/// Returns the report of the whole run, with the limits as they are now.
 pub async fn report(context: &Context, selection: &Selection, walked: Walked) -> RunReport {
     let outcome = walked
         .passes
@@ -213,7 +203,7 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
     }
 }
 
-/// The passes, with details that say when their charges fit by what was spent until now.
+/// Returns the passes, their texts saying when the charges fit by everything charged until now.
 async fn refreshed(
     context: &Context,
     accounts: &[Arc<Account>],
@@ -236,7 +226,7 @@ async fn refreshed(
     passes
 }
 
-/// Of all refusals the one whose charge fits soonest, by what was spent until now.
+/// Returns the refusal whose charge fits soonest, by everything charged until now.
 async fn soonest(
     context: &Context,
     accounts: &[Arc<Account>],
@@ -251,7 +241,8 @@ async fn soonest(
     stops.into_iter().min_by_key(|stop| stop.retry_at)
 }
 
-/// The limit that fits last, the first by name of several, and the instant; `None` where the ledger does not tell.
+/// Returns the limit that a charge waits for longest, the first by name of several, and when it fits; `None` where the ledger
+/// cannot say.
 async fn fits_last(
     ledger: &dyn LedgerClient,
     account: &Account,
@@ -260,11 +251,11 @@ async fn fits_last(
 ) -> Option<(LimitName, Timestamp)> {
     let mut last: Option<(LimitName, Timestamp)> = None;
     for (name, limit) in account.charged(&claim.cost) {
-        let room = limit
+        let most = limit
             .enforced()
             .saturating_sub(claim.cost.of(name) + claim.leave.of(name));
-        let falls = ledger.falls_to(account, name, room).await.ok().flatten()?;
-        let closed = standing(limits, &account.name, name).and_then(|limit| limit.closed_until);
+        let falls = ledger.falls_to(account, name, most).await.ok().flatten()?;
+        let closed = report_of(limits, &account.name, name).and_then(|limit| limit.closed_until);
         let at = closed.map_or(falls, |until| until.max(falls));
         if last.as_ref().is_none_or(|(_, latest)| at > *latest) {
             last = Some((name.clone(), at));
@@ -273,7 +264,7 @@ async fn fits_last(
     last
 }
 
-/// Brings a refusal up to date with how the limits stand now: another job may have gone on after it.
+/// Updates a refusal to the limits as they are now: another job may have charged them after it.
 async fn refresh(
     stop: &mut StoppedBy,
     ledger: &dyn LedgerClient,
@@ -284,14 +275,14 @@ async fn refresh(
         return;
     };
     stop.units = stop.claim.cost.of(&limit);
-    stop.remaining = standing(limits, &account.name, &limit)
+    stop.remaining = report_of(limits, &account.name, &limit)
         .and_then(|limit| limit.remaining)
         .unwrap_or(stop.remaining);
     stop.limit = limit;
     stop.fits_at(at);
 }
 
-fn standing<'l>(limits: &'l [LimitReport], account: &str, limit: &str) -> Option<&'l LimitReport> {
+fn report_of<'l>(limits: &'l [LimitReport], account: &str, limit: &str) -> Option<&'l LimitReport> {
     limits
         .iter()
         .find(|one| one.account == account && one.limit == limit)
@@ -311,7 +302,7 @@ pub fn accounts<'a>(credentials: impl Iterator<Item = &'a Arc<Credential>>) -> V
     accounts
 }
 
-/// How the limits of an account stand; without their use where the ledger cannot be reached.
+/// Returns the limits of an account, without their usage where the ledger cannot be reached.
 pub async fn limit_reports(ledger: &dyn LedgerClient, account: &Account) -> Vec<LimitReport> {
     let usages = ledger.usage(account).await.unwrap_or_else(|error| {
         if !error.is_outage() {
@@ -327,7 +318,7 @@ pub async fn limit_reports(ledger: &dyn LedgerClient, account: &Account) -> Vec<
         .collect()
 }
 
-/// How a limit stands; without its use where that is not known.
+/// Returns a limit with its usage, if that can be read.
 #[must_use]
 pub fn limit_report(
     account: &Account,

@@ -6,14 +6,13 @@ use futures_util::StreamExt;
 use tokio::sync::Mutex;
 
 use super::context::Context;
-use super::estimate::query;
-use super::pager::{NextPage, Pager, Parameters, Place, Target};
-use super::pass::Position;
-use super::pass_stats::PassStats;
+use super::estimate::pending_query;
+use super::pager::{NextPage, Pager, Parameters, Place, Position, Target};
+use super::stats::PassStats;
 use super::steps::fit_shared;
 use super::stop_reason::StopReason;
 use crate::catalog::{OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId};
-use crate::config::{Ids, Job, Region, Step};
+use crate::config::{Job, Region, Step};
 use crate::quota::Timestamp;
 use crate::upstream::Page;
 
@@ -277,10 +276,8 @@ impl<'a> SharedPass<'a> {
     pub async fn waiting(&self) -> Result<HashSet<PassId>, StopReason> {
         let mut waiting = HashSet::new();
         for step in &self.job.steps {
-            if let Some(ids) = &step.ids {
-                let pending = pending(self.context, self.job, step, ids, PassScope::Open).await?;
-                waiting.extend(pending.into_iter().map(|pending| pending.pass));
-            }
+            let pending = pending(self.context, self.job, step).await?;
+            waiting.extend(pending.into_iter().map(|pending| pending.pass));
         }
         Ok(waiting)
     }
@@ -419,10 +416,8 @@ pub async fn pending(
     context: &Context,
     job: &Job,
     step: &Step,
-    ids: &Ids,
-    scope: PassScope,
 ) -> Result<Vec<PendingId>, StopReason> {
-    match query(job, step, ids, scope, context.clock.now()) {
+    match pending_query(job, step, PassScope::Open, context.clock.now()) {
         Some(query) => Ok(context.catalog.pending_ids(query).await?),
         None => Ok(Vec::new()),
     }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::context::Context;
 use super::outcome::{Claim, StoppedBy};
-use super::pass_stats::{PassStats, logged};
-use super::request_stats::RequestOutcome;
+use super::stats::RequestOutcome;
+use super::stats::{PassStats, logged};
 use super::stop_reason::StopReason;
 use crate::clock::Monotonic;
 use crate::config::{Call, Etag, Job, Region};

@@ -7,7 +7,7 @@ use crate::config::Etag;
 use crate::ledger::Permit;
 use crate::quota::Cost;
 use crate::run::learned_cost::{lower_of, truth_of_a_refusal};
-use crate::run::pass_stats::logged;
+use crate::run::stats::logged;
 use crate::run::stop_reason::StopReason;
 use crate::upstream::{Failure, LONGEST_WAIT, ReportedCost};
 
@@ -125,8 +125,7 @@ impl Attempt<'_> {
                 })
             }
             Failure::Denied(why) => {
-                let credential = &self.job.credential.name;
-                self.context.blocked.deny(credential, &why);
+                self.context.blocked.deny(&self.job.credential.name, &why);
                 Err(StopReason::Denied(why))
             }
             Failure::Skip(why) => Err(StopReason::Unserved(why)),

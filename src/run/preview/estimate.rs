@@ -1,3 +1,5 @@
+//! The bounds of a preview: the fewest and the most requests of each step.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -5,13 +7,12 @@ use super::{Fits, PREVIOUS_PASSES, Previous, StepPreview};
 use crate::catalog::{CatalogError, PassReader};
 use crate::config::{Call, Job, Region, Step};
 use crate::quota::{LimitName, Timestamp, Units};
-use crate::run::admission::jobs;
-use crate::run::due::{Candidate, fairest_first};
-use crate::run::estimate::{PassEstimate, estimate_passes, requests};
+use crate::run::due::{Candidate, candidates, fairest_first, jobs};
+use crate::run::estimate::{Estimator, PassEstimate, requests};
 use crate::run::range::Range;
-use crate::run::{Selection, candidates, pass};
+use crate::run::{Selection, pass};
 
-/// A step as it is estimated before the simulation tells what is really expected of it.
+/// A step with the bounds of its requests. The simulation adds the expected number.
 pub struct Estimated {
     /// Job, region and the step's index.
     pub key: (String, String, usize),
@@ -19,7 +20,7 @@ pub struct Estimated {
     pub call: Arc<Call>,
 }
 
-/// At least and at most, for each step of each region, where the run walks `first_admitted` side by side first.
+/// Returns the bounds of each step of each region, where the run admits `first_admitted` first.
 pub async fn estimate(
     catalog: &dyn PassReader,
     selection: &Selection,
@@ -28,42 +29,40 @@ pub async fn estimate(
 ) -> Result<Vec<Estimated>, CatalogError> {
     let mut all = candidates(catalog, selection, now).await?;
     fairest_first(&mut all, now);
-    let due_jobs = jobs_with_due_regions(&all, now);
+    let due_jobs = jobs(all.iter().filter(|one| one.is_due(now)));
     let mut steps = Vec::new();
     for (job, _) in selection {
         let (due, not_due): (Vec<&Candidate>, Vec<&Candidate>) = all
             .iter()
             .filter(|one| one.job.name == job.name)
             .partition(|one| one.is_due(now));
-        let estimates = estimate_passes(catalog, job, &due, now).await?;
-        steps.extend(listing_steps(job, &due, &estimates));
+        let estimator = Estimator { catalog, job, now };
+        let passes = estimator.passes(&due).await?;
+        steps.extend(listing_steps(job, &due, &passes));
         let of_job = |one: &&Candidate| one.job.name == job.name;
         let in_first_group = first_admitted.iter().filter(of_job).count();
         let groups = most_groups(due.len(), in_first_group);
-        steps.extend(batch_steps(job, &estimates, groups, &due_jobs));
+        steps.extend(batch_steps(job, &passes, groups, &due_jobs));
         steps.extend(not_due.iter().flat_map(|candidate| idle_steps(candidate)));
     }
     Ok(steps)
 }
 
-fn listing_steps(job: &Arc<Job>, due: &[&Candidate], estimates: &[PassEstimate]) -> Vec<Estimated> {
-    let of_pass = |(candidate, pass_estimate): (&&Candidate, &PassEstimate)| -> Vec<Estimated> {
-        let pages = pass_estimate.pages.iter();
-        let steps =
-            pages.filter_map(|(index, pages)| Some((*index, job.steps.get(*index)?, *pages)));
-        steps
-            .map(|(index, step, pages)| {
-                estimated(job, &candidate.region.code, true, index, step, pages)
-            })
-            .collect()
-    };
-    due.iter().zip(estimates).flat_map(of_pass).collect()
+/// The steps of due passes that list.
+fn listing_steps(job: &Job, due: &[&Candidate], passes: &[PassEstimate]) -> Vec<Estimated> {
+    let mut steps = Vec::new();
+    for (candidate, pass) in due.iter().zip(passes) {
+        let region = &candidate.region.code;
+        let pages = pass.pages.iter();
+        steps.extend(pages.filter_map(|(index, pages)| estimated(job, region, *index, *pages)));
+    }
+    steps
 }
 
 /// Pages of each step of a pass, by the step's index.
 type PagesBySteps = Vec<(usize, u64)>;
 
-/// Adds what the steps that list took in the last complete passes, as `catalog` keeps them.
+/// Adds the pages that the steps landed in the last complete passes of their regions.
 pub async fn add_previous(
     catalog: &dyn PassReader,
     steps: &mut [Estimated],
@@ -95,50 +94,39 @@ fn previous(passes: &[PagesBySteps], step: usize) -> Option<Previous> {
     })
 }
 
-fn jobs_with_due_regions(candidates: &[Candidate], now: Timestamp) -> Vec<Arc<Job>> {
-    let due: Vec<Candidate> = candidates
-        .iter()
-        .filter(|one| one.is_due(now))
-        .cloned()
-        .collect();
-    jobs(&due)
-}
-
-/// In how many groups at most the due regions of a job are walked: those that are not in the first one each follow alone, at
-/// worst.
+/// Returns in how many groups the due regions of a job are admitted at most: at worst each one after the first group alone.
 const fn most_groups(due: usize, in_first_group: usize) -> u64 {
     let later = due.saturating_sub(in_first_group) as u64;
     if in_first_group > 0 { later + 1 } else { later }
 }
 
+/// The steps of a job that request ids, walked in at most this many groups.
 fn batch_steps(
-    job: &Arc<Job>,
-    estimates: &[PassEstimate],
+    job: &Job,
+    passes: &[PassEstimate],
     most_groups: u64,
     due_jobs: &[Arc<Job>],
 ) -> Vec<Estimated> {
-    let passes: Vec<&PassEstimate> = estimates.iter().collect();
-    let requests = requests(job, &passes, most_groups);
-    let steps = job
-        .steps
-        .iter()
-        .enumerate()
-        .filter(|(_, step)| step.ids.is_some());
+    let requests = requests(job, &passes.iter().collect::<Vec<_>>(), most_groups);
+    let mut steps = Vec::new();
+    for (index, step) in job.steps.iter().enumerate() {
+        if step.ids.is_none() {
+            continue;
+        }
+        let mut count = requests.get(&index).copied().unwrap_or_default();
+        if others_bring_them(job, index, step, due_jobs) {
+            count.min = 0;
+        }
+        steps.extend(estimated(job, Region::SHARED, index, count).map(|mut one| {
+            one.step.due = !passes.is_empty();
+            one
+        }));
+    }
     steps
-        .map(|(index, step)| {
-            let count = requests.get(&index).copied().unwrap_or_default();
-            let count = if others_bring_them(job, index, step, due_jobs) {
-                Range { min: 0, ..count }
-            } else {
-                count
-            };
-            estimated(job, Region::SHARED, !passes.is_empty(), index, step, count)
-        })
-        .collect()
 }
 
-/// Whether another step of the run can bring the records that a step asks for by id: of what that one brings first, this
-/// one requests nothing.
+/// Whether another step of the run can return the records that a step requests by id: what that one lands first, this one does
+/// not request.
 fn others_bring_them(job: &Job, index: usize, step: &Step, due_jobs: &[Arc<Job>]) -> bool {
     let kind = |step: &Step| {
         step.call
@@ -160,47 +148,39 @@ fn others_bring_them(job: &Job, index: usize, step: &Step, due_jobs: &[Arc<Job>]
         .any(|(_, (_, other))| kind(other) == kind(step))
 }
 
+/// The steps of a region that is not due.
 fn idle_steps(candidate: &Candidate) -> Vec<Estimated> {
-    let listing = pass::listing_steps(&candidate.job);
-    let idle = |(index, step)| {
-        estimated(
-            &candidate.job,
-            &candidate.region.code,
-            false,
-            index,
-            step,
-            Range::exactly(0),
-        )
+    let (job, region) = (&candidate.job, &candidate.region.code);
+    let nothing = Range::exactly(0);
+    let idle = |(index, _)| {
+        let mut idle = estimated(job, region, index, nothing)?;
+        idle.step.due = false;
+        Some(idle)
     };
-    listing.map(idle).collect()
+    pass::listing_steps(job).filter_map(idle).collect()
 }
 
-fn estimated(
-    job: &Job,
-    region: &str,
-    due: bool,
-    index: usize,
-    step: &Step,
-    requests: Range,
-) -> Estimated {
+/// A due step with this many requests; `None` where the job has no such step.
+fn estimated(job: &Job, region: &str, index: usize, requests: Range) -> Option<Estimated> {
+    let step = job.steps.get(index)?;
     let preview = StepPreview {
         job: job.name.clone(),
         region: region.to_owned(),
-        due,
+        due: true,
         call: step.call.name.clone(),
         requests,
         previous: None,
         units: units(&step.call, requests),
         fits: Fits::Unknown,
     };
-    Estimated {
+    Some(Estimated {
         key: (job.name.clone(), region.to_owned(), index),
         step: preview,
         call: Arc::clone(&step.call),
-    }
+    })
 }
 
-/// What requests of a call take. Of what only its answers tell, nobody knows how little that can be.
+/// Returns what requests of a call charge. Where only responses report the cost, nothing bounds it from below.
 pub fn units(call: &Call, requests: Range) -> BTreeMap<LimitName, Range> {
     let taken = |(limit, units): (&LimitName, Units)| {
         let taken = requests.map(|count| count.saturating_mul(units.get()));

@@ -1,5 +1,5 @@
-//! What a run would spend: the run itself is simulated, once without limits and once within what the ledger has left.
-//! Nothing is charged, requested or written.
+//! What a run would spend. The run itself is simulated within the remaining units and, where it meets a limit, once more
+//! without limits. Nothing is charged, requested or written.
 
 mod estimate;
 mod simulations;
@@ -25,13 +25,13 @@ use simulations::{Simulated, Simulations};
 /// What a run would spend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Preview {
-    /// Always true: tells a preview from a run.
+    /// Always true: distinguishes a preview from a run.
     pub dry_run: bool,
-    /// Each step of each region, in the order in which a run takes them up.
+    /// Each step of each region, in the order of the run.
     pub steps: Vec<StepPreview>,
-    /// Each region that is due, in the order in which a run takes them up.
+    /// Each due region, in the order of the run.
     pub passes: Vec<PassPreview>,
-    /// What that means for the limits.
+    /// Each limit.
     pub limits: Vec<LimitPreview>,
 }
 
@@ -42,13 +42,13 @@ pub struct StepPreview {
     pub job: String,
     /// The region; `*` for batches that serve several.
     pub region: String,
-    /// Whether a run would take it up now.
+    /// Whether it is due now.
     pub due: bool,
     /// The call.
     pub call: String,
     /// Requests, without retries.
     pub requests: Range,
-    /// What this step took in the region's last passes; `None` for batches, and where no pass is complete.
+    /// The pages of this step in the region's last passes; `None` for batches, and where no pass is complete.
     pub previous: Option<Previous>,
     /// Units by limit.
     pub units: BTreeMap<LimitName, Range>,
@@ -56,7 +56,7 @@ pub struct StepPreview {
     pub fits: Fits,
 }
 
-/// What a step took in the last complete passes of its region, each from beginning to end.
+/// The pages of a step in the last complete passes of its region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Previous {
     /// How many passes; at most [`PREVIOUS_PASSES`].
@@ -70,14 +70,14 @@ pub struct Previous {
 /// How many of a region's last complete passes a preview shows.
 pub const PREVIOUS_PASSES: u32 = 5;
 
-/// What would become of one region.
+/// The result of one region.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PassPreview {
     /// The job.
     pub job: String,
     /// The region.
     pub region: String,
-    /// How much of its pass fits; all of it: the run completes it.
+    /// How much of its pass fits; `all` where the run completes it.
     pub fits: Fits,
 }
 
@@ -97,33 +97,33 @@ pub struct FirstUnfit {
     pub retry_at: Timestamp,
 }
 
-/// What a run would take of one limit.
+/// What a run would charge to one limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LimitPreview {
-    /// Whose limit.
+    /// The account.
     pub account: String,
-    /// Which.
+    /// The limit.
     pub limit: LimitName,
-    /// What is left, in units; `None` where the ledger cannot be reached.
+    /// The remaining units; `None` where the ledger cannot be reached.
     pub remaining: Option<Units>,
-    /// Units.
+    /// The units that everything due would charge.
     #[serde(flatten)]
     pub units: Range,
-    /// What the run would spend of it, in units, as far as it fits; `None` where the ledger cannot be reached.
+    /// The units that the run would charge, as far as they fit; `None` where the ledger cannot be reached.
     pub spends: Option<Units>,
     /// How much of it fits.
     pub fits: Fits,
-    /// What the run would stop at.
+    /// The charge at which the run would stop.
     pub first_unfit: Option<FirstUnfit>,
 }
 
-/// How much of what is expected fits what is left.
+/// How much of the expected requests fits the remaining units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fits {
     /// All of it.
     All,
-    /// Some of it: the run would stop on its way.
+    /// Some of it: the run would stop before the end.
     Part,
     /// None of it.
     None,
@@ -131,7 +131,7 @@ pub enum Fits {
     Unknown,
 }
 
-/// What a run over this selection would spend now, so many regions at once.
+/// Returns what a run over this selection would spend now, with `concurrency` regions at once.
 ///
 /// # Errors
 /// When the catalog cannot be read.
@@ -153,31 +153,21 @@ pub async fn preview(
     )
     .await;
     let snapshot = snapshot?;
-    let simulation = async |bounds| {
-        Simulated::of(
-            snapshot.simulation(selection, &balances, bounds, now),
-            now,
-            concurrency,
-        )
-        .await
+    let simulate = async |bounds| {
+        let simulation = snapshot.simulation(selection, &balances, bounds, now);
+        Simulated::new(simulation, now, concurrency).await
     };
-    let (first_admitted, fitting) = if balances.len() == accounts.len() {
+    let mut simulations = Simulations::default();
+    let mut first_admitted = Vec::new();
+    if balances.len() == accounts.len() {
         let first = snapshot.simulation(selection, &balances, Bounds::Enforced, now);
-        let first_admitted = first.first_admitted(concurrency).await?;
-        (first_admitted, Some(simulation(Bounds::Enforced).await?))
-    } else {
-        (Vec::new(), None)
-    };
-    let simulations = match fitting {
-        Some(fitting) if fitting.simulation.refused().is_empty() => Simulations {
-            requested: None,
-            fitting: Some(fitting),
-        },
-        fitting => Simulations {
-            requested: Some(simulation(Bounds::Lifted).await?),
-            fitting,
-        },
-    };
+        first_admitted = first.first_admitted(concurrency).await?;
+        simulations.fitting = Some(simulate(Bounds::Enforced).await?);
+    }
+    // A run that meets no limit requests all that it would without limits.
+    if simulations.meets_a_limit() {
+        simulations.requested = Some(simulate(Bounds::Lifted).await?);
+    }
     let mut steps = estimate(&snapshot.catalog(), selection, &first_admitted, now).await?;
     estimate::add_previous(catalog, &mut steps).await?;
     let steps = simulations.steps(steps);

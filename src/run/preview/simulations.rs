@@ -1,3 +1,5 @@
+//! What the simulated runs of a preview say of its steps, passes and limits.
+
 use std::sync::Arc;
 
 use super::estimate::{Estimated, units};
@@ -11,14 +13,14 @@ use crate::run::outcome::{LimitReport, PassOutcome, PassReport, RunReport};
 use crate::run::range::Range;
 use crate::run::simulation::{Refused, RequestCounts, Room, Simulation};
 
-/// A simulation that is over, and what became of it.
+/// A simulated run and its report.
 pub struct Simulated {
     pub simulation: Simulation,
     report: RunReport,
 }
 
 impl Simulated {
-    pub async fn of(
+    pub async fn new(
         simulation: Simulation,
         now: Timestamp,
         concurrency: usize,
@@ -34,7 +36,7 @@ impl Simulated {
         self.simulation.refused().into_iter().find(of_limit)
     }
 
-    /// When a refused charge fits all of its limits, by all that the simulation granted.
+    /// Returns when a refused charge fits all of its limits, after everything that the simulation granted.
     async fn retry_at(
         &self,
         ledger: &dyn LedgerClient,
@@ -57,7 +59,7 @@ impl Simulated {
         last
     }
 
-    /// What was charged of a limit.
+    /// Returns the units charged to a limit.
     fn charged(&self, limit: &LimitReport) -> Units {
         let granted = self.simulation.granted();
         let of_account = granted
@@ -69,19 +71,27 @@ impl Simulated {
     }
 }
 
-/// The run as it would be without limits, where they are in its way, and as it would be with them, where the ledger can be
-/// reached.
+/// The simulated runs of a preview.
+#[derive(Default)]
 pub struct Simulations {
+    /// Without limits; `None` where `fitting` meets none.
     pub requested: Option<Simulated>,
+    /// Within the limits; `None` where the ledger cannot be reached.
     pub fitting: Option<Simulated>,
 }
 
 impl Simulations {
+    /// Whether a limit stops the run, as far as that is known.
+    pub fn meets_a_limit(&self) -> bool {
+        let fitting = self.fitting.as_ref();
+        fitting.is_none_or(|fitting| !fitting.simulation.refused().is_empty())
+    }
+
     fn requests(&self) -> Option<&Simulated> {
         self.requested.as_ref().or(self.fitting.as_ref())
     }
 
-    /// The steps with what is really expected of them, and how much of that fits.
+    /// Returns the steps with their expected requests, and how much of these fits.
     pub fn steps(&self, mut steps: Vec<Estimated>) -> Vec<StepPreview> {
         let requested = self
             .requests()
@@ -152,7 +162,8 @@ impl Simulations {
         }
     }
 
-    /// A limit that refuses nothing holds all that is requested, unless another limit kept that from being requested.
+    /// Returns how much of the requests fits a limit. One that refuses nothing fits them all, unless another limit kept the run
+    /// from making them.
     fn fits(&self, limit: &LimitReport) -> Fits {
         let Some(fitting) = &self.fitting else {
             return Fits::Unknown;
@@ -171,7 +182,8 @@ impl Simulations {
             }
             None => Fits::of(requested.get(), charged.get()),
             Some(_) if charged == Units::ZERO => Fits::None,
-            // Several groups can take more batches than one would: as much as one would is not all of it then.
+            // A run that admits several groups can need more batches than one without limits, so equal costs do not mean that
+            // all fits.
             Some(_) => Fits::Part,
         }
     }
@@ -202,8 +214,8 @@ impl Simulations {
     }
 }
 
-/// When a limit has room for a charge: as the ledger itself says, where it does not tell each charge that the simulation could
-/// have gone by.
+/// Returns when a charge fits a limit. The ledger says that more exactly where the simulation does not have each of its
+/// charges.
 async fn fits_at(ledger: &dyn LedgerClient, account: &Account, room: &Room) -> Timestamp {
     let Some(most) = room.begun_with else {
         return room.fits_at;
@@ -214,7 +226,7 @@ async fn fits_at(ledger: &dyn LedgerClient, account: &Account, room: &Room) -> T
     }
 }
 
-/// The first region of a job that waits for batches that do not fit.
+/// Returns the first region of a job that waits for batches which do not fit.
 fn waiting(report: &RunReport, job: &str) -> Option<String> {
     let waits = |pass: &&PassReport| {
         pass.job == job && pass.region != Region::SHARED && pass.outcome == PassOutcome::Stopped

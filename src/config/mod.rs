@@ -40,7 +40,10 @@ pub use ledger::{AfterLoss, ClientCertificate, LedgerConfig, LedgerStore, Ledger
 pub use load::{Sources, Surroundings};
 pub use notify::Notify;
 pub use oauth::{ClientPlace, Grant, OAuth, OAuthClient};
-pub use paging::{ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, PageSize, Paging, Place};
+pub use paging::{
+    ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, Lead, NextPage, NotANumber, PageSize, Paging,
+    Place, SeenPage, Turn,
+};
 pub use pointer::Pointer;
 pub use redis_url::{RedisUrl, RedisUrlError};
 pub use region::Region;

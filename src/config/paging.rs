@@ -1,4 +1,9 @@
-//! `page = { kind = "…" }`: how the pages of a list follow each other.
+//! `page = { kind = "…" }`: how the pages of a list follow each other. Everything that depends on the kind is here: a new
+//! kind is a struct of its keys, a line of [`PAGING`], and what the compiler then reports as missing.
+
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use serde_json::Value;
 
 use super::Pointer;
 use super::declare::{
@@ -174,6 +179,63 @@ const PLACES: &[(&str, Place, &str)] = &[
     ),
 ];
 
+/// Where a response leads on to the next page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lead<'a> {
+    /// Nowhere: the cursor is a count of ours, or there is one page.
+    Nowhere,
+    /// The number of all records at this place; the cursor is a count of ours.
+    Total(&'a Pointer),
+    /// The token of the next page at this place.
+    Token(&'a Pointer),
+    /// The URL of the next page at this place.
+    Url(&'a Pointer),
+    /// The URL of the next page in the header `Link`.
+    LinkHeader,
+}
+
+/// What a page says about the next one.
+#[derive(Debug)]
+pub struct SeenPage<'a> {
+    /// The cursor with which it was requested; `None` for the first page.
+    pub cursor: Option<&'a str>,
+    /// The number of its records.
+    pub listed: u64,
+    /// Whether it has as many records as were requested, or the size is unknown.
+    pub is_full: bool,
+    /// The value at the place of its [`Lead`], if it has one.
+    pub reported: Option<String>,
+}
+
+/// The page behind another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NextPage {
+    /// The list ends.
+    End,
+    /// The page with this cursor.
+    Cursor(String),
+    /// The page with this URL, which must be on the host of the upstream.
+    Url(String),
+}
+
+/// A stored cursor does not fit the configured paging.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the cursor is not a number, which the paging of this call requires")]
+pub struct NotANumber;
+
+/// What turning to a page puts into its request.
+#[derive(Debug, Default)]
+pub struct Turn<'a> {
+    /// The parameter for the size of a page, and the size.
+    pub size: Option<(&'a str, u64)>,
+    /// The parameter for the cursor, and the cursor.
+    pub cursor: Option<(&'a str, Value)>,
+    /// Where both go.
+    pub place: Place,
+    /// Path and query of the page, instead of the step's.
+    pub go_to: Option<&'a str>,
+}
+
 impl Paging {
     /// The size of a page and how it is requested; `None` if the configuration has none.
     #[must_use]
@@ -194,7 +256,8 @@ impl Paging {
         self.size().map_or(1, |size| size.size)
     }
 
-    /// The most empty pages in a row that a list may contain while its cursor continues.
+    /// The most empty pages in a row that a list may contain while its cursor continues. Where the cursor is a count of ours,
+    /// an empty page ends the list.
     #[must_use]
     pub const fn empty_pages(&self) -> u64 {
         match self {
@@ -204,4 +267,167 @@ impl Paging {
             Self::None | Self::Offset(_) | Self::Number(_) => 0,
         }
     }
+
+    /// The parameter that carries the cursor; `None` if a URL is the cursor, or there is none.
+    #[must_use]
+    pub const fn cursor_param(&self) -> Option<&str> {
+        match self {
+            Self::Token(ByToken { param, .. })
+            | Self::Offset(ByOffset { param, .. })
+            | Self::Number(ByNumber { param, .. }) => Some(param.as_str()),
+            Self::Link(_) | Self::NextUrl(_) | Self::None => None,
+        }
+    }
+
+    /// Where paging parameters are sent.
+    #[must_use]
+    pub const fn place(&self) -> Place {
+        match self {
+            Self::Token(ByToken { place, .. })
+            | Self::Offset(ByOffset { place, .. })
+            | Self::Number(ByNumber { place, .. }) => *place,
+            Self::Link(_) | Self::NextUrl(_) | Self::None => Place::Query,
+        }
+    }
+
+    /// Where a response leads on to the next page.
+    #[must_use]
+    pub const fn lead(&self) -> Lead<'_> {
+        match self {
+            Self::Token(ByToken { next, .. }) => Lead::Token(next),
+            Self::NextUrl(ByNextUrl { next, .. }) => Lead::Url(next),
+            Self::Link(_) => Lead::LinkHeader,
+            Self::Offset(ByOffset {
+                total: Some(total), ..
+            }) => Lead::Total(total),
+            Self::Offset(ByOffset { total: None, .. }) | Self::Number(_) | Self::None => {
+                Lead::Nowhere
+            }
+        }
+    }
+
+    /// Whether the cursor is a count of ours. It never repeats, so an upstream that ignores it would be requested without end.
+    #[must_use]
+    pub const fn counts_itself(&self) -> bool {
+        match self {
+            Self::Offset(_) | Self::Number(_) => true,
+            Self::None | Self::Token(_) | Self::Link(_) | Self::NextUrl(_) => false,
+        }
+    }
+
+    /// The most pages of a list, of which at most `configured` are fetched; `None` if only the responses can tell.
+    #[must_use]
+    pub const fn most_pages(&self, configured: Option<u64>) -> Option<u64> {
+        match self {
+            Self::None => Some(1),
+            Self::Token(_)
+            | Self::Link(_)
+            | Self::NextUrl(_)
+            | Self::Offset(_)
+            | Self::Number(_) => configured,
+        }
+    }
+
+    /// What a stored cursor depends on: the kind, the parameter, and where the next cursor is read.
+    #[must_use]
+    pub fn identity(&self) -> (&'static str, &str, &str) {
+        let param = self.cursor_param().unwrap_or_default();
+        match self {
+            Self::None => ("none", param, ""),
+            Self::Token(ByToken { next, .. }) => ("token", param, next.as_str()),
+            Self::Link(_) => ("link", param, ""),
+            Self::NextUrl(ByNextUrl { next, .. }) => ("next_url", param, next.as_str()),
+            Self::Offset(_) => ("offset", param, ""),
+            Self::Number(_) => ("number", param, ""),
+        }
+    }
+
+    /// What the request of the page at `cursor` contains; `None` is the first page.
+    ///
+    /// # Errors
+    /// The cursor is not one of this kind.
+    pub fn turn<'a>(&'a self, cursor: Option<&'a str>) -> Result<Turn<'a>, NotANumber> {
+        let value = match self {
+            Self::None | Self::Link(_) | Self::NextUrl(_) => None,
+            Self::Token(_) => cursor.map(Value::from),
+            Self::Offset(_) => Some(Value::from(count(cursor, 0)?)),
+            Self::Number(ByNumber { first, .. }) => Some(Value::from(count(cursor, *first)?)),
+        };
+        let go_to = match self {
+            Self::Link(_) | Self::NextUrl(_) => cursor,
+            Self::None | Self::Token(_) | Self::Offset(_) | Self::Number(_) => None,
+        };
+        let size = self.size();
+        Ok(Turn {
+            size: size.and_then(|size| Some((size.param.as_deref()?, size.size))),
+            cursor: self.cursor_param().zip(value),
+            place: self.place(),
+            go_to,
+        })
+    }
+
+    /// The page behind this one. Where the cursor is a count of ours, an empty page is the last; where the upstream says what
+    /// comes next, it can have left out everything that a page would have contained.
+    ///
+    /// # Errors
+    /// The page's own cursor is not one of this kind.
+    pub fn next(&self, page: SeenPage<'_>) -> Result<NextPage, NotANumber> {
+        if self.counts_itself() && page.listed == 0 {
+            return Ok(NextPage::End);
+        }
+        let next = match self {
+            Self::None => None,
+            Self::Token(_) => page.reported.map(NextPage::Cursor),
+            Self::Link(_) | Self::NextUrl(_) => page.reported.map(NextPage::Url),
+            Self::Offset(_) => {
+                let reached = count(page.cursor, 0)?.saturating_add(page.listed);
+                let total = page.reported.and_then(|total| total.parse::<u64>().ok());
+                let more = total.map_or(page.is_full, |total| reached < total);
+                more.then(|| NextPage::Cursor(reached.to_string()))
+            }
+            Self::Number(ByNumber { first, .. }) => {
+                let next = count(page.cursor, *first)?.saturating_add(1);
+                page.is_full.then(|| NextPage::Cursor(next.to_string()))
+            }
+        };
+        Ok(next.unwrap_or(NextPage::End))
+    }
+
+    /// Whether a list can continue behind its last page although the body of that page stays the same: the next page is named
+    /// in a header.
+    #[must_use]
+    pub const fn may_grow_unseen(&self) -> bool {
+        match self {
+            Self::Link(_) => true,
+            Self::None | Self::Token(_) | Self::NextUrl(_) | Self::Offset(_) | Self::Number(_) => {
+                false
+            }
+        }
+    }
+
+    /// The number of records before the page at `cursor`, in a list with pages of `size` records: what a stand-in serves.
+    /// `decode` reads its opaque cursors. `None` if the cursor is none of the list.
+    pub fn position(
+        &self,
+        cursor: Option<&str>,
+        size: u64,
+        decode: impl FnOnce(&str) -> Option<u64>,
+    ) -> Option<u64> {
+        let Some(cursor) = cursor else {
+            return Some(0);
+        };
+        match self {
+            Self::None => Some(0),
+            Self::Token(_) | Self::Link(_) | Self::NextUrl(_) => decode(cursor),
+            Self::Offset(_) => cursor.parse().ok(),
+            Self::Number(ByNumber { first, .. }) => {
+                let page = cursor.parse::<u64>().ok()?.checked_sub(*first)?;
+                page.checked_mul(size)
+            }
+        }
+    }
+}
+
+fn count(cursor: Option<&str>, first: u64) -> Result<u64, NotANumber> {
+    cursor.map_or(Ok(first), |cursor| cursor.parse().map_err(|_| NotANumber))
 }

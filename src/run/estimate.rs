@@ -9,7 +9,7 @@ use super::range::Range;
 use crate::catalog::{
     CatalogError, OpenPass, PassId, PassReader, PassScope, PendingQuery, RecordIds, StepPosition,
 };
-use crate::config::{Ids, Job, Paging, Region, Step};
+use crate::config::{Ids, Job, Region, Step};
 use crate::quota::{Cost, Timestamp};
 
 /// What one pass is expected to take.
@@ -354,12 +354,9 @@ fn most_ids(job: &Job, ids: &Ids, requests: &BTreeMap<usize, Range>) -> Option<u
 
 /// Returns how many pages one batch has at most, each id being one record; `None` where nothing bounds it.
 fn pages_of_batch(step: &Step, ids: &Ids) -> Option<u64> {
-    match (&step.call.paging, step.max_pages) {
-        (Paging::None, _) => Some(1),
-        (_, Some(most)) => Some(most),
-        (paging, None) if paging.page_size() >= ids.batch => Some(1),
-        _ => None,
-    }
+    let paging = &step.call.paging;
+    let fits_one = paging.page_size() >= ids.batch;
+    most_pages(step).or(fits_one.then_some(1))
 }
 
 /// The pages left of each step that lists.
@@ -406,11 +403,7 @@ pub fn pages_of_pass(candidate: &Candidate, index: usize, step: &Step) -> u64 {
 }
 
 fn most_pages(step: &Step) -> Option<u64> {
-    if step.call.paging == Paging::None {
-        Some(1)
-    } else {
-        step.max_pages
-    }
+    step.call.paging.most_pages(step.max_pages)
 }
 
 /// Returns how many records are expected to name ids for a step: those of the pages or batches of the step that it follows.

@@ -8,7 +8,7 @@ use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
 use crate::catalog::{Landed, Landing, OpenBatch, PassRef};
-use crate::config::{Job, Paging, Region, Step};
+use crate::config::{Job, Region, Step};
 use crate::quota::Timestamp;
 use crate::upstream::{Page, PageRequest};
 
@@ -257,7 +257,7 @@ impl<'a> Pager<'a> {
     /// Whether a page repeats the previous one although its cursor continues. A cursor that we count ourselves never
     /// repeats, so an upstream that ignores it would be requested without end.
     fn repeats(&mut self, page: &Page) -> bool {
-        if !matches!(self.step.call.paging, Paging::Offset(_) | Paging::Number(_)) {
+        if !self.step.call.paging.counts_itself() {
             return false;
         }
         let ids: Vec<String> = page

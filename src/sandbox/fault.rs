@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Content, Ending};
 use super::asked::Asked;
 use super::chance::Chance;
-use crate::config::{ByToken, Paging};
+use crate::config::Lead;
 
 /// Faults to come: `POST /_sandbox/faults`.
 #[derive(Debug, Clone, Deserialize)]
@@ -156,9 +156,7 @@ fn null_records(body: &mut Value, asked: &Asked<'_>) {
 }
 
 fn same_cursor(body: &mut Value, asked: &Asked<'_>) {
-    let (Paging::Token(ByToken { next, .. }), Some(cursor)) =
-        (&asked.route.call.paging, asked.cursor())
-    else {
+    let (Lead::Token(next), Some(cursor)) = (asked.route.call.paging.lead(), asked.cursor()) else {
         return;
     };
     if let Some(found) = body.pointer_mut(next.as_str()) {

@@ -5,10 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::pattern::Pattern;
-use crate::config::{
-    ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, Call, Config, Method, Paging, Pointer, Step,
-    Upstream,
-};
+use crate::config::{Call, Config, Lead, Method, Pointer, Step, Upstream};
 
 /// One call of an upstream, and what the stand-in needs to know to answer it.
 #[derive(Debug)]
@@ -87,16 +84,8 @@ impl Route {
 
     /// The parameters that turn pages, beside the cursor the size.
     pub fn page_params(&self) -> Vec<&str> {
-        let (cursor, size) = match &self.call.paging {
-            Paging::None => (None, None),
-            Paging::Token(ByToken { param, size, .. })
-            | Paging::Number(ByNumber { param, size, .. }) => (Some(param.as_str()), size.as_ref()),
-            Paging::Link(ByLink { size, .. }) | Paging::NextUrl(ByNextUrl { size, .. }) => {
-                (Some(LINKED), size.as_ref())
-            }
-            Paging::Offset(ByOffset { param, size, .. }) => (Some(param.as_str()), Some(size)),
-        };
-        cursor
+        let size = self.call.paging.size();
+        self.cursor_param()
             .into_iter()
             .chain(size.and_then(|size| size.param.as_deref()))
             .collect()
@@ -104,12 +93,9 @@ impl Route {
 
     /// The parameter that says where to go on.
     pub fn cursor_param(&self) -> Option<&str> {
-        match &self.call.paging {
-            Paging::None => None,
-            Paging::Token(ByToken { param, .. })
-            | Paging::Offset(ByOffset { param, .. })
-            | Paging::Number(ByNumber { param, .. }) => Some(param),
-            Paging::Link(_) | Paging::NextUrl(_) => Some(LINKED),
+        match self.call.paging.lead() {
+            Lead::Url(_) | Lead::LinkHeader => Some(LINKED),
+            Lead::Nowhere | Lead::Total(_) | Lead::Token(_) => self.call.paging.cursor_param(),
         }
     }
 

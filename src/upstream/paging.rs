@@ -6,139 +6,71 @@ use super::link::next_link;
 use super::records::{is_inexact, name_of};
 use super::request::RequestParts;
 use super::response::Response;
-use crate::config::{Auth, ByNextUrl, ByNumber, ByOffset, ByToken, Paging, Place, Pointer};
+use crate::config::{Auth, Lead, NextPage, NotANumber, Paging, Pointer, SeenPage};
 
-/// What turning to a page puts into its request.
-#[derive(Debug, Default)]
-pub struct Turn<'a> {
-    /// How many records a page is to hold.
-    pub size: Option<(&'a str, u64)>,
-    /// Which page.
-    pub cursor: Option<(&'a str, Value)>,
-    /// Where both go.
-    pub place: Place,
-    /// Path and query of the page, instead of the step's.
-    pub go_to: Option<&'a str>,
-}
-
-/// Turns to the page at `cursor`.
-pub fn turn<'a>(paging: &'a Paging, cursor: Option<&'a str>) -> Result<Turn<'a>, Failure> {
-    let size = paging
-        .size()
-        .and_then(|size| Some((size.param.as_deref()?, size.size)));
-    let turned = |place, cursor| Turn {
-        size,
-        cursor,
-        place,
-        go_to: None,
-    };
-    Ok(match paging {
-        Paging::None => Turn::default(),
-        Paging::Token(ByToken { param, place, .. }) => {
-            turned(*place, cursor.map(|token| (&**param, Value::from(token))))
-        }
-        Paging::Link(_) | Paging::NextUrl(_) => Turn {
-            go_to: cursor,
-            ..turned(Place::Query, None)
-        },
-        Paging::Offset(ByOffset { param, place, .. }) => {
-            turned(*place, Some((param, Value::from(number(cursor, 0)?))))
-        }
-        Paging::Number(ByNumber {
-            param,
-            first,
-            place,
-            ..
-        }) => turned(*place, Some((param, Value::from(number(cursor, *first)?)))),
-    })
-}
-
-fn number(cursor: Option<&str>, first: u64) -> Result<u64, Failure> {
-    let number = cursor.map_or(Ok(first), str::parse);
-    number.map_err(|_| {
-        Failure::BadCursor(
-            "the cursor is not a number, which the paging of this call requires".to_owned(),
-        )
-    })
-}
-
-/// How a cursor is asked for and where it is read: what a stored cursor depends on.
-pub fn names(paging: &Paging) -> (&'static str, &str, &str) {
-    match paging {
-        Paging::None => ("none", "", ""),
-        Paging::Token(ByToken { param, next, .. }) => ("token", param, next.as_str()),
-        Paging::Link(_) => ("link", "", ""),
-        Paging::NextUrl(ByNextUrl { next, .. }) => ("next_url", "", next.as_str()),
-        Paging::Offset(ByOffset { param, .. }) => ("offset", param, ""),
-        Paging::Number(ByNumber { param, .. }) => ("number", param, ""),
+impl From<NotANumber> for Failure {
+    fn from(error: NotANumber) -> Self {
+        Self::BadCursor(error.to_string())
     }
 }
 
-/// What the answer says of the next page: its token, its URL, or the number of all records. It must be read before the
-/// records are taken out of the document, since it can be inside them.
+/// What the body of a response says about the next page: its token, its URL, or the number of all records. It must be read
+/// before the records are taken out of the document, since it can be inside them.
 pub fn read(paging: &Paging, document: &Value) -> Result<Option<String>, Failure> {
-    match paging {
-        Paging::Token(ByToken { next, .. }) | Paging::NextUrl(ByNextUrl { next, .. }) => {
-            token(next, document)
-        }
-        Paging::Offset(ByOffset { total, .. }) => {
-            Ok(total.as_ref().and_then(|total| total.text_in(document)))
-        }
-        Paging::None | Paging::Link(_) | Paging::Number(_) => Ok(None),
+    match paging.lead() {
+        Lead::Token(at) | Lead::Url(at) => token(at, document),
+        Lead::Total(at) => Ok(at.text_in(document)),
+        Lead::LinkHeader | Lead::Nowhere => Ok(None),
     }
 }
 
-/// The cursor of the page after one that listed so many records, where the answer `says` that of its next page (see
-/// [`read`]). An empty page is the last where we count; where the upstream says what comes next, it can have left out all
-/// that a page would have held.
+/// The cursor of the page behind one that listed so many records, where its body `reported` that (see [`read`]).
 pub fn next(
     parts: &RequestParts<'_>,
-    answer: &Response,
-    says: Result<Option<String>, Failure>,
+    response: &Response,
+    reported: Result<Option<String>, Failure>,
     listed: u64,
 ) -> Result<Option<String>, Failure> {
-    let cursor = parts.request.cursor;
-    match &parts.request.step.call.paging {
-        Paging::None => Ok(None),
-        Paging::Offset(_) | Paging::Number(_) if listed == 0 => Ok(None),
-        Paging::Token(_) => says,
-        Paging::NextUrl(ByNextUrl { next, .. }) => {
-            let place = format!("at `{next}`");
-            says?
-                .map(|url| on_same_host(parts, answer, &url, &place))
-                .transpose()
-        }
-        Paging::Link(_) => {
-            let values = answer
-                .headers
-                .get_all("link")
-                .iter()
-                .filter_map(|value| value.to_str().ok());
-            let next = next_link(values).filter(|url| !url.is_empty());
-            let next = next
-                .map(|url| on_same_host(parts, answer, url, "in the header `link`"))
-                .transpose()?;
-            Ok(next.map(|next| answer.redactor.clean_data(&next).into_owned()))
-        }
-        Paging::Offset(_) => {
-            let reached = number(cursor, 0)?.saturating_add(listed);
-            let total = says?.and_then(|total| total.parse::<u64>().ok());
-            let more = total.map_or_else(|| is_full(parts, listed), |total| reached < total);
-            Ok(more.then(|| reached.to_string()))
-        }
-        Paging::Number(ByNumber { first, .. }) => {
-            let next = number(cursor, *first)?.saturating_add(1);
-            Ok(is_full(parts, listed).then(|| next.to_string()))
+    let paging = &parts.request.step.call.paging;
+    if paging.counts_itself() && listed == 0 {
+        return Ok(None);
+    }
+    let (reported, place) = match paging.lead() {
+        Lead::LinkHeader => (link(response), "in the header `link`".to_owned()),
+        Lead::Url(at) => (reported?, format!("at `{at}`")),
+        Lead::Token(_) | Lead::Total(_) | Lead::Nowhere => (reported?, String::new()),
+    };
+    let page = SeenPage {
+        cursor: parts.request.cursor,
+        listed,
+        is_full: is_full(parts, listed),
+        reported,
+    };
+    match paging.next(page)? {
+        NextPage::End => Ok(None),
+        NextPage::Cursor(cursor) => Ok(Some(cursor)),
+        NextPage::Url(url) => {
+            let next = on_same_host(parts, response, &url, &place)?;
+            Ok(Some(match paging.lead() {
+                // A body is cleaned of secrets as a whole, a header is not.
+                Lead::LinkHeader => response.redactor.clean_data(&next).into_owned(),
+                Lead::Url(_) | Lead::Token(_) | Lead::Total(_) | Lead::Nowhere => next,
+            }))
         }
     }
 }
 
-/// Whether a list can go on behind a page although the page's own body stays as it is: a full last one, where a header
+/// The URL of the next page in the header `Link`.
+fn link(response: &Response) -> Option<String> {
+    let values = response.headers.get_all("link").iter();
+    let next = next_link(values.filter_map(|value| value.to_str().ok()));
+    next.filter(|url| !url.is_empty()).map(str::to_owned)
+}
+
+/// Whether a list can continue behind a page although the page's own body stays the same: a full last one, where a header
 /// leads on.
 pub fn may_grow_unseen(parts: &RequestParts<'_>, listed: u64, next: Option<&str>) -> bool {
-    matches!(parts.request.step.call.paging, Paging::Link(_))
-        && next.is_none()
-        && is_full(parts, listed)
+    parts.request.step.call.paging.may_grow_unseen() && next.is_none() && is_full(parts, listed)
 }
 
 fn is_full(parts: &RequestParts<'_>, listed: u64) -> bool {

@@ -7,9 +7,8 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::authorization::{Carried, add_header, no_value};
-use super::paging::{self, Turn};
 use super::{Failure, PageRequest};
-use crate::config::{self, CredentialLimit, Place, Pointer, Region, Step, Template, Values};
+use crate::config::{self, CredentialLimit, Place, Pointer, Region, Step, Template, Turn, Values};
 use crate::fnv::fnv;
 use crate::quota::LimitName;
 
@@ -44,7 +43,7 @@ impl<'a> RequestParts<'a> {
         limits: &'a BTreeMap<LimitName, CredentialLimit>,
         request: PageRequest<'a>,
     ) -> Result<Self, Failure> {
-        let turn = paging::turn(&request.step.call.paging, request.cursor)?;
+        let turn = request.step.call.paging.turn(request.cursor)?;
         let body = body(&request, &turn)?;
         let (headers, secret_headers) = headers(upstream, &request)?;
         let params = request.step.params.iter();
@@ -159,7 +158,7 @@ impl PageRequest<'_> {
             let ids = records.id.iter().map(Pointer::as_str).collect::<Vec<_>>();
             (records.at.as_str(), records.kind.as_str(), ids)
         });
-        let text = format!("{:?} {read:?} {:?}", sent.ok(), paging::names(&call.paging));
+        let text = format!("{:?} {read:?} {:?}", sent.ok(), call.paging.identity());
         format!("{} {:032x}", call.name, fnv(&text))
     }
 

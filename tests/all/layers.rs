@@ -96,3 +96,17 @@ fn the_domain_has_no_io_no_clock_and_no_async() {
         }
     }
 }
+
+/// A new kind of paging is then one module: whatever depends on the kind is there, and the compiler names what it lacks.
+#[test]
+fn only_the_module_of_paging_knows_its_kinds() {
+    let elsewhere = sources("")
+        .into_iter()
+        .filter(|path| !path.ends_with("src/config/paging.rs"));
+    for path in elsewhere {
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.lines().filter(|line| !line.trim().starts_with("//"));
+        let found: Vec<_> = code.filter(|line| line.contains("Paging::")).collect();
+        assert_eq!(found, Vec::<&str>::new(), "{}", path.display());
+    }
+}

@@ -6,10 +6,7 @@ use serde_json::Value;
 
 use crate::config::item::Item;
 use crate::config::names::{advice, quoted};
-use crate::config::{
-    Auth, ByNumber, ByOffset, ByToken, Call, Config, Job, Method, Paging, Place, Step, Template,
-    Upstream, Variable,
-};
+use crate::config::{Auth, Call, Config, Job, Method, Place, Step, Template, Upstream, Variable};
 
 /// A template, with where it was written.
 type Written<'a> = (Item<'a>, Template);
@@ -50,7 +47,7 @@ fn check_call(upstream: &Upstream, call: &Call, root: &Item<'_>, values: &BTreeS
     params
         .iter()
         .for_each(|params| leaves_to_others(params, upstream, call));
-    if in_body(&call.paging)
+    if call.paging.place() == Place::Body
         && call.method == Method::Get
         && let Some(place) = item.find(&["page", "in"])
     {
@@ -232,7 +229,7 @@ fn stands_for_something(job: &Job, step: &Step, item: &Item<'_>, variable: &Vari
             );
         }
         Variable::OfRegion(name) => every_region_has(job, item, name),
-        Variable::Cursor if step.call.paging == Paging::None => {
+        Variable::Cursor if step.call.paging.most_pages(None) == Some(1) => {
             item.refuse::<()>(
                 "{cursor} has no value: the call has no `page`",
                 "add page = { kind = ... }",
@@ -281,8 +278,9 @@ fn leaves_to_others(params: &Item<'_>, upstream: &Upstream, call: &Call) {
 
 /// The page is set by paging alone. Its size may be another for one step, if it is one.
 fn leaves_paging_alone(params: &Item<'_>, call: &Call) {
-    let (page, size) = paging_params(&call.paging);
-    if let Some(item) = page.and_then(|page| params.find(&[page])) {
+    let size = call.paging.size().and_then(|size| size.param.as_deref());
+    let cursor = call.paging.cursor_param();
+    if let Some(item) = cursor.and_then(|cursor| params.find(&[cursor])) {
         let expected = format!(
             "page.param of call {:?} sets this parameter already",
             call.name
@@ -299,30 +297,4 @@ fn leaves_paging_alone(params: &Item<'_>, call: &Call) {
             "remove it to use the size of the call",
         );
     }
-}
-
-fn paging_params(paging: &Paging) -> (Option<&str>, Option<&str>) {
-    let page = match paging {
-        Paging::Token(ByToken { param, .. })
-        | Paging::Number(ByNumber { param, .. })
-        | Paging::Offset(ByOffset { param, .. }) => Some(&**param),
-        Paging::Link(_) | Paging::NextUrl(_) | Paging::None => None,
-    };
-    (page, paging.size().and_then(|size| size.param.as_deref()))
-}
-
-fn in_body(paging: &Paging) -> bool {
-    matches!(
-        paging,
-        Paging::Token(ByToken {
-            place: Place::Body,
-            ..
-        }) | Paging::Offset(ByOffset {
-            place: Place::Body,
-            ..
-        }) | Paging::Number(ByNumber {
-            place: Place::Body,
-            ..
-        })
-    )
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::fill::set;
-use crate::config::{ByNextUrl, ByNumber, ByOffset, ByToken, PageSize, Paging, Pointer};
+use crate::config::{Lead, PageSize, Paging, Pointer};
 use crate::sandbox::answer::{Answer, Content};
 use crate::sandbox::asked::Asked;
 use crate::sandbox::chance::Chance;
@@ -26,38 +26,30 @@ pub struct Span {
 
 /// How many records a list holds, if nobody says: three pages and a half.
 pub fn usual_total(paging: &Paging) -> u64 {
-    match paging {
-        Paging::None => USUAL,
-        paging => {
-            let size = paging
-                .size()
-                .map_or(USUAL, |size| size.size)
-                .min(USUAL_PAGE);
-            size.saturating_mul(3).saturating_add(size / 2)
-        }
+    if paging.most_pages(None) == Some(1) {
+        return USUAL;
     }
+    let size = paging
+        .size()
+        .map_or(USUAL, |size| size.size)
+        .min(USUAL_PAGE);
+    size.saturating_mul(3).saturating_add(size / 2)
 }
 
 /// The page that is asked for; `None` where the cursor is none of this list.
 pub fn span(asked: &Asked<'_>, list: Chance) -> Option<Span> {
     let paging = &asked.route.call.paging;
+    if paging.most_pages(None) == Some(1) {
+        return Some(Span {
+            start: 0,
+            size: MOST,
+        });
+    }
     let size = size(asked, paging.size());
-    let start = match (paging, asked.cursor()) {
-        (Paging::None, _) => {
-            return Some(Span {
-                start: 0,
-                size: MOST,
-            });
-        }
-        (_, None) => 0,
-        (Paging::Offset(_), Some(cursor)) => cursor.parse().ok()?,
-        (Paging::Number(ByNumber { first, .. }), Some(cursor)) => cursor
-            .parse::<u64>()
-            .ok()?
-            .checked_sub(*first)?
-            .checked_mul(size)?,
-        (_, Some(cursor)) => token::decode(&cursor, list)?,
-    };
+    let cursor = asked.cursor();
+    let start = paging.position(cursor.as_deref(), size, |cursor| {
+        token::decode(cursor, list)
+    })?;
     Some(Span { start, size })
 }
 
@@ -77,16 +69,14 @@ fn size(asked: &Asked<'_>, configured: Option<&PageSize>) -> u64 {
 pub fn lead_on(answer: Answer, asked: &Asked<'_>, span: Span, total: u64, list: Chance) -> Answer {
     let end = span.start.saturating_add(span.size);
     let next = (end < total).then(|| token::encode(end, Direction::Next, list));
-    match &asked.route.call.paging {
-        Paging::None | Paging::Number(_) | Paging::Offset(ByOffset { total: None, .. }) => answer,
-        Paging::Offset(ByOffset {
-            total: Some(at), ..
-        }) => with_value(answer, at, total.into()),
-        Paging::Token(ByToken { next: at, .. }) => match next {
+    match asked.route.call.paging.lead() {
+        Lead::Nowhere => answer,
+        Lead::Total(at) => with_value(answer, at, total.into()),
+        Lead::Token(at) => match next {
             Some(token) => with_value(answer, at, token.into()),
             None => answer,
         },
-        Paging::NextUrl(ByNextUrl { next: at, .. }) => {
+        Lead::Url(at) => {
             let url = next.map(|token| linked(asked, &token));
             with_value(
                 answer,
@@ -94,7 +84,7 @@ pub fn lead_on(answer: Answer, asked: &Asked<'_>, span: Span, total: u64, list: 
                 url.map_or(Value::Null, |url| url.to_string().into()),
             )
         }
-        Paging::Link(_) => match next.map(|token| linked(asked, &token)) {
+        Lead::LinkHeader => match next.map(|token| linked(asked, &token)) {
             Some(url) => answer.with_header("link", format!("<{url}>; rel=\"next\"")),
             None => answer,
         },

@@ -50,6 +50,7 @@ pub use preview::{
 };
 pub use range::Range;
 pub use report::{FAILURE, accounts, limit_report, limit_reports};
+pub use simulation::SimulatedCatalog;
 pub use stats::{CallStats, InFlight, RequestOutcome, RequestStats};
 pub use stop::{Signal, Stop, StopSender, channel};
 pub use stop_reason::StopReason;

@@ -17,7 +17,7 @@ use crate::quota::{Cost, Timestamp};
 use crate::record::{CachedPage, Tag};
 
 /// The catalog of a simulation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SimulatedCatalog {
     snapshot: Arc<CatalogSnapshot>,
     state: Mutex<State>,
@@ -272,6 +272,9 @@ impl State {
         let Some(ended) = self.passes.get_mut(&id.0) else {
             return id;
         };
+        if ended.end.is_some() {
+            return id;
+        }
         ended.end = Some(end);
         ended.ended_at = now;
         ended.batches.clear();

@@ -219,7 +219,7 @@ impl Page {
         }
     }
 
-    pub(super) async fn land(&self, catalog: &SqliteCatalog) -> Result<Landed, CatalogError> {
+    pub(super) async fn land(&self, catalog: &dyn PassStore) -> Result<Landed, CatalogError> {
         let landing = Landing {
             pass: self.pass.clone(),
             step: self.step,

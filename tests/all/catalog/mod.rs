@@ -1,14 +1,23 @@
+//! Every catalog passes the suite. The other modules test what only the catalog in a SQLite file has: files, tables, views.
+
 mod files;
 mod fixture;
 mod hostile;
 mod index;
 mod landing;
 mod passes;
-mod pending;
+mod places;
 mod properties;
 mod prune;
 mod readers;
 mod restored;
-mod search;
-mod tags;
+mod suite;
 mod views;
+
+mod a_sqlite_file {
+    super::suite::suite!(super::places::sqlite_file);
+}
+
+mod the_simulated_catalog {
+    super::suite::pass_suite!(super::places::simulated);
+}

@@ -47,29 +47,3 @@ async fn more_than_one_transaction_of_them_are_all_dropped() {
     );
     assert_eq!((f.count("record"), f.count("record_text")), (0, 0));
 }
-
-#[tokio::test]
-async fn old_absent_ids_are_forgotten() {
-    let f = Fixture::new();
-    f.land(&Page::channels(&["a"], &[])).await;
-    f.land(&Page::channels(&["b"], &[]).now(at(5))).await;
-    assert_eq!(f.catalog.drop_unseen("youtube", at(5)).await.unwrap(), 0);
-    assert_eq!(f.rows("select id from absent"), ["b"]);
-}
-
-#[tokio::test]
-async fn a_record_that_comes_back_after_it_was_dropped_is_found_again() {
-    let f = Fixture::new();
-    let page = Page::of(vec![video("a", "phoenix")]);
-    f.land(&page).await;
-    f.catalog.drop_unseen("youtube", at(1)).await.unwrap();
-    f.land(&page.now(at(2))).await;
-    assert_eq!(
-        f.rows("select first_seen from record"),
-        ["2026-03-01T12:02:00.000000Z"]
-    );
-    assert_eq!(
-        f.rows("select count(*) from record_text where record_text match 'phoenix'"),
-        ["1"]
-    );
-}

@@ -1,7 +1,7 @@
-use ingest::catalog::{PassReader, PassStore, SqliteCatalog};
 use ingest::record::{CachedPage, Record, Tag};
 
-use super::fixture::{Fixture, Page, at, video};
+use super::super::fixture::{Page, at, video};
+use super::Catalog;
 
 const DAYS: u64 = 24 * 60;
 
@@ -20,16 +20,14 @@ fn tagged(request: &str, name: &str, records: Vec<Record>) -> Page {
     }
 }
 
-async fn cached_page(f: &Fixture, request: &str) -> Option<CachedPage> {
-    f.catalog
+async fn cached_page(f: &Catalog, request: &str) -> Option<CachedPage> {
+    f.store
         .cached_page("youtube", "video", request)
         .await
         .unwrap()
 }
 
-#[tokio::test]
-async fn a_page_that_came_under_a_tag_is_known_as_it_was_last_seen() {
-    let f = Fixture::new();
+pub(crate) async fn a_page_that_came_under_a_tag_is_known_as_it_was_last_seen(f: Catalog) {
     f.land(&tagged(
         "one",
         "v1",
@@ -42,24 +40,19 @@ async fn a_page_that_came_under_a_tag_is_known_as_it_was_last_seen() {
     assert_eq!(page.records, [video("b", "new"), video("a", "second")]);
     assert_eq!(cached_page(&f, "another").await, None);
     assert_eq!(
-        f.catalog
+        f.store
             .cached_page("youtube", "channel", "one")
             .await
             .unwrap(),
         None
     );
     assert_eq!(
-        f.catalog
-            .cached_page("other", "video", "one")
-            .await
-            .unwrap(),
+        f.store.cached_page("other", "video", "one").await.unwrap(),
         None
     );
 }
 
-#[tokio::test]
-async fn the_last_landing_is_what_is_known() {
-    let f = Fixture::new();
+pub(crate) async fn the_last_landing_is_what_is_known(f: Catalog) {
     f.land(&tagged("one", "v1", vec![video("a", "x")])).await;
     f.land(&Page {
         tag: Some(tag("one", "v2", None)),
@@ -74,40 +67,36 @@ async fn the_last_landing_is_what_is_known() {
         })
     );
     assert_eq!(
-        f.catalog.tags("youtube").await.unwrap(),
+        f.store.tags("youtube").await.unwrap(),
         [tag("one", "v2", None)]
     );
 }
 
-#[tokio::test]
-async fn a_page_of_which_a_record_was_dropped_is_not_known() {
-    let f = Fixture::new();
+pub(crate) async fn a_page_of_which_a_record_was_dropped_is_not_known(f: Catalog) {
     f.land(&tagged("one", "v1", vec![video("a", "x"), video("b", "x")]))
         .await;
     f.land(&tagged("two", "v1", vec![video("b", "x")]).now(at(10)))
         .await;
-    assert_eq!(f.catalog.drop_unseen("youtube", at(10)).await.unwrap(), 1);
+    assert_eq!(f.store.drop_unseen("youtube", at(10)).await.unwrap(), 1);
     assert_eq!(cached_page(&f, "one").await, None);
     assert!(cached_page(&f, "two").await.is_some());
     assert_eq!(
-        f.catalog.tags("youtube").await.unwrap().len(),
+        f.store.tags("youtube").await.unwrap().len(),
         1,
         "what is no use is forgotten"
     );
 }
 
-#[tokio::test]
-async fn what_was_not_asked_for_in_a_month_is_forgotten() {
-    let f = Fixture::new();
+pub(crate) async fn what_was_not_asked_for_in_a_month_is_forgotten(f: Catalog) {
     f.land(&tagged("daily/1", "v1", vec![video("a", "x")]))
         .await;
     f.land(&tagged("daily/2", "v1", vec![video("a", "x")]).now(at(31 * DAYS)))
         .await;
-    assert_eq!(f.catalog.tags("youtube").await.unwrap().len(), 2);
+    assert_eq!(f.store.tags("youtube").await.unwrap().len(), 2);
     f.land(&tagged("daily/3", "v1", vec![video("a", "x")]).now(at(40 * DAYS)))
         .await;
     let kept: Vec<String> = f
-        .catalog
+        .store
         .tags("youtube")
         .await
         .unwrap()
@@ -117,9 +106,7 @@ async fn what_was_not_asked_for_in_a_month_is_forgotten() {
     assert_eq!(kept, ["daily/2", "daily/3"]);
 }
 
-#[tokio::test]
-async fn the_tags_of_a_call_are_forgotten_together() {
-    let f = Fixture::new();
+pub(crate) async fn the_tags_of_a_call_are_forgotten_together(f: Catalog) {
     f.land(&tagged("one", "v1", vec![])).await;
     f.land(&tagged("two", "v1", vec![])).await;
     f.land(&Page {
@@ -127,34 +114,15 @@ async fn the_tags_of_a_call_are_forgotten_together() {
         ..tagged("three", "v1", vec![])
     })
     .await;
-    f.catalog
-        .forget_tags("youtube", "videos.list")
-        .await
-        .unwrap();
+    f.store.forget_tags("youtube", "videos.list").await.unwrap();
     assert_eq!(
-        f.catalog.tags("youtube").await.unwrap(),
+        f.store.tags("youtube").await.unwrap(),
         [tag("three", "v1", Some("on"))]
     );
 }
 
-#[tokio::test]
-async fn a_landing_that_fails_remembers_no_tag() {
-    let f = Fixture::new();
+pub(crate) async fn a_landing_that_fails_remembers_no_tag(f: Catalog) {
     let nowhere = tagged("one", "v1", vec![video("a", "x")]).in_pass(ingest::catalog::PassId(99));
-    assert!(nowhere.land(&f.catalog).await.is_err());
+    assert!(nowhere.land(&*f.store).await.is_err());
     assert_eq!(cached_page(&f, "one").await, None);
-}
-
-#[tokio::test]
-async fn a_catalog_that_is_not_there_knows_no_page() {
-    let directory = tempfile::tempdir().unwrap();
-    let catalog = SqliteCatalog::open_read_only(&directory.path().join("catalog.db")).unwrap();
-    assert_eq!(
-        catalog
-            .cached_page("youtube", "video", "one")
-            .await
-            .unwrap(),
-        None
-    );
-    assert_eq!(catalog.tags("youtube").await.unwrap(), []);
 }

@@ -1,12 +1,13 @@
-use ingest::catalog::{PassEnd, PassRef, PassStore};
+use ingest::catalog::{PassEnd, PassRef};
 use ingest::quota::Timestamp;
 use serde_json::json;
 
-use super::fixture::{Fixture, Page, at, record, video_of};
+use super::super::fixture::{Page, at, record, video_of};
+use super::Catalog;
 
 const CHANNEL: &str = "/snippet/channelId";
 
-async fn ids(f: &Fixture, at: &str, fresh_since: Timestamp) -> Vec<String> {
+async fn ids(f: &Catalog, at: &str, fresh_since: Timestamp) -> Vec<String> {
     f.pending(at, fresh_since)
         .await
         .into_iter()
@@ -14,9 +15,7 @@ async fn ids(f: &Fixture, at: &str, fresh_since: Timestamp) -> Vec<String> {
         .collect()
 }
 
-#[tokio::test]
-async fn ids_come_in_the_order_of_the_passes_and_their_listings_once_a_pass() {
-    let f = Fixture::new();
+pub(crate) async fn ids_come_in_the_order_of_the_passes_and_their_listings_once_a_pass(f: Catalog) {
     let us = f
         .land(
             &Page::of(vec![video_of("v1", "c1"), video_of("v2", "c2")])
@@ -42,9 +41,7 @@ async fn ids_come_in_the_order_of_the_passes_and_their_listings_once_a_pass() {
     );
 }
 
-#[tokio::test]
-async fn an_id_fetched_lately_is_fresh_and_one_fetched_long_ago_is_not() {
-    let f = Fixture::new();
+pub(crate) async fn an_id_fetched_lately_is_fresh_and_one_fetched_long_ago_is_not(f: Catalog) {
     f.land(&Page::channels(&["c1"], &["c1"]).now(at(10))).await;
     f.land(&Page::of(vec![video_of("v", "c1")]).over("US", at(100)))
         .await;
@@ -52,9 +49,9 @@ async fn an_id_fetched_lately_is_fresh_and_one_fetched_long_ago_is_not() {
     assert_eq!(ids(&f, CHANNEL, at(11)).await, ["c1"]);
 }
 
-#[tokio::test]
-async fn an_id_fetched_after_the_pass_began_is_fresh_for_that_pass_however_short_fresh_for_is() {
-    let f = Fixture::new();
+pub(crate) async fn an_id_fetched_after_the_pass_began_is_fresh_for_that_pass_however_short_fresh_for_is(
+    f: Catalog,
+) {
     let older = f
         .land(&Page::of(vec![video_of("v", "c1")]).over("US", at(10)))
         .await
@@ -68,9 +65,7 @@ async fn an_id_fetched_after_the_pass_began_is_fresh_for_that_pass_however_short
     assert!(older < newer);
 }
 
-#[tokio::test]
-async fn an_absent_id_is_not_asked_for_again_while_its_absence_is_fresh() {
-    let f = Fixture::new();
+pub(crate) async fn an_absent_id_is_not_asked_for_again_while_its_absence_is_fresh(f: Catalog) {
     f.land(&Page::channels(&["gone"], &[]).now(at(10))).await;
     f.land(&Page::of(vec![video_of("v", "gone")]).over("US", at(50)))
         .await;
@@ -78,12 +73,12 @@ async fn an_absent_id_is_not_asked_for_again_while_its_absence_is_fresh() {
     assert_eq!(ids(&f, CHANNEL, at(11)).await, ["gone"]);
 }
 
-#[tokio::test]
-async fn only_open_passes_of_the_job_and_listings_of_the_call_and_kind_are_asked() {
-    let f = Fixture::new();
+pub(crate) async fn only_open_passes_of_the_job_and_listings_of_the_call_and_kind_are_asked(
+    f: Catalog,
+) {
     let page = Page::of(vec![video_of("v", "c")]);
     let ended = f.land(&page).await.pass;
-    f.catalog
+    f.store
         .finish(&PassRef::Open(ended), PassEnd::Complete, at(1))
         .await
         .unwrap();
@@ -112,9 +107,7 @@ async fn only_open_passes_of_the_job_and_listings_of_the_call_and_kind_are_asked
     assert_eq!(ids(&f, CHANNEL, at(0)).await, ["c"]);
 }
 
-#[tokio::test]
-async fn a_pointer_may_name_several_ids_numbers_and_places_in_arrays() {
-    let f = Fixture::new();
+pub(crate) async fn a_pointer_may_name_several_ids_numbers_and_places_in_arrays(f: Catalog) {
     let body = json!({"a/b": [{"id": "x"}, {"id": 7}, {"id": null}, {"id": ""}, "odd"], "list": ["p", "q"], "n": {"0": "zero"}});
     f.land(&Page::of(vec![record("v", body)])).await;
     assert_eq!(ids(&f, "/a~1b/*/id", at(0)).await, ["x", "7"]);
@@ -124,9 +117,7 @@ async fn a_pointer_may_name_several_ids_numbers_and_places_in_arrays() {
     assert_eq!(ids(&f, "/nowhere/*", at(0)).await, [""; 0]);
 }
 
-#[tokio::test]
-async fn members_of_any_name_are_found() {
-    let f = Fixture::new();
+pub(crate) async fn members_of_any_name_are_found(f: Catalog) {
     for name in [
         "a\"b", "a'b", "a.b", "a\\b", "$", "[0]", "#", "größe", "", "a b", "*x", "\u{1}",
     ] {
@@ -143,10 +134,8 @@ async fn members_of_any_name_are_found() {
     }
 }
 
-#[tokio::test]
-async fn a_dropped_record_names_nothing() {
-    let f = Fixture::new();
+pub(crate) async fn a_dropped_record_names_nothing(f: Catalog) {
     f.land(&Page::of(vec![video_of("v", "c")])).await;
-    f.catalog.drop_unseen("youtube", at(1)).await.unwrap();
+    f.store.drop_unseen("youtube", at(1)).await.unwrap();
     assert_eq!(ids(&f, CHANNEL, at(0)).await, [""; 0]);
 }

@@ -1,7 +1,8 @@
-use ingest::catalog::{Archive, SearchHit, SearchQuery};
+use ingest::catalog::{SearchHit, SearchQuery};
 use serde_json::json;
 
-use super::fixture::{Fixture, Page, at, record, records_of, video};
+use super::super::fixture::{Page, at, record, records_of, video};
+use super::Catalog;
 
 fn words(words: &str) -> SearchQuery {
     SearchQuery {
@@ -13,11 +14,11 @@ fn words(words: &str) -> SearchQuery {
     }
 }
 
-async fn search(f: &Fixture, query: SearchQuery) -> Vec<SearchHit> {
-    f.catalog.search(query).await.unwrap()
+async fn search(f: &Catalog, query: SearchQuery) -> Vec<SearchHit> {
+    f.archive().search(query).await.unwrap()
 }
 
-async fn found(f: &Fixture, text: &str) -> Vec<String> {
+async fn found(f: &Catalog, text: &str) -> Vec<String> {
     let mut ids: Vec<String> = search(f, words(text))
         .await
         .into_iter()
@@ -27,9 +28,9 @@ async fn found(f: &Fixture, text: &str) -> Vec<String> {
     ids
 }
 
-#[tokio::test]
-async fn a_hit_is_the_whole_record_with_its_times_and_the_found_words_marked() {
-    let f = Fixture::new();
+pub(crate) async fn a_hit_is_the_whole_record_with_its_times_and_the_found_words_marked(
+    f: Catalog,
+) {
     let body = json!({"snippet": {"title": "Deep sea", "description": "Creatures of the deep"}});
     f.land(&Page::of(vec![record("a", body.clone())])).await;
     f.land(&Page::of(vec![record("a", body.clone())]).now(at(9)))
@@ -48,9 +49,7 @@ async fn a_hit_is_the_whole_record_with_its_times_and_the_found_words_marked() {
     assert_eq!(search(&f, words("deep")).await, [hit]);
 }
 
-#[tokio::test]
-async fn all_words_must_be_there_whatever_their_case_and_accents() {
-    let f = Fixture::new();
+pub(crate) async fn all_words_must_be_there_whatever_their_case_and_accents(f: Catalog) {
     f.land(&Page::of(vec![
         video("a", "Crème brûlée RECIPE"),
         video("b", "Cream recipe"),
@@ -63,9 +62,7 @@ async fn all_words_must_be_there_whatever_their_case_and_accents() {
     assert_eq!(found(&f, "creme nothing").await, [""; 0]);
 }
 
-#[tokio::test]
-async fn titles_in_any_script_are_found_by_a_word_of_theirs() {
-    let f = Fixture::new();
+pub(crate) async fn titles_in_any_script_are_found_by_a_word_of_theirs(f: Catalog) {
     let titles = [
         ("ja", "東京の天気予報とニュース"),
         ("zh", "北京天气预报"),
@@ -112,9 +109,7 @@ async fn titles_in_any_script_are_found_by_a_word_of_theirs() {
     );
 }
 
-#[tokio::test]
-async fn the_excerpt_of_an_unspaced_script_reads_as_the_title_does() {
-    let f = Fixture::new();
+pub(crate) async fn the_excerpt_of_an_unspaced_script_reads_as_the_title_does(f: Catalog) {
     f.land(&Page::of(vec![video("a", "iPhone15の天気アプリ")]))
         .await;
     assert_eq!(
@@ -123,9 +118,7 @@ async fn the_excerpt_of_an_unspaced_script_reads_as_the_title_does() {
     );
 }
 
-#[tokio::test]
-async fn a_long_text_is_cut_around_the_found_words() {
-    let f = Fixture::new();
+pub(crate) async fn a_long_text_is_cut_around_the_found_words(f: Catalog) {
     let title = format!("{} needle {}", "hay ".repeat(500), "straw ".repeat(500));
     f.land(&Page::of(vec![video("a", &title)])).await;
     let excerpt = search(&f, words("needle")).await.remove(0).excerpt;
@@ -135,9 +128,7 @@ async fn a_long_text_is_cut_around_the_found_words() {
     );
 }
 
-#[tokio::test]
-async fn the_record_that_is_more_about_the_words_comes_first() {
-    let f = Fixture::new();
+pub(crate) async fn the_record_that_is_more_about_the_words_comes_first(f: Catalog) {
     let long = format!("cats and {}", "many other things ".repeat(50));
     f.land(&Page::of(vec![
         video("long", &long),
@@ -177,9 +168,7 @@ async fn the_record_that_is_more_about_the_words_comes_first() {
     );
 }
 
-#[tokio::test]
-async fn hits_can_be_held_to_a_kind_a_region_and_a_time() {
-    let f = Fixture::new();
+pub(crate) async fn hits_can_be_held_to_a_kind_a_region_and_a_time(f: Catalog) {
     f.land(&Page::of(vec![video("us", "fox"), video("both", "fox")]).over("US", at(0)))
         .await;
     f.land(
@@ -240,9 +229,7 @@ async fn hits_can_be_held_to_a_kind_a_region_and_a_time() {
     assert_eq!(ids(all).await, ["video both"]);
 }
 
-#[tokio::test]
-async fn the_index_follows_a_text_that_changes_comes_and_goes() {
-    let f = Fixture::new();
+pub(crate) async fn the_index_follows_a_text_that_changes_comes_and_goes(f: Catalog) {
     for (title, gone) in [
         ("first title", "nothing"),
         ("second title", "first"),
@@ -255,12 +242,9 @@ async fn the_index_follows_a_text_that_changes_comes_and_goes() {
         }
         assert_eq!(found(&f, gone).await, [""; 0]);
     }
-    assert_eq!(f.rows("select count(*) from record_text"), ["1"]);
 }
 
-#[tokio::test]
-async fn the_index_follows_the_configured_fields() {
-    let f = Fixture::new();
+pub(crate) async fn the_index_follows_the_configured_fields(f: Catalog) {
     let body = json!({"title": "alpha", "notes": "beta"});
     let page = Page {
         kind: records_of("note", &["/title"], &[]),
@@ -279,9 +263,7 @@ async fn the_index_follows_the_configured_fields() {
     );
 }
 
-#[tokio::test]
-async fn query_syntax_in_the_words_is_words() {
-    let f = Fixture::new();
+pub(crate) async fn query_syntax_in_the_words_is_words(f: Catalog) {
     f.land(&Page::of(vec![video(
         "a",
         "cats AND dogs, near (mice) \"quoted\" don't c++ a*b text:x",
@@ -314,9 +296,7 @@ async fn query_syntax_in_the_words_is_words() {
     assert_eq!(found(&f, "cats OR birds").await, [""; 0]);
 }
 
-#[tokio::test]
-async fn no_words_find_nothing_and_odd_ones_are_no_error() {
-    let f = Fixture::new();
+pub(crate) async fn no_words_find_nothing_and_odd_ones_are_no_error(f: Catalog) {
     f.land(&Page::of(vec![video("a", "x")])).await;
     let many = "x ".repeat(20_000);
     let long = "y".repeat(200_000);
@@ -334,9 +314,7 @@ async fn no_words_find_nothing_and_odd_ones_are_no_error() {
     assert_eq!(found(&f, &distinct.join(" ")).await, ["b"]);
 }
 
-#[tokio::test]
-async fn a_title_cannot_bring_marks_of_its_own() {
-    let f = Fixture::new();
+pub(crate) async fn a_title_cannot_bring_marks_of_its_own(f: Catalog) {
     f.land(&Page::of(vec![video(
         "a",
         "\u{E000}fake\u{E001} \u{E000}real",
@@ -348,9 +326,7 @@ async fn a_title_cannot_bring_marks_of_its_own() {
     );
 }
 
-#[tokio::test]
-async fn of_a_record_that_is_twice_in_a_page_the_later_text_is_found() {
-    let f = Fixture::new();
+pub(crate) async fn of_a_record_that_is_twice_in_a_page_the_later_text_is_found(f: Catalog) {
     f.land(&Page::of(vec![
         video("a", "earlier"),
         video("b", "between"),
@@ -363,9 +339,7 @@ async fn of_a_record_that_is_twice_in_a_page_the_later_text_is_found() {
     );
 }
 
-#[tokio::test]
-async fn of_a_very_long_text_the_beginning_is_found() {
-    let f = Fixture::new();
+pub(crate) async fn of_a_very_long_text_the_beginning_is_found(f: Catalog) {
     let title = format!("first {} last", "é".repeat(40_000));
     f.land(&Page::of(vec![video("a", &title)])).await;
     assert_eq!(

@@ -1,0 +1,276 @@
+use ingest::catalog::{PassEnd, PassId, PassRef};
+use ingest::quota::{Cost, Units};
+use serde_json::json;
+
+use super::super::fixture::{Page, at, daily, record, records_of, video};
+use super::Catalog;
+
+pub(crate) async fn a_page_lands_with_its_records_listing_cursor_and_counts(f: Catalog) {
+    let mut page = Page::of(vec![video("a", "A"), video("b", "B")])
+        .next("page2")
+        .now(at(1));
+    page.requests = 3;
+    page.units = daily(3);
+    let landed = f.land(&page).await;
+    assert!(!landed.cursor_repeats);
+    let records = f.records("video").await;
+    let seen: Vec<_> = records
+        .iter()
+        .map(|one| (&*one.upstream, &*one.id, one.first_seen, one.last_seen))
+        .collect();
+    let expected = [
+        ("youtube", "a", at(1), at(1)),
+        ("youtube", "b", at(1), at(1)),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(f.listed(landed.pass).await, ["0 a", "0 b"]);
+    let open = f.store.open_passes("trending").await.unwrap().remove(0);
+    assert_eq!(open.steps[0].cursor.as_deref(), Some("page2"));
+    let pass = f.history().await.remove(0);
+    assert_eq!((&*pass.job, &*pass.region), ("trending", "US"));
+    assert_eq!((pass.started_at, pass.finished_at), (at(0), None));
+    assert_eq!((pass.pages, pass.records, pass.requests), (1, 2, 3));
+    assert_eq!((pass.outcome, pass.units), (None, daily(3)));
+}
+
+pub(crate) async fn a_body_is_kept_as_it_came(f: Catalog) {
+    let body = json!({"z": 1, "a": ["<b>html</b>", null, 1.5e300, 18_446_744_073_709_551_615_u64], "id": "a", "nul": "\0"});
+    f.land(&Page::of(vec![record("a", body.clone())])).await;
+    assert_eq!(f.records("video").await[0].body, body.to_string());
+}
+
+pub(crate) async fn a_record_seen_from_eight_regions_is_stored_once_and_listed_eight_times(
+    f: Catalog,
+) {
+    for (minute, region) in ["US", "GB", "DE", "FR", "IN", "BR", "AU", "CA"]
+        .iter()
+        .enumerate()
+    {
+        let minute = minute as u64;
+        let page = Page::of(vec![video("a", &format!("title {minute}"))])
+            .over(region, at(minute))
+            .now(at(minute));
+        let landed = f.land(&page).await;
+        assert_eq!(f.listed(landed.pass).await, ["0 a"]);
+    }
+    let records = f.records("video").await;
+    assert_eq!(records.len(), 1);
+    assert!(records[0].body.contains("title 7"), "{}", records[0].body);
+    assert_eq!(
+        (records[0].first_seen, records[0].last_seen),
+        (at(0), at(7))
+    );
+    assert_eq!(f.found("title").await, ["a"]);
+    assert_eq!(f.history().await.len(), 8);
+}
+
+pub(crate) async fn a_listing_continues_over_pages_and_has_a_record_once_a_step(f: Catalog) {
+    let pass = f
+        .land(&Page::of(vec![video("a", ""), video("b", ""), video("a", "")]).next("2"))
+        .await
+        .pass;
+    f.land(&Page::of(vec![video("b", ""), video("c", "")]).in_pass(pass))
+        .await;
+    f.land(&Page::of(vec![video("c", "")]).in_pass(pass).step(1))
+        .await;
+    assert_eq!(f.listed(pass).await, ["0 a", "0 b", "0 c", "1 c"]);
+    let counts = f.history().await.remove(0);
+    assert_eq!((counts.pages, counts.records), (3, 4));
+}
+
+pub(crate) async fn records_of_one_id_are_apart_by_kind_and_by_upstream(f: Catalog) {
+    let page = Page::of(vec![video("a", "video")]);
+    f.land(&page).await;
+    let hit = Page {
+        kind: records_of("search_result", &[], &[]),
+        ..Page::of(vec![video("a", "result")])
+    };
+    f.land(&hit).await;
+    f.land(&Page {
+        upstream: "other".into(),
+        ..page.clone()
+    })
+    .await;
+    let videos = f.records("video").await;
+    let upstreams: Vec<&str> = videos.iter().map(|one| &*one.upstream).collect();
+    assert_eq!(upstreams, ["youtube", "other"]);
+    assert!(videos.iter().all(|one| one.body.contains("\"video\"")));
+    let results = f.records("search_result").await;
+    assert!(results.len() == 1 && results[0].body.contains("\"result\""));
+}
+
+pub(crate) async fn units_add_up_by_limit(f: Catalog) {
+    let search = |daily| -> Cost {
+        let units = [("daily", daily), ("search", 1)];
+        let units = units.map(|(limit, units)| (limit.to_owned(), Units::new(units)));
+        units.into_iter().collect()
+    };
+    let first = Page {
+        units: search(100),
+        ..Page::of(vec![])
+    };
+    let pass = f.land(&first).await.pass;
+    let second = Page {
+        units: daily(5),
+        requests: 2,
+        ..Page::of(vec![])
+    };
+    f.land(&second.in_pass(pass)).await;
+    let counts = f.history().await.remove(0);
+    assert_eq!((counts.units, counts.requests), (search(105), 3));
+}
+
+pub(crate) async fn a_cursor_seen_before_in_a_step_is_told_and_ends_the_step(mut f: Catalog) {
+    let pass = f.land(&Page::of(vec![]).next("x")).await.pass;
+    assert!(
+        !f.land(&Page::of(vec![]).in_pass(pass).next("y"))
+            .await
+            .cursor_repeats
+    );
+    assert!(
+        !f.land(&Page::of(vec![]).in_pass(pass).step(1).next("x"))
+            .await
+            .cursor_repeats,
+        "another step"
+    );
+    assert!(
+        !f.land(&Page::of(vec![]).over("GB", at(0)).next("x"))
+            .await
+            .cursor_repeats,
+        "another pass"
+    );
+    f.reopen();
+    assert!(
+        f.land(&Page::of(vec![]).in_pass(pass).next("x"))
+            .await
+            .cursor_repeats
+    );
+    let open = f.store.open_passes("trending").await.unwrap();
+    assert_eq!(open[0].steps[0].cursor, None);
+    assert_eq!(open[0].steps[0].pages, 3);
+}
+
+pub(crate) async fn a_page_for_a_pass_that_is_not_there_changes_nothing(f: Catalog) {
+    let page = Page {
+        pass: PassRef::Open(PassId(7)),
+        ..Page::of(vec![video("a", "words")])
+    };
+    let error = page.land(&*f.store).await.unwrap_err();
+    assert!(error.to_string().contains("no pass 7"), "{error}");
+    assert!(!error.is_retryable(), "the same landing fails again");
+    assert!(f.records("video").await.is_empty() && f.history().await.is_empty());
+    assert_eq!(f.found("words").await, [""; 0]);
+}
+
+pub(crate) async fn a_page_that_was_paid_for_lands_even_after_its_pass_ended(f: Catalog) {
+    let landed = f.land(&Page::of(vec![])).await;
+    let pass = PassRef::Open(landed.pass);
+    f.store
+        .finish(&pass, PassEnd::Abandoned, at(1))
+        .await
+        .unwrap();
+    f.land(&Page::of(vec![video("a", "")]).in_pass(landed.pass))
+        .await;
+    let pass = f.history().await.remove(0);
+    assert_eq!((pass.outcome, pass.records), (Some(PassEnd::Abandoned), 1));
+}
+
+pub(crate) async fn an_id_that_did_not_come_counts_as_fetched(f: Catalog) {
+    let pass = f.land(&Page::channels(&["a", "b"], &["a"])).await.pass;
+    assert_eq!(f.last_fetched(&["a", "b", "c"]).await, ["a 0", "b 0"]);
+    f.land(&Page::channels(&["b"], &[]).in_pass(pass).now(at(5)))
+        .await;
+    assert_eq!(f.last_fetched(&["a", "b"]).await, ["a 0", "b 5"]);
+    f.land(&Page::channels(&["b"], &["b"]).in_pass(pass).now(at(7)))
+        .await;
+    assert_eq!(f.last_fetched(&["b"]).await, ["b 7"]);
+}
+
+pub(crate) async fn old_records_and_absent_ids_are_dropped_and_the_listing_stays(f: Catalog) {
+    let old = [
+        video("old", "ancient words"),
+        video("kept", "lasting words"),
+    ];
+    let pass = f.land(&Page::of(old.to_vec())).await.pass;
+    f.land(&Page::channels(&["gone"], &[])).await;
+    f.land(&Page::of(vec![video("kept", "lasting words")]).now(at(10)))
+        .await;
+    f.land(&Page {
+        upstream: "other".into(),
+        ..Page::of(vec![video("old", "other")])
+    })
+    .await;
+    assert_eq!(f.store.drop_unseen("youtube", at(10)).await.unwrap(), 1);
+    let ids: Vec<String> = f
+        .records("video")
+        .await
+        .into_iter()
+        .map(|one| one.id)
+        .collect();
+    assert_eq!(ids, ["kept", "old"]);
+    assert_eq!(f.found("ancient").await, [""; 0]);
+    assert_eq!(f.found("lasting").await, ["kept"]);
+    assert_eq!(f.last_fetched(&["gone"]).await, [""; 0]);
+    assert_eq!(f.listed(pass).await, ["0 old", "0 kept"]);
+    assert_eq!(f.store.drop_unseen("youtube", at(10)).await.unwrap(), 0);
+}
+
+pub(crate) async fn a_record_that_comes_back_after_it_was_dropped_is_found_again(f: Catalog) {
+    let page = Page::of(vec![video("a", "phoenix")]);
+    f.land(&page).await;
+    f.store.drop_unseen("youtube", at(1)).await.unwrap();
+    f.land(&page.now(at(2))).await;
+    assert_eq!(f.records("video").await[0].first_seen, at(2));
+    assert_eq!(f.found("phoenix").await, ["a"]);
+}
+
+pub(crate) async fn pages_landed_at_once_through_several_handles_all_land(f: Catalog) {
+    let landings = (0..8).map(|handle: u64| {
+        let other = f.another();
+        tokio::spawn(async move {
+            for page in 0..10 {
+                let records = vec![
+                    video("shared", "x"),
+                    video(&format!("{handle}-{page}"), "y"),
+                ];
+                other
+                    .land(&Page::of(records).over(&format!("R{handle}"), at(page)))
+                    .await;
+            }
+        })
+    });
+    for landing in landings.collect::<Vec<_>>() {
+        landing.await.unwrap();
+    }
+    assert_eq!(f.records("video").await.len(), 81);
+    let history = f.history().await;
+    assert_eq!(history.len(), 80);
+    assert_eq!(history.iter().map(|pass| pass.records).sum::<u64>(), 160);
+}
+
+pub(crate) async fn an_export_is_in_the_order_of_first_sight_and_can_be_held_to_region_and_time(
+    f: Catalog,
+) {
+    let many = (0..600).map(|n| video(&format!("v{n}"), "t")).collect();
+    f.land(&Page::of(many).over("US", at(0))).await;
+    f.land(
+        &Page::of(vec![video("v7", "t"), video("new", "t")])
+            .over("GB", at(1))
+            .now(at(9)),
+    )
+    .await;
+    let ids: Vec<String> = f
+        .records("video")
+        .await
+        .into_iter()
+        .map(|one| one.id)
+        .collect();
+    let expected = (0..600).map(|n| format!("v{n}")).chain(["new".to_owned()]);
+    assert_eq!(ids, expected.collect::<Vec<_>>());
+    let mut query = Catalog::records_query("video");
+    query.region = Some("GB".into());
+    assert_eq!(f.exported(query.clone()).await, ["v7", "new"]);
+    query.region = Some("US".into());
+    query.since = Some(at(9));
+    assert_eq!(f.exported(query).await, ["v7"]);
+}

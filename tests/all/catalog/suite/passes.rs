@@ -1,0 +1,269 @@
+use ingest::catalog::{
+    OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState, StepPosition,
+};
+
+use super::super::fixture::{JOB, Page, at, daily, new_pass, video};
+use super::Catalog;
+
+async fn region_state(f: &Catalog, region: &str) -> RegionState {
+    f.store
+        .region_states(JOB, &[region.to_owned()], at(59))
+        .await
+        .unwrap()
+        .remove(0)
+}
+
+async fn finish(f: &Catalog, pass: PassId, end: PassEnd) {
+    f.store
+        .finish(&PassRef::Open(pass), end, at(59))
+        .await
+        .unwrap();
+}
+
+pub(crate) async fn nothing_is_known_of_a_region_that_was_never_walked(f: Catalog) {
+    let regions = ["US".to_owned(), "GB".to_owned()];
+    let states = f.store.region_states(JOB, &regions, at(59)).await.unwrap();
+    assert_eq!(
+        states.iter().map(|s| s.region.as_str()).collect::<Vec<_>>(),
+        ["US", "GB"]
+    );
+    assert_eq!(
+        states[0],
+        RegionState {
+            region: "US".into(),
+            ..RegionState::default()
+        }
+    );
+}
+
+pub(crate) async fn an_unfinished_pass_stands_where_it_stopped(mut f: Catalog) {
+    let pass = f.land(&Page::of(vec![]).next("2")).await.pass;
+    f.land(&Page::of(vec![]).in_pass(pass).next("3")).await;
+    f.land(&Page::of(vec![]).in_pass(pass).step(2)).await;
+    f.reopen();
+    let steps = vec![
+        StepPosition {
+            step: 0,
+            pages: 2,
+            cursor: Some("3".into()),
+            request: Some("request".into()),
+            empty_pages: 0,
+        },
+        StepPosition {
+            step: 2,
+            pages: 1,
+            cursor: None,
+            request: Some("request".into()),
+            empty_pages: 0,
+        },
+    ];
+    let open = OpenPass {
+        id: pass,
+        region: "US".into(),
+        started_at: at(0),
+        steps,
+        batches: Vec::new(),
+    };
+    assert_eq!(
+        f.store.open_passes(JOB).await.unwrap(),
+        std::slice::from_ref(&open)
+    );
+    assert_eq!(region_state(&f, "US").await.unfinished, Some(open));
+    assert_eq!(region_state(&f, "GB").await.unfinished, None);
+    assert_eq!(f.store.open_passes("another").await.unwrap(), []);
+}
+
+pub(crate) async fn open_passes_come_oldest_first_with_the_shared_one_among_them(f: Catalog) {
+    for (region, minute) in [("US", 3), ("*", 1), ("GB", 2)] {
+        f.land(&Page::of(vec![]).over(region, at(minute))).await;
+    }
+    let open = f.store.open_passes(JOB).await.unwrap();
+    assert_eq!(
+        open.iter()
+            .map(|pass| pass.region.as_str())
+            .collect::<Vec<_>>(),
+        ["*", "GB", "US"]
+    );
+}
+
+pub(crate) async fn a_complete_pass_is_dated_by_its_start_and_tells_its_pages(f: Catalog) {
+    let pass = f
+        .land(&Page::of(vec![]).over("US", at(5)).next("2").now(at(30)))
+        .await
+        .pass;
+    f.land(&Page::of(vec![]).in_pass(pass)).await;
+    f.land(&Page::of(vec![]).in_pass(pass).step(1)).await;
+    finish(&f, pass, PassEnd::Complete).await;
+    let state = region_state(&f, "US").await;
+    assert_eq!(state.last_complete, Some(at(5)));
+    assert_eq!(state.last_pages, [(0, 2), (1, 1)]);
+    assert_eq!(state.unfinished, None);
+}
+
+pub(crate) async fn the_last_complete_pass_is_the_one_that_began_last(f: Catalog) {
+    for minute in [1, 9, 4] {
+        let pass = f.land(&Page::of(vec![]).over("US", at(minute))).await.pass;
+        finish(&f, pass, PassEnd::Complete).await;
+    }
+    assert_eq!(region_state(&f, "US").await.last_complete, Some(at(9)));
+}
+
+pub(crate) async fn a_refusal_counts_until_a_later_pass_is_complete(f: Catalog) {
+    f.store
+        .finish(&new_pass("US", at(5)), PassEnd::Refused, at(6))
+        .await
+        .unwrap();
+    assert_eq!(region_state(&f, "US").await.last_refused, Some(at(5)));
+    let pass = f.land(&Page::of(vec![]).over("US", at(7))).await.pass;
+    finish(&f, pass, PassEnd::Complete).await;
+    assert_eq!(region_state(&f, "US").await.last_refused, None);
+    f.store
+        .finish(&new_pass("US", at(8)), PassEnd::Refused, at(9))
+        .await
+        .unwrap();
+    let state = region_state(&f, "US").await;
+    assert_eq!(
+        (state.last_complete, state.last_refused),
+        (Some(at(7)), Some(at(8)))
+    );
+}
+
+pub(crate) async fn an_abandoned_pass_is_over_and_what_it_landed_stays(f: Catalog) {
+    let pass = f.land(&Page::of(vec![video("a", "")]).next("2")).await.pass;
+    finish(&f, pass, PassEnd::Abandoned).await;
+    let given_up = RegionState {
+        region: "US".into(),
+        last_abandoned: Some(at(59)),
+        ..RegionState::default()
+    };
+    assert_eq!(region_state(&f, "US").await, given_up);
+    assert_eq!(f.listed(pass).await, ["0 a"]);
+}
+
+pub(crate) async fn a_pass_ends_once(f: Catalog) {
+    let pass = f.land(&Page::of(vec![])).await.pass;
+    finish(&f, pass, PassEnd::Complete).await;
+    finish(&f, pass, PassEnd::Abandoned).await;
+    assert_eq!(region_state(&f, "US").await.last_abandoned, None);
+    assert_eq!(region_state(&f, "US").await.last_complete, Some(at(0)));
+}
+
+pub(crate) async fn a_pass_that_is_not_there_cannot_end(f: Catalog) {
+    let error = f
+        .store
+        .finish(&PassRef::Open(PassId(7)), PassEnd::Complete, at(0))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("no pass 7"), "{error}");
+}
+
+pub(crate) async fn a_step_starts_over_once_with_its_listing_anew(mut f: Catalog) {
+    let pass = f
+        .land(&Page::of(vec![video("a", ""), video("b", "")]).next("2"))
+        .await
+        .pass;
+    f.land(&Page::of(vec![video("c", "")]).in_pass(pass).step(1))
+        .await;
+    assert!(f.store.restart_step(pass, 0).await.unwrap());
+    assert_eq!(f.listed(pass).await, ["1 c"]);
+    let counts = f.history().await.remove(0);
+    assert_eq!((counts.pages, counts.records), (1, 1));
+    assert_eq!((counts.requests, counts.units), (2, daily(2)));
+    assert_eq!(f.store.open_passes(JOB).await.unwrap()[0].steps.len(), 1);
+    let again = f
+        .land(&Page::of(vec![video("b", "")]).in_pass(pass).next("2"))
+        .await;
+    assert!(!again.cursor_repeats, "the walk is a new one");
+    f.reopen();
+    assert!(!f.store.restart_step(pass, 0).await.unwrap());
+    assert_eq!(f.listed(pass).await, ["0 b", "1 c"]);
+    assert!(f.store.restart_step(pass, 1).await.unwrap(), "another step");
+}
+
+pub(crate) async fn a_step_of_no_pass_is_not_started_over(f: Catalog) {
+    let error = f.store.restart_step(PassId(7), 0).await.unwrap_err();
+    assert!(error.to_string().contains("no pass 7"), "{error}");
+}
+
+pub(crate) async fn a_history_has_every_pass_oldest_first_with_its_counts(f: Catalog) {
+    let newer = f
+        .land(&Page::of(vec![video("a", "")]).over("US", at(2)))
+        .await;
+    finish(&f, newer.pass, PassEnd::Complete).await;
+    f.land(&Page::of(vec![video("a", ""), video("b", "")]).over("GB", at(1)))
+        .await;
+    f.store
+        .count_unproductive(&new_pass("DE", at(3)), 4, &daily(9), at(5))
+        .await
+        .unwrap();
+    let history = f.history().await;
+    let shown: Vec<_> = history
+        .iter()
+        .map(|pass| {
+            (
+                &*pass.region,
+                pass.outcome,
+                pass.pages,
+                pass.records,
+                pass.requests,
+            )
+        })
+        .collect();
+    let expected = [
+        ("GB", None, 1, 2, 1),
+        ("US", Some(PassEnd::Complete), 1, 1, 1),
+        ("DE", Some(PassEnd::Failed), 0, 0, 4),
+    ];
+    assert_eq!(shown, expected);
+    assert_eq!(history[1].finished_at, Some(at(59)));
+    assert_eq!(
+        (history[0].finished_at, &history[2].units),
+        (None, &daily(9))
+    );
+    let late = f.archive().history(at(2)).await.unwrap();
+    assert_eq!(late, history[1..]);
+}
+
+pub(crate) async fn a_step_ends_at_its_last_landed_page(f: Catalog) {
+    let pass = f.land(&Page::of(vec![]).next("2")).await.pass;
+    f.store.end_step(pass, 0, false).await.unwrap();
+    let open = f.store.open_passes(JOB).await.unwrap().remove(0);
+    assert_eq!((open.steps[0].pages, &open.steps[0].cursor), (1, &None));
+}
+
+pub(crate) async fn a_cut_pass_is_complete_and_no_start_for_the_next_one(f: Catalog) {
+    let whole = f.land(&Page::of(vec![]).over("US", at(1))).await.pass;
+    finish(&f, whole, PassEnd::Complete).await;
+    let cut = f
+        .land(&Page::of(vec![]).over("US", at(2)).next("2"))
+        .await
+        .pass;
+    f.store.end_step(cut, 0, true).await.unwrap();
+    finish(&f, cut, PassEnd::Complete).await;
+    let state = region_state(&f, "US").await;
+    assert_eq!(
+        (state.last_complete, state.since),
+        (Some(at(2)), Some(at(1)))
+    );
+}
+
+pub(crate) async fn steps_move_and_are_dropped_with_the_job(f: Catalog) {
+    let pass = f.land(&Page::of(vec![]).next("a")).await.pass;
+    f.land(&Page::of(vec![]).in_pass(pass).step(1).next("b"))
+        .await;
+    f.land(&Page::of(vec![]).in_pass(pass).step(2).next("c"))
+        .await;
+    let change = Rearrangement {
+        moved: vec![(0, 1), (1, 0)],
+        dropped: vec![2],
+    };
+    f.store.rearrange(pass, &change).await.unwrap();
+    let open = f.store.open_passes(JOB).await.unwrap().remove(0);
+    let mut steps: Vec<_> = open
+        .steps
+        .into_iter()
+        .map(|at| (at.step, at.cursor))
+        .collect();
+    steps.sort();
+    assert_eq!(steps, [(0, Some("b".into())), (1, Some("a".into()))]);
+}

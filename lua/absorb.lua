@@ -1,18 +1,18 @@
--- Adds charges that were made elsewhere at their own times, once each, even beyond a limit; and floors: what a ledger
--- that was lost had said.
+-- Adds charges that were made elsewhere at their own times, once each, even beyond a limit (L17); and floors: what a lost
+-- ledger had reported (L40).
 --
--- ARGV after the common ones: 'tell' or 'recover'; the number of charges, and for each: id, time, and for each limit
+-- ARGV after the caller's terms: 'tell' or 'recover'; the number of charges, and for each: id, time, and for each limit
 -- its units; the number of floors, and for each: the limit's name, time, units.
 --
--- 'recover' is for a caller to whom a script answered 'lost': whatever the loss, it is let in. Where nobody has begun a
--- new epoch yet, one begins here. What survives is always a beginning of the history: where it reaches up to the sequence
--- that the caller has heard of, through every epoch since, and holds the caller's newest charge, floors are not needed.
--- Such a caller sends its floors first and its newest charge last.
+-- 'recover' is for a caller to whom a script answered 'lost': it is accepted whatever the loss. Unless a new epoch has begun,
+-- one begins here (L36). What survives is always a beginning of the history: when it reaches the sequence that the caller
+-- has seen, through every epoch since, and holds the caller's newest charge, floors are not needed (L41). Such a caller
+-- sends its floors first and its newest charge last.
 --
--- Reply: 'absorbed', epoch, sequence, now, '1' where floors were not needed.
+-- Reply: 'absorbed', epoch, sequence, now, '1' when floors were not needed.
 -- Cost: O(log n + BLOCK) a charge.
 
-local old = open_archive()
+local log, changes = open_log(ledger), open_changes(ledger)
 local mode = word()
 
 local function read_charges()
@@ -28,48 +28,48 @@ local function read_charges()
 end
 
 local function read_floors()
-  local told_floors = {}
+  local sent_floors = {}
   for place = 1, number() do
-    told_floors[place] = { name = word(), at = number(), used = number() }
+    sent_floors[place] = { name = word(), at = number(), used = number() }
   end
-  return told_floors
+  return sent_floors
 end
 
--- Parts the block that holds an instant, if it has grown too long; says whether it had.
+-- Divides the block that holds an instant, if it has grown too long; says whether it had.
 local function part(at)
-  local first, last = old.block_start(at), old.block_end(at)
+  local first, last = log.block_start(at), log.block_end(at)
   local low, high = first and '(' .. first or '-inf', last or '+inf'
-  local is_long = call('ZCOUNT', LOG, low, high) > LONGEST_BLOCK
+  local is_long = call('ZCOUNT', KEYS[2], low, high) > LONGEST_BLOCK
   if is_long then
-    old.mark(tonumber(call('ZRANGEBYSCORE', LOG, low, high, 'WITHSCORES', 'LIMIT', BLOCK, 1)[2]))
+    changes.mark(tonumber(call('ZRANGEBYSCORE', KEYS[2], low, high, 'WITHSCORES', 'LIMIT', BLOCK, 1)[2]))
   end
   return is_long
 end
 
 local function absorb(charge)
-  local known = old.knows(charge.id)
-  if old.is_forgotten(charge.at) or (known and call('HGET', UNITS, charge.id)) then
+  local known = log.charged_at(charge.id)
+  if log.is_forgotten(charge.at) or (known and call('HGET', KEYS[3], charge.id)) then
     return
   end
   -- One in the log without units was denied half-way: it is in no sum.
-  local at = max(math.min(charge.at, now), known or 0)
-  old.remove_forgotten(charge.id)
+  local at = math.max(math.min(charge.at, now), known or 0)
+  changes.remove_forgotten(charge.id)
   local sums = {}
   for index, limit in ipairs(limits) do
     local units = charge.units[index]
     if units > 0 then
       sums[limit.code] = units
-      old.add_to_total(limit.code, at, units)
-      old.add_to_floors(limit.name, at, units)
+      changes.add_to_total(limit.code, at, units)
+      changes.add_to_floors(limit.name, at, units)
     end
   end
-  old.add_to_block(at, sums)
-  old.log(charge.id, at, sums)
+  changes.add_to_block(at, sums)
+  changes.record(charge.id, at, sums)
   return at
 end
 
 local function is_known_floor(new)
-  for _, floor in ipairs(floors) do
+  for _, floor in ipairs(ledger.floors) do
     if floor.name == new.name and floor.at == new.at and floor.used >= new.used then
       return true
     end
@@ -81,27 +81,42 @@ local function set_floor(floor)
   if is_known_floor(floor) then
     return
   end
-  local limit = old.limit_named(floor.name)
-  floor.after = limit and old.between(limit.code, floor.at + 1, nil) or 0
-  floors[#floors + 1] = floor
+  local limit = log.limit_named(floor.name)
+  floor.after = limit and log.between(limit.code, floor.at + 1, nil) or 0
+  ledger.floors[#ledger.floors + 1] = floor
 end
 
 -- Floors are compared with the ledger's time, which passes them only when all of them are set.
 local function pass_floors()
-  for _, floor in ipairs(floors) do
-    state[NEWEST] = max(state[NEWEST], floor.at + 1)
+  for _, floor in ipairs(ledger.floors) do
+    state[NEWEST] = math.max(state[NEWEST], floor.at + 1)
   end
 end
 
+-- Whether all survived that the caller had seen, through every epoch that ended since.
+local function survived()
+  if ledger.loss == 'behind' or ledger.stored_sequence < seen_sequence then
+    return false
+  end
+  local found = ledger.stored_epoch == seen_epoch
+  for epoch, sequence in string.gmatch(call('HGET', KEYS[1], 'epochs') or '', '(%S+) (%d+)\n') do
+    found = found or epoch == seen_epoch
+    if found and tonumber(sequence) < seen_sequence then
+      return false
+    end
+  end
+  return found
+end
+
 local charges, new_floors = read_charges(), read_floors()
-if skew or (loss and mode ~= 'recover') then
-  return objection
+if ledger.skew or (ledger.loss and mode ~= 'recover') then
+  return ledger.objection
 end
-if not stored or old.lacks_units or (loss == 'behind' and not call('ZRANGE', LOG, 0, 0)[1]) then
-  old.empty()
+if not stored or log.lacks_units or (ledger.loss == 'behind' and not call('ZRANGE', KEYS[2], 0, 0)[1]) then
+  changes.empty()
 end
-local intact = mode == 'recover' and (seen_newest == '' or old.knows(seen_newest)) and old.survived()
-if loss == 'behind' then
+local intact = mode == 'recover' and (seen_newest == '' or log.charged_at(seen_newest)) and survived()
+if ledger.loss == 'behind' then
   state[EPOCH] = false
 end
 local grown = {}
@@ -117,13 +132,13 @@ if not intact then
   end
   pass_floors()
 end
-commit(true)
--- Where a permission lacks for that, what was told is whole.
+commit(ledger, true)
+-- When a permission lacks for that, what was sent is whole.
 local parted = false
 for _, at in ipairs(grown) do
   parted = part(at) or parted
 end
 if parted then
-  commit(true)
+  commit(ledger, true)
 end
 return { 'absorbed', state[EPOCH], state[SEQUENCE], now, intact and '1' or '0' }

@@ -1,85 +1,87 @@
--- Takes units of one or more limits, all or nothing, and records them under an id.
+-- Takes units of one or more limits, all or nothing, and records them under an id (L7).
 --
--- ARGV after the common ones: the id; for each limit: units, and what must be left free.
+-- ARGV after the caller's terms: the id; for each limit: units, and what must be left free.
 -- Reply, the word first:
---   granted   epoch, sequence, the time of the charge; for each limit that is charged: used; then, where there is such a
+--   granted   epoch, sequence, the time of the charge; for each limit that is charged: used; then, when there is such a
 --             thing to say: 'probes', the number of a closed limit that this charge probes, how long its last closing
---             lasted; 'differs', the number of a limit and the rule by which somebody else charged it.
---   repeated  the same for a known id: 'holds', the number of a limit and the units that the id was charged, where that is
---             not what is asked now. Nothing was written.
---   taken_back  the id is that of a charge that was settled to nothing: it names none any more. Nothing was written.
+--             lasted; 'differs', the number of a limit and the rule by which another machine charged it.
+--   repeated  the same for a known id: 'holds', the number of a limit and the units that the id was charged, when that is
+--             not what is requested now. Nothing was written.
+--   taken_back  the id is that of a charge that was settled to nothing: it names none any more (L12). Nothing was written.
 --   rejected  the time by its own clock, the number of the limit that fits last, used, remaining, the instant at which
 --             this charge fits, until when the limit is closed or ''; epoch, sequence, now, when the keys' lives were
 --             renewed; for each limit that would be charged: used. Nothing was written.
 --   never     the number of the limit, the most that one charge can take. Nothing was written.
 -- Cost: O(log n) for n charges in the log, whatever they took; a rejection adds the blocks that must leave first.
 
-local id = word()
-for _, limit in ipairs(limits) do
-  limit.units = number()
-  limit.most = limit.enforced - number()
-end
+local LOG, UNITS = KEYS[2], KEYS[3]
+local id, at = ARGV[2 + count], string.format('%d', now)
 
-if objection then
-  return objection
+if ledger.objection then
+  return ledger.objection
 end
 if not stored then
-  open_archive().empty()
+  open_changes(ledger).empty()
 end
 
 -- Whether it fits ------------------------------------------------------------------------------------------------------
 
-local function rejected()
-  for index, limit in ipairs(limits) do
-    if limit.units > 0 and limit.units > limit.most then
-      return { 'never', index, max(limit.most, 0) }
-    end
-  end
-  local old, worst, latest = open_archive(), nil, now
-  for index, limit in ipairs(limits) do
-    local at = limit.units > 0 and max(old.closed(limit) or 0, old.falls_to(limit, limit.most - limit.units)) or 0
-    if at > latest then
-      worst, latest = index, at
-    end
-  end
-  local limit = limits[worst]
-  local reply = { 'rejected', clock, worst, limit.used, old.remaining(limit), latest, old.closed(limit) or '' }
-  reply[8], reply[9], reply[10], reply[11] = old.contact()
-  for _, charged in ipairs(limits) do
-    if charged.units > 0 then
-      reply[#reply + 1] = charged.used
-    end
-  end
-  return reply
-end
-
 local fits, costs = true, false
-for _, limit in ipairs(limits) do
-  if limit.units > 0 then
+for index = 1, count do
+  local limit = limits[index]
+  local units = tonumber(ARGV[1 + count + 2 * index])
+  local most = limit.enforced - tonumber(ARGV[2 + count + 2 * index])
+  limit.units, limit.most = units, most
+  if units > 0 then
     costs = true
-    add_up(limit)
-    fits = fits and state[limit.place + CLOSED] <= now and limit.used + limit.units <= limit.most
+    add_up(ledger, limit)
+    fits = fits and state[limit.place + CLOSED] <= now and limit.used + units <= most
   end
 end
 
--- Whoever opens the archive may find that units were lost.
+-- Opening the log may find that units were lost.
 local known
-if objection then
-  return objection
+if ledger.objection then
+  return ledger.objection
 elseif not fits then
-  known = open_archive().knows(id)
-  if objection or not known then
-    return objection or rejected()
+  known = open_log(ledger).charged_at(id)
+  if ledger.objection then
+    return ledger.objection
+  elseif not known then
+    for index, limit in ipairs(limits) do
+      if limit.units > 0 and limit.units > limit.most then
+        return { 'never', index, math.max(limit.most, 0) }
+      end
+    end
+    local forecast, worst, latest = open_forecast(ledger), nil, now
+    for index, limit in ipairs(limits) do
+      local at = limit.units > 0
+          and math.max(forecast.closed(limit) or 0, forecast.falls_to(limit, limit.most - limit.units))
+        or 0
+      if at > latest then
+        worst, latest = index, at
+      end
+    end
+    local limit = limits[worst]
+    local reply =
+      { 'rejected', clock, worst, limit.used, forecast.remaining(limit), latest, forecast.closed(limit) or '' }
+    reply[8], reply[9], reply[10], reply[11] = forecast.position()
+    for _, charged in ipairs(limits) do
+      if charged.units > 0 then
+        reply[#reply + 1] = charged.used
+      end
+    end
+    return reply
   end
-elseif call('ZADD', LOG, 'NX', text(now), id) == 0 then
-  known = open_archive().knows(id)
-  if objection then
-    return objection
+elseif call('ZADD', LOG, 'NX', at, id) == 0 then
+  known = open_log(ledger).charged_at(id)
+  if ledger.objection then
+    return ledger.objection
   end
   if not known then
     -- A forgotten one leaves nothing behind.
-    open_archive().remove_forgotten(id)
-    call('ZADD', LOG, text(now), id)
+    open_changes(ledger).remove_forgotten(id)
+    call('ZADD', LOG, at, id)
   end
 end
 
@@ -96,49 +98,46 @@ end
 
 -- Recording ------------------------------------------------------------------------------------------------------------
 
--- Takes a charge that is in the log already. A limit whose closing has run out without a known reset grants one charge,
--- a probe, and closes again for a minute.
-local function take(limit)
-  local place = limit.place
-  state[place + RULE], state[place + TOTAL], state[place + HEAD] = limit.rule, limit.sum + limit.units, limit.head
-  state[place + CLOSED] = state[place + PROBING] and now + 60 * 1000000 or 0
-  limit.used = limit.used + limit.units
-  if #floors > 0 then
-    open_archive().add_to_floors(limit.name, now, limit.units)
-  end
-end
-
 if not known then
   local sums = {}
-  for _, limit in ipairs(limits) do
-    if limit.units > 0 then
-      sums[limit.code] = limit.units
-      take(limit)
+  for index = 1, count do
+    local limit = limits[index]
+    local units, place = limit.units, limit.place
+    if units > 0 then
+      sums[limit.code] = units
+      state[place + RULE], state[place + TOTAL], state[place + HEAD] = limit.rule, limit.sum + units, limit.head
+      -- A limit whose closing has run out without a known reset grants one charge, a probe, and closes again for a
+      -- minute (L19).
+      state[place + CLOSED] = state[place + PROBING] and now + 60 * 1000000 or 0
+      limit.used = limit.used + units
+      if #ledger.floors > 0 then
+        open_changes(ledger).add_to_floors(limit.name, now, units)
+      end
     end
   end
-  if call('HSET', UNITS, id, vector_of(sums), '', '0') == 2 and stored then
+  local vector = vector_of(sums, (#state - FIRST_PLACE + 1) / NEXT_PLACE)
+  if call('HSET', UNITS, id, vector, '', '0') == 2 and stored then
     -- The empty id was gone, and so were all units.
     call('ZREM', LOG, id)
     call('HDEL', UNITS, id, '')
     return { 'lost', 'behind' }
   end
-  state[NEWEST], state[SEQUENCE], drops_floors = now, state[SEQUENCE] + 1, true
-  commit(false)
-  -- What would slow down every charge is done at each BLOCKth. Where a permission lacks for that, the charge is whole.
+  state[NEWEST], state[SEQUENCE], ledger.drops_floors = now, state[SEQUENCE] + 1, true
+  commit(ledger, false)
+  -- What would slow down every charge is done at each BLOCKth. When a permission lacks for that, the charge is whole.
   if state[SEQUENCE] % BLOCK == 0 then
-    open_archive().end_block()
-    commit(true)
+    commit(ledger, open_changes(ledger).end_block())
   end
 end
 
 local reply = { known and 'repeated' or 'granted', state[EPOCH], state[SEQUENCE], known or now }
-for _, limit in ipairs(limits) do
-  if limit.units > 0 then
-    reply[#reply + 1] = limit.used
+for index = 1, count do
+  if limits[index].units > 0 then
+    reply[#reply + 1] = limits[index].used
   end
 end
-
-for index, limit in ipairs(limits) do
+for index = 1, count do
+  local limit = limits[index]
   if limit.held and limit.held ~= limit.units then
     reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'holds', index, limit.held
   end
@@ -146,7 +145,7 @@ for index, limit in ipairs(limits) do
     local interval = state[limit.place + PROBING]
     if interval then
       interval = interval == true and 60 * 60 * 1000000 or interval
-      reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'probes', index, text(interval)
+      reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'probes', index, string.format('%d', interval)
     end
     if limit.other_rule and limit.other_rule ~= '' and limit.other_rule ~= limit.rule then
       reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'differs', index, limit.other_rule

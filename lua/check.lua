@@ -1,12 +1,12 @@
--- Compares the sums with the log, a bounded number of blocks at a time, then the totals with the sums; mends what
--- differs, and says so in the server's log and to the caller. Nothing is mended to less because units are gone: that is a
--- loss, which the next charge finds.
+-- Compares the sums with the log, a bounded number of blocks at a time, then the totals with the sums; corrects what
+-- differs, and reports it to the server's log and to the caller. No sum is corrected to less because units are gone: that is
+-- a loss, which the next charge finds (L35).
 --
 -- Reply: 'checked', and for each total or block that was mended a line of words.
 -- Cost: O(BLOCKS * BLOCK + n / BLOCK).
 
 local BLOCKS = 64
-local old = open_archive()
+local log, META, SUMS = open_log(ledger), KEYS[1], KEYS[5]
 
 local reply = { 'checked' }
 
@@ -17,7 +17,7 @@ end
 
 -- Whether a charge of a range has lost its units.
 local function lost_units(low, high)
-  return old.walk(low, high, 512, function(_, vector)
+  return log.walk(low, high, 512, function(_, vector)
     return not vector
   end)
 end
@@ -25,7 +25,7 @@ end
 local is_lost = false
 
 local function check_block(before, last)
-  local truth = vector_of(old.scan_vector('(' .. before, last))
+  local truth = log.scan_vector('(' .. before, last)
   local sums = call('HGET', SUMS, last)
   if sums ~= truth and lost_units('(' .. before, last) then
     is_lost = true
@@ -38,7 +38,7 @@ end
 -- The first block is checked with the second: every one but it has a block before it.
 local function check_blocks()
   local checked = call('HGET', META, 'checked') or '-inf'
-  local marks = call('ZRANGEBYSCORE', MARKS, checked, '+inf', 'LIMIT', 0, BLOCKS + 1)
+  local marks = call('ZRANGEBYSCORE', KEYS[4], checked, '+inf', 'LIMIT', 0, BLOCKS + 1)
   for place = 2, #marks do
     check_block(marks[place - 1], marks[place])
   end
@@ -47,17 +47,17 @@ end
 
 local function check_total(limit)
   local total = state[limit.place + TOTAL]
-  local truth = old.between(limit.code, state[limit.place + HEAD], nil)
-  if truth < total and lost_units(text(state[limit.place + HEAD]), '+inf') then
+  local truth = log.between(limit.code, state[limit.place + HEAD], nil)
+  if truth < total and lost_units(string.format('%d', state[limit.place + HEAD]), '+inf') then
     is_lost = true
   elseif truth ~= total then
-    mended(limit.name .. ' stood at ' .. text(total) .. ', its charges sum to ' .. text(truth))
+    mended(limit.name .. ' stood at ' .. string.format('%d', total) .. ', its charges sum to ' .. string.format('%d', truth))
     state[limit.place + TOTAL] = truth
   end
 end
 
-if objection then
-  return objection
+if ledger.objection then
+  return ledger.objection
 end
 if state[EPOCH] then
   check_blocks()
@@ -65,12 +65,12 @@ if state[EPOCH] then
     check_total(limit)
   end
   if is_lost then
-    call('HDEL', UNITS, '')
+    call('HDEL', KEYS[3], '')
     redis.log(redis.LOG_WARNING, 'ingest ledger: ' .. META .. ': units of charges in the log are gone')
     return { 'lost', 'behind' }
   end
   if #reply > 1 then
-    commit(false)
+    commit(ledger, false)
   end
 end
 return reply

@@ -1,6 +1,6 @@
--- Closes a limit that the upstream called spent, or takes that back. Of two closings the later holds.
+-- Closes a limit that the upstream reported exhausted, or reopens it. Of two closings the later holds (L18, L19).
 --
--- ARGV after the common ones: the limit's name; then
+-- ARGV after the caller's terms: the limit's name; then
 --   until    an instant: the reset is known.
 --   probing  the reset is unknown: for an hour, then one charge is granted, a probe; each closing that follows a probe
 --            lasts twice as long as the last one, up to a day.
@@ -12,15 +12,14 @@
 local MINUTE = 60 * 1000000
 local HOUR = 60 * MINUTE
 
-local old = open_archive()
 local name, how = word(), word()
-local limit = old.limit_named(name)
+local limit = open_log(ledger).limit_named(name)
 
-if objection then
-  return objection
+if ledger.objection then
+  return ledger.objection
 end
 if not stored then
-  old.empty()
+  open_changes(ledger).empty()
 end
 if limit then
   local closed, probing = limit.place + CLOSED, limit.place + PROBING
@@ -31,7 +30,7 @@ if limit then
   elseif how == 'until' then
     till, interval = number(), false
   elseif how == 'copied' then
-    till, interval = number(), max(number(), last or 0)
+    till, interval = number(), math.max(number(), last or 0)
   else
     -- Where the limit is closed for more than a minute, no probe was granted: the request was sent before the limit was
     -- closed, and its refusal is the same as the last.
@@ -43,5 +42,5 @@ if limit then
     state[closed], state[probing] = till, interval
   end
 end
-commit(true)
+commit(ledger, true)
 return { 'closed', state[EPOCH], state[SEQUENCE], now }

@@ -1,29 +1,29 @@
--- How the limits stand, and which charges are recorded. Writes nothing.
+-- The usage of the limits, and which charges are recorded. Writes nothing.
 --
--- ARGV after the common ones: ids of charges.
+-- ARGV after the caller's terms: ids of charges.
 -- Reply: 'usage', why it is not the ledger that the caller has seen or ''; epoch, sequence, now, when the keys' lives
 -- were renewed; for each limit: used, remaining, until when it
 -- is closed or '', what was charged since the day began or '', the number of returns, and for each: the instant, units;
 -- for each id: '1' where it is recorded, else '0'.
 -- Cost: O(log n + n / BLOCK) a limit and slice of the window.
 
-local old = open_archive()
+local log, forecast = open_log(ledger), open_forecast(ledger)
 
 local function used_at(limit, at)
   local from = counted_from(limit, at)
-  local most = old.between(limit.code, from, nil)
-  for _, floor in ipairs(floors) do
+  local most = log.between(limit.code, from, nil)
+  for _, floor in ipairs(ledger.floors) do
     if floor.name == limit.name and floor.at >= from then
-      most = max(most, floor.used + floor.after)
+      most = math.max(most, floor.used + floor.after)
     end
   end
   return most
 end
 
--- Where what returns is cut into slices: up to the instant at which all is back, and at those about which people ask.
+-- The ends of the slices in which returns are reported: up to the instant at which all is back, and 1, 6 and 24 hours.
 local function slices(limit)
   local hour = 60 * 60 * 1000000
-  local span, last = limit.slide or 24 * hour, old.expiry(limit, now)
+  local span, last = limit.slide or 24 * hour, forecast.expiry(limit, now)
   local ends = { now + hour, now + 6 * hour, now + 24 * hour, last }
   for slice = 1, 26 do
     ends[#ends + 1] = now + math.floor(span * slice / 24)
@@ -32,19 +32,19 @@ local function slices(limit)
   return ends, last
 end
 
--- What counts now and no longer at the end of each slice, told when the last of it is back.
+-- What counts now and no longer at the end of each slice, reported at the instant at which the last of it is back.
 local function returns(limit)
-  local told_returns, left = {}, limit.used
+  local slices_back, left = {}, limit.used
   local ends, last = slices(limit)
   for _, at in ipairs(ends) do
     local still = at <= last and left > 0 and used_at(limit, at) or left
     if still < left then
-      told_returns[#told_returns + 1] = old.falls_to(limit, still)
-      told_returns[#told_returns + 1] = left - still
+      slices_back[#slices_back + 1] = forecast.falls_to(limit, still)
+      slices_back[#slices_back + 1] = left - still
     end
     left = still
   end
-  return told_returns
+  return slices_back
 end
 
 local function since_reset(limit)
@@ -52,20 +52,20 @@ local function since_reset(limit)
   for _, start in ipairs(limit.days) do
     day = start <= now and start or day
   end
-  return day and old.between(limit.code, day, nil) or ''
+  return day and log.between(limit.code, day, nil) or ''
 end
 
-if skew then
-  return skew
+if ledger.skew then
+  return ledger.skew
 end
-local reply = { 'usage', loss or '', old.contact() }
+local reply = { 'usage', ledger.loss or '', forecast.position() }
 for _, limit in ipairs(limits) do
-  add_up(limit)
+  add_up(ledger, limit)
   local back = returns(limit)
   for _, value in ipairs({
     limit.used,
-    old.remaining(limit),
-    old.closed(limit) or '',
+    forecast.remaining(limit),
+    forecast.closed(limit) or '',
     since_reset(limit),
     #back / 2,
     unpack(back),
@@ -74,6 +74,6 @@ for _, limit in ipairs(limits) do
   end
 end
 while position < #ARGV do
-  reply[#reply + 1] = old.knows(word()) and '1' or '0'
+  reply[#reply + 1] = log.charged_at(word()) and '1' or '0'
 end
 return reply

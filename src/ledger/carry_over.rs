@@ -1,4 +1,4 @@
-//! A configuration that names another ledger than yesterday: what this machine charged in the one that it left counts still.
+//! After the configuration names another kind of ledger: what this machine charged in the one before still counts.
 
 use std::path::Path;
 
@@ -7,20 +7,20 @@ use super::{Journal, Mode, OpenLedgerError, SqliteLedger};
 use crate::config::LedgerStore;
 use crate::quota::{Account, Cost, Entry, Timestamp};
 
-/// What this machine charged of an account within its longest window.
+/// What this machine charged to an account within its longest window, in the ledger before.
 #[derive(Debug, Default)]
 pub struct CarryOver {
     /// Each charge.
     pub charges: Vec<Entry>,
-    /// What of them passes of the catalog tell too.
+    /// The units of them that passes of the catalog record too.
     pub by_passes: Cost,
 }
 
-/// What this machine charged while the configuration named a ledger of the other kind: by its file, or by its journal of a
-/// shared one.
+/// Returns what this machine charged while the configuration named a ledger of the other kind: from its file, or from the
+/// journal of a shared one.
 ///
 /// # Errors
-/// When that file is there and cannot be read.
+/// When that file exists and cannot be read.
 pub async fn carried_over(
     store: &LedgerStore,
     state_dir: &Path,
@@ -29,7 +29,7 @@ pub async fn carried_over(
     mode: Mode,
 ) -> Result<CarryOver, OpenLedgerError> {
     let file = |name: &str| Some(state_dir.join(name)).filter(|file| file.exists());
-    let mut elsewhere = match store {
+    let mut carried = match store {
         LedgerStore::Sqlite => match file(JOURNAL_FILE) {
             Some(journal) => {
                 let journal = match mode {
@@ -59,6 +59,6 @@ pub async fn carried_over(
             None => CarryOver::default(),
         },
     };
-    elsewhere.charges.retain(|entry| !entry.cost.is_none());
-    Ok(elsewhere)
+    carried.charges.retain(|entry| !entry.cost.is_none());
+    Ok(carried)
 }

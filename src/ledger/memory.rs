@@ -31,7 +31,7 @@ struct AccountHistory {
     limits: HashMap<LimitName, LimitHistory>,
 }
 
-/// Where a charge stands in the order of its account: its time, and its number among the charges of that instant.
+/// The place of a charge in the order of its account: its time, and its number among the charges of that instant.
 type Position = (Timestamp, u64);
 
 /// The charges of one limit in order, each with the running total up to and with it.

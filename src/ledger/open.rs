@@ -1,4 +1,4 @@
-//! Which ledger the configuration means, and what is needed beside it.
+//! Opens the ledger that the configuration names, and the journal beside a shared one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ pub const JOURNAL_FILE: &str = "journal.db";
 /// What a ledger is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// To charge.
+    /// For charging.
     ReadWrite,
-    /// To look at its usage: nothing is written, neither there nor on this machine.
+    /// For reading: nothing is written, neither to the ledger nor on this machine.
     ReadOnly,
 }
 
@@ -45,7 +45,7 @@ pub enum OpenLedgerError {
 }
 
 impl OpenLedgerError {
-    /// Whether the file only has to be brought up to date, as whoever writes it next does.
+    /// Whether the file is only of an earlier release: the next command that writes to it upgrades it.
     #[must_use]
     pub fn is_of_earlier_release(&self) -> bool {
         match self {
@@ -58,10 +58,10 @@ impl OpenLedgerError {
 }
 
 /// Opens the ledger that `config` names: `ledger.db` in the state directory, or a shared one with `journal.db` there. A
-/// shared ledger is connected to when it is first asked.
+/// shared ledger is connected to at the first operation.
 ///
 /// # Errors
-/// When a file in the state directory cannot be opened, or the URL makes no sense.
+/// When a file in the state directory cannot be opened, or the URL is not one of Redis.
 pub fn open(
     config: &LedgerConfig,
     state_dir: &Path,
@@ -76,8 +76,8 @@ pub fn open(
     }
 }
 
-/// Opens the ledger that `config` names to look at its usage as if these charges were added to it. They are in a copy in
-/// memory: nothing is written, neither there nor on this machine.
+/// Opens a copy in memory of the ledger that `config` names, with these charges added. Nothing is written, neither to the
+/// ledger nor on this machine.
 ///
 /// # Errors
 /// As [`open`].

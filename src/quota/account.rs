@@ -3,17 +3,17 @@ use std::time::Duration;
 
 use super::{Cost, Limit, LimitName, Units};
 
-/// Whose quota a credential draws on, and the limits of it. Two keys of one project are one account.
+/// The holder of a quota, with its limits. Two keys of one project are one account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Its name, by which the ledger knows it.
+    /// Its name in the ledger.
     pub name: String,
     /// Its limits by name.
     pub limits: BTreeMap<LimitName, Limit>,
 }
 
 impl Account {
-    /// The limits that `cost` takes from. Limits that the account lacks are left out: the configuration refuses them.
+    /// Returns the limits that `cost` takes from. Limits that the account lacks are left out: the configuration rejects them.
     pub fn charged<'a>(
         &'a self,
         cost: &'a Cost,
@@ -23,7 +23,7 @@ impl Account {
             .filter(|(name, _)| cost.limits().any(|charged| charged == *name))
     }
 
-    /// What `cost` takes of the account's limits.
+    /// Returns the part of `cost` that the account's limits have.
     #[must_use]
     pub fn taken(&self, cost: &Cost) -> Cost {
         self.charged(cost)
@@ -31,8 +31,8 @@ impl Account {
             .collect()
     }
 
-    /// The first limit by name that can never hold `cost` while `leave` stays free, and the most that one charge can take
-    /// of it.
+    /// Returns the first limit by name that can never hold `cost` while `leave` stays free, and the most units that one
+    /// charge can take of it; `None` when all can.
     #[must_use]
     pub fn never_holds(&self, cost: &Cost, leave: &Cost) -> Option<(LimitName, Units)> {
         let too_small = |(name, limit): &(&LimitName, &Limit)| {
@@ -45,7 +45,7 @@ impl Account {
         ))
     }
 
-    /// How long after it was asked for a grant of `cost` may still be sent: the shortest grace of its limits.
+    /// Returns how long after its request a grant of `cost` may still be used (L6): the shortest grace of its limits.
     #[must_use]
     pub fn grant_lifetime(&self, cost: &Cost) -> Duration {
         self.charged(cost)
@@ -54,7 +54,7 @@ impl Account {
             .unwrap_or(Duration::MAX)
     }
 
-    /// The longest that anything charged to this account can count, its grace included.
+    /// Returns the longest that a charge of this account can count, with the grace at both ends.
     #[must_use]
     pub fn longest_window(&self) -> Duration {
         let spans = self

@@ -11,8 +11,8 @@ use super::{
 };
 
 /// What a store remembers of one limit: its charges in the order in which they count, each with the running total of
-/// units up to and with it. The units between two instants are the difference of two totals, however many charges lie
-/// between.
+/// units up to and with it. The units between two instants are the difference of two totals, so no query depends on the
+/// number of charges between them.
 pub trait History {
     /// Why the store cannot be read.
     type Error;
@@ -251,7 +251,7 @@ impl<'a, H: History> LimitState<'a, H> {
         self.closing?.interval
     }
 
-    /// The first instant, now or later, at which `units` fit beside `leave` if nobody else charges. Together they are
+    /// The first instant, now or later, at which `units` fit beside `leave` if nothing else is charged. Together they are
     /// no more than the limit can hold.
     ///
     /// # Errors
@@ -261,7 +261,7 @@ impl<'a, H: History> LimitState<'a, H> {
         Ok(falls_at.max(self.closed_until().unwrap_or(falls_at)))
     }
 
-    /// The first instant, now or later, at which no more than `most` units count if nobody charges.
+    /// The first instant, now or later, at which no more than `most` units count if nothing is charged.
     ///
     /// # Errors
     /// When the history cannot be read.
@@ -321,7 +321,7 @@ impl<'a, H: History> LimitState<'a, H> {
         Ok(returns)
     }
 
-    /// The units that will count at a later instant if nobody charges.
+    /// The units that will count at a later instant if nothing is charged.
     fn used_at(&self, later: Timestamp) -> Result<Units, H::Error> {
         let from = self.limit.window().counted_from(later);
         let totals = self.history.totals(from)?;

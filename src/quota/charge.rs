@@ -5,19 +5,19 @@ use serde::Serialize;
 
 use super::{Cost, LimitName, Timestamp, Units};
 
-/// The name of one charge, by which it is safe to repeat: a repeated id is granted again and counted once.
+/// The name of one charge. It makes the charge safe to repeat: a repeated id is granted again and counted once (L11).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ChargeId(String);
 
 impl ChargeId {
-    /// An id that somebody chose.
+    /// An id with this text.
     #[must_use]
     pub fn new(id: impl Into<String>) -> Self {
         Self(id.into())
     }
 
-    /// The name of the charge that is made under this id again, so many times after it was taken back.
+    /// The id of the next charge under this one, after it was taken back `times` times (L12).
     #[must_use]
     pub fn again(&self, times: u32) -> Self {
         Self(format!("{self}~{times}"))
@@ -36,21 +36,22 @@ impl fmt::Display for ChargeId {
     }
 }
 
-/// What a ledger says to a charge.
+/// What a ledger decides on a charge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Recorded; the request may be sent.
     Granted(Grant),
-    /// Not now. Nothing was recorded.
+    /// It does not fit now. Nothing was recorded.
     Rejected(Rejection),
-    /// Not ever: the units, with what must be left, are more than the limit can hold. Nothing was recorded.
+    /// It can never fit: the units, with what must stay free, exceed the limit. Nothing was recorded.
     Never {
         /// The limit that cannot hold it.
         limit: LimitName,
         /// The most that one charge can take of it, in units.
         most: Units,
     },
-    /// The id is that of a charge that was settled to nothing: it names none any more. Nothing was recorded.
+    /// The id is that of a charge that was settled to nothing: it names no charge any more (L12). Nothing was
+    /// recorded.
     TakenBack,
 }
 
@@ -61,7 +62,7 @@ pub struct Grant {
     pub remaining: std::collections::BTreeMap<LimitName, Units>,
     /// Whether the id was charged before: nothing more was charged.
     pub repeated: bool,
-    /// What a repeated id was charged, where that is not what was asked now.
+    /// What a repeated id was charged; `None` when that is the requested cost.
     pub held: Option<Cost>,
     /// Limits whose closing has run out without a known reset, and that this charge probes: to be reopened when the
     /// upstream accepts it. With the interval of the last closing.
@@ -77,13 +78,13 @@ pub struct Rejection {
     pub used: Units,
     /// What it would still grant now, in units, to a charge that leaves nothing; zero while it is closed.
     pub remaining: Units,
-    /// How long until this very charge would fit, if nobody else charges.
+    /// How long until this charge fits if nothing else is charged.
     pub retry_after: Duration,
-    /// The instant at which this very charge would fit, if nobody else charges.
+    /// The instant at which this charge fits if nothing else is charged.
     pub retry_at: Timestamp,
 }
 
-/// A charge as it is told to a ledger afterwards, with the time at which it was made.
+/// A charge that a ledger absorbs, with the time at which it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The id of the charge.
@@ -106,7 +107,7 @@ pub struct Floor {
     pub used: Units,
 }
 
-/// For how long a limit is closed because the upstream called it spent.
+/// For how long a limit is closed that the upstream reported exhausted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
     /// Until its reset.

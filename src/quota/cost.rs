@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LimitName, Units};
 
-/// Units by limit: what one request charges, or what a job leaves. A limit of zero units is not in it.
+/// Units by limit: what one request charges, or what a job leaves. A component of zero is not stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<LimitName, Units>")]
 pub struct Cost(BTreeMap<LimitName, Units>);
@@ -16,13 +16,13 @@ impl Cost {
         Self::default()
     }
 
-    /// What this takes of `limit`.
+    /// The units that this takes of `limit`.
     #[must_use]
     pub fn of(&self, limit: &str) -> Units {
         self.0.get(limit).copied().unwrap_or(Units::ZERO)
     }
 
-    /// The limits that this takes from, with what it takes, by name.
+    /// The components, by name of the limit.
     pub fn iter(&self) -> impl Iterator<Item = (&LimitName, Units)> {
         self.0.iter().map(|(limit, units)| (limit, *units))
     }
@@ -32,13 +32,13 @@ impl Cost {
         self.0.keys()
     }
 
-    /// The largest component: what decides whether a call is cheap.
+    /// The largest component: it decides whether a call is cheap (L29).
     #[must_use]
     pub fn largest(&self) -> Units {
         self.0.values().copied().max().unwrap_or(Units::ZERO)
     }
 
-    /// All components together: a measure of how much, not of what.
+    /// The sum of all components: a measure of size across limits.
     #[must_use]
     pub fn total(&self) -> Units {
         self.0.values().copied().sum()
@@ -50,7 +50,7 @@ impl Cost {
         self.0.is_empty()
     }
 
-    /// Makes one component so many units.
+    /// Sets one component.
     pub fn set(&mut self, limit: &str, units: Units) {
         match units {
             Units::ZERO => self.0.remove(limit),
@@ -58,14 +58,14 @@ impl Cost {
         };
     }
 
-    /// This and `other` together.
+    /// Adds `other`.
     pub fn add(&mut self, other: &Self) {
         for (limit, units) in other.iter() {
             *self.0.entry(limit.clone()).or_default() += units;
         }
     }
 
-    /// Takes `other` away from this.
+    /// Subtracts `other`, each component to zero at the least.
     pub fn take(&mut self, other: &Self) {
         *self = self
             .iter()

@@ -12,15 +12,15 @@ pub struct Limit {
     window: Window,
 }
 
-/// Why a limit makes no sense.
+/// Why a limit is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum LimitError {
     /// Nothing could ever be charged.
     #[error("a headroom of {headroom} leaves no units of a quota of {quota}")]
     NothingLeft {
-        /// What the upstream grants.
+        /// The units that the upstream grants.
         quota: Units,
-        /// What is kept free of it.
+        /// The units that are kept free.
         headroom: Units,
     },
 }
@@ -41,19 +41,19 @@ impl Limit {
         })
     }
 
-    /// What the upstream grants, in units a window.
+    /// The units that the upstream grants in a window.
     #[must_use]
     pub const fn quota(&self) -> Units {
         self.quota
     }
 
-    /// What is kept free of the quota, in units.
+    /// The units of the quota that are kept free.
     #[must_use]
     pub const fn headroom(&self) -> Units {
         self.headroom
     }
 
-    /// What we let through, in units a window: the quota less the headroom.
+    /// The units that this program grants in a window: the quota less the headroom.
     #[must_use]
     pub const fn enforced(&self) -> Units {
         self.quota.saturating_sub(self.headroom)
@@ -65,20 +65,20 @@ impl Limit {
         &self.window
     }
 
-    /// How much longer than its window a unit counts.
+    /// The grace: how much longer than its window a unit counts.
     #[must_use]
     pub fn grace(&self) -> Duration {
         self.window.grace()
     }
 
-    /// Whether `units` fit beside what is used while `leave` stays free.
+    /// Whether `units` fit beside `used` while `leave` stays free.
     #[must_use]
     pub fn fits(&self, used: Units, units: Units, leave: Units) -> bool {
         used + units + leave <= self.enforced()
     }
 
-    /// Until when a limit stays closed that the upstream called spent at `now`: a grace past its reset, or `None` where
-    /// the reset is unknown.
+    /// Returns until when a limit stays closed that the upstream reported exhausted at `now`: a grace past its reset;
+    /// `None` when the reset is unknown.
     #[must_use]
     pub fn closed_until(&self, now: Timestamp) -> Option<Timestamp> {
         Some(self.window.next_reset(now)? + self.grace())

@@ -9,12 +9,12 @@ use serde::{Serialize, Serializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// Some 200,000 years either way.
+/// About 200,000 years before and after 1970.
 const LAST_OF_CALENDARS: i64 = 200_000 * 365 * 86_400 * 1_000_000;
 const FIRST_OF_CALENDARS: i64 = -LAST_OF_CALENDARS;
 
 impl Timestamp {
-    /// The instant so many microseconds after the Unix epoch.
+    /// The instant this many microseconds after the Unix epoch.
     #[must_use]
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
@@ -26,21 +26,21 @@ impl Timestamp {
         self.0
     }
 
-    /// How long after `earlier` this is; zero when it is not.
+    /// Returns how long after `earlier` this is; zero when it is before.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// The same instant as a calendar knows it. Instants beyond the years that every calendar holds, in every time zone,
-    /// become the nearest that it does.
+    /// Converts to a calendar. An instant beyond the years that every time zone can represent becomes the nearest that it
+    /// can.
     #[must_use]
     pub fn to_utc(self) -> DateTime<Utc> {
         let micros = self.0.clamp(FIRST_OF_CALENDARS, LAST_OF_CALENDARS);
         DateTime::from_timestamp_micros(micros).unwrap_or_default()
     }
 
-    /// Reads RFC 3339; `None` where the text is something else.
+    /// Parses RFC 3339; `None` when the text is something else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         DateTime::parse_from_rfc3339(text)

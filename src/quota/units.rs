@@ -4,7 +4,7 @@ use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 
-/// What an upstream meters. Arithmetic saturates: a sum that does not fit is a sum that no limit holds.
+/// What an upstream meters. Arithmetic saturates: no limit holds a sum that does not fit.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -15,7 +15,7 @@ impl Units {
     /// No units.
     pub const ZERO: Self = Self(0);
 
-    /// So many units.
+    /// This number of units.
     #[must_use]
     pub const fn new(units: u64) -> Self {
         Self(units)
@@ -27,7 +27,7 @@ impl Units {
         self.0
     }
 
-    /// What is left of these after `other` is taken away, zero at the least.
+    /// Subtracts `other`; zero when it is larger.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))

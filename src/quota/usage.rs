@@ -2,29 +2,29 @@ use serde::Serialize;
 
 use super::{LimitName, Timestamp, Units};
 
-/// How a limit stands.
+/// The usage of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitUsage {
     /// The limit's name.
     pub limit: LimitName,
-    /// What counts against it now, in units, floors included.
+    /// The units that count now, floors included.
     pub used: Units,
-    /// What it would still grant, in units; zero while it is closed.
+    /// The units that it would still grant; zero while it is closed.
     pub remaining: Units,
-    /// Until when the upstream's "spent" closes it.
+    /// Until when it is closed; `None` when it is open.
     pub closed_until: Option<Timestamp>,
-    /// What was charged since the upstream's own day began, in units; `None` for a limit that only slides.
+    /// The units charged since the upstream's calendar day began; `None` for a limit that only slides.
     pub since_reset: Option<Units>,
-    /// When units return, soonest first, at most a few dozen: gathered by the slices of the window, each told at the
-    /// instant at which the last of it is back, so that no unit is promised early.
+    /// When units return, soonest first, at most a few dozen: one for each slice of the window, at the instant at which the
+    /// last unit of the slice is back, so that no unit is promised early.
     pub returns: Vec<Return>,
 }
 
-/// Units that come back.
+/// Units that return.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Return {
-    /// The first instant at which they are all back.
+    /// The first instant at which they all have returned.
     pub at: Timestamp,
-    /// How many.
+    /// The units.
     pub units: Units,
 }

@@ -7,8 +7,8 @@ use thiserror::Error;
 use super::Timestamp;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Within how long people ask for what returns: an hour, six, a day.
-const ASKED_FOR: [Duration; 3] = [HOUR, Duration::from_secs(6 * 60 * 60), DAY];
+/// The spans for which `status` reports what returns: an hour, six, a day.
+const REPORTED: [Duration; 3] = [HOUR, Duration::from_secs(6 * 60 * 60), DAY];
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const SHORTEST_GRACE: Duration = Duration::from_millis(100);
 
@@ -23,7 +23,7 @@ pub struct Window {
     resets: Option<Tz>,
 }
 
-/// Why a window makes no sense.
+/// Why a window is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum WindowError {
     /// Neither a sliding span nor a calendar day.
@@ -35,7 +35,7 @@ pub enum WindowError {
 }
 
 impl Window {
-    /// A window that slides, follows the calendar day of a time zone, or does both.
+    /// A window that slides, follows the calendar day of a time zone, or both.
     ///
     /// # Errors
     /// When neither is given, or the sliding span is zero.
@@ -59,20 +59,20 @@ impl Window {
         self.resets
     }
 
-    /// The longest that a unit can count, less the grace: what a key or a row must outlive.
+    /// The longest that a unit can count, without the grace: what a key or a row must outlive.
     #[must_use]
     pub fn longest(&self) -> Duration {
         let day = self.resets.map(|_| DAY + Duration::from_secs(60 * 60));
         self.sliding.max(day).unwrap_or(DAY)
     }
 
-    /// How much longer than its window a unit counts: a thousandth of it, at least 100 ms.
+    /// How much longer than its window a unit counts: a thousandth of it, at least 100 ms (L1).
     #[must_use]
     pub fn grace(&self) -> Duration {
         (self.sliding.unwrap_or(DAY) / 1000).max(SHORTEST_GRACE)
     }
 
-    /// The first instant at which a unit charged at `at` no longer counts. Never decreases as `at` grows.
+    /// Returns the first instant at which a unit charged at `at` no longer counts (L2). Never decreases as `at` grows.
     ///
     /// On a calendar the unit belongs to the day in which the upstream may have counted it last, `at + grace`, and
     /// counts until that day has been over for the grace.
@@ -86,7 +86,7 @@ impl Window {
         slid.max(reset).unwrap_or(at)
     }
 
-    /// The earliest charge that still counts at `now`: the least `at` with `expiry(at) > now`.
+    /// Returns the earliest charge that still counts at `now`: the least `at` with `expiry(at) > now`.
     #[must_use]
     pub fn counted_from(&self, now: Timestamp) -> Timestamp {
         let grace = self.grace();
@@ -102,14 +102,14 @@ impl Window {
         }
     }
 
-    /// Where what returns from `now` on is cut into slices: a few dozen instants up to the one at which all is back,
-    /// among them those about which people ask.
+    /// Returns the ends of the slices in which returns from `now` on are reported: a few dozen instants up to the one at which
+    /// all is back, among them an hour, six hours and a day.
     #[must_use]
     pub fn slices(&self, now: Timestamp) -> Vec<Timestamp> {
         let (end, span) = (self.expiry(now), self.sliding.unwrap_or(DAY).as_micros());
         let even = (1..=26).map(|slice| u64::try_from(span * slice / 24).unwrap_or(u64::MAX));
         let even = even.map(|later| now + Duration::from_micros(later));
-        let mut slices: Vec<Timestamp> = even.chain(ASKED_FOR.map(|span| now + span)).collect();
+        let mut slices: Vec<Timestamp> = even.chain(REPORTED.map(|span| now + span)).collect();
         slices.retain(|at| *at < end);
         slices.push(end);
         slices.sort_unstable();
@@ -117,13 +117,13 @@ impl Window {
         slices
     }
 
-    /// When the upstream's own day that began last before `now` started; `None` for a window that only slides.
+    /// Returns when the upstream's calendar day of `now` began; `None` for a window that only slides.
     #[must_use]
     pub fn last_reset(&self, now: Timestamp) -> Option<Timestamp> {
         self.resets.map(|zone| last_midnight(zone, now))
     }
 
-    /// When the upstream's own day ends next after `now`; `None` for a window that only slides.
+    /// Returns when the upstream's calendar day of `now` ends; `None` for a window that only slides.
     #[must_use]
     pub fn next_reset(&self, now: Timestamp) -> Option<Timestamp> {
         self.resets.map(|zone| next_midnight(zone, now))

@@ -22,7 +22,7 @@ const FIRST: &str = "
         state text not null check (state in ('asked', 'sent', 'void')),
         -- Whether it went ahead without the ledger.
         unmetered integer not null default 0,
-        -- Whether its true cost was told.
+        -- Whether its cost is final.
         settled integer not null default 0,
         -- Whether the ledger has it at all.
         known integer not null default 0,
@@ -46,7 +46,7 @@ const FIRST: &str = "
         at integer not null,
         -- How far its clock was ahead of this machine's.
         ahead integer not null default 0,
-        -- Whether the ledger lost data and this machine's charges are not all told again.
+        -- Whether the ledger lost data and this machine's charges are not all sent again.
         recovering integer not null default 0,
         -- Until when everything is refused after a loss.
         wait_until integer not null default 0
@@ -76,7 +76,7 @@ const PROBES: &str = "alter table closing add column probe_interval integer;";
 /// Which ledger a contact was with, by its URL without user and password; nothing where an earlier release noted it.
 const LEDGER: &str = "alter table contact add column ledger text;";
 
-/// What a charge is for; nothing where nobody said.
+/// What a charge is for; null when that was not recorded.
 const PURPOSES: &str = "
     alter table charge add column job text;
     alter table charge add column region text;

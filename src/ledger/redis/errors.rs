@@ -1,11 +1,11 @@
-//! What a failure of Redis means: an outage, which the policy decides, or a bug, which refuses.
+//! What a failure of Redis means: an outage (L26), or a bug (L27).
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::ledger::LedgerError;
 use crate::plain::plain;
 
-/// Codes of a server that cannot do its work for now, or does not let us.
+/// Codes of a server that cannot work now, or lacks a permission.
 const OUTAGES: [&str; 9] = [
     "OOM",
     "NOAUTH",
@@ -18,10 +18,10 @@ const OUTAGES: [&str; 9] = [
     "READONLY",
 ];
 
-/// What a script is told whose user lacks a permission.
+/// The error of a script whose user lacks a permission.
 const DENIED: &str = "The user executing the script can't";
 
-/// What older servers, and any server from within a script, say in words instead of a code.
+/// Errors that older servers, and every server within a script, report in words instead of a code.
 const OUTAGES_IN_WORDS: [&str; 5] = [
     "unauthenticated",
     DENIED,
@@ -66,7 +66,7 @@ fn is_password_missing(error: &RedisError) -> bool {
     error.code() == Some("NOAUTH") || said(error, "unauthenticated")
 }
 
-/// What a person can do something about; else a server's own words where it spoke.
+/// The error with its remedy, or the server's own words.
 fn words(error: &RedisError) -> String {
     match error.kind() {
         ErrorKind::Parse => {
@@ -87,7 +87,7 @@ fn words(error: &RedisError) -> String {
     }
 }
 
-/// As they may be shown: they go into the log too.
+/// The server's words without control characters: they go to terminals and logs.
 fn own_words(error: &RedisError) -> String {
     plain(&match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
@@ -97,8 +97,8 @@ fn own_words(error: &RedisError) -> String {
 }
 
 /// Whether the command may be repeated at once over a new connection: this one is dead, or leads to a server that is no
-/// longer the one to ask.
-pub fn asks_for_another_connection(error: &RedisError) -> bool {
+/// longer the primary.
+pub fn needs_another_connection(error: &RedisError) -> bool {
     error.is_connection_dropped() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
 }
 

@@ -7,8 +7,8 @@ use thiserror::Error;
 
 use super::access::Access;
 use super::link::Link;
-use super::scripts::Script;
-use super::{keys, reply};
+use super::reply;
+use super::scripts::{Script, keys_of};
 use crate::config::{LedgerConfig, RedisUrl};
 use crate::ledger::LedgerError;
 use crate::quota::Timestamp;
@@ -79,10 +79,7 @@ pub async fn inspect(
     now: Timestamp,
 ) -> Result<Vec<Finding>, LedgerError> {
     let link = Link::new(url, &config.access, config.timeout)?;
-    let probe = reply::probe(
-        link.run(Script::Probe, &keys::of_account(PROBED), &[])
-            .await?,
-    )?;
+    let probe = reply::probe(link.run(Script::Probe, &keys_of(PROBED), &[]).await?)?;
     let mut findings = Vec::new();
     if probe.policy != "noeviction" {
         findings.push(Finding::MayEvict {

@@ -1,5 +1,5 @@
-//! The way to Redis: one connection, kept while it works and left behind when it does not, and one deadline for
-//! everything that an operation needs.
+//! The connection to Redis: kept while it works and dropped when it does not, with one deadline for everything that an
+//! operation needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::scripts::Script;
 use crate::config::{RedisAccess, RedisUrl};
 use crate::ledger::LedgerError;
 
-/// The way to one Redis, whatever its kind.
+/// The connection to one Redis, whatever its kind.
 #[derive(Clone)]
 pub struct Link {
     url: RedisUrl,
@@ -29,10 +29,10 @@ pub struct Link {
     shown: Arc<str>,
 }
 
-/// What a command brought.
+/// The reply to a command.
 pub struct Sent {
     pub value: Value,
-    /// Whether it was sent before, over a connection that broke: that may still arrive.
+    /// Whether it was sent before over a connection that broke, and may still arrive.
     pub repeated: bool,
 }
 
@@ -61,7 +61,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Reads passwords and certificates, unless that was done already. A command that prints a password may take longer
+    /// Reads passwords and certificates once. Outside the deadline, since a command that prints a password may take longer
     /// than an operation.
     pub async fn ready(&self) -> Result<(), LedgerError> {
         self.route
@@ -84,8 +84,8 @@ impl Link {
         LedgerError::Unreachable(format!("{}: {why}", self.shown))
     }
 
-    /// Runs a script within the deadline: by its name, and by its text where the server does not know it yet. A failure
-    /// leaves the connection behind: it is dead, or leads to a server that may not be the one to ask any more.
+    /// Runs a script within the deadline: by its name, and by its text when the server does not know it yet (L48). A failure
+    /// drops the connection: it is dead, or leads to a server that may no longer be the primary.
     pub async fn run(
         &self,
         script: Script,
@@ -114,7 +114,7 @@ impl Link {
         match reply {
             Err(Failure::Redis(error)) if errors::is_unknown_script(&error) => {
                 let (reply, again) = self
-                    .send_twice(&evaluation("EVAL", source.code, keys, arguments))
+                    .send_twice(&evaluation("EVAL", &source.code, keys, arguments))
                     .await;
                 Ok(Sent {
                     value: reply?,
@@ -128,11 +128,11 @@ impl Link {
         }
     }
 
-    /// A connection that had died is noticed by its next user: the same command goes once more over a new one. Every
-    /// operation is safe to repeat. Also says whether it went twice.
+    /// The next user of a connection finds that it had died: the same command is sent once more over a new one. Every
+    /// operation is safe to repeat. Also returns whether it was sent twice.
     async fn send_twice(&self, command: &Cmd) -> (Result<Value, Failure>, bool) {
         match self.send_once(command).await {
-            Err(Failure::Redis(error)) if errors::asks_for_another_connection(&error) => {
+            Err(Failure::Redis(error)) if errors::needs_another_connection(&error) => {
                 self.leave().await;
                 (self.send_once(command).await, true)
             }
@@ -211,7 +211,7 @@ fn not_ready() -> ConnectError {
     ConnectError::Redis((redis::ErrorKind::Client, "the connection is not prepared").into())
 }
 
-/// Why a command brought no reply.
+/// Why a command got no reply.
 enum Failure {
     Silent,
     Connecting(ConnectError),
@@ -228,7 +228,7 @@ fn evaluation(how: &str, script: &str, keys: &[String; 5], arguments: &[Vec<u8>]
     command
 }
 
-/// The library's own limits of time are off: the deadline is one for all.
+/// A configuration without timeouts of the library: one deadline covers the whole operation.
 pub fn patient() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(None)

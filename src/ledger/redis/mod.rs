@@ -1,9 +1,8 @@
-//! The ledger of many machines: Redis, with one script an operation.
+//! The ledger of many machines: Redis, with one script for each operation.
 
 mod access;
 mod errors;
 mod inspect;
-mod keys;
 mod link;
 mod reply;
 mod route;
@@ -28,22 +27,22 @@ use crate::quota::{Account, ChargeId, Closing, Entry, Floor, LimitName, Timestam
 pub use inspect::{Finding, inspect, ready};
 use link::{Link, Sent};
 use reply::Disagreement;
-use scripts::Script;
+use scripts::{Script, keys_of};
 use terms::Terms;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Each such number of charges, the totals are compared with the log.
+/// The totals are compared with the log once in this many charges.
 const CHECK_EVERY: u64 = 512;
 
-/// Whose time the ledger goes by.
+/// The clock that the ledger goes by.
 #[derive(Clone)]
 pub enum ServerTime {
     /// Redis' own.
     Own,
-    /// The caller's `now`, where tests move time by hand.
+    /// The caller's `now`, for tests that move time by hand.
     Callers,
-    /// A clock of its own, where tests set the server's wrong.
+    /// Another clock, for tests in which the server's is wrong.
     Told(Arc<dyn Clock>),
 }
 
@@ -64,8 +63,8 @@ pub struct RedisLedger {
 }
 
 impl RedisLedger {
-    /// A ledger in the Redis at `url`; connects when it is first asked. `timeout` holds for each operation, connecting
-    /// included; a server whose clock is more than `max_skew` away is not believed.
+    /// A ledger in the Redis at `url`; connects at the first operation. `timeout` holds for each operation, connecting
+    /// included; a server whose clock is more than `max_skew` away is an outage (L5).
     ///
     /// # Errors
     /// When the URL is not one of Redis.
@@ -82,7 +81,7 @@ impl RedisLedger {
         Self::configured(url, &config)
     }
 
-    /// The same with everything that is configured: its passwords and certificates are read when it is first asked.
+    /// The same with everything that is configured; passwords and certificates are read at the first operation.
     ///
     /// # Errors
     /// When the URL is not one of Redis.
@@ -95,7 +94,7 @@ impl RedisLedger {
         })
     }
 
-    /// The same ledger by another time.
+    /// The same ledger by another clock.
     #[must_use]
     pub fn with_time(self, time: ServerTime) -> Self {
         let max_skew = self
@@ -114,7 +113,7 @@ impl RedisLedger {
         caller: Caller<'_>,
         more: impl IntoIterator<Item = String>,
     ) -> Result<Sent, LedgerError> {
-        let keys = keys::of_account(&caller.account.name);
+        let keys = keys_of(&caller.account.name);
         let arguments = self.arguments(script, caller, more);
         self.link.run(script, &keys, &arguments).await
     }
@@ -126,7 +125,7 @@ impl RedisLedger {
         more: impl IntoIterator<Item = String>,
     ) -> Vec<Vec<u8>> {
         let Caller { account, seen, now } = caller;
-        let told = match &self.time {
+        let server_time = match &self.time {
             ServerTime::Own => None,
             ServerTime::Callers => Some(now),
             ServerTime::Told(clock) => Some(clock.now()),
@@ -139,7 +138,7 @@ impl RedisLedger {
             account,
             now,
             max_skew: self.max_skew,
-            told,
+            server_time,
             seen,
             fresh_epoch: Uuid::now_v7().simple().to_string(),
             ahead: shown.saturating_add(3 * DAY),
@@ -178,10 +177,10 @@ impl RedisLedger {
         let (link, account) = (self.link.clone(), account.name.clone());
         tokio::spawn(async move {
             let checked = link
-                .run(Script::Check, &keys::of_account(&account), &arguments)
+                .run(Script::Check, &keys_of(&account), &arguments)
                 .await;
             match checked.and_then(reply::mended) {
-                Ok(mended) => mended.iter().for_each(|what| say_mended(&account, what)),
+                Ok(mended) => mended.iter().for_each(|what| log_mended(&account, what)),
                 Err(error) => {
                     tracing::debug!(account, "cannot check the ledger's sums: {error}")
                 }
@@ -189,7 +188,7 @@ impl RedisLedger {
         });
     }
 
-    /// Compares the totals of an account with its log now, and tells what had to be mended.
+    /// Compares the totals of an account with its log now, and returns what had to be corrected.
     ///
     /// # Errors
     /// When Redis cannot be reached.
@@ -276,7 +275,7 @@ impl SharedLedger for RedisLedger {
     }
 }
 
-fn say_mended(account: &str, what: &str) {
+fn log_mended(account: &str, what: &str) {
     tracing::warn!(
         account,
         "the ledger's sums were wrong and have been corrected: {what}"

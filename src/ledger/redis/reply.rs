@@ -1,4 +1,4 @@
-//! What the scripts say, read.
+//! Parses the replies of the scripts.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::quota::{
 pub struct Reply(std::vec::IntoIter<String>);
 
 impl Reply {
-    /// Reads what every script may say: that the clocks are too far apart.
+    /// Reads the first word. Every script may reply that the clocks are too far apart.
     pub fn new(value: Value) -> Result<(String, Self), LedgerError> {
         let words =
             Vec::<String>::from_redis_value(value).map_err(|error| broken(&error.to_string()))?;
@@ -47,7 +47,7 @@ impl Reply {
         self.number().map(Timestamp::from_micros)
     }
 
-    /// A number, or nothing.
+    /// A number; `None` for an empty word.
     fn perhaps<T: FromStr>(&mut self) -> Result<Option<T>, LedgerError> {
         let word = self.word()?;
         let number = (!word.is_empty()).then(|| word.parse()).transpose();
@@ -62,7 +62,7 @@ impl Reply {
         })
     }
 
-    /// Where the ledger stood; what was used follows limit by limit.
+    /// The position; the units used of each limit follow.
     fn report(&mut self) -> Result<Report, LedgerError> {
         Ok(Report {
             position: self.ledger_position()?,
@@ -72,7 +72,7 @@ impl Reply {
     }
 }
 
-/// A limit about which somebody else's configuration disagrees.
+/// A limit for which another machine's configuration differs.
 pub struct Disagreement {
     pub limit: LimitName,
     pub theirs: String,
@@ -249,7 +249,7 @@ fn returns(reply: &mut Reply) -> Result<Vec<Return>, LedgerError> {
         .collect()
 }
 
-/// When a limit's use has fallen.
+/// The instant at which a limit's use has fallen.
 pub fn falls(Sent { value, .. }: Sent) -> Result<Timestamp, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     match word.as_str() {
@@ -258,7 +258,7 @@ pub fn falls(Sent { value, .. }: Sent) -> Result<Timestamp, LedgerError> {
     }
 }
 
-/// What was mended, in words.
+/// What was corrected, in words.
 pub fn mended(Sent { value, .. }: Sent) -> Result<Vec<String>, LedgerError> {
     let (word, reply) = Reply::new(value)?;
     match word.as_str() {

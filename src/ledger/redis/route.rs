@@ -1,4 +1,4 @@
-//! How a connection to each kind of Redis is made.
+//! Connects to each kind of Redis.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Whether it tells less about what is wrong: that a Sentinel is down says little, and that a Redis refuses says most.
+    /// Whether it says less about the cause: that a Sentinel is down says little, and that a Redis refuses says most.
     pub fn says_less_than(&self, other: &Self) -> bool {
         self.weight() < other.weight()
     }
@@ -105,7 +105,7 @@ pub fn open(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> Red
     }
 }
 
-/// The provider of cryptography that rustls asks for; the first to install one decides for the process.
+/// Installs the provider of cryptography that rustls requires; an error means that one is installed.
 fn install_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

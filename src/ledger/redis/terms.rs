@@ -1,4 +1,4 @@
-//! What the scripts are given: `lua/common.lua` says in which order.
+//! The arguments of the scripts; `lua/terms.lua` lists them in their order.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Limit, Timestamp, Unit
 const LARGEST: u64 = 1 << 52;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What every script is given first.
+/// The first arguments of every script.
 pub struct Terms<'a> {
     pub account: &'a Account,
     pub now: Timestamp,
     pub max_skew: Option<Duration>,
-    pub told: Option<Timestamp>,
+    pub server_time: Option<Timestamp>,
     pub seen: Option<&'a Seen>,
     pub fresh_epoch: String,
     /// How far ahead the days of calendar limits are needed.
@@ -38,8 +38,8 @@ impl Terms<'_> {
     fn terms(&self) -> Vec<u8> {
         let mut packed = Packed::default();
         packed.number(self.now.micros().unsigned_abs());
-        packed.perhaps(self.max_skew.map(micros));
-        packed.perhaps(self.told.map(|at| at.micros().unsigned_abs()));
+        packed.optional(self.max_skew.map(micros));
+        packed.optional(self.server_time.map(|at| at.micros().unsigned_abs()));
         match self.seen {
             None => packed.word("-").number(0).word(""),
             Some(seen) => packed.word(&seen.epoch).number(seen.sequence).word(
@@ -62,7 +62,7 @@ impl Terms<'_> {
         packed
             .word(name)
             .number(limit.enforced().get().min(LARGEST));
-        packed.perhaps(window.sliding().map(micros));
+        packed.optional(window.sliding().map(micros));
         packed
             .number(micros(window.grace()))
             .word(&rule(limit))
@@ -71,7 +71,7 @@ impl Terms<'_> {
     }
 }
 
-/// Values one after another in MessagePack, which the scripts read many times faster than digits.
+/// Values one after another in MessagePack, which the scripts read many times faster than text.
 #[derive(Default)]
 struct Packed(Vec<u8>);
 
@@ -82,8 +82,8 @@ impl Packed {
         self
     }
 
-    /// A number; `false` where there is none, since a `nil` at the end of a list is no value in Lua.
-    fn perhaps(&mut self, number: Option<u64>) -> &mut Self {
+    /// A number; `false` for `None`, since a `nil` at the end of a list is no value in Lua.
+    fn optional(&mut self, number: Option<u64>) -> &mut Self {
         match number {
             Some(number) => self.number(number),
             None => {
@@ -112,7 +112,7 @@ impl Packed {
 const UNKNOWN: Units = Units::new(u64::MAX);
 
 /// The account, with the limits too that a piece of update is about and that this configuration does not know: another one on
-/// this machine charged them. Whoever knows them sums them up by their own rule.
+/// this machine charged them. A machine that has their rule sums them up by it.
 pub fn with_unknown_limits<'a>(account: &'a Account, update: &Update<'_>) -> Cow<'a, Account> {
     let costs: Vec<&Cost> = match update {
         Update::Absorb(entries) | Update::Recover(entries, _) => {
@@ -129,7 +129,7 @@ pub fn with_unknown_limits<'a>(account: &'a Account, update: &Update<'_>) -> Cow
     let limit = window
         .ok()
         .and_then(|window| Limit::new(UNKNOWN, Units::ZERO, window).ok());
-    // An account without a window has none to tell them by.
+    // An account without a limit has no window to count them by.
     let Some(limit) = limit else {
         return Cow::Borrowed(account);
     };
@@ -140,7 +140,7 @@ pub fn with_unknown_limits<'a>(account: &'a Account, update: &Update<'_>) -> Cow
     known
 }
 
-/// A limit in words, by which two configurations that disagree are told apart.
+/// A limit in words, so that configurations that differ can be reported.
 fn rule(limit: &Limit) -> String {
     if limit.quota() == UNKNOWN {
         return String::new();
@@ -159,7 +159,7 @@ fn rule(limit: &Limit) -> String {
     )
 }
 
-/// The beginnings of days from some before `now` to some after it.
+/// The beginnings of days, from three days before `now` to `ahead` after it.
 fn days(window: &Window, now: Timestamp, ahead: Duration) -> Vec<Timestamp> {
     let end = now + ahead;
     let first = window.last_reset(now - 3 * DAY);
@@ -171,12 +171,12 @@ fn days(window: &Window, now: Timestamp, ahead: Duration) -> Vec<Timestamp> {
     .collect()
 }
 
-/// What a cost takes of each limit of the account, in their order.
+/// The units that a cost takes of each limit of the account, in their order.
 pub fn components(account: &Account, cost: &Cost) -> impl Iterator<Item = String> {
     account.limits.keys().map(|name| units(cost.of(name)))
 }
 
-/// What a charge takes and leaves, limit after limit.
+/// The units that a charge takes and leaves, limit after limit.
 pub fn charge(account: &Account, cost: &Cost, leave: &Cost) -> impl Iterator<Item = String> {
     account
         .limits
@@ -210,7 +210,7 @@ pub fn units(units: Units) -> String {
     units.get().min(LARGEST).to_string()
 }
 
-/// Microseconds, as many as the scripts can calculate with.
+/// Microseconds, at most what the scripts can calculate with.
 fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros())
         .unwrap_or(u64::MAX)

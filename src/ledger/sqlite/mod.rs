@@ -47,7 +47,7 @@ impl SqliteLedger {
         sqlite::open(path, SCHEMA).map(Self::over)
     }
 
-    /// Opens the ledger in `path` to look at its usage, and writes nothing on the disk. Where there is no file yet, it
+    /// Opens the ledger in `path` for reading, and writes nothing to the disk. When there is no file yet, it
     /// is an empty ledger.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl SqliteLedger {
             .await
     }
 
-    /// When the newest charge of an account was made; `None` where there is none.
+    /// Returns when the newest charge of an account was made; `None` when there is none.
     ///
     /// # Errors
     /// When the file fails.
@@ -109,7 +109,7 @@ impl SqliteLedger {
         self.apart(move |database| database.read(act)).await
     }
 
-    /// Writes all or nothing: where nobody is in its way that is done sooner than another thread would wake.
+    /// Writes all or nothing. On this thread when no other process holds the lock: that is faster than waking another thread.
     async fn write<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -211,7 +211,7 @@ fn say_ahead(ahead: Duration) {
                 passes spent",
                 humantime::format_duration(Duration::from_secs(ahead.as_secs()))
             );
-            // Work that stands still for so long is a failure, though no run fails.
+            // Work that stops for this long is a failure, although no run fails.
             if ahead > GRAVE {
                 tracing::error!("{said}")
             } else {

@@ -4,7 +4,7 @@ use super::super::Purpose;
 use crate::quota::admission::{ClosingState, FloorTotal, History, Totals};
 use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Timestamp, Units};
 
-/// Where a charge stands in the order of its account.
+/// The place of a charge in the order of its account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub at: Timestamp,
@@ -32,7 +32,7 @@ impl<'c> Rows<'c> {
         self.find(sql, (self.account,), place)
     }
 
-    /// When the newest floor was told.
+    /// The time of the newest floor.
     pub fn newest_floor(&self) -> Result<Option<Timestamp>> {
         let sql = "SELECT max(at) FROM floor WHERE account = ?1";
         self.one(sql, (self.account,), |row| {

@@ -2,7 +2,7 @@ use crate::sqlite::Schema;
 
 /// What is in `ledger.db`. People may query it: times are microseconds since the Unix epoch.
 ///
-/// - `charge`: every charge ever made. `n` tells charges of one microsecond apart. Charges that came without a purpose
+/// - `charge`: every charge ever made. `n` distinguishes charges of one microsecond. Charges that came without a purpose
 ///   (absorbed, or settled before they arrived) have no job, region, call.
 /// - `taken`: what a charge took of each limit. `total` is the running total of the limit up to and with this row, in
 ///   the order of `(at, n)`: the units between two instants are the difference of two rows, however many lie between.

@@ -1,0 +1,195 @@
+-- Changes of the log, its blocks, the totals and the floors. `commit` writes the state afterwards.
+
+local function open_changes(ledger)
+  if ledger.changes then
+    return ledger.changes
+  end
+  local changes = {}
+  ledger.changes = changes
+  local function text(number)
+    return string.format('%d', number)
+  end
+  local call, max, log = redis.call, math.max, open_log(ledger)
+  local META, LOG, UNITS, MARKS, SUMS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+  local state, now = ledger.state, ledger.now
+
+  -- Blocks.
+
+  -- Adds to the block that holds an instant. The open one has no sum, and a sum that is gone stays so until it is mended.
+  function changes.add_to_block(at, delta)
+    local mark = log.block_end(at)
+    local sum = mark and call('HGET', SUMS, mark)
+    if sum then
+      local sums = log.add_vector({}, sum, 1)
+      for code, units in pairs(delta) do
+        sums[code] = (sums[code] or 0) + units
+      end
+      call('HSET', SUMS, mark, vector_of(sums, log.size))
+    end
+  end
+
+  -- Ends a block at `at`, which must be before the newest charge: what is charged later must be later than every mark.
+  function changes.mark(at)
+    local first = log.block_start(at)
+    if at >= state[NEWEST] or log.block_end(at) == text(at) then
+      return
+    end
+    local vector = log.scan_vector(first and '(' .. first or '-inf', text(at))
+    changes.add_to_block(at, log.add_vector({}, vector, -1))
+    call('ZADD', MARKS, text(at), text(at))
+    call('HSET', SUMS, text(at), vector)
+  end
+
+  -- What would slow down every charge, done at each BLOCKth, after it: the charges before it become a block. Says whether
+  -- it is the first, whose keys are new.
+  function changes.end_block()
+    local is_first = not log.block_start(now)
+    local last = call('ZREVRANGEBYSCORE', LOG, '(' .. text(now), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    if last then
+      changes.mark(tonumber(last))
+    end
+    changes.evict(4 * BLOCK)
+    return is_first
+  end
+
+  -- Totals and floors.
+
+  -- Adds to a limit's total, if what was charged at `at` is in it.
+  function changes.add_to_total(code, at, units)
+    local place = FIRST_PLACE + (code - 1) * NEXT_PLACE
+    if at >= state[place + HEAD] then
+      state[place + TOTAL] = state[place + TOTAL] + units
+    end
+  end
+
+  function changes.add_to_floors(name, at, units)
+    for _, floor in ipairs(ledger.floors) do
+      if floor.name == name and at > floor.at then
+        floor.after = max(floor.after + units, 0)
+      end
+    end
+  end
+
+  -- Begins with an empty log. Redis can evict keys one by one, and a person who deletes keys may forget some: without the
+  -- state, the log or the units the others mean nothing. What a total and the floors said becomes one floor a limit, since
+  -- the machines send again what they counted.
+  function changes.empty()
+    for place = 2, #KEYS do
+      call('PEXPIRE', KEYS[place], '-1')
+    end
+    local new_floors = {}
+    for place = FIRST_PLACE, #state, NEXT_PLACE do
+      local name, used = state[place], state[place + TOTAL]
+      local limit = log.limit_named(name)
+      for _, floor in ipairs(ledger.floors) do
+        if floor.name == name and floor.at >= (limit and limit.from or log.kept_from) then
+          used = max(used, floor.used + floor.after)
+        end
+      end
+      if used > 0 then
+        new_floors[#new_floors + 1] = { name = name, at = state[NEWEST], used = used, after = 0 }
+      end
+      state[place + TOTAL] = 0
+    end
+    ledger.floors = new_floors
+  end
+
+  -- The log.
+
+  -- Records a charge in the log; the caller moves the totals.
+  function changes.record(id, at, sums)
+    call('ZADD', LOG, text(at), id)
+    call('HSET', UNITS, id, vector_of(sums, log.size))
+    state[NEWEST] = max(state[NEWEST], at)
+  end
+
+  -- Removes what a forgotten id has left behind, before the id names a new charge (L11).
+  function changes.remove_forgotten(id)
+    local at = tonumber(call('ZSCORE', LOG, id) or nil)
+    if not at then
+      return
+    end
+    local sums = log.add_vector({}, call('HGET', UNITS, id), -1)
+    for code, units in pairs(sums) do
+      changes.add_to_total(code, at, units)
+    end
+    changes.add_to_block(at, sums)
+    call('ZREM', LOG, id)
+    call('HDEL', UNITS, id)
+  end
+
+  -- Removes what is older than is kept, a bounded number at a time. Before `commit`: it changes totals.
+  function changes.evict(most)
+    local entries = call('ZRANGEBYSCORE', LOG, '-inf', '(' .. text(log.kept_from), 'WITHSCORES', 'LIMIT', 0, most)
+    if #entries == 0 then
+      return
+    end
+    local ids = {}
+    for place = 1, #entries, 2 do
+      ids[#ids + 1] = entries[place]
+    end
+    for place, vector in ipairs(call('HMGET', UNITS, unpack(ids))) do
+      for code, units in pairs(log.add_vector({}, vector, -1)) do
+        if units ~= 0 then
+          changes.add_to_total(code, tonumber(entries[2 * place]), units)
+        end
+      end
+    end
+    call('HDEL', UNITS, unpack(ids))
+    call('ZREMRANGEBYRANK', LOG, 0, #ids - 1)
+    local first = call('ZRANGE', LOG, 0, 0, 'WITHSCORES')[2]
+    local dead = call('ZRANGEBYSCORE', MARKS, '-inf', first and '(' .. first or '+inf', 'LIMIT', 0, most)
+    if #dead > 0 then
+      call('HDEL', SUMS, unpack(dead))
+      call('ZREM', MARKS, unpack(dead))
+    end
+    local last = first and log.block_end(tonumber(first))
+    if last then
+      call('HSET', SUMS, last, log.scan_vector('-inf', last))
+    end
+  end
+
+  -- Epochs, floors and the lives of keys: for `commit`.
+
+  -- Records that an epoch is over. When something of it was lost before its end, what survived is unknown (L41).
+  function changes.end_epoch()
+    -- The number of past epochs that are remembered.
+    local EPOCHS = 16
+    local lines = {}
+    for line in string.gmatch(call('HGET', META, 'epochs') or '', '[^\n]+\n') do
+      lines[#lines + 1] = line
+    end
+    local survived = ledger.loss == 'behind' and 0 or ledger.stored_sequence
+    lines[#lines + 1] = ledger.stored_epoch .. ' ' .. text(survived) .. '\n'
+    call('HSET', META, 'epochs', table.concat(lines, '', max(#lines - EPOCHS + 1, 1)))
+  end
+
+  -- Writes the floors; says whether any is left.
+  function changes.write_floors()
+    local lines = {}
+    for _, floor in ipairs(ledger.floors) do
+      local limit = log.limit_named(floor.name)
+      if not ledger.drops_floors or floor.at >= (limit and limit.from or log.kept_from) then
+        lines[#lines + 1] =
+          floor.name .. '\n' .. text(floor.at) .. ' ' .. text(floor.used) .. ' ' .. text(floor.after) .. '\n'
+      end
+    end
+    call('HSET', META, 'floors', table.concat(lines))
+    return #lines > 0
+  end
+
+  -- Keys outlive the longest window and every closing (L50). Called when a sixteenth of that has gone by, and when keys may
+  -- be new.
+  function changes.keep_alive()
+    local shortest = 26 * 60 * 60 * 1000000
+    local life = max(ledger.keep * 9 / 8, shortest)
+    for place = FIRST_PLACE, #state, NEXT_PLACE do
+      life = max(life, state[place + CLOSED] - now + shortest)
+    end
+    for _, key in ipairs(KEYS) do
+      call('PEXPIRE', key, text(math.ceil(life / 1000)))
+    end
+  end
+
+  return changes
+end

@@ -1,0 +1,20 @@
+-- Writes the state. An epoch begins when there is none, or on a server that did not begin it (L36). `renew`: keys may be new.
+local function commit(ledger, renew)
+  local state, now = ledger.state, ledger.now
+  if not state[EPOCH] or state[SERVER] ~= ledger.server then
+    if ledger.stored_epoch then
+      open_changes(ledger).end_epoch()
+    end
+    state[EPOCH], state[SERVER] = ledger.fresh_epoch, ledger.server
+    redis.call('HSET', KEYS[3], '', '0')
+  end
+  renew = renew or now >= state[RENEWAL]
+  if renew then
+    state[RENEWAL] = now + math.floor(ledger.keep / 16)
+  end
+  state[FLOORS] = #ledger.floors > 0 and open_changes(ledger).write_floors()
+  redis.call('HSET', KEYS[1], 'state', cmsgpack.pack(unpack(state)))
+  if renew then
+    open_changes(ledger).keep_alive()
+  end
+end

@@ -1,0 +1,91 @@
+-- What a caller is answered without a grant: how a limit is used, and when it will be free.
+
+local function open_forecast(ledger)
+  if ledger.forecast then
+    return ledger.forecast
+  end
+  local forecast = {}
+  ledger.forecast = forecast
+  local function text(number)
+    return string.format('%d', number)
+  end
+  local call, max, log = redis.call, math.max, open_log(ledger)
+  local LOG, MARKS, SUMS, now, state = KEYS[2], KEYS[4], KEYS[5], ledger.now, ledger.state
+
+  -- The first instant at which a unit charged at `at` no longer counts: `Window::expiry` (L2).
+  function forecast.expiry(limit, at)
+    local slid, reset = limit.slide and at + limit.slide + limit.grace, nil
+    for _, day in ipairs(limit.days) do
+      if day > at + limit.grace then
+        reset = day + limit.grace
+        break
+      end
+    end
+    return max(slid or reset or at, reset or slid or at)
+  end
+
+  -- Until when a limit is closed; nil when it is open.
+  function forecast.closed(limit)
+    local closed = state[limit.place + CLOSED]
+    return closed > now and closed or nil
+  end
+
+  function forecast.remaining(limit)
+    return forecast.closed(limit) and 0 or max(limit.enforced - limit.used, 0)
+  end
+
+  -- The position that a caller notes: epoch, sequence, now, when the keys' lives were renewed last.
+  function forecast.position()
+    local renewed = ledger.stored and max(state[RENEWAL] - math.floor(ledger.keep / 16), 0) or 0
+    return state[EPOCH] or '', state[SEQUENCE], now, renewed
+  end
+
+  -- The first charge with whose end at least `need` units of a limit have left the window.
+  local function leaves_last(limit, need)
+    local low, sum = text(limit.from), 0
+    local function search(high)
+      return log.walk(low, high, 16, function(entry, vector)
+        sum = sum + units_in(vector, limit.code)
+        return sum >= need and entry
+      end)
+    end
+    local mark = log.block_end(limit.from)
+    if not mark then
+      return search('+inf')
+    end
+    local found = search(mark)
+    while not found do
+      local marks = call('ZRANGEBYSCORE', MARKS, '(' .. mark, '+inf', 'LIMIT', 0, 32)
+      if #marks == 0 then
+        low = '(' .. mark
+        return search('+inf')
+      end
+      for place, vector in ipairs(call('HMGET', SUMS, unpack(marks))) do
+        local block = vector and units_in(vector, limit.code) or log.scan(limit.code, '(' .. mark, marks[place])
+        if sum + block >= need then
+          low = '(' .. mark
+          return search(marks[place])
+        end
+        sum, mark = sum + block, marks[place]
+      end
+    end
+    return found
+  end
+
+  -- The first instant, now or later, at which no more than `most` units of a limit count, if nothing is charged.
+  function forecast.falls_to(limit, most)
+    local at = now
+    if limit.sum > most then
+      local last = leaves_last(limit, limit.sum - most)
+      at = max(at, forecast.expiry(limit, last and tonumber(call('ZSCORE', LOG, last)) or now))
+    end
+    for _, floor in ipairs(ledger.floors) do
+      if floor.name == limit.name and floor.at >= limit.from and floor.used + floor.after > most then
+        at = max(at, forecast.expiry(limit, floor.at))
+      end
+    end
+    return at
+  end
+
+  return forecast
+end

@@ -1,0 +1,145 @@
+-- Queries of the log: ids, and sums over a range of charges.
+
+local function open_log(ledger)
+  if ledger.log then
+    return ledger.log
+  end
+  local log = {}
+  ledger.log = log
+  local call = redis.call
+  local function text(number)
+    return string.format('%d', number)
+  end
+  local UNITS, LOG, MARKS, SUMS = KEYS[3], KEYS[2], KEYS[4], KEYS[5]
+
+  -- What was charged before this is forgotten: its id too.
+  log.kept_from = ledger.now - ledger.keep + 1
+  -- The number of limits in the state.
+  log.size = (#ledger.state - FIRST_PLACE + 1) / NEXT_PLACE
+
+  -- What is used is unknown when units are gone. A grant that opens no log finds it when it writes its own.
+  log.lacks_units = ledger.state[EPOCH] and not call('HGET', UNITS, '')
+  if log.lacks_units then
+    ledger.loss, ledger.objection = 'behind', ledger.skew or { 'lost', 'behind' }
+  end
+
+  function log.limit_named(name)
+    for _, limit in ipairs(ledger.limits) do
+      if limit.name == name then
+        return limit
+      end
+    end
+  end
+
+  -- Ids.
+
+  -- Whether the ids of an instant are forgotten.
+  function log.is_forgotten(at)
+    return at < log.kept_from
+  end
+
+  -- When the id was charged; nil when it is unknown or forgotten.
+  function log.charged_at(id)
+    local at = tonumber(call('ZSCORE', LOG, id) or nil)
+    return at and not log.is_forgotten(at) and at or nil
+  end
+
+  -- Sums over the log.
+
+  function log.add_vector(sums, vector, sign)
+    local place = 0
+    for units in string.gmatch(vector or '', '%d+') do
+      place = place + 1
+      sums[place] = (sums[place] or 0) + sign * tonumber(units)
+    end
+    return sums
+  end
+
+  function log.units_of(id)
+    return log.add_vector({}, call('HGET', UNITS, id), 1)
+  end
+
+  -- Calls `each(id, vector)` for every charge of a range of the log, a bounded number at a time, until it returns
+  -- something.
+  function log.walk(low, high, batch, each)
+    local offset = 0
+    while true do
+      local ids = call('ZRANGEBYSCORE', LOG, low, high, 'LIMIT', offset, batch)
+      if #ids == 0 then
+        return nil
+      end
+      local vectors = call('HMGET', UNITS, unpack(ids))
+      for place, id in ipairs(ids) do
+        local result = each(id, vectors[place])
+        if result then
+          return result
+        end
+      end
+      if #ids < batch then
+        return nil
+      end
+      offset, batch = offset + batch, math.min(batch * 2, 512)
+    end
+  end
+
+  -- The units of one limit that a range of the log holds.
+  function log.scan(code, low, high)
+    local sum = 0
+    log.walk(low, high, LONGEST_BLOCK, function(_, vector)
+      sum = sum + units_in(vector, code)
+    end)
+    return sum
+  end
+
+  -- The vector of all units that a range of the log holds.
+  function log.scan_vector(low, high)
+    local sums = {}
+    if log.size == 1 then
+      sums[1] = log.scan(1, low, high)
+      return vector_of(sums, 1)
+    end
+    log.walk(low, high, LONGEST_BLOCK, function(_, vector)
+      log.add_vector(sums, vector, 1)
+    end)
+    return vector_of(sums, log.size)
+  end
+
+  -- A block whose sum is gone is added up from its charges.
+  local function blocks(code, marks, first)
+    local sum = 0
+    for start = first, #marks, 1000 do
+      for place, vector in ipairs(call('HMGET', SUMS, unpack(marks, start, math.min(start + 999, #marks)))) do
+        local mark = start + place - 1
+        sum = sum + (vector and units_in(vector, code) or log.scan(code, '(' .. marks[mark - 1], marks[mark]))
+      end
+    end
+    return sum
+  end
+
+  -- The units charged of a limit from `from` on and before `before`; to the end when that is nil.
+  function log.between(code, from, before)
+    if before and from >= before then
+      return 0
+    end
+    local low, high = text(from), before and '(' .. text(before) or '+inf'
+    local marks = call('ZRANGEBYSCORE', MARKS, low, high)
+    if #marks == 0 then
+      return log.scan(code, low, high)
+    end
+    return log.scan(code, low, marks[1]) + blocks(code, marks, 2) + log.scan(code, '(' .. marks[#marks], high)
+  end
+
+  -- Blocks.
+
+  -- The mark that ends the block of an instant; nil for the open block.
+  function log.block_end(at)
+    return call('ZRANGEBYSCORE', MARKS, text(at), '+inf', 'LIMIT', 0, 1)[1]
+  end
+
+  -- The mark before the block of an instant; nil for the first block.
+  function log.block_start(at)
+    return call('ZREVRANGEBYSCORE', MARKS, '(' .. text(at), '-inf', 'LIMIT', 0, 1)[1]
+  end
+
+  return log
+end

@@ -1,0 +1,140 @@
+-- Reads the state of the ledger, and compares it with what the caller has seen (L34, L35). Writes nothing.
+--
+-- A limit's total is what was charged from its head on. What lies between the head and the beginning of the window has
+-- expired and is subtracted at each call; a granted charge moves the head there. So removing old charges from the log can
+-- wait.
+--
+-- Every reply begins with a word: 'skewed' and how far; 'lost' and why; or what the script says.
+
+-- A replica may lag behind, and a rejection writes nothing that Redis would refuse there: so it answers nothing (L51). The
+-- replication id is read at every call (L33): a connection that a replica accepted before it was promoted lives on.
+local info = call('INFO', 'replication')
+if not string.find(info, 'role:master', 1, true) then
+  return redis.error_reply("READONLY You can't write against a read only replica.")
+end
+local replid = string.find(info, 'master_replid:', 1, true) + 14
+local server = string.sub(info, replid, replid + 39)
+
+local clock = told
+if not clock then
+  local time = call('TIME')
+  clock = time[1] * 1000000 + time[2]
+end
+
+local stored = call('HGET', KEYS[1], 'state')
+local state = stored and { cmsgpack.unpack(stored) } or { false, server, 0, 0, keep, 0, false }
+if state[KEEP] > keep then
+  keep = state[KEEP]
+end
+state[KEEP] = keep
+-- The ledger's time never runs backwards (L4): it is never before the newest charge, and it is after every floor.
+local now = clock > state[NEWEST] and clock or state[NEWEST]
+
+-- The earliest charge that still counts at `at`: `Window::counted_from` (L2).
+local function counted_from(limit, at)
+  local slid, days = limit.slide and at - limit.slide - limit.grace + 1, limit.days
+  if #days == 0 then
+    return slid
+  end
+  local last
+  for _, day in ipairs(days) do
+    if day > at - limit.grace then
+      break
+    end
+    last = day
+  end
+  local reset = last and last - limit.grace
+  return math.min(slid or reset or at, reset or slid or at)
+end
+
+local limits = {}
+for index = 1, count do
+  local name, enforced, slide, grace, rule, days = cmsgpack.unpack(ARGV[1 + index])
+  local place, other_rule
+  for candidate = FIRST_PLACE, #state, NEXT_PLACE do
+    if state[candidate] == name then
+      place, other_rule = candidate, state[candidate + RULE]
+    end
+  end
+  if not place then
+    place = #state + 1
+    state[place], state[place + RULE], state[place + TOTAL], state[place + HEAD] = name, rule, 0, 0
+    state[place + CLOSED], state[place + PROBING] = 0, false
+  end
+  -- Every field that a limit will have is named, or the table would grow.
+  local limit = {
+    name = name,
+    enforced = enforced,
+    slide = slide,
+    grace = grace,
+    rule = rule,
+    days = days,
+    place = place,
+    -- Its number in a vector of units.
+    code = (place - FIRST_PLACE) / NEXT_PLACE + 1,
+    other_rule = other_rule,
+    from = nil,
+    sum = nil,
+    head = nil,
+    used = nil,
+    units = nil,
+    most = nil,
+    held = nil,
+  }
+  limit.from = counted_from(limit, now)
+  limits[index] = limit
+end
+
+local floors = {}
+if state[FLOORS] then
+  local written = call('HGET', KEYS[1], 'floors') or ''
+  for name, at, units, after in string.gmatch(written, '([^\n]+)\n(%d+) (%d+) (%d+)\n') do
+    floors[#floors + 1] = { name = name, at = tonumber(at), used = tonumber(units), after = tonumber(after) }
+  end
+end
+
+-- Why this is not the ledger that the caller has seen; nil when it is.
+--   empty, server, behind: the recovery begins a new epoch, so that every machine finds the loss (L36)
+--   epoch: another machine has begun one
+local loss
+if seen_epoch == '-' then
+  loss = nil
+elseif not state[EPOCH] then
+  loss = seen_epoch ~= '' and 'empty' or nil
+elseif seen_epoch == '' then
+  loss = nil
+elseif state[SERVER] ~= server then
+  loss = 'server'
+elseif state[EPOCH] ~= seen_epoch then
+  loss = 'epoch'
+elseif state[SEQUENCE] < seen_sequence or (seen_newest ~= '' and not call('ZSCORE', KEYS[2], seen_newest)) then
+  loss = 'behind'
+end
+
+-- A clock that jumped forward would return units too early; one that jumped back would report a wrong retry (L5). The
+-- ledger's own time may be ahead of a clock that was set back.
+local skew
+if max_skew then
+  local apart = math.max(math.abs(clock - caller), math.abs(now - caller))
+  skew = apart > max_skew and { 'skewed', apart } or nil
+end
+
+-- What the functions below take. `objection` is the reply when nothing may be done; nil when all is well. The clock comes
+-- first, and nothing was written yet.
+local ledger = {
+  state = state,
+  limits = limits,
+  floors = floors,
+  now = now,
+  keep = keep,
+  stored = stored,
+  stored_epoch = state[EPOCH],
+  stored_sequence = state[SEQUENCE],
+  server = server,
+  fresh_epoch = fresh_epoch,
+  skew = skew,
+  loss = loss,
+  objection = skew or loss and { 'lost', loss },
+  -- Whether floors may be dropped that no window reaches any more: only a charge moves the ledger's time.
+  drops_floors = nil,
+}

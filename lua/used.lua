@@ -1,0 +1,31 @@
+-- What is used of a limit.
+
+-- Adds up what is used of a limit: `sum`, what was charged from `head` on; `used`, that or more. Only for limits that are
+-- needed: one that was not charged for long has much that has expired.
+local function add_up(ledger, limit)
+  local state, place, from = ledger.state, limit.place, limit.from
+  local sum, head = state[place + TOTAL], state[place + HEAD]
+  if limit.other_rule and limit.other_rule ~= limit.rule then
+    -- By that rule the head may have passed what counts by this one.
+    sum, head = open_log(ledger).between(limit.code, from, nil), from
+  elseif head < from and ledger.stored then
+    -- What the total still holds and the window does not.
+    local format = string.format
+    local ids = redis.call('ZRANGEBYSCORE', KEYS[2], format('%d', head), format('(%d', from), 'LIMIT', 0, LONGEST_BLOCK)
+    if #ids == LONGEST_BLOCK then
+      sum = sum - open_log(ledger).between(limit.code, head, from)
+    elseif #ids > 0 then
+      for _, vector in ipairs(redis.call('HMGET', KEYS[3], unpack(ids))) do
+        sum = sum - units_in(vector, limit.code)
+      end
+    end
+    head = from
+  end
+  limit.sum, limit.head, limit.used = sum, head, sum
+  -- A floor is what a lost ledger had reported, and what was charged after that (L40).
+  for _, floor in ipairs(ledger.floors) do
+    if floor.name == limit.name and floor.at >= from then
+      limit.used = math.max(limit.used, floor.used + floor.after)
+    end
+  end
+end

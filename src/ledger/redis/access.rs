@@ -1,4 +1,4 @@
-//! What a connection needs beside the URL: read before the first one, kept for all.
+//! Passwords and certificates: read before the first connection, kept for all.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub struct Keys {
     pub certificates: Option<TlsCertificates>,
 }
 
-/// Where they are, and those that were read.
+/// Where passwords and certificates are configured.
 pub struct Access {
     config: RedisAccess,
     password: Secret,
@@ -36,7 +36,7 @@ impl Access {
         }
     }
 
-    /// Reads secrets and certificates. Fails with what is missing and what to do about it.
+    /// Reads secrets and certificates. The error names what is missing and the remedy.
     pub async fn read(&self) -> Result<Keys, String> {
         let password = self.password.show().await;
         let sentinel_password = self.sentinel_password.show().await;

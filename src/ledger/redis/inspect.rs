@@ -1,4 +1,4 @@
-//! Whether a Redis is fit for a ledger.
+//! Checks whether a Redis is fit for a ledger.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::quota::Timestamp;
 /// The account whose keys the inspection uses. Nothing stays in them.
 const PROBED: &str = "ingest-check";
 
-/// Something about a Redis that a ledger should not be trusted to.
+/// A property of a Redis that makes it unfit for a ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Finding {
     /// It drops keys when its memory is full.
@@ -34,12 +34,12 @@ pub enum Finding {
         (deploy/redis/redis.conf)"
     )]
     KeepsNothing,
-    /// This user may not run what the scripts need.
+    /// This user lacks a permission that the scripts need.
     #[error("{command} fails: {why}; permit it (deploy/redis/users.acl)")]
     Lacks {
         /// The command.
         command: String,
-        /// What the server said.
+        /// The server's error.
         why: String,
     },
     /// Its clock is too far from ours.
@@ -48,12 +48,12 @@ pub enum Finding {
         synchronize the clocks"
     )]
     Skewed {
-        /// How far.
+        /// How far they are apart.
         skew: Duration,
     },
 }
 
-/// What a probe brought.
+/// The result of the probe script.
 pub struct Probe {
     pub policy: String,
     pub is_appended: bool,
@@ -64,12 +64,12 @@ pub struct Probe {
 /// Reads the passwords and certificates that are configured; connects to nothing.
 ///
 /// # Errors
-/// Where one of them cannot be read, with what to do about it.
+/// When one of them cannot be read; the error names the remedy.
 pub async fn ready(config: &LedgerConfig) -> Result<(), String> {
     Access::new(&config.access).read().await.map(drop)
 }
 
-/// Looks for what makes a Redis unfit for a ledger; nothing is found where it is fit.
+/// Returns what makes a Redis unfit for a ledger; empty when it is fit.
 ///
 /// # Errors
 /// When it cannot be reached.

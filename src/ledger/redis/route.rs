@@ -18,11 +18,11 @@ use crate::config::RedisUrl;
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-/// Where a connection comes from.
+/// The servers that a connection is made to.
 pub enum Route {
     /// One server, by address or socket.
     Node(Box<Client>),
-    /// The server that a Sentinel calls the primary.
+    /// The server that a Sentinel names as the primary.
     Sentinels(Box<Sentinels>),
     /// The nodes of a cluster.
     Cluster(Box<ClusterClient>),
@@ -129,7 +129,7 @@ fn sentinels(url: &RedisUrl, keys: Keys) -> RedisResult<Route> {
     Ok(Route::Sentinels(Box::new(sentinels)))
 }
 
-/// Without the library telling its name: the permissions that we ship do not need to allow that.
+/// Without CLIENT SETINFO: the permissions in deploy/redis need not allow it.
 fn login(password: Option<&SecretString>) -> RedisConnectionInfo {
     let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
     match password {
@@ -143,7 +143,7 @@ fn cluster(url: &RedisUrl, keys: Keys, deadline: Duration) -> RedisResult<Route>
         .into_iter()
         .map(IntoConnectionInfo::into_connection_info);
     let nodes = nodes.collect::<RedisResult<Vec<ConnectionInfo>>>()?;
-    // A node that is away must leave time for those that are not.
+    // A node that is down must leave time for the others.
     let mut builder = ClusterClientBuilder::new(nodes)
         .connection_timeout(deadline / 2)
         .response_timeout(deadline);

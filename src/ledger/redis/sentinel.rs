@@ -1,4 +1,4 @@
-//! Which Redis the Sentinels call the primary.
+//! Asks Sentinels for the primary.
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -44,8 +44,8 @@ impl Sentinels {
         })
     }
 
-    /// A connection to the primary that the first Sentinel to answer names, since some may be down. Fails with the
-    /// failure that says most.
+    /// Connects to the primary that the first Sentinel to reply names, since some may be down. Returns the failure that says
+    /// most about the cause.
     pub async fn connect(&self) -> Result<MultiplexedConnection, ConnectError> {
         let mut attempts: FuturesUnordered<_> = self
             .sentinels

@@ -6,7 +6,7 @@ use super::rows::{Place, Rows};
 use crate::quota::admission::{History, remembered_from};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Timestamp};
 
-/// Corrects what a charge took, at its own time, or remembers what one took that is not known yet.
+/// Sets the true cost of a charge, at its own time (L14), or records it for a charge that has not arrived yet (L15).
 pub fn settle(
     rows: Rows<'_>,
     account: &Account,
@@ -28,7 +28,7 @@ pub fn settle(
     Ok(())
 }
 
-/// Adds charges that are not known yet, and the floors.
+/// Adds charges that the ledger does not have yet, and floors (L17, L40).
 pub fn absorb(
     rows: Rows<'_>,
     account: &Account,

@@ -2,8 +2,8 @@
 //!
 //! A charge is one transaction, so decision and record cannot come apart. What was granted survives the death of any
 //! process. A loss of power may take the charges since SQLite's last checkpoint (every few hundred charges, and when
-//! the last process ends): waiting for the disk at each charge would cost a hundred times its price, and the headroom is
-//! there for such days.
+//! the last process ends): waiting for the disk at each charge would make it a hundred times slower, and the headroom covers
+//! such a loss.
 
 mod afterwards;
 mod charge;
@@ -28,7 +28,7 @@ use crate::quota::{
 };
 use crate::sqlite::{self, Database, Files, OpenError};
 
-/// A ledger that is this far ahead of its machine's clock is worth a word.
+/// A ledger that is this far ahead of its machine's clock is reported.
 const NOTEWORTHY: Duration = Duration::from_secs(5 * 60);
 const GRAVE: Duration = Duration::from_secs(60 * 60);
 
@@ -39,7 +39,7 @@ pub struct SqliteLedger {
 }
 
 impl SqliteLedger {
-    /// Opens the ledger in `path`, created and brought up to date as needed.
+    /// Opens the ledger in `path`; creates or upgrades the file as needed.
     ///
     /// # Errors
     /// When the file cannot be opened, is damaged, or was written by a later release.
@@ -60,7 +60,7 @@ impl SqliteLedger {
         Ok(Self::over(database))
     }
 
-    /// A copy of the ledger in memory: what is charged to it is gone with it.
+    /// Returns a copy of the ledger in memory.
     ///
     /// # Errors
     /// When the file fails.
@@ -68,7 +68,7 @@ impl SqliteLedger {
         self.apart(Database::in_memory).await.map(Self::over)
     }
 
-    /// What was charged of an account within its longest window, each charge by its id.
+    /// Returns what was charged to an account within its longest window, each charge with its id.
     ///
     /// # Errors
     /// When the file fails.
@@ -138,7 +138,7 @@ impl SqliteLedger {
         .await
     }
 
-    /// Waits for others on a thread of its own.
+    /// Runs on a thread that may wait for other processes.
     async fn apart<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Database) -> rusqlite::Result<T> + Send + 'static,
@@ -173,11 +173,11 @@ fn broken(error: &rusqlite::Error) -> LedgerError {
 /// The ledger's time, and the place of the next charge in it.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
-    /// What the caller's clock says.
+    /// The caller's clock.
     callers: Timestamp,
-    /// That, or the latest that the account knows of: a clock that was set back brings nothing back.
+    /// The caller's clock, or the latest time of the account: a clock that was set back returns no unit (L4).
     now: Timestamp,
-    /// How many charges were made at this very microsecond.
+    /// The number of charges made at this microsecond.
     n: i64,
 }
 
@@ -198,7 +198,7 @@ impl Moment {
     }
 }
 
-/// Says once that this machine's clock was set back by so much: until it has caught up, no unit returns.
+/// Reports once that this machine's clock was set back: until it has caught up, no unit returns.
 fn say_ahead(ahead: Duration) {
     static SAID: Once = Once::new();
     if ahead > NOTEWORTHY {

@@ -40,7 +40,7 @@ impl<'c> Rows<'c> {
         })
     }
 
-    /// The newest charge under `id`, if it was made later than `after`.
+    /// Returns the newest charge under `id` made later than `after`.
     pub fn known(&self, id: &ChargeId, after: Timestamp) -> Result<Option<Place>> {
         let sql = "SELECT at, n FROM charge WHERE account = ?1 AND id = ?2 AND at > ?3 ORDER BY at DESC, n DESC LIMIT 1";
         self.find(sql, (self.account, id.as_str(), after.micros()), place)
@@ -73,7 +73,7 @@ impl<'c> Rows<'c> {
         )
     }
 
-    /// What a charge took of a limit, if it named it.
+    /// Returns the units that a charge took of a limit; `None` when it did not name the limit.
     pub fn taken(&self, limit: &str, place: Place) -> Result<Option<Units>> {
         let sql =
             "SELECT units FROM taken WHERE account = ?1 AND limit_name = ?2 AND at = ?3 AND n = ?4";
@@ -84,7 +84,7 @@ impl<'c> Rows<'c> {
         )
     }
 
-    /// What a charge took of the limits of an account; nothing, where it was settled to nothing.
+    /// Returns what a charge took of the limits of an account; nothing when it was settled to nothing.
     pub fn held(&self, account: &Account, place: Place) -> Result<Cost> {
         let mut held = Cost::none();
         for limit in account.limits.keys() {
@@ -154,7 +154,7 @@ impl<'c> Rows<'c> {
         )
     }
 
-    /// What each charge took of a limit at `from` or later, in their order; those that took nothing are left out.
+    /// Returns what each charge since `from` took of a limit, in order, without those that took nothing.
     pub fn taken_from(&self, limit: &str, from: Timestamp) -> Result<Vec<(Place, Units)>> {
         let sql = "SELECT at, n, units FROM taken
                    WHERE account = ?1 AND limit_name = ?2 AND at >= ?3 AND units > 0 ORDER BY at, n";
@@ -165,8 +165,7 @@ impl<'c> Rows<'c> {
         taken.collect()
     }
 
-    /// The charges at `from` or later, in their order, and what `read` makes of job, region and call, which are the columns
-    /// 2, 3 and 4.
+    /// Returns the charges since `from`, in order, with what `read` makes of the columns 2, 3 and 4: job, region and call.
     pub fn charged<T>(
         &self,
         from: Timestamp,
@@ -180,7 +179,7 @@ impl<'c> Rows<'c> {
         charged.collect()
     }
 
-    /// The charges later than `after` that took anything, in their order.
+    /// Returns the charges later than `after` that took anything, in order.
     pub fn entries(&self, after: Timestamp) -> Result<Vec<Entry>> {
         let sql = "SELECT charge.at, charge.id, taken.limit_name, taken.units FROM charge
                    JOIN taken ON taken.account = charge.account AND taken.at = charge.at AND taken.n = charge.n
@@ -313,7 +312,7 @@ fn units(row: &Row<'_>, column: usize) -> Result<Units> {
         .map(|units| Units::new(u64::try_from(units).unwrap_or(0)))
 }
 
-/// Units as SQLite holds them. More than 63 bits are refused.
+/// Converts units to SQLite's integer. Fails for more than 63 bits.
 pub fn signed(units: Units) -> Result<i64> {
     i64::try_from(units.get()).map_err(|error| Error::ToSqlConversionFailure(error.into()))
 }

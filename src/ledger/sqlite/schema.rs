@@ -1,14 +1,14 @@
 use crate::sqlite::Schema;
 
-/// What is in `ledger.db`. People may query it: times are microseconds since the Unix epoch.
+/// The tables of `ledger.db`. People may query it: times are microseconds since the Unix epoch.
 ///
 /// - `charge`: every charge ever made. `n` distinguishes charges of one microsecond. Charges that came without a purpose
 ///   (absorbed, or settled before they arrived) have no job, region, call.
 /// - `taken`: what a charge took of each limit. `total` is the running total of the limit up to and with this row, in
 ///   the order of `(at, n)`: the units between two instants are the difference of two rows, however many lie between.
-/// - `closing`: until when a limit is closed that the upstream reported as exhausted; `probing` where its reset is
+/// - `closing`: until when a limit is closed that the upstream reported as exhausted; `probing` when its reset is
 ///   unknown, with the length of that closing in `probe_interval`, in microseconds (`NULL`: an hour).
-/// - `floor`: at `at` a lost ledger had said `used`.
+/// - `floor`: a lost ledger had reported `used` units at `at`.
 pub const SCHEMA: Schema = Schema {
     name: "ledger",
     migrations: &[

@@ -1,4 +1,4 @@
-//! What was charged, and what for.
+//! Queries for reports: what was charged, and what for.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::rows::{Place, Rows};
 use crate::ledger::{Purpose, Spent};
 use crate::quota::{Account, Timestamp};
 
-/// What was charged at `from` or later, oldest first. Two reads in the order of the tables and their merging: a join would
-/// look each charge up by itself.
+/// Returns what was charged since `from`, oldest first. Reads both tables in their order and merges them: a join would look
+/// up each charge by itself.
 pub fn spent(rows: Rows<'_>, account: &Account, from: Timestamp) -> Result<Vec<Spent>> {
     let mut purposes = Purposes::default();
-    let charged = rows.charged(from, |row| purposes.of(row))?;
-    let of = |place: Place| {
+    let charged = rows.charged(from, |row| purposes.read(row))?;
+    let purpose_of = |place: Place| {
         let found = charged
             .binary_search_by_key(&place, |(place, _)| *place)
             .ok()
@@ -31,7 +31,7 @@ pub fn spent(rows: Rows<'_>, account: &Account, from: Timestamp) -> Result<Vec<S
                 at: place.at,
                 limit: limit.clone(),
                 units,
-                purpose: of(place),
+                purpose: purpose_of(place),
             });
         }
     }
@@ -39,7 +39,7 @@ pub fn spent(rows: Rows<'_>, account: &Account, from: Timestamp) -> Result<Vec<S
     Ok(spent)
 }
 
-/// Thousands of charges are for a few dozen purposes.
+/// The purposes, each once: thousands of charges are for a few dozen purposes.
 #[derive(Default)]
 struct Purposes {
     all: BTreeSet<Arc<Purpose>>,
@@ -47,8 +47,8 @@ struct Purposes {
 }
 
 impl Purposes {
-    /// The purpose in the columns after the place.
-    fn of(&mut self, row: &Row<'_>) -> Result<Arc<Purpose>> {
+    /// Reads the purpose from the columns after the place.
+    fn read(&mut self, row: &Row<'_>) -> Result<Arc<Purpose>> {
         let (job, region, call) = (
             text(row, 2)?,
             text(row, 3)?,

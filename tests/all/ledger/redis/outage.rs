@@ -47,6 +47,18 @@ async fn cheap_calls_go_ahead_until_the_allowance_is_spent() {
 }
 
 #[tokio::test]
+async fn a_damaged_cost_in_the_journal_is_an_error_and_no_cost_of_nothing() {
+    let (machine, account) = (cut_off(), account(100));
+    let process = machine.process();
+    process.take_unmetered(&account, 5).await;
+    let journal = rusqlite::Connection::open(machine.journal()).unwrap();
+    let damage = "update charge set cost = '{\"daily\":'";
+    assert_eq!(journal.execute(damage, []).unwrap(), 1);
+    let cheap = process.try_ask(&account, None, 1, Outage::Allow).await;
+    assert!(matches!(cheap, Err(ClientError::Journal(_))), "{cheap:?}");
+}
+
+#[tokio::test]
 async fn the_allowance_is_one_for_all_processes_of_a_machine() {
     let (machine, account) = (cut_off(), account(100));
     let mut asks = Vec::new();

@@ -25,7 +25,7 @@ use crate::run::{
     RequestStats, RunOutcome, RunReport, Signal, Stop, StoppedBy,
 };
 
-/// Walks what is due.
+/// Walks the due regions.
 pub async fn run(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     let (began, watch) = (SystemClock.now(), Monotonic::now());
     let ended = walk(global, args).await;
@@ -55,7 +55,7 @@ async fn walk(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     ended.map(|ended| ended.exit)
 }
 
-/// A run that came to its end.
+/// The result of a run, and its exit code.
 struct Ended {
     report: RunReport,
     exit: Exit,
@@ -93,7 +93,8 @@ async fn run_in(
     Ok(Ended { report, exit })
 }
 
-/// By account, what the ledger has not recorded yet. What the journal cannot say is left out and reported.
+/// Returns the units that the ledger has not recorded yet, by account. An account whose journal cannot be read is left out and
+/// logged.
 async fn unrepaid(
     selection: &run::Selection,
     ledger: &dyn LedgerClient,
@@ -108,7 +109,7 @@ async fn unrepaid(
     all
 }
 
-/// A variable that is set to nothing is as good as unset.
+/// Returns the file for metrics; an empty variable counts as unset.
 fn metrics_file(args: &RunArgs) -> Option<PathBuf> {
     let by_variable = || {
         std::env::var_os("INGEST_METRICS_FILE")
@@ -159,13 +160,13 @@ fn show(report: &RunReport, global: &Global) -> Result<(), Error> {
     match global.format {
         Format::Json => output::json(report),
         Format::Text if global.quiet && report.outcome < RunOutcome::Failed => Ok(()),
-        // Each failure is an event of the log already.
+        // The log has each failure already.
         Format::Text if global.logs_only() => Ok(()),
         Format::Text => output::text_line(&summary(report, Screen::of_stdout())),
     }
 }
 
-/// What a person understands at a glance.
+/// Returns the summary for people.
 fn summary(report: &RunReport, screen: Screen) -> String {
     let mut parts = vec![screen.wrapped(&headline(report))];
     if report
@@ -223,7 +224,7 @@ fn headline(report: &RunReport) -> String {
         .join("\n")
 }
 
-/// What a ping says: the headline, and the cause of each region that failed, was refused or was stopped.
+/// Returns the text of a notification: the headline, and the cause of each region that failed, was refused or was stopped.
 fn message(report: &RunReport) -> String {
     let headline = headline(report).replace("; see below.", ":");
     let mut parts = vec![headline];
@@ -233,7 +234,7 @@ fn message(report: &RunReport) -> String {
     parts.join("\n")
 }
 
-/// Why regions with the same result have it, if there is more to say than their outcome.
+/// Returns why regions with the same result have it; `None` where the outcome says it all.
 fn cause(alike: &[PassReport]) -> Option<String> {
     let detail = alike.first()?.detail.as_deref().map(output::shown)?;
     Some(format!(
@@ -248,7 +249,7 @@ fn regions(alike: &[PassReport]) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// What kept the run from going on, and when that ends.
+/// Says which limit stopped the run, and when a retry fits.
 fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
     let StoppedBy { account, limit, .. } = stop;
     let (after, at) = (span(stop.retry_after), instant(stop.retry_at));
@@ -311,7 +312,7 @@ fn passes(passes: &[PassReport], screen: Screen) -> String {
     }
 }
 
-/// Whether two passes of a job were left alone for one reason: said once.
+/// Whether two passes of a job were not walked for the same reason, which is then shown once.
 fn untouched_alike(a: &PassReport, b: &PassReport) -> bool {
     let untouched = |pass: &PassReport| pass.requests == 0 && pass.pages == 0 && !pass.resumed;
     untouched(a) && untouched(b) && (&a.job, a.outcome, &a.detail) == (&b.job, b.outcome, &b.detail)

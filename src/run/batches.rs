@@ -1,4 +1,4 @@
-//! The steps that ask for ids: full batches over all regions, nothing fresh, nothing twice.
+//! The steps that request ids: full batches over all regions, without ids that are fresh, each id once.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,10 +14,11 @@ use crate::quota::Timestamp;
 /// How often a run tries to take a resource that another run holds.
 const LEASE_POLL: Duration = Duration::from_millis(20);
 
-/// Fetches what the listings of these passes name, and fills the last batch with what other passes wait for.
+/// Fetches the ids that the listings of these passes name, and fills the last batch with ids that other passes wait for. Passes that
+/// stopped half-way only fill it: a short budget goes to those that can complete.
 ///
 /// # Errors
-/// When the catalog or the lock fails; what a batch meets is in the answer.
+/// When the catalog or a lease fails. Failures of requests are in `batches`.
 pub async fn fetch_batches(
     context: &Context,
     job: &Job,
@@ -54,7 +55,7 @@ pub async fn fetch_batches(
                 .await;
         }
     }
-    // What was got is fetched: only what was not need be asked for again.
+    // Without a failed batch nothing is pending, so the query is saved.
     batches.waiting = if batches.given_up.is_empty() {
         HashSet::new()
     } else {
@@ -98,12 +99,12 @@ async fn take(context: &Context, resource: &Resource) -> Result<Lease, StopReaso
     }
 }
 
-/// How many ids a request holds.
+/// Returns how many ids one request contains.
 pub fn batch_size(ids: &Ids) -> usize {
     usize::try_from(ids.batch).unwrap_or(usize::MAX).max(1)
 }
 
-/// Each id once, in the order of the passes: those that these passes name, and those that only others do.
+/// Returns each id once, in the order of the passes: those that `own` passes name, and those that only others name.
 fn each_once<'p>(
     pending: &'p [PendingId],
     own: &HashSet<PassId>,
@@ -117,7 +118,7 @@ fn each_once<'p>(
     (each_once(mine), each_once(others))
 }
 
-/// How batches of a step are filled.
+/// Fills the batches of a step.
 struct Fill<'a, F> {
     job: &'a Job,
     step: &'a Step,
@@ -127,7 +128,8 @@ struct Fill<'a, F> {
 }
 
 impl<F: Fn(&&PendingId) -> Timestamp> Fill<'_, F> {
-    /// Batches of our ids, each with the time with which it is rendered; the last one of each time is filled with others'.
+    /// Returns batches of our ids, each with the time with which it is rendered. The last batch of each time is filled with ids of
+    /// others.
     fn batches(
         self,
         mine: Vec<&PendingId>,

@@ -1,4 +1,4 @@
-//! What this run has been told and need not ask again.
+//! What this run must not request: refusals that it has met, so that it does not pay to meet them again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::outcome::StoppedBy;
 use crate::quota::{Account, Cost, Timestamp, Units};
 
-/// The refusals of one run, shared by everything that walks.
+/// The refusals of one run, shared by all its requests.
 #[derive(Debug, Default)]
 pub struct Blocked {
     state: Mutex<State>,
@@ -24,17 +24,16 @@ struct State {
 
 #[derive(Debug)]
 struct Refusal {
-    /// What was refused, in units, with what had to be left; `None` where the ledger knows better.
+    /// The units refused, `leave` included; `None` where the ledger has to be asked again.
     claim: Option<Units>,
     stopped_by: StoppedBy,
     at: Timestamp,
 }
 
 impl Blocked {
-    /// The refusal that already answers this charge: a limit that had no room for as much. When more than that fits, only
-    /// the ledger can tell.
+    /// Returns the refusal of an equal charge. When a different one fits, only the ledger can say.
     ///
-    /// Without it a region further back in the order could take a unit that returned after a region before it stopped.
+    /// Without it, a region further back in the order could charge a unit that returned after a region before it had stopped.
     #[must_use]
     pub fn refusal(&self, account: &Account, cost: &Cost, leave: &Cost) -> Option<StoppedBy> {
         let answers = |refusal: &&Refusal| {
@@ -51,7 +50,7 @@ impl Blocked {
             .map(|refusal| refusal.stopped_by.clone())
     }
 
-    /// Remembers that a limit had no room for `claim` units.
+    /// Records that a charge of `claim` units did not fit a limit.
     pub fn refuse(&self, claim: Units, stopped_by: StoppedBy, now: Timestamp) {
         self.state().stops.push(Refusal {
             claim: Some(claim),
@@ -60,8 +59,7 @@ impl Blocked {
         });
     }
 
-    /// Remembers that the upstream called a limit spent. The ledger has closed it, and tells whoever asks next when exactly
-    /// that fits.
+    /// Records that the upstream reported a limit exhausted. The ledger has closed it, and says when the next charge fits.
     pub fn spent(&self, stopped_by: StoppedBy, now: Timestamp) {
         self.state().stops.push(Refusal {
             claim: None,
@@ -70,7 +68,7 @@ impl Blocked {
         });
     }
 
-    /// All refusals, and how long it is from `now` until each charge fits by what was known then.
+    /// Returns all refusals, with the time from `now` until each charge fits.
     #[must_use]
     pub fn stops(&self, now: Timestamp) -> Vec<StoppedBy> {
         let state = self.state();
@@ -84,34 +82,34 @@ impl Blocked {
         state.stops.iter().map(stop).collect()
     }
 
-    /// Why the upstream does not take this credential, once it said so.
+    /// Returns why the upstream rejected a credential; `None` where it did not.
     #[must_use]
     pub fn denial(&self, credential: &str) -> Option<String> {
         self.state().denied.get(credential).cloned()
     }
 
-    /// Remembers that the upstream does not take a credential.
+    /// Records that the upstream rejected a credential.
     pub fn deny(&self, credential: &str, why: &str) {
         self.state()
             .denied
             .insert(credential.to_owned(), why.to_owned());
     }
 
-    /// Why an upstream cannot be reached, once all attempts of a request said so: to wait out as many for each region would
-    /// keep a machine without a network busy for minutes.
+    /// Returns why an upstream cannot be reached, once all attempts of a request failed to connect. Repeating them for each region
+    /// would keep a machine without a network busy for minutes.
     #[must_use]
     pub fn out_of_reach(&self, upstream: &str) -> Option<String> {
         self.state().unreachable.get(upstream).cloned()
     }
 
-    /// Remembers that no connection to an upstream can be made.
+    /// Records that no connection to an upstream can be made.
     pub fn unreachable(&self, upstream: &str, why: &str) {
         self.state()
             .unreachable
             .insert(upstream.to_owned(), why.to_owned());
     }
 
-    /// Until when every request of an account has to pause, since the upstream said to slow down.
+    /// Returns until when the requests of an account pause because the upstream asked it to slow down.
     #[must_use]
     pub fn slowed_until(&self, account: &str) -> Option<Timestamp> {
         self.state().slowed.get(account).copied()
@@ -124,14 +122,14 @@ impl Blocked {
         *slowed = until.max(*slowed);
     }
 
-    /// Why no more requests of an account are made, once the upstream asked it to slow down and pausing did not help, or
-    /// would take too long.
+    /// Returns why no more requests of an account are sent: the upstream asked it to slow down, and a pause did not help or would
+    /// be too long.
     #[must_use]
     pub fn held(&self, account: &str) -> Option<String> {
         self.state().held.get(account).cloned()
     }
 
-    /// Remembers that no more requests of an account are to be made.
+    /// Records that no more requests of an account are sent.
     pub fn hold(&self, account: &str, why: &str) {
         self.state()
             .held
@@ -139,13 +137,13 @@ impl Blocked {
             .or_insert_with(|| why.to_owned());
     }
 
-    /// Why no page can be landed, once one could not: what cannot be kept is not paid for.
+    /// Returns why pages cannot be landed, once one could not: a page that would be lost is not paid for.
     #[must_use]
     pub fn unwritable(&self) -> Option<String> {
         self.state().unwritable.clone()
     }
 
-    /// Remembers that a page could not be landed.
+    /// Records that a page could not be landed.
     pub fn cannot_land(&self, why: &str) {
         self.state()
             .unwritable

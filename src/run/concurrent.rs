@@ -1,5 +1,5 @@
-//! The admitted regions: walked side by side, beside them the batches that their listings fill, then the last batches, then the
-//! passes that have it all end.
+//! Walks the admitted regions concurrently, with the batches that their listings fill; then fetches the last batches and ends the
+//! passes that are complete.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,29 +21,29 @@ use super::stop_reason::StopReason;
 use crate::catalog::{PassEnd, PassId, PassRef, Resource, Taken};
 use crate::config::{Job, Step};
 
-/// A pass whose steps that list were walked, and why they went no further.
+/// A pass whose listing steps were walked.
 pub struct Listed {
     /// The pass.
     pub pass: Pass,
-    /// Why it went no further.
+    /// Why it stopped; `None` where all its lists are complete.
     pub reason: Option<StopReason>,
 }
 
-/// What came of a region's turn.
+/// The result of a region's turn.
 enum Turn {
     /// It was walked.
     Listed(Box<Listed>),
-    /// It was not, and why.
+    /// It was not walked.
     Left(Box<Candidate>, PassOutcome, Option<StopReason>),
 }
 
-/// Whom to tell of the pages of a job: whoever fetches the ids that it names.
+/// The prefetchers of the jobs, by name.
 type Listings = HashMap<String, PrefetchSender>;
 
-/// Walks these regions to their ends, or as far as they get.
+/// Walks these regions to their ends, or until something stops them.
 pub async fn walk_admitted(context: &Context, admitted: Vec<Candidate>, walked: &mut Walked) {
     let (jobs, began) = (jobs(&admitted), context.clock.now());
-    // One region alone is walked in strict order, so that a spent upstream is asked once.
+    // A region alone is not prefetched for: its requests follow one another, so that an exhausted upstream refuses only one.
     let several = admitted.len() > 1 && context.concurrency > 1;
     let (listings, full): (Listings, Vec<_>) = jobs
         .iter()
@@ -74,8 +74,8 @@ pub async fn walk_admitted(context: &Context, admitted: Vec<Candidate>, walked: 
     }
 }
 
-/// Whether another step of these jobs brings records that this job asks for by id: then it waits until all lists are
-/// walked, or it would pay for what they bring.
+/// Whether another step of these jobs returns records that this job requests by id. The job then waits until all lists are walked,
+/// or it would pay for records that they contain.
 fn others_bring_them(job: &Job, jobs: &[Arc<Job>]) -> bool {
     let kind = |step: &Step| {
         step.call
@@ -101,7 +101,7 @@ fn others_bring_them(job: &Job, jobs: &[Arc<Job>]) -> bool {
         .any(|kind| brought.iter().filter(|brought| *brought == kind).count() > 1)
 }
 
-/// Walks the listing steps of these regions, by job. Nobody is told of pages any more when it ends.
+/// Walks the listing steps of these regions, and returns their passes by job. Ends the prefetchers by dropping their senders.
 async fn list_all(
     context: &Context,
     admitted: Vec<Candidate>,
@@ -125,7 +125,7 @@ async fn list_all(
     by_job
 }
 
-/// Walks the listing steps of one region, unless another run does or did.
+/// Walks the listing steps of one region, unless another run walks it or has walked it.
 async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> Turn {
     if context.stop.signal().is_some() {
         return Turn::Left(candidate.into(), PassOutcome::Interrupted, None);
@@ -187,7 +187,7 @@ async fn take_up(
     Ok(Ok(Pass::of(&fresh, lease, now)))
 }
 
-/// Brings the catalog up to date where the steps of the job were edited since the pass stopped.
+/// Updates the catalog where the steps of the job were edited since the pass stopped.
 async fn fit_to_job(
     context: &Context,
     candidate: &Candidate,
@@ -204,7 +204,7 @@ async fn fit_to_job(
     Ok(())
 }
 
-/// Fetches what is left of what the listings of a job named, and ends the passes that have it all.
+/// Fetches the ids that the listings of a job named and that no prefetched batch contained, and ends the complete passes.
 async fn complete(
     context: &Context,
     job: &Job,
@@ -243,7 +243,7 @@ async fn complete(
     walked.add_batches(job, batches);
 }
 
-/// Writes down that a pass is complete, or that the upstream does not serve it; else it stays unfinished.
+/// Ends a pass that is complete or that the upstream does not serve. Any other stays unfinished.
 async fn end(
     context: &Context,
     pass: &Pass,

@@ -1,4 +1,4 @@
-//! What a run works with.
+//! What a run shares with all its requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,38 +20,38 @@ use crate::upstream::Upstream;
 const LANDING_PATIENCE: Duration = Duration::from_secs(30);
 const LANDING_PAUSE: Duration = Duration::from_millis(500);
 
-/// What a run works with.
+/// What a run shares with all its requests.
 pub struct Context {
-    /// Where pages are landed.
+    /// The catalog, where pages are landed.
     pub catalog: Arc<dyn PassStore>,
-    /// The way to the ledger.
+    /// The client of the ledger.
     pub ledger: Arc<dyn LedgerClient>,
-    /// The way to the upstream, by the credential's name; or why there is none.
+    /// The client of the upstream, by the credential's name; or why there is none.
     pub upstreams: HashMap<String, Result<Arc<dyn Upstream>, String>>,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Who walks what.
+    /// The leases of regions and batches.
     pub leases: Arc<dyn Leases>,
-    /// Whether to end.
+    /// Whether to stop.
     pub stop: Stop,
-    /// What need not be asked again.
+    /// What must not be requested again.
     pub blocked: Blocked,
-    /// What was asked, counted.
+    /// The requests by outcome.
     pub request_stats: RequestStats,
-    /// What calls cost whose answers tell it, as this run has learned.
+    /// The costs that this run has learned.
     pub learned_costs: LearnedCosts,
-    /// What is under way while answers tell what is left of a limit.
+    /// The charges of requests in flight.
     pub in_flight: InFlight,
-    /// Who watches.
+    /// Receives the progress.
     pub progress: Arc<dyn Progress>,
-    /// How many regions walk at once, and how many batches are asked for at once; at least 1.
+    /// How many regions walk at once, and how many batches are requested at once; at least 1.
     pub concurrency: usize,
     /// A call whose largest component is at most this goes ahead when the ledger is down, in units.
     pub cheap_max: Units,
 }
 
 impl Context {
-    /// The way to a credential's upstream.
+    /// Returns the client of a credential's upstream.
     ///
     /// # Errors
     /// Why there is none, such as a secret that is not set.
@@ -88,10 +88,10 @@ impl Context {
         }
     }
 
-    /// Whether a page that is asked for now can be landed.
+    /// Checks that a page requested now can be landed.
     ///
     /// # Errors
-    /// Why not: an earlier page could not be landed, or the catalog is no longer in place.
+    /// Fails if an earlier page could not be landed, or the catalog is no longer in place.
     pub async fn can_land(&self) -> Result<(), StopReason> {
         if let Some(why) = self.blocked.unwritable() {
             return Err(StopReason::Failed(why));
@@ -103,7 +103,7 @@ impl Context {
         })
     }
 
-    /// Counts what was spent on no page, for reports and for a ledger that is lost: the ledger has it in any case.
+    /// Counts requests without a page in the catalog, for reports and for the recovery of a lost ledger.
     pub async fn count_unproductive(&self, pass: &PassRef, stats: &PassStats) {
         let PassStats {
             unlanded_requests: requests,
@@ -123,10 +123,10 @@ impl Context {
         }
     }
 
-    /// Whether a credential can be used, so that a missing secret is found before anything is charged.
+    /// Checks that a credential can be used, so that a missing secret is found before anything is charged.
     ///
     /// # Errors
-    /// Why not.
+    /// Fails if it cannot.
     pub async fn ready(&self, credential: &Credential) -> Result<(), StopReason> {
         self.upstream(credential)?
             .ready()

@@ -1,4 +1,4 @@
-//! What a call is charged whose answers tell only afterwards what it cost: learned from past answers.
+//! The cost of calls whose responses report only afterwards what they cost, learned from past responses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use crate::catalog::{CatalogError, PassReader};
 use crate::config::{Call, Job};
 use crate::quota::{Account, Cost, LimitName, Units};
 
-/// What this run has learned of calls whose answers tell their cost.
+/// The costs that this run has learned.
 #[derive(Debug, Default)]
 pub struct LearnedCosts {
     /// By upstream and call.
@@ -16,7 +16,7 @@ pub struct LearnedCosts {
 }
 
 impl LearnedCosts {
-    /// The call as it is charged by what was learned in this run.
+    /// Returns the call at the cost that this run has learned.
     pub fn priced(&self, job: &Job, call: &Arc<Call>) -> Arc<Call> {
         let key = (job.credential.upstream.name.clone(), call.name.clone());
         match self.learned().get(&key) {
@@ -25,7 +25,7 @@ impl LearnedCosts {
         }
     }
 
-    /// Learns from a true cost; what to charge from now on, in units by limit.
+    /// Learns from a true cost. Returns what to charge from now on.
     pub fn learn(&self, job: &Job, call: &Call, truth: &Cost) -> Cost {
         let key = (job.credential.upstream.name.clone(), call.name.clone());
         let mut learned = self.learned();
@@ -39,10 +39,10 @@ impl LearnedCosts {
     }
 }
 
-/// The selection, its calls charged by what earlier runs learned.
+/// Returns the selection with its calls at the costs that earlier runs learned.
 ///
 /// # Errors
-/// When the catalog cannot be asked.
+/// When the catalog cannot be read.
 pub async fn learned(
     catalog: &dyn PassReader,
     selection: Selection,
@@ -76,7 +76,7 @@ pub async fn learned(
         .collect())
 }
 
-/// What a request truly cost: what the answer told, and what was charged of the limits that it did not tell.
+/// Returns the true cost of a page: the reported units, and the charged ones of limits without a report.
 #[must_use]
 pub fn truth(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
     let of = |(limit, units): (&LimitName, Units)| {
@@ -85,7 +85,8 @@ pub fn truth(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
     charged.iter().map(of).collect()
 }
 
-/// The same of a request that brought no page: it may have cost more than it was charged; that it cost less is not believed.
+/// Returns the true cost of a request without a page. It can have cost more than its charge. A report of less is not used, since it
+/// is not certain.
 #[must_use]
 pub fn truth_of_a_refusal(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
     charged
@@ -99,7 +100,7 @@ pub fn truth_of_a_refusal(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> 
         .collect()
 }
 
-/// The smaller of two costs of one call, of each limit.
+/// Returns the smaller of two costs of one call, for each limit.
 #[must_use]
 pub fn lower_of(charged: &Cost, configured: &Cost) -> Cost {
     charged
@@ -108,8 +109,8 @@ pub fn lower_of(charged: &Cost, configured: &Cost) -> Cost {
         .collect()
 }
 
-/// Rises at once and falls slowly: a request that costs more than its estimate is what overspends a limit. At least a
-/// unit of each limit, so that a limit that is spent is noticed.
+/// Returns the next estimate: it rises at once and falls slowly, since a request that costs more than its estimate overspends a
+/// limit. It is at least one unit of each limit, so that an exhausted limit is noticed.
 fn next(estimate: &Cost, truth: &Cost) -> Cost {
     let learned = |(limit, units): (&LimitName, Units)| {
         let slow = Units::new((units.times(3) + truth.of(limit)).get() / 4);
@@ -118,7 +119,7 @@ fn next(estimate: &Cost, truth: &Cost) -> Cost {
     estimate.iter().map(learned).collect()
 }
 
-/// The call at another cost, though never one that the job's limits could not grant at all.
+/// Returns the call at another cost, up to the most that the job's limits could grant.
 fn at(job: &Job, call: &Arc<Call>, cost: &Cost) -> Arc<Call> {
     let most =
         |limit: &str| most(&job.credential.account, limit).saturating_sub(job.leave.of(limit));

@@ -1,4 +1,4 @@
-//! What became of a run, as people and scripts read it.
+//! The result of a run, as people and scripts read it.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::quota::{Cost, LimitName, Timestamp, Units};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PassOutcome {
-    /// Its last complete pass is young enough.
+    /// Its last complete pass is younger than `every`.
     NotDue,
     /// Another run is walking it.
     Busy,
-    /// All of it is landed.
+    /// All its pages are landed.
     Complete,
-    /// A limit said no; the next run goes on.
+    /// A limit stopped it; the next run resumes it.
     Stopped,
-    /// The upstream does not serve it, or the ledger's outage forbids it.
+    /// The upstream does not serve it, or it is not allowed during the outage of the ledger.
     Refused,
-    /// It did not work, after its retries.
+    /// It failed, after its retries.
     Failed,
     /// A signal ended the run.
     Interrupted,
@@ -30,11 +30,11 @@ pub enum PassOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOutcome {
-    /// There was nothing to do.
+    /// No region was due.
     NothingDue,
-    /// All that was due is landed.
+    /// All due regions are complete.
     Complete,
-    /// A limit said no; the next run goes on.
+    /// A limit stopped it; the next run resumes it.
     Stopped,
     /// Something failed or was refused.
     Failed,
@@ -43,7 +43,7 @@ pub enum RunOutcome {
 }
 
 impl PassOutcome {
-    /// Its name, as results write it.
+    /// Returns its name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ impl PassOutcome {
 }
 
 impl RunOutcome {
-    /// Every one of them.
+    /// All outcomes.
     pub const ALL: [Self; 5] = [
         Self::NothingDue,
         Self::Complete,
@@ -68,7 +68,7 @@ impl RunOutcome {
         Self::Interrupted,
     ];
 
-    /// Its name, as results write it.
+    /// Returns its name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl From<PassOutcome> for RunOutcome {
     }
 }
 
-/// What became of one region of a job in this run.
+/// The result of one region of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PassReport {
     /// The job.
@@ -102,7 +102,7 @@ pub struct PassReport {
     pub region: String,
     /// How it ended.
     pub outcome: PassOutcome,
-    /// Whether it went on from where an earlier run had stopped.
+    /// Whether it resumed the pass of an earlier run.
     pub resumed: bool,
     /// Pages landed by this run.
     pub pages: u64,
@@ -112,12 +112,12 @@ pub struct PassReport {
     pub requests: u64,
     /// Units charged by this run.
     pub units: Cost,
-    /// What a person should know.
+    /// Why it stopped, and other notes for people.
     pub detail: Option<String>,
 }
 
 impl PassReport {
-    /// Adds what became of more of it.
+    /// Adds the result of more requests of the same region.
     pub fn add(&mut self, more: Self) {
         self.outcome = self.outcome.max(more.outcome);
         self.resumed |= more.resumed;
@@ -136,29 +136,29 @@ impl PassReport {
     }
 }
 
-/// What a charge takes, and what must stay free beside it, in units by limit.
+/// What a charge needs, in units by limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claim {
-    /// What it takes.
+    /// Its cost.
     pub cost: Cost,
-    /// What the job leaves.
+    /// The job's `leave`: units that must remain after it.
     pub leave: Cost,
 }
 
-/// A limit's refusal that ended work.
+/// The refusal of a limit that stopped a pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StoppedBy {
-    /// Whose limit.
+    /// The account.
     pub account: String,
-    /// Which.
+    /// The limit.
     pub limit: LimitName,
     /// The call that did not fit.
     pub call: String,
-    /// What it takes of the limit, in units.
+    /// The units of the limit that it needs.
     pub units: Units,
-    /// What is left, in units.
+    /// The remaining units.
     pub remaining: Units,
-    /// What it takes of all limits, and what the job has to leave of them.
+    /// What it needs of all limits.
     #[serde(skip)]
     pub claim: Claim,
     /// How long until it fits, in seconds.
@@ -169,13 +169,13 @@ pub struct StoppedBy {
 }
 
 impl StoppedBy {
-    /// What the job has to leave of the limit, in units.
+    /// Returns the job's `leave` of the limit, in units.
     #[must_use]
     pub fn leave(&self) -> Units {
         self.claim.leave.of(&self.limit)
     }
 
-    /// It fits at another time than was said: by the same clock that said so.
+    /// Changes when it fits. `at` is by the same clock as `retry_at`, which may be the ledger's.
     pub fn fits_at(&mut self, at: Timestamp) {
         let (later, sooner) = (at.since(self.retry_at), self.retry_at.since(at));
         self.retry_after = self
@@ -186,39 +186,39 @@ impl StoppedBy {
     }
 }
 
-/// How a limit stands.
+/// The state of a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LimitReport {
-    /// Whose.
+    /// The account.
     pub account: String,
-    /// Which.
+    /// The limit.
     pub limit: LimitName,
-    /// What the upstream grants, in units a window.
+    /// The upstream's quota, in units a window.
     pub quota: Units,
-    /// What is let through, in units a window.
+    /// The enforced limit, in units a window.
     pub enforced: Units,
-    /// What counts now, in units; `None` where the ledger cannot be reached.
+    /// The used units; `None` where the ledger cannot be reached.
     pub used: Option<Units>,
-    /// What is left, in units; `None` where the ledger cannot be reached.
+    /// The remaining units; `None` where the ledger cannot be reached.
     pub remaining: Option<Units>,
-    /// Until when the upstream's "spent" closes it.
+    /// Until when it is closed because the upstream reported it exhausted.
     pub closed_until: Option<Timestamp>,
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RunReport {
     /// The worst of its passes.
     pub outcome: RunOutcome,
-    /// Its passes, in the order in which they were taken up.
+    /// Its passes, in their order.
     pub passes: Vec<PassReport>,
     /// Requests made.
     pub requests: u64,
     /// Units spent while the ledger could not be reached.
     pub unmetered_units: Units,
-    /// How the limits stand at its end.
+    /// The limits at its end.
     pub limits: Vec<LimitReport>,
-    /// The limit that fits soonest, of those that said no.
+    /// Of the refusals of limits, the one that fits soonest.
     pub stopped_by: Option<StoppedBy>,
 }
 

@@ -13,7 +13,7 @@ use crate::catalog::{Landed, Lease, OpenPass, PassId, PassRef, StepPosition};
 use crate::config::{Job, Region, Step, Variable};
 use crate::quota::Timestamp;
 
-/// A pass as this run walks it: locked, and where it stands.
+/// A pass that this run walks, under its lease.
 #[derive(Debug)]
 pub struct Pass {
     /// The job.
@@ -28,17 +28,17 @@ pub struct Pass {
     pub began: Timestamp,
     /// The start of the region's last complete pass that `max_pages` did not cut.
     pub since: Option<Timestamp>,
-    /// Where its steps stand.
+    /// The positions of its steps.
     pub positions: Vec<StepPosition>,
-    /// What it cost and brought, in this run.
+    /// What it cost and contained, in this run.
     pub stats: PassStats,
-    /// What a person should know of it beside its outcome.
+    /// Notes for people.
     pub notes: Vec<String>,
     _lease: Lease,
 }
 
 impl Pass {
-    /// The unfinished pass of a candidate, or else a new one.
+    /// Resumes the unfinished pass of a candidate, or starts a new one.
     #[must_use]
     pub fn of(candidate: &Candidate, lease: Lease, now: Timestamp) -> Self {
         let open = candidate.resumable(now);
@@ -56,7 +56,7 @@ impl Pass {
         }
     }
 
-    /// Where a step stands: pages landed, and the cursor.
+    /// Returns the position of a step.
     #[must_use]
     pub fn position(&self, step: usize) -> Position {
         match self.positions.iter().find(|position| position.step == step) {
@@ -75,7 +75,7 @@ impl Pass {
         }
     }
 
-    /// Remembers a landed page, behind which its step stands at `now_at`.
+    /// Moves a step behind a landed page, to `now_at`.
     pub fn advance(&mut self, landed: Landed, mut now_at: StepPosition) {
         self.reference = PassRef::Open(landed.pass);
         now_at.cursor = now_at.cursor.filter(|_| !landed.cursor_repeats);
@@ -83,19 +83,19 @@ impl Pass {
         self.positions.push(now_at);
     }
 
-    /// Remembers that a step goes no further than the pages that are landed.
+    /// Ends a step at the pages that are landed.
     pub fn end_step(&mut self, step: usize) {
         for position in self.positions.iter_mut().filter(|one| one.step == step) {
             position.cursor = None;
         }
     }
 
-    /// Forgets where a step stood.
+    /// Returns a step to before its first page.
     pub fn restart(&mut self, step: usize) {
         self.positions.retain(|position| position.step != step);
     }
 
-    /// The pass in the catalog, once it has landed a page.
+    /// Returns the pass in the catalog; `None` before its first page.
     #[must_use]
     pub const fn id(&self) -> Option<PassId> {
         match self.reference {
@@ -104,7 +104,7 @@ impl Pass {
         }
     }
 
-    /// Pages that its steps are configured to list at most; 0 where nothing says so.
+    /// Returns how many pages its steps list at most; 0 where the configuration has no bound.
     #[must_use]
     pub fn expected_pages(&self) -> u64 {
         listing_steps(&self.job)
@@ -112,14 +112,14 @@ impl Pass {
             .sum()
     }
 
-    /// Pages landed by the steps that list, in every run.
+    /// Returns how many pages its listing steps have landed, in all runs.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.positions.iter().map(|position| position.pages).sum()
     }
 }
 
-/// The steps of a job that list, with their indices.
+/// Returns the steps of a job that list, with their indices.
 pub fn listing_steps(job: &Job) -> impl Iterator<Item = (usize, &Step)> {
     job.steps
         .iter()

@@ -1,4 +1,4 @@
-//! Batches that are full while regions still list: asked for at once, so that few are left when the last page has come.
+//! Fetches batches that are full while regions still list, so that a run takes hardly longer than its longest region.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::config::{Ids, Job, Records, Step};
 use crate::quota::Timestamp;
 use crate::record::Record;
 
-/// The ids that a landed page names for each step that asks for some, by the step's index.
+/// The ids that a landed page names, for each step that requests ids, by the step's index.
 pub struct ListedIds {
     by_step: Vec<(usize, Vec<Arc<str>>)>,
-    /// When the pass of the page began: what was fetched since is there.
+    /// When the pass of the page began: ids fetched since are fresh.
     began: Timestamp,
 }
 
@@ -26,7 +26,7 @@ pub struct ListedIds {
 pub type PrefetchSender = UnboundedSender<ListedIds>;
 
 impl ListedIds {
-    /// What these records of a call name.
+    /// Reads the ids that records of a call name.
     #[must_use]
     pub fn new(job: &Job, call: &str, records: &[Record], began: Timestamp) -> Self {
         let named = |ids: &Ids| -> Vec<Arc<str>> {
@@ -45,8 +45,8 @@ impl ListedIds {
     }
 }
 
-/// Fetches batches as soon as the listings of a job fill them, while its regions still walk. What fills no batch stays for
-/// [`super::batches::fetch_batches`], which asks the catalog what is missing.
+/// Fetches batches as soon as the listings of a job fill them. Ids that fill no batch are left to
+/// [`super::batches::fetch_batches`], which reads from the catalog what is missing.
 pub async fn fetch_full_batches(
     context: &Context,
     job: &Job,
@@ -59,7 +59,7 @@ pub async fn fetch_full_batches(
         for named in std::iter::once(named).chain(more) {
             queues.iter_mut().for_each(|queue| queue.add(&named));
         }
-        // When all have walked, the rest goes together.
+        // When all regions have listed, the rest is fetched together.
         if !listings.is_closed()
             && batches.reason.is_none()
             && queues.iter().any(Queue::fills_a_batch)
@@ -71,7 +71,7 @@ pub async fn fetch_full_batches(
     batches
 }
 
-/// What fills batches and is not fresh, now that nobody else fetches. Another run's batches come first.
+/// Fetches the full batches, unless another run fetches batches of the job.
 async fn fetch_full(
     context: &Context,
     job: &Job,
@@ -93,7 +93,7 @@ async fn fetch_full(
                 Some(shared) => shared,
                 None => shared.insert(SharedPass::open(context, job, batches).await?),
             };
-            // What an earlier run began goes on with the rest.
+            // Batches that an earlier run left between two pages continue after the listings.
             let begun: HashSet<&String> = shared
                 .begun(queue.index)
                 .flat_map(|batch| &batch.ids)
@@ -118,7 +118,7 @@ fn steps_with_ids(job: &Job) -> impl Iterator<Item = (usize, &Step, &Ids, &Recor
     job.steps.iter().enumerate().filter_map(asking)
 }
 
-/// The ids that wait for their batch of one step, each once, in the order in which they were named.
+/// The ids that wait for a batch of one step, each once, in the order in which they were named.
 struct Queue<'j> {
     index: usize,
     step: &'j Step,
@@ -156,7 +156,7 @@ impl<'j> Queue<'j> {
         self.waiting.len() >= batch_size(self.ids)
     }
 
-    /// Forgets what was fetched lately, or after the pass that names it began.
+    /// Removes ids that are fresh, or were fetched after the pass that names them began.
     async fn drop_fresh(&mut self, context: &Context, job: &Job) -> Result<(), StopReason> {
         let fresh_since = self.ids.fresh_since(context.clock.now());
         let all = self.waiting.iter().map(|(id, _)| id);
@@ -171,7 +171,7 @@ impl<'j> Queue<'j> {
         Ok(())
     }
 
-    /// Full batches, each with the time with which it is rendered.
+    /// Removes full batches, each with the time with which it is rendered.
     fn take_full(&mut self, job: &Job) -> Vec<(Timestamp, Vec<String>)> {
         let size = batch_size(self.ids);
         let mut batches = Vec::new();

@@ -1,18 +1,18 @@
 use serde::Serialize;
 
-/// Requests or units: at least, as expected, and at most; `None` where nothing bounds them.
+/// A number of requests or units with its bounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Range {
     /// At least.
     pub min: u64,
     /// As expected.
     pub expected: u64,
-    /// At most.
+    /// At most; `None` where nothing bounds it.
     pub max: Option<u64>,
 }
 
 impl Range {
-    /// Exactly this.
+    /// Returns a range of exactly one number.
     #[must_use]
     pub const fn exactly(count: u64) -> Self {
         Self {
@@ -22,7 +22,7 @@ impl Range {
         }
     }
 
-    /// The same, but so many are expected; the bounds give way.
+    /// Returns the range with another expected number, the bounds extended to it.
     #[must_use]
     pub fn expecting(self, expected: u64) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl Range {
         }
     }
 
-    /// The same without so many that are expected to cost nothing; at most, they all cost.
+    /// Returns the range without a number of requests that are expected to cost nothing. The upper bound stays.
     #[must_use]
     pub fn sparing(self, unchanged: u64) -> Self {
         let spared = |count: u64| count.saturating_sub(unchanged);
@@ -43,7 +43,7 @@ impl Range {
         }
     }
 
-    /// Each bound changed alike.
+    /// Applies a function to each number.
     #[must_use]
     pub fn map(self, change: impl Fn(u64) -> u64) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Range {
         }
     }
 
-    /// This and another together.
+    /// Returns the sum of two ranges.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {

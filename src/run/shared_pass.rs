@@ -1,4 +1,4 @@
-//! The pass under region `*` that a job's batches belong to.
+//! The shared pass of a job, under region `*`, to which its batches of ids belong.
 
 use std::collections::HashSet;
 
@@ -21,36 +21,36 @@ pub struct SharedPass<'a> {
     context: &'a Context,
     job: &'a Job,
     region: Region,
-    /// Landings follow one another, so that the first one's pass is the others'.
+    /// Locked during a landing: the first one opens the pass to which the others belong.
     reference: Mutex<PassRef>,
     begun: Vec<OpenBatch>,
     /// When the oldest unfinished pass of the job began.
     oldest: Timestamp,
 }
 
-/// What became of the batches of a job.
+/// The results of the batches of a job.
 #[derive(Debug, Default)]
 pub struct Batches {
-    /// What they cost and brought.
+    /// What they cost and contained.
     pub stats: PassStats,
-    /// Whether an earlier run began them.
+    /// Whether they resume the pass of an earlier run.
     pub resumed: bool,
     /// Why they did not all succeed.
     pub reason: Option<StopReason>,
-    /// What a person should know.
+    /// Notes for people.
     pub notes: Vec<String>,
     /// The passes that still name ids to fetch.
     pub waiting: HashSet<PassId>,
     /// The pass that the batches belong to.
     pub shared: Option<PassId>,
-    /// When the walk of their regions began: before any of them was charged.
+    /// When the admitted regions began to walk: before any batch was charged.
     pub began: Option<Timestamp>,
-    /// Ids that were not got, each with its step: they had their attempts in this run.
+    /// Ids that this run tried and failed to fetch, each with its step.
     pub given_up: HashSet<(usize, String)>,
 }
 
 impl Batches {
-    /// Whether a pass still waits for ids: those it names itself, or those that the shared pass names.
+    /// Whether a pass still waits for ids that it or the shared pass names.
     #[must_use]
     pub fn waits(&self, pass: PassId) -> bool {
         self.waiting.contains(&pass)
@@ -59,7 +59,7 @@ impl Batches {
                 .is_some_and(|shared| self.waiting.contains(&shared))
     }
 
-    /// Remembers the ids of a batch that was not got.
+    /// Records that the ids of a batch could not be fetched.
     pub fn give_up(&mut self, batch: OpenBatch, reason: StopReason) {
         self.given_up
             .extend(batch.ids.into_iter().map(|id| (batch.step, id)));
@@ -84,14 +84,14 @@ impl Batches {
         }
     }
 
-    /// The pass that they belong to; a new one where none of them has landed a page.
+    /// Returns their pass; a new one where none of them has landed a page.
     #[must_use]
     pub fn reference(&self, job: &Job, now: Timestamp) -> PassRef {
         self.shared
             .map_or_else(|| new_shared_pass(job, now), PassRef::Open)
     }
 
-    /// Why a pass still waits.
+    /// Returns why a pass still waits.
     #[must_use]
     pub fn why(&self) -> StopReason {
         self.reason
@@ -101,10 +101,10 @@ impl Batches {
 }
 
 impl<'a> SharedPass<'a> {
-    /// The unfinished one, or a new one; one that grew too old is abandoned.
+    /// Resumes the unfinished shared pass of a job, or starts a new one. One older than `resume_within` is abandoned.
     ///
     /// # Errors
-    /// When the catalog cannot be asked.
+    /// When the catalog cannot be read.
     pub async fn open(
         context: &'a Context,
         job: &'a Job,
@@ -141,8 +141,8 @@ impl<'a> SharedPass<'a> {
         })
     }
 
-    /// When the pass began for which an id is fetched. What a batch names is fetched for the passes that it serves, so the
-    /// oldest of them counts.
+    /// Returns when the pass began for which an id is fetched. An id that a batch named is fetched for the passes that the batch
+    /// serves, so the oldest of them counts.
     pub fn began_of(&self, pending: &PendingId) -> Timestamp {
         let own = self
             .reference
@@ -151,13 +151,14 @@ impl<'a> SharedPass<'a> {
         if own { self.oldest } else { pending.began }
     }
 
-    /// The batches of a step that were between two pages when this was opened.
+    /// Returns the batches of a step that an earlier run left between two pages.
     pub fn begun(&self, index: usize) -> impl Iterator<Item = &OpenBatch> {
         self.begun.iter().filter(move |batch| batch.step == index)
     }
 
-    /// Fetches these batches of ids, several at once. What is refused as a whole is asked for by halves, so that one id
-    /// that the upstream does not take costs no other; unless nothing is served, for then it is no id's fault.
+    /// Fetches batches of ids, several at once. A batch that is refused as a whole is requested again in halves, down to the id that
+    /// the upstream refuses, so that it does not cost the others theirs. Where no batch of the step is served, no single id is the
+    /// cause, and the step fails.
     pub async fn fetch_all(&self, step: &Step, mut work: Vec<OpenBatch>, batches: &mut Batches) {
         let (mut served, mut rounds) = (false, 0);
         while !work.is_empty() {
@@ -269,10 +270,10 @@ impl<'a> SharedPass<'a> {
         Ok(())
     }
 
-    /// The passes that still name ids to fetch. What the shared pass names, every pass waits for.
+    /// Returns the passes that still name ids to fetch.
     ///
     /// # Errors
-    /// When the catalog cannot be asked.
+    /// When the catalog cannot be read.
     pub async fn waiting(&self) -> Result<HashSet<PassId>, StopReason> {
         let mut waiting = HashSet::new();
         for step in &self.job.steps {
@@ -282,7 +283,7 @@ impl<'a> SharedPass<'a> {
         Ok(waiting)
     }
 
-    /// The pass in the catalog, once it has landed a page.
+    /// Returns the pass in the catalog; `None` before its first page.
     pub async fn id(&self) -> Option<PassId> {
         match &*self.reference.lock().await {
             PassRef::Open(id) => Some(*id),
@@ -290,7 +291,7 @@ impl<'a> SharedPass<'a> {
         }
     }
 
-    /// The shared pass stays open while it names ids of its own, for the next run's batches.
+    /// Completes the shared pass, unless it still names ids: then the next run resumes it.
     ///
     /// # Errors
     /// When the catalog cannot be written.
@@ -344,7 +345,7 @@ impl Target for Batch<'_> {
     async fn land(&mut self, pager: &mut Pager<'_>, page: NextPage) -> Result<(), StopReason> {
         let records = page.page.records.iter();
         let came = records.map(|record| record.id.as_str()).collect();
-        // A cursor that repeats would lead round without end.
+        // A cursor that repeats would never end the list.
         let next = page.next;
         let next = next.filter(|next| !self.batch.cursors.contains(next));
         self.is_done = next.is_none();
@@ -381,7 +382,7 @@ impl Target for Batch<'_> {
     }
 }
 
-/// A pass of batches that has landed no page.
+/// A shared pass that has landed no page.
 fn new_shared_pass(job: &Job, now: Timestamp) -> PassRef {
     PassRef::New {
         job: job.name.clone(),
@@ -390,7 +391,7 @@ fn new_shared_pass(job: &Job, now: Timestamp) -> PassRef {
     }
 }
 
-/// Brings the catalog up to date where the steps of the job were edited since the batches stopped.
+/// Updates the catalog where the steps of the job were edited since the batches stopped.
 async fn fit_to_job(
     context: &Context,
     job: &Job,
@@ -408,10 +409,10 @@ async fn fit_to_job(
     Ok(context.catalog.rearrange(pass.id, &edited.change).await?)
 }
 
-/// The ids of a step that are still to be fetched.
+/// Returns the ids that a step still has to fetch.
 ///
 /// # Errors
-/// When the catalog cannot be asked.
+/// When the catalog cannot be read.
 pub async fn pending(
     context: &Context,
     job: &Job,

@@ -1,4 +1,4 @@
-//! How many requests a run made, by outcome, and how long they took.
+//! What a run counts: its requests by outcome, the charges in flight, and what each pass cost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,31 +7,31 @@ use std::time::Duration;
 use crate::quota::{Cost, Units};
 use crate::upstream::Failure;
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestOutcome {
     /// A page.
     Page,
-    /// Nothing: it never left.
+    /// It was not sent.
     NotSent,
     /// The limit is exhausted upstream.
     Spent,
-    /// Too fast.
+    /// Requests came too fast.
     SlowDown,
-    /// The credential is no good.
+    /// The credential was rejected.
     Denied,
     /// This region, or these ids, cannot be served.
     Skip,
-    /// The cursor is no longer taken.
+    /// The cursor has expired.
     BadCursor,
-    /// An answer of another shape than configured.
+    /// The response has another shape than configured.
     WrongShape,
     /// The same request may succeed later.
     Transient,
 }
 
 impl RequestOutcome {
-    /// Its name, as configuration and metrics write it.
+    /// Returns its name in the configuration and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,19 +66,19 @@ impl From<&Failure> for RequestOutcome {
 /// The requests of one account to one call that had the same outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallStats {
-    /// Whose quota they drew on.
+    /// The account that they charged.
     pub account: String,
-    /// What was called.
+    /// The call.
     pub call: String,
-    /// What came of them.
+    /// Their outcome.
     pub outcome: RequestOutcome,
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// How long they took, together.
+    /// How long they took in all.
     pub took: Duration,
 }
 
-/// The requests of one run, counted by everything that walks.
+/// The requests of one run.
 #[derive(Debug, Default)]
 pub struct RequestStats(Mutex<CountsByOutcome>);
 
@@ -96,7 +96,7 @@ impl RequestStats {
         *sum = sum.saturating_add(took);
     }
 
-    /// All of them, by account and call.
+    /// Returns all counts, by account and call.
     #[must_use]
     pub fn all(&self) -> Vec<CallStats> {
         let counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,7 +164,7 @@ impl Drop for InFlightGuard<'_> {
     }
 }
 
-/// What a pass cost and brought, in this run.
+/// What a pass cost and contained, in this run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PassStats {
     /// Pages landed.
@@ -209,7 +209,7 @@ impl PassStats {
         }
     }
 
-    /// Takes back an attempt that provably was not sent.
+    /// Removes an attempt that provably was not sent.
     pub fn release(&mut self, cost: &Cost, metered: bool) {
         self.requests -= 1;
         self.unlanded_requests = self.unlanded_requests.saturating_sub(1);

@@ -1,5 +1,5 @@
-//! Where an unfinished pass stands in the steps that its job has now. A checkpoint belongs to a call and its parameters, not
-//! to a place in the list of steps: steps can be inserted, replaced, moved and removed while a pass is unfinished.
+//! Fits an unfinished pass to the steps that its job has now. A checkpoint belongs to a call and its parameters, not to an index:
+//! steps can be inserted, replaced, moved and removed while a pass is unfinished.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::config::{Job, Region, Step, Variable};
 use crate::quota::Timestamp;
 use crate::upstream::PageRequest;
 
-/// Two times that differ, to tell a step that names `{now}` from one that names `{since}`.
+/// Two different times, so that a step that names `{now}` differs from one that names `{since}`.
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000_000_000);
 const SINCE: Timestamp = Timestamp::from_micros(500_000_000_000_000);
 
@@ -17,17 +17,17 @@ const SINCE: Timestamp = Timestamp::from_micros(500_000_000_000_000);
 pub struct Edited {
     /// What the catalog has to change.
     pub change: Rearrangement,
-    /// What a person should know of it.
+    /// Notes for people.
     pub notes: Vec<String>,
 }
 
-/// What a step requests, whatever the time: its call and a hash of its parameters.
+/// Returns what a step requests, whatever the time: its call and a hash of its parameters.
 #[must_use]
 pub fn request_of(job: &Job, step: &Step, region: &Region) -> String {
     request_at(job, step, region, NOW)
 }
 
-/// What a step requests in a pass that began at this time.
+/// Returns what a step requests in a pass that began at this time.
 #[must_use]
 pub fn request_at(job: &Job, step: &Step, region: &Region, began: Timestamp) -> String {
     let request = PageRequest {
@@ -43,7 +43,7 @@ pub fn request_at(job: &Job, step: &Step, region: &Region, began: Timestamp) -> 
     request.identity(&job.credential.upstream)
 }
 
-/// Whether a step's requests name a variable, in the headers of its upstream too.
+/// Whether a step's requests name a variable, the headers of its upstream included.
 #[must_use]
 pub fn names(job: &Job, step: &Step, variable: &Variable) -> bool {
     let mut headers = job.credential.upstream.headers.values();
@@ -66,8 +66,8 @@ pub fn fit(job: &Job, region: &Region, pass: &mut OpenPass) -> Edited {
     Edited { change, notes }
 }
 
-/// Fits the steps of a job's unfinished batches to those that the job has now. What a step listed that is gone still names
-/// ids, so it is kept under an index that no step has.
+/// Fits the steps of a job's unfinished batches to those that the job has now. The listing of a removed step still names ids, so it
+/// is kept under an index that no step has.
 pub fn fit_shared(job: &Job, pass: &mut OpenPass) -> Edited {
     let wanted = wanted(job, &Region::shared(), |step| step.ids.is_some());
     let (places, notes) = places(&wanted, &pass.steps);
@@ -103,14 +103,14 @@ fn wanted(job: &Job, region: &Region, kind: impl Fn(&Step) -> bool) -> Vec<(usiz
         .collect()
 }
 
-/// The index of the step that requests what each position belongs to, if there is one; and what became of the others.
+/// Returns, for each position, the index of the step that requests the same; and notes on the positions without one.
 fn places(
     wanted: &[(usize, String)],
     positions: &[StepPosition],
 ) -> (Vec<Option<usize>>, Vec<String>) {
     let mut free: Vec<&(usize, String)> = wanted.iter().collect();
     let mut places = vec![None; positions.len()];
-    // What stayed in its place is not taken for another step that requests the same.
+    // A position at its old index keeps it, even if another step requests the same.
     for in_place in [true, false] {
         for (at, place) in positions.iter().zip(&mut places) {
             let same = |(index, request): &&(usize, String)| {
@@ -131,7 +131,7 @@ fn places(
     (places, notes)
 }
 
-/// What became of a step that the pass began with and that the job no longer has.
+/// Says what happened to a step that the job no longer has.
 fn gone(at: &StepPosition, begins: &[&(usize, String)]) -> String {
     let call_of = |request: &str| {
         let (call, _) = request.rsplit_once(' ').unwrap_or((request, ""));
@@ -150,7 +150,7 @@ fn gone(at: &StepPosition, begins: &[&(usize, String)]) -> String {
     }
 }
 
-/// Things whose requests are rendered alike.
+/// Items whose requests are rendered the same.
 #[derive(Debug)]
 pub struct Alike<T> {
     /// What they have in common.
@@ -161,8 +161,8 @@ pub struct Alike<T> {
     pub all: Vec<T>,
 }
 
-/// Parts what a step of batches asks for into groups whose requests are rendered alike: all is one group, unless the step
-/// names a time and the passes began at different ones.
+/// Groups the ids of a step by requests that are rendered the same: one group, unless the step names a time and the passes began at
+/// different ones.
 pub fn alike<T>(
     job: &Job,
     step: &Step,

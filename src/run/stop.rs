@@ -1,4 +1,4 @@
-//! How a run is told to end: no new request, the page in flight is landed.
+//! Stops a run on a signal: it sends no new request, and lands the page in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 
-/// Which signal asked for the end.
+/// The signal that stops a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// SIGINT: Ctrl-C.
@@ -16,17 +16,17 @@ pub enum Signal {
     Terminate,
 }
 
-/// Where a run looks whether it should end.
+/// Tells a run whether to stop.
 #[derive(Debug, Clone)]
 pub struct Stop {
     signalled: watch::Receiver<Option<Signal>>,
 }
 
-/// Where the signal is put.
+/// Stops a run.
 #[derive(Debug, Clone)]
 pub struct StopSender(Arc<watch::Sender<Option<Signal>>>);
 
-/// A pair of ends: one for whoever catches signals, one for the run.
+/// Returns a sender for the signal handler and a receiver for the run.
 #[must_use]
 pub fn channel() -> (StopSender, Stop) {
     let (sender, signalled) = watch::channel(None);
@@ -34,7 +34,7 @@ pub fn channel() -> (StopSender, Stop) {
 }
 
 impl StopSender {
-    /// Asks the run to end. The first signal counts.
+    /// Stops the run. The first signal counts.
     pub fn send(&self, signal: Signal) {
         self.0.send_modify(|sent| {
             sent.get_or_insert(signal);
@@ -43,7 +43,7 @@ impl StopSender {
 }
 
 impl Stop {
-    /// The signal, once there was one.
+    /// Returns the signal; `None` while there was none.
     #[must_use]
     pub fn signal(&self) -> Option<Signal> {
         *self.signalled.borrow()
@@ -54,7 +54,7 @@ impl Stop {
         let _ = self.signalled.wait_for(Option::is_some).await;
     }
 
-    /// Lets time pass, but ends early when the run should end.
+    /// Sleeps, and wakes early when the run should stop.
     pub async fn sleep(&self, clock: &dyn Clock, span: Duration) {
         let mut signalled = self.signalled.clone();
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Why a walk goes no further.
+//! Why a pass stops before its end.
 
 use thiserror::Error;
 
@@ -7,43 +7,43 @@ use crate::catalog::{CatalogError, Holder};
 use crate::ledger::ClientError;
 use crate::quota::Units;
 
-/// Why a walk goes no further. What was landed stays, and so does the cursor.
+/// Why a pass stops before its end. Its pages and its cursor stay in the catalog.
 #[derive(Debug, Clone, Error)]
 pub enum StopReason {
-    /// A limit said no.
+    /// A charge did not fit a limit.
     #[error("{}", stopped(.0))]
     Stopped(Box<StoppedBy>),
-    /// The upstream said no although the ledger had said yes.
+    /// The upstream reported a limit exhausted although the ledger had granted the charge.
     #[error("{}", exhausted(.0, .1))]
     Exhausted(Box<StoppedBy>, String),
-    /// The upstream asks to wait for longer than a run waits.
+    /// The upstream requests a longer pause than a run waits out.
     #[error("{}", paused(.0, .1))]
     Paused(Box<StoppedBy>, String),
     /// The upstream does not serve this region, or these ids.
     #[error("the upstream refused the request: {0}")]
     Unserved(String),
-    /// The upstream does not take the credential.
+    /// The upstream rejected the credential.
     #[error("the upstream rejected the credential: {0}")]
     Denied(String),
-    /// The ledger cannot be reached, and the call does not go ahead without it.
+    /// The ledger cannot be reached, and its outage policy refuses the call.
     #[error("{0}")]
     LedgerAway(String),
-    /// The cursor is no longer taken.
+    /// The cursor has expired.
     #[error("the cursor has expired: {0}")]
     BadCursor(String),
-    /// It did not work, after its retries.
+    /// A request or a store failed, after its retries.
     #[error("{0}")]
     Failed(String),
     /// Another run walks the region.
     #[error("another run is walking this region{}", by(.0.as_ref()))]
     Busy(Option<Holder>),
-    /// A signal ended the run; and why the last attempt brought no page, where that stays charged.
+    /// A signal ended the run. Holds why the last attempt returned no page, where that stays charged.
     #[error("{}", interrupted(.0.as_deref()))]
     Interrupted(Option<String>),
 }
 
 impl StopReason {
-    /// How a pass ends that meets this.
+    /// Returns the outcome of a pass that stops for it.
     #[must_use]
     pub const fn outcome(&self) -> PassOutcome {
         match self {
@@ -57,7 +57,7 @@ impl StopReason {
 }
 
 impl StopReason {
-    /// The refusal that it is about, if a limit ended the walk.
+    /// Returns the limit's refusal; `None` where no limit stopped the pass.
     pub const fn stop(&mut self) -> Option<&mut StoppedBy> {
         match self {
             Self::Stopped(stop) | Self::Exhausted(stop, _) | Self::Paused(stop, _) => Some(stop),

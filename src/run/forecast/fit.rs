@@ -15,7 +15,7 @@ use crate::quota::Timestamp;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
-/// What people write, in seconds, shortest first.
+/// The intervals that people choose, in seconds, shortest first.
 const SPANS: [u64; 14] = [
     15 * MINUTE,
     30 * MINUTE,
@@ -40,7 +40,7 @@ pub struct JobFit {
     pub job: String,
     /// Its `every`, in seconds; `None`: at every run.
     pub every_seconds: Option<u64>,
-    /// The shortest `every` of those that people write with which nothing is refused, in seconds.
+    /// The shortest common `every` with which nothing is refused, in seconds.
     pub shortest_every_seconds: Option<u64>,
     /// How many regions it has.
     pub regions: usize,
@@ -91,7 +91,7 @@ pub async fn fits(
     Ok(fits)
 }
 
-/// The shortest time between two runs: no job can run more often, whatever its `every`.
+/// Returns the shortest time between two runs. No job can run more often, whatever its `every`.
 fn shortest_between(starts: &[Timestamp]) -> Duration {
     starts
         .windows(2)
@@ -100,7 +100,7 @@ fn shortest_between(starts: &[Timestamp]) -> Duration {
         .unwrap_or_default()
 }
 
-/// How many of the spans are to be tried where a job fits as it is: up to the first that is as long as its own.
+/// Returns how many of the spans to try where a job fits as it is: up to the first that is as long as its own.
 fn spans_up_to(job: &Job) -> usize {
     let own = job.every.map_or(0, |every| every.as_secs());
     SPANS
@@ -109,7 +109,7 @@ fn spans_up_to(job: &Job) -> usize {
         .map_or(SPANS.len(), |index| index + 1)
 }
 
-/// The selection with one job changed.
+/// Returns the selection with one job changed.
 fn changed(
     selection: &Selection,
     job: &Arc<Job>,
@@ -124,7 +124,7 @@ fn changed(
     selection
 }
 
-/// The least of so many guesses with which nothing is refused: the later a guess, the less it asks for.
+/// Returns the first guess with which nothing is refused. Each guess charges less than the one before, so bisection finds it.
 async fn first_that_fits(
     guesses: usize,
     guess: impl Fn(usize) -> Selection,

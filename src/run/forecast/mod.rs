@@ -1,4 +1,4 @@
-//! A schedule, simulated through the run's own loop against the limits as they stand and return.
+//! Forecasts what a schedule leads to: each of its runs is simulated.
 
 mod fit;
 mod schedule;
@@ -20,7 +20,7 @@ pub use fit::JobFit;
 pub use schedule::{Schedule, ScheduleError};
 pub use spend::DaySpend;
 
-/// How far apart the uses are told that a forecast draws.
+/// The interval between two samples of the used units.
 const SAMPLE: Duration = Duration::from_secs(60 * 60);
 
 /// What a schedule leads to.
@@ -36,7 +36,7 @@ pub struct Forecast {
     pub stopped_runs: u64,
     /// Units by day, limit and job.
     pub days: Vec<DaySpend>,
-    /// How each limit fares.
+    /// Each limit.
     pub limits: Vec<LimitForecast>,
     /// The region that waits longest.
     pub stalest: Option<Stalest>,
@@ -44,22 +44,22 @@ pub struct Forecast {
     pub jobs: Vec<JobFit>,
 }
 
-/// How a limit fares.
+/// What a schedule charges to a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LimitForecast {
-    /// Whose.
+    /// The account.
     pub account: String,
-    /// Which.
+    /// The limit.
     pub limit: LimitName,
-    /// What is let through, in units a window.
+    /// The enforced limit, in units a window.
     pub enforced: Units,
-    /// What is spent in all, in units.
+    /// The units charged in all.
     pub units: Units,
-    /// The most that counts at any hour, in units.
+    /// The most used units at any hour.
     pub most_used: Units,
-    /// When it first says no.
+    /// The first charge that it refuses.
     pub first_hit: Option<Hit>,
-    /// What counts, hour by hour.
+    /// The used units, by the hour.
     pub used: Vec<Used>,
 }
 
@@ -68,22 +68,22 @@ pub struct LimitForecast {
 pub struct Hit {
     /// When.
     pub at: Timestamp,
-    /// For which job.
+    /// The job.
     pub job: String,
-    /// For which region.
+    /// The region.
     pub region: String,
-    /// Which call.
+    /// The call.
     pub call: String,
     /// When it would fit.
     pub retry_at: Timestamp,
 }
 
-/// What counts against a limit at an instant.
+/// The used units of a limit at an instant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Used {
     /// When.
     pub at: Timestamp,
-    /// How much, in units.
+    /// The units.
     pub units: Units,
 }
 
@@ -103,7 +103,7 @@ pub struct Stalest {
 /// What is forecast.
 #[derive(Clone, Copy)]
 pub struct Plan<'a> {
-    /// Which jobs and regions.
+    /// The jobs and regions.
     pub selection: &'a Selection,
     /// When runs start, in order.
     pub starts: &'a [Timestamp],
@@ -115,10 +115,10 @@ pub struct Plan<'a> {
     pub concurrency: usize,
 }
 
-/// What the schedule leads to, from how the ledger and the catalog stand. Writes nothing.
+/// Returns what the schedule leads to, from the current state of the ledger and the catalog. Writes nothing.
 ///
 /// # Errors
-/// When the catalog cannot be asked.
+/// When the catalog cannot be read.
 pub async fn forecast(
     catalog: &dyn PassReader,
     ledger: &dyn LedgerClient,
@@ -166,10 +166,10 @@ pub async fn forecast(
     })
 }
 
-/// How often each job could run, and over how many regions: the schedule is simulated for every guess. Writes nothing.
+/// Returns how often each job could run, and over how many regions. The schedule is simulated for every guess. Writes nothing.
 ///
 /// # Errors
-/// When the catalog cannot be asked.
+/// When the catalog cannot be read.
 pub async fn what_fits(
     catalog: &dyn PassReader,
     ledger: &dyn LedgerClient,
@@ -245,7 +245,7 @@ impl Simulated {
         }
     }
 
-    /// Whether a region has waited longer than any before.
+    /// Records the region that has waited longest.
     async fn look(&mut self, now: Timestamp, from: Timestamp) -> Result<(), CatalogError> {
         for candidate in self.simulation.candidates().await? {
             let since = candidate

@@ -6,14 +6,14 @@ use thiserror::Error;
 
 use crate::quota::Timestamp;
 
-/// More runs than this are no schedule but a loop.
+/// A schedule with more runs than this is taken for a mistake.
 const MOST_RUNS: usize = 100_000;
 
 /// When runs start.
 #[derive(Debug, Clone)]
 pub struct Schedule(Cron);
 
-/// Why a text is no schedule.
+/// Why a schedule cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ScheduleError {
     /// It cannot be read.
@@ -48,7 +48,7 @@ impl Schedule {
             .map_err(|error| unreadable(error.to_string()))
     }
 
-    /// When runs start after `from` and until `until`, by the clocks of `zone`.
+    /// Returns the starts of runs after `from` and until `until`, by the clocks of `zone`.
     ///
     /// # Errors
     /// When there are too many.
@@ -75,7 +75,7 @@ impl Schedule {
     }
 }
 
-/// What systemd writes otherwise, as cron has it.
+/// Translates a form of systemd's `OnCalendar` to cron.
 fn as_cron(text: &str) -> Option<String> {
     let known = match text {
         "minutely" => "* * * * *",
@@ -110,7 +110,7 @@ fn calendar(text: &str) -> Option<String> {
     ))
 }
 
-/// `0/15` begins at 0 and goes on every 15: cron wants to be told where it ends.
+/// `0/15` starts at 0 and repeats every 15. Cron needs the end too.
 fn stepped(part: &str, last: u32) -> String {
     match part.split_once('/') {
         Some((start, step)) if start != "*" => format!("{start}-{last}/{step}"),

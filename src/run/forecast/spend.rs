@@ -8,22 +8,22 @@ use serde::Serialize;
 use super::super::simulation::Granted;
 use crate::quota::{Account, LimitName, Units};
 
-/// What a job spends of a limit in a day.
+/// What a job charges to a limit in a day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DaySpend {
     /// The day: of the zone in which the limit resets, else of UTC.
     pub day: NaiveDate,
-    /// Whose limit.
+    /// The account.
     pub account: String,
-    /// Which.
+    /// The limit.
     pub limit: LimitName,
     /// The job.
     pub job: String,
-    /// How much, in units.
+    /// The units.
     pub units: Units,
 }
 
-/// What was granted, by the limit's own day, limit and job.
+/// Returns the granted units by the limit's own day, limit and job.
 pub fn by_day(accounts: &[Arc<Account>], granted: &[Granted]) -> Vec<DaySpend> {
     let mut days: BTreeMap<(NaiveDate, String, LimitName, String), Units> = BTreeMap::new();
     for one in granted {

@@ -1,4 +1,4 @@
-//! How the real ledger stands, as a simulation takes it over.
+//! Reads the balance of the real ledger, with which a simulation starts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::ledger::Balance;
 use crate::ledger::{ClientError, LedgerClient, Spent};
 use crate::quota::{Account, Limit, LimitUsage, Timestamp, Units};
 
-/// How these accounts stand; without those whose ledger cannot be reached.
+/// Returns the balance of each account, without those whose ledger cannot be reached.
 pub async fn balances(
     ledger: &dyn LedgerClient,
     accounts: &[Arc<Account>],
@@ -48,7 +48,7 @@ async fn balance(
     Ok(balance)
 }
 
-/// The ledger's own charges where it tells them and they are all that counts; else what it says of their return.
+/// Returns the charges of a limit: the ledger's own where it lists them all, otherwise charges reconstructed from its returns.
 fn counted(
     spent: &[Spent],
     usage: &LimitUsage,
@@ -68,7 +68,7 @@ fn counted(
     }
 }
 
-/// Charges that return as the ledger says; what it says nothing of, as if charged now.
+/// Returns charges that leave the window when the ledger says. Units without a known return count as charged now.
 fn by_returns(usage: &LimitUsage, limit: &Limit, now: Timestamp) -> Vec<(Timestamp, Units)> {
     let charged = |at| limit.window().counted_from(at) - Duration::from_micros(1);
     let mut all: Vec<(Timestamp, Units)> = usage

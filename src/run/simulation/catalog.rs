@@ -1,4 +1,4 @@
-//! A catalog in memory that begins as the real one stands, and keeps of what it lands only the ids.
+//! The catalog of a simulation: it starts as a copy of the real one, and stores only the ids of records.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,7 +56,7 @@ struct Listing {
 }
 
 impl SimulatedCatalog {
-    /// As these regions stand, and these shared passes of their jobs.
+    /// Starts with the state of these regions and the shared passes of their jobs.
     pub fn new(
         snapshot: Arc<CatalogSnapshot>,
         candidates: &[Candidate],

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use crate::clock::Clock;
 use crate::quota::Timestamp;
 
-/// A clock that stands still until somebody sleeps: then it is at once that much later.
+/// A clock that moves only when something sleeps, and then at once.
 #[derive(Debug)]
 pub struct SimulatedClock(AtomicI64);
 
@@ -27,7 +27,7 @@ impl Clock for SimulatedClock {
         Timestamp::from_micros(self.0.load(Ordering::SeqCst))
     }
 
-    /// Those who sleep at the same time wake at the same time.
+    /// Concurrent sleeps end at the same time.
     async fn sleep(&self, span: Duration) {
         self.reach(self.now() + span);
     }

@@ -1,4 +1,4 @@
-//! A ledger in memory that begins as the real one stands, and goes on from there.
+//! The ledger of a simulation: it starts with the balance of the real one, and records its decisions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::quota::{
     Rejection, Timestamp, Units,
 };
 
-/// How an account stands at the beginning of a simulation: what counts of each limit, and until when it is closed.
+/// The state of an account at the start of a simulation.
 #[derive(Debug, Clone, Default)]
 pub struct Balance {
     /// Units by limit, oldest first.
@@ -27,11 +27,11 @@ pub struct Balance {
 pub struct Granted {
     /// When.
     pub at: Timestamp,
-    /// Whose.
+    /// The account.
     pub account: String,
-    /// What it took.
+    /// Its cost.
     pub cost: Cost,
-    /// What for.
+    /// Its purpose.
     pub purpose: Purpose,
     id: ChargeId,
 }
@@ -41,26 +41,26 @@ pub struct Granted {
 pub struct Refused {
     /// When.
     pub at: Timestamp,
-    /// Whose.
+    /// The account.
     pub account: String,
     /// The limit that fits last.
     pub limit: LimitName,
-    /// What for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// When it would fit.
     pub retry_at: Timestamp,
-    /// What it takes.
+    /// Its cost.
     pub cost: Cost,
-    /// What must stay free beside it.
+    /// The job's `leave`.
     pub leave: Cost,
 }
 
-/// When one limit of a refused charge has room for it, by all that the simulation granted.
+/// When a rejected charge fits one of its limits, after everything that the simulation granted.
 #[derive(Debug, Clone)]
 pub struct Room {
     /// The limit.
     pub limit: LimitName,
-    /// When it fits by the charges that the simulation knows of.
+    /// When it fits by the charges in the simulation.
     pub fits_at: Timestamp,
     /// Until when the limit is closed, if it is.
     pub closed_until: Option<Timestamp>,
@@ -72,13 +72,13 @@ pub struct Room {
 /// Whether the limits hold in a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bounds {
-    /// They hold, each its own.
+    /// They hold.
     Enforced,
-    /// Everything fits: to learn what is asked for.
+    /// Every charge fits, so that all requests of the run are seen.
     Lifted,
 }
 
-/// The ledger of a simulation: charges a ledger in memory, and keeps what it decided.
+/// Charges a ledger in memory, and records what it decided.
 #[derive(Debug)]
 pub struct SimulatedLedger {
     bounds: Bounds,
@@ -118,10 +118,10 @@ impl SimulatedLedger {
         self.decisions().refused.clone()
     }
 
-    /// When each limit of a refused charge has room for it.
+    /// Returns when a rejected charge fits each of its limits.
     ///
     /// # Errors
-    /// When an account cannot be summed up.
+    /// When the ledger in memory fails.
     pub async fn rooms(
         &self,
         account: &Account,

@@ -1,5 +1,5 @@
-//! A simulation: the real run, its own loop and order, over a catalog and a ledger in memory that begin as the real ones stand,
-//! and an upstream that answers what it answered the last time. Nothing is charged, requested or written.
+//! A simulation: the real run, over a catalog and a ledger in memory that start as copies of the real ones, and an upstream that
+//! repeats its last responses. Nothing is charged, requested or written.
 
 mod balance;
 mod catalog;
@@ -36,7 +36,7 @@ pub use catalog::SimulatedCatalog;
 pub use ledger::{Balance, Bounds, Granted, Refused, Room};
 pub use upstream::RequestCounts;
 
-/// What a simulation begins with.
+/// The state from which simulations start.
 pub struct Snapshot {
     snapshot: Arc<CatalogSnapshot>,
     candidates: Vec<Candidate>,
@@ -44,7 +44,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// As the catalog stands at `now`.
+    /// Reads the state of the catalog at `now`.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -70,13 +70,13 @@ impl Snapshot {
         })
     }
 
-    /// The catalog as it stands, in memory.
+    /// Returns a copy of the catalog in memory.
     #[must_use]
     pub fn catalog(&self) -> SimulatedCatalog {
         SimulatedCatalog::new(Arc::clone(&self.snapshot), &self.candidates, &self.shared)
     }
 
-    /// A simulation of this selection from `now` on.
+    /// Starts a simulation of this selection at `now`.
     #[must_use]
     pub fn simulation(
         &self,
@@ -96,7 +96,7 @@ impl Snapshot {
     }
 }
 
-/// A simulation that goes on from run to run.
+/// A simulation of one run or of several, one after another.
 pub struct Simulation {
     selection: Selection,
     clock: Arc<SimulatedClock>,
@@ -106,10 +106,10 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Simulates one run at `now`, or as soon as the last one is over.
+    /// Simulates one run at `now`, or when the last one is over.
     ///
     /// # Errors
-    /// When the run fails, which it does not for want of a catalog in memory.
+    /// When the run fails, which the catalog in memory never causes.
     pub async fn run(&self, now: Timestamp, concurrency: usize) -> Result<RunReport, CatalogError> {
         self.clock.reach(now);
         let context = self.context(concurrency);
@@ -118,7 +118,7 @@ impl Simulation {
             .map_err(|error| CatalogError::Failed(error.to_string()))
     }
 
-    /// The regions that its first run walks side by side. What it simulates does not change them.
+    /// Returns the regions that its first run admits first.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -135,7 +135,7 @@ impl Simulation {
         admitted.map_err(|reason| CatalogError::Failed(reason.to_string()))
     }
 
-    /// What is known of each region by now.
+    /// Returns each region with its current state.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -143,28 +143,28 @@ impl Simulation {
         candidates(&*self.catalog, &self.selection, self.clock.now()).await
     }
 
-    /// What counts of each limit of an account, at `at` or later than any charge so far.
+    /// Returns the used units of each limit of an account, at `at` or after the last charge.
     #[must_use]
     pub fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {
         self.ledger.used(account, at)
     }
 
-    /// The charges that were granted.
+    /// Returns the granted charges.
     #[must_use]
     pub fn granted(&self) -> Vec<Granted> {
         self.ledger.granted()
     }
 
-    /// The charges that did not fit.
+    /// Returns the rejected charges.
     #[must_use]
     pub fn refused(&self) -> Vec<Refused> {
         self.ledger.refused()
     }
 
-    /// When each limit of a refused charge has room for it, by all that the simulation granted.
+    /// Returns when a rejected charge fits each of its limits, after everything that the simulation granted.
     ///
     /// # Errors
-    /// When an account cannot be summed up.
+    /// When the ledger in memory fails.
     pub async fn rooms(
         &self,
         account: &Account,
@@ -173,7 +173,7 @@ impl Simulation {
         self.ledger.rooms(account, refused).await
     }
 
-    /// The requests that were made.
+    /// Returns the requests sent.
     #[must_use]
     pub fn requests(&self) -> RequestCounts {
         self.upstream.requests()

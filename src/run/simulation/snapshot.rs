@@ -1,4 +1,4 @@
-//! What an upstream is expected to answer: what the last passes got, again.
+//! The responses that a simulated upstream gives: those of the last passes again.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,7 +17,7 @@ pub type Kind = (String, String);
 /// What a step of a region lists, page by page.
 pub type Pages = Vec<Vec<Arc<str>>>;
 
-/// What records of one kind name at one place.
+/// The ids that records of one kind name at one place.
 #[derive(Clone, Copy)]
 pub struct Names<'w> {
     known: Option<&'w HashMap<Arc<str>, Vec<Arc<str>>>>,
@@ -25,7 +25,7 @@ pub struct Names<'w> {
 }
 
 impl<'w> Names<'w> {
-    /// What one names. One that nobody has seen yet is taken to name one that nobody has seen.
+    /// Returns the ids that a record names. An invented record names one invented id.
     pub fn of(self, id: &str) -> Cow<'w, [Arc<str>]> {
         match self.known.and_then(|known| known.get(id)) {
             Some(named) => Cow::Borrowed(named),
@@ -37,28 +37,28 @@ impl<'w> Names<'w> {
 /// The ids that records name, by the record's own.
 type Named = HashMap<Arc<str>, Vec<Arc<str>>>;
 
-/// What the upstreams are expected to answer, and what of it is there already.
+/// The expected responses, and what of them the catalog has.
 #[derive(Debug, Default)]
 pub struct CatalogSnapshot {
     /// By job, region and the step's index.
     pages: HashMap<(String, String, usize), Pages>,
-    /// What a record names, by its kind, the place and its id.
+    /// The ids that a record names, by its kind, the place and its id.
     names: HashMap<(Kind, String), Named>,
     /// When ids were fetched before the simulation, by kind.
     pub fetched: HashMap<Kind, HashMap<Arc<str>, Timestamp>>,
-    /// Requests that bring what is there already, if nothing changes, with the cursor that leads on; by upstream.
+    /// Requests whose page is cached, with the cursor of the next page; by upstream.
     pub tags: HashMap<String, HashMap<String, Option<String>>>,
-    /// Where unfinished steps go on, with the pages before: by job, region and the step's index.
+    /// The page number and cursor at which unfinished steps resume, by job, region and the step's index.
     pub cursors: HashMap<(String, String, usize), (usize, String)>,
-    /// What passes listed that are in the catalog.
+    /// The listings of passes in the catalog.
     pub listings: HashMap<PassId, Vec<StepListing>>,
 }
 
 impl CatalogSnapshot {
-    /// Learns it from a catalog, and writes nothing there.
+    /// Reads it from a catalog.
     ///
     /// # Errors
-    /// When the catalog cannot be asked.
+    /// When the catalog cannot be read.
     pub async fn learn(
         catalog: &dyn PassReader,
         candidates: &[Candidate],
@@ -107,7 +107,7 @@ impl CatalogSnapshot {
         }
     }
 
-    /// What is asked only for what changed is taken not to have changed.
+    /// Reads the cached pages. A simulation assumes that they have not changed.
     async fn learn_tags(
         &mut self,
         catalog: &dyn PassReader,
@@ -153,7 +153,7 @@ impl CatalogSnapshot {
         }
     }
 
-    /// What the step listed in the last complete pass.
+    /// Returns the ids that a step listed in the last complete pass.
     fn last(&self, candidate: &Candidate, step: usize) -> Option<Vec<Arc<str>>> {
         let listed = self.listings.get(&candidate.state.last_complete_pass?)?;
         Some(
@@ -165,7 +165,7 @@ impl CatalogSnapshot {
         )
     }
 
-    /// What the records of each step that is drawn from name, and when that was fetched.
+    /// Reads the ids that the records of each step name, and when these were fetched.
     async fn learn_names(
         &mut self,
         catalog: &dyn PassReader,
@@ -204,7 +204,7 @@ impl CatalogSnapshot {
             );
             let names = self.names.entry(place).or_default();
             names.extend(named);
-            // What was asked for and did not come names nothing, and will not come now.
+            // An id that was requested without a record is absent: it names nothing, now as then.
             let known = self.fetched.get(&(upstream.clone(), ids.from_kind.clone()));
             for id in from
                 .into_iter()
@@ -217,7 +217,7 @@ impl CatalogSnapshot {
     }
 }
 
-/// These ids, on so many pages.
+/// Spreads ids over a number of pages.
 fn dealt(ids: Vec<Arc<str>>, pages: u64) -> Pages {
     let pages = usize::try_from(pages).unwrap_or(usize::MAX);
     let mut dealt: Pages = ids
@@ -228,7 +228,7 @@ fn dealt(ids: Vec<Arc<str>>, pages: u64) -> Pages {
     dealt
 }
 
-/// Pages that nobody has seen yet: full ones, of records that no other region lists.
+/// Invents pages of a list that was never fetched: full ones, of records that no other region lists.
 fn invented(job: &Job, region: &str, step: usize, pages: u64, of: &Step) -> Pages {
     let size = of.call.paging.page_size();
     let name =

@@ -21,17 +21,17 @@ pub type RequestCounts = BTreeMap<Place, RequestCount>;
 pub struct RequestCount {
     /// In all.
     pub count: u64,
-    /// What did not change, and cost nothing.
+    /// Those whose page was not modified, and which cost nothing.
     pub not_modified: u64,
 }
 
-/// An upstream that answers what it answered the last time.
+/// An upstream that repeats its last responses.
 #[derive(Debug)]
 pub struct SimulatedUpstream {
     snapshot: Arc<CatalogSnapshot>,
     jobs: Vec<Arc<Job>>,
     requests: Mutex<RequestCounts>,
-    /// The real cursors of the pages to come, as far as they are known: the page's number, and its cursor.
+    /// The real cursors of the next pages, as far as the catalog has them: the page's number, and its cursor.
     cursors: Mutex<HashMap<Place, (usize, Option<String>)>>,
 }
 
@@ -53,7 +53,7 @@ impl SimulatedUpstream {
         locked(&self.requests).clone()
     }
 
-    /// Whose step this is, and its index.
+    /// Returns the job of a step, and the step's index.
     fn find(&self, step: &Step) -> Option<(&Job, usize)> {
         let index = |job: &Job| job.steps.iter().position(|one| std::ptr::eq(one, step));
         self.jobs.iter().find_map(|job| Some((&**job, index(job)?)))

@@ -22,7 +22,7 @@ use crate::ledger::LedgerClient;
 use crate::quota::{Account, Cost, Units};
 use crate::run::{
     self, Blocked, Context, InFlight, LearnedCosts, LimitReport, PassOutcome, PassReport,
-    RequestStats, RunOutcome, RunReport, Signal, Stop, StoppedBy,
+    RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy,
 };
 
 /// Walks the due regions.
@@ -71,7 +71,11 @@ async fn run_in(
     let stop = signals::listen("the page in flight is stored first")?;
     let catalog = environment.catalog()?;
     let selection = run::learned(&*catalog, selection).await?;
-    let context = context(environment, catalog, &selection, args, global, stop.clone()).await?;
+    let context = Context {
+        progress: watcher(global),
+        concurrency: usize::from(args.concurrency),
+        ..context(environment, catalog, &selection, stop.clone()).await?
+    };
     let (began, watch) = (environment.clock.now(), Monotonic::now());
     let report = run::run(&context, &selection).await?;
     if let Some(file) = metrics_file(args) {
@@ -119,12 +123,11 @@ fn metrics_file(args: &RunArgs) -> Option<PathBuf> {
     args.metrics_file.clone().or_else(by_variable)
 }
 
+/// Returns what the regions of a run share, for one region at a time and without progress.
 async fn context(
     environment: &Environment,
     catalog: Arc<dyn PassStore>,
     selection: &run::Selection,
-    args: &RunArgs,
-    global: &Global,
     stop: Stop,
 ) -> Result<Context, Error> {
     let leases = LockFiles::open(&environment.state_dir)
@@ -140,8 +143,8 @@ async fn context(
         learned_costs: LearnedCosts::default(),
         in_flight: InFlight::default(),
         request_stats: RequestStats::default(),
-        progress: watcher(global),
-        concurrency: usize::from(args.concurrency),
+        progress: Arc::new(Silent),
+        concurrency: 1,
         cheap_max: environment.config.ledger.cheap_max,
     })
 }

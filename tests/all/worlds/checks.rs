@@ -124,6 +124,7 @@ fn landed_once(life: &Life) -> Held {
 /// What is used, what is left and what returns when, by what arrived.
 fn status(life: &Life) -> Held {
     let (now, arrived) = (life.lab.now(), life.arrived());
+    let stood_still = life.plan.stands_still() && !life.waited;
     for account in life.accounts() {
         let usages = life.lab.runtime.block_on(life.watch.ledger.usage(&account));
         for usage in usages.unwrap() {
@@ -139,7 +140,7 @@ fn status(life: &Life) -> Held {
                     .sum()
             };
             let used = usage.used.get();
-            if life.kills == 0 && life.plan.stands_still() {
+            if life.kills == 0 && stood_still {
                 prop_assert_eq!(counts(now), used, "status: used of {}", usage.limit);
             }
             prop_assert_eq!(
@@ -154,7 +155,7 @@ fn status(life: &Life) -> Held {
             for back in &usage.returns {
                 left -= back.units.get();
                 prop_assert!(
-                    !life.plan.stands_still() || counts(back.at) <= left,
+                    !stood_still || counts(back.at) <= left,
                     "status: {} of {} are not back at {}",
                     back.units,
                     usage.limit,

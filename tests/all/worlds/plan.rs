@@ -20,6 +20,8 @@ pub struct Plan {
     /// What one request of the calls `owner`, `item` and `play` costs, by limit.
     pub fetch_costs: [[u8; 3]; 3],
     pub jobs: Vec<JobPlan>,
+    /// Whether the first two jobs need the same ids.
+    pub twins: bool,
     pub events: Vec<Event>,
 }
 
@@ -131,6 +133,7 @@ pub fn plans() -> impl Strategy<Value = Plan> {
     let costs = || [0_u8..=3, 0_u8..=3, 0_u8..=3];
     let jobs = prop::collection::vec(job(), 1..=4);
     let events = prop::collection::vec(event(), 2..=9);
+    let twins = prop::option::weighted(0.3, fetch());
     (
         shape,
         limits,
@@ -138,10 +141,11 @@ pub fn plans() -> impl Strategy<Value = Plan> {
         [costs(), costs(), costs()],
         jobs,
         events,
+        twins,
     )
-        .prop_map(|(shape, limits, lists, fetch_costs, jobs, events)| {
+        .prop_map(|(shape, limits, lists, fetch_costs, jobs, events, twins)| {
             let (regions, concurrency, fails, seed) = shape;
-            Plan {
+            let plan = Plan {
                 regions,
                 concurrency,
                 fails,
@@ -150,7 +154,12 @@ pub fn plans() -> impl Strategy<Value = Plan> {
                 lists,
                 fetch_costs,
                 jobs,
+                twins: false,
                 events,
+            };
+            match twins {
+                Some(fetch) => plan.with_twins(fetch),
+                None => plan,
             }
         })
 }
@@ -179,12 +188,7 @@ fn list() -> impl Strategy<Value = ListPlan> {
 
 fn job() -> impl Strategy<Value = JobPlan> {
     let lists = prop::collection::vec((0_u8..3, 0_u8..=4), 1..=2);
-    let fetch = (0_u8..3, 1_u8..=7, 0_u8..4).prop_map(|(what, batch, fresh)| FetchPlan {
-        what,
-        batch,
-        fresh,
-    });
-    let fetches = prop::collection::vec(fetch, 0..=2);
+    let fetches = prop::collection::vec(fetch(), 0..=2);
     let leave = [0_u8..=4, 0_u8..=4, 0_u8..=4];
     (
         0_u8..4,
@@ -204,6 +208,10 @@ fn job() -> impl Strategy<Value = JobPlan> {
         })
 }
 
+fn fetch() -> impl Strategy<Value = FetchPlan> {
+    (0_u8..3, 1_u8..=7, 0_u8..4).prop_map(|(what, batch, fresh)| FetchPlan { what, batch, fresh })
+}
+
 fn event() -> impl Strategy<Value = Event> {
     let cut = prop_oneof![
         6 => Just(Cut::No),
@@ -221,7 +229,30 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 impl Plan {
-    /// Whether no time passes while a run works: then a request arrives at the very time of its charge.
+    /// The same world in which the first thing that happens is that two jobs which need the same ids run at the same time.
+    /// Their limits are high enough that neither of them stops, so that only the claim of ids keeps an id from being
+    /// requested twice.
+    fn with_twins(mut self, fetch: FetchPlan) -> Self {
+        for limit in &mut self.limits {
+            limit.room += 1_000;
+        }
+        if let Some(first) = self.jobs.first_mut() {
+            first.fetches = vec![fetch];
+            first.leave = [0; 3];
+            for (list, _) in &first.lists {
+                let list = &mut self.lists[usize::from(*list)];
+                list.total = list.total.max(12);
+            }
+            let twin = first.clone();
+            self.jobs.insert(1, twin);
+        }
+        self.twins = true;
+        let (first, second) = (0b01, 0b10);
+        self.events.insert(0, Event::Pair { first, second });
+        self
+    }
+
+    /// Whether no time passes while a single run works: then a request arrives at the very time of its charge.
     pub fn stands_still(&self) -> bool {
         !self.fails && self.limits.iter().all(|limit| !limit.waits)
     }

@@ -296,6 +296,8 @@ pub enum Command {
     Schema,
     /// Search the ingested records (full text); costs no quota
     Search(SearchArgs),
+    /// Send one charged request and show what its response contains, and does not contain
+    Try(TryArgs),
     /// Charge a call to the ledger, by hand or from a script
     Charge(ChargeArgs),
     /// Release a charge by its id
@@ -376,6 +378,27 @@ pub struct SearchArgs {
     /// The most records to show
     #[arg(long, value_name = "N", default_value = "20", value_parser = at_least_one::<u32>)]
     pub limit: u32,
+}
+
+/// The options of `try`.
+#[derive(Debug, Clone, Args)]
+pub struct TryArgs {
+    /// A credential of the configuration
+    pub credential: String,
+    /// A call of its upstream; the request has the parameters of the first job step with this call
+    pub call: String,
+    /// Read a saved response (a body, or what `curl -i` prints) instead of sending a request; charges nothing
+    #[arg(long, value_name = "FILE", conflicts_with = "land")]
+    pub answer: Option<PathBuf>,
+    /// Region to request [default: the first region of the job]
+    #[arg(long, value_name = "REGION")]
+    pub region: Option<String>,
+    /// Id to request, for a call that requests ids; can be repeated
+    #[arg(long = "id", value_name = "ID")]
+    pub ids: Vec<String>,
+    /// Land the page as the first one of a new pass, which the next run continues
+    #[arg(long)]
+    pub land: bool,
 }
 
 /// The options of `charge`.
@@ -523,4 +546,8 @@ pub struct SandboxArgs {
     /// Random seed for faults and data
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Serve the saved responses of a directory: CALL.json, or CALL.1.json, CALL.2.json ... for the pages of a call; with
+    /// several upstreams, in directories named for them. A file holds a body, or what `curl -i` prints
+    #[arg(long, value_name = "DIR")]
+    pub answers: Option<PathBuf>,
 }

@@ -16,6 +16,7 @@ pub mod record;
 pub mod run;
 #[cfg(feature = "sandbox")]
 pub mod sandbox;
+pub mod saved_response;
 pub mod secret;
 pub mod sqlite;
 pub mod upstream;

@@ -64,10 +64,8 @@ impl Place {
         let listen = "127.0.0.1:0".parse().unwrap();
         let options = Options {
             listen,
-            latency: Duration::ZERO,
-            failure_rate: 0.0,
-            quota: None,
             seed: 1,
+            ..Options::default()
         };
         let sandbox = Sandbox::start(&config, options, Arc::new(SystemClock))
             .await

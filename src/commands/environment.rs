@@ -166,7 +166,7 @@ impl Environment {
     }
 
     #[cfg(feature = "sandbox")]
-    fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
+    pub fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
         if self.practising {
             let client = Client::new(sandboxed(&credential.upstream), known_secrets(credential))?;
             return Ok(client.with(credential.limits.clone()));
@@ -175,7 +175,7 @@ impl Environment {
     }
 
     #[cfg(not(feature = "sandbox"))]
-    fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
+    pub fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
         Client::of(credential, &self.state_dir)
     }
 

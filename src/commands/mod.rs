@@ -32,6 +32,7 @@ mod search;
 mod signals;
 mod status;
 mod table;
+mod try_call;
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -88,6 +89,7 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
         Some(Command::Init(args)) => presets::init(global, args),
         Some(Command::Presets) => presets::list(global),
         Some(Command::Search(args)) => search::search(global, args).await,
+        Some(Command::Try(args)) => try_call::try_call(global, args).await,
         Some(Command::Charge(args)) => charge::charge(global, args).await,
         Some(Command::Release(args)) => release::release(global, args).await,
         Some(Command::Exec(args)) => exec::exec(global, args).await,

@@ -1,5 +1,6 @@
 //! The stand-in for the upstreams: alone, or under a run.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use super::{Error, output, signals};
 use crate::cli::{Format, Global, SandboxArgs};
 use crate::exit::Exit;
 use crate::quota::Units;
-use crate::sandbox::{Options, Sandbox};
+use crate::sandbox::{Options, Origin, Sandbox, SavedResponses};
 
 /// Serves until a signal ends it.
 pub async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error> {
@@ -26,6 +27,7 @@ pub async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error>
         failure_rate: args.failure_rate,
         quota: args.quota.map(Units::new),
         seed: args.seed,
+        saved: saved(&environment, args)?,
     };
     let mut stop = signals::listen("requests in flight are completed first")?;
     let sandbox = start(&environment, options).await?;
@@ -33,6 +35,15 @@ pub async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error>
     stop.wait().await;
     sandbox.shutdown().await;
     Ok(Exit::Success)
+}
+
+/// The responses that the user saved.
+fn saved(environment: &Environment, args: &SandboxArgs) -> Result<SavedResponses, Error> {
+    let Some(directory) = &args.answers else {
+        return Ok(SavedResponses::default());
+    };
+    SavedResponses::read(directory, &environment.config)
+        .map_err(|error| Error::Usage(format!("cannot read saved responses: {error}")))
 }
 
 /// Puts the stand-in in the place of every upstream, with a state directory of its own: practice never touches a real
@@ -45,8 +56,22 @@ pub async fn practise(global: &Global) -> Result<(Environment, Sandbox), Error> 
         failure_rate: 0.0,
         quota: None,
         seed: 1,
+        saved: SavedResponses::default(),
     };
-    let sandbox = start(&Environment::load_or_built_in(global)?, options).await?;
+    let environment = Environment::load_or_built_in(global)?;
+    let sandbox = start(&environment, options).await?;
+    let jobs = environment.config.jobs.iter();
+    let steps = jobs.flat_map(|job| job.steps.iter().map(move |step| (job, step)));
+    let is_used = |upstream: &str, call: &str| {
+        let mut steps = steps.clone();
+        steps.any(|(job, step)| job.credential.upstream.name == upstream && step.call.name == call)
+    };
+    if let Some(mirrored) = mirrored(&sandbox, is_used) {
+        tracing::warn!(
+            "the sandbox generates the responses of {mirrored} from the configuration, so they cannot \
+            show its mistakes; check a real response with `ingest try`"
+        );
+    }
     let base_urls = sandbox.base_urls();
     let redirected = base_urls.iter().map(|(name, url)| {
         format!(
@@ -57,6 +82,17 @@ pub async fn practise(global: &Global) -> Result<(Environment, Sandbox), Error> 
     });
     let environment = Environment::practice(global, redirected.collect())?;
     Ok((environment, sandbox))
+}
+
+/// The calls whose responses are generated from the configuration; `None`: there are none.
+fn mirrored(sandbox: &Sandbox, is_used: impl Fn(&str, &str) -> bool) -> Option<String> {
+    let origins = sandbox.origins().into_iter();
+    let generated = origins
+        .filter(|(upstream, call, origin)| *origin == Origin::Generated && is_used(upstream, call));
+    let calls: Vec<String> = generated
+        .map(|(upstream, call, _)| format!("{upstream} {call}"))
+        .collect();
+    (!calls.is_empty()).then(|| calls.join(", "))
 }
 
 /// A key of a dotted path, or a text.
@@ -81,18 +117,36 @@ fn announce(sandbox: &Sandbox, global: &Global) -> Result<(), Error> {
             .into_iter()
             .map(|(name, url)| (name, url.as_str().into()))
             .collect();
-        return output::json(
-            &serde_json::json!({ "address": sandbox.address(), "base_urls": urls }),
-        );
+        return output::json(&serde_json::json!({
+            "address": sandbox.address(),
+            "base_urls": urls,
+            "responses": responses(sandbox),
+        }));
     }
+    let mirrored = mirrored(sandbox, |_, _| true).map(|calls| {
+        format!(
+            "\nGenerated from the configuration, so that they cannot show its mistakes: the responses \
+            of {calls}. Serve saved responses with --answers DIR"
+        )
+    });
     let set = urls
         .iter()
         .map(|(name, url)| format!("  --set upstreams.{name}.base_url={url}"));
     output::text_line(&format!(
         "Sandbox listening on http://{}; press Ctrl-C to stop. Use it in a run with any key \
-        and\n{}\nUsage counters: http://{}/_sandbox/usage",
+        and\n{}\nUsage counters: http://{}/_sandbox/usage{}",
         sandbox.address(),
         set.collect::<Vec<_>>().join("\n"),
-        sandbox.address()
+        sandbox.address(),
+        mirrored.unwrap_or_default()
     ))
+}
+
+/// Where the responses of each call come from, by upstream and call.
+fn responses(sandbox: &Sandbox) -> serde_json::Value {
+    let mut upstreams: BTreeMap<String, BTreeMap<String, Origin>> = BTreeMap::new();
+    for (upstream, call, origin) in sandbox.origins() {
+        upstreams.entry(upstream).or_default().insert(call, origin);
+    }
+    serde_json::json!(upstreams)
 }

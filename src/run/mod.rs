@@ -21,6 +21,7 @@ mod range;
 mod report;
 mod shared_pass;
 mod simulation;
+mod single_page;
 mod stats;
 mod steps;
 mod stop;
@@ -51,6 +52,7 @@ pub use preview::{
 pub use range::Range;
 pub use report::{FAILURE, accounts, limit_report, limit_reports};
 pub use simulation::SimulatedCatalog;
+pub use single_page::SinglePage;
 pub use stats::{CallStats, InFlight, RequestOutcome, RequestStats};
 pub use stop::{Signal, Stop, StopSender, channel};
 pub use stop_reason::StopReason;

@@ -1,4 +1,4 @@
-//! What the stand-in sends, and how it may break off.
+//! What the sandbox sends, and how it may break off.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,37 +14,40 @@ use serde_json::Value;
 
 use super::chance::Chance;
 
-/// An answer before it is sent.
+/// A response before it is sent.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct Reply {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub content: Content,
     pub ending: Ending,
     pub delay: Duration,
+    /// Whether it is a response that the user saved.
+    pub is_saved: bool,
 }
 
-/// What an answer holds.
+/// The body of a response.
 #[derive(Debug, Clone)]
 pub enum Content {
     Json(Value),
     Text(String),
+    Bytes(Vec<u8>),
 }
 
-/// How an answer ends.
+/// How a response ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// As it should.
+    /// Complete.
     Whole,
     /// The connection is closed before anything was sent.
     Dropped,
     /// The connection is closed in the middle of the body.
     Half,
-    /// Never.
+    /// The body never ends.
     Endless,
 }
 
-impl Answer {
+impl Reply {
     pub fn json(status: u16, body: Value) -> Self {
         Self::new(status, Content::Json(body))
     }
@@ -60,6 +63,7 @@ impl Answer {
             content,
             ending: Ending::Whole,
             delay: Duration::ZERO,
+            is_saved: false,
         }
     }
 
@@ -68,7 +72,7 @@ impl Answer {
         self
     }
 
-    /// Adds a header that is not there yet.
+    /// Adds a header unless the response has it.
     pub fn or_header(self, name: &str, value: String) -> Self {
         let there = self.headers.iter().any(|(other, _)| other == name);
         if there {
@@ -83,25 +87,28 @@ impl Answer {
         self
     }
 
-    /// Names what a good answer holds by an `ETag`, and is nothing but "not modified" where the client has just that.
-    pub fn unless_known(self, known: Option<&str>) -> Self {
+    /// Adds an `ETag` to a successful reply; becomes "not modified" where the client has cached this one.
+    pub fn unless_cached(self, cached: Option<&str>) -> Self {
         if self.status != 200 {
             return self;
         }
-        let tag = format!("\"{}\"", etag(&self.content.to_text()));
-        if known == Some(tag.as_str()) {
+        let tag = format!(
+            "\"{}\"",
+            etag(&String::from_utf8_lossy(&self.content.to_bytes()))
+        );
+        if cached == Some(tag.as_str()) {
             return Self::text(304, "").with_header("etag", tag);
         }
         self.with_header("etag", tag)
     }
 
-    /// As the web server sends it. What no header can hold is left out.
+    /// Converts it for the web server; omits what is no valid header.
     pub fn into_response(self) -> Response {
         let kind = match self.content {
-            Content::Json(_) => "application/json; charset=UTF-8",
+            Content::Json(_) | Content::Bytes(_) => "application/json; charset=UTF-8",
             Content::Text(_) => "text/html; charset=UTF-8",
         };
-        let mut response = Response::new(body(self.content.to_text(), self.ending));
+        let mut response = Response::new(body(self.content.to_bytes(), self.ending));
         *response.status_mut() =
             StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         response
@@ -119,15 +126,16 @@ impl Answer {
 }
 
 impl Content {
-    fn to_text(&self) -> String {
+    fn to_bytes(&self) -> Bytes {
         match self {
-            Self::Json(value) => value.to_string(),
-            Self::Text(text) => text.clone(),
+            Self::Json(value) => value.to_string().into(),
+            Self::Text(text) => text.clone().into(),
+            Self::Bytes(bytes) => bytes.clone().into(),
         }
     }
 }
 
-/// A tag as upstreams make them: of the text, and telling nothing.
+/// An opaque tag, drawn from the text.
 pub fn etag(text: &str) -> String {
     let chance = Chance::new(0).of(text);
     let bytes: Vec<u8> = (0..3)
@@ -137,25 +145,20 @@ pub fn etag(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-fn body(text: String, ending: Ending) -> Body {
+fn body(whole: Bytes, ending: Ending) -> Body {
     match ending {
-        Ending::Whole => Body::from(text),
+        Ending::Whole => Body::from(whole),
         Ending::Dropped => broken_after(None),
-        Ending::Half => broken_after(Some(half(&text))),
-        Ending::Endless => endless(&text),
+        Ending::Half => broken_after(Some(half(&whole))),
+        Ending::Endless => endless(&whole),
     }
 }
 
-fn half(text: &str) -> Bytes {
-    let bytes = text.as_bytes();
-    Bytes::copy_from_slice(
-        bytes
-            .split_at_checked(bytes.len() / 2)
-            .map_or(bytes, |(first, _)| first),
-    )
+fn half(whole: &Bytes) -> Bytes {
+    whole.slice(..whole.len() / 2)
 }
 
-/// A body that breaks after this part. Before anything was sent, the whole connection just ends.
+/// A body that breaks off after this part; `None`: the connection ends before anything is sent.
 fn broken_after(part: Option<Bytes>) -> Body {
     Body::from_stream(stream::unfold(part, |part| async move {
         match part {
@@ -170,11 +173,11 @@ fn broken_after(part: Option<Bytes>) -> Body {
     }))
 }
 
-fn endless(text: &str) -> Body {
-    let part = Bytes::from(if text.is_empty() {
-        " ".repeat(64 * 1024)
+fn endless(whole: &[u8]) -> Body {
+    let part = Bytes::from(if whole.is_empty() {
+        vec![b' '; 64 * 1024]
     } else {
-        text.repeat(8)
+        whole.repeat(8)
     });
     Body::from_stream(stream::repeat_with(move || {
         Ok::<_, Infallible>(part.clone())

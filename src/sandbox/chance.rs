@@ -1,7 +1,7 @@
-//! Chance that falls the same way in every process: all that is invented here is a function of the seed and of what is
-//! asked.
+//! Pseudo-random values that are equal in every process: everything that is invented is a function of the seed and of
+//! the request.
 
-/// Something to draw from. Drawing does not change it: derive one a purpose.
+/// A source of values. Drawing does not change it: derive one for each purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chance(u64);
 
@@ -10,7 +10,7 @@ impl Chance {
         Self(mix(seed))
     }
 
-    /// What is drawn for this purpose.
+    /// The source for this purpose.
     pub fn of(self, purpose: &str) -> Self {
         let hash = purpose
             .bytes()
@@ -20,7 +20,7 @@ impl Chance {
         Self(mix(hash))
     }
 
-    /// What is drawn for the thing of this number.
+    /// The source for this number.
     pub const fn nth(self, number: u64) -> Self {
         Self(mix(self.0 ^ mix(number)))
     }
@@ -35,7 +35,7 @@ impl Chance {
         self.0.checked_rem(end).unwrap_or(0)
     }
 
-    /// True in so many of a hundred cases.
+    /// True in `share` of 100 cases.
     pub fn percent(self, share: u64) -> bool {
         self.of("percent").below(100) < share
     }
@@ -63,7 +63,7 @@ pub const fn mix(bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// What `mix` made these bits of.
+/// The inverse of `mix`.
 pub const fn unmix(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 31) ^ (bits >> 62)).wrapping_mul(0x3196_42b2_d24d_8ec3);
     let bits = (bits ^ (bits >> 27) ^ (bits >> 54)).wrapping_mul(0x96de_1b17_3f11_9089);

@@ -1,5 +1,5 @@
-//! The stand-in's own count of the quota, as an upstream keeps it: everything that arrived counts, in windows that are
-//! exactly as long as they are said to be. None of the ledger's code is used, so that the two can be compared.
+//! The sandbox's own count of the quota, as an upstream keeps it: every request that arrived counts, in windows of exactly
+//! the configured length. It shares no code with the ledger, so that the two can be compared.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::quota::{Cost, LimitName, Timestamp, Units, Window};
 
-/// How one limit of an account stands, by the stand-in's own count.
+/// The use of one limit of an account, by the sandbox's own count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Counted {
     /// The account.
     pub account: String,
     /// The limit.
     pub limit: LimitName,
-    /// What the stand-in grants, in units a window.
+    /// The granted units per window.
     pub quota: Units,
-    /// What counts now, in units. A refused request counts too.
+    /// The units that count now. A refused request counts too.
     pub used: Units,
-    /// The most that any one window ever held, in units.
+    /// The most units that any window ever contained.
     pub most_in_window: Units,
 }
 
@@ -39,13 +39,13 @@ pub struct Exhausted {
 /// What kind of quota ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// A budget for the hour or the day: it is spent.
+    /// A budget for an hour or longer.
     Budget,
-    /// A rate: too fast.
+    /// A rate.
     Rate,
 }
 
-/// What is left of a limit.
+/// The remaining units of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
     pub limit: LimitName,
@@ -55,8 +55,8 @@ pub struct Left {
 }
 
 impl Left {
-    /// In the headers that many upstreams have for it.
-    pub fn told(&self) -> [(&'static str, String); 4] {
+    /// The headers in which many upstreams report it.
+    pub fn headers(&self) -> [(&'static str, String); 4] {
         [
             ("x-ratelimit-limit", self.quota.to_string()),
             ("x-ratelimit-used", self.used.to_string()),
@@ -83,7 +83,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts nothing yet. `quota` takes the place of every configured one.
+    /// Nothing is counted yet. `quota` replaces every configured quota.
     pub fn new(config: &Config, quota: Option<Units>) -> Self {
         let accounts = config
             .credentials
@@ -100,7 +100,7 @@ impl Counts {
         }
     }
 
-    /// Counts a request that arrived, whatever becomes of it; tells which limit it did not fit.
+    /// Counts a request that arrived; returns the limit that it does not fit, the one that it fits last.
     pub fn count(&mut self, account: &str, cost: &Cost, now: Timestamp) -> Option<Exhausted> {
         let mut exhausted: Option<Exhausted> = None;
         for (limit, units) in cost.iter() {
@@ -124,7 +124,7 @@ impl Counts {
         exhausted
     }
 
-    /// Takes back a request that was counted at `now`: its refusal costs nothing.
+    /// Releases a request that was counted at `now`: its refusal costs nothing.
     pub fn take_back(&mut self, account: &str, cost: &Cost, now: Timestamp) {
         for (limit, units) in cost.iter() {
             if let Some(count) = self.limits.get_mut(&(account.to_owned(), limit.clone())) {
@@ -133,7 +133,7 @@ impl Counts {
         }
     }
 
-    /// What is left of the charged limit that has least left.
+    /// The charged limit with the fewest remaining units.
     pub fn left(&self, account: &str, cost: &Cost, now: Timestamp) -> Option<Left> {
         let left = |limit: &LimitName| {
             let count = self.limits.get(&(account.to_owned(), limit.clone()))?;
@@ -156,12 +156,12 @@ impl Counts {
 struct Count {
     quota: u64,
     window: Window,
-    entries: Vec<Entry>,
+    entries: Vec<CountedUnits>,
     most: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CountedUnits {
     at: Timestamp,
     day: Option<NaiveDate>,
     units: u64,
@@ -177,24 +177,24 @@ impl Count {
         }
     }
 
-    /// Adds an entry; tells when it would have fitted, if it does not.
+    /// Counts units; returns when they would fit, if they do not.
     fn add(&mut self, units: u64, now: Timestamp) -> Option<Timestamp> {
         let fits = self.fits_at(units, now) <= now;
-        // A clock that was set back must not let entries overtake each other.
+        // Entries stay in order even when the clock is set back.
         let at = self.entries.last().map_or(now, |last| last.at.max(now));
-        self.entries.push(Entry {
+        self.entries.push(CountedUnits {
             at,
             day: self.day(at),
             units,
         });
         self.most = self.most.max(self.used(at));
-        // The refused request counts too, so it is in the way of the next.
+        // The refused request counts too.
         (!fits).then(|| self.fits_at(units, now))
     }
 
-    /// Takes an entry back, and what it added to the most that a window held.
+    /// Releases units, and what they added to the most that a window contained.
     fn take_back(&mut self, units: u64, now: Timestamp) {
-        let is_it = |entry: &Entry| entry.units == units && entry.at >= now;
+        let is_it = |entry: &CountedUnits| entry.units == units && entry.at >= now;
         let Some(place) = self.entries.iter().rposition(is_it) else {
             return;
         };
@@ -210,7 +210,7 @@ impl Count {
         self.slid(now).max(self.today(now))
     }
 
-    /// What the sliding window that ends now holds.
+    /// The units in the sliding window that ends now.
     fn slid(&self, now: Timestamp) -> u64 {
         let Some(span) = self.window.sliding() else {
             return 0;
@@ -222,7 +222,7 @@ impl Count {
             .take_while(|entry| entry.at + span > now))
     }
 
-    /// What the upstream's day holds.
+    /// The units of the upstream's day.
     fn today(&self, now: Timestamp) -> u64 {
         let Some(today) = self.day(now) else { return 0 };
         sum(self
@@ -238,7 +238,7 @@ impl Count {
             .map(|zone| at.to_utc().with_timezone(&zone).date_naive())
     }
 
-    /// When `units` fit: now, or when enough has left.
+    /// When `units` fit.
     fn fits_at(&self, units: u64, now: Timestamp) -> Timestamp {
         self.slides_free_at(units, now)
             .max(self.resets_free_at(units, now))
@@ -306,6 +306,6 @@ impl Count {
     }
 }
 
-fn sum<'a>(entries: impl Iterator<Item = &'a Entry>) -> u64 {
+fn sum<'a>(entries: impl Iterator<Item = &'a CountedUnits>) -> u64 {
     entries.fold(0, |sum, entry| sum.saturating_add(entry.units))
 }

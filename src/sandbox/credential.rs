@@ -1,4 +1,4 @@
-//! Whose quota a request draws on.
+//! The account of a request.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::chance::Chance;
 use crate::config::{Auth, Config, Credential, Upstream};
 use crate::quota::LimitName;
 
-/// The secret that the stand-in knows a credential by. Any text is a credential's name; this can stand in a header.
+/// The secret of a credential in the sandbox. It is a valid header value, whatever the credential's name.
 pub fn secret_of(credential: &str) -> String {
     format!(
         "stand-in-{:016x}",
@@ -14,17 +14,17 @@ pub fn secret_of(credential: &str) -> String {
     )
 }
 
-/// A secret that every stand-in refuses.
+/// A secret that the sandbox refuses.
 const WRONG: &str = "wrong";
 
-/// All accounts, by how requests tell them.
+/// All accounts, by the secrets of their credentials.
 #[derive(Debug)]
 pub struct Accounts {
     /// By upstream and secret.
     by_secret: BTreeMap<(String, String), String>,
     /// Of each upstream's first credential.
     first: BTreeMap<String, String>,
-    /// How an upstream calls a limit.
+    /// The upstream's names of limits.
     names: BTreeMap<(String, LimitName), String>,
 }
 
@@ -75,7 +75,7 @@ impl Accounts {
         )
     }
 
-    /// How an upstream calls a limit, where the configuration says.
+    /// The upstream's name of a limit, where the configuration has it.
     pub fn upstream_name(&self, upstream: &str, limit: &str) -> Option<String> {
         self.names
             .get(&(upstream.to_owned(), limit.to_owned()))

@@ -1,4 +1,4 @@
-//! What goes wrong: by chance, or as a test wrote it down.
+//! Faults: by chance, or scripted by a test.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,66 +6,66 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Content, Ending};
-use super::asked::Asked;
+use super::answer::{Content, Ending, Reply};
 use super::chance::Chance;
+use super::request::CallRequest;
 use crate::config::Lead;
 
-/// Faults to come: `POST /_sandbox/faults`.
+/// Scripted faults: `POST /_sandbox/faults`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
     /// How many requests it hits.
     #[serde(default = "once")]
     times: u64,
-    /// How many requests it lets pass before.
+    /// How many requests pass before it.
     #[serde(default)]
     after: u64,
-    /// The call that it is about; any if none is named.
+    /// The call that it affects; `None`: any.
     call: Option<String>,
-    /// How long the answer takes, in milliseconds.
+    /// The latency of the response, in milliseconds.
     #[serde(default)]
     delay_ms: u64,
-    /// What is answered; nothing means what would be answered anyway, or `status`, `headers` and `body` if given.
-    answer: Option<Kind>,
+    /// The bad response; `None`: the usual one, with `status`, `headers` and `body` where they are given.
+    answer: Option<FaultKind>,
     status: Option<u16>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// A text is sent as it is, anything else as JSON.
+    /// A string is sent as text, any other value as JSON.
     body: Option<Value>,
 }
 
-/// What kind of bad answer it is.
+/// The kinds of bad responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// The connection ends before an answer.
+pub enum FaultKind {
+    /// The connection ends before the response.
     Drop,
-    /// The connection ends in the middle of what would have been answered.
+    /// The connection ends in the middle of the usual response.
     HalfBody,
     /// A body that never ends.
     Endless,
-    /// Nothing, with status 200.
+    /// An empty body, with status 200.
     NoBody,
     /// A web page, with status 200.
     Html,
-    /// A list where an object belongs.
+    /// An array instead of an object.
     List,
-    /// What would be answered, its records `null`.
+    /// The usual response, with `null` for each record.
     NullRecords,
-    /// What would be answered, its token leading to the same page again; the first page has none that leads to it.
+    /// The usual response, with a token that leads to the same page again, except on the first page.
     SameCursor,
-    /// An error that is a plain text.
+    /// An error whose value is a plain text.
     PlainError,
-    /// The upstream's refusal of a spent budget.
+    /// The upstream's refusal for an exhausted budget.
     Spent,
-    /// The upstream's refusal of too fast a rate.
+    /// The upstream's refusal for an exceeded rate.
     SlowDown,
     /// The upstream's refusal of a secret.
     Denied,
     /// The upstream's refusal of a cursor.
     BadCursor,
-    /// The upstream's own fault; `status` tells which (503 if none).
+    /// The upstream fails with `status` (503 by default).
     Backend,
 }
 
@@ -75,16 +75,16 @@ const fn once() -> u64 {
 
 /// What a scripted fault does to one request.
 #[derive(Debug, Clone)]
-pub struct Hit {
-    pub kind: Option<Kind>,
+pub struct FaultHit {
+    pub kind: Option<FaultKind>,
     pub status: Option<u16>,
     headers: BTreeMap<String, String>,
     body: Option<Value>,
     delay: Duration,
 }
 
-/// The first fault that hits this call, used up a little.
-pub fn hit(faults: &mut Vec<Fault>, call: &str) -> Option<Hit> {
+/// The first fault that affects this call; it has one request less afterwards.
+pub fn hit(faults: &mut Vec<Fault>, call: &str) -> Option<FaultHit> {
     let found = faults
         .iter_mut()
         .find(|fault| fault.call.as_deref().is_none_or(|named| named == call))?;
@@ -93,7 +93,7 @@ pub fn hit(faults: &mut Vec<Fault>, call: &str) -> Option<Hit> {
         return None;
     }
     found.times = found.times.saturating_sub(1);
-    let hit = Hit {
+    let hit = FaultHit {
         kind: found.answer,
         status: found.status,
         headers: found.headers.clone(),
@@ -104,31 +104,33 @@ pub fn hit(faults: &mut Vec<Fault>, call: &str) -> Option<Hit> {
     Some(hit)
 }
 
-impl Hit {
-    fn spoil_body(&self, body: &mut Value, asked: &Asked<'_>) {
+impl FaultHit {
+    fn spoil_body(&self, body: &mut Value, asked: &CallRequest<'_>) {
         match self.kind {
-            Some(Kind::NullRecords) => null_records(body, asked),
-            Some(Kind::SameCursor) => same_cursor(body, asked),
+            Some(FaultKind::NullRecords) => null_records(body, asked),
+            Some(FaultKind::SameCursor) => same_cursor(body, asked),
             _ => {}
         }
     }
 
-    /// Makes of a good answer what the fault wants.
-    pub fn spoil(&self, mut good: Answer, asked: &Asked<'_>) -> Answer {
+    /// Turns a usual response into the bad one.
+    pub fn spoil(&self, mut good: Reply, asked: &CallRequest<'_>) -> Reply {
         if let Content::Json(body) = &mut good.content {
             self.spoil_body(body, asked);
         }
         let mut answer = match self.kind {
-            Some(Kind::Drop) => good.ending(Ending::Dropped),
-            Some(Kind::HalfBody) => good.ending(Ending::Half),
-            Some(Kind::Endless) => good.ending(Ending::Endless),
-            Some(Kind::NoBody) => Answer::text(200, ""),
-            Some(Kind::Html) => Answer::text(
+            Some(FaultKind::Drop) => good.ending(Ending::Dropped),
+            Some(FaultKind::HalfBody) => good.ending(Ending::Half),
+            Some(FaultKind::Endless) => good.ending(Ending::Endless),
+            Some(FaultKind::NoBody) => Reply::text(200, ""),
+            Some(FaultKind::Html) => Reply::text(
                 200,
                 "<!doctype html><title>Welcome</title><p>Please log in.",
             ),
-            Some(Kind::List) => Answer::json(200, json!([1, "two", null])),
-            Some(Kind::PlainError) => Answer::json(400, json!({ "error": "that did not work" })),
+            Some(FaultKind::List) => Reply::json(200, json!([1, "two", null])),
+            Some(FaultKind::PlainError) => {
+                Reply::json(400, json!({ "error": "that did not work" }))
+            }
             _ => good,
         };
         answer.status = self.status.unwrap_or(answer.status);
@@ -143,7 +145,7 @@ impl Hit {
     }
 }
 
-fn null_records(body: &mut Value, asked: &Asked<'_>) {
+fn null_records(body: &mut Value, asked: &CallRequest<'_>) {
     let at = asked
         .route
         .call
@@ -155,7 +157,7 @@ fn null_records(body: &mut Value, asked: &Asked<'_>) {
     }
 }
 
-fn same_cursor(body: &mut Value, asked: &Asked<'_>) {
+fn same_cursor(body: &mut Value, asked: &CallRequest<'_>) {
     let (Lead::Token(next), Some(cursor)) = (asked.route.call.paging.lead(), asked.cursor()) else {
         return;
     };
@@ -164,15 +166,15 @@ fn same_cursor(body: &mut Value, asked: &Asked<'_>) {
     }
 }
 
-/// What chance does to a request.
+/// A fault by chance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mishap {
     Backend(u16),
     Drop,
 }
 
-/// Whether a request fails that is asked for the `attempt`th time. Told by what is asked, not by when, so that it does
-/// not depend on what else is asked meanwhile.
+/// Whether this attempt of a request fails. It depends on the request and not on its time, so other requests do not
+/// change it.
 pub fn mishap(chance: Chance, rate: f64, asked: &str, attempt: u64) -> Option<Mishap> {
     let chance = chance.of("failure").of(asked).nth(attempt);
     let kinds = [

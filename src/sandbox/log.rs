@@ -1,10 +1,10 @@
-//! What was asked, for whoever wants to know it later. Secrets are never in it.
+//! The log of requests, without secrets.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::asked::{Arrived, Asked};
+use super::request::{CallRequest, Received};
 use crate::quota::Timestamp;
 
 /// One request.
@@ -16,23 +16,26 @@ pub struct Logged {
     pub call: Option<String>,
     pub account: Option<String>,
     pub path: String,
-    /// What was asked, without ids, cursor and secret.
+    /// The parameters, without ids, cursor and secret.
     pub params: BTreeMap<String, String>,
-    /// How many ids were asked for.
+    /// The number of requested ids.
     pub ids: usize,
     pub cursor: Option<String>,
-    /// The status of the answer; 0 where the connection was dropped.
+    /// The status of the response; 0 for a dropped connection.
     pub status: u16,
 }
 
 impl Logged {
     /// A request for a call.
-    pub fn new(asked: &Asked<'_>, ids: usize, account: Option<String>, at: Timestamp) -> Self {
+    pub fn new(
+        asked: &CallRequest<'_>,
+        ids: usize,
+        account: Option<String>,
+        at: Timestamp,
+    ) -> Self {
         let route = asked.route;
         let left_out = |name: &String| {
-            route.page_params().contains(&name.as_str())
-                || route.ids_params.contains(name)
-                || name == "id"
+            route.page_params().any(|param| param == name) || route.ids_params.contains(name)
         };
         let params = asked.params.iter().filter(|(name, _)| !left_out(name));
         Self {
@@ -50,8 +53,8 @@ impl Logged {
         }
     }
 
-    /// A request that is no call. Its parameters stay out: nobody knows which of them is the secret.
-    pub fn unknown(arrived: &Arrived, at: Timestamp) -> Self {
+    /// A request that is no call. Its parameters are omitted, since any of them may be the secret.
+    pub fn unknown(arrived: &Received, at: Timestamp) -> Self {
         Self {
             at,
             upstream: arrived.upstream.clone(),

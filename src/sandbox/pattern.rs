@@ -1,6 +1,6 @@
-//! Which paths a template of the configuration can become.
+//! Recognises the paths that a template of the configuration renders.
 
-/// A path template, read from the other end: it recognises what was rendered from it.
+/// A path template that recognises what was rendered from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     pieces: Vec<Piece>,
@@ -13,7 +13,7 @@ enum Piece {
 }
 
 impl Pattern {
-    /// Reads a template: `{name}` stands for anything, `{{` and `}}` for a brace.
+    /// Parses a template: `{name}` matches any text, `{{` and `}}` a brace.
     pub fn new(template: &str) -> Self {
         let mut pieces = Vec::new();
         let mut text = String::new();
@@ -44,12 +44,12 @@ impl Pattern {
         Self { pieces }
     }
 
-    /// What the variables stood for, by name, where this path is one of the template's.
+    /// The values of the variables, by name; `None` where the template does not render this path.
     pub fn read<'a>(&'a self, path: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
         read(&self.pieces, path.trim_matches('/'))
     }
 
-    /// How much of it is said outright: of two that match, the one that says more is meant.
+    /// The length of its fixed text: of two patterns that match, the more precise one applies.
     pub fn precision(&self) -> usize {
         let lengths = self.pieces.iter().map(|piece| match piece {
             Piece::Text(text) => text.len(),
@@ -76,7 +76,7 @@ fn read<'a>(pieces: &'a [Piece], path: &'a str) -> Option<Vec<(&'a str, &'a str)
     }
 }
 
-/// Where a variable may end. Only a date's format may hold slashes.
+/// Where a variable may end. Only a date's format may contain slashes.
 fn ends<'a>(name: &str, path: &'a str) -> impl Iterator<Item = usize> + 'a {
     let reach = if name.starts_with("date") {
         path.len()

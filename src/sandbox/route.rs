@@ -1,38 +1,44 @@
-//! What can be asked for: the calls of the configuration, by method and path.
+//! The calls of the configuration, by method and path.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::pattern::Pattern;
-use crate::config::{Call, Config, Lead, Method, Pointer, Step, Upstream};
+use super::shape::{Parameters, ResponseShape, UpstreamShape};
+use crate::config::{Call, Config, Lead, Method, Step, Upstream};
 
-/// One call of an upstream, and what the stand-in needs to know to answer it.
+/// One call of an upstream, and what the sandbox needs for its responses.
 #[derive(Debug)]
 pub struct Route {
     pub upstream: Arc<Upstream>,
     pub call: Arc<Call>,
     pub pattern: Pattern,
-    /// The query parameters that carry ids.
+    /// The query parameters for ids.
     pub ids_params: Vec<String>,
-    /// What jobs read from its records beside ids, texts and columns.
-    pub read_by_jobs: Vec<Pointer>,
+    /// What its responses look like; `None` for a call that reads no records.
+    pub shape: Option<ResponseShape>,
 }
 
 /// All routes of a configuration.
-pub fn all(config: &Config) -> Vec<Route> {
+pub fn all(config: &Config, shapes: &[Arc<UpstreamShape>]) -> Vec<Route> {
     let upstreams = config.upstreams.values();
     upstreams
         .flat_map(|upstream| {
             upstream
                 .calls
                 .values()
-                .filter_map(|call| route(config, upstream, call))
+                .filter_map(|call| route(config, shapes, upstream, call))
         })
         .collect()
 }
 
-fn route(config: &Config, upstream: &Arc<Upstream>, call: &Arc<Call>) -> Option<Route> {
+fn route(
+    config: &Config,
+    shapes: &[Arc<UpstreamShape>],
+    upstream: &Arc<Upstream>,
+    call: &Arc<Call>,
+) -> Option<Route> {
     let pattern = Pattern::new(call.path.as_ref()?.as_str());
     let steps = || steps_of(config, &upstream.name);
     let asking = steps().filter(|step| step.call.name == call.name);
@@ -42,12 +48,19 @@ fn route(config: &Config, upstream: &Arc<Upstream>, call: &Arc<Call>) -> Option<
     let reading = steps()
         .filter_map(|step| step.ids.as_ref())
         .filter(|ids| ids.from == call.name);
+    let reading: Vec<_> = reading.map(|ids| &ids.at).collect();
+    let shape = ResponseShape::new(shapes, upstream, call, &reading);
+    let described = shape.as_ref().filter(|shape| !shape.is_generated);
+    let ids_params = match described.map(|shape| &shape.upstream.parameters.ids) {
+        Some(ids) => ids.iter().cloned().collect(),
+        None => ids_params.map(|(name, _)| name.clone()).collect(),
+    };
     Some(Route {
         upstream: Arc::clone(upstream),
         call: Arc::clone(call),
         pattern,
-        ids_params: ids_params.map(|(name, _)| name.clone()).collect(),
-        read_by_jobs: reading.map(|ids| ids.at.clone()).collect(),
+        ids_params,
+        shape,
     })
 }
 
@@ -59,7 +72,7 @@ fn steps_of<'a>(config: &'a Config, upstream: &'a str) -> impl Iterator<Item = &
     jobs.flat_map(|job| &job.steps)
 }
 
-/// The route of a request, where there is one.
+/// The route of a request; `None` for a request that is no call.
 pub fn find<'a>(
     routes: &'a [Route],
     upstream: &str,
@@ -82,24 +95,37 @@ impl Route {
         }
     }
 
-    /// The parameters that turn pages, beside the cursor the size.
-    pub fn page_params(&self) -> Vec<&str> {
-        let size = self.call.paging.size();
-        self.cursor_param()
-            .into_iter()
-            .chain(size.and_then(|size| size.param.as_deref()))
-            .collect()
+    /// The parameters that turn pages: the cursor, and the size.
+    pub fn page_params(&self) -> impl Iterator<Item = &str> {
+        self.cursor_param().into_iter().chain(self.size_param())
     }
 
-    /// The parameter that says where to go on.
+    /// The upstream's own parameters, where a shape file describes the call.
+    fn parameters(&self) -> Option<&Parameters> {
+        let shape = self.shape.as_ref().filter(|shape| !shape.is_generated)?;
+        Some(&shape.upstream.parameters)
+    }
+
+    /// The parameter for the size of a page.
+    pub fn size_param(&self) -> Option<&str> {
+        match self.parameters() {
+            Some(parameters) => parameters.size.as_deref(),
+            None => self.call.paging.size()?.param.as_deref(),
+        }
+    }
+
+    /// The parameter for the cursor.
     pub fn cursor_param(&self) -> Option<&str> {
+        if let Some(parameters) = self.parameters() {
+            return parameters.cursor.as_deref();
+        }
         match self.call.paging.lead() {
             Lead::Url(_) | Lead::LinkHeader => Some(LINKED),
             Lead::Nowhere | Lead::Total(_) | Lead::Token(_) => self.call.paging.cursor_param(),
         }
     }
 
-    /// The places of the body that carry ids.
+    /// The places of ids in the body, as pointers.
     pub fn ids_in_body(&self) -> Vec<String> {
         self.call
             .body
@@ -109,10 +135,10 @@ impl Route {
     }
 }
 
-/// The parameter that links of the stand-in carry.
+/// The cursor parameter in links of the sandbox.
 pub const LINKED: &str = "after";
 
-/// Where a body's template names ids.
+/// Where a template of a body names ids, as pointers.
 fn places(template: &Value, at: String) -> Vec<String> {
     match template {
         Value::String(text) if text.contains("{ids}") => vec![at],

@@ -1,4 +1,4 @@
-//! Requests and answers as HTTP.
+//! Requests and responses as HTTP.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use axum::response::Response;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::answer::Answer;
-use super::asked::Arrived;
+use super::answer::Reply;
 use super::fault::Fault;
-use super::state::State;
+use super::request::Received;
+use super::service::Service;
 
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
-/// What is served.
-pub fn router(state: Arc<State>) -> Router {
+/// The routes of the server.
+pub fn router(state: Arc<Service>) -> Router {
     Router::new().fallback(serve).with_state(state)
 }
 
-async fn serve(Shared(state): Shared<Arc<State>>, request: Request<Body>) -> Response {
+async fn serve(Shared(state): Shared<Arc<Service>>, request: Request<Body>) -> Response {
     let (head, body) = request.into_parts();
     let Ok(body) = to_bytes(body, MOST_BYTES).await else {
-        return Answer::json(413, json!({ "message": "The body is too long." })).into_response();
+        return Reply::json(413, json!({ "message": "The body is too long." })).into_response();
     };
-    let arrived = Arrived::new(head.method.as_str(), &head.uri, head.headers, &body);
+    let arrived = Received::new(head.method.as_str(), &head.uri, head.headers, &body);
     let answer = if arrived.upstream == "_sandbox" {
         control(&state, &arrived.method, &arrived.path, &body)
     } else {
@@ -36,18 +36,18 @@ async fn serve(Shared(state): Shared<Arc<State>>, request: Request<Body>) -> Res
     answer.into_response()
 }
 
-/// What tests and people ask the stand-in itself.
-fn control(state: &State, method: &str, path: &str, body: &[u8]) -> Answer {
+/// The sandbox's own interface, `/_sandbox/`.
+fn control(state: &Service, method: &str, path: &str, body: &[u8]) -> Reply {
     match (method, path) {
-        ("GET", "usage") => Answer::json(200, state.report()),
-        ("GET", "requests") => Answer::json(200, state.log()),
+        ("GET", "usage") => Reply::json(200, state.report()),
+        ("GET", "requests") => Reply::json(200, state.log()),
         ("POST", "faults") => told(body, |faults: OneOrMany<Fault>| state.script(faults.into())),
         ("DELETE", "faults") => {
             state.unscript();
-            Answer::json(200, json!({}))
+            Reply::json(200, json!({}))
         }
         ("POST", "totals") => told(body, |totals| state.resize(totals)),
-        _ => Answer::json(
+        _ => Reply::json(
             404,
             json!({ "message": "The sandbox serves GET usage, GET requests, POST and DELETE \
                 faults, and POST totals." }),
@@ -55,13 +55,13 @@ fn control(state: &State, method: &str, path: &str, body: &[u8]) -> Answer {
     }
 }
 
-fn told<T: DeserializeOwned>(body: &[u8], tell: impl FnOnce(T)) -> Answer {
+fn told<T: DeserializeOwned>(body: &[u8], tell: impl FnOnce(T)) -> Reply {
     match serde_json::from_slice(body) {
         Ok(told) => {
             tell(told);
-            Answer::json(200, json!({}))
+            Reply::json(200, json!({}))
         }
-        Err(error) => Answer::json(400, json!({ "message": error.to_string() })),
+        Err(error) => Reply::json(400, json!({ "message": error.to_string() })),
     }
 }
 

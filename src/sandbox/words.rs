@@ -1,128 +1,51 @@
-//! Invented texts, in scripts of the world.
+//! Invented texts in ten languages (`words.json`).
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 
 use super::chance::Chance;
 
-/// A script, with how its words are set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Script {
-    #[default]
-    Latin,
-    German,
-    French,
-    Portuguese,
-    Cyrillic,
-    Arabic,
-    Hindi,
-    Japanese,
-    Korean,
-    Thai,
+/// A language, and where it is mostly written.
+#[derive(Debug, Deserialize)]
+pub struct Language {
+    pub code: String,
+    regions: Vec<String>,
+    separator: String,
+    words: Vec<String>,
 }
 
-const ALL: [Script; 10] = [
-    Script::Latin,
-    Script::German,
-    Script::French,
-    Script::Portuguese,
-    Script::Cyrillic,
-    Script::Arabic,
-    Script::Hindi,
-    Script::Japanese,
-    Script::Korean,
-    Script::Thai,
-];
+static LANGUAGES: LazyLock<Vec<Language>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("words.json")).unwrap_or_default());
 
-impl Script {
-    /// What is mostly written in a region; any script for what belongs to none.
-    pub fn of(region: Option<&str>, chance: Chance) -> Self {
-        let elsewhere = chance.of("script").pick(&ALL);
-        match region {
-            _ if chance.of("abroad").percent(15) => elsewhere,
-            Some("US" | "GB" | "AU" | "CA" | "IE" | "NZ") => Self::Latin,
-            Some("DE" | "AT" | "CH") => Self::German,
-            Some("FR" | "BE") => Self::French,
-            Some("BR" | "PT") => Self::Portuguese,
-            Some("RU" | "UA" | "BG" | "KZ" | "RS") => Self::Cyrillic,
-            Some("EG" | "SA" | "AE" | "MA" | "IQ" | "DZ") => Self::Arabic,
-            Some("IN" | "NP") => Self::Hindi,
-            Some("JP") => Self::Japanese,
-            Some("KR") => Self::Korean,
-            Some("TH") => Self::Thai,
-            _ => elsewhere,
-        }
-    }
-
-    /// The language that stands for it.
-    pub const fn language(self) -> &'static str {
-        match self {
-            Self::Latin => "en",
-            Self::German => "de",
-            Self::French => "fr",
-            Self::Portuguese => "pt-BR",
-            Self::Cyrillic => "ru",
-            Self::Arabic => "ar",
-            Self::Hindi => "hi",
-            Self::Japanese => "ja",
-            Self::Korean => "ko",
-            Self::Thai => "th",
-        }
-    }
-
-    const fn words(self) -> &'static str {
-        match self {
-            Self::Latin => {
-                "Kettle Lighthouse Sparrow Midnight Bicycle Harvest Copper Canyon Pancake Rocket Willow Voyage Marble Thunder Orchid Puzzle Summer Engine Puppy Recipe"
-            }
-            Self::German => {
-                "Käsekuchen Frühling Straßenbahn Mühle Glücksbringer Wolken Bäckerei Schlüssel Garten Träume Wanderung Übung Höhle Nordlicht Süßwasser Tischler"
-            }
-            Self::French => {
-                "Château Rivière Crème Forêt Été Musée Façade Hôtel Fenêtre Noël Lumière Cœur Gâteau Voilà Soirée Théâtre"
-            }
-            Self::Portuguese => {
-                "Coração Verão Manhã Canção Praia Avião Irmãos Lições Saudade Feijão Pão Violão Limão Estação Maçã Caminhão"
-            }
-            Self::Cyrillic => {
-                "Чайник Маяк Воробей Полночь Велосипед Урожай Медь Каньон Блины Ракета Ива Щенок Мрамор Гром Орхидея Лето"
-            }
-            Self::Arabic => {
-                "منارة عصفور دراجة حصاد نحاس رحلة رخام رعد أوركيد لغز صيف محرك وصفة قمر بحر حديقة"
-            }
-            Self::Hindi => {
-                "केतली गौरैया साइकिल फसल ताँबा यात्रा संगमरमर गर्जन पहेली ग्रीष्म इंजन व्यंजन चाँद समुद्र बगीचा सितारा"
-            }
-            Self::Japanese => {
-                "灯台 すずめ 真夜中 自転車 収穫 渓谷 ロケット やなぎ 大理石 雷 パズル 夏休み エンジン 子犬 レシピ 月"
-            }
-            Self::Korean => {
-                "주전자 등대 참새 한밤중 자전거 수확 구리 협곡 로켓 버드나무 대리석 천둥 퍼즐 여름 강아지 요리법"
-            }
-            Self::Thai => {
-                "กาน้ำ ประภาคาร นกกระจอก เที่ยงคืน จักรยาน ทองแดง หุบเขา จรวด ต้นหลิว หินอ่อน ฟ้าร้อง กล้วยไม้ ปริศนา ฤดูร้อน ลูกสุนัข สูตรอาหาร"
-            }
-        }
-    }
-
-    const fn between(self) -> &'static str {
-        match self {
-            Self::Japanese | Self::Thai => "",
-            _ => " ",
-        }
+impl Language {
+    /// The language of a region; any language in 15 of 100 cases, and where the region has none.
+    pub fn of(region: Option<&str>, chance: Chance) -> Option<&'static Self> {
+        let count = u64::try_from(LANGUAGES.len()).unwrap_or_default();
+        let any = usize::try_from(chance.of("script").below(count)).ok();
+        let is_local = |language: &&Self| {
+            let mut regions = language.regions.iter();
+            regions.any(|code| Some(code.as_str()) == region)
+        };
+        let local = LANGUAGES.iter().find(is_local);
+        let local = local.filter(|_| !chance.of("abroad").percent(15));
+        local.or_else(|| LANGUAGES.get(any?))
     }
 }
 
-/// So many words.
-pub fn words(script: Script, count: u64, chance: Chance) -> String {
-    let known: Vec<&str> = script.words().split(' ').collect();
+/// This number of words.
+pub fn words(language: &Language, count: u64, chance: Chance) -> String {
+    let all: Vec<&str> = language.words.iter().map(String::as_str).collect();
     let words: Vec<&str> = (0..count)
-        .map(|number| chance.nth(number).pick(&known))
+        .map(|number| chance.nth(number).pick(&all))
         .collect();
-    words.join(script.between())
+    words.join(&language.separator)
 }
 
-/// A title as people give them: with what needs escaping now and then.
-pub fn title(script: Script, chance: Chance) -> String {
+/// A title; some contain characters that need escaping.
+pub fn title(language: &Language, chance: Chance) -> String {
     let words = words(
-        script,
+        language,
         chance.of("length").below(5).saturating_add(2),
         chance,
     );
@@ -137,12 +60,12 @@ pub fn title(script: Script, chance: Chance) -> String {
     }
 }
 
-/// A description: some lines, at times none at all.
-pub fn text(script: Script, chance: Chance) -> String {
+/// A description: up to four lines.
+pub fn text(language: &Language, chance: Chance) -> String {
     let lines = chance.of("lines").below(5);
     let line = |number| {
         words(
-            script,
+            language,
             chance.of("line").nth(number).below(9).saturating_add(3),
             chance.nth(number),
         )
@@ -150,16 +73,16 @@ pub fn text(script: Script, chance: Chance) -> String {
     (0..lines).map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A name of somebody or something: a word or two.
-pub fn name(script: Script, chance: Chance) -> String {
+/// A name of one or two words.
+pub fn name(language: &Language, chance: Chance) -> String {
     words(
-        script,
+        language,
         chance.of("length").below(2).saturating_add(1),
         chance,
     )
 }
 
-/// A text as it stands in a web page.
+/// The text, escaped for HTML.
 pub fn escaped(text: &str) -> String {
     let text = text
         .replace('&', "&amp;")

@@ -11,11 +11,15 @@ use super::authorization::Authorization;
 use super::connection::Connection;
 use super::http::{Endpoint, Http};
 use super::redactor::Redactor;
+use super::refusal::rule_index;
 use super::request::RequestParts;
-use super::{Exchange, Failure, Page, PageRequest, ReportedCost, Upstream, http, reported};
+use super::response::Response;
+use super::trial::{Classified, ShownRequest, Trial};
+use super::{Exchange, Failure, Page, PageRequest, Upstream, http, reported};
 use crate::clock::Deadline;
 use crate::config::{self, CredentialLimit};
 use crate::quota::LimitName;
+use crate::saved_response::SavedResponse;
 use crate::secret::Secrets;
 
 /// The configuration of a credential's limits, by name.
@@ -116,22 +120,64 @@ impl Upstream for Client {
         connection: Connection,
         deadline: Deadline,
     ) -> Exchange {
-        let mut reported = ReportedCost::default();
-        Exchange {
-            page: self.ask(request, connection, deadline, &mut reported).await,
-            reported,
-        }
+        self.examine(request, connection, deadline).await.exchange
     }
 }
 
 impl Client {
-    /// Sends a request and interprets the response; what that reports about the quota is put into `reported`.
+    /// Sends a request, once and before its deadline, and returns how its response was classified too.
+    pub async fn examine(
+        &self,
+        request: PageRequest<'_>,
+        connection: Connection,
+        deadline: Deadline,
+    ) -> Trial {
+        let mut trial = Trial::default();
+        trial.exchange.page = self.ask(request, connection, deadline, &mut trial).await;
+        trial
+    }
+
+    /// Interprets a saved response as that of this request.
+    pub async fn examine_saved(&self, request: PageRequest<'_>, saved: &SavedResponse) -> Trial {
+        let mut trial = Trial::default();
+        trial.exchange.page = match RequestParts::new(&self.upstream, &self.limits, request) {
+            Ok(parts) => self.interpret(&parts, saved.into(), &mut trial).await,
+            Err(failure) => Err(failure),
+        };
+        trial
+    }
+
+    /// The request as it would be sent, without its secrets.
+    ///
+    /// # Errors
+    /// No request can be built.
+    pub fn show(&self, request: PageRequest<'_>) -> Result<ShownRequest, Failure> {
+        RequestParts::new(&self.upstream, &self.limits, request).map(|parts| parts.shown())
+    }
+
+    /// Interprets a response; its class, and what it reports about the quota, are put into `trial`.
+    async fn interpret(
+        &self,
+        parts: &RequestParts<'_>,
+        response: Response,
+        trial: &mut Trial,
+    ) -> Result<Page, Failure> {
+        trial.classified = Some(Classified {
+            status: response.status.as_u16(),
+            rule: rule_index(&response, &self.upstream.errors),
+        });
+        trial.exchange.reported.limits = reported::limits(parts, &response);
+        response
+            .understand(parts, &mut trial.exchange.reported)
+            .await
+    }
+
     async fn ask(
         &self,
         request: PageRequest<'_>,
         connection: Connection,
         deadline: Deadline,
-        reported: &mut ReportedCost,
+        trial: &mut Trial,
     ) -> Result<Page, Failure> {
         let carried = self.authorization.current().await?;
         let parts = RequestParts::new(&self.upstream, &self.limits, request)?;
@@ -139,9 +185,8 @@ impl Client {
         let redactor = Redactor::new(carried.confidential(&self.upstream.auth));
         let http = self.http().await?;
         let response = http.exchange(&sent, connection, deadline, redactor).await?;
-        reported.limits = reported::limits(&parts, &response);
         let status = response.status;
-        match response.understand(&parts, reported).await {
+        match self.interpret(&parts, response, trial).await {
             Err(Failure::Denied(message)) if status == StatusCode::UNAUTHORIZED => {
                 Err(self.authorization.rejected(&carried, message).await)
             }

@@ -220,7 +220,7 @@ impl Sending<'_> {
 }
 
 /// What every request carries that is not configured otherwise.
-fn headers(own: &HeaderMap) -> HeaderMap {
+pub fn headers(own: &HeaderMap) -> HeaderMap {
     let usual = [
         (ACCEPT, "application/json"),
         (ACCEPT_ENCODING, "gzip"),

@@ -11,6 +11,7 @@ mod json;
 mod large_body;
 mod line;
 mod link;
+mod missing;
 mod paging;
 mod records;
 mod redactor;
@@ -21,6 +22,7 @@ mod response;
 mod retry_after;
 mod text;
 mod token;
+mod trial;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,9 +40,11 @@ pub use client::{Client, ClientError};
 pub use connection::Connection;
 pub use large_body::LargeBodySlot;
 pub use link::next_link;
+pub use missing::{Missing, missing};
 pub use refusal::failure_of;
 pub use response::Response;
 pub use retry_after::{LONGEST_WAIT, retry_after};
+pub use trial::{Classified, Recorder, ShownRequest, Trial};
 
 /// One request of a step.
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +103,8 @@ pub struct Page {
     pub records: Vec<Record>,
     /// Records that were left out because they have no id.
     pub skipped: u64,
+    /// Records that were left out because an earlier one of the page has the same id.
+    pub repeated: u64,
     /// Whether there was no list where its records belong, which is as good as an empty one.
     pub lacks_list: bool,
     /// Where the next page is; `None` at the end.

@@ -25,6 +25,8 @@ pub struct Found {
     pub records: Vec<Record>,
     /// Records without an id.
     pub skipped: u64,
+    /// Records whose id an earlier one has.
+    pub repeated: u64,
     /// How long the answer's list was, whatever of it was kept.
     pub listed: u64,
     /// Whether there was no list, which is as good as an empty one.
@@ -40,6 +42,7 @@ pub fn take(document: &mut Value, what: &Records) -> Result<Found, WrongShape> {
     let mut found = Found {
         records: Vec::new(),
         skipped: 0,
+        repeated: 0,
         listed,
         lacks_list: lacks_list && listed == 0,
     };
@@ -47,7 +50,7 @@ pub fn take(document: &mut Value, what: &Records) -> Result<Found, WrongShape> {
         match id_of(&body, &what.id) {
             None => found.skipped += 1,
             Some(id) if seen.insert(id.clone()) => found.records.push(Record { id, body }),
-            Some(_) => (),
+            Some(_) => found.repeated += 1,
         }
     }
     if listed > 0 && found.skipped == listed {

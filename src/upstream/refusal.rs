@@ -54,6 +54,12 @@ pub fn is_free(answer: &Response, rules: &[Rule]) -> bool {
         && rule_of(answer, rules, &document(answer)).is_some_and(|rule| rule.free)
 }
 
+/// The index of the rule that a response matches; `None`: it matches no rule.
+pub fn rule_index(answer: &Response, rules: &[Rule]) -> Option<usize> {
+    let found = rule_of(answer, rules, &document(answer))?;
+    rules.iter().position(|rule| std::ptr::eq(rule, found))
+}
+
 fn rule_of<'r>(answer: &Response, rules: &'r [Rule], document: &Value) -> Option<&'r Rule> {
     let rule = classify(
         rules,

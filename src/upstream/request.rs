@@ -1,14 +1,20 @@
 use std::collections::BTreeMap;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH,
+};
 use reqwest::{Method, Request};
 use serde_json::{Map, Value};
 use url::Url;
 
 use super::authorization::{Carried, add_header, no_value};
+use super::http;
+use super::trial::ShownRequest;
 use super::{Failure, PageRequest};
-use crate::config::{self, CredentialLimit, Place, Pointer, Region, Step, Template, Turn, Values};
+use crate::config::{
+    self, Auth, CredentialLimit, Place, Pointer, Region, Step, Template, Turn, Values,
+};
 use crate::fnv::fnv;
 use crate::quota::LimitName;
 
@@ -91,6 +97,43 @@ impl<'a> RequestParts<'a> {
         headers
             .chain(self.secret_params.iter().map(param))
             .collect()
+    }
+
+    /// The request as it is sent, without its secrets.
+    pub fn shown(&self) -> ShownRequest {
+        const HIDDEN: &str = "(hidden)";
+        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let mut headers: Vec<(String, String)> = http::headers(&self.headers)
+            .iter()
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect();
+        let secret = self.secret_headers.iter();
+        headers.extend(secret.map(|(name, template)| ((*name).to_owned(), template.to_string())));
+        let mut url = self.url.to_string();
+        let mut add = |name: &str, value: &str| {
+            let mark = if url.contains('?') { '&' } else { '?' };
+            url.push_str(&format!("{mark}{name}={value}"));
+        };
+        for (name, template) in &self.secret_params {
+            add(name, &template.to_string());
+        }
+        match &self.upstream.auth {
+            Auth::None => {}
+            Auth::Query(name) => add(name, HIDDEN),
+            Auth::Header(name) => headers.push((name.clone(), HIDDEN.to_owned())),
+            Auth::Bearer | Auth::OAuth(_) => {
+                headers.push((AUTHORIZATION.to_string(), format!("Bearer {HIDDEN}")));
+            }
+            Auth::Basic { .. } => {
+                headers.push((AUTHORIZATION.to_string(), format!("Basic {HIDDEN}")));
+            }
+        }
+        ShownRequest {
+            method: method(self.request.step.call.method).to_string(),
+            url,
+            headers,
+            body: self.body.clone(),
+        }
     }
 
     /// The request as it is sent.

@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 
 use reqwest::StatusCode;
-use reqwest::header::{ETAG, HeaderMap};
+use reqwest::header::{ETAG, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::json;
@@ -19,6 +19,7 @@ use crate::apart::{apart, apart_alone};
 use crate::config::{Etag, classify};
 use crate::plain::one_line;
 use crate::record::{CachedPage, Tag};
+use crate::saved_response::SavedResponse;
 
 /// More values than any page of records holds, and few enough that a hostile one fits into memory: a parsed value takes up
 /// to a hundred times the bytes that it is written in.
@@ -51,6 +52,18 @@ pub enum End {
     TooLong(usize),
     /// Before its time, for this reason.
     Broken(String),
+}
+
+impl From<&SavedResponse> for Response {
+    fn from(saved: &SavedResponse) -> Self {
+        let header = |(name, value): &(String, String)| {
+            let name = HeaderName::try_from(name).ok()?;
+            Some((name, HeaderValue::try_from(value).ok()?))
+        };
+        let headers = saved.headers.iter().filter_map(header).collect();
+        let status = StatusCode::from_u16(saved.status).unwrap_or(StatusCode::OK);
+        Self::new(status, headers, saved.body.clone())
+    }
 }
 
 impl Response {
@@ -173,12 +186,14 @@ impl Response {
         let Found {
             records,
             skipped,
+            repeated,
             lacks_list,
             ..
         } = found;
         Ok(Page {
             records,
             skipped,
+            repeated,
             lacks_list,
             next,
             tag,

@@ -23,8 +23,16 @@ const MAY_USE: [(&str, &[&str]); 9] = [
 ];
 
 /// Small helpers that any module but `quota` may use.
-const SHARED: [&str; 8] = [
-    "apart", "clock", "exit", "fnv", "plain", "private", "record", "sqlite",
+const SHARED: [&str; 9] = [
+    "apart",
+    "clock",
+    "exit",
+    "fnv",
+    "plain",
+    "private",
+    "record",
+    "saved_response",
+    "sqlite",
 ];
 
 fn sources(module: &str) -> Vec<PathBuf> {

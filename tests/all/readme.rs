@@ -122,8 +122,10 @@ fn the_tour_spends_nothing_of_the_real_ledger() {
 #[test]
 fn the_documents_link_to_files_that_exist() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    for entry in fs::read_dir(&docs).unwrap() {
-        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+    let files = fs::read_dir(&docs).unwrap();
+    let files = files.map(|entry| entry.unwrap().path());
+    for file in files.filter(|path| path.is_file()) {
+        let text = fs::read_to_string(file).unwrap();
         for link in text
             .split("](")
             .skip(1)

@@ -1,6 +1,7 @@
 mod control;
 mod generic;
 mod quota;
+mod saved;
 mod youtube;
 
 use std::path::Path;

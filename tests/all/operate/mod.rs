@@ -17,5 +17,6 @@ mod repair;
 mod schema;
 mod secrets;
 mod terminal;
+mod try_call;
 mod typed;
 mod unreadable;

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use ingest::clock::SystemClock;
 use ingest::config::{Config, Sources};
@@ -98,10 +97,8 @@ impl World {
         .unwrap();
         let mut options = Options {
             listen: "127.0.0.1:0".parse().unwrap(),
-            latency: Duration::ZERO,
-            failure_rate: 0.0,
-            quota: None,
             seed: 1,
+            ..Options::default()
         };
         change(&mut options);
         let sandbox = runtime

@@ -1,12 +1,12 @@
-//! Puts values where pointers say.
+//! Sets values by pointer.
 
 use serde_json::{Map, Value};
 
-/// More elements than this no pointer brings about.
+/// A pointer makes no array longer than this.
 const LONGEST: usize = 100;
 
-/// Puts `value` at the place of these pointer tokens, making what leads there. What is already there stays. `*` is the
-/// first element.
+/// Sets the value at these pointer tokens, and creates what leads there. An existing value stays. `*` is the first
+/// element.
 pub fn set(document: &mut Value, tokens: &[String], value: Value) {
     let Some((token, rest)) = tokens.split_first() else {
         if document.is_null() {

@@ -1,4 +1,4 @@
-//! A request as the stand-in understands it.
+//! A request as the sandbox understands it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,25 +13,29 @@ use url::Url;
 use super::route::Route;
 use crate::config::Auth;
 
-/// What arrived.
+/// A request as it arrived.
 #[derive(Debug, Clone)]
-pub struct Arrived {
+pub struct Received {
     pub method: String,
     /// The first segment of the path.
     pub upstream: String,
     /// The rest of the path.
     pub path: String,
-    /// The query; a parameter that is there twice is joined by a comma.
+    /// The query; the values of a repeated parameter are joined by a comma.
     pub params: BTreeMap<String, String>,
     pub headers: HeaderMap,
     pub body: Value,
+    /// Path and query as they arrived, without the upstream.
+    target: String,
 }
 
-impl Arrived {
+impl Received {
     pub fn new(method: &str, uri: &Uri, headers: HeaderMap, body: &[u8]) -> Self {
         let path = uri.path().trim_start_matches('/');
         let (upstream, path) = path.split_once('/').unwrap_or((path, ""));
+        let query = uri.query().map(|query| format!("?{query}"));
         Self {
+            target: format!("/{path}{}", query.unwrap_or_default()),
             method: method.to_owned(),
             upstream: decoded(upstream),
             path: decoded(path),
@@ -45,7 +49,20 @@ impl Arrived {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The secret that it carries, where it carries one.
+    /// Path and query without the secret.
+    pub fn target(&self, auth: &Auth) -> String {
+        let Auth::Query(secret) = auth else {
+            return self.target.clone();
+        };
+        let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
+        let is_secret = |part: &&str| part.split('=').next() == Some(secret);
+        let kept: Vec<&str> = query.split('&').filter(|part| !is_secret(part)).collect();
+        format!("{path}?{}", kept.join("&"))
+            .trim_end_matches('?')
+            .to_owned()
+    }
+
+    /// Its secret, if it has one.
     pub fn secret(&self, auth: &Auth) -> Option<Cow<'_, str>> {
         let authorization = |scheme| self.header("authorization")?.strip_prefix(scheme);
         let secret = match auth {
@@ -89,18 +106,20 @@ fn params(query: &str) -> BTreeMap<String, String> {
 
 /// A request for a call. Nothing in it is secret.
 #[derive(Debug, Clone)]
-pub struct Asked<'a> {
+pub struct CallRequest<'a> {
     pub route: &'a Route,
     pub path: &'a str,
     /// The query without the secret.
     pub params: BTreeMap<String, String>,
     pub body: &'a Value,
-    /// Where it was sent, without its query.
-    pub url: Url,
+    /// Its path and query, without the secret.
+    pub target: String,
+    /// The URL of its upstream in the sandbox.
+    pub base: Url,
 }
 
-impl<'a> Asked<'a> {
-    pub fn new(route: &'a Route, arrived: &'a Arrived, url: Url) -> Self {
+impl<'a> CallRequest<'a> {
+    pub fn new(route: &'a Route, arrived: &'a Received, base: Url) -> Self {
         let mut params = arrived.params.clone();
         if let Auth::Query(name) = &route.upstream.auth {
             params.remove(name);
@@ -110,7 +129,8 @@ impl<'a> Asked<'a> {
             path: &arrived.path,
             params,
             body: &arrived.body,
-            url,
+            target: arrived.target(&route.upstream.auth),
+            base,
         }
     }
 
@@ -121,7 +141,7 @@ impl<'a> Asked<'a> {
             .filter(|value| !value.is_empty())
     }
 
-    /// The ids that it asks for; `None` where it lists.
+    /// The requested ids; `None` where it requests a list.
     pub fn ids(&self) -> Option<Vec<String>> {
         let in_query = self
             .route
@@ -139,16 +159,17 @@ impl<'a> Asked<'a> {
             .into_iter()
             .filter_map(|place| self.body.pointer(&place));
         let in_body = in_body.filter_map(Value::as_str).map(str::to_owned);
-        let joined: Vec<String> = in_query.chain(in_path).chain(in_body).collect();
+        let joined = in_query.chain(in_path).chain(in_body);
+        let joined: Vec<String> = joined.filter(|ids| !ids.is_empty()).collect();
         (!joined.is_empty()).then(|| joined.iter().flat_map(|ids| split(ids)).collect())
     }
 
-    /// What it says about where to go on, as text.
+    /// Its cursor, as text.
     pub fn cursor(&self) -> Option<String> {
         self.page_value(self.route.cursor_param()?)
     }
 
-    /// A parameter that turns pages: from the query, else from the top of the body.
+    /// A parameter that turns pages: from the query, otherwise from the top of the body.
     pub fn page_value(&self, name: &str) -> Option<String> {
         self.param(name)
             .map(str::to_owned)
@@ -159,14 +180,14 @@ impl<'a> Asked<'a> {
             })
     }
 
-    /// What names the page that it asks for.
+    /// Identifies the requested page.
     pub fn page(&self) -> String {
         format!("{} {:?}", self.list(), self.cursor())
     }
 
-    /// What names the list that it asks for: all of it, less what turns pages.
+    /// Identifies the requested list: the request without what turns pages.
     pub fn list(&self) -> String {
-        let turning = self.route.page_params();
+        let turning: Vec<&str> = self.route.page_params().collect();
         let params = self
             .params
             .iter()
@@ -187,7 +208,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The ids of a list that is joined by commas.
+/// Splits ids at commas.
 pub fn split(ids: &str) -> Vec<String> {
     ids.split(',')
         .map(str::trim)

@@ -1,0 +1,516 @@
+//! `ingest try CREDENTIAL CALL`: one request, and what its response contains and does not contain.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::environment::{Environment, unknown};
+use super::refill::charging_ledger;
+use super::table::cost as cost_text;
+use super::{Error, output, signals};
+use crate::catalog::LockFiles;
+use crate::cli::{Format, Global, TryArgs};
+use crate::config::{Call, Credential, Etag, Job, Records, Region, Rule, Step, Upstream};
+use crate::exit::Exit;
+use crate::quota::{Cost, LimitName, Timestamp, Units};
+use crate::run::{Blocked, Context, InFlight, LearnedCosts, RequestStats, Silent, SinglePage};
+use crate::saved_response::SavedResponse;
+use crate::upstream::{self, Failure, Missing, Page, PageRequest, Recorder, ShownRequest, Trial};
+
+/// Shows at most this many records.
+const SHOWN: usize = 3;
+
+/// The request that is tried.
+struct Tried {
+    /// With one attempt per request, and without asking for what is unchanged.
+    job: Job,
+    step: usize,
+    region: Arc<Region>,
+    ids: Vec<String>,
+    /// Whether a job has this call, so that its page can be landed.
+    is_of_job: bool,
+}
+
+/// What is reported.
+#[derive(Debug, Serialize)]
+struct Report {
+    job: Option<String>,
+    region: String,
+    request: Option<ShownRequest>,
+    /// The HTTP status; `None`: there was no response.
+    status: Option<u16>,
+    /// `page`, or what the refusal means.
+    class: &'static str,
+    /// The number of the error rule that matched, from 1.
+    rule: Option<usize>,
+    /// The class of that rule and its text in the file.
+    message: Option<String>,
+    records: Vec<ShownRecord>,
+    record_count: usize,
+    next: Option<String>,
+    reported: Vec<ShownLimit>,
+    /// The cost that the response reports.
+    reported_cost: BTreeMap<LimitName, Units>,
+    /// What was charged; `None`: nothing was sent.
+    charged: Option<Cost>,
+    landed: bool,
+    missing: BTreeSet<Missing>,
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownRecord {
+    id: String,
+    columns: BTreeMap<String, Option<String>>,
+    texts: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownLimit {
+    limit: LimitName,
+    remaining: Units,
+    reset: Option<Timestamp>,
+}
+
+/// Sends one request, or reads a saved response, and shows what it contains.
+pub async fn try_call(global: &Global, args: &TryArgs) -> Result<Exit, Error> {
+    let environment = Environment::load(global)?;
+    let tried = Tried::find(&environment, args)?;
+    let report = match &args.answer {
+        Some(file) => {
+            let what = format!("cannot read the saved response {}", file.display());
+            let saved = SavedResponse::read(file).map_err(Error::io(what))?;
+            tried.read(&environment, &saved).await?
+        }
+        None => tried.send(&environment, args.land).await?,
+    };
+    match global.format {
+        Format::Json => output::json(&report)?,
+        Format::Text => output::text_line(&output::shown_lines(&report.text(&tried)))?,
+    }
+    Ok(match report.class {
+        "page" => Exit::Success,
+        "stopped" => Exit::Stopped,
+        _ => Exit::Failed,
+    })
+}
+
+impl Tried {
+    /// The first step of a job with this credential that has the call; otherwise the call without parameters.
+    fn find(environment: &Environment, args: &TryArgs) -> Result<Self, Error> {
+        let config = &environment.config;
+        let credentials = config.credentials.keys().map(String::as_str);
+        let credential = config
+            .credentials
+            .get(&args.credential)
+            .ok_or_else(|| Error::Usage(unknown("credential", &args.credential, credentials)))?;
+        let calls = credential.upstream.calls.keys().map(String::as_str);
+        let call = credential
+            .upstream
+            .calls
+            .get(&args.call)
+            .ok_or_else(|| Error::Usage(unknown("call", &args.call, calls)))?;
+        if call.path.is_none() || call.records.is_none() {
+            let name = &call.name;
+            return Err(Error::Usage(format!(
+                "{name} has no path or no records; it can only be charged"
+            )));
+        }
+        let jobs = config
+            .jobs
+            .iter()
+            .filter(|job| job.credential.name == credential.name);
+        let steps = jobs.flat_map(|job| (0..).zip(&job.steps).map(move |step| (job, step)));
+        let mut having = steps.filter(|(_, (_, step))| step.call.name == call.name);
+        let (job, step) = match having.next() {
+            Some((job, (index, _))) => ((**job).clone(), Some(index)),
+            None => (job_of(credential, call, &config.regions), None),
+        };
+        let region = region(&job, args)?;
+        let tried = Self {
+            step: step.unwrap_or_default(),
+            region,
+            ids: args.ids.clone(),
+            is_of_job: step.is_some(),
+            job: once(job),
+        };
+        tried.check(args).map(|()| tried)
+    }
+
+    /// Refuses what cannot be requested or landed.
+    fn check(&self, args: &TryArgs) -> Result<(), Error> {
+        let step = self.step()?;
+        let Some(ids) = &step.ids else {
+            return match (args.land, self.is_of_job) {
+                (true, false) => Err(Error::Usage(format!(
+                    "--land needs a job that has {}; no job with this credential has it",
+                    args.call
+                ))),
+                _ => Ok(()),
+            };
+        };
+        if args.land {
+            return Err(Error::Usage(format!(
+                "--land works for steps that list; {} requests ids, which `ingest` lands",
+                args.call
+            )));
+        }
+        if self.ids.is_empty() && args.answer.is_none() {
+            return Err(Error::Usage(format!(
+                "{} requests ids that records of {} contain at `{}`; name them with --id",
+                args.call, ids.from, ids.at
+            )));
+        }
+        Ok(())
+    }
+
+    fn step(&self) -> Result<&Step, Error> {
+        let step = self.job.steps.get(self.step);
+        step.ok_or_else(|| Error::Refused("the step is gone".to_owned()))
+    }
+
+    fn credential(&self) -> &Arc<Credential> {
+        &self.job.credential
+    }
+
+    fn request(&self, now: Timestamp, since: Option<Timestamp>) -> Result<PageRequest<'_>, Error> {
+        Ok(PageRequest {
+            step: self.step()?,
+            region: &self.region,
+            ids: &self.ids,
+            cursor: None,
+            began: now,
+            now,
+            since,
+            known: None,
+        })
+    }
+
+    /// Reads a saved response. Nothing is charged.
+    async fn read(
+        &self,
+        environment: &Environment,
+        saved: &SavedResponse,
+    ) -> Result<Report, Error> {
+        let client = self.client(environment)?;
+        let request = self.request(environment.clock.now(), None)?;
+        let trial = client.examine_saved(request, saved).await;
+        self.report(client.show(request), Some(trial))
+    }
+
+    /// Sends the request, charged like any other.
+    async fn send(&self, environment: &Environment, land: bool) -> Result<Report, Error> {
+        environment.create_state_dir()?;
+        let recorder = Arc::new(Recorder::new(self.client(environment)?));
+        let upstream: Arc<dyn upstream::Upstream> = Arc::clone(&recorder) as _;
+        let context = self.context(environment, upstream).await?;
+        let now = environment.clock.now();
+        let codes = [self.region.code.clone()];
+        let states = context
+            .catalog
+            .region_states(&self.job.name, &codes, now)
+            .await?;
+        let request = self.request(now, states.first().and_then(|state| state.since))?;
+        let single = SinglePage {
+            job: &self.job,
+            step: self.step,
+            region: &self.region,
+            request,
+        };
+        let (fetched, charged) = single.fetch(&context, land).await;
+        let shown = self.client(environment)?.show(request);
+        let mut report = self.report(shown, recorder.last())?;
+        report.charged = Some(charged);
+        match fetched {
+            Ok(_) => report.landed = land,
+            Err(mut reason) if report.status.is_none() => {
+                report.class = if reason.stop().is_some() {
+                    "stopped"
+                } else {
+                    "not_sent"
+                };
+                report.message = Some(reason.to_string());
+            }
+            Err(reason) if report.class == "page" => {
+                report.class = "not_landed";
+                report.message = Some(reason.to_string());
+            }
+            Err(_) => {}
+        }
+        Ok(report)
+    }
+
+    fn client(&self, environment: &Environment) -> Result<upstream::Client, Error> {
+        let client = environment.client(self.credential());
+        client.map_err(|error| Error::Refused(error.to_string()))
+    }
+
+    async fn context(
+        &self,
+        environment: &Environment,
+        upstream: Arc<dyn upstream::Upstream>,
+    ) -> Result<Context, Error> {
+        let leases = LockFiles::open(&environment.state_dir)
+            .map_err(Error::io("cannot create the directory of locks"))?;
+        Ok(Context {
+            catalog: environment.catalog()?,
+            ledger: charging_ledger(environment).await?,
+            upstreams: HashMap::from([(self.credential().name.clone(), Ok(upstream))]),
+            clock: Arc::clone(&environment.clock),
+            leases: Arc::new(leases),
+            stop: signals::listen("the request in flight is completed first")?,
+            blocked: Blocked::default(),
+            learned_costs: LearnedCosts::default(),
+            in_flight: InFlight::default(),
+            request_stats: RequestStats::default(),
+            progress: Arc::new(Silent),
+            concurrency: 1,
+            cheap_max: environment.config.ledger.cheap_max,
+        })
+    }
+
+    fn report(
+        &self,
+        request: Result<ShownRequest, Failure>,
+        trial: Option<Trial>,
+    ) -> Result<Report, Error> {
+        let step = self.step()?;
+        let mut report = Report {
+            job: self.is_of_job.then(|| self.job.name.clone()),
+            region: self.region.code.clone(),
+            message: request.as_ref().err().map(Failure::to_string),
+            request: request.ok(),
+            status: None,
+            class: "not_sent",
+            rule: None,
+            records: Vec::new(),
+            record_count: 0,
+            next: None,
+            reported: Vec::new(),
+            reported_cost: BTreeMap::new(),
+            charged: None,
+            landed: false,
+            missing: BTreeSet::new(),
+            notes: Vec::new(),
+        };
+        if let Some(trial) = trial {
+            report.fill(trial, &step.call, self.credential());
+        }
+        Ok(report)
+    }
+}
+
+/// The job of a call that no job has: one step without parameters.
+fn job_of(credential: &Arc<Credential>, call: &Arc<Call>, regions: &[Arc<Region>]) -> Job {
+    Job {
+        name: format!("try {}", call.name),
+        credential: Arc::clone(credential),
+        regions: regions.to_vec(),
+        every: None,
+        leave: Cost::none(),
+        resume_within: std::time::Duration::ZERO,
+        steps: vec![Step {
+            call: Arc::clone(call),
+            params: BTreeMap::new(),
+            max_pages: None,
+            ids: None,
+        }],
+    }
+}
+
+/// The named region of the job; by default its first one.
+fn region(job: &Job, args: &TryArgs) -> Result<Arc<Region>, Error> {
+    let Some(code) = &args.region else {
+        let first = job.regions.first();
+        return Ok(first.map_or_else(|| Arc::new(Region::shared()), Arc::clone));
+    };
+    let known = job.regions.iter().map(|region| region.code.as_str());
+    let found = job.regions.iter().find(|region| region.code == *code);
+    found
+        .map(Arc::clone)
+        .ok_or_else(|| Error::Usage(unknown("region", code, known)))
+}
+
+/// The same job, of whose requests each is sent once and returns the page even if it is unchanged.
+fn once(job: Job) -> Job {
+    let upstream = Upstream {
+        attempts: 1,
+        ..(*job.credential.upstream).clone()
+    };
+    let credential = Credential {
+        upstream: Arc::new(upstream),
+        ..(*job.credential).clone()
+    };
+    let whole = |step: Step| Step {
+        call: Arc::new(Call {
+            etag: Etag::Unused,
+            ..(*step.call).clone()
+        }),
+        ..step
+    };
+    Job {
+        credential: Arc::new(credential),
+        steps: job.steps.into_iter().map(whole).collect(),
+        ..job
+    }
+}
+
+impl Report {
+    fn fill(&mut self, trial: Trial, call: &Call, credential: &Credential) {
+        let reported = trial.exchange.reported;
+        self.status = trial.classified.map(|classified| classified.status);
+        let rule = trial.classified.and_then(|classified| classified.rule);
+        self.rule = rule.map(|index| index.saturating_add(1));
+        match trial.exchange.page {
+            Err(failure) => {
+                self.class = class_of(&failure);
+                self.message = Some(failure.to_string());
+            }
+            Ok(page) => {
+                self.class = "page";
+                self.missing = upstream::missing(call, &credential.limits, &page, &reported);
+                self.show(page, call.records.as_deref());
+            }
+        }
+        self.reported_cost = reported.cost;
+        let limit = |limit: upstream::ReportedLimit| ShownLimit {
+            limit: limit.limit,
+            remaining: limit.remaining,
+            reset: limit.reset,
+        };
+        self.reported = reported.limits.into_iter().map(limit).collect();
+    }
+
+    fn show(&mut self, page: Page, records: Option<&Records>) {
+        self.record_count = page.records.len();
+        self.next = page.next;
+        self.notes.extend(page.dead_end);
+        let Some(about) = records else { return };
+        let record = |record: &crate::record::Record| ShownRecord {
+            id: record.id.clone(),
+            columns: about
+                .columns
+                .iter()
+                .map(|(column, at)| (column.clone(), at.text_in(&record.body)))
+                .collect(),
+            texts: about
+                .text
+                .iter()
+                .flat_map(|at| at.texts_in(&record.body))
+                .collect(),
+        };
+        self.records = page.records.iter().take(SHOWN).map(record).collect();
+    }
+
+    /// What a person reads.
+    fn text(&self, tried: &Tried) -> String {
+        let mut lines = self.request_lines();
+        lines.push(self.class_line(&tried.credential().upstream.errors));
+        lines.extend(self.message.iter().map(|message| format!("  {message}")));
+        if self.class == "page" {
+            lines.extend(self.page_lines());
+        }
+        lines.extend(self.quota_lines());
+        if self.class == "page" {
+            lines.push(match (self.landed, self.charged.is_some()) {
+                (true, _) => "Landed: the next run continues after this page".to_owned(),
+                (false, true) => "Landed: nothing; --land lands the page".to_owned(),
+                (false, false) => "Landed: nothing".to_owned(),
+            });
+        }
+        let missing = self.missing.iter().map(ToString::to_string);
+        let all: Vec<String> = missing.chain(self.notes.clone()).collect();
+        if !all.is_empty() {
+            lines.push("Check the configuration:".to_owned());
+            lines.extend(all.iter().map(|one| format!("  - {one}")));
+        }
+        lines.join("\n")
+    }
+
+    fn request_lines(&self) -> Vec<String> {
+        let Some(request) = &self.request else {
+            return Vec::new();
+        };
+        let mut lines = vec![format!("{} {}", request.method, request.url)];
+        lines.extend(
+            request
+                .headers
+                .iter()
+                .map(|(name, value)| format!("  {name}: {value}")),
+        );
+        lines.extend(request.body.iter().map(Value::to_string));
+        lines
+    }
+
+    fn class_line(&self, rules: &[Rule]) -> String {
+        let status = self
+            .status
+            .map_or_else(|| "none".to_owned(), |status| status.to_string());
+        let rule = match (self.rule, rules.len()) {
+            (Some(rule), count) => format!(", by error rule {rule} of {count}"),
+            (None, _) if self.class == "page" || self.status.is_none() => String::new(),
+            (None, _) => ", by its status; no error rule matches".to_owned(),
+        };
+        format!("Response: status {status}, class {}{rule}", self.class)
+    }
+
+    fn page_lines(&self) -> Vec<String> {
+        let mut lines = vec![format!("Records: {}", self.record_count)];
+        for record in &self.records {
+            lines.push(format!("  id {}", record.id));
+            for (column, value) in &record.columns {
+                let value = value.as_deref().unwrap_or("(no value)");
+                lines.push(format!("    {column}: {value}"));
+            }
+            lines.extend(
+                record
+                    .texts
+                    .iter()
+                    .map(|text| format!("    text: {}", output::shown(text))),
+            );
+        }
+        let more = self.record_count.saturating_sub(self.records.len());
+        if more > 0 {
+            lines.push(format!("  and {more} more"));
+        }
+        let next = self.next.as_deref().unwrap_or("none, the list ends here");
+        lines.push(format!("Next cursor: {next}"));
+        lines
+    }
+
+    fn quota_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for limit in &self.reported {
+            let reset = limit.reset.map(|at| format!(", reset at {at}"));
+            lines.push(format!(
+                "Reported: {} {} remaining{}",
+                limit.remaining,
+                limit.limit,
+                reset.unwrap_or_default()
+            ));
+        }
+        if !self.reported_cost.is_empty() {
+            let cost: Cost = self.reported_cost.clone().into_iter().collect();
+            lines.push(format!("Reported cost: {}", cost_text(&cost)));
+        }
+        if let Some(charged) = &self.charged {
+            lines.push(format!("Charged: {}", cost_text(charged)));
+        }
+        lines
+    }
+}
+
+const fn class_of(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::Unreachable(_) | Failure::NotSent(_) | Failure::TooLate => "not_sent",
+        Failure::Spent { .. } => "spent",
+        Failure::SlowDown { .. } => "slow_down",
+        Failure::Denied(_) => "denied",
+        Failure::Skip(_) => "skip",
+        Failure::BadCursor(_) => "bad_cursor",
+        Failure::WrongShape(_) => "wrong_shape",
+        Failure::Transient { .. } => "transient",
+    }
+}

@@ -1,0 +1,106 @@
+//! One page, requested outside a run: charged like any other, and landed only if that is wanted.
+
+use std::sync::Arc;
+
+use super::attempt::fetch_page;
+use super::context::Context;
+use super::stats::PassStats;
+use super::steps::{names, request_of};
+use super::stop_reason::StopReason;
+use crate::catalog::{Landing, PassRef, Resource, Taken};
+use crate::config::{Job, Region, Variable};
+use crate::quota::Cost;
+use crate::upstream::{Page, PageRequest};
+
+/// The request of one page.
+#[derive(Debug, Clone, Copy)]
+pub struct SinglePage<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// The index of the step.
+    pub step: usize,
+    /// The region.
+    pub region: &'a Region,
+    /// What is requested.
+    pub request: PageRequest<'a>,
+}
+
+impl SinglePage<'_> {
+    /// Sends the request; returns the page and what was charged. `land`: lands the page as the first one of a new pass, which
+    /// the next run continues; if a pass of the region is unfinished, nothing is requested.
+    pub async fn fetch(&self, context: &Context, land: bool) -> (Result<Page, StopReason>, Cost) {
+        let mut stats = PassStats::default();
+        let page = match land {
+            true => self.fetch_and_land(context, &mut stats).await,
+            false => self.send(context, &mut stats).await,
+        };
+        (page, stats.units)
+    }
+
+    async fn fetch_and_land(
+        &self,
+        context: &Context,
+        stats: &mut PassStats,
+    ) -> Result<Page, StopReason> {
+        let (job, region) = (&self.job.name, &self.region.code);
+        let _lease = match context.leases.take(&Resource::region(job, region)).await? {
+            Taken::Granted(lease) => lease,
+            Taken::Held(holder) => return Err(StopReason::Busy(holder)),
+        };
+        let (codes, now) = ([region.clone()], context.clock.now());
+        let states = context.catalog.region_states(job, &codes, now).await?;
+        if states.iter().any(|state| state.unfinished.is_some()) {
+            return Err(StopReason::Failed(format!(
+                "{job} {region} has an unfinished pass, which `ingest` continues; nothing was \
+                requested"
+            )));
+        }
+        let page = self.send(context, stats).await?;
+        self.land(context, &page, stats).await?;
+        Ok(page)
+    }
+
+    async fn send(&self, context: &Context, stats: &mut PassStats) -> Result<Page, StopReason> {
+        fetch_page(context, self.job, self.request, stats).await
+    }
+
+    async fn land(
+        &self,
+        context: &Context,
+        page: &Page,
+        stats: &PassStats,
+    ) -> Result<(), StopReason> {
+        let step = self.request.step;
+        let Some(records) = &step.call.records else {
+            return Ok(());
+        };
+        let is_last = step.max_pages == Some(1);
+        let landing = Landing {
+            pass: self.pass(),
+            step: self.step,
+            upstream: self.job.credential.upstream.name.clone(),
+            call: step.call.name.clone(),
+            kind: Arc::clone(records),
+            records: page.records.clone(),
+            request: request_of(self.job, step, self.region),
+            next: page.next.clone().filter(|_| !is_last),
+            cut: is_last && page.next.is_some() && names(self.job, step, &Variable::Since),
+            empty_pages: u64::from(page.records.is_empty()),
+            requested: Vec::new(),
+            batch: None,
+            requests: stats.unlanded_requests,
+            units: stats.unlanded_units.clone(),
+            tag: page.tag.clone(),
+            now: context.clock.now(),
+        };
+        context.land(landing).await.map(drop)
+    }
+
+    fn pass(&self) -> PassRef {
+        PassRef::New {
+            job: self.job.name.clone(),
+            region: self.region.code.clone(),
+            started_at: self.request.began,
+        }
+    }
+}

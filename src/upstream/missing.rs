@@ -1,0 +1,205 @@
+//! What a response does not contain although the configuration reads it: the first sign of a mistake in the file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Page, ReportedCost};
+use crate::config::{Call, CredentialLimit, Lead, Paging, Pointer, Records};
+use crate::quota::LimitName;
+
+/// One thing that a page, or the report that came with it, does not contain. A run that intersects the results of all its
+/// pages knows what no response contained.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "missing", rename_all = "snake_case")]
+pub enum Missing {
+    /// There is nothing at the place of the records.
+    List {
+        /// The place.
+        at: String,
+    },
+    /// The page is full and does not lead to a next one.
+    Next {
+        /// Where the next page is named.
+        at: String,
+        /// The number of records on the page.
+        records: u64,
+    },
+    /// No record has a value for a column.
+    Column {
+        /// The column.
+        column: String,
+        /// Its place in a record.
+        at: String,
+    },
+    /// No record has a text there.
+    Text {
+        /// The place in a record.
+        at: String,
+    },
+    /// Records have no id.
+    Id {
+        /// How many.
+        records: u64,
+    },
+    /// Ids that an earlier record of the page has too.
+    DistinctId {
+        /// How many records repeat one.
+        records: u64,
+    },
+    /// The response does not report the state of a limit.
+    Reported {
+        /// The limit.
+        limit: LimitName,
+        /// The header with the remaining units.
+        header: String,
+    },
+    /// The response does not report its cost.
+    Settle {
+        /// The limit.
+        limit: LimitName,
+        /// The place of the cost.
+        at: String,
+    },
+}
+
+/// What a page of this call does not contain.
+#[must_use]
+pub fn missing(
+    call: &Call,
+    limits: &BTreeMap<LimitName, CredentialLimit>,
+    page: &Page,
+    reported: &ReportedCost,
+) -> BTreeSet<Missing> {
+    let mut missing = BTreeSet::new();
+    if let Some(records) = &call.records {
+        missing.extend(of_list(records, page));
+        if !page.records.is_empty() {
+            missing.extend(of_records(records, page));
+        }
+    }
+    missing.extend(next_page(&call.paging, page));
+    missing.extend(of_quota(call, limits, reported));
+    missing
+}
+
+fn of_list(records: &Records, page: &Page) -> impl Iterator<Item = Missing> {
+    let list = page.lacks_list.then(|| Missing::List {
+        at: records.at.to_string(),
+    });
+    let id = (page.skipped > 0).then_some(Missing::Id {
+        records: page.skipped,
+    });
+    let repeated = (page.repeated > 0).then_some(Missing::DistinctId {
+        records: page.repeated,
+    });
+    list.into_iter().chain(id).chain(repeated)
+}
+
+fn of_records<'a>(records: &'a Records, page: &'a Page) -> impl Iterator<Item = Missing> + 'a {
+    let is_absent = |at: &Pointer| {
+        page.records
+            .iter()
+            .all(|record| at.texts_in(&record.body).is_empty())
+    };
+    let columns = records.columns.iter().filter(move |(_, at)| is_absent(at));
+    let columns = columns.map(|(column, at)| Missing::Column {
+        column: column.clone(),
+        at: at.to_string(),
+    });
+    let texts = records.text.iter().filter(move |at| is_absent(at));
+    columns.chain(texts.map(|at| Missing::Text { at: at.to_string() }))
+}
+
+fn next_page(paging: &Paging, page: &Page) -> Option<Missing> {
+    let records = u64::try_from(page.records.len()).unwrap_or(u64::MAX);
+    let listed = records
+        .saturating_add(page.skipped)
+        .saturating_add(page.repeated);
+    let is_full = paging.size().is_some_and(|size| listed >= size.size);
+    if !is_full || page.next.is_some() || page.dead_end.is_some() {
+        return None;
+    }
+    let at = match paging.lead() {
+        Lead::Token(next) | Lead::Url(next) => next.to_string(),
+        Lead::LinkHeader => "the header `link`".to_owned(),
+        // The next page is counted, not read.
+        Lead::Nowhere | Lead::Total(_) => return None,
+    };
+    Some(Missing::Next {
+        at,
+        records: listed,
+    })
+}
+
+fn of_quota<'a>(
+    call: &'a Call,
+    limits: &'a BTreeMap<LimitName, CredentialLimit>,
+    reported: &'a ReportedCost,
+) -> impl Iterator<Item = Missing> + 'a {
+    let unsettled = call
+        .settle
+        .iter()
+        .filter(|(limit, _)| !reported.cost.contains_key(*limit));
+    let unsettled = unsettled.map(|(limit, at)| Missing::Settle {
+        limit: limit.clone(),
+        at: at.to_string(),
+    });
+    let is_reported = |limit: &LimitName| reported.limits.iter().any(|one| one.limit == *limit);
+    let unreported = call.cost.limits().filter(move |limit| !is_reported(limit));
+    let unreported = unreported.filter_map(|limit| {
+        Some(Missing::Reported {
+            limit: limit.clone(),
+            header: limits.get(limit)?.reported.as_ref()?.remaining.clone(),
+        })
+    });
+    unsettled.chain(unreported)
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::List { at } => write!(f, "there are no records at `{at}` (`records.at`)"),
+            Self::Next { at, records } => write!(
+                f,
+                "the page is full ({records} records) and has no value at {} (`page.next`): if this is \
+                not the last page, the rest of the list is lost",
+                place(at)
+            ),
+            Self::Column { column, at } => {
+                write!(
+                    f,
+                    "no record has a value for the column `{column}` at `{at}`"
+                )
+            }
+            Self::Text { at } => write!(f, "no record has a text at `{at}` (`records.text`)"),
+            Self::Id { records } => write!(
+                f,
+                "{records} records have no id (`records.id`) and are not landed"
+            ),
+            Self::DistinctId { records } => write!(
+                f,
+                "{records} records repeat the id of another record of the page (`records.id`) and are \
+                not landed"
+            ),
+            Self::Reported { limit, header } => write!(
+                f,
+                "the response does not report the limit `{limit}` in the header `{header}` (`reported`)"
+            ),
+            Self::Settle { limit, at } => write!(
+                f,
+                "the response does not report the cost for the limit `{limit}` at `{at}` (`settle`)"
+            ),
+        }
+    }
+}
+
+/// A pointer in quotes; other places name themselves.
+fn place(at: &str) -> String {
+    if at.starts_with('/') {
+        format!("`{at}`")
+    } else {
+        at.to_owned()
+    }
+}

@@ -1,0 +1,101 @@
+//! A request that a person examines: how it is sent, and what its response matched.
+
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::client::Client;
+use super::connection::Connection;
+use super::{Exchange, Failure, PageRequest, Upstream};
+use crate::clock::Deadline;
+
+/// A request as it is sent. `(hidden)` stands for its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ShownRequest {
+    /// The method.
+    pub method: String,
+    /// The URL with its query.
+    pub url: String,
+    /// Name and value of each header.
+    pub headers: Vec<(String, String)>,
+    /// The JSON body.
+    pub body: Option<Value>,
+}
+
+/// How a response was classified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Classified {
+    /// The HTTP status.
+    pub status: u16,
+    /// The index of the first error rule that it matches; `None`: it matches no rule.
+    pub rule: Option<usize>,
+}
+
+/// What came of one request.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// The page, or why there is none.
+    pub exchange: Exchange,
+    /// `None`: there was no response.
+    pub classified: Option<Classified>,
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        Self {
+            exchange: Err(Failure::TooLate).into(),
+            classified: None,
+        }
+    }
+}
+
+/// A client that keeps the last trial.
+#[derive(Debug)]
+pub struct Recorder {
+    client: Client,
+    last: Mutex<Option<Trial>>,
+}
+
+impl Recorder {
+    /// Records the requests of a client.
+    #[must_use]
+    pub const fn new(client: Client) -> Self {
+        Self {
+            client,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// What came of the last request; `None`: none was sent.
+    #[must_use]
+    pub fn last(&self) -> Option<Trial> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.take()
+    }
+}
+
+#[async_trait]
+impl Upstream for Recorder {
+    async fn ready(&self) -> Result<(), Failure> {
+        self.client.ready().await
+    }
+
+    async fn connect(&self) -> Result<Connection, Failure> {
+        self.client.connect().await
+    }
+
+    async fn fetch(
+        &self,
+        request: PageRequest<'_>,
+        connection: Connection,
+        deadline: Deadline,
+    ) -> Exchange {
+        let trial = self.client.examine(request, connection, deadline).await;
+        let exchange = trial.exchange.clone();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(trial);
+        exchange
+    }
+}

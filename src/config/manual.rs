@@ -12,7 +12,7 @@ const INTRODUCTION: &str = "This file defines what `ingest` fetches, from where,
     `ingest init` writes one, `ingest check` validates it, and `--set PATH=VALUE` overrides any value for one run by its \
     dotted path. In paths, a word in capitals is a name that the file chooses.";
 const TEMPLATES: &str = "A template is a string in which `{variables}` are replaced for each request. A literal brace is \
-    written twice: `{{` and `}}`. A name that is not in this table is a value of the region: `[regions.GB]` with \
+    written twice: `{{` and `}}`. A variable in doubled braces is rejected as a mistake. A name that is not in this table is a value of the region: `[regions.GB]` with \
     `city = \"London\"` is used as `{city}`.";
 const POINTERS: &str = "A JSON pointer (RFC 6901) names a place in a response: `/items/0/id`. The token `*` stands for every \
     element of a list: `/items/*/id`. In a token, `~1` stands for `/` and `~0` for `~`. An empty pointer is the whole \

@@ -58,6 +58,9 @@ pub enum TemplateError {
     /// A brace without its counterpart.
     #[error("`{{` and `}}` do not match; write a literal brace twice")]
     Unbalanced,
+    /// A variable in doubled braces, which would be text.
+    #[error("`{{{{{0}}}}}` is text, not a variable; write {{{0}}}, in single braces")]
+    Doubled(String),
     /// Braces around nothing.
     #[error("`{{}}` has no variable name")]
     Nameless,
@@ -243,6 +246,12 @@ fn push(parts: &mut Vec<Part>, text: &str) {
 
 /// Reads what begins with a brace, and returns what follows it.
 fn brace<'t>(parts: &mut Vec<Part>, text: &'t str) -> Result<&'t str, TemplateError> {
+    let doubled = text
+        .strip_prefix("{{")
+        .and_then(|inner| inner.split_once("}}"));
+    if let Some((name, _)) = doubled.filter(|(name, _)| is_variable(name.trim())) {
+        return Err(TemplateError::Doubled(name.trim().to_owned()));
+    }
     for (escape, meant) in [("{{", "{"), ("}}", "}")] {
         if let Some(rest) = text.strip_prefix(escape) {
             push(parts, meant);
@@ -253,6 +262,12 @@ fn brace<'t>(parts: &mut Vec<Part>, text: &'t str) -> Result<&'t str, TemplateEr
     let (name, rest) = inner.split_once('}').ok_or(TemplateError::Unbalanced)?;
     parts.push(variable(name)?);
     Ok(rest)
+}
+
+/// Whether a name is that of a variable that every template can use, with its format or without.
+fn is_variable(name: &str) -> bool {
+    let name = name.split_once(':').map_or(name, |(name, _)| name);
+    Template::variable_names().contains(&name)
 }
 
 fn variable(name: &str) -> Result<Part, TemplateError> {

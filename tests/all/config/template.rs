@@ -46,7 +46,8 @@ fn each_variable_stands_for_its_value() {
         ("{date:31m:%H:%M:%S}", "01:01:05"),
         ("{date:-6s:%S}", "59"),
         ("{date:-1h:%F %H}", "2026-02-28 23"),
-        ("{{region}}", "{region}"),
+        ("{{city_of}}", "{city_of}"),
+        ("{{ cursor node }}", "{ cursor node }"),
         ("{{{region}}}", "{GB}"),
         ("a}}b{{c", "a}b{c"),
     ];
@@ -106,6 +107,19 @@ fn a_wrong_template_says_what_is_wrong() {
         assert_eq!(
             Template::parse(text),
             Err(TemplateError::Unbalanced),
+            "{text}"
+        );
+    }
+    for text in [
+        "{{ since }}",
+        "a {{region}}",
+        "{{date:-1d}}",
+        "{{ {{cursor}} }}",
+    ] {
+        let error = Template::parse(text).unwrap_err();
+        assert!(
+            matches!(error, TemplateError::Doubled(_))
+                && error.to_string().contains("in single braces"),
             "{text}"
         );
     }

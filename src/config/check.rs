@@ -1,4 +1,4 @@
-//! What is right by itself, and makes no sense together.
+//! Checks of values that are valid by themselves, but not together.
 
 mod cost;
 mod request;
@@ -8,7 +8,7 @@ use super::item::Item;
 use super::names::advice;
 use super::{Auth, Config, Upstream};
 
-/// Says everything that makes no sense in a configuration that was read.
+/// Reports every contradiction within a configuration.
 pub fn config(config: &Config, root: &Item<'_>) {
     config
         .upstreams
@@ -39,7 +39,7 @@ fn transport(upstream: &Upstream, root: &Item<'_>) {
     }
 }
 
-/// A rule that says which limit is spent names one that some credential has: else every limit of the call would be closed.
+/// The limit that a rule names must be one of some credential; otherwise every limit of the call would be closed.
 fn refusals(config: &Config, upstream: &Upstream, root: &Item<'_>) {
     let credentials: Vec<_> = config
         .credentials

@@ -6,7 +6,7 @@ use thiserror::Error;
 /// Why there is no configuration. Nothing was requested; the exit code is 2.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// No file anywhere.
+    /// No file exists in any of the places.
     #[error(
         "no quotas.toml found; searched: {}\n  write one with `ingest init`, or name a file with \
         --config FILE or $INGEST_CONFIG",
@@ -16,29 +16,29 @@ pub enum ConfigError {
         /// The places, in order.
         looked: Vec<PathBuf>,
     },
-    /// There is a file that cannot be read.
+    /// The file cannot be read.
     #[error("{}: cannot read: {reason}\n  {}", path.display(), named_by.remedy())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's message.
         reason: String,
-        /// Who named it.
+        /// Where its name came from.
         named_by: NamedBy,
     },
-    /// The file, or a `--set`, is wrong: everything that was found wrong with it.
+    /// The file, or a `--set`, is invalid: every problem that was found.
     #[error("{}", joined(.0))]
     Wrong(Vec<Problem>),
 }
 
-/// Who named a configuration file.
+/// Where the name of a configuration file came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedBy {
     /// `--config`
     Flag,
     /// `$INGEST_CONFIG`
     Variable,
-    /// Nobody: it lies where files are looked for.
+    /// Nowhere: it is in a place that is searched.
     Place,
 }
 
@@ -52,14 +52,14 @@ impl NamedBy {
     }
 }
 
-/// One thing that is wrong. Never holds a secret or a password.
+/// One problem of the configuration. Never contains a secret or a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Where it was written: `quotas.toml:12`, or `--set ledger.url`.
     pub place: String,
     /// Its dotted path, as `--set` takes it; empty for a text that is not TOML.
     pub path: String,
-    /// What was written, shortened; `None` where it may be secret or is missing.
+    /// The value, shortened; `None` if it may be secret or is missing.
     pub value: Option<String>,
     /// What was expected.
     pub expected: String,

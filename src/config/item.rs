@@ -1,4 +1,4 @@
-//! A value of the document with its path: it reads itself, and says what is wrong with it.
+//! A value of the document with its path, which reports problems with that.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -10,10 +10,10 @@ use super::names::{advice, dotted};
 use super::shown::shown;
 use super::tree::{Kind, Node, Origin};
 
-/// More than anybody mends at once: a file of a million mistakes is not to take a million times a million looks.
+/// More than anybody corrects at once. Each problem is compared with all before it, so their number must be bounded.
 const MOST_PROBLEMS: usize = 100;
 
-/// A document being read, and what was found wrong with it.
+/// A document being read, with the problems that were found.
 pub struct Document {
     pub file: PathBuf,
     pub root: Node,
@@ -45,7 +45,7 @@ impl Document {
         self.problems.into_inner()
     }
 
-    /// Adds a problem, which two jobs may have in common.
+    /// Adds a problem, once: two jobs may have it in common.
     fn add<T>(&self, problem: Problem) -> Option<T> {
         let mut problems = self.problems.borrow_mut();
         if problems.len() < MOST_PROBLEMS && !problems.contains(&problem) {
@@ -62,7 +62,7 @@ impl Document {
     }
 }
 
-/// A value with its path. What reads it returns `None` where it is wrong, having said so.
+/// A value with its path. Whatever reads it returns `None` if it is invalid, after reporting why.
 #[derive(Clone)]
 pub struct Item<'a> {
     document: &'a Document,
@@ -71,7 +71,7 @@ pub struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Says what was expected of this value and what to write instead.
+    /// Reports what was expected of this value, and what to write instead.
     pub fn refuse<T>(&self, expected: impl Display, instead: impl Display) -> Option<T> {
         self.complain(
             dotted(&self.path),
@@ -81,12 +81,12 @@ impl<'a> Item<'a> {
         )
     }
 
-    /// The same, without the value, which is likely a secret.
+    /// The same without the value, which may be a secret.
     pub fn refuse_unseen<T>(&self, expected: impl Display, instead: impl Display) -> Option<T> {
         self.complain(dotted(&self.path), None, expected, instead)
     }
 
-    /// Says that a key of this table is missing.
+    /// Reports that a key of this table is missing.
     pub fn lacks<T>(&self, key: &str, example: &str) -> Option<T> {
         let path: Vec<_> = self.path.iter().cloned().chain([key.to_owned()]).collect();
         let expected = match &self.node.origin {
@@ -139,7 +139,7 @@ impl<'a> Item<'a> {
         self.path.last().map_or("", String::as_str)
     }
 
-    /// A value below this one, if it is there; elements of a list go by their number from 0.
+    /// The value at a path below this one; `None` if it is absent. Elements of a list are numbered from 0.
     pub fn find(&self, path: &[&str]) -> Option<Self> {
         path.iter().try_fold(self.clone(), |item, key| {
             Some(item.below(key, item.node.get(key)?))
@@ -168,7 +168,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A text, or a number or a boolean as the text that it was written as.
+    /// A string; a number or a boolean is the text that it was written as.
     pub fn as_text(&self) -> Option<String> {
         match self.kind() {
             Kind::Text(text) => Some(text.clone()),
@@ -249,7 +249,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The elements of a list of tables, which a file has as sections.
+    /// The elements of a list of tables, which a file writes as sections.
     pub fn list_of_tables(&self) -> Option<Vec<Self>> {
         match self.kind() {
             Kind::Table(_) => self.refuse(
@@ -260,7 +260,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The elements of a list, or the one value that stands for a list of one.
+    /// The elements of a list that is not empty; a single value is a list of one.
     pub fn one_or_more(&self) -> Option<Vec<Self>> {
         match self.kind() {
             Kind::List(nodes) if nodes.is_empty() => self.refuse(
@@ -272,7 +272,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The entries of a table whose keys are names that somebody chose.
+    /// The entries of a table whose keys are names that the file chooses.
     pub fn entries(&self) -> Option<Vec<Self>> {
         match self.kind() {
             Kind::Table(entries) => Some(
@@ -309,7 +309,7 @@ impl Item<'_> {
     }
 }
 
-/// All that was read, or `None` if anything was wrong: every element is read, so that everything wrong is said.
+/// Every value, or `None` if any is invalid. Every element is read, so that all problems are reported.
 pub fn all<T, C: FromIterator<T>>(read: impl IntoIterator<Item = Option<T>>) -> Option<C> {
     read.into_iter().collect::<Vec<_>>().into_iter().collect()
 }

@@ -8,7 +8,7 @@ use super::{Config, read, set};
 
 const FILE: &str = "quotas.toml";
 
-/// What the command line says about the configuration.
+/// The options of the command line that concern the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
     /// `--config`
@@ -17,7 +17,7 @@ pub struct Sources {
     pub sets: Vec<String>,
 }
 
-/// What a process finds around it.
+/// The surroundings of a process.
 #[derive(Clone)]
 pub struct Surroundings<'a> {
     /// The directory it runs in; empty: what relative paths are relative to.
@@ -27,7 +27,7 @@ pub struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// Where a file is looked for, in order.
+    /// The places in which the file is searched, in order.
     fn places(&self) -> Vec<PathBuf> {
         let own = self
             .set("XDG_CONFIG_HOME")
@@ -48,10 +48,10 @@ impl Surroundings<'_> {
 }
 
 impl Config {
-    /// Reads the configuration from where the command line, the environment or custom says that it is.
+    /// Reads the configuration that the command line or the environment names, or that is in one of the usual places.
     ///
     /// # Errors
-    /// When there is no file, or it cannot be read, or anything in it or in a `--set` is wrong.
+    /// There is no file, or it cannot be read, or anything in it or in a `--set` is invalid.
     pub fn load(sources: &Sources) -> Result<Self, ConfigError> {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
         Self::load_from(
@@ -75,10 +75,10 @@ impl Config {
         Self::parse(&text, &path, &sources.sets)
     }
 
-    /// Reads the text of a configuration. `path` is what messages call it.
+    /// Reads the text of a configuration. Messages call it `path`.
     ///
     /// # Errors
-    /// When anything in it or in a `--set` is wrong: all that was found.
+    /// Anything in it or in a `--set` is invalid: every problem that was found.
     pub fn parse(text: &str, path: &Path, sets: &[String]) -> Result<Self, ConfigError> {
         read::config(text, path, sets).map_err(ConfigError::Wrong)
     }

@@ -1,4 +1,4 @@
-//! Names: how they are written, and which one was meant.
+//! Names: how they are written, and suggestions for misspelt ones.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ pub fn dotted(path: &[String]) -> String {
         .join(".")
 }
 
-/// A key, in quotes where TOML wants them.
+/// A key, in quotes where TOML requires them.
 pub fn quoted(key: &str) -> String {
     let bare = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
     if !key.is_empty() && key.chars().all(bare) {
@@ -24,7 +24,7 @@ pub fn quoted(key: &str) -> String {
     }
 }
 
-/// What to write instead of a name that is not known.
+/// What to write instead of an unknown name.
 pub fn advice<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match closest(name, &known) {
@@ -34,8 +34,8 @@ pub fn advice<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Strin
     }
 }
 
-/// What a name holds that can be overlooked beside the one that was meant, as the end of a question: `, without U+200B`.
-/// Empty where the difference can be seen.
+/// The invisible characters by which a name differs from the one that was meant, as the end of a question:
+/// `, without U+200B`. Empty if there are none.
 pub fn without(name: &str, meant: &str) -> String {
     let overlooked = |one: &char| !one.is_ascii_graphic() && !meant.contains(*one);
     let mut codes: Vec<String> = name
@@ -66,7 +66,7 @@ pub fn choice(known: &[&str]) -> String {
     }
 }
 
-/// The one of these that is likely to be meant: so close that a slip of the hand explains it.
+/// The name that is likely meant: close enough to be a typing error. `None` if none is.
 pub fn closest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
     let distance =
         |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase());
@@ -79,7 +79,7 @@ pub fn closest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
     (best.0 <= most && name.len() < 200).then_some(best.1)
 }
 
-/// What was read by name, and the names of all that was written: what is wrong itself is not also "unknown".
+/// Values by name, and the names of all, invalid ones included: a reference to one of those is not reported as unknown.
 pub struct Named<T> {
     pub right: BTreeMap<String, Arc<T>>,
     written: Vec<String>,
@@ -95,7 +95,7 @@ impl<T> Named<T> {
         Self { right, written }
     }
 
-    /// The one that a text names.
+    /// The value that a string refers to.
     pub fn named_by(&self, item: &Item<'_>, what: &str) -> Option<Arc<T>> {
         let name = item.text()?;
         if self.written.iter().any(|written| written == name) {

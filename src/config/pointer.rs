@@ -10,13 +10,13 @@ pub struct Pointer {
     tokens: Vec<String>,
 }
 
-/// A text that is no JSON pointer.
+/// Why a string is not a JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PointerError {
-    /// It begins with something else.
+    /// It does not start with a slash.
     #[error("a JSON pointer is empty or starts with `/`")]
     NoSlash,
-    /// A `~` that stands for nothing.
+    /// A `~` that is not part of an escape.
     #[error("a JSON pointer escapes `~` as ~0 and `/` as ~1, and contains no other `~`")]
     Escape,
 }
@@ -25,7 +25,7 @@ impl Pointer {
     /// Reads a pointer.
     ///
     /// # Errors
-    /// When the text is neither empty nor begins with a slash, or a `~` in it is no escape.
+    /// The text is neither empty nor starts with a slash, or a `~` in it is not part of an escape.
     pub fn parse(text: &str) -> Result<Self, PointerError> {
         if !text.is_empty() && !text.starts_with('/') {
             return Err(PointerError::NoSlash);
@@ -76,13 +76,13 @@ impl Pointer {
         })
     }
 
-    /// The first value that it points at, where that is a text, a number or a boolean, as text.
+    /// The first value that it points at, as text, if it is a string, a number or a boolean.
     #[must_use]
     pub fn text_in(&self, document: &Value) -> Option<String> {
         self.find(document).and_then(scalar)
     }
 
-    /// Every text, number or boolean that it points at, as text.
+    /// Every string, number or boolean that it points at, as text.
     #[must_use]
     pub fn texts_in(&self, document: &Value) -> Vec<String> {
         self.find_all(document)

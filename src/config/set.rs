@@ -17,11 +17,11 @@ pub fn apply(root: &mut Node, set: &str) -> Result<(), Problem> {
     put(root, &path, &value, &origin).map_err(|(depth, what)| in_the_way(&path, depth, what))
 }
 
-/// The path and the value: they are parted by the first `=` outside quotes.
+/// The path and the value, around the first `=` outside quotes.
 fn split(set: &str) -> Option<(Vec<String>, &str)> {
     let at = parting(set)?;
     let path = segments(set.get(..at)?)?;
-    // As in a line of TOML, blanks around the value are no part of it.
+    // As in a line of TOML, blanks around the value are ignored.
     Some((path, set.get(at + 1..)?.trim()))
 }
 
@@ -63,7 +63,7 @@ fn segments(path: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Puts a value at a path, creating the tables that are missing. Fails with how deep it came, and what is there.
+/// Puts a value at a path, creating the tables that are missing. Fails with the depth that it reached, and what is wrong there.
 fn put(
     node: &mut Node,
     path: &[String],
@@ -112,7 +112,7 @@ fn empty(origin: &Origin) -> Node {
     }
 }
 
-/// The text may hold a secret where somebody forgot the `=`, so only what can be a path is shown.
+/// The text may contain a secret if the `=` was forgotten, so only what can be a path is shown.
 fn malformed(set: &str) -> Problem {
     let path = |letter: &char| letter.is_alphanumeric() || "._-\"'".contains(*letter);
     Problem {
@@ -141,7 +141,7 @@ fn in_the_way(path: &[String], depth: usize, what: &str) -> Problem {
     }
 }
 
-/// What is wrong with a file that is no text.
+/// The problem of a file that is not text.
 pub fn not_utf8(file: &Path, line: usize) -> Problem {
     Problem {
         place: format!("{}:{line}", file.display()),
@@ -152,7 +152,7 @@ pub fn not_utf8(file: &Path, line: usize) -> Problem {
     }
 }
 
-/// The file's name for a problem that the whole text has.
+/// The problem of a file that is not TOML.
 pub fn not_toml(file: &Path, line: usize, message: &str) -> Problem {
     Problem {
         place: format!("{}:{line}", file.display()),

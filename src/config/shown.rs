@@ -4,7 +4,7 @@ use super::tree::{Entry, Kind, Node};
 
 const LONGEST: usize = 60;
 
-/// A value as a message shows it; `None` where it may hold a secret.
+/// A value as a message shows it; `None` if it may contain a secret.
 pub fn shown(path: &[String], node: &Node) -> Option<String> {
     let segments: Vec<&str> = path.iter().map(String::as_str).collect();
     match segments.as_slice() {
@@ -25,13 +25,13 @@ pub fn shown(path: &[String], node: &Node) -> Option<String> {
     }
 }
 
-/// A table of more than plain values is no value that a message could show.
+/// Whether a value is a table of more than plain values, which is too long for a message.
 fn is_section(node: &Node) -> bool {
     let nested = |entry: &Entry| matches!(entry.node.kind, Kind::Table(_) | Kind::List(_));
     matches!(&node.kind, Kind::Table(entries) if entries.is_empty() || entries.iter().any(nested))
 }
 
-/// A URL that may hold a password is shown by its scheme alone.
+/// A URL that may contain a password is shown by its scheme only.
 fn scheme(node: &Node) -> Option<String> {
     let Kind::Text(text) = &node.kind else {
         return Some(shortened(&written(node)));

@@ -22,12 +22,12 @@ pub struct Node {
     pub kind: Kind,
 }
 
-/// What a value is.
+/// A value without its origin.
 #[derive(Debug, Clone)]
 pub enum Kind {
     Text(String),
     Integer(i128),
-    /// With the text that it was written as.
+    /// The number, and the text that it was written as.
     Float(f64, String),
     Bool(bool),
     Date(String),
@@ -42,7 +42,7 @@ pub struct Entry {
     pub node: Node,
 }
 
-/// What is wrong with a text that is not TOML, and on which line.
+/// Why a text is not TOML, and on which line.
 #[derive(Debug)]
 pub struct SyntaxError {
     pub line: usize,
@@ -103,7 +103,7 @@ impl Node {
     }
 }
 
-/// Where the lines of a text begin.
+/// The offsets at which the lines of a text start.
 struct Lines(Vec<usize>);
 
 impl Lines {
@@ -122,7 +122,7 @@ impl Lines {
 
 type Locate<'a> = &'a dyn Fn(usize) -> Origin;
 
-/// The entries of a table in the order of the file, each where its key stands.
+/// The entries of a table in the order of the file, each with the line of its key.
 fn entries(table: &DeTable<'_>, locate: Locate<'_>) -> Vec<Entry> {
     let mut found: Vec<_> = table.iter().collect();
     found.sort_by_key(|(key, _)| key.span().start);
@@ -160,7 +160,7 @@ fn node(value: &Spanned<DeValue<'_>>, locate: Locate<'_>) -> Node {
     }
 }
 
-/// A number that not even an `i128` holds is out of any range that is asked for.
+/// A number that does not fit into an `i128` is outside of every range, as is the largest one that fits.
 fn whole(integer: &DeInteger<'_>) -> i128 {
     i128::from_str_radix(integer.as_str(), integer.radix()).unwrap_or(i128::MAX)
 }

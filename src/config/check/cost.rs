@@ -22,7 +22,7 @@ pub fn costs(config: &Config, root: &Item<'_>) {
     }
 }
 
-/// Every limit that a call charges is one of each credential's.
+/// Every limit that a call charges must be one of each credential.
 fn charges(credential: &Credential, call: &Call, root: &Item<'_>) {
     let Some(cost) = root.find(&[
         "upstreams",
@@ -44,7 +44,7 @@ fn charges(credential: &Credential, call: &Call, root: &Item<'_>) {
     }
 }
 
-/// What an answer settles, the call charges; what is cheaper, is there.
+/// A call must charge the limits that it settles, and a cheaper call must exist.
 fn settles(upstream: &Upstream, call: &Call, root: &Item<'_>) {
     let Some(item) = root.find(&["upstreams", &upstream.name, "calls", &call.name]) else {
         return;
@@ -98,7 +98,7 @@ fn remedy(credential: &Credential, limit: &str, bare: bool, call: &Call) -> Stri
     }
 }
 
-/// What a job leaves is less than what there is.
+/// A job must leave less than the limit grants.
 fn leave(job: &Job, root: &Item<'_>) {
     let Some(leave) = root.find(&["jobs", &job.name, "leave"]) else {
         return;
@@ -136,7 +136,7 @@ fn leave(job: &Job, root: &Item<'_>) {
     }
 }
 
-/// A step's cost can be granted at all, when nothing else is used.
+/// The cost of a step must fit into its limits while nothing else is used.
 fn fits(job: &Job, at: usize, step: &Step, root: &Item<'_>) {
     for (name, limit) in job.credential.account.charged(&step.call.cost) {
         let (units, leave) = (step.call.cost.of(name), job.leave.of(name));

@@ -1,4 +1,4 @@
-//! What requests are made of: templates against what they can name, parameters against paging.
+//! Checks of requests: templates against the variables that exist, parameters against paging.
 
 use std::collections::BTreeSet;
 
@@ -77,8 +77,7 @@ fn check_step(job: &Job, step: &Step, item: &Item<'_>, values: &BTreeSet<&str>) 
     }
 }
 
-/// Everything that a step's requests are rendered from: the path and body of its call, and each parameter where it was
-/// written last.
+/// Every template of a step's requests: the path and body of its call, and each parameter where it was written last.
 fn all_of_step<'a>(
     job: &Job,
     step: &Step,
@@ -215,7 +214,7 @@ fn asks_for_ids(job: &Job, step: &Step, item: &Item<'_>, all: &[Written<'_>]) {
     }
 }
 
-/// What a variable stands for must be there for each region, and one thing in a batch that serves several.
+/// A variable must have a value for each region, and the same one for all regions of a batch.
 fn stands_for_something(job: &Job, step: &Step, item: &Item<'_>, variable: &Variable) {
     let shared = step.ids.is_some();
     match variable {
@@ -263,7 +262,7 @@ fn every_region_has(job: &Job, item: &Item<'_>, name: &str) {
     }
 }
 
-/// Some parameters are not set by hand: the secret, and the page.
+/// Parameters must not set the secret or the page.
 fn leaves_to_others(params: &Item<'_>, upstream: &Upstream, call: &Call) {
     if let Auth::Query(name) = &upstream.auth
         && let Some(item) = params.find(&[name])
@@ -276,7 +275,7 @@ fn leaves_to_others(params: &Item<'_>, upstream: &Upstream, call: &Call) {
     leaves_paging_alone(params, call);
 }
 
-/// The page is set by paging alone. Its size may be another for one step, if it is one.
+/// Only `page` sets the cursor. A step may set another page size.
 fn leaves_paging_alone(params: &Item<'_>, call: &Call) {
     let size = call.paging.size().and_then(|size| size.param.as_deref());
     let cursor = call.paging.cursor_param();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::config::Config;
 use crate::config::item::Item;
 
-/// Refuses two kinds whose views would have one name: SQL tells no capitals apart.
+/// Refuses two kinds whose views would have one name: SQL ignores case.
 pub fn views(config: &Config, root: &Item<'_>) {
     let mut views: BTreeMap<String, (&str, &str)> = BTreeMap::new();
     for upstream in config.upstreams.values() {

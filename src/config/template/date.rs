@@ -9,7 +9,7 @@ use crate::quota::Timestamp;
 
 const FORMAT: &str = "%Y-%m-%d";
 
-/// A date in UTC, somewhat before or after now.
+/// A date in UTC with an offset from now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Date {
     offset: Offset,
@@ -54,7 +54,7 @@ impl Date {
             Offset::Back(span) => now - span,
         };
         let mut text = String::new();
-        // A format that was read without an error writes without one.
+        // Writing cannot fail: the format was checked when it was read.
         let _ = write!(text, "{}", at.to_utc().format(&self.format));
         text
     }

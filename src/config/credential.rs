@@ -10,12 +10,12 @@ use serde_json::json;
 use super::Upstream;
 use super::declare::{
     DURATION, DURATION_OR_ZERO, ExactlyOne, FILE, Keys, Later, Leaf, Named as ByName, Optional, Or,
-    Place, Renamed, Required, SOME_UNITS, Shape, TEXT, Table, Type, UNITS, keys, table,
+    Place, Renamed, Required, SOME_UNITS, Shape, TEXT, Table, Type, UNITS, Words, keys, table,
 };
 use super::item::{self, Item};
 use super::names::{Named, advice};
 use super::upstream::{Auth, HEADER_NAME};
-use crate::quota::{Account, Limit, LimitName, Units, Window, WindowError};
+use crate::quota::{Account, Calendar, Limit, LimitName, Period, Units, Window, WindowError};
 
 /// A secret for an upstream, and the account whose quota it uses.
 #[derive(Debug, Clone)]
@@ -81,8 +81,10 @@ keys! {
         /// The length of the sliding window: no span of this length contains more than the quota. A limit has `window`,
         /// `resets`, or both.
         window: Option<Duration> = Optional(DURATION, "'24h'"),
-        /// The time zone whose midnight resets the quota.
+        /// The time zone whose calendar resets the quota: at midnight, unless `period` names another.
         resets: Option<chrono_tz::Tz> = Optional(ZONE, "'America/Los_Angeles'"),
+        /// The calendar period over which a limit with `resets` counts.
+        period: Option<Period> = Optional(Words(PERIODS), "'month'"),
         /// The longest time that a run sleeps for this limit. A longer wait stops the run.
         wait: Duration = Or(DURATION_OR_ZERO, "'2s'", "'1min'"),
         /// The upstream's name for this limit, in responses that report it exhausted.
@@ -93,12 +95,29 @@ keys! {
     }
 }
 
+const PERIODS: &[(&str, Period, &str)] = &[
+    ("hour", Period::Hour, "From one full hour to the next."),
+    (
+        "day",
+        Period::Day,
+        "From midnight to midnight. The default.",
+    ),
+    ("week", Period::Week, "From Monday to Monday."),
+    (
+        "month",
+        Period::Month,
+        "From the first of a month to the first of the next.",
+    ),
+];
+
 /// The schema accepts what a [`Window`] does: one that slides, or has a time zone, or both.
 const LIMIT: Leaf<(Limit, CredentialLimit)> = Leaf {
     read: limit,
     shape: || {
         let either = json!([{ "required": ["window"] }, { "required": ["resets"] }]);
-        Shape::table(LimitKeys::keys()).with("anyOf", either)
+        Shape::table(LimitKeys::keys())
+            .with("anyOf", either)
+            .with("dependentRequired", json!({ "period": ["resets"] }))
     },
 };
 
@@ -337,7 +356,12 @@ fn command_line(item: Item<'_>) -> Option<Vec<String>> {
 
 fn limit(item: Item<'_>) -> Option<(Limit, CredentialLimit)> {
     let keys = table::<LimitKeys>().read(item.clone())?;
-    let window = match Window::new(keys.window, keys.resets) {
+    if keys.resets.is_none() && keys.period.is_some() {
+        return item.lacks("resets", "the time zone of the period, such as \"UTC\"");
+    }
+    let period = keys.period.unwrap_or_default();
+    let resets = keys.resets.map(|zone| Calendar::new(zone, period));
+    let window = match Window::new(keys.window, resets) {
         Ok(window) => window,
         Err(WindowError::Missing) => {
             return item.lacks("window", "\"24h\", or resets = \"UTC\", or both");

@@ -2,8 +2,11 @@
 //!
 //! Pure: no I/O, no clock, no async, no logging. Time is an argument.
 
+use std::time::Duration;
+
 mod account;
 pub mod admission;
+mod calendar;
 mod charge;
 mod cost;
 mod limit;
@@ -13,6 +16,7 @@ mod usage;
 mod window;
 
 pub use account::Account;
+pub use calendar::{Calendar, Period};
 pub use charge::{ChargeId, Closing, Decision, Entry, Floor, Grant, Outage, Rejection};
 pub use cost::Cost;
 pub use limit::{Limit, LimitError};
@@ -20,6 +24,9 @@ pub use time::Timestamp;
 pub use units::Units;
 pub use usage::{LimitUsage, Return};
 pub use window::{Window, WindowError};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A limit's name within its account, such as `daily`.
 pub type LimitName = String;

@@ -1,32 +1,27 @@
 use std::time::Duration;
 
-use chrono::{DateTime, Days, NaiveDate, TimeZone};
-use chrono_tz::Tz;
 use thiserror::Error;
 
-use super::Timestamp;
+use super::{Calendar, DAY, HOUR, Timestamp};
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The spans for which `status` reports what returns: an hour, six, a day.
 const REPORTED: [Duration; 3] = [HOUR, Duration::from_secs(6 * 60 * 60), DAY];
-const HOUR: Duration = Duration::from_secs(60 * 60);
 const SHORTEST_GRACE: Duration = Duration::from_millis(100);
 
-/// The span over which a limit holds: any `sliding` span, the upstream's own calendar day, or both.
+/// The span over which a limit holds: any `sliding` span, a period of the upstream's own calendar, or both.
 ///
-/// A unit stays counted a little longer than that, the *grace*: an upstream counts a request somewhat after the
-/// ledger granted it, and its clock is not ours. So a charge at `at` may be counted upstream anywhere in
-/// `[at, at + grace]`.
+/// A unit counts a little longer than that, the *grace*: an upstream counts a request somewhat after the ledger granted it,
+/// by a clock of its own. A charge at `at` may be counted upstream anywhere in `[at, at + grace]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     sliding: Option<Duration>,
-    resets: Option<Tz>,
+    resets: Option<Calendar>,
 }
 
 /// Why a window is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum WindowError {
-    /// Neither a sliding span nor a calendar day.
+    /// Neither a sliding span nor a calendar.
     #[error("a limit needs `window`, `resets`, or both")]
     Missing,
     /// A sliding span of no length would count nothing.
@@ -35,11 +30,11 @@ pub enum WindowError {
 }
 
 impl Window {
-    /// A window that slides, follows the calendar day of a time zone, or both.
+    /// A window that slides, follows a calendar, or does both.
     ///
     /// # Errors
     /// When neither is given, or the sliding span is zero.
-    pub fn new(sliding: Option<Duration>, resets: Option<Tz>) -> Result<Self, WindowError> {
+    pub fn new(sliding: Option<Duration>, resets: Option<Calendar>) -> Result<Self, WindowError> {
         match (sliding, resets) {
             (None, None) => Err(WindowError::Missing),
             (Some(span), _) if span < Duration::from_micros(1) => Err(WindowError::Zero),
@@ -53,36 +48,41 @@ impl Window {
         self.sliding
     }
 
-    /// The zone whose midnight resets the limit, if one does.
+    /// The calendar whose periods reset the limit; `None` for a window that only slides.
     #[must_use]
-    pub const fn resets(&self) -> Option<Tz> {
+    pub const fn resets(&self) -> Option<Calendar> {
         self.resets
     }
 
     /// The longest that a unit can count, without the grace: what a key or a row must outlive.
     #[must_use]
     pub fn longest(&self) -> Duration {
-        let day = self.resets.map(|_| DAY + Duration::from_secs(60 * 60));
-        self.sliding.max(day).unwrap_or(DAY)
+        let period = self.resets.map(|calendar| calendar.longest());
+        self.sliding.max(period).unwrap_or(DAY)
     }
 
     /// How much longer than its window a unit counts: a thousandth of it, at least 100 ms (L1).
+    ///
+    /// Of a calendar, at most a thousandth of a day: how long a request is under way does not depend on the period.
     #[must_use]
     pub fn grace(&self) -> Duration {
-        (self.sliding.unwrap_or(DAY) / 1000).max(SHORTEST_GRACE)
+        let period = self
+            .resets
+            .map_or(DAY, |calendar| calendar.usual_length().min(DAY));
+        (self.sliding.unwrap_or(period) / 1000).max(SHORTEST_GRACE)
     }
 
     /// Returns the first instant at which a unit charged at `at` no longer counts (L2). Never decreases as `at` grows.
     ///
-    /// On a calendar the unit belongs to the day in which the upstream may have counted it last, `at + grace`, and
-    /// counts until that day has been over for the grace.
+    /// On a calendar the unit belongs to the period in which the upstream may have counted it last, that of `at + grace`,
+    /// and counts until that period has been over for the grace.
     #[must_use]
     pub fn expiry(&self, at: Timestamp) -> Timestamp {
         let grace = self.grace();
         let slid = self.sliding.map(|span| at + span + grace);
         let reset = self
             .resets
-            .map(|zone| next_midnight(zone, at + grace) + grace);
+            .map(|calendar| calendar.next_reset(at + grace) + grace);
         slid.max(reset).unwrap_or(at)
     }
 
@@ -95,7 +95,7 @@ impl Window {
             .map(|span| now - span - grace + Duration::from_micros(1));
         let reset = self
             .resets
-            .map(|zone| last_midnight(zone, now - grace) - grace);
+            .map(|calendar| calendar.last_reset(now - grace) - grace);
         match (slid, reset) {
             (Some(slid), Some(reset)) => slid.min(reset),
             (slid, reset) => slid.or(reset).unwrap_or(now),
@@ -106,7 +106,9 @@ impl Window {
     /// all is back, among them an hour, six hours and a day.
     #[must_use]
     pub fn slices(&self, now: Timestamp) -> Vec<Timestamp> {
-        let (end, span) = (self.expiry(now), self.sliding.unwrap_or(DAY).as_micros());
+        let period = self.resets.map(|calendar| calendar.usual_length());
+        let span = self.sliding.or(period).unwrap_or(DAY).as_micros();
+        let end = self.expiry(now);
         let even = (1..=26).map(|slice| u64::try_from(span * slice / 24).unwrap_or(u64::MAX));
         let even = even.map(|later| now + Duration::from_micros(later));
         let mut slices: Vec<Timestamp> = even.chain(REPORTED.map(|span| now + span)).collect();
@@ -117,52 +119,15 @@ impl Window {
         slices
     }
 
-    /// Returns when the upstream's calendar day of `now` began; `None` for a window that only slides.
+    /// Returns when the calendar period that contains `now` began; `None` for a window that only slides.
     #[must_use]
     pub fn last_reset(&self, now: Timestamp) -> Option<Timestamp> {
-        self.resets.map(|zone| last_midnight(zone, now))
+        self.resets.map(|calendar| calendar.last_reset(now))
     }
 
-    /// Returns when the upstream's calendar day of `now` ends; `None` for a window that only slides.
+    /// Returns when the calendar period that contains `now` ends; `None` for a window that only slides.
     #[must_use]
     pub fn next_reset(&self, now: Timestamp) -> Option<Timestamp> {
-        self.resets.map(|zone| next_midnight(zone, now))
+        self.resets.map(|calendar| calendar.next_reset(now))
     }
-}
-
-/// The first instant of a local day that is later than `at`.
-fn next_midnight(zone: Tz, at: Timestamp) -> Timestamp {
-    let today = local_date(zone, at);
-    (0..=3)
-        .filter_map(|ahead| today.checked_add_days(Days::new(ahead)))
-        .map(|date| midnight(zone, date))
-        .find(|start| *start > at)
-        .unwrap_or_else(|| at + DAY)
-}
-
-/// The first instant of a local day that is not later than `at`.
-fn last_midnight(zone: Tz, at: Timestamp) -> Timestamp {
-    let today = local_date(zone, at);
-    (0..=3)
-        .filter_map(|back| today.checked_sub_days(Days::new(back)))
-        .map(|date| midnight(zone, date))
-        .find(|start| *start <= at)
-        .unwrap_or_else(|| at - DAY)
-}
-
-fn local_date(zone: Tz, at: Timestamp) -> NaiveDate {
-    at.to_utc().with_timezone(&zone).date_naive()
-}
-
-/// The first instant of a local date. Where clocks skip midnight, the day starts where they land.
-fn midnight(zone: Tz, date: NaiveDate) -> Timestamp {
-    let hours = (0..24).filter_map(|hour| date.and_hms_opt(hour, 0, 0));
-    let first: Option<DateTime<Tz>> = hours
-        .filter_map(|local| zone.from_local_datetime(&local).earliest())
-        .next();
-    let start = first.map_or_else(
-        || date.and_hms_opt(0, 0, 0).unwrap_or_default().and_utc(),
-        |local| local.to_utc(),
-    );
-    Timestamp::from(start)
 }

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use chrono::NaiveDate;
+use chrono::{Datelike, Offset};
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::quota::{Cost, LimitName, Timestamp, Units, Window};
+use crate::quota::{Cost, LimitName, Period, Timestamp, Units, Window};
 
 /// The use of one limit of an account, by the sandbox's own count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -163,7 +163,8 @@ struct Count {
 #[derive(Debug)]
 struct CountedUnits {
     at: Timestamp,
-    day: Option<NaiveDate>,
+    /// The calendar period in which it counts.
+    period: Option<i64>,
     units: u64,
 }
 
@@ -184,7 +185,7 @@ impl Count {
         let at = self.entries.last().map_or(now, |last| last.at.max(now));
         self.entries.push(CountedUnits {
             at,
-            day: self.day(at),
+            period: self.period(at),
             units,
         });
         self.most = self.most.max(self.used(at));
@@ -207,7 +208,7 @@ impl Count {
     }
 
     fn used(&self, now: Timestamp) -> u64 {
-        self.slid(now).max(self.today(now))
+        self.slid(now).max(self.in_period(now))
     }
 
     /// The units in the sliding window that ends now.
@@ -222,20 +223,33 @@ impl Count {
             .take_while(|entry| entry.at + span > now))
     }
 
-    /// The units of the upstream's day.
-    fn today(&self, now: Timestamp) -> u64 {
-        let Some(today) = self.day(now) else { return 0 };
+    /// The units in the upstream's calendar period.
+    fn in_period(&self, now: Timestamp) -> u64 {
+        let Some(period) = self.period(now) else {
+            return 0;
+        };
         sum(self
             .entries
             .iter()
             .rev()
-            .take_while(|entry| entry.day >= Some(today)))
+            .take_while(|entry| entry.period >= Some(period)))
     }
 
-    fn day(&self, at: Timestamp) -> Option<NaiveDate> {
-        self.window
-            .resets()
-            .map(|zone| at.to_utc().with_timezone(&zone).date_naive())
+    /// The number of the calendar period that contains `at`. Counted here and not by `quota`, which this count checks.
+    fn period(&self, at: Timestamp) -> Option<i64> {
+        let calendar = self.window.resets()?;
+        let local = at.to_utc().with_timezone(&calendar.zone());
+        let date = local.date_naive();
+        let days = i64::from(date.num_days_from_ce());
+        Some(match calendar.period() {
+            Period::Hour => {
+                let offset = i64::from(local.offset().fix().local_minus_utc());
+                (local.timestamp() + offset % 3600).div_euclid(3600)
+            }
+            Period::Day => days,
+            Period::Week => days - i64::from(date.weekday().num_days_from_monday()),
+            Period::Month => i64::from(date.year()) * 12 + i64::from(date.month0()),
+        })
     }
 
     /// When `units` fit.
@@ -265,7 +279,7 @@ impl Count {
     }
 
     fn resets_free_at(&self, units: u64, now: Timestamp) -> Timestamp {
-        let over = self.today(now).saturating_add(units) > self.quota;
+        let over = self.in_period(now).saturating_add(units) > self.quota;
         self.window.next_reset(now).filter(|_| over).unwrap_or(now)
     }
 

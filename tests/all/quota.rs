@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use chrono_tz::Tz;
-use ingest::quota::{Account, Cost, Limit, LimitError, Timestamp, Units, Window, WindowError};
+use ingest::quota::{
+    Account, Calendar, Cost, Limit, LimitError, Period, Timestamp, Units, Window, WindowError,
+};
 use proptest::prelude::*;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -14,7 +16,7 @@ fn time(text: &str) -> Timestamp {
 }
 
 fn window(sliding: Option<Duration>, resets: Option<Tz>) -> Window {
-    Window::new(sliding, resets).unwrap()
+    Window::new(sliding, resets.map(Calendar::days)).unwrap()
 }
 
 fn cost<const N: usize>(components: [(&str, u64); N]) -> Cost {
@@ -24,8 +26,8 @@ fn cost<const N: usize>(components: [(&str, u64); N]) -> Cost {
         .collect()
 }
 
-/// Windows that slide, reset, and do both; in zones that move their clocks at midnight, by half an hour, or never.
-fn windows() -> impl Strategy<Value = Window> {
+/// Hours, days, weeks and months, in zones that move their clocks at midnight, by half an hour, or never.
+fn calendars() -> impl Strategy<Value = Calendar> {
     let zones = prop::sample::select(vec![
         chrono_tz::America::Los_Angeles,
         chrono_tz::America::Santiago,
@@ -34,8 +36,15 @@ fn windows() -> impl Strategy<Value = Window> {
         chrono_tz::Europe::London,
         chrono_tz::UTC,
     ]);
+    let periods =
+        prop::sample::select(vec![Period::Hour, Period::Day, Period::Week, Period::Month]);
+    (zones, periods).prop_map(|(zone, period)| Calendar::new(zone, period))
+}
+
+/// Windows that slide, reset, and do both.
+fn windows() -> impl Strategy<Value = Window> {
     let spans = (1..40 * 24 * 3600 * 1_000_000_u64).prop_map(Duration::from_micros);
-    (prop::option::of(spans), prop::option::of(zones))
+    (prop::option::of(spans), prop::option::of(calendars()))
         .prop_filter_map("a limit needs one of both", |(sliding, resets)| {
             Window::new(sliding, resets).ok()
         })
@@ -98,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn a_day_begins_at_or_before_now_and_ends_after_it(window in windows(), now in instants()) {
+    fn a_period_begins_at_or_before_now_and_ends_after_it(window in windows(), now in instants()) {
         let days = window.last_reset(now).zip(window.next_reset(now));
         prop_assert_eq!(days.is_some(), window.resets().is_some());
         if let Some((begins, ends)) = days {
@@ -106,6 +115,108 @@ proptest! {
             prop_assert_eq!(window.last_reset(ends), Some(ends));
             prop_assert_eq!(window.next_reset(begins), Some(ends));
         }
+    }
+}
+
+/// The hours, day, week or month in local time, as a calendar on the wall shows them.
+fn on_the_wall(calendar: Calendar, at: Timestamp) -> String {
+    let local = at.to_utc().with_timezone(&calendar.zone());
+    let shown = match calendar.period() {
+        Period::Hour => "%F %H",
+        Period::Day => "%F",
+        Period::Week => "%G week %V",
+        Period::Month => "%Y-%m",
+    };
+    local.format(shown).to_string()
+}
+
+proptest! {
+    /// But for hours that clocks repeat, when the same one begins again.
+    #[test]
+    fn a_period_begins_where_the_calendar_on_the_wall_changes(calendar in calendars(), now in instants()) {
+        let (begins, ends) = (calendar.last_reset(now), calendar.next_reset(now));
+        prop_assert_eq!(on_the_wall(calendar, begins), on_the_wall(calendar, now));
+        prop_assert_eq!(on_the_wall(calendar, ends - MICROSECOND), on_the_wall(calendar, now));
+        if calendar.period() != Period::Hour {
+            prop_assert_ne!(on_the_wall(calendar, ends), on_the_wall(calendar, now));
+            prop_assert_ne!(on_the_wall(calendar, begins - MICROSECOND), on_the_wall(calendar, now));
+        }
+        prop_assert!(ends <= begins + calendar.longest());
+    }
+}
+
+#[test]
+fn months_weeks_and_hours_are_as_long_as_the_calendar_says() {
+    let los_angeles = chrono_tz::America::Los_Angeles;
+    for (zone, period, at, begins, hours) in [
+        (
+            chrono_tz::UTC,
+            Period::Month,
+            "2026-02-10T00:00:00Z",
+            "2026-02-01T00:00:00Z",
+            28 * 24,
+        ),
+        (
+            chrono_tz::UTC,
+            Period::Month,
+            "2028-02-29T23:59:59Z",
+            "2028-02-01T00:00:00Z",
+            29 * 24,
+        ),
+        (
+            chrono_tz::UTC,
+            Period::Month,
+            "2026-12-31T23:00:00Z",
+            "2026-12-01T00:00:00Z",
+            31 * 24,
+        ),
+        (
+            los_angeles,
+            Period::Month,
+            "2026-03-15T12:00:00Z",
+            "2026-03-01T08:00:00Z",
+            31 * 24 - 1,
+        ),
+        (
+            los_angeles,
+            Period::Month,
+            "2026-11-30T12:00:00Z",
+            "2026-11-01T07:00:00Z",
+            30 * 24 + 1,
+        ),
+        (
+            chrono_tz::UTC,
+            Period::Week,
+            "2026-11-22T12:00:00Z",
+            "2026-11-16T00:00:00Z",
+            7 * 24,
+        ),
+        (
+            los_angeles,
+            Period::Week,
+            "2026-11-01T12:00:00Z",
+            "2026-10-26T07:00:00Z",
+            7 * 24 + 1,
+        ),
+        (
+            los_angeles,
+            Period::Hour,
+            "2026-11-01T09:30:00Z",
+            "2026-11-01T09:00:00Z",
+            1,
+        ),
+        (
+            chrono_tz::Asia::Kolkata,
+            Period::Hour,
+            "2026-11-01T09:15:00Z",
+            "2026-11-01T08:30:00Z",
+            1,
+        ),
+    ] {
+        let calendar = Calendar::new(zone, period);
+        assert_eq!(calendar.last_reset(time(at)), time(begins), "{zone} {at}");
+        let ends = time(begins) + Duration::from_secs(hours * 3600);
+        assert_eq!(calendar.next_reset(time(at)), ends, "{zone} {at}");
     }
 }
 
@@ -148,13 +259,22 @@ fn the_grace_is_a_thousandth_of_the_window_and_at_least_a_tenth_of_a_second() {
         window(Some(Duration::from_secs(1)), None).grace(),
         Duration::from_millis(100)
     );
+    for (period, millis) in [
+        (Period::Hour, 3_600),
+        (Period::Week, 86_400),
+        (Period::Month, 86_400),
+    ] {
+        let calendar = Calendar::new(chrono_tz::UTC, period);
+        let grace = Window::new(None, Some(calendar)).unwrap().grace();
+        assert_eq!(grace, Duration::from_millis(millis), "{period}");
+    }
 }
 
 #[test]
 fn a_window_of_nothing_cannot_be_made() {
     assert_eq!(Window::new(None, None), Err(WindowError::Missing));
     assert_eq!(
-        Window::new(Some(Duration::ZERO), Some(chrono_tz::UTC)),
+        Window::new(Some(Duration::ZERO), Some(Calendar::days(chrono_tz::UTC))),
         Err(WindowError::Zero)
     );
 }

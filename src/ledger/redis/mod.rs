@@ -30,8 +30,6 @@ use reply::Disagreement;
 use scripts::{Script, keys_of};
 use terms::Terms;
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// The totals are compared with the log once in this many charges.
 const CHECK_EVERY: u64 = 512;
 
@@ -141,7 +139,7 @@ impl RedisLedger {
             server_time,
             seen,
             fresh_epoch: Uuid::now_v7().simple().to_string(),
-            ahead: shown.saturating_add(3 * DAY),
+            ahead: shown,
         };
         let mut arguments = terms.arguments();
         arguments.extend(more.into_iter().map(String::into_bytes));

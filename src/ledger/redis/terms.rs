@@ -10,7 +10,7 @@ use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Limit, Timestamp, Unit
 
 /// The largest number that the scripts take: they calculate in doubles.
 const LARGEST: u64 = 1 << 52;
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const SHORTEST_MARGIN: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// The first arguments of every script.
 pub struct Terms<'a> {
@@ -20,7 +20,7 @@ pub struct Terms<'a> {
     pub server_time: Option<Timestamp>,
     pub seen: Option<&'a Seen>,
     pub fresh_epoch: String,
-    /// How far ahead the days of calendar limits are needed.
+    /// How far ahead of `now` the scripts need the periods of calendar limits.
     pub ahead: Duration,
 }
 
@@ -66,7 +66,7 @@ impl Terms<'_> {
         packed
             .number(micros(window.grace()))
             .word(&rule(limit))
-            .times(&days(window, self.now, self.ahead));
+            .times(&periods(window, self.now, self.ahead));
         packed.0
     }
 }
@@ -149,7 +149,9 @@ fn rule(limit: &Limit) -> String {
     let slides = window
         .sliding()
         .map(|span| format!(" in {}", humantime::format_duration(span)));
-    let resets = window.resets().map(|zone| format!(" a day of {zone}"));
+    let resets = window
+        .resets()
+        .map(|calendar| format!(" a {} of {}", calendar.period(), calendar.zone()));
     format!(
         "{} less {}{}{}",
         limit.quota(),
@@ -159,14 +161,17 @@ fn rule(limit: &Limit) -> String {
     )
 }
 
-/// The beginnings of days, from three days before `now` to `ahead` after it.
-fn days(window: &Window, now: Timestamp, ahead: Duration) -> Vec<Timestamp> {
-    let end = now + ahead;
-    let first = window.last_reset(now - 3 * DAY);
-    std::iter::successors(first, |day| {
-        window
-            .next_reset(*day)
-            .filter(|next| next > day && *day < end)
+/// The beginnings of calendar periods: from three before `now` to three after `ahead`, since the ledger's clock can differ.
+fn periods(window: &Window, now: Timestamp, ahead: Duration) -> Vec<Timestamp> {
+    let Some(calendar) = window.resets() else {
+        return Vec::new();
+    };
+    let margin = 3 * calendar.usual_length().max(SHORTEST_MARGIN);
+    let end = now + ahead.saturating_add(margin);
+    let first = calendar.last_reset(now - margin);
+    std::iter::successors(Some(first), |start| {
+        let next = calendar.next_reset(*start);
+        (next > *start && *start < end).then_some(next)
     })
     .collect()
 }

@@ -32,7 +32,7 @@ pub fn by_day(accounts: &[Arc<Account>], granted: &[Granted]) -> Vec<DaySpend> {
             let rule = account.and_then(|account| account.limits.get(limit));
             let zone = rule
                 .and_then(|rule| rule.window().resets())
-                .unwrap_or(Tz::UTC);
+                .map_or(Tz::UTC, |calendar| calendar.zone());
             let day = one.at.to_utc().with_timezone(&zone).date_naive();
             let job = one.purpose.job.clone().unwrap_or_default();
             *days

@@ -6,7 +6,7 @@ use ingest::config::{
     AfterLoss, Auth, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, LedgerStore, Method, PageSize,
     Paging, Place, Pointer, SecretSource,
 };
-use ingest::quota::{Limit, Outage, Units, Window};
+use ingest::quota::{Calendar, Limit, Outage, Units, Window};
 use serde_json::json;
 
 use super::{SMALL, problems, right, small_with};
@@ -402,7 +402,7 @@ fn a_limit_has_any_window() {
         ),
         (
             "{ quota = 5, resets = 'Asia/Kathmandu' }",
-            Window::new(None, Some(chrono_tz::Asia::Kathmandu)),
+            Window::new(None, Some(Calendar::days(chrono_tz::Asia::Kathmandu))),
         ),
     ];
     for (text, window) in cases {

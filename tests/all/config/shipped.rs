@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ingest::config::{Auth, Class, Config, LedgerStore, SecretSource, classify};
-use ingest::quota::{Outage, Units};
+use ingest::quota::{Calendar, Outage, Units};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -97,7 +97,7 @@ fn the_limits_are_those_of_the_upstream() {
         assert_eq!(limit.window().sliding(), Some(DAY));
         assert_eq!(
             limit.window().resets(),
-            Some(chrono_tz::America::Los_Angeles)
+            Some(Calendar::days(chrono_tz::America::Los_Angeles))
         );
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use chrono_tz::Tz;
 use ingest::ledger::{Charge, Ledger, Purpose};
 use ingest::quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitUsage, Rejection,
-    Timestamp, Units, Window,
+    Account, Calendar, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitUsage,
+    Rejection, Timestamp, Units, Window,
 };
 
 /// The grace of windows up to 100 seconds.
@@ -69,7 +69,7 @@ pub(crate) fn limit(quota: u64, window: Option<Duration>, resets: Option<Tz>) ->
     Limit::new(
         Units::new(quota),
         Units::ZERO,
-        Window::new(window, resets).unwrap(),
+        Window::new(window, resets.map(Calendar::days)).unwrap(),
     )
     .unwrap()
 }

@@ -178,3 +178,24 @@ fn what_another_job_spends_after_a_refusal_is_in_the_moment_that_is_told() {
     lab.pass(moment);
     assert_eq!(ended(&lab.run("trending"), PassOutcome::Complete), ["US"]);
 }
+
+#[test]
+fn a_monthly_quota_opens_again_with_the_next_month_and_not_with_the_next_day() {
+    let lab = lab(&[
+        "jobs.trending.leave={}",
+        "jobs.trending.every=\"1h\"",
+        "credentials.youtube.limits.daily={ quota = 6, resets = \"UTC\", period = \"month\" }",
+    ]);
+    let first = lab.run("trending");
+    assert_eq!(first.outcome, RunOutcome::Stopped, "{first:?}");
+    lab.pass(2 * DAY);
+    let same_month = lab.run("trending");
+    assert_eq!(same_month.outcome, RunOutcome::Stopped, "{same_month:?}");
+    assert!(
+        same_month.passes.iter().all(|pass| pass.requests == 0),
+        "{same_month:?}"
+    );
+    lab.pass(31 * DAY);
+    let next_month = lab.run("trending");
+    assert_eq!(ended(&next_month, PassOutcome::Complete).len(), 1);
+}

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ingest::quota::{Account, Closing, Cost, Limit, LimitName, Timestamp, Units, Window};
+use ingest::quota::{
+    Account, Calendar, Closing, Cost, Limit, LimitName, Period, Timestamp, Units, Window,
+};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -212,8 +214,18 @@ fn windows() -> impl Strategy<Value = Window> {
         Just(DAY),
         Just(7 * DAY),
     ];
-    (option::weighted(0.75, spans), any::<bool>()).prop_map(|(sliding, resets)| {
-        let resets = (resets || sliding.is_none()).then_some(LOS_ANGELES);
-        Window::new(sliding, resets).unwrap()
+    let periods = prop_oneof![
+        3 => Just(Period::Day),
+        1 => Just(Period::Hour),
+        1 => Just(Period::Week),
+        1 => Just(Period::Month),
+    ];
+    (option::weighted(0.75, spans), any::<bool>(), periods).prop_map(|(sliding, resets, period)| {
+        let resets = resets || sliding.is_none();
+        Window::new(
+            sliding,
+            resets.then_some(Calendar::new(LOS_ANGELES, period)),
+        )
+        .unwrap()
     })
 }

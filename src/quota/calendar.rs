@@ -1,0 +1,183 @@
+//! The calendar periods over which an upstream counts.
+
+use std::time::Duration;
+use std::{fmt, iter};
+
+use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Offset, TimeZone};
+use chrono_tz::Tz;
+
+use super::{DAY, HOUR, Timestamp};
+
+const MICROS_PER_HOUR: i64 = 3_600_000_000;
+
+/// How long a calendar period is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Period {
+    /// From one full local hour to the next.
+    Hour,
+    /// From midnight to midnight.
+    #[default]
+    Day,
+    /// From Monday to Monday, as ISO 8601 has it.
+    Week,
+    /// From the first of a month to the first of the next.
+    Month,
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        })
+    }
+}
+
+/// An upstream's own calendar: periods that follow each other without a gap, in its time zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Calendar {
+    zone: Tz,
+    period: Period,
+}
+
+impl Calendar {
+    /// A calendar of such periods in a time zone.
+    #[must_use]
+    pub const fn new(zone: Tz, period: Period) -> Self {
+        Self { zone, period }
+    }
+
+    /// A calendar of days in a time zone.
+    #[must_use]
+    pub const fn days(zone: Tz) -> Self {
+        Self::new(zone, Period::Day)
+    }
+
+    /// The time zone.
+    #[must_use]
+    pub const fn zone(&self) -> Tz {
+        self.zone
+    }
+
+    /// How long its periods are.
+    #[must_use]
+    pub const fn period(&self) -> Period {
+        self.period
+    }
+
+    /// The usual length of a period.
+    #[must_use]
+    pub const fn usual_length(&self) -> Duration {
+        match self.period {
+            Period::Hour => HOUR,
+            Period::Day => DAY,
+            Period::Week => Duration::from_secs(7 * DAY.as_secs()),
+            Period::Month => Duration::from_secs(31 * DAY.as_secs()),
+        }
+    }
+
+    /// The longest that a period can be: clocks are set back by an hour at most.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.usual_length() + HOUR
+    }
+
+    /// The first instant of a period that is later than `at`.
+    #[must_use]
+    pub fn next_reset(&self, at: Timestamp) -> Timestamp {
+        self.starts_around(at)
+            .into_iter()
+            .filter(|start| *start > at)
+            .min()
+            .unwrap_or_else(|| at + self.usual_length())
+    }
+
+    /// The first instant of a period that is not later than `at`.
+    #[must_use]
+    pub fn last_reset(&self, at: Timestamp) -> Timestamp {
+        self.starts_around(at)
+            .into_iter()
+            .filter(|start| *start <= at)
+            .max()
+            .unwrap_or_else(|| at - self.usual_length())
+    }
+
+    /// The starts of the period that contains `at`, and of some before and after it, in no order.
+    fn starts_around(&self, at: Timestamp) -> Vec<Timestamp> {
+        match self.period {
+            Period::Hour => self.hours_around(at),
+            Period::Day | Period::Week | Period::Month => {
+                let date = at.to_utc().with_timezone(&self.zone).date_naive();
+                let first = self.first_date(date);
+                let before = iter::successors(Some(first), |first| {
+                    first.pred_opt().map(|last| self.first_date(last))
+                });
+                let after = iter::successors(Some(first), |first| self.following(*first));
+                before
+                    .take(4)
+                    .chain(after.skip(1).take(3))
+                    .map(|date| midnight(self.zone, date))
+                    .collect()
+            }
+        }
+    }
+
+    /// The first date of the period that contains a date.
+    fn first_date(&self, date: NaiveDate) -> NaiveDate {
+        let first = match self.period {
+            Period::Hour | Period::Day => Some(date),
+            Period::Week => {
+                let weekday = date.weekday().num_days_from_monday();
+                date.checked_sub_days(Days::new(u64::from(weekday)))
+            }
+            Period::Month => date.with_day(1),
+        };
+        first.unwrap_or(date)
+    }
+
+    /// The first date of the next period.
+    fn following(&self, first: NaiveDate) -> Option<NaiveDate> {
+        match self.period {
+            Period::Hour | Period::Day => first.checked_add_days(Days::new(1)),
+            Period::Week => first.checked_add_days(Days::new(7)),
+            Period::Month => first.checked_add_months(Months::new(1)),
+        }
+    }
+
+    /// Full local hours. Where clocks move by half an hour, an hour lasts half or one and a half.
+    fn hours_around(&self, at: Timestamp) -> Vec<Timestamp> {
+        let offsets = [at - HOUR - HOUR, at, at + HOUR + HOUR].map(|near| self.offset_micros(near));
+        let mut starts = Vec::new();
+        for offset in offsets {
+            let start = at.micros() - (at.micros() + offset).rem_euclid(MICROS_PER_HOUR);
+            for hours in -2..=2 {
+                let start = Timestamp::from_micros(start + hours * MICROS_PER_HOUR);
+                if self.offset_micros(start) == offset {
+                    starts.push(start);
+                }
+            }
+        }
+        starts
+    }
+
+    /// How far local time is ahead of UTC, in microseconds.
+    fn offset_micros(&self, at: Timestamp) -> i64 {
+        let local = at.to_utc().with_timezone(&self.zone);
+        i64::from(local.offset().fix().local_minus_utc()) * 1_000_000
+    }
+}
+
+/// The first instant of a local date. Where clocks skip midnight, the date starts where they land.
+fn midnight(zone: Tz, date: NaiveDate) -> Timestamp {
+    let hours = (0..24).filter_map(|hour| date.and_hms_opt(hour, 0, 0));
+    let first: Option<DateTime<Tz>> = hours
+        .filter_map(|local| zone.from_local_datetime(&local).earliest())
+        .next();
+    let start = first.map_or_else(
+        || date.and_hms_opt(0, 0, 0).unwrap_or_default().and_utc(),
+        |local| local.to_utc(),
+    );
+    Timestamp::from(start)
+}

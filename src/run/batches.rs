@@ -139,12 +139,12 @@ impl<F: Fn(&&PendingId) -> Timestamp> Fill<'_, F> {
         let mut batches = Vec::new();
         for group in alike(self.job, self.step, mine, &self.began) {
             let mut all = group.all;
-            let room = all.len().next_multiple_of(self.size) - all.len();
+            let free = all.len().next_multiple_of(self.size) - all.len();
             let same = others.iter_mut().find(|one| one.request == group.request);
             all.extend(
                 same.into_iter()
                     .flat_map(|one| one.all.drain(..))
-                    .take(room),
+                    .take(free),
             );
             let ids: Vec<String> = all.into_iter().map(|one| one.id.clone()).collect();
             let full = ids.chunks(self.size);

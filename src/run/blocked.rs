@@ -38,10 +38,10 @@ impl Blocked {
     pub fn refusal(&self, account: &Account, cost: &Cost, leave: &Cost) -> Option<StoppedBy> {
         let answers = |refusal: &&Refusal| {
             let limit = &refusal.stopped_by.limit;
-            let asked = cost.of(limit);
+            let units = cost.of(limit);
             refusal.stopped_by.account == account.name
-                && asked > Units::ZERO
-                && refusal.claim == Some(asked + leave.of(limit))
+                && units > Units::ZERO
+                && refusal.claim == Some(units + leave.of(limit))
         };
         self.state()
             .stops
@@ -60,7 +60,7 @@ impl Blocked {
     }
 
     /// Records that the upstream reported a limit exhausted. The ledger has closed it, and says when the next charge fits.
-    pub fn spent(&self, stopped_by: StoppedBy, now: Timestamp) {
+    pub fn exhausted(&self, stopped_by: StoppedBy, now: Timestamp) {
         self.state().stops.push(Refusal {
             claim: None,
             stopped_by,

@@ -49,14 +49,14 @@ pub async fn walk_admitted(context: &Context, admitted: Vec<Candidate>, walked: 
         .iter()
         .filter(|job| several && names_ids(job) && !others_bring_them(job, &jobs))
         .map(|job| {
-            let (tell, told) = unbounded_channel();
+            let (sender, listings) = unbounded_channel();
             let full = async {
                 (
                     job.name.clone(),
-                    fetch_full_batches(context, job, told).await,
+                    fetch_full_batches(context, job, listings).await,
                 )
             };
-            ((job.name.clone(), tell), full)
+            ((job.name.clone(), sender), full)
         })
         .unzip();
     let (mut listed, full) = join(

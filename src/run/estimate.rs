@@ -294,24 +294,24 @@ fn batches<'a>(
     coming: Option<u64>,
     most_groups: u64,
 ) -> Range {
-    let (mut pending, mut known) = (BTreeSet::new(), BTreeSet::new());
+    let (mut pending, mut named) = (BTreeSet::new(), BTreeSet::new());
     let (mut unknown, mut begun) = (0_u64, 0);
     for pass in passes {
         pending.extend(&pass.pending);
-        known.extend(pass.pending.iter().chain(&pass.likely));
+        named.extend(pass.pending.iter().chain(&pass.likely));
         unknown = unknown.saturating_add(pass.unknown);
         begun = begun.max(pass.begun);
     }
-    let (pending, known) = (pending.len() as u64, known.len() as u64);
+    let (pending, named) = (pending.len() as u64, named.len() as u64);
     let size = ids.batch.max(1);
     let most = coming
-        .map(|coming| coming.saturating_add(pending).max(known))
+        .map(|coming| coming.saturating_add(pending).max(named))
         .map(|ids| most_batches(ids, size, most_groups.saturating_add(begun)))
         .zip(pages_of_batch(step, ids))
         .map(|(batches, pages)| batches.saturating_mul(pages));
     Range {
         min: pending.div_ceil(size),
-        expected: known.saturating_add(unknown).div_ceil(size),
+        expected: named.saturating_add(unknown).div_ceil(size),
         max: most,
     }
 }

@@ -78,9 +78,9 @@ pub async fn learned(
 
 /// Returns the true cost of a page: the reported units, and the charged ones of limits without a report.
 #[must_use]
-pub fn truth(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
+pub fn truth(charged: &Cost, reported: &BTreeMap<LimitName, Units>) -> Cost {
     let of = |(limit, units): (&LimitName, Units)| {
-        (limit.clone(), told.get(limit).copied().unwrap_or(units))
+        (limit.clone(), reported.get(limit).copied().unwrap_or(units))
     };
     charged.iter().map(of).collect()
 }
@@ -88,13 +88,15 @@ pub fn truth(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
 /// Returns the true cost of a request without a page. It can have cost more than its charge. A report of less is not used, since it
 /// is not certain.
 #[must_use]
-pub fn truth_of_a_refusal(charged: &Cost, told: &BTreeMap<LimitName, Units>) -> Cost {
+pub fn truth_of_a_refusal(charged: &Cost, reported: &BTreeMap<LimitName, Units>) -> Cost {
     charged
         .iter()
         .map(|(limit, units)| {
             (
                 limit.clone(),
-                told.get(limit).map_or(units, |told| units.max(*told)),
+                reported
+                    .get(limit)
+                    .map_or(units, |reported| units.max(*reported)),
             )
         })
         .collect()

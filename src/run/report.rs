@@ -109,9 +109,9 @@ impl Walked {
     /// Merges the batches of several admitted groups into one row a job.
     fn merge(&mut self, pass: PassReport) {
         let is_same =
-            |known: &&mut PassReport| known.job == pass.job && known.region == pass.region;
+            |previous: &&mut PassReport| previous.job == pass.job && previous.region == pass.region;
         match self.passes.iter_mut().find(is_same) {
-            Some(known) => known.add(pass),
+            Some(previous) => previous.add(pass),
             None => self.passes.push(pass),
         }
     }

@@ -78,7 +78,7 @@ impl Batches {
         if self
             .reason
             .as_ref()
-            .is_none_or(|known| known.outcome() < reason.outcome())
+            .is_none_or(|current| current.outcome() < reason.outcome())
         {
             self.reason = Some(reason);
         }

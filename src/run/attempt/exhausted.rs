@@ -82,7 +82,7 @@ impl Attempt<'_> {
         self.context.ledger.close(account, &limit, closing).await?;
         let opens = self.opens(&limit, closing).await;
         let stop = self.stopped_by(limit, opens, opens.since(now));
-        self.context.blocked.spent(stop.clone(), now);
+        self.context.blocked.exhausted(stop.clone(), now);
         Ok(stop)
     }
 

@@ -13,7 +13,7 @@ use crate::upstream::{Connection, Failure};
 
 impl Attempt<'_> {
     /// Returns a charge and the connection to send its request on. Connecting comes first, since it can take longer than a
-    /// grant lasts. Where no connection can be made, the ledger is asked all the same: a limit is exhausted whether or not
+    /// grant lasts. Where no connection can be made, the ledger is charged all the same: a limit is exhausted whether or not
     /// the upstream can be reached, and then that is the result.
     pub async fn permit(&mut self) -> Result<(Permit, Connection), NoPage> {
         let mut connection = Connection::default();
@@ -42,7 +42,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Checks what this run knows already, so that no unit is spent to learn it again.
+    /// Checks what this run has learned, so that it charges no unit to learn it again.
     async fn check(&self) -> Result<(), StopReason> {
         let (context, credential) = (self.context, &self.job.credential);
         self.pause().await;

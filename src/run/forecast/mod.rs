@@ -40,7 +40,7 @@ pub struct Forecast {
     pub limits: Vec<LimitForecast>,
     /// The region that waits longest.
     pub stalest: Option<Stalest>,
-    /// How often each job could run, and over how many regions, so that nothing is refused; empty until it was asked.
+    /// How often each job could run, and over how many regions, so that nothing is refused; empty until `what_fits` fills it.
     pub jobs: Vec<JobFit>,
 }
 
@@ -256,7 +256,7 @@ impl Simulated {
             if self
                 .stalest
                 .as_ref()
-                .is_none_or(|known| age > known.age_seconds)
+                .is_none_or(|stalest| age > stalest.age_seconds)
             {
                 let (job, region) = (candidate.job.name.clone(), candidate.region.code.clone());
                 self.stalest = Some(Stalest {

@@ -11,7 +11,7 @@ use crate::quota::{Account, Timestamp, Units};
 use crate::run::Selection;
 use crate::run::outcome::{LimitReport, PassOutcome, PassReport, RunReport};
 use crate::run::range::Range;
-use crate::run::simulation::{Refused, RequestCounts, Room, Simulation};
+use crate::run::simulation::{LimitFit, Refused, RequestCounts, Simulation};
 
 /// A simulated run and its report.
 pub struct Simulated {
@@ -49,12 +49,12 @@ impl Simulated {
         let Some(account) = account else {
             return refused.retry_at;
         };
-        let Ok(rooms) = self.simulation.rooms(account, refused).await else {
+        let Ok(limit_fits) = self.simulation.limit_fits(account, refused).await else {
             return refused.retry_at;
         };
         let mut last = refused.at;
-        for room in rooms {
-            last = last.max(fits_at(ledger, account, &room).await);
+        for fit in limit_fits {
+            last = last.max(fits_at(ledger, account, &fit).await);
         }
         last
     }
@@ -216,13 +216,13 @@ impl Simulations {
 
 /// Returns when a charge fits a limit. The ledger says that more exactly where the simulation does not have each of its
 /// charges.
-async fn fits_at(ledger: &dyn LedgerClient, account: &Account, room: &Room) -> Timestamp {
-    let Some(most) = room.begun_with else {
-        return room.fits_at;
+async fn fits_at(ledger: &dyn LedgerClient, account: &Account, fit: &LimitFit) -> Timestamp {
+    let Some(most) = fit.balance_left else {
+        return fit.fits_at;
     };
-    match ledger.falls_to(account, &room.limit, most).await {
-        Ok(Some(falls)) => room.closed_until.map_or(falls, |until| until.max(falls)),
-        Ok(None) | Err(_) => room.fits_at,
+    match ledger.falls_to(account, &fit.limit, most).await {
+        Ok(Some(falls)) => fit.closed_until.map_or(falls, |until| until.max(falls)),
+        Ok(None) | Err(_) => fit.fits_at,
     }
 }
 

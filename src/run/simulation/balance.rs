@@ -39,7 +39,7 @@ async fn balance(
             continue;
         };
         let counted = counted(&spent, usage, limit, now);
-        balance.spent.insert(usage.limit.clone(), counted);
+        balance.charges.insert(usage.limit.clone(), counted);
     }
     balance.closed = usages
         .iter()
@@ -76,7 +76,7 @@ fn by_returns(usage: &LimitUsage, limit: &Limit, now: Timestamp) -> Vec<(Timesta
         .iter()
         .map(|back| (charged(back.at).min(now), back.units))
         .collect();
-    let told = all.iter().map(|(_, units)| *units).sum();
-    all.push((now, usage.used.saturating_sub(told)));
+    let returning = all.iter().map(|(_, units)| *units).sum();
+    all.push((now, usage.used.saturating_sub(returning)));
     all
 }

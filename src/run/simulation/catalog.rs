@@ -25,7 +25,7 @@ pub struct SimulatedCatalog {
 
 #[derive(Debug, Default)]
 struct State {
-    passes: BTreeMap<i64, PlayPass>,
+    passes: BTreeMap<i64, SimulatedPass>,
     next: i64,
     /// From when on the next pass lists, by job and region.
     since: HashMap<(String, String), Timestamp>,
@@ -33,7 +33,7 @@ struct State {
 }
 
 #[derive(Debug)]
-struct PlayPass {
+struct SimulatedPass {
     job: String,
     region: String,
     started_at: Timestamp,
@@ -46,7 +46,7 @@ struct PlayPass {
     listings: Vec<Listing>,
 }
 
-/// What calls of one name brought of one kind, each once, in order.
+/// The ids of one kind that calls of one name returned, each once, in order.
 #[derive(Debug)]
 struct Listing {
     call: String,
@@ -88,7 +88,7 @@ impl State {
     fn begin(&mut self, snapshot: &CatalogSnapshot, candidate: &Candidate) {
         let Candidate { job, state, .. } = candidate;
         let upstream = &job.credential.upstream.name;
-        let blank = |started_at, end| PlayPass {
+        let blank = |started_at, end| SimulatedPass {
             job: job.name.clone(),
             region: state.region.clone(),
             started_at,
@@ -111,7 +111,7 @@ impl State {
             let listings = listings(snapshot, upstream, id);
             self.put(
                 id,
-                PlayPass {
+                SimulatedPass {
                     positions,
                     listings,
                     ..blank(started_at, PassEnd::Complete)
@@ -139,14 +139,14 @@ impl State {
         }
     }
 
-    fn put(&mut self, id: PassId, pass: PlayPass) {
+    fn put(&mut self, id: PassId, pass: SimulatedPass) {
         self.next = self.next.max(id.0.saturating_abs()).saturating_add(1);
         self.passes.insert(id.0, pass);
     }
 
     /// The newest pass of a region that ended so.
-    fn last(&self, job: &str, region: &str, end: PassEnd) -> Option<(i64, &PlayPass)> {
-        let of_region = |(_, pass): &(&i64, &PlayPass)| {
+    fn last(&self, job: &str, region: &str, end: PassEnd) -> Option<(i64, &SimulatedPass)> {
+        let of_region = |(_, pass): &(&i64, &SimulatedPass)| {
             pass.end == Some(end) && pass.region == region && pass.job == job
         };
         let passes = self.passes.iter().filter(of_region);
@@ -161,7 +161,7 @@ impl State {
         let refused = self
             .last(job, region, PassEnd::Refused)
             .map(|(_, pass)| pass.started_at);
-        let pages = |(_, pass): (i64, &PlayPass)| {
+        let pages = |(_, pass): (i64, &SimulatedPass)| {
             pass.positions
                 .iter()
                 .map(|at| (at.step, at.pages))
@@ -210,7 +210,7 @@ impl State {
         let (positions, batches, listings) = (Vec::new(), Vec::new(), Vec::new());
         self.put(
             id,
-            PlayPass {
+            SimulatedPass {
                 job,
                 region,
                 started_at,
@@ -285,7 +285,7 @@ impl State {
             self.since.insert((job.clone(), region.clone()), began);
         }
         let newest = self.last(&job, &region, end).map(|(id, _)| id);
-        // Only the last one of each is ever asked for.
+        // Only the last one of each is ever read.
         self.passes.retain(|id, pass| {
             pass.end != Some(end) || pass.job != job || pass.region != region || Some(*id) == newest
         });
@@ -297,16 +297,16 @@ impl State {
             PassScope::Open => self.open(&query.job).map(|pass| pass.id).collect(),
             PassScope::Passes(passes) => passes.clone(),
         };
-        let asked = (query.upstream.clone(), query.kind.clone());
+        let requested_kind = (query.upstream.clone(), query.kind.clone());
         let from = (query.upstream.clone(), query.listed_kind.clone());
         let place = (from, query.at.as_str().to_owned());
-        let (names, fetched) = (snapshot.names(&place), self.fetched.get(&asked));
+        let (names, fetched) = (snapshot.names(&place), self.fetched.get(&requested_kind));
         let mut pending = Vec::new();
         for (id, pass) in passes
             .iter()
             .filter_map(|id| Some((*id, self.passes.get(&id.0)?)))
         {
-            // What was fetched since an unfinished pass began is there, even where nothing stays fresh.
+            // Ids fetched since an unfinished pass began are not pending, even where nothing stays fresh.
             let began = Some(pass.started_at).filter(|_| pass.end.is_none());
             let fresh_since = began.map_or(query.fresh_since, |began| began.min(query.fresh_since));
             let is_fresh = |id: &str| {
@@ -335,7 +335,7 @@ impl State {
     }
 }
 
-impl PlayPass {
+impl SimulatedPass {
     fn advance(&mut self, landing: &Landing) {
         let is_same = |at: &StepPosition| at.step == landing.step;
         let before = self.positions.iter().position(is_same);
@@ -397,7 +397,7 @@ impl PlayPass {
 }
 
 /// An unfinished pass: its cursors become page numbers, as the simulation's upstream knows them.
-fn open(snapshot: &CatalogSnapshot, upstream: &str, job: &str, pass: &OpenPass) -> PlayPass {
+fn open(snapshot: &CatalogSnapshot, upstream: &str, job: &str, pass: &OpenPass) -> SimulatedPass {
     let numbered = |at: &StepPosition| StepPosition {
         cursor: at.cursor.as_ref().map(|_| at.pages.to_string()),
         ..at.clone()
@@ -411,7 +411,7 @@ fn open(snapshot: &CatalogSnapshot, upstream: &str, job: &str, pass: &OpenPass) 
             ..batch.clone()
         }
     };
-    PlayPass {
+    SimulatedPass {
         job: job.to_owned(),
         region: pass.region.clone(),
         started_at: pass.started_at,
@@ -425,7 +425,7 @@ fn open(snapshot: &CatalogSnapshot, upstream: &str, job: &str, pass: &OpenPass) 
 }
 
 fn listings(snapshot: &CatalogSnapshot, upstream: &str, pass: PassId) -> Vec<Listing> {
-    let mut blank = PlayPass {
+    let mut blank = SimulatedPass {
         job: String::new(),
         region: String::new(),
         started_at: Timestamp::from_micros(0),

@@ -17,7 +17,7 @@ use crate::quota::{
 #[derive(Debug, Clone, Default)]
 pub struct Balance {
     /// Units by limit, oldest first.
-    pub spent: BTreeMap<LimitName, Vec<(Timestamp, Units)>>,
+    pub charges: BTreeMap<LimitName, Vec<(Timestamp, Units)>>,
     /// Until when a limit is closed.
     pub closed: BTreeMap<LimitName, Timestamp>,
 }
@@ -57,7 +57,7 @@ pub struct Refused {
 
 /// When a rejected charge fits one of its limits, after everything that the simulation granted.
 #[derive(Debug, Clone)]
-pub struct Room {
+pub struct LimitFit {
     /// The limit.
     pub limit: LimitName,
     /// When it fits by the charges in the simulation.
@@ -66,7 +66,7 @@ pub struct Room {
     pub closed_until: Option<Timestamp>,
     /// The units of the starting balance that may still count for it to fit; `None` where it does not fit beside what the simulation
     /// granted alone.
-    pub begun_with: Option<Units>,
+    pub balance_left: Option<Units>,
 }
 
 /// Whether the limits hold in a simulation.
@@ -96,8 +96,8 @@ impl SimulatedLedger {
     pub fn new(balances: &HashMap<String, Balance>, bounds: Bounds) -> Self {
         let ledger = MemoryLedger::default();
         for (account, balance) in balances {
-            for (limit, spent) in &balance.spent {
-                ledger.preload(account, limit, spent);
+            for (limit, charges) in &balance.charges {
+                ledger.preload(account, limit, charges);
             }
             for (limit, until) in &balance.closed {
                 ledger.preload_closing(account, limit, *until);
@@ -122,12 +122,12 @@ impl SimulatedLedger {
     ///
     /// # Errors
     /// When the ledger in memory fails.
-    pub async fn rooms(
+    pub async fn limit_fits(
         &self,
         account: &Account,
         refused: &Refused,
-    ) -> Result<Vec<Room>, LedgerError> {
-        let mut rooms = Vec::new();
+    ) -> Result<Vec<LimitFit>, LedgerError> {
+        let mut limit_fits = Vec::new();
         for (name, limit) in account.charged(&refused.cost) {
             let claim = refused.cost.of(name) + refused.leave.of(name);
             let most = limit.enforced().saturating_sub(claim);
@@ -138,15 +138,15 @@ impl SimulatedLedger {
                 .unwrap_or(refused.retry_at);
             let closed_until = self.closed_until(account, name, refused.at).await?;
             let taken = claim + self.decisions().granted_of(&account.name, name);
-            rooms.push(Room {
+            limit_fits.push(LimitFit {
                 limit: name.clone(),
                 fits_at: closed_until.map_or(falls, |until| until.max(falls)),
                 closed_until,
-                begun_with: (limit.enforced() >= taken)
+                balance_left: (limit.enforced() >= taken)
                     .then(|| limit.enforced().saturating_sub(taken)),
             });
         }
-        Ok(rooms)
+        Ok(limit_fits)
     }
 
     pub fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {

@@ -33,7 +33,7 @@ use crate::upstream::Upstream;
 
 pub use balance::balances;
 pub use catalog::SimulatedCatalog;
-pub use ledger::{Balance, Bounds, Granted, Refused, Room};
+pub use ledger::{Balance, Bounds, Granted, LimitFit, Refused};
 pub use upstream::RequestCounts;
 
 /// The state from which simulations start.
@@ -165,12 +165,12 @@ impl Simulation {
     ///
     /// # Errors
     /// When the ledger in memory fails.
-    pub async fn rooms(
+    pub async fn limit_fits(
         &self,
         account: &Account,
         refused: &Refused,
-    ) -> Result<Vec<Room>, LedgerError> {
-        self.ledger.rooms(account, refused).await
+    ) -> Result<Vec<LimitFit>, LedgerError> {
+        self.ledger.limit_fits(account, refused).await
     }
 
     /// Returns the requests sent.

@@ -20,14 +20,14 @@ pub type Pages = Vec<Vec<Arc<str>>>;
 /// The ids that records of one kind name at one place.
 #[derive(Clone, Copy)]
 pub struct Names<'w> {
-    known: Option<&'w HashMap<Arc<str>, Vec<Arc<str>>>>,
+    named: Option<&'w HashMap<Arc<str>, Vec<Arc<str>>>>,
     place: &'w str,
 }
 
 impl<'w> Names<'w> {
     /// Returns the ids that a record names. An invented record names one invented id.
     pub fn of(self, id: &str) -> Cow<'w, [Arc<str>]> {
-        match self.known.and_then(|known| known.get(id)) {
+        match self.named.and_then(|named| named.get(id)) {
             Some(named) => Cow::Borrowed(named),
             None => Cow::Owned(vec![format!("{}{id}", self.place).into()]),
         }
@@ -102,7 +102,7 @@ impl CatalogSnapshot {
     /// What records of a kind name at a place.
     pub fn names<'w>(&'w self, place: &'w (Kind, String)) -> Names<'w> {
         Names {
-            known: self.names.get(place),
+            named: self.names.get(place),
             place: &place.1,
         }
     }
@@ -205,10 +205,10 @@ impl CatalogSnapshot {
             let names = self.names.entry(place).or_default();
             names.extend(named);
             // An id that was requested without a record is absent: it names nothing, now as then.
-            let known = self.fetched.get(&(upstream.clone(), ids.from_kind.clone()));
+            let fetched = self.fetched.get(&(upstream.clone(), ids.from_kind.clone()));
             for id in from
                 .into_iter()
-                .filter(|id| known.is_some_and(|known| known.contains_key(id)))
+                .filter(|id| fetched.is_some_and(|fetched| fetched.contains_key(id)))
             {
                 names.entry(id).or_default();
             }

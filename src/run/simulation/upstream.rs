@@ -37,8 +37,8 @@ pub struct SimulatedUpstream {
 
 impl SimulatedUpstream {
     pub fn new(snapshot: Arc<CatalogSnapshot>, jobs: Vec<Arc<Job>>) -> Self {
-        let known = snapshot.cursors.iter();
-        let cursors = known
+        let resumed = snapshot.cursors.iter();
+        let cursors = resumed
             .map(|(place, (number, cursor))| (place.clone(), (*number, Some(cursor.clone()))))
             .collect();
         Self {
@@ -72,8 +72,8 @@ impl SimulatedUpstream {
             return false;
         };
         let mut cursors = locked(&self.cursors);
-        let known = cursors.remove(place).filter(|(page, _)| *page == number);
-        let Some((_, cursor)) = known.or((number == 0).then_some((0, None))) else {
+        let cursor_of_page = cursors.remove(place).filter(|(page, _)| *page == number);
+        let Some((_, cursor)) = cursor_of_page.or((number == 0).then_some((0, None))) else {
             return false;
         };
         let request = PageRequest {

@@ -1,4 +1,4 @@
-//! How this program opens SQLite files, whatever is in them.
+//! Opens SQLite files: ledger, catalog, journal and full-text index.
 
 mod backup;
 mod database;
@@ -357,8 +357,8 @@ fn configure(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "foreign_keys", true)
 }
 
-/// Without this SQLite plans a statement anew whenever its parameters change, which costs twenty times what our statements
-/// cost to run.
+/// Keeps query plans. Otherwise SQLite plans a statement again whenever its parameters change, which takes twenty times as long
+/// as our statements take to run.
 fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection
@@ -371,7 +371,7 @@ thread_local! {
     static WAITS: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Begins a transaction that writes, if nobody has to be waited for; else `None`.
+/// Begins a transaction that writes; `None` if it would have to wait for another process.
 ///
 /// # Errors
 /// When SQLite cannot begin it for another reason.
@@ -385,26 +385,27 @@ pub fn begin_at_once(connection: &Connection) -> rusqlite::Result<Option<Transac
     }
 }
 
-/// SQLite's own waiting soon asks only every tenth of a second, which starves some of many processes.
+/// Waits for other processes. SQLite's own handler soon retries only every tenth of a second, which starves some of many
+/// processes.
 fn wait_while_busy(connection: &mut Connection) -> rusqlite::Result<()> {
     let mut began = Instant::now();
-    connection.busy_handler(Some(move |asked: i32| {
+    connection.busy_handler(Some(move |attempt: i32| {
         if !WAITS.get() {
             return false;
         }
-        if asked == 0 {
+        if attempt == 0 {
             began = Instant::now();
         }
-        thread::sleep(pause(asked));
+        thread::sleep(pause(attempt));
         began.elapsed() < BUSY_TIMEOUT
     }))
 }
 
-/// From a few hundred microseconds to some ten milliseconds, never the same twice, so that those who wait do not march
-/// in step.
-fn pause(asked: i32) -> Duration {
-    let longest = 500_u64 << asked.clamp(0, 5);
-    let chance = RandomState::new().hash_one(asked);
+/// A pause from a few hundred microseconds to some ten milliseconds. It is random, so that waiting processes do not retry at
+/// the same time.
+fn pause(attempt: i32) -> Duration {
+    let longest = 500_u64 << attempt.clamp(0, 5);
+    let chance = RandomState::new().hash_one(attempt);
     Duration::from_micros(longest / 2 + chance % longest)
 }
 

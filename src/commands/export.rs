@@ -26,7 +26,7 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
         region: args.region.clone(),
         since: args.since.map(|span| environment.clock.now() - span),
     };
-    let form = Form {
+    let format = LineFormat {
         shape: args.shape,
         cells: Cells::of(args.raw),
         columns,
@@ -34,13 +34,13 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     let archive = environment.archive()?;
     match &args.to {
         None => {
-            let written = write(&*archive, query, Writer::new(form, io::stdout())).await;
+            let written = write(&*archive, query, Writer::new(format, io::stdout())).await;
             match written {
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
                 written => written.map(|_| ())?,
             }
         }
-        Some(path) => to_file(&*archive, query, form, path).await?,
+        Some(path) => to_file(&*archive, query, format, path).await?,
     }
     Ok(Exit::Success)
 }
@@ -78,7 +78,7 @@ fn columns(environment: &Environment, kind: &str) -> Result<BTreeMap<String, Vec
 async fn to_file(
     archive: &dyn Archive,
     query: RecordsQuery,
-    form: Form,
+    format: LineFormat,
     path: &Path,
 ) -> Result<(), Error> {
     let what = format!("cannot write {}", path.display());
@@ -93,7 +93,7 @@ async fn to_file(
         .create_new(true)
         .open(&beside)
         .map_err(Error::io(what.clone()))?;
-    let written = write(archive, query, Writer::new(form, file)).await;
+    let written = write(archive, query, Writer::new(format, file)).await;
     let finished = written.and_then(|file: File| {
         file.sync_all()
             .and_then(|()| fs::rename(&beside, path))
@@ -130,7 +130,7 @@ async fn write<W: Write + Send>(
 }
 
 /// What a line holds, and in which format.
-struct Form {
+struct LineFormat {
     shape: Shape,
     cells: Cells,
     columns: BTreeMap<String, Vec<Pointer>>,
@@ -151,13 +151,13 @@ enum Writer<W: Write> {
 const OF_ALL: [&str; 4] = ["upstream", "id", "first_seen", "last_seen"];
 
 impl<W: Write> Writer<W> {
-    fn new(form: Form, to: W) -> Self {
-        match form.shape {
+    fn new(format: LineFormat, to: W) -> Self {
+        match format.shape {
             Shape::Ndjson => Self::Ndjson(BufWriter::new(to)),
             Shape::Csv => Self::Csv {
                 lines: Box::new(csv::Writer::from_writer(to)),
-                cells: form.cells,
-                columns: form.columns,
+                cells: format.cells,
+                columns: format.columns,
                 begun: false,
             },
         }

@@ -47,11 +47,11 @@ pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error>
     let passes = environment.archive()?.history(since).await?;
     let ledger = recorded_ledger(&environment)?;
     let mut rows = BTreeMap::new();
-    let mut told = BTreeSet::new();
+    let mut in_ledger = BTreeSet::new();
     for account in environment.accounts() {
         let spending = ledger.spent(&account, since).await?;
         let whole = spending.source == ChargeSource::Ledger;
-        told.extend(whole.then(|| account.name.clone()));
+        in_ledger.extend(whole.then(|| account.name.clone()));
         // A journal is kept for two windows, the passes for good: of it, only what no pass tells.
         let charges = spending
             .charges
@@ -66,7 +66,7 @@ pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error>
             .iter()
             .find(|job| job.name == pass.job);
         let account = job.map_or("", |job| &*job.credential.account.name);
-        add_pass(&mut rows, account, pass, told.contains(account));
+        add_pass(&mut rows, account, pass, in_ledger.contains(account));
     }
     let history = History {
         since,

@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::quota::Timestamp;
 
 #[derive(Debug, Serialize)]
-struct Found<'a> {
+struct SearchResults<'a> {
     hits: Vec<FoundHit<'a>>,
 }
 
@@ -42,7 +42,7 @@ pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     };
     let hits = environment.archive()?.search(query).await?;
     match global.format {
-        Format::Json => output::json(&Found {
+        Format::Json => output::json(&SearchResults {
             hits: hits.iter().map(found).collect(),
         })?,
         Format::Text if hits.is_empty() => output::text_line(&nothing_in(&environment.state_dir))?,

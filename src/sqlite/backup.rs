@@ -9,8 +9,7 @@ const MARK: &str =
     "create table if not exists backup (made_at integer not null); delete from backup;";
 const IS_MARKED: &str = "select exists (select 1 from sqlite_schema where name = 'backup')";
 
-/// Copies a file as it is at one moment, whoever writes to it meanwhile, to one that is empty. The copy stores when it was
-/// made.
+/// Copies one state of a file to an empty one, while other processes may write. The copy stores when it was made.
 ///
 /// # Errors
 /// When SQLite cannot read the one or write the other.

@@ -1,4 +1,4 @@
-//! An open file: how it is read while others write it, and written while it is in place.
+//! An open file, which is read while other processes write it, and written only while it is in place.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl Database {
         })
     }
 
-    /// A file that nobody else has.
+    /// A file that no other process has.
     pub fn of_its_own(path: &Path, connection: Connection) -> Self {
         Self {
             path: path.to_owned(),
@@ -122,7 +122,7 @@ impl Database {
     /// Reads from one state of the file, whatever others write meanwhile. `act` is repeated where the file changed under it.
     ///
     /// # Errors
-    /// When `act` fails on a file that nobody changed. Of damage only where `pragma integrity_check` finds it too.
+    /// Fails if `act` fails on a file that did not change meanwhile. Reports damage only if `pragma integrity_check` finds it too.
     pub fn read<T>(
         &mut self,
         act: impl Fn(&Connection) -> rusqlite::Result<T>,

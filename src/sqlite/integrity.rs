@@ -11,7 +11,7 @@ use super::Database;
 pub enum Integrity {
     /// Nothing is wrong with it.
     Whole,
-    /// Its indices did not fit its tables, and were made anew from them.
+    /// Its indices did not match its tables and were rebuilt.
     Mended,
     /// This is wrong with its tables themselves: only a backup helps.
     Damaged(Vec<String>),
@@ -20,7 +20,7 @@ pub enum Integrity {
 /// More than anybody reads.
 const COMPLAINTS: u32 = 10;
 
-/// Looks at every page of a file, and makes its indices anew where they do not fit. What its tables hold stays as it is.
+/// Checks every page of a file, and rebuilds its indices if they do not match its tables. The tables do not change.
 ///
 /// # Errors
 /// When SQLite cannot even look.

@@ -1,4 +1,4 @@
-//! How a file is opened for reading, depending on what its last writer left, or is doing.
+//! Opens a file for reading, depending on the side files that its writer left or is using.
 
 use std::fs;
 use std::path::{Path, absolute};
@@ -12,23 +12,23 @@ use rustix::fs::{Access, access};
 use super::state::Files;
 use super::{beside, keep_plans, wait_while_busy};
 
-/// What keeps a reader from seeing two states of a file in one.
+/// What keeps a reader from mixing two states of a file.
 #[derive(Debug)]
 pub enum Protection {
-    /// SQLite's locks, or that nobody else has the file.
+    /// SQLite's locks, or no other process has the file.
     Locks,
-    /// Nothing: what was read counts if the files are as they were.
+    /// Nothing: a read is valid only if the files did not change meanwhile.
     Unchanged(Box<Files>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// There is no write-ahead log. SQLite would create one, unless it is told that nobody changes the file.
+    /// There is no write-ahead log. SQLite would create one, unless the file is opened as immutable.
     Closed,
-    /// There is a log, and the shared memory that indexes it: a writer is at work or was killed. The log is locked.
+    /// There is a log and the shared memory that indexes it: a writer is working or was killed. SQLite locks the log.
     InUse,
-    /// There is a log without its index, as in a copy, or one that nothing was written to yet. SQLite would create one,
-    /// unless it is alone; and the file cannot be locked by one who may not write.
+    /// There is a log without its index, as in a copy, or an empty log. SQLite would create the index, unless it has the file
+    /// exclusively, and a user without write permission cannot lock the file.
     Orphaned,
 }
 
@@ -78,9 +78,9 @@ pub fn open(path: &Path) -> rusqlite::Result<(Connection, Protection)> {
             Ok(connection)
         });
         match opened {
-            // Whoever began the log was killed before it had an index.
+            // The writer that created the log was killed before it created the index.
             Err(error) if is_code(&error, ErrorCode::FileLockingProtocolFailed) => {}
-            // Whoever had it open has closed it since.
+            // The process that had the file open has closed it since.
             Err(error)
                 if is_code(&error, ErrorCode::CannotOpen) && Mode::of(path) != Mode::InUse =>
             {
@@ -108,8 +108,9 @@ pub fn hold(path: &Path) -> rusqlite::Result<Connection> {
     }
 }
 
-/// Takes part in the locking of the log, which makes the log and its index if need be; whoever closes last removes them.
-/// `None` where this user may not, or the file has no log at all, in which case a reader would keep a run from making it.
+/// Opens the file with the locks of a writer, which creates the log and its index as needed; the last process that closes the
+/// file removes them. `None` if this user may not write, or if the file has no log: its lock would keep a run from creating
+/// one.
 fn lock(path: &Path) -> rusqlite::Result<Option<Connection>> {
     let directory = path.parent().unwrap_or(path);
     let may_write = [path, directory]

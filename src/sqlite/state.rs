@@ -1,4 +1,4 @@
-//! Whether a file and its log are still the ones that were opened, and unchanged.
+//! Whether a file and its log are still the opened ones, and unchanged.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -17,19 +17,19 @@ const TICK: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Files {
     paths: [PathBuf; 3],
-    found: [Option<State>; 3],
+    found: [Option<FileState>; 3],
 }
 
 /// One file: which it is, and when it was written last. Not when its owner was set, which SQLite does at each opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct State {
+struct FileState {
     device: u64,
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
 }
 
-impl State {
+impl FileState {
     fn of(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().map(|found| Self {
             device: found.dev(),
@@ -49,7 +49,7 @@ impl Files {
     #[must_use]
     pub fn of(path: &Path) -> Self {
         let paths = ["", "-wal", "-shm"].map(|suffix| beside(path, suffix));
-        let found = paths.each_ref().map(|path| State::of(path));
+        let found = paths.each_ref().map(|path| FileState::of(path));
         Self { paths, found }
     }
 
@@ -68,12 +68,19 @@ impl Files {
     /// Whether neither the database nor its log changed. The index of a log is memory that readers share.
     pub fn are_unchanged(&self) -> bool {
         let mut files = self.paths.iter().zip(&self.found).take(2);
-        files.all(|(path, found)| State::of(path) == *found)
+        files.all(|(path, found)| FileState::of(path) == *found)
     }
 
     /// Whether `other` has the same database file.
     pub fn is_same_file(&self, other: &Self) -> bool {
-        let file = |files: &Self| files.found.first().copied().flatten().map(State::identity);
+        let file = |files: &Self| {
+            files
+                .found
+                .first()
+                .copied()
+                .flatten()
+                .map(FileState::identity)
+        };
         file(self) == file(other)
     }
 
@@ -84,7 +91,7 @@ impl Files {
     /// Names the file that was moved, deleted or replaced.
     pub fn in_place(&self) -> rusqlite::Result<()> {
         let displaced = self.paths.iter().zip(&self.found).find(|(path, found)| {
-            State::of(path).map(State::identity) != found.map(State::identity)
+            FileState::of(path).map(FileState::identity) != found.map(FileState::identity)
         });
         displaced.map_or(Ok(()), |(path, _)| Err(error(path)))
     }

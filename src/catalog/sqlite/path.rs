@@ -1,9 +1,9 @@
-//! Pointers as SQL knows them.
+//! JSON pointers as SQL expressions.
 
 use crate::config::Pointer;
 
-/// A pointer's leading tokens that name members of objects, as a JSON path, and what is left to be applied to what is
-/// there.
+/// Splits a pointer: its leading tokens without indices and `*`, as a JSON path for SQL, and a pointer to apply to the value
+/// at that path.
 pub fn split(pointer: &Pointer) -> (String, Option<Pointer>) {
     let plain = pointer
         .tokens()
@@ -18,9 +18,9 @@ pub fn split(pointer: &Pointer) -> (String, Option<Pointer>) {
     (path(members), Pointer::parse(&rest).ok())
 }
 
-/// An expression for what a pointer points at in the JSON `document`: one value, or where it has a `*` a JSON array of all.
-/// DuckDB evaluates it by its own functions: there `json_extract` returns JSON, a text with its quotes, and types have names in
-/// capitals.
+/// An expression for the value of a pointer in the JSON `document`; for a pointer with a `*`, a JSON array of all values.
+/// DuckDB evaluates the views with its own functions: its `json_extract` returns JSON, with quotes around text, and its names
+/// of types are in capitals.
 pub fn expression(document: &str, tokens: &[String]) -> String {
     let places: Vec<String> = tokens.split(|token| token == "*").map(path).collect();
     match places.as_slice() {
@@ -30,7 +30,7 @@ pub fn expression(document: &str, tokens: &[String]) -> String {
     }
 }
 
-/// Walks an array for each `*`. Only an array or an object may be asked for what is in it.
+/// Reads an array for each `*`. `json_each` fails on a value that is neither an array nor an object.
 fn all_values(document: &str, arrays: &[String], last: &str) -> String {
     let mut within = document.to_owned();
     let mut walks = Vec::new();

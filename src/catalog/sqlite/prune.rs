@@ -1,10 +1,10 @@
-//! Dropping what was not seen again for too long.
+//! Deletes records that an upstream has not returned for too long.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::tags;
 
-/// So many records in one transaction: other processes land their pages in between.
+/// Records deleted in one transaction, so that other processes can land pages in between.
 const AT_ONCE: i64 = 1_000;
 
 const OLD: &str = "select exists (select 1 from record where upstream = ?1 and last_seen < ?2)
@@ -16,7 +16,8 @@ const DROP: &str = "delete from record where number in
 const FORGET: &str = "delete from absent where upstream = ?1 and at < ?2";
 pub const STATEMENTS: &[&str] = &[OLD, CHANGED, DROP, FORGET];
 
-/// Drops the records of an upstream, and its absent ids, that are older. Where there are none, nothing is written.
+/// Deletes the records of an upstream, its absent ids and its tags that are older than `since`. Returns the number of
+/// records. Writes nothing if there are none.
 pub fn drop_unseen(
     connection: &mut Connection,
     upstream: &str,

@@ -1,4 +1,4 @@
-//! The full-text index, made anew from the records.
+//! Rebuilds the full-text index from the records.
 
 use std::collections::HashMap;
 

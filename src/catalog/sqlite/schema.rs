@@ -11,14 +11,14 @@ use crate::sqlite::Schema;
 /// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` is 1 where `max_pages` ended a step that names `{since}` |
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` is 1 where `max_pages` ended the step |
 /// | `restart` | a step of a pass that was started over |
-/// | `absent` | an id that was asked for and did not come, and when |
+/// | `absent` | an id that was requested and not returned, and when |
 /// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
 /// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
 /// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
-/// | `batch` | ids that were asked for together and are between two pages: which have not come, and the cursors; JSON; `began` is the time with which its requests are rendered |
+/// | `batch` | ids that were requested together and are between two pages: those not returned yet, and the cursors; JSON; `began` is the time with which its requests are rendered |
 /// | `text_change` | a record whose text changed, by its number, in the order of the changes: what the full-text index has to follow |
 ///
-/// `pass.pages` and `pass.records` count what stands in `checkpoint` and `listing`; `pass.requests` and `pass.units` what
+/// `pass.pages` and `pass.records` count the rows in `checkpoint` and `listing`; `pass.requests` and `pass.units` what
 /// was spent, pages that a restart threw away included.
 ///
 /// The full-text index is in a file of its own beside it, `search.db`: `record_text`, whose `rowid` is `record.number`.

@@ -1,9 +1,9 @@
 //! The full-text index, in a file of its own beside the catalog, so that every reader of SQLite can open the catalog.
 //!
-//! Two files cannot be committed together: SQLite commits each write-ahead log by itself. So the catalog logs which texts
-//! changed (`text_change`), in the transaction that changes them, and the index stores how far it has followed that log, in
-//! the transaction that follows it. Whatever is interrupted in between, the next writer indexes the rest. An index that
-//! followed another history than the catalog's, as after a power cut or a restored file, is made anew.
+//! Two files cannot be committed together, because SQLite commits each write-ahead log on its own. So the catalog logs which
+//! texts changed (`text_change`) in the transaction that changes them, and the index stores its position in that log in the
+//! transaction that applies the changes. After an interruption the next writer applies the rest. An index whose position is
+//! from another history than the catalog's, as after a power cut or a restored file, is rebuilt.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,29 +67,29 @@ pub const STATEMENTS: &[&str] = &[
     FORGET,
 ];
 
-/// A power cut can take changes from the index that were committed to it: that many are kept in the log for it, which is
-/// more than an unwritten write-ahead log holds. An index that lacks more of them is made anew.
+/// The entries of the log that are kept although the index has applied them. A power cut can undo committed changes of the
+/// index, but not more than its write-ahead log holds, which is fewer. An index that lacks more entries is rebuilt.
 const KEPT: i64 = 10_000;
 
-/// Where an index stands in the log of its catalog.
+/// The position of an index in the log of its catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Followed {
     pub seq: i64,
-    /// Random: tells a change from another one that got the same number in another history.
+    /// Random, so that an entry differs from one with the same number in another history.
     pub mark: i64,
 }
 
 /// The full-text index of a catalog.
 pub struct TextIndex {
     path: PathBuf,
-    /// `None` where it cannot be written: pages are landed without it.
+    /// `None` if it cannot be opened for writing: pages are then landed without it.
     database: Mutex<Option<Database>>,
-    /// Whether a failure was reported: one report is enough.
+    /// Whether a failure was reported, because one report per process is enough.
     reported: AtomicBool,
 }
 
 impl TextIndex {
-    /// The index of the catalog at `catalog`, for writing, created and brought up to the catalog's state.
+    /// Opens the index of the catalog at `catalog` for writing; creates it as needed and applies the changes that it lacks.
     pub fn open(catalog: &Path, records: &mut Connection) -> Self {
         let index = Self::to_read(catalog);
         match sqlite::open(&index.path, SCHEMA) {
@@ -103,7 +103,7 @@ impl TextIndex {
         index
     }
 
-    /// The same for reading. Its file is not opened before a question is asked.
+    /// The index of the catalog at `catalog`, for reading. The first query opens its file.
     pub fn to_read(catalog: &Path) -> Self {
         Self {
             path: catalog.with_file_name(FILE),
@@ -112,8 +112,8 @@ impl TextIndex {
         }
     }
 
-    /// Indexes what changed in the catalog; `landed` is a page whose texts are at hand. What was paid for is in the catalog
-    /// already, so a failure is reported and no more: the next writer tries again.
+    /// Indexes what changed in the catalog; `landed` is a page whose texts are in memory. The page is stored already, so a
+    /// failure is only reported, and the next writer tries again.
     pub fn follow(&self, records: &mut Connection, landed: Option<(&LandingPage, &Changes)>) {
         if let Some(database) = self.locked().as_mut()
             && let Err(error) = database.change(|index| follow(index, records, landed))
@@ -122,7 +122,7 @@ impl TextIndex {
         }
     }
 
-    /// Makes the index anew from the records, even where its file is damaged, and returns how many records it holds.
+    /// Rebuilds the index from the records, even if its file is damaged. Returns the number of indexed records.
     pub fn rebuild(&self, records: &mut Connection) -> Result<u64, StoreError> {
         let mut database = self.locked();
         if let Some(Ok(indexed)) = database
@@ -139,8 +139,8 @@ impl TextIndex {
         Ok(indexed)
     }
 
-    /// What `collect` makes of the numbers of the records that hold the words, best first. It is repeated where the index
-    /// changed meanwhile.
+    /// Passes the numbers of the records that contain the words to `collect`, best match first, and returns its result. Calls
+    /// it again if the index changed meanwhile.
     pub fn matching<T: Default>(
         &self,
         records: &Connection,
@@ -180,7 +180,7 @@ impl TextIndex {
         }
     }
 
-    /// Changes that every index has followed are of no more use.
+    /// Deletes log entries that the index has applied.
     fn shorten_log(&self, records: &Connection) -> rusqlite::Result<()> {
         let Some(followed) = self
             .locked()
@@ -209,7 +209,7 @@ impl TextIndex {
     }
 }
 
-/// Where the index stands; `None` for one that has followed nothing.
+/// The index's position; `None` if it is new.
 fn followed(index: &Connection) -> rusqlite::Result<Option<Followed>> {
     index
         .prepare_cached(FOLLOWED)?
@@ -222,7 +222,7 @@ fn followed(index: &Connection) -> rusqlite::Result<Option<Followed>> {
         .optional()
 }
 
-/// Where the index stands, if the catalog's log goes on from there.
+/// The index's position, if it is in the catalog's log.
 fn followed_here(index: &Connection, records: &Connection) -> rusqlite::Result<Option<Followed>> {
     let Some(followed) = followed(index)? else {
         return Ok(None);
@@ -280,7 +280,7 @@ fn follow_from(
     set_followed(index, last)
 }
 
-/// Stores where the index stands.
+/// Stores the index's position.
 pub fn set_followed(index: &Connection, followed: Followed) -> rusqlite::Result<()> {
     index
         .prepare_cached(FOLLOW)?
@@ -288,7 +288,7 @@ pub fn set_followed(index: &Connection, followed: Followed) -> rusqlite::Result<
         .map(drop)
 }
 
-/// Indexes a record's text in place of the one before; `None` removes it.
+/// Replaces a record's text in the index; `None` removes it.
 fn replace(index: &Connection, number: i64, text: Option<&str>) -> rusqlite::Result<()> {
     index.prepare_cached(UNINDEX)?.execute([number])?;
     match text {
@@ -305,7 +305,7 @@ pub fn add(index: &Connection, number: i64, text: &str) -> rusqlite::Result<()> 
         .map(drop)
 }
 
-/// There is no index: that is right for a catalog without records.
+/// Fails if the catalog has records but no index.
 fn nothing_indexed(records: &Connection) -> Result<(), StoreError> {
     match records.query_row(HAS_RECORDS, [], |row| row.get(0))? {
         true => Err(StoreError::NoIndex),
@@ -313,7 +313,7 @@ fn nothing_indexed(records: &Connection) -> Result<(), StoreError> {
     }
 }
 
-/// How many changes the index lacks; `None` for one that did not follow this catalog.
+/// The number of changes that the index lacks; `None` if its position is not in the catalog's log.
 fn missing(index: &Connection, records: &Connection) -> rusqlite::Result<Option<i64>> {
     let Some(followed) = followed_here(index, records)? else {
         return Ok(None);
@@ -324,7 +324,7 @@ fn missing(index: &Connection, records: &Connection) -> rusqlite::Result<Option<
         .map(Some)
 }
 
-/// A writer that was killed between the two files leaves records that a search does not find.
+/// Warns that a search does not find some records: a writer was killed between its two commits.
 fn report_missing(missing: i64) {
     if missing > 0 {
         tracing::warn!(

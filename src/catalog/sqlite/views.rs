@@ -1,5 +1,5 @@
-//! How the records of a kind are read: remembered as each call lands them, so that a person finds a view of the columns that
-//! are configured now.
+//! How the records of a kind are read. Each landing stores it, so that the kind's view has the columns that are configured
+//! now.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ pub const SHAPES: &str =
 const KINDS: &str = "select distinct upstream, kind from kind";
 const VIEW: &str = "select sql from sqlite_schema where type = 'view' and name = ?1";
 
-/// How a call's records are read, as the catalog remembers it.
+/// How a call's records are read, as it is stored.
 #[derive(Debug, PartialEq, Eq)]
-struct Shape {
+struct KindLayout {
     text: String,
     columns: String,
 }
 
-impl Shape {
+impl KindLayout {
     fn new(records: &Records) -> Self {
         let text: Vec<&str> = records.text.iter().map(Pointer::as_str).collect();
         let columns: BTreeMap<&str, &str> = records
@@ -48,17 +48,17 @@ impl Shape {
     }
 }
 
-/// Remembers how a call's records are read, and makes the kind's view anew when that changed.
+/// Stores how a call's records are read, and replaces the kind's view if that changed.
 pub fn declare(
     tx: &Transaction<'_>,
     upstream: &str,
     call: &str,
     records: &Records,
 ) -> rusqlite::Result<()> {
-    let (kind, shape) = (&records.kind, Shape::new(records));
+    let (kind, shape) = (&records.kind, KindLayout::new(records));
     let stored = tx
         .prepare_cached(SHAPE)?
-        .query_row((upstream, kind, call), Shape::read)
+        .query_row((upstream, kind, call), KindLayout::read)
         .optional()?;
     if stored.as_ref() == Some(&shape) {
         return Ok(());
@@ -68,7 +68,7 @@ pub fn declare(
     create_view(tx, upstream, kind)
 }
 
-/// Makes the views anew that an earlier release defined otherwise. Where there are none, nothing is written.
+/// Replaces the views that an earlier release defined differently. Writes nothing if there are none.
 pub fn refresh(connection: &mut Connection) -> rusqlite::Result<()> {
     let outdated = outdated(connection)?;
     if outdated.is_empty() {
@@ -81,7 +81,7 @@ pub fn refresh(connection: &mut Connection) -> rusqlite::Result<()> {
     tx.commit()
 }
 
-/// The upstreams and kinds whose view is there, and is not defined as this release defines it.
+/// The upstreams and kinds whose view differs from this release's definition.
 fn outdated(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
     let mut statement = connection.prepare(KINDS)?;
     let kinds = statement
@@ -103,7 +103,7 @@ fn outdated(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> 
     Ok(outdated)
 }
 
-/// Where the records of a kind hold their text, whichever call landed them.
+/// Where the records of a kind have their text, over all calls that land them.
 pub fn text_pointers(
     connection: &Connection,
     upstream: &str,
@@ -124,14 +124,19 @@ pub fn text_pointers(
     Ok(pointers)
 }
 
-fn shapes(connection: &Connection, upstream: &str, kind: &str) -> rusqlite::Result<Vec<Shape>> {
+fn shapes(
+    connection: &Connection,
+    upstream: &str,
+    kind: &str,
+) -> rusqlite::Result<Vec<KindLayout>> {
     connection
         .prepare_cached(SHAPES)?
-        .query_map((upstream, kind), Shape::read)?
+        .query_map((upstream, kind), KindLayout::read)?
         .collect()
 }
 
-/// A page that was paid for is not lost over a view whose name SQLite does not take.
+/// Replaces a view. A page that was paid for must not be lost because SQLite rejects the name of its view, so that is only
+/// reported.
 fn create_view(tx: &Transaction<'_>, upstream: &str, kind: &str) -> rusqlite::Result<()> {
     let view = format!("{upstream}_{kind}");
     let columns = columns(&shapes(tx, upstream, kind)?);
@@ -165,7 +170,7 @@ fn definition(
     )
 }
 
-/// What the view of a kind selects.
+/// The select statement of a kind's view.
 fn selects(upstream: &str, kind: &str, columns: &BTreeMap<String, Vec<String>>) -> String {
     let of_all = ["id", "first_seen", "last_seen"]
         .into_iter()
@@ -183,8 +188,8 @@ fn selects(upstream: &str, kind: &str, columns: &BTreeMap<String, Vec<String>>) 
     )
 }
 
-/// Expressions by column. A column that two calls find in different places has two.
-fn columns(shapes: &[Shape]) -> BTreeMap<String, Vec<String>> {
+/// Expressions by column. A column that two calls read from different places has two.
+fn columns(shapes: &[KindLayout]) -> BTreeMap<String, Vec<String>> {
     let mut columns: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for shape in shapes {
         let named: BTreeMap<String, String> =

@@ -24,6 +24,7 @@ mod spent;
 mod stand_in;
 mod suspended;
 mod troubled_redis;
+mod unavailable;
 mod unreachable;
 mod vanished;
 mod wrong_config;

@@ -1,0 +1,113 @@
+//! A catalog that cannot be reached for a while, which a SQLite file shows only after a minute.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use ingest::catalog::{
+    CatalogError, Estimate, Landed, Landing, NamedIds, OpenPass, PassEnd, PassId, PassReader,
+    PassRef, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds, RegionState,
+    SqliteCatalog, StepListing,
+};
+use ingest::config::Pointer;
+use ingest::quota::{Cost, Timestamp};
+use ingest::record::{CachedPage, Tag};
+use ingest::run::{self, RunOutcome};
+
+use crate::support::lab::Lab;
+
+/// A catalog whose landings fail a number of times.
+struct Unreliable {
+    inner: SqliteCatalog,
+    failures: AtomicU64,
+    error: fn(String) -> CatalogError,
+}
+
+impl Unreliable {
+    /// Fails a landing as often as it should.
+    fn before(&self, method: &str) -> Result<(), CatalogError> {
+        let count = |left: u64| left.checked_sub(1);
+        let fails = method == "land"
+            && self
+                .failures
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, count)
+                .is_ok();
+        if fails {
+            return Err((self.error)("away".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Implements a trait by passing these methods on to the inner catalog.
+macro_rules! pass_on {
+    ($trait:ident: $($method:ident($($name:ident: $type:ty),*) -> $returns:ty;)*) => {
+        #[async_trait]
+        impl $trait for Unreliable {
+            $(
+                async fn $method(&self, $($name: $type),*) -> Result<$returns, CatalogError> {
+                    self.before(stringify!($method))?;
+                    self.inner.$method($($name),*).await
+                }
+            )*
+        }
+    };
+}
+
+pass_on! { PassReader:
+    region_states(job: &str, regions: &[String], now: Timestamp) -> Vec<RegionState>;
+    open_passes(job: &str) -> Vec<OpenPass>;
+    listing(pass: PassId) -> Vec<StepListing>;
+    pending_ids(query: PendingQuery) -> Vec<PendingId>;
+    named_ids(records: RecordIds, at: &Pointer) -> Vec<NamedIds>;
+    last_fetched(records: RecordIds) -> Vec<(Arc<str>, Timestamp)>;
+    cached_page(upstream: &str, kind: &str, request: &str) -> Option<CachedPage>;
+    tags(upstream: &str) -> Vec<Tag>;
+    estimates() -> Vec<Estimate>;
+}
+
+pass_on! { PassStore:
+    land(landing: Arc<Landing>) -> Landed;
+    restart_step(pass: PassId, step: usize) -> bool;
+    rearrange(pass: PassId, change: &Rearrangement) -> ();
+    end_step(pass: PassId, step: usize, cut: bool) -> ();
+    finish(pass: &PassRef, end: PassEnd, now: Timestamp) -> PassId;
+    count_unproductive(pass: &PassRef, requests: u64, units: &Cost, now: Timestamp) -> ();
+    learn(estimate: Estimate) -> ();
+    forget_tags(upstream: &str, call: &str) -> ();
+    drop_unseen(upstream: &str, since: Timestamp) -> u64;
+}
+
+/// Runs one region whose landings fail so often. Returns the outcome, the requests, and the pages that landed.
+fn run_with(failures: u64, error: fn(String) -> CatalogError) -> (RunOutcome, u64, i64) {
+    let lab = Lab::new(&["jobs.trending.regions=[\"US\"]"]);
+    let mut context = lab.context();
+    let path = lab.directory.path().join("catalog.db");
+    context.catalog = Arc::new(Unreliable {
+        inner: SqliteCatalog::open(&path).unwrap(),
+        failures: AtomicU64::new(failures),
+        error,
+    });
+    let selection = lab.selection(&["trending"]);
+    let report = lab
+        .runtime
+        .block_on(run::run(&context, &selection))
+        .unwrap();
+    let pages = lab.count("select coalesce(sum(pages), 0) from pass");
+    (report.outcome, lab.requests(), pages)
+}
+
+#[test]
+fn a_paid_page_is_landed_once_the_catalog_is_back_and_is_not_requested_again() {
+    let (outcome, requests, pages) = run_with(20, CatalogError::Unavailable);
+    assert_eq!(outcome, RunOutcome::Complete);
+    assert_eq!(i64::try_from(requests).unwrap(), pages);
+}
+
+#[test]
+fn a_run_stops_where_the_catalog_stays_away_or_fails_for_good() {
+    let (outcome, requests, pages) = run_with(u64::MAX, CatalogError::Unavailable);
+    assert_eq!((outcome, requests, pages), (RunOutcome::Failed, 1, 0));
+    let (outcome, requests, pages) = run_with(1, CatalogError::Failed);
+    assert_eq!((outcome, requests, pages), (RunOutcome::Failed, 1, 0));
+}

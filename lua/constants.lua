@@ -3,8 +3,8 @@
 -- The charges of a block of the log, and the most that one holds before it is divided.
 local BLOCK = 64
 local LONGEST_BLOCK = 128
--- A charge adds 1 to the sequence. Everything else that changes what is used adds this, a multiple of each number of
--- charges after which something is done.
+-- A charge adds 1 to the sequence. Everything else that changes what is used adds this, so that a machine also notices a
+-- lost correction. It is a multiple of each number of charges after which something is done.
 local STRIDE = 512
 
 -- The places in the state.

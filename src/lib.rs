@@ -1,4 +1,4 @@
-//! A worker that pulls from metered upstream APIs and never overspends their quota. ARCHITECTURE.md shows the rooms.
+//! A worker that pulls from metered upstream APIs and never overspends their quota. ARCHITECTURE.md maps the modules.
 
 pub mod apart;
 pub mod catalog;

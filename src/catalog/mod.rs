@@ -130,7 +130,8 @@ pub trait PassStore: PassReader {
         now: Timestamp,
     ) -> Result<PassId, CatalogError>;
 
-    /// Adds requests that returned no page, and the units charged for them, to a pass. A new pass is stored as failed.
+    /// Adds requests that returned no page, and the units charged for them, to a pass. A new pass is stored as failed, so that
+    /// `history` shows what it cost and a ledger that was lost is charged it.
     async fn count_unproductive(
         &self,
         pass: &PassRef,

@@ -56,7 +56,7 @@ pub fn shown_lines(text: &str) -> String {
 /// How wide a terminal is that does not say, in columns.
 const USUAL_WIDTH: usize = 80;
 
-/// What results are shown on.
+/// What results are shown on. Read once, at the edge, so that everything below it is a function of its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
     /// How wide a line may be, in columns; as long as it is where nobody says.

@@ -1,4 +1,5 @@
-//! After the configuration names another kind of ledger: what this machine charged in the one before still counts.
+//! After the configuration names another kind of ledger: what this machine charged in the one before still counts. It is
+//! absorbed under its own ids at every start while it is in the window, so it counts once however often that happens.
 
 use std::path::Path;
 

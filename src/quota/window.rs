@@ -103,7 +103,7 @@ impl Window {
     }
 
     /// Returns the ends of the slices in which returns from `now` on are reported: a few dozen instants up to the one at which
-    /// all is back, among them an hour, six hours and a day.
+    /// all is back, among them an hour, six hours and a day. Few enough to show, and each is one that a charge can wait for.
     #[must_use]
     pub fn slices(&self, now: Timestamp) -> Vec<Timestamp> {
         let period = self.resets.map(|calendar| calendar.usual_length());

@@ -38,6 +38,7 @@ pub async fn candidates(
     for (job, regions) in selection {
         let codes: Vec<String> = regions.iter().map(|region| region.code.clone()).collect();
         // A clock that is kept right is set back a little now and then. A pass that began minutes later still counts.
+        // One that began much later ran under a wrong clock: it must not keep its region from being due until then.
         let until = now + LONGEST_TOLERANCE;
         let states = catalog.region_states(&job.name, &codes, until).await?;
         let paired = regions.iter().zip(states);

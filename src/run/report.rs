@@ -226,7 +226,8 @@ async fn refreshed(
     passes
 }
 
-/// Returns the refusal whose charge fits soonest, by everything charged until now.
+/// Returns the refusal whose charge fits soonest, by everything charged until now: another job may have charged after the
+/// refusal.
 async fn soonest(
     context: &Context,
     accounts: &[Arc<Account>],

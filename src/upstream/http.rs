@@ -142,7 +142,8 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// Sends the request on the given connection, else on another one, as long as nothing of it was written.
+    /// Sends the request on the given connection, else on another one, as long as nothing of it was written. Connecting again
+    /// counts against the same deadline.
     async fn send(
         &self,
         connection: Connection,

@@ -110,7 +110,7 @@ impl Line {
 }
 
 /// Why a request must not be written now. This reads the socket itself, since an end or stray bytes may not have been
-/// noticed yet.
+/// noticed yet: bytes that followed one response must never be read as the next one.
 fn unsent(tcp: &TcpStream, is_sealed: bool, deadline: Deadline) -> Option<Unsent> {
     let closed_or_garbage = match recv(tcp, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok((0, _)) => true,

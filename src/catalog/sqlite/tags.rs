@@ -1,4 +1,5 @@
-//! Pages by the upstream's name for their state: a page that did not change is not paid for again.
+//! Pages by the upstream's name for their state: a page that did not change is not paid for again. It is landed again as a
+//! page of the new pass, so that nothing else needs to know of it.
 
 use std::time::Duration;
 

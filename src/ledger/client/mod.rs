@@ -18,7 +18,8 @@ use crate::quota::{
     Timestamp, Units,
 };
 
-/// The number of grants in a row that may arrive too late to be used.
+/// The number of grants in a row that may arrive too late to be used. A ledger that is always slower than the grace of a
+/// short window then counts as away, and does not keep a run busy for ever.
 const LATE_GRANTS: u32 = 4;
 
 /// The number of void grants in a row after which the ledger counts as away.

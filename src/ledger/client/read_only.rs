@@ -31,7 +31,8 @@ impl ReadOnlyClient {
         }
     }
 
-    /// Returns the ledger's usage, and the charges of this machine that it does not have.
+    /// Returns the ledger's usage, and the charges of this machine that it does not have. A charge whose reply was lost went
+    /// ahead unmetered, but the ledger may have recorded it: it is looked up by its id, so that it counts once.
     async fn usage_and_unsynced(
         &self,
         account: &Account,

@@ -42,7 +42,8 @@ impl Journal {
         .await
     }
 
-    /// Records that a limit was reopened.
+    /// Records that a limit was reopened. A ledger that comes back from before a `reopen` is closed again all the same: after
+    /// a loss machines send what is closed, not what was reopened, since nobody can tell which of the two is newer.
     pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), JournalError> {
         let (account, limit) = (account.name.clone(), limit.to_owned());
         self.with(move |connection| store(connection, &account, &limit, None, InLedger::No))

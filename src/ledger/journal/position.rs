@@ -201,6 +201,8 @@ fn read(row: &Row<'_>, moment: &Moment) -> rusqlite::Result<StoredPosition> {
     })
 }
 
+/// Records the position of every reply, not of grants alone: a machine that only ever sends unmetered charges or closings must
+/// find a loss too.
 pub fn record(
     tx: &Transaction<'_>,
     moment: &Moment,

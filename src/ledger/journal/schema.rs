@@ -73,10 +73,12 @@ const FIRST: &str = "
 /// How long a closing without a known reset lasted, in microseconds; nothing where an earlier release recorded it.
 const PROBES: &str = "alter table closing add column probe_interval integer;";
 
-/// Which ledger a contact was with, by its URL without user and password; nothing where an earlier release noted it.
+/// Which ledger a contact was with, by its URL without user and password; nothing where an earlier release noted it. Another
+/// epoch under the same URL is a loss; under another URL the configuration was changed, and nothing was lost.
 const LEDGER: &str = "alter table contact add column ledger text;";
 
-/// What a charge is for; null when that was not recorded.
+/// What a charge is for; null when that was not recorded. Only the journal has it: the log in Redis stays small, and a
+/// machine can report its own spend alone.
 const PURPOSES: &str = "
     alter table charge add column job text;
     alter table charge add column region text;

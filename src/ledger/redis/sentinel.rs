@@ -44,8 +44,8 @@ impl Sentinels {
         })
     }
 
-    /// Connects to the primary that the first Sentinel to reply names, since some may be down. Returns the failure that says
-    /// most about the cause.
+    /// Connects to the primary that the first Sentinel to reply names. All are requested at once, since one that is down would
+    /// use up the deadline. Returns the failure that says most about the cause.
     pub async fn connect(&self) -> Result<MultiplexedConnection, ConnectError> {
         let mut attempts: FuturesUnordered<_> = self
             .sentinels

@@ -111,8 +111,8 @@ impl Packed {
 /// The quota of a limit that this configuration does not know.
 const UNKNOWN: Units = Units::new(u64::MAX);
 
-/// The account, with the limits too that a piece of update is about and that this configuration does not know: another one on
-/// this machine charged them. A machine that has their rule sums them up by it.
+/// The account, with the limits too that an update names and that this configuration does not know: another one on this
+/// machine charged them. They are in the state without a rule; a machine that has the rule sums them from the log.
 pub fn with_unknown_limits<'a>(account: &'a Account, update: &Update<'_>) -> Cow<'a, Account> {
     let costs: Vec<&Cost> = match update {
         Update::Absorb(entries) | Update::Recover(entries, _) => {

@@ -60,8 +60,9 @@ impl Retry {
 
 impl Attempt<'_> {
     /// Returns what a refused request cost: nothing where its error rule says so. A declined probe costs the configured cost
-    /// of the call, even where a higher one was learned. Every other refusal keeps its charge, since nobody knows whether
-    /// the upstream counted it.
+    /// of the call, even where a higher one was learned. Only `spent` and `slow_down` decline a probe: a response that broke
+    /// off or failed may have been counted as a page. Every other refusal keeps its charge, since nobody knows whether the
+    /// upstream counted it.
     pub fn cost_of_refusal(
         &self,
         permit: &Permit,

@@ -111,7 +111,8 @@ pub struct LimitPreview {
     pub units: Range,
     /// The units that the run would charge, as far as they fit; `None` where the ledger cannot be reached.
     pub spends: Option<Units>,
-    /// How much of it fits.
+    /// How much of it fits. A limit with less left than is expected of it never has `all`, even if another limit stops the run
+    /// first.
     pub fits: Fits,
     /// The charge at which the run would stop.
     pub first_unfit: Option<FirstUnfit>,

@@ -46,6 +46,7 @@ impl SharedClient {
                     format!("{reason}; all {most} units of `ledger.unmetered_max` are used");
                 return self.refuse(&attempt, reason).await;
             }
+            // An outage and not a rejection, which would state when the charge fits: only the ledger knows that.
             Unmetered::Closed { limit, until } => {
                 let reason = format!(
                     "{reason}; the upstream reported `{limit}` exhausted, and it is closed until \

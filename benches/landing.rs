@@ -14,7 +14,7 @@ use ingest::catalog::{
     Archive, Landing, PassId, PassReader, PassRef, PassScope, PassStore, PendingQuery, SearchQuery,
     SqliteCatalog,
 };
-use ingest::config::{Pointer, Records};
+use ingest::config::{Column, Field, Format, Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
 use ingest::record::Record;
 use ingest::sqlite;
@@ -427,13 +427,24 @@ fn kind() -> Arc<Records> {
     Arc::new(Records {
         at: pointer("/items"),
         kind: "video".into(),
-        id: vec![pointer("/id")],
+        id: vec![Field::At(pointer("/id"))],
+        key: None,
+        format: Format::default(),
         text: ["/snippet/title", "/snippet/description", "/snippet/tags/*"]
             .map(pointer)
             .into(),
         columns: columns
             .iter()
-            .map(|(name, at)| ((*name).to_owned(), pointer(at)))
+            .map(|(name, at)| {
+                (
+                    (*name).to_owned(),
+                    Column {
+                        at: pointer(at),
+                        kind: None,
+                        template: None,
+                    },
+                )
+            })
             .collect::<BTreeMap<_, _>>(),
     })
 }

@@ -64,12 +64,15 @@ fn columns(environment: &Environment, kind: &str) -> Result<BTreeMap<String, Vec
         )));
     }
     let mut columns: BTreeMap<String, Vec<Pointer>> = BTreeMap::new();
-    for (name, at) in all
+    for (name, column) in all
         .iter()
         .filter(|records| records.kind == kind)
         .flat_map(|records| &records.columns)
     {
-        columns.entry(name.clone()).or_default().push(at.clone());
+        columns
+            .entry(name.clone())
+            .or_default()
+            .push(column.at.clone());
     }
     Ok(columns)
 }

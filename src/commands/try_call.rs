@@ -393,7 +393,7 @@ impl Report {
             columns: about
                 .columns
                 .iter()
-                .map(|(column, at)| (column.clone(), at.text_in(&record.body)))
+                .map(|(name, column)| (name.clone(), column.at.text_in(&record.body)))
                 .collect(),
             texts: about
                 .text

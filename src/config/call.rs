@@ -9,6 +9,8 @@ use super::declare::{
     AndThen, COST, Leaf, ListOf, Named, OneOrMore, Optional, Or, OwnName, POINTER, Required, Shape,
     TEMPLATE, TEXT, Table, Type, Words, keys, table, template,
 };
+use super::field::{COLUMN, Column, FIELD, Field};
+use super::format::{FORMATS, Format};
 use super::item::{self, Item};
 use super::paging::{PAGING, Paging};
 use super::tree::Kind;
@@ -69,17 +71,25 @@ keys! {
     /// What a response contains.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Records {
-        /// Where the list of records is.
-        at: Pointer = Required(POINTER, "'/items'"),
+        /// Where the records are: a list of them, or one object, which is one record. `*` stands for every element of a list and
+        /// for every member of an object. If unset, the whole response.
+        at: Pointer = Or(POINTER, "''", "'/items'"),
+        /// The field in which a record stores the name of the member that it was found under: that of the last `*` in `at` that
+        /// matches members. A member that is no object becomes a record with this field and the field `value`.
+        key: Option<String> = Optional(TEXT, "'date'"),
+        /// The format of the response.
+        format: Format = Or(Words(FORMATS), "'json'", "'csv'"),
         /// The kind of record. Ids are unique within a kind, and a newer record replaces an older one. The view of the kind in
         /// the catalog is `UPSTREAM_KIND`.
         kind: String = Required(TEXT, "'thing'"),
-        /// Where a record has its id. Several values are joined by `/`.
-        id: Vec<Pointer> = Required(OneOrMore(POINTER), "'/id'"),
+        /// Where a record has its id: a JSON pointer, or a template such as `{region}` for a value of the request. Several
+        /// values are joined by `/`.
+        id: Vec<Field> = Required(OneOrMore(FIELD), "'/id'"),
         /// The text of a record that `ingest search` finds.
         text: Vec<Pointer> = Or(ListOf(POINTER, 0), "[]", "['/title', '/tags/*']"),
-        /// The columns of the kind's SQL view, by name.
-        columns: BTreeMap<String, Pointer> = Or(COLUMNS, "{}", "{ title = '/title' }"),
+        /// The columns of the kind's SQL view, by name: a JSON pointer, a pointer with a type, or a template such as `{region}`,
+        /// whose text is stored in the record under the column's name.
+        columns: BTreeMap<String, Column> = Or(COLUMNS, "{}", "{ title = '/title', views = { at = '/views', type = 'integer' } }"),
     }
 }
 
@@ -228,16 +238,21 @@ fn with_its_method(item: &Item<'_>, call: Call) -> Option<Call> {
     }
 }
 
-const COLUMNS: Leaf<BTreeMap<String, Pointer>> = Leaf {
+const COLUMNS: Leaf<BTreeMap<String, Column>> = Leaf {
     read: columns,
     shape: || {
-        let schema = json!({ "type": "object", "additionalProperties": POINTER.shape().schema });
-        Shape::scalar("table of JSON pointers by column", schema)
+        let schema = json!({ "type": "object", "additionalProperties": COLUMN.shape().schema });
+        Shape {
+            label: "table of columns".to_owned(),
+            schema,
+            ..COLUMN.shape()
+        }
+        .below(".COLUMN")
     },
 };
 
 /// Columns of a view, in whose names SQL does not tell cases apart.
-fn columns(item: Item<'_>) -> Option<BTreeMap<String, Pointer>> {
+fn columns(item: Item<'_>) -> Option<BTreeMap<String, Column>> {
     let mut seen = BTreeSet::new();
     item::all(item.entries()?.into_iter().map(|item| {
         if item.name().is_empty() || item.name().chars().any(char::is_control) {
@@ -249,6 +264,6 @@ fn columns(item: Item<'_>) -> Option<BTreeMap<String, Pointer>> {
                 "write another name",
             );
         }
-        Some((item.name().to_owned(), POINTER.read(item)?))
+        Some((item.name().to_owned(), COLUMN.read(item)?))
     }))
 }

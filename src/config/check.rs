@@ -2,6 +2,7 @@
 
 mod cost;
 mod request;
+mod secrets;
 mod views;
 
 use super::item::Item;
@@ -13,19 +14,23 @@ pub fn config(config: &Config, root: &Item<'_>) {
     config
         .upstreams
         .values()
-        .for_each(|upstream| transport(upstream, root));
+        .for_each(|upstream| transport(config, upstream, root));
     config
         .upstreams
         .values()
         .for_each(|upstream| refusals(config, upstream, root));
     cost::costs(config, root);
     request::requests(config, root);
+    secrets::secrets(config, root);
     views::views(config, root);
 }
 
 /// A secret is never sent over plain http except to this machine.
-fn transport(upstream: &Upstream, root: &Item<'_>) {
-    if upstream.auth == Auth::None
+fn transport(config: &Config, upstream: &Upstream, root: &Item<'_>) {
+    let credentials = config.credentials.values();
+    let mut credentials = credentials.filter(|one| one.upstream.name == upstream.name);
+    let has_secrets = credentials.any(|one| one.secret.is_some() || !one.secrets.is_empty());
+    if (upstream.auth == Auth::None && !has_secrets)
         || upstream.base_url.scheme() == "https"
         || upstream.is_loopback()
     {

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::Upstream;
 use super::declare::{
     DURATION, DURATION_OR_ZERO, ExactlyOne, FILE, Keys, Later, Leaf, Named as ByName, Optional, Or,
     Place, Renamed, Required, SOME_UNITS, Shape, TEXT, Table, Type, UNITS, Words, keys, table,
 };
+use super::field::{RESPONSE_FIELD, ResponseField};
 use super::item::{self, Item};
 use super::names::{Named, advice};
-use super::upstream::{Auth, HEADER_NAME};
+use super::upstream::Upstream;
 use crate::quota::{Account, Calendar, Limit, LimitName, Period, Units, Window, WindowError};
 
 /// A secret for an upstream, and the account whose quota it uses.
@@ -50,6 +50,8 @@ keys! {
         upstream: Place = Required(Later(TEXT), "'things'"),
         /// Where to read the secret from; never the secret itself. An upstream without `auth` needs none.
         secret: Option<SecretSource> = Optional(SECRET, "{ env = 'THINGS_KEY' }"),
+        /// Further secrets, by name. `{secret:NAME}` in `auth`, in a header or in a query parameter is one of them.
+        secrets: BTreeMap<String, SecretSource> = Or(ByName(SECRET, "NAME"), "{}", "{ app = { env = 'APP_KEY' } }"),
         /// The account whose quota the credential uses. Two keys of one project share a quota: give both the same account. If
         /// unset, the name of the credential.
         account: Option<String> = Optional(ACCOUNT, "'my-project'"),
@@ -67,7 +69,7 @@ pub struct CredentialLimit {
     pub wait: Duration,
     /// The upstream's name for the limit, in a response that reports it exhausted.
     pub upstream_name: Option<String>,
-    /// The response headers that report its state; `None` if the upstream reports nothing.
+    /// Where responses report its state; `None` if the upstream reports nothing.
     pub reported: Option<ReportedHeaders>,
 }
 
@@ -89,7 +91,7 @@ keys! {
         wait: Duration = Or(DURATION_OR_ZERO, "'2s'", "'1min'"),
         /// The upstream's name for this limit, in responses that report it exhausted.
         upstream_name: Option<String> = Optional(TEXT, "'defaultPerDayPerProject'"),
-        /// The response headers that report the remaining units. If less is reported than the ledger counts, the ledger takes
+        /// Where responses report the remaining units: in headers or in the body. If less is reported than the ledger counts, the ledger takes
         /// the reported value.
         reported: Option<ReportedHeaders> = Renamed(Optional(table::<ReportedHeaders>(), "{ remaining = 'x-ratelimit-remaining' }"), "told"),
     }
@@ -122,15 +124,16 @@ const LIMIT: Leaf<(Limit, CredentialLimit)> = Leaf {
 };
 
 keys! {
-    /// The response headers that report the state of a limit.
+    /// Where responses report the state of a limit.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ReportedHeaders {
-        /// The header with the remaining units.
-        remaining: String = Required(HEADER_NAME, "'x-ratelimit-remaining'"),
-        /// The header with the time at which all units return, in seconds since 1970.
-        reset: Option<String> = Optional(HEADER_NAME, "'x-ratelimit-reset'"),
+        /// The header with the remaining units, or a JSON pointer into the body.
+        remaining: ResponseField = Required(RESPONSE_FIELD, "'x-ratelimit-remaining'"),
+        /// Where the response reports the time at which all units return: in RFC 3339, as an HTTP date, in seconds or
+        /// milliseconds since 1970, or in seconds from now.
+        reset: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-reset'"),
         /// The header with the `upstream_name` (or else the name) of the limit. If unset, every response is about this limit.
-        resource: Option<String> = Optional(HEADER_NAME, "'x-ratelimit-resource'"),
+        resource: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-resource'"),
     }
 }
 
@@ -185,6 +188,7 @@ fn secret(item: Item<'_>) -> Option<SecretSource> {
 struct Own {
     upstream: Arc<Upstream>,
     secret: Option<SecretSource>,
+    secrets: BTreeMap<String, SecretSource>,
     account: String,
     limits: Limits,
 }
@@ -242,7 +246,7 @@ fn complete(name: &str, own: &Own, accounts: &BTreeMap<String, Limits>) -> Crede
         name: name.to_owned(),
         upstream: own.upstream.clone(),
         secret: own.secret.clone(),
-        secrets: BTreeMap::new(),
+        secrets: own.secrets.clone(),
         account: Arc::new(Account {
             name: own.account.clone(),
             limits,
@@ -256,23 +260,13 @@ fn credential(item: Item<'_>, upstreams: &Named<Upstream>) -> Option<Own> {
     let upstream = keys
         .upstream
         .and_then(|place| upstreams.named_by(&place.item(&item.root())?, "upstream"));
-    let (upstream, secret) = (upstream?, keys.secret?);
-    match (&upstream.auth, &secret, item.find(&["secret"])) {
-        (Auth::None, Some(_), Some(place)) => place.refuse(
-            format!(
-                "upstream {:?} has no `auth`: the secret would never be sent",
-                upstream.name
-            ),
-            "add `auth` to the upstream, or remove the secret",
-        ),
-        (Auth::None, ..) | (_, Some(_), _) => Some(Own {
-            upstream,
-            secret,
-            account: keys.account?.unwrap_or_else(|| item.name().to_owned()),
-            limits: keys.limits?,
-        }),
-        _ => item.lacks("secret", "{ env = \"VARIABLE\" }"),
-    }
+    Some(Own {
+        upstream: upstream?,
+        secret: keys.secret?,
+        secrets: keys.secrets?,
+        account: keys.account?.unwrap_or_else(|| item.name().to_owned()),
+        limits: keys.limits?,
+    })
 }
 
 const ACCOUNT: Leaf<String> = Leaf {

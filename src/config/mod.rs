@@ -2,6 +2,8 @@
 
 mod call;
 mod credential;
+mod field;
+mod format;
 mod job;
 mod ledger;
 mod notify;
@@ -35,6 +37,8 @@ use std::sync::Arc;
 pub use call::{Call, Cheaper, Etag, Method, Records};
 pub use credential::{Credential, CredentialLimit, ReportedHeaders, SecretSource};
 pub use error::{ConfigError, NamedBy, Problem};
+pub use field::{Column, ColumnType, Field, ResponseField};
+pub use format::Format;
 pub use job::{Ids, Job, Step};
 pub use ledger::{AfterLoss, ClientCertificate, LedgerConfig, LedgerStore, LedgerTls, RedisAccess};
 pub use load::{Sources, Surroundings};

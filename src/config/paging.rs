@@ -11,6 +11,7 @@ use super::declare::{
     Words, keys,
 };
 use super::item::Item;
+use super::upstream::HEADER_NAME;
 
 /// How a call turns pages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -35,7 +36,7 @@ pub const PAGING: Tagged<Paging> = Tagged(&[
         "token",
         "The response contains an opaque token for the next page, which a parameter carries. The list ends when there is \
         no token.",
-        |keys| ByToken::read(keys).map(Paging::Token),
+        |keys| by_token(keys, ByToken::read(keys)?).map(Paging::Token),
     ),
     kind::<ByLink>(
         "link",
@@ -64,6 +65,23 @@ pub const PAGING: Tagged<Paging> = Tagged(&[
     }),
 ]);
 
+/// Whether exactly one place of the token is configured.
+fn by_token(keys: &Item<'_>, by: ByToken) -> Option<ByToken> {
+    let places = [
+        by.next.is_some(),
+        by.next_header.is_some(),
+        by.last.is_some(),
+    ];
+    match places.iter().filter(|is_present| **is_present).count() {
+        0 => keys.lacks("next", "\"/nextPageToken\", or `last`, or `next_header`"),
+        1 => Some(by),
+        _ => keys.refuse(
+            "expected exactly one of next, next_header, last",
+            "remove the others",
+        ),
+    }
+}
+
 const fn kind<K: Keys>(
     name: &'static str,
     doc: &'static str,
@@ -84,8 +102,19 @@ keys! {
     pub struct ByToken {
         /// The parameter that carries the token.
         param: String = Required(TEXT, "'pageToken'"),
-        /// Where the response contains the token of the next page.
-        next: Pointer = Required(POINTER, "'/nextPageToken'"),
+        /// Where the response contains the token of the next page. A number stays a number in a body. Exactly one of `next`,
+        /// `next_header` and `last` is present.
+        next: Option<Pointer> = Optional(POINTER, "'/nextPageToken'"),
+        /// The response header with the token of the next page.
+        next_header: Option<String> = Optional(HEADER_NAME, "'x-next-page'"),
+        /// Where the last record of a page has the token of the next page. Such a list ends at an empty page; without `more`, it
+        /// also ends at one that is not full.
+        last: Option<Pointer> = Optional(POINTER, "'/id'"),
+        /// The token of the first page. If unset, the first request has no token.
+        first: Option<String> = Optional(TEXT, "'*'"),
+        /// Where the response says whether there are more pages: true or false. A list that ends while there are more is not
+        /// complete.
+        more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
         /// Where paging parameters are sent.
         place as "in": Place = Or(Words(PLACES), "'query'", "'body'"),
         /// The size of a page.
@@ -112,6 +141,8 @@ keys! {
     pub struct ByNextUrl {
         /// Where the response contains the URL of the next page.
         next: Pointer = Required(POINTER, "'/links/next'"),
+        /// Where the response says whether there are more pages: true or false.
+        more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
         /// The size of a page.
         size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
         /// The most empty pages in a row that a list may contain while the URL continues. A list with more is not complete.
@@ -131,6 +162,8 @@ keys! {
         size: PageSize = Flat::<PageSize>::NEW,
         /// Where the response reports the number of all records.
         total: Option<Pointer> = Optional(POINTER, "'/total'"),
+        /// Where the response says whether there are more pages: true or false. It takes precedence over `total` and `size`.
+        more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
     }
 }
 
@@ -142,6 +175,8 @@ keys! {
         param: String = Required(TEXT, "'page'"),
         /// The number of the first page.
         first: u64 = Or(PAGES, "1", "0"),
+        /// Where the response says whether there are more pages: true or false. It takes precedence over `size`.
+        more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
         /// Where paging parameters are sent.
         place as "in": Place = Or(Words(PLACES), "'query'", "'body'"),
         /// The size of a page.
@@ -188,6 +223,10 @@ pub enum Lead<'a> {
     Total(&'a Pointer),
     /// The token of the next page at this place.
     Token(&'a Pointer),
+    /// The token of the next page in this header.
+    TokenHeader(&'a str),
+    /// The token of the next page at this place of the last record.
+    LastRecord(&'a Pointer),
     /// The URL of the next page at this place.
     Url(&'a Pointer),
     /// The URL of the next page in the header `Link`.
@@ -205,6 +244,8 @@ pub struct SeenPage<'a> {
     pub is_full: bool,
     /// The value at the place of its [`Lead`], if it has one.
     pub reported: Option<String>,
+    /// Whether there are more pages; `None` if the page does not say.
+    pub more: Option<bool>,
 }
 
 /// The page behind another one.
@@ -212,6 +253,8 @@ pub struct SeenPage<'a> {
 pub enum NextPage {
     /// The list ends.
     End,
+    /// There should be one, but the page does not name it.
+    Unnamed,
     /// The page with this cursor.
     Cursor(String),
     /// The page with this URL, which must be on the host of the upstream.
@@ -294,7 +337,7 @@ impl Paging {
     #[must_use]
     pub const fn lead(&self) -> Lead<'_> {
         match self {
-            Self::Token(ByToken { next, .. }) => Lead::Token(next),
+            Self::Token(by) => by.lead(),
             Self::NextUrl(ByNextUrl { next, .. }) => Lead::Url(next),
             Self::Link(_) => Lead::LinkHeader,
             Self::Offset(ByOffset {
@@ -303,6 +346,42 @@ impl Paging {
             Self::Offset(ByOffset { total: None, .. }) | Self::Number(_) | Self::None => {
                 Lead::Nowhere
             }
+        }
+    }
+
+    /// Where a response says whether there are more pages.
+    #[must_use]
+    pub const fn more(&self) -> Option<&Pointer> {
+        match self {
+            Self::Token(ByToken { more, .. })
+            | Self::NextUrl(ByNextUrl { more, .. })
+            | Self::Offset(ByOffset { more, .. })
+            | Self::Number(ByNumber { more, .. }) => more.as_ref(),
+            Self::Link(_) | Self::None => None,
+        }
+    }
+
+    /// A token as it is stored: in a body, what was a number in the response stays a number.
+    #[must_use]
+    pub fn stored_token(&self, token: String, is_number: bool) -> String {
+        let is_ambiguous = token.starts_with(NUMBER) || token.starts_with(TEXT_TOKEN);
+        match (self.place(), is_number) {
+            (Place::Body, true) => format!("{NUMBER}{token}"),
+            (Place::Body, false) if is_ambiguous => format!("{TEXT_TOKEN}{token}"),
+            (Place::Body | Place::Query, _) => token,
+        }
+    }
+
+    /// The cursor as templates contain it: as text, on the first page too if that has one.
+    #[must_use]
+    pub fn cursor_text<'a>(&'a self, cursor: Option<&'a str>) -> Option<&'a str> {
+        match (self, cursor) {
+            (Self::Token(by), None) => by.first.as_deref(),
+            (Self::Token(by), Some(cursor)) if by.place == Place::Body => {
+                let text = cursor.strip_prefix(NUMBER);
+                Some(text.or(cursor.strip_prefix(TEXT_TOKEN)).unwrap_or(cursor))
+            }
+            (_, cursor) => cursor,
         }
     }
 
@@ -334,7 +413,14 @@ impl Paging {
         let param = self.cursor_param().unwrap_or_default();
         match self {
             Self::None => ("none", param, ""),
-            Self::Token(ByToken { next, .. }) => ("token", param, next.as_str()),
+            Self::Token(by) => match by.lead() {
+                Lead::Token(at) => ("token", param, at.as_str()),
+                Lead::LastRecord(at) => ("token last", param, at.as_str()),
+                Lead::TokenHeader(name) => ("token header", param, name),
+                Lead::Nowhere | Lead::Total(_) | Lead::Url(_) | Lead::LinkHeader => {
+                    ("token", param, "")
+                }
+            },
             Self::Link(_) => ("link", param, ""),
             Self::NextUrl(ByNextUrl { next, .. }) => ("next_url", param, next.as_str()),
             Self::Offset(_) => ("offset", param, ""),
@@ -349,7 +435,7 @@ impl Paging {
     pub fn turn<'a>(&'a self, cursor: Option<&'a str>) -> Result<Turn<'a>, NotANumber> {
         let value = match self {
             Self::None | Self::Link(_) | Self::NextUrl(_) => None,
-            Self::Token(_) => cursor.map(Value::from),
+            Self::Token(by) => by.value(cursor),
             Self::Offset(_) => Some(Value::from(count(cursor, 0)?)),
             Self::Number(ByNumber { first, .. }) => Some(Value::from(count(cursor, *first)?)),
         };
@@ -372,22 +458,34 @@ impl Paging {
     /// # Errors
     /// The page's own cursor is not one of this kind.
     pub fn next(&self, page: SeenPage<'_>) -> Result<NextPage, NotANumber> {
-        if self.counts_itself() && page.listed == 0 {
+        let is_counted = self.counts_itself() || matches!(self.lead(), Lead::LastRecord(_));
+        if page.more == Some(false) || (is_counted && page.listed == 0) {
             return Ok(NextPage::End);
         }
+        let expects_more = page.more == Some(true);
         let next = match self {
             Self::None => None,
+            Self::Token(by) if by.last.is_some() => match page.reported {
+                _ if !expects_more && !page.is_full => None,
+                None => Some(NextPage::Unnamed),
+                Some(token) => Some(NextPage::Cursor(token)),
+            },
+            Self::Token(_) | Self::Link(_) | Self::NextUrl(_)
+                if page.reported.is_none() && expects_more =>
+            {
+                Some(NextPage::Unnamed)
+            }
             Self::Token(_) => page.reported.map(NextPage::Cursor),
             Self::Link(_) | Self::NextUrl(_) => page.reported.map(NextPage::Url),
             Self::Offset(_) => {
                 let reached = count(page.cursor, 0)?.saturating_add(page.listed);
                 let total = page.reported.and_then(|total| total.parse::<u64>().ok());
-                let more = total.map_or(page.is_full, |total| reached < total);
+                let more = total.map_or(page.is_full, |total| reached < total) || expects_more;
                 more.then(|| NextPage::Cursor(reached.to_string()))
             }
             Self::Number(ByNumber { first, .. }) => {
                 let next = count(page.cursor, *first)?.saturating_add(1);
-                page.is_full.then(|| NextPage::Cursor(next.to_string()))
+                (page.is_full || expects_more).then(|| NextPage::Cursor(next.to_string()))
             }
         };
         Ok(next.unwrap_or(NextPage::End))
@@ -399,9 +497,8 @@ impl Paging {
     pub const fn may_grow_unseen(&self) -> bool {
         match self {
             Self::Link(_) => true,
-            Self::None | Self::Token(_) | Self::NextUrl(_) | Self::Offset(_) | Self::Number(_) => {
-                false
-            }
+            Self::Token(by) => by.next_header.is_some(),
+            Self::None | Self::NextUrl(_) | Self::Offset(_) | Self::Number(_) => false,
         }
     }
 
@@ -418,6 +515,7 @@ impl Paging {
         };
         match self {
             Self::None => Some(0),
+            Self::Token(by) if by.first.as_deref() == Some(cursor) => Some(0),
             Self::Token(_) | Self::Link(_) | Self::NextUrl(_) => decode(cursor),
             Self::Offset(_) => cursor.parse().ok(),
             Self::Number(ByNumber { first, .. }) => {
@@ -425,6 +523,40 @@ impl Paging {
                 page.checked_mul(size)
             }
         }
+    }
+}
+
+/// A stored token for a body begins with this if it was a number in the response,
+const NUMBER: &str = "number:";
+/// and with this if it was a text that begins with either.
+const TEXT_TOKEN: &str = "text:";
+
+impl ByToken {
+    /// Where a response has the token of the next page.
+    const fn lead(&self) -> Lead<'_> {
+        match (&self.next, &self.next_header, &self.last) {
+            (_, Some(name), _) => Lead::TokenHeader(name.as_str()),
+            (_, None, Some(at)) => Lead::LastRecord(at),
+            (Some(at), None, None) => Lead::Token(at),
+            // The reader accepts no such configuration.
+            (None, None, None) => Lead::Nowhere,
+        }
+    }
+
+    /// The token as it is sent.
+    fn value(&self, cursor: Option<&str>) -> Option<Value> {
+        let Some(cursor) = cursor else {
+            return self.first.as_deref().map(Value::from);
+        };
+        if self.place == Place::Body {
+            if let Some(number) = cursor.strip_prefix(NUMBER) {
+                return Some(serde_json::from_str(number).unwrap_or_else(|_| number.into()));
+            }
+            if let Some(text) = cursor.strip_prefix(TEXT_TOKEN) {
+                return Some(text.into());
+            }
+        }
+        Some(cursor.into())
     }
 }
 

@@ -3,7 +3,7 @@ use std::fmt;
 use serde_json::Value;
 use thiserror::Error;
 
-/// A place in a JSON document (RFC 6901), where a token `*` stands for every element of an array.
+/// A place in a JSON document (RFC 6901), in which a token `*` stands for every element of an array, and for every member of an object that has no member `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pointer {
     text: String,
@@ -107,6 +107,9 @@ fn step<'a>(value: &'a Value, token: &str) -> Vec<&'a Value> {
             .and_then(|index: usize| elements.get(index))
             .into_iter()
             .collect(),
+        Value::Object(members) if token == "*" && !members.contains_key(token) => {
+            members.values().collect()
+        }
         Value::Object(members) => members.get(token).into_iter().collect(),
         _ => Vec::new(),
     }

@@ -229,6 +229,8 @@ pub enum Condition {
 /// What a refusal means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
+    /// There is nothing more to list.
+    End,
     /// The limit is exhausted: nothing that charges it is requested until it resets.
     Spent,
     /// The requests came too fast: the same request again, later.
@@ -244,6 +246,11 @@ pub enum Class {
 }
 
 const CLASSES: &[(&str, Class, &str)] = &[
+    (
+        "end",
+        Class::End,
+        "There is nothing more to list: the response counts as an empty last page.",
+    ),
     (
         "spent",
         Class::Spent,

@@ -31,6 +31,8 @@ pub enum Variable {
     Since,
     /// `{date:-1d:%Y/%m/%d}`: the date in UTC at which the pass started, with an optional offset and format.
     Date,
+    /// `{id}`: the only id of a request.
+    Id,
     /// `{secret:NAME}`: a secret of the credential; `{secret}` (`None`): its `secret`.
     Secret(Option<String>),
     /// Anything else: a value of the region.
@@ -109,7 +111,8 @@ impl Template {
         (
             "secret",
             Variable::Secret(None),
-            "The secret of the credential; `{secret:NAME}` is another one of its secrets.",
+            "The `secret` of the credential; `{secret:NAME}` is one of its `secrets`. Only in `auth`, headers and query \
+            parameters.",
         ),
     ];
 
@@ -152,7 +155,7 @@ impl Template {
         })
     }
 
-    /// The text with its secrets. `None` if `secret_of` has no value for one of them.
+    /// Returns the text with its secrets. `None` if `secret_of` has no value for one of them.
     #[must_use]
     pub fn reveal<'s>(
         &self,
@@ -229,6 +232,11 @@ impl Values<'_> {
             Variable::Now => date::second(self.now),
             Variable::Since => date::second(self.since.unwrap_or(Timestamp::from_micros(0))),
             Variable::Date => Date::default().at(self.now),
+            // A region may have a value of this name.
+            Variable::Id => match self.ids.first() {
+                Some(id) => id.clone(),
+                None => self.region.values.get("id").cloned().unwrap_or_default(),
+            },
             Variable::Secret(None) => "{secret}".to_owned(),
             Variable::Secret(Some(name)) => format!("{{secret:{name}}}"),
             Variable::OfRegion(name) => self.region.values.get(name).cloned().unwrap_or_default(),
@@ -281,8 +289,12 @@ fn variable(name: &str) -> Result<Part, TemplateError> {
         let date = Date::parse(date).ok_or_else(|| TemplateError::Date(name.to_owned()))?;
         return Ok(Part::Date(date));
     }
+    if name == "id" {
+        return Ok(Part::Variable(Variable::Id));
+    }
     if let Some(secret) = name.strip_prefix("secret:") {
-        return Ok(Part::Variable(Variable::Secret(Some(secret.to_owned()))));
+        let secret = Variable::Secret(Some(secret.to_owned()));
+        return Ok(Part::Variable(secret));
     }
     let found = Template::VARIABLES
         .into_iter()

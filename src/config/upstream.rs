@@ -8,14 +8,15 @@ use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::json;
 use url::{Host, Url};
 
+use super::Template;
 use super::call::{CALL, Call};
 use super::declare::{
     AndThen, BYTES, DURATION, ExactlyOne, Leaf, Named, Optional, Or, OwnName, Required, Shape,
     TEXT, Type, keys, table, template,
 };
 use super::item::{self, Item};
+use super::oauth::{OAUTH, OAuth, SECRET_TEMPLATE};
 use super::rules::{RULES, Rule};
-use super::{OAuth, Template};
 
 keys! {
     /// An API that jobs pull from.
@@ -38,7 +39,7 @@ keys! {
         max_body: u64 = Or(BYTES, "'32MiB'", "'100MiB'"),
         /// Records that no response contained for this long are deleted. If unset, records are kept forever.
         keep: Option<Duration> = Optional(DURATION, "'30d'"),
-        /// Headers of every request. Their values are templates. A secret does not belong here; see `auth`.
+        /// Headers of every request. Their values are templates. A secret is `{secret}` or `{secret:NAME}`.
         headers: BTreeMap<String, Template> = Or(HEADERS, "{}", "{ accept = 'application/vnd.example+json' }"),
         /// Rules that classify refusals; the first rule that matches applies. A string names a built-in rule set: `"google"`.
         /// A refusal that no rule matches is classified by its status: 401, 403 and 407 are `denied`, 429 is `slow_down`,
@@ -94,16 +95,6 @@ pub enum Auth {
 }
 
 impl Auth {
-    /// Every template, for the secrets that they name.
-    #[must_use]
-    pub fn templates(&self) -> Vec<&Template> {
-        match self {
-            Self::None | Self::Header(_) | Self::Query(_) | Self::Bearer => Vec::new(),
-            Self::Basic { user, password } => vec![user, password],
-            Self::OAuth(oauth) => oauth.templates().collect(),
-        }
-    }
-
     /// Whether a request carries the credential's `secret` itself.
     #[must_use]
     pub const fn sends_secret(&self) -> bool {
@@ -122,11 +113,25 @@ keys! {
         query: Option<String> = Optional(TEXT, "'key'"),
         /// Send the secret as `authorization: Bearer SECRET`.
         bearer: Option<()> = Optional(BEARER, "true"),
+        /// Send `authorization: Basic` with a user and a password.
+        basic: Option<BasicKeys> = Optional(table::<BasicKeys>(), "{ user = '{secret}', password = '' }"),
+        /// Send an access token of OAuth 2 as a bearer token. It is requested when it is needed, stored in the state directory
+        /// for its owner alone, and renewed before it expires and once after a 401. Token requests are not charged.
+        oauth: Option<OAuth> = Optional(OAUTH, "{ kind = 'client_credentials', token_url = 'https://id.example.com/token', client_id = 'me', client_secret = '{secret}' }"),
     }
 }
 
-const AUTH_REMEDY: &str =
-    "write { header = \"x-api-key\" }, { query = \"key\" }, { bearer = true } or \"none\"";
+keys! {
+    struct BasicKeys {
+        /// The user: text, `{secret}` or `{secret:NAME}`.
+        user: Template = Required(SECRET_TEMPLATE, "'{secret}'"),
+        /// The password, likewise.
+        password: Template = Or(SECRET_TEMPLATE, "''", "'{secret:password}'"),
+    }
+}
+
+const AUTH_REMEDY: &str = "write { header = \"x-api-key\" }, { query = \"key\" }, { bearer = true }, { basic = { ... } }, \
+    { oauth = { ... } } or \"none\"";
 const AUTH_KEYS: ExactlyOne<AuthKeys> = ExactlyOne(table(), AUTH_REMEDY);
 const AUTH: Leaf<Auth> = Leaf {
     read: auth,
@@ -145,6 +150,10 @@ fn auth(item: Item<'_>) -> Option<Auth> {
     header
         .or(keys.query.map(Auth::Query))
         .or(keys.bearer.map(|()| Auth::Bearer))
+        .or(keys
+            .basic
+            .map(|BasicKeys { user, password }| Auth::Basic { user, password }))
+        .or(keys.oauth.map(|oauth| Auth::OAuth(Box::new(oauth))))
 }
 
 const BEARER: Leaf<()> = Leaf {

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::config::Credential;
 use crate::ledger::LedgerClient;
 use crate::quota::Units;
-use crate::upstream::Upstream;
+use crate::upstream::{Failure, Upstream};
 
 /// How long the landing of a page is repeated while the catalog is unavailable, and how often.
 const LANDING_PATIENCE: Duration = Duration::from_secs(30);
@@ -131,7 +131,22 @@ impl Context {
         self.upstream(credential)?
             .ready()
             .await
-            .map_err(|failure| StopReason::Failed(failure.to_string()))
+            .map_err(|failure| match failure {
+                Failure::Denied(why) => StopReason::Denied(why),
+                failure => StopReason::Failed(failure.to_string()),
+            })
+    }
+
+    /// Why no request of a credential can be built. `None` if it can, or if only a token endpoint fails, which may pass.
+    pub async fn missing_secret(&self, credential: &Credential) -> Option<String> {
+        let ready = match self.upstream(credential) {
+            Ok(upstream) => upstream.ready().await,
+            Err(why) => return Some(why.to_string()),
+        };
+        match ready {
+            Err(Failure::NotSent(why)) => Some(why),
+            Ok(()) | Err(_) => None,
+        }
     }
 }
 

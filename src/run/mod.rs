@@ -112,9 +112,9 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
 async fn some_credential(context: &Context, due: &[Candidate]) -> Result<(), RunError> {
     let mut missing = Vec::new();
     for job in jobs(due) {
-        match context.ready(&job.credential).await {
-            Ok(()) => return Ok(()),
-            Err(why) => missing.push(why.to_string()),
+        match context.missing_secret(&job.credential).await {
+            None => return Ok(()),
+            Some(why) => missing.push(why),
         }
     }
     missing.dedup();

@@ -32,6 +32,8 @@ pub enum Content {
     Json(Value),
     Text(String),
     Bytes(Vec<u8>),
+    /// A text of this media type.
+    Formatted(String, &'static str),
 }
 
 /// How a response ends.
@@ -107,6 +109,7 @@ impl Reply {
         let kind = match self.content {
             Content::Json(_) | Content::Bytes(_) => "application/json; charset=UTF-8",
             Content::Text(_) => "text/html; charset=UTF-8",
+            Content::Formatted(_, media_type) => media_type,
         };
         let mut response = Response::new(body(self.content.to_bytes(), self.ending));
         *response.status_mut() =
@@ -129,7 +132,7 @@ impl Content {
     fn to_bytes(&self) -> Bytes {
         match self {
             Self::Json(value) => value.to_string().into(),
-            Self::Text(text) => text.clone().into(),
+            Self::Text(text) | Self::Formatted(text, _) => text.clone().into(),
             Self::Bytes(bytes) => bytes.clone().into(),
         }
     }

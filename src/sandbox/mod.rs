@@ -8,6 +8,7 @@ mod check;
 mod count;
 mod credential;
 mod draw;
+mod encode;
 mod fault;
 mod list;
 mod log;

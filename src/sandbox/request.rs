@@ -151,7 +151,7 @@ impl<'a> CallRequest<'a> {
         let in_path = self.route.pattern.read(self.path).unwrap_or_default();
         let in_path = in_path
             .into_iter()
-            .filter(|(name, _)| *name == "ids")
+            .filter(|(name, _)| matches!(*name, "ids" | "id"))
             .map(|(_, value)| value.to_owned());
         let in_body = self
             .route

@@ -44,7 +44,7 @@ fn route(
     let asking = steps().filter(|step| step.call.name == call.name);
     let ids_params = asking
         .flat_map(|step| &step.params)
-        .filter(|(_, value)| value.as_str().contains("{ids}"));
+        .filter(|(_, value)| names_ids(value.as_str()));
     let reading = steps()
         .filter_map(|step| step.ids.as_ref())
         .filter(|ids| ids.from == call.name);
@@ -121,7 +121,11 @@ impl Route {
         }
         match self.call.paging.lead() {
             Lead::Url(_) | Lead::LinkHeader => Some(LINKED),
-            Lead::Nowhere | Lead::Total(_) | Lead::Token(_) => self.call.paging.cursor_param(),
+            Lead::Nowhere
+            | Lead::Total(_)
+            | Lead::Token(_)
+            | Lead::TokenHeader(_)
+            | Lead::LastRecord(_) => self.call.paging.cursor_param(),
         }
     }
 
@@ -138,10 +142,14 @@ impl Route {
 /// The cursor parameter in links of the sandbox.
 pub const LINKED: &str = "after";
 
+fn names_ids(template: &str) -> bool {
+    template.contains("{ids}") || template.contains("{id}")
+}
+
 /// Where a template of a body names ids, as pointers.
 fn places(template: &Value, at: String) -> Vec<String> {
     match template {
-        Value::String(text) if text.contains("{ids}") => vec![at],
+        Value::String(text) if names_ids(text) => vec![at],
         Value::Array(parts) => parts
             .iter()
             .enumerate()

@@ -151,7 +151,9 @@ fn page_number(request: &CallRequest<'_>, pages: &Pages) -> Option<usize> {
             Some(after(&|page| leads_to(page, &request.target)).unwrap_or(first))
         }
         (_, None) => Some(first),
-        (Lead::Token(_), Some(cursor)) => after(&|page| contains(page, &cursor)),
+        (Lead::Token(_) | Lead::TokenHeader(_) | Lead::LastRecord(_), Some(cursor)) => {
+            after(&|page| contains(page, &cursor))
+        }
         (Lead::Nowhere | Lead::Total(_), Some(cursor)) => {
             let listed = |page| listed(request, page).unwrap_or_default();
             let size = pages.values().next().map_or(1, listed);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::pointer::set;
 use super::thing::Class;
-use crate::config::{Call, Paging, Pointer, Records, Upstream};
+use crate::config::{Call, Column, ColumnType, Field, Paging, Pointer, Records, Upstream};
 
 static SHAPES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/presets/shapes");
 
@@ -289,7 +289,8 @@ fn page_range(paging: &Paging) -> Option<PageRange> {
 fn record(records: &Records, read_by_jobs: &[&Pointer]) -> Value {
     let mut record = Value::Null;
     let mut put = |at: &Pointer, value: String| set(&mut record, at.tokens(), value.into());
-    for (number, at) in records.id.iter().enumerate() {
+    let ids = records.id.iter().filter_map(Field::pointer);
+    for (number, at) in ids.enumerate() {
         put(
             at,
             if number == 0 {
@@ -302,8 +303,8 @@ fn record(records: &Records, read_by_jobs: &[&Pointer]) -> Value {
     for at in read_by_jobs {
         put(at, "@someone:300".to_owned());
     }
-    for (column, at) in &records.columns {
-        put(at, format!("@{}:{at}", column_value(column)));
+    for (name, Column { at, kind, .. }) in &records.columns {
+        put(at, format!("@{}:{at}", column_value(name, *kind)));
     }
     for at in &records.text {
         put(at, format!("@title:{at}"));
@@ -312,12 +313,18 @@ fn record(records: &Records, read_by_jobs: &[&Pointer]) -> Value {
 }
 
 /// What a column of this name is likely to hold.
-fn column_value(column: &str) -> &'static str {
+fn column_value(column: &str, kind: Option<ColumnType>) -> &'static str {
     const COUNTS: [&str; 10] = [
         "count", "views", "stars", "size", "number", "total", "rank", "users", "sessions", "score",
     ];
     let named = |parts: &[&str]| parts.iter().any(|part| column.contains(part));
-    if column.ends_with("_at") || named(&["date", "time"]) {
+    let is_number = matches!(kind, Some(ColumnType::Integer | ColumnType::Real));
+    if is_number {
+        "number:1000000"
+    } else if kind == Some(ColumnType::Timestamp)
+        || column.ends_with("_at")
+        || named(&["date", "time"])
+    {
         "time"
     } else if named(&COUNTS) {
         "number:1000000"

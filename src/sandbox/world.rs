@@ -8,6 +8,7 @@ use super::below;
 use super::chance::Chance;
 use super::check::Refused;
 use super::draw::{Drawing, Facts};
+use super::encode::encoded;
 use super::fault::{self, Mishap};
 use super::pointer::set;
 use super::refuse::{Reason, refuse};
@@ -54,7 +55,12 @@ impl World {
             total,
         };
         let reply = question.answer().unwrap_or_else(|refused| *refused);
-        self.report_cost(reply, request)
+        let reply = self.report_cost(reply, request);
+        let records = request.route.call.records.as_ref();
+        match records.filter(|_| reply.status == 200) {
+            Some(records) => encoded(reply, records.format),
+            None => reply,
+        }
     }
 
     /// What a request truly costs: what the configuration says, or half to one and a half times as much where the response
@@ -163,10 +169,14 @@ impl Question<'_> {
         let end = start.saturating_add(size).min(total);
         let range = |number| usize::try_from(number).unwrap_or(usize::MAX);
         let page = things.into_iter().skip(range(start)).take(range(size));
-        let items: Vec<Value> = page.map(|thing| self.record(thing, &[], item)).collect();
+        let mut items: Vec<Value> = page.map(|thing| self.record(thing, &[], item)).collect();
         let is_paged = self.shape.call.page.is_some() && size > 0;
         let token = |offset, direction| token::encode(offset, direction, self.list_chance());
         let next = (is_paged && end < total).then(|| token(end, Direction::Next));
+        if let (Lead::LastRecord(at), Some(token)) = (self.request.route.call.paging.lead(), &next)
+        {
+            put_into_last(&mut items, at, token);
+        }
         let mut facts = Facts::new();
         if let Some(next) = &next {
             facts.insert("next".to_owned(), next.as_str().into());
@@ -236,6 +246,10 @@ impl Question<'_> {
 /// Adds what the configuration reads to request the next page.
 fn lead_on(reply: Reply, request: &CallRequest<'_>, next: Option<&str>, total: u64) -> Reply {
     let url = next.map(|token| linked(request, token).to_string());
+    let reply = match request.route.call.paging.more() {
+        Some(at) => with_value(reply, at, next.is_some().into()),
+        None => reply,
+    };
     match (request.route.call.paging.lead(), next, url) {
         (Lead::Total(at), ..) => with_value(reply, at, total.into()),
         (Lead::Token(at), Some(token), _) => with_value(reply, at, token.into()),
@@ -243,7 +257,21 @@ fn lead_on(reply: Reply, request: &CallRequest<'_>, next: Option<&str>, total: u
         (Lead::LinkHeader, _, Some(url)) => {
             reply.with_header("link", format!("<{url}>; rel=\"next\""))
         }
-        (Lead::Nowhere, ..) | (Lead::Token(_), None, _) | (Lead::LinkHeader, _, None) => reply,
+        (Lead::TokenHeader(name), Some(token), _) => reply.with_header(name, token),
+        (Lead::Nowhere | Lead::LastRecord(_), ..)
+        | (Lead::Token(_) | Lead::TokenHeader(_), None, _)
+        | (Lead::LinkHeader, _, None) => reply,
+    }
+}
+
+/// Puts the token of the next page into the last record.
+fn put_into_last(items: &mut [Value], at: &Pointer, token: &str) {
+    let Some(last) = items.last_mut() else {
+        return;
+    };
+    match last.pointer_mut(at.as_str()) {
+        Some(value) => *value = token.into(),
+        None => set(last, at.tokens(), token.into()),
     }
 }
 

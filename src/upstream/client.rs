@@ -15,7 +15,7 @@ use super::refusal::rule_index;
 use super::request::RequestParts;
 use super::response::Response;
 use super::trial::{Classified, ShownRequest, Trial};
-use super::{Exchange, Failure, Page, PageRequest, Upstream, http, reported};
+use super::{Exchange, Failure, Page, PageRequest, Upstream, http};
 use crate::clock::Deadline;
 use crate::config::{self, CredentialLimit};
 use crate::quota::LimitName;
@@ -162,11 +162,11 @@ impl Client {
         response: Response,
         trial: &mut Trial,
     ) -> Result<Page, Failure> {
+        let response = response.in_format(parts.format());
         trial.classified = Some(Classified {
             status: response.status.as_u16(),
             rule: rule_index(&response, &self.upstream.errors),
         });
-        trial.exchange.reported.limits = reported::limits(parts, &response);
         response
             .understand(parts, &mut trial.exchange.reported)
             .await

@@ -103,10 +103,11 @@ fn of_records<'a>(records: &'a Records, page: &'a Page) -> impl Iterator<Item = 
             .iter()
             .all(|record| at.texts_in(&record.body).is_empty())
     };
-    let columns = records.columns.iter().filter(move |(_, at)| is_absent(at));
-    let columns = columns.map(|(column, at)| Missing::Column {
-        column: column.clone(),
-        at: at.to_string(),
+    let columns = records.columns.iter();
+    let columns = columns.filter(move |(_, column)| is_absent(&column.at));
+    let columns = columns.map(|(name, column)| Missing::Column {
+        column: name.clone(),
+        at: column.at.to_string(),
     });
     let texts = records.text.iter().filter(move |at| is_absent(at));
     columns.chain(texts.map(|at| Missing::Text { at: at.to_string() }))
@@ -124,6 +125,8 @@ fn next_page(paging: &Paging, page: &Page) -> Option<Missing> {
     let at = match paging.lead() {
         Lead::Token(next) | Lead::Url(next) => next.to_string(),
         Lead::LinkHeader => "the header `link`".to_owned(),
+        Lead::TokenHeader(name) => format!("the header `{name}`"),
+        Lead::LastRecord(at) => format!("{at} of the last record"),
         // The next page is counted, not read.
         Lead::Nowhere | Lead::Total(_) => return None,
     };
@@ -151,7 +154,7 @@ fn of_quota<'a>(
     let unreported = unreported.filter_map(|limit| {
         Some(Missing::Reported {
             limit: limit.clone(),
-            header: limits.get(limit)?.reported.as_ref()?.remaining.clone(),
+            header: limits.get(limit)?.reported.as_ref()?.remaining.to_string(),
         })
     });
     unsettled.chain(unreported)

@@ -6,6 +6,7 @@ mod charset;
 mod client;
 mod connect;
 mod connection;
+mod decode;
 mod http;
 mod json;
 mod large_body;
@@ -92,7 +93,7 @@ pub struct ReportedCost {
     pub limits: Vec<ReportedLimit>,
     /// What the request truly cost, in units, of the limits whose cost its body tells.
     pub cost: BTreeMap<LimitName, Units>,
-    /// Whether it is a refusal that the upstream does not count, as its error rule says.
+    /// Whether it is a refusal, or the end of a list, that the upstream does not count, as its error rule says.
     pub free: bool,
 }
 

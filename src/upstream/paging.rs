@@ -1,3 +1,5 @@
+//! Where a response leads on to the next page. What that means for each kind of paging is in [`Paging`].
+
 use serde_json::Value;
 use url::Url;
 
@@ -14,49 +16,108 @@ impl From<NotANumber> for Failure {
     }
 }
 
-/// What the body of a response says about the next page: its token, its URL, or the number of all records. It must be read
-/// before the records are taken out of the document, since it can be inside them.
-pub fn read(paging: &Paging, document: &Value) -> Result<Option<String>, Failure> {
-    match paging.lead() {
-        Lead::Token(at) | Lead::Url(at) => token(at, document),
+/// What a response says about the next page.
+pub struct Says {
+    /// The token or the URL of the next page, or the number of all records.
+    reported: Result<Option<String>, Failure>,
+    /// Whether there are more pages; `None` if the response does not say.
+    more: Option<bool>,
+}
+
+/// Reads what a response says about the next page, before the records are taken out of the document: it can be inside them.
+pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
+    let reported = match paging.lead() {
+        Lead::Token(at) | Lead::Url(at) => token(paging, at, document),
         Lead::Total(at) => Ok(at.text_in(document)),
-        Lead::LinkHeader | Lead::Nowhere => Ok(None),
+        Lead::TokenHeader(name) => {
+            let value = response.header(name).map(str::trim);
+            Ok(value.filter(|value| !value.is_empty()).map(str::to_owned))
+        }
+        Lead::LinkHeader => Ok(link(response)),
+        // It is read when the records are known.
+        Lead::LastRecord(_) | Lead::Nowhere => Ok(None),
+    };
+    let more = paging.more().and_then(|at| truth(at.find(document)?));
+    Says { reported, more }
+}
+
+/// Whether the cursor of the next page is in the last record.
+pub const fn is_in_last_record(paging: &Paging) -> bool {
+    matches!(paging.lead(), Lead::LastRecord(_))
+}
+
+impl Says {
+    /// Reads the token out of the last record, if it is there.
+    pub fn read_last(&mut self, paging: &Paging, last: Option<&Value>) {
+        if let (Lead::LastRecord(at), Some(last)) = (paging.lead(), last) {
+            self.reported = token(paging, at, last);
+        }
     }
 }
 
-/// The cursor of the page behind one that listed so many records, where its body `reported` that (see [`read`]).
+/// true, 1 and "true"; false, 0 and "false".
+fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(truth) => Some(*truth),
+        Value::Number(number) => match number.as_u64() {
+            Some(0) => Some(false),
+            Some(1) => Some(true),
+            Some(_) | None => None,
+        },
+        Value::String(text) => text.parse().ok(),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The cursor of the page behind one that listed `listed` records.
 pub fn next(
     parts: &RequestParts<'_>,
     response: &Response,
-    reported: Result<Option<String>, Failure>,
+    says: Says,
     listed: u64,
 ) -> Result<Option<String>, Failure> {
     let paging = &parts.request.step.call.paging;
     if paging.counts_itself() && listed == 0 {
         return Ok(None);
     }
-    let (reported, place) = match paging.lead() {
-        Lead::LinkHeader => (link(response), "in the header `link`".to_owned()),
-        Lead::Url(at) => (reported?, format!("at `{at}`")),
-        Lead::Token(_) | Lead::Total(_) | Lead::Nowhere => (reported?, String::new()),
-    };
+    let place = place(paging);
     let page = SeenPage {
         cursor: parts.request.cursor,
         listed,
         is_full: is_full(parts, listed),
-        reported,
+        reported: says.reported?,
+        more: says.more,
     };
     match paging.next(page)? {
         NextPage::End => Ok(None),
+        NextPage::Unnamed => Err(Failure::Skip(format!(
+            "there are more pages, but the response names none {place}"
+        ))),
         NextPage::Cursor(cursor) => Ok(Some(cursor)),
         NextPage::Url(url) => {
             let next = on_same_host(parts, response, &url, &place)?;
             Ok(Some(match paging.lead() {
                 // A body is cleaned of secrets as a whole, a header is not.
                 Lead::LinkHeader => response.redactor.clean_data(&next).into_owned(),
-                Lead::Url(_) | Lead::Token(_) | Lead::Total(_) | Lead::Nowhere => next,
+                Lead::Url(_)
+                | Lead::Token(_)
+                | Lead::TokenHeader(_)
+                | Lead::LastRecord(_)
+                | Lead::Total(_)
+                | Lead::Nowhere => next,
             }))
         }
+    }
+}
+
+/// The place of the cursor, in messages.
+fn place(paging: &Paging) -> String {
+    match paging.lead() {
+        Lead::LinkHeader => "in the header `link`".to_owned(),
+        Lead::TokenHeader(name) => format!("in the header `{name}`"),
+        Lead::LastRecord(at) => format!("at `{at}` of the last record"),
+        Lead::Url(at) | Lead::Token(at) | Lead::Total(at) => format!("at `{at}`"),
+        Lead::Nowhere => String::new(),
     }
 }
 
@@ -77,17 +138,16 @@ fn is_full(parts: &RequestParts<'_>, listed: u64) -> bool {
     parts.page_size.is_none_or(|size| listed >= size)
 }
 
-/// The token at a place: a text or a number. Nothing, null, false and blank texts are the end.
-fn token(at: &Pointer, document: &Value) -> Result<Option<String>, Failure> {
+/// The token at a place: a text or a number, as it is stored. Nothing, null, false and blank texts are the end.
+fn token(paging: &Paging, at: &Pointer, document: &Value) -> Result<Option<String>, Failure> {
     match at.find(document) {
         None | Some(Value::Null | Value::Bool(false)) => Ok(None),
-        Some(Value::String(token)) => {
-            Ok(Some(token.clone()).filter(|token| !token.trim().is_empty()))
-        }
+        Some(Value::String(token)) if token.trim().is_empty() => Ok(None),
+        Some(Value::String(token)) => Ok(Some(paging.stored_token(token.clone(), false))),
         Some(token @ Value::Number(_)) if is_inexact(token) => {
             Err(no_token("a number that is not an exact integer", at))
         }
-        Some(Value::Number(token)) => Ok(Some(token.to_string())),
+        Some(Value::Number(token)) => Ok(Some(paging.stored_token(token.to_string(), true))),
         Some(other) => Err(no_token(name_of(other), at)),
     }
 }
@@ -98,8 +158,7 @@ fn no_token(found: &str, at: &Pointer) -> Failure {
     ))
 }
 
-/// Path and query of a page's URL, which stands at that place, without the secret: all that is kept of it. Another host is
-/// refused.
+/// The path and query of a page's URL, which the response has at `place`, without secrets. Another host is refused.
 fn on_same_host(
     parts: &RequestParts<'_>,
     answer: &Response,

@@ -1,12 +1,14 @@
+//! The records of a response: where they are, and their ids.
+
 use std::collections::HashSet;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::config::{Pointer, Records};
+use crate::config::{Field, Records, Values};
 use crate::record::Record;
 
-/// What is not as it should be in an answer.
+/// What is not as it should be in a response.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum WrongShape {
     #[error("the response contains {found} instead of {expected} (at `{at}`)")]
@@ -23,31 +25,39 @@ pub enum WrongShape {
 #[derive(Debug)]
 pub struct Found {
     pub records: Vec<Record>,
-    /// Records without an id.
+    /// The number of records without an id.
     pub skipped: u64,
-    /// Records whose id an earlier one has.
+    /// The number of records whose id an earlier one has.
     pub repeated: u64,
-    /// How long the answer's list was, whatever of it was kept.
+    /// The number of records that the response listed, with and without an id.
     pub listed: u64,
-    /// Whether there was no list, which is as good as an empty one.
+    /// Whether there was nothing where the records should be, which counts as an empty list.
     pub lacks_list: bool,
+    /// The last record that the response listed, if the cursor of the next page is in it.
+    pub last: Option<Value>,
 }
 
-/// Takes the records out of an answer: each id once, at its first place.
-pub fn take(document: &mut Value, what: &Records) -> Result<Found, WrongShape> {
-    let lacks_list = what.at.find(document).is_none();
-    let list = list_at(document, what.at.tokens(), &what.at)?;
-    let listed = count(&list);
+/// Takes the records out of a response: each id once, at its first place.
+pub fn take(
+    document: &mut Value,
+    what: &Records,
+    values: &Values<'_>,
+    keep_last: bool,
+) -> Result<Found, WrongShape> {
+    let bodies = Search::run(document, what)?;
+    let listed = count(&bodies.found);
     let mut seen = HashSet::new();
     let mut found = Found {
         records: Vec::new(),
         skipped: 0,
         repeated: 0,
         listed,
-        lacks_list: lacks_list && listed == 0,
+        lacks_list: bodies.lacks_list && listed == 0,
+        last: bodies.found.last().filter(|_| keep_last).cloned(),
     };
-    for body in list {
-        match id_of(&body, &what.id) {
+    for mut body in bodies.found {
+        add_fields(&mut body, what, values);
+        match id_of(&body, &what.id, values) {
             None => found.skipped += 1,
             Some(id) if seen.insert(id.clone()) => found.records.push(Record { id, body }),
             Some(_) => found.repeated += 1,
@@ -62,49 +72,136 @@ pub fn take(document: &mut Value, what: &Records) -> Result<Found, WrongShape> {
     Ok(found)
 }
 
-/// Takes the list that `tokens` lead to out of its place; an object that lacks the next one holds an empty list.
-fn list_at(value: &mut Value, tokens: &[String], at: &Pointer) -> Result<Vec<Value>, WrongShape> {
-    let Some((token, rest)) = tokens.split_first() else {
-        return match value {
-            Value::Array(list) => Ok(std::mem::take(list)),
-            other => Err(wrong(at, other, "a list")),
-        };
-    };
-    match value {
-        Value::Object(members) => members
-            .get_mut(token)
-            .map_or(Ok(Vec::new()), |inner| list_at(inner, rest, at)),
-        Value::Array(elements) if token == "*" => {
-            elements
-                .iter_mut()
-                .try_fold(Vec::new(), |mut lists, inner| {
-                    lists.append(&mut list_at(inner, rest, at)?);
-                    Ok(lists)
-                })
-        }
-        Value::Array(elements) => match token.parse::<usize>() {
-            Ok(index) => elements
-                .get_mut(index)
-                .map_or(Ok(Vec::new()), |inner| list_at(inner, rest, at)),
-            Err(_) => Err(WrongShape::Value {
-                at: at.to_string(),
-                found: "an array",
-                expected: "an object",
-            }),
-        },
-        other => Err(wrong(at, other, "an object")),
+/// Whether a response is one record, or contains something where its records should be.
+pub fn has_records(document: &Value, what: &Records, values: &Values<'_>) -> bool {
+    match (what.at.tokens(), document) {
+        // A whole response that is an object may also be an error: a record has an id.
+        ([], Value::Object(_)) => id_of(document, &what.id, values).is_some(),
+        _ => what.at.find(document).is_some(),
     }
 }
 
-/// The id of a record; `None` where a part of it is missing, blank, or holds what no database keeps whole.
-fn id_of(record: &Value, parts: &[Pointer]) -> Option<String> {
-    let id = |part: &Pointer| {
-        part.text_in(record)
-            .filter(|id| is_id(id) && !part.find(record).is_some_and(is_inexact))
+/// The values that a record takes from its request.
+fn add_fields(body: &mut Value, what: &Records, values: &Values<'_>) {
+    if let Value::Object(members) = body {
+        for (name, column) in &what.columns {
+            if let Some(template) = &column.template {
+                members.insert(name.clone(), template.render(values).into());
+            }
+        }
+    }
+}
+
+/// The records at a pointer, taken out of their places.
+struct Search<'a> {
+    what: &'a Records,
+    found: Vec<Value>,
+    /// Whether an object lacks a member that the pointer names.
+    lacks_list: bool,
+}
+
+impl<'a> Search<'a> {
+    fn run(document: &mut Value, what: &'a Records) -> Result<Self, WrongShape> {
+        let mut search = Self {
+            what,
+            found: Vec::new(),
+            lacks_list: false,
+        };
+        search.walk(document, what.at.tokens(), None)?;
+        Ok(search)
+    }
+
+    /// Walks along `tokens`. `name` is the member that the last `*` matched, if it matched a member.
+    fn walk(
+        &mut self,
+        value: &mut Value,
+        tokens: &[String],
+        name: Option<&str>,
+    ) -> Result<(), WrongShape> {
+        let Some((token, rest)) = tokens.split_first() else {
+            return self.take(value, name);
+        };
+        match value {
+            Value::Object(members) if token == "*" && !members.contains_key(token) => members
+                .iter_mut()
+                .try_for_each(|(name, member)| self.walk(member, rest, Some(name))),
+            Value::Object(members) => match members.get_mut(token) {
+                Some(member) => self.walk(member, rest, name),
+                None => self.lacks(),
+            },
+            Value::Array(elements) if token == "*" => elements
+                .iter_mut()
+                .try_for_each(|element| self.walk(element, rest, name)),
+            Value::Array(elements) => match token.parse::<usize>().map(|at| elements.get_mut(at)) {
+                Ok(Some(element)) => self.walk(element, rest, name),
+                Ok(None) => self.lacks(),
+                Err(_) => Err(self.wrong("an array", "an object")),
+            },
+            other => Err(self.wrong(name_of(other), "an object")),
+        }
+    }
+
+    fn lacks(&mut self) -> Result<(), WrongShape> {
+        self.lacks_list = true;
+        Ok(())
+    }
+
+    /// Takes the records at the end of the pointer: the elements of an array, or one value.
+    fn take(&mut self, value: &mut Value, name: Option<&str>) -> Result<(), WrongShape> {
+        match (value, name.zip(self.what.key.as_deref())) {
+            (Value::Array(elements), named) => {
+                for mut element in std::mem::take(elements) {
+                    if let (Some((name, key)), Value::Object(members)) = (named, &mut element) {
+                        members.insert(key.to_owned(), name.into());
+                    }
+                    self.found.push(element);
+                }
+            }
+            (Value::Object(members), named) => {
+                let mut members = std::mem::take(members);
+                if let Some((name, key)) = named {
+                    members.insert(key.to_owned(), name.into());
+                }
+                self.found.push(Value::Object(members));
+            }
+            (
+                scalar @ (Value::Bool(_) | Value::Number(_) | Value::String(_)),
+                Some((name, key)),
+            ) => {
+                let members = [
+                    (key.to_owned(), name.into()),
+                    (SCALAR.to_owned(), scalar.take()),
+                ];
+                self.found.push(Value::Object(Map::from_iter(members)));
+            }
+            (other, _) => return Err(self.wrong(name_of(other), "a list or an object")),
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, found: &'static str, expected: &'static str) -> WrongShape {
+        WrongShape::Value {
+            at: self.what.at.to_string(),
+            found,
+            expected,
+        }
+    }
+}
+
+/// The member that holds a value that is no object, in a record that is made of it and of its name.
+const SCALAR: &str = "value";
+
+/// The id of a record. `None` if a part of it is missing, blank, or contains what no database stores exactly.
+fn id_of(record: &Value, parts: &[Field], values: &Values<'_>) -> Option<String> {
+    let id = |part: &Field| match part {
+        Field::At(at) => at
+            .text_in(record)
+            .filter(|id| is_id(id) && !at.find(record).is_some_and(is_inexact)),
+        Field::Template(template) => Some(template.render(values)).filter(|id| is_id(id)),
     };
     let parts: Option<Vec<String>> = parts.iter().map(id).collect();
     let (last, before) = parts.as_deref()?.split_last()?;
-    // A slash in the last part is no question: it is left as it is.
+    // A slash in the last part is unambiguous, so it stays as it is.
     let before = before
         .iter()
         .map(|part| part.replace('%', "%25").replace('/', "%2F") + "/");
@@ -115,23 +212,15 @@ fn is_id(text: &str) -> bool {
     !text.trim().is_empty() && !text.contains('\0')
 }
 
-/// Whether a value is a number that others may be taken for: it is no integer, or too large for all its digits to be kept.
+/// Whether a value is a number that may be confused with another: it is no integer, or has more digits than we store.
 pub fn is_inexact(value: &Value) -> bool {
-    /// From here on not every integer is a floating-point number.
+    /// The least integer above which floating-point numbers skip integers.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) if number.is_f64() => number
             .as_f64()
             .is_none_or(|number| number.fract() != 0.0 || number.abs() >= EXACT),
         _ => false,
-    }
-}
-
-fn wrong(at: &Pointer, found: &Value, expected: &'static str) -> WrongShape {
-    WrongShape::Value {
-        at: at.to_string(),
-        found: name_of(found),
-        expected,
     }
 }
 
@@ -146,10 +235,9 @@ pub const fn name_of(value: &Value) -> &'static str {
     }
 }
 
-fn joined(pointers: &[Pointer]) -> String {
-    pointers
-        .iter()
-        .map(Pointer::as_str)
+fn joined(ids: &[Field]) -> String {
+    ids.iter()
+        .map(Field::as_str)
         .collect::<Vec<_>>()
         .join("`, `")
 }

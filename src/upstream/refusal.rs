@@ -9,7 +9,7 @@ use super::Failure;
 use super::http::host_of;
 use super::json;
 use super::response::Response;
-use super::retry_after::{epoch, retry_after};
+use super::retry_after::{reset, retry_after};
 use super::text::{html_text, is_html, without_tags};
 use crate::config::{Class, Rule, Until, classify};
 use crate::quota::Timestamp;
@@ -60,6 +60,12 @@ pub fn rule_index(answer: &Response, rules: &[Rule]) -> Option<usize> {
     rules.iter().position(|rule| std::ptr::eq(rule, found))
 }
 
+/// Whether the rule that a refusal matches says that there is nothing more to list.
+pub fn ends_list(answer: &Response, rules: &[Rule]) -> bool {
+    let rule = rule_of(answer, rules, &document(answer));
+    rule.is_some_and(|rule| rule.class == Class::End)
+}
+
 fn rule_of<'r>(answer: &Response, rules: &'r [Rule], document: &Value) -> Option<&'r Rule> {
     let rule = classify(
         rules,
@@ -70,8 +76,8 @@ fn rule_of<'r>(answer: &Response, rules: &'r [Rule], document: &Value) -> Option
     rule.filter(|rule| answer.broke_off().is_none() || !rule.conditions.is_empty())
 }
 
-/// The body, or what came of it; one that is not JSON is one text.
-fn document(answer: &Response) -> Value {
+/// The body, as far as it arrived. One that cannot be parsed is one text.
+pub fn document(answer: &Response) -> Value {
     let text = answer.text_to_show();
     let cut = || {
         if answer.is_whole() {
@@ -82,6 +88,7 @@ fn document(answer: &Response) -> Value {
     };
     json::read(&text)
         .ok()
+        .or_else(|| answer.in_its_format(&text))
         .or_else(cut)
         .unwrap_or_else(|| Value::String(text.clone().into_owned()))
 }
@@ -124,7 +131,8 @@ impl Refusal {
                 limit: self.limit,
             },
             Class::Denied => Failure::Denied(self.message),
-            Class::Skip => Failure::Skip(self.message),
+            // The end of a list is no failure, wherever lists end.
+            Class::Skip | Class::End => Failure::Skip(self.message),
             Class::BadCursor => Failure::BadCursor(self.message),
             Class::Transient => Failure::Transient {
                 message: self.message,
@@ -153,7 +161,7 @@ fn limit_of(rule: &Rule, answer: &Response, document: &Value) -> Option<String> 
 
 fn until(rule: &Rule, answer: &Response, now: Timestamp) -> Option<Timestamp> {
     let Until::EpochHeader(name) = rule.until.as_ref()?;
-    epoch(answer.header(name)?, now)
+    reset(answer.header(name)?, now)
 }
 
 /// What an answer says, as one short line without its full stop, since more may follow; empty where it says nothing.

@@ -1,5 +1,6 @@
-//! What an answer tells of the quota.
+//! What a response reports about the quota.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -7,14 +8,14 @@ use serde_json::Value;
 use super::ReportedLimit;
 use super::request::RequestParts;
 use super::response::Response;
-use super::retry_after::epoch;
-use crate::config::{Call, CredentialLimit};
+use super::retry_after::reset;
+use crate::config::{Call, CredentialLimit, ResponseField};
 use crate::quota::{LimitName, Units};
 
-/// More than any quota: what is told beyond it is not believed.
+/// More than any quota: a larger value is ignored.
 const MOST: u64 = 1_000_000_000_000_000;
 
-/// What the request truly cost, of the limits whose cost the answer tells.
+/// What the request cost, for the limits whose cost the response reports.
 pub fn cost(call: &Call, document: &Value) -> BTreeMap<LimitName, Units> {
     let reported = call
         .settle
@@ -23,40 +24,43 @@ pub fn cost(call: &Call, document: &Value) -> BTreeMap<LimitName, Units> {
     reported.collect()
 }
 
-/// How the charged limits stand that the headers tell of.
-pub fn limits(parts: &RequestParts<'_>, answer: &Response) -> Vec<ReportedLimit> {
+/// The state of the charged limits that a response reports. `document` is its body, if that could be read.
+pub fn limits(
+    parts: &RequestParts<'_>,
+    response: &Response,
+    document: Option<&Value>,
+) -> Vec<ReportedLimit> {
+    let value = |field: &ResponseField| match field {
+        ResponseField::Header(name) => response.header(name).map(Cow::from),
+        ResponseField::Body(at) => at.text_in(document?).map(Cow::from),
+    };
+    let report = |limit: &LimitName| report(parts, limit, parts.limits.get(limit)?, &value);
     let charged = parts.request.step.call.cost.limits();
-    charged
-        .filter_map(|limit| standing(parts, answer, limit, parts.limits.get(limit)?))
-        .collect()
+    charged.filter_map(report).collect()
 }
 
-fn standing(
+fn report<'a>(
     parts: &RequestParts<'_>,
-    answer: &Response,
     limit: &str,
     about: &CredentialLimit,
+    value: &impl Fn(&ResponseField) -> Option<Cow<'a, str>>,
 ) -> Option<ReportedLimit> {
     let reported = about.reported.as_ref()?;
     let name = about.upstream_name.as_deref().unwrap_or(limit);
-    if reported
-        .resource
-        .as_ref()
-        .is_some_and(|resource| answer.header(resource) != Some(name))
+    if let Some(resource) = &reported.resource
+        && value(resource).as_deref() != Some(name)
     {
         return None;
     }
+    let at = reported.reset.as_ref();
     Some(ReportedLimit {
         limit: limit.to_owned(),
-        remaining: left(answer.header(&reported.remaining)?)?,
-        reset: reported
-            .reset
-            .as_ref()
-            .and_then(|reset| epoch(answer.header(reset)?, parts.request.now)),
+        remaining: left(&value(&reported.remaining)?)?,
+        reset: at.and_then(|at| reset(&value(at)?, parts.request.now)),
     })
 }
 
-/// Units that are left, a fraction rounded down; none where more than all is spent.
+/// Remaining units, a fraction rounded down; zero if the quota is overdrawn.
 fn left(text: &str) -> Option<Units> {
     let text = text.trim();
     match text.strip_prefix('-') {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::header::{
-    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH,
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH,
 };
 use reqwest::{Method, Request};
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ use super::http;
 use super::trial::ShownRequest;
 use super::{Failure, PageRequest};
 use crate::config::{
-    self, Auth, CredentialLimit, Place, Pointer, Region, Step, Template, Turn, Values,
+    self, Auth, CredentialLimit, Field, Format, Place, Region, Step, Template, Turn, Values,
 };
 use crate::fnv::fnv;
 use crate::quota::LimitName;
@@ -70,6 +70,17 @@ impl<'a> RequestParts<'a> {
             secret_headers,
             secret_params,
         })
+    }
+
+    /// The format of its response.
+    pub fn format(&self) -> Format {
+        let records = self.request.step.call.records.as_ref();
+        records.map_or_else(Format::default, |records| records.format)
+    }
+
+    /// The values of its templates.
+    pub fn values(&self) -> Values<'a> {
+        values(&self.request)
     }
 
     /// What tells this request from others, and what is read out of its answer. The secret is not in it.
@@ -157,13 +168,15 @@ impl<'a> RequestParts<'a> {
                 .or_insert(HeaderValue::from_static("application/json"));
             *request.body_mut() = Some(body.to_string().into());
         }
+        let media_type = HeaderValue::from_static(self.format().media_type());
+        request.headers_mut().entry(ACCEPT).or_insert(media_type);
         self.reveal(&mut request, carried)?;
         carried.authorize(&mut request, &self.upstream.auth)?;
         Ok(request)
     }
 
     fn reveal(&self, request: &mut Request, carried: &Carried) -> Result<(), Failure> {
-        let values = values(&self.request);
+        let values = self.values();
         let text = |template: &Template| {
             let text = template.reveal(Some(&values), |name| carried.secrets.get(name));
             text.ok_or_else(|| no_value(template))
@@ -198,7 +211,7 @@ impl PageRequest<'_> {
             (method(call.method).to_string(), url, lines, body)
         });
         let read = call.records.as_ref().map(|records| {
-            let ids = records.id.iter().map(Pointer::as_str).collect::<Vec<_>>();
+            let ids = records.id.iter().map(Field::as_str).collect::<Vec<_>>();
             (records.at.as_str(), records.kind.as_str(), ids)
         });
         let text = format!("{:?} {read:?} {:?}", sent.ok(), call.paging.identity());
@@ -232,7 +245,7 @@ fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
     Values {
         region: request.region,
         ids: request.ids,
-        cursor: request.cursor,
+        cursor: request.step.call.paging.cursor_text(request.cursor),
         now: request.began,
         since: request.since,
     }
@@ -378,7 +391,7 @@ fn path(request: &PageRequest<'_>) -> Result<String, Failure> {
             .map(|id| in_segment(id))
             .collect::<Vec<_>>(),
     );
-    let cursor = request.cursor.map(in_segment);
+    let cursor = call.paging.cursor_text(request.cursor).map(in_segment);
     let values = Values {
         region: &region,
         ids: &ids,

@@ -4,31 +4,32 @@ use reqwest::StatusCode;
 use reqwest::header::{ETAG, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::json;
+use super::decode::{DecodeError, decode, most_values};
 use super::large_body::LargeBodySlot;
 use super::paging;
 use super::records::{self, Found};
 use super::redactor::Redactor;
-use super::refusal::{failure_of, is_free, said};
+use super::refusal::{self, failure_of, is_free, said};
 use super::reported;
 use super::request::RequestParts;
 use super::text::{html_text, is_html};
 use super::{Failure, Page, ReportedCost, transient};
 use super::{body, charset};
 use crate::apart::{apart, apart_alone};
-use crate::config::{Etag, classify};
+use crate::config::{Etag, Format, classify};
+
 use crate::plain::one_line;
 use crate::record::{CachedPage, Tag};
 use crate::saved_response::SavedResponse;
 
-/// More values than any page of records holds, and few enough that a hostile one fits into memory: a parsed value takes up
-/// to a hundred times the bytes that it is written in.
+/// The most values that we read: more than any page of records has, and few enough that a hostile one fits into memory. A
+/// parsed value takes up to a hundred times as many bytes as its text.
 const MOST_VALUES: usize = 250_000;
 
-/// From how many bytes on a body is parsed on a thread of its own.
+/// A body from this size on, in bytes, is parsed on a thread of its own.
 const LONG_BODY: usize = 16 * 1024;
 
-/// What an upstream answered.
+/// What an upstream responded.
 pub struct Response {
     /// The HTTP status.
     pub status: StatusCode,
@@ -37,20 +38,21 @@ pub struct Response {
     /// The body, decompressed.
     pub body: Vec<u8>,
     end: End,
-    /// Hides the secret in whatever is shown of this answer.
+    /// Hides secrets in whatever is shown of this response.
     pub redactor: Redactor,
-    /// Where it is large, nothing else that is large is at hand.
+    /// Held while it is processed, if it is large.
     slot: LargeBodySlot,
+    format: Format,
 }
 
 /// How a body ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself.
+    /// It arrived completely.
     Whole,
-    /// It is longer than so many bytes.
+    /// It is longer than this number of bytes.
     TooLong(usize),
-    /// Before its time, for this reason.
+    /// It broke off, for this reason.
     Broken(String),
 }
 
@@ -67,7 +69,7 @@ impl From<&SavedResponse> for Response {
 }
 
 impl Response {
-    /// An answer that came whole.
+    /// A response that arrived completely.
     #[must_use]
     pub fn new(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Self {
         Self {
@@ -77,22 +79,28 @@ impl Response {
             end: End::Whole,
             redactor: Redactor::default(),
             slot: LargeBodySlot::default(),
+            format: Format::default(),
         }
     }
 
-    /// The same answer with the way its body ended.
+    /// The same response, whose body ended like this.
     pub fn ending(self, end: End) -> Self {
         Self { end, ..self }
     }
 
-    /// The same answer, holding the slot for large answers.
+    /// The same response, which holds the slot for large ones.
     pub fn taken(self, slot: LargeBodySlot) -> Self {
         Self { slot, ..self }
     }
 
-    /// The same answer, kept from telling the secret should it echo it.
+    /// The same response, whose secrets are hidden if it echoes them.
     pub fn redacted_by(self, redactor: Redactor) -> Self {
         Self { redactor, ..self }
+    }
+
+    /// The same response, whose body has this format.
+    pub fn in_format(self, format: Format) -> Self {
+        Self { format, ..self }
     }
 
     /// Whether the whole body arrived.
@@ -100,7 +108,7 @@ impl Response {
         self.end == End::Whole
     }
 
-    /// Why the body ended before its time.
+    /// Why the body broke off; `None` if it did not.
     pub fn broke_off(&self) -> Option<&str> {
         match &self.end {
             End::Broken(cause) => Some(cause),
@@ -108,46 +116,65 @@ impl Response {
         }
     }
 
-    /// A header's value, where it is text.
+    /// The value of a header; `None` if it is absent or no text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The page that this holds. What it says of the cost of the request is in `told`, page or not.
+    /// Interprets the response. What it reports about the quota is put into `reported`, whether it is a page or not.
+    ///
+    /// # Errors
+    /// Why it is no page.
     pub async fn understand(
         self,
         parts: &RequestParts<'_>,
         reported: &mut ReportedCost,
     ) -> Result<Page, Failure> {
-        if let Some(known) = parts
-            .request
-            .known
-            .filter(|_| self.status == StatusCode::NOT_MODIFIED)
-        {
-            return Ok(unchanged(known));
+        reported.limits = reported::limits(parts, &self, None);
+        let cached = parts.request.known;
+        if let Some(cached) = cached.filter(|_| self.status == StatusCode::NOT_MODIFIED) {
+            return Ok(unchanged(cached));
         }
         if !self.status.is_success() {
-            if !parts.request.step.call.settle.is_empty() {
-                reported.cost = reported::cost(
-                    &parts.request.step.call,
-                    &json::read(&self.text_to_show()).unwrap_or_default(),
-                );
-            }
-            reported.free = is_free(&self, &parts.upstream.errors);
-            return Err(failure_of(&self, &parts.upstream.errors, parts.request.now));
+            let document = refusal::document(&self);
+            reported.limits = reported::limits(parts, &self, Some(&document));
+            reported.cost = reported::cost(&parts.request.step.call, &document);
+            return self.refusal(parts, reported);
         }
         self.came_whole(parts)?;
-        let (answer, document) = self.parsed().await?;
+        let (response, document) = self.parsed().await?;
         let document = document?;
+        reported.limits = reported::limits(parts, &response, Some(&document));
         reported.cost = reported::cost(&parts.request.step.call, &document);
-        let page = answer.page(document, parts);
-        reported.free = page.is_err() && is_free(&answer, &parts.upstream.errors);
+        if response.is_refusal(&document, parts) {
+            return response.refusal(parts, reported);
+        }
+        let page = response.page(document, parts);
+        reported.free = page.is_err() && is_free(&response, &parts.upstream.errors);
         page
     }
 
-    /// The document that this holds, or why there is none. To parse a long one takes as long as many requests are apart.
+    /// What a refusal means: an empty last page, if its rule says so, else a failure.
+    fn refusal(
+        &self,
+        parts: &RequestParts<'_>,
+        reported: &mut ReportedCost,
+    ) -> Result<Page, Failure> {
+        let rules = &parts.upstream.errors;
+        reported.free = is_free(self, rules);
+        if !refusal::ends_list(self, rules) {
+            return Err(failure_of(self, rules, parts.request.now));
+        }
+        Ok(Page {
+            slot: self.slot.clone(),
+            ..Page::default()
+        })
+    }
+
+    /// The document in the body, or why there is none. A long one is parsed on another thread, since that takes longer than the
+    /// interval between two requests.
     async fn parsed(mut self) -> Result<(Self, Result<Value, Failure>), Failure> {
-        if LargeBodySlot::is_large(self.body.len(), || most_values(&self.body)) {
+        if LargeBodySlot::is_large(self.body.len(), || most_values(&self.body, self.format)) {
             self.slot.wait().await;
             return apart_alone(move || self.with_document())
                 .await
@@ -167,14 +194,17 @@ impl Response {
     }
 
     fn page(&self, mut document: Value, parts: &RequestParts<'_>) -> Result<Page, Failure> {
-        self.no_refusal(&document, parts)?;
-        let records = parts.request.step.call.records.as_ref();
-        let records = records.ok_or_else(|| {
-            Failure::Skip(format!("`{}` has no records", parts.request.step.call.name))
-        })?;
-        let says = paging::read(&parts.request.step.call.paging, &document);
-        let found = records::take(&mut document, records)
+        self.no_error(&document, parts)?;
+        let call = &parts.request.step.call;
+        let records = call.records.as_ref();
+        let records =
+            records.ok_or_else(|| Failure::Skip(format!("`{}` has no records", call.name)))?;
+        // The cursor can be inside the records, so it is read before they are taken out of the document.
+        let mut says = paging::read(&call.paging, &document, self);
+        let keep_last = paging::is_in_last_record(&call.paging);
+        let found = records::take(&mut document, records, &parts.values(), keep_last)
             .map_err(|wrong| Failure::WrongShape(wrong.to_string()))?;
+        says.read_last(&call.paging, found.last.as_ref());
         let (next, dead_end) = match paging::next(parts, self, says, found.listed) {
             Err(Failure::Skip(why)) => (None, Some(why)),
             next => (next?, None),
@@ -182,28 +212,20 @@ impl Response {
         let tag = self
             .tag(parts, &found, next.as_deref())
             .filter(|_| dead_end.is_none());
-        let slot = self.slot.clone();
-        let Found {
-            records,
-            skipped,
-            repeated,
-            lacks_list,
-            ..
-        } = found;
         Ok(Page {
-            records,
-            skipped,
-            repeated,
-            lacks_list,
+            records: found.records,
+            skipped: found.skipped,
+            repeated: found.repeated,
+            lacks_list: found.lacks_list,
             next,
             tag,
             unchanged: false,
             dead_end,
-            slot,
+            slot: self.slot.clone(),
         })
     }
 
-    /// The name of a page that can be asked for again under it: all that the page says is in the body that it names.
+    /// The `ETag` with which the page can be requested again, if everything that we read is in the body that it names.
     fn tag(&self, parts: &RequestParts<'_>, found: &Found, next: Option<&str>) -> Option<Tag> {
         let wanted = parts.request.step.call.etag == Etag::Free;
         let name = self
@@ -236,61 +258,73 @@ impl Response {
                 self.shown(&encoding)
             )));
         }
-        let text = charset::decode(&self.headers, &self.body)
+        let text = charset::decode(&self.headers, &self.body, self.format)
             .map_err(|error| Failure::WrongShape(self.shown(&error.to_string())))?;
         if text.trim().is_empty() {
-            return Err(transient("the response has no body".to_owned()));
+            return match self.format {
+                Format::Csv(_) | Format::Ndjson => Ok(Value::Array(Vec::new())),
+                Format::Json | Format::Xml => Err(transient("the response has no body".to_owned())),
+            };
         }
-        if most_values(text.as_bytes()) > MOST_VALUES {
+        if most_values(text.as_bytes(), self.format) > MOST_VALUES {
             return Err(Failure::Skip(format!(
                 "the response contains more than {MOST_VALUES} values; request smaller pages"
             )));
         }
-        let mut document = json::read(&text).map_err(|error| self.not_read(&error))?;
+        if self.format != Format::Xml && is_html(&text) {
+            let shown = self.shown(&html_text(&text));
+            let expected = self.format.name();
+            let why = format!("the response is HTML instead of {expected}: {shown}");
+            return Err(transient(why));
+        }
+        let mut document = decode(&text, self.format).map_err(|error| self.not_read(&error))?;
         self.redactor.clean_document(&mut document);
         Ok(document)
     }
 
-    /// JSON that is right and cannot be read will not be read later either: it is asked for once.
-    fn not_read(&self, error: &serde_json::Error) -> Failure {
+    /// A document that is valid but cannot be read cannot be read later either, so it is requested once.
+    fn not_read(&self, error: &DecodeError) -> Failure {
         let said = error.to_string();
-        let at = |what: &str| {
+        let after = |what: &str| {
             said.strip_prefix(what)
                 .map(|at| at.trim_start_matches(" at ").to_owned())
         };
-        match (at("number out of range"), at("recursion limit exceeded")) {
-            (Some(at), _) => Failure::Skip(format!(
+        if let Some(at) = after("number out of range") {
+            return Failure::Skip(format!(
                 "the response contains a number that is out of range: {at}"
-            )),
-            (_, Some(at)) => Failure::Skip(format!("the response is nested too deeply: {at}")),
-            _ => transient(self.not_json(error)),
+            ));
+        }
+        if let Some(at) = after("recursion limit exceeded") {
+            return Failure::Skip(format!("the response is nested too deeply: {at}"));
+        }
+        let why = format!(
+            "the response is not {}: {}",
+            self.format.name(),
+            self.shown(&said)
+        );
+        match error {
+            DecodeError::Column(_) | DecodeError::Depth => Failure::WrongShape(why),
+            DecodeError::Json(_)
+            | DecodeError::Line(..)
+            | DecodeError::Csv(_)
+            | DecodeError::Xml(_) => transient(why),
         }
     }
 
-    fn not_json(&self, error: &serde_json::Error) -> String {
-        let text = self.text_to_show();
-        if is_html(&text) {
-            return format!(
-                "the response is HTML instead of JSON: {}",
-                self.shown(&html_text(&text))
-            );
-        }
-        format!("the response is not JSON: {error}")
-    }
-
-    /// A success that is none: a rule says so, or there is an error where the list should be.
-    fn no_refusal(&self, document: &Value, parts: &RequestParts<'_>) -> Result<(), Failure> {
-        let rules = &parts.upstream.errors;
-        if classify(
-            rules,
+    /// Whether a success is a refusal, by a rule of its upstream.
+    fn is_refusal(&self, document: &Value, parts: &RequestParts<'_>) -> bool {
+        let header = |name: &str| self.header(name);
+        classify(
+            &parts.upstream.errors,
             self.status.as_u16(),
-            |name| self.header(name),
+            header,
             document,
         )
         .is_some()
-        {
-            return Err(failure_of(self, rules, parts.request.now));
-        }
+    }
+
+    /// A success that is an error: it contains a message where APIs report errors, and no records.
+    fn no_error(&self, document: &Value, parts: &RequestParts<'_>) -> Result<(), Failure> {
         let Value::Object(members) = document else {
             return Ok(());
         };
@@ -299,29 +333,37 @@ impl Response {
             .filter_map(|name| members.get(*name))
             .find(|error| is_said(error));
         let records = parts.request.step.call.records.as_ref();
+        let has_records =
+            records.is_some_and(|records| records::has_records(document, records, &parts.values()));
         match error {
-            Some(_) if records.is_none_or(|records| records.at.find(document).is_none()) => {
-                Err(transient(format!(
-                    "the response is an error: {}",
-                    said(self, document)
-                )))
-            }
+            Some(_) if !has_records => Err(transient(format!(
+                "the response is an error: {}",
+                said(self, document)
+            ))),
             _ => Ok(()),
         }
     }
 
-    /// The body as text, with U+FFFD for what is none: fit to be shown, never to be landed.
+    /// The body as text for messages: U+FFFD replaces invalid bytes.
     pub fn text_to_show(&self) -> Cow<'_, str> {
         charset::decode_for_show(&self.headers, &self.body)
     }
 
-    /// A text of theirs, fit to be shown.
+    /// The body of a refusal in XML; `None` for other formats, in which upstreams do not report errors.
+    pub fn in_its_format(&self, text: &str) -> Option<Value> {
+        match self.format {
+            Format::Xml => decode(text, self.format).ok(),
+            Format::Json | Format::Ndjson | Format::Csv(_) => None,
+        }
+    }
+
+    /// A text of the upstream for messages.
     pub fn shown(&self, text: &str) -> String {
         one_line(&self.redactor.clean(text))
     }
 }
 
-/// The page that is there already.
+/// The page that is stored already.
 fn unchanged(known: &CachedPage) -> Page {
     let (records, next, tag) = (
         known.records.clone(),
@@ -335,13 +377,6 @@ fn unchanged(known: &CachedPage) -> Page {
         unchanged: true,
         ..Page::default()
     }
-}
-
-/// How many values a JSON text can hold at most: each but the first follows a comma or an opening bracket.
-fn most_values(json: &[u8]) -> usize {
-    json.iter()
-        .filter(|byte| matches!(byte, b',' | b'[' | b'{'))
-        .count()
 }
 
 /// Whether an error says anything: not null, false, 0 or empty.

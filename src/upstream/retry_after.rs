@@ -17,18 +17,29 @@ pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
         .map(|wait| wait.min(LONGEST_WAIT))
 }
 
-/// Reads seconds since the Unix epoch, or from now on: what would be long ago (before 2001) is the latter. `None` where that
-/// has passed already; at most 32 days ahead.
-pub fn epoch(value: &str, now: Timestamp) -> Option<Timestamp> {
-    const LONG_AGO: Duration = Duration::from_secs(1_000_000_000);
-    let told = seconds(value.trim())?;
-    let wait = if told < LONG_AGO {
-        told
-    } else {
-        (Timestamp::from_micros(0) + told).since(now)
+/// Reads the time of a reset: RFC 3339, an HTTP date, seconds since the Unix epoch (milliseconds if that would be after the
+/// year 5000), or, if that would be before 2001, seconds from now. `None` if it has passed; at most 32 days ahead.
+pub fn reset(value: &str, now: Timestamp) -> Option<Timestamp> {
+    let value = value.trim();
+    let wait = match seconds(value) {
+        Some(number) => wait_for(number, now),
+        None => Timestamp::parse(value)
+            .or_else(|| http_date(value))?
+            .since(now),
     };
     let wait = wait.min(LONGEST_WAIT);
     (!wait.is_zero()).then(|| now + wait)
+}
+
+fn wait_for(number: Duration, now: Timestamp) -> Duration {
+    const YEAR_2001: Duration = Duration::from_secs(1_000_000_000);
+    const YEAR_5000: Duration = Duration::from_secs(95_617_584_000);
+    let epoch = Timestamp::from_micros(0);
+    match number {
+        number if number < YEAR_2001 => number,
+        number if number < YEAR_5000 => (epoch + number).since(now),
+        number => (epoch + number / 1000).since(now),
+    }
 }
 
 /// A number of seconds; a fraction is rounded up, and a number that is too large saturates.

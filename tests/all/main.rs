@@ -21,6 +21,7 @@ mod ledger;
 mod operate;
 mod presets;
 mod quota;
+mod reach;
 mod readme;
 mod run;
 mod sandbox;

@@ -19,6 +19,7 @@ mod search;
 mod store;
 mod tags;
 mod text_index;
+mod typed;
 mod views;
 
 use std::path::{Path, PathBuf};

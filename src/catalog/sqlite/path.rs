@@ -30,7 +30,15 @@ pub fn expression(document: &str, tokens: &[String]) -> String {
     }
 }
 
-/// Reads an array for each `*`. `json_each` fails on a value that is neither an array nor an object.
+/// The same as JSON: a text with its quotes.
+pub fn json(document: &str, tokens: &[String]) -> String {
+    if tokens.iter().any(|token| token == "*") {
+        return expression(document, tokens);
+    }
+    format!("{document} -> {}", literal(&path(tokens)))
+}
+
+/// Walks an array or an object for each `*`. Only an array or an object may be asked for what is in it.
 fn all_values(document: &str, arrays: &[String], last: &str) -> String {
     let mut within = document.to_owned();
     let mut walks = Vec::new();
@@ -38,7 +46,7 @@ fn all_values(document: &str, arrays: &[String], last: &str) -> String {
     for (depth, array) in arrays.iter().enumerate() {
         walks.push(format!("json_each({within}, {}) e{depth}", literal(array)));
         conditions.push(format!(
-            "lower(json_type({within}, {})) = 'array'",
+            "lower(json_type({within}, {})) in ('array', 'object')",
             literal(array)
         ));
         within = format!(

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use serde_json::{Value, json};
 
-use super::path;
-use crate::config::{Pointer, Records};
+use super::{path, typed};
+use crate::config::{Column, ColumnType, Pointer, Records};
 
 pub const SHAPE: &str =
     "select text, columns from kind where upstream = ?1 and kind = ?2 and call = ?3";
@@ -29,10 +30,10 @@ struct KindLayout {
 impl KindLayout {
     fn new(records: &Records) -> Self {
         let text: Vec<&str> = records.text.iter().map(Pointer::as_str).collect();
-        let columns: BTreeMap<&str, &str> = records
+        let columns: BTreeMap<&str, Value> = records
             .columns
             .iter()
-            .map(|(name, at)| (name.as_str(), at.as_str()))
+            .map(|(name, column)| (name.as_str(), stored(column)))
             .collect();
         Self {
             text: serde_json::json!(text).to_string(),
@@ -192,20 +193,38 @@ fn selects(upstream: &str, kind: &str, columns: &BTreeMap<String, Vec<String>>) 
 fn columns(shapes: &[KindLayout]) -> BTreeMap<String, Vec<String>> {
     let mut columns: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for shape in shapes {
-        let named: BTreeMap<String, String> =
+        let named: BTreeMap<String, Value> =
             serde_json::from_str(&shape.columns).unwrap_or_default();
-        for (name, at) in named
-            .into_iter()
-            .filter_map(|(name, at)| Some((name, Pointer::parse(&at).ok()?)))
-        {
+        let named = named.into_iter();
+        for (name, column) in named.filter_map(|(name, stored)| Some((name, column(&stored)?))) {
             let found = columns.entry(name).or_default();
-            let expression = path::expression("record.body", at.tokens());
+            let value = path::expression("record.body", column.at.tokens());
+            let json = path::json("record.body", column.at.tokens());
+            let expression = typed::typed(column.kind, value, json);
             if !found.contains(&expression) {
                 found.push(expression);
             }
         }
     }
     columns
+}
+
+/// A column as the catalog stores it: its pointer, or its pointer and its type.
+fn stored(column: &Column) -> Value {
+    match column.kind {
+        None => column.at.as_str().into(),
+        Some(kind) => json!({ "at": column.at.as_str(), "type": kind.name() }),
+    }
+}
+
+fn column(stored: &Value) -> Option<Column> {
+    let at = stored.get("at").unwrap_or(stored).as_str()?;
+    let kind = stored.get("type").and_then(Value::as_str);
+    Some(Column {
+        at: Pointer::parse(at).ok()?,
+        kind: kind.and_then(ColumnType::named),
+        template: None,
+    })
 }
 
 fn first_of(expressions: &[String]) -> String {

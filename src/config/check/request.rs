@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::config::item::Item;
 use crate::config::names::{advice, quoted};
+use crate::config::tree::Kind;
 use crate::config::{Auth, Call, Config, Job, Method, Place, Step, Template, Upstream, Variable};
 
 /// A template, with where it was written.
@@ -67,14 +68,42 @@ fn check_step(job: &Job, step: &Step, item: &Item<'_>, values: &BTreeSet<&str>) 
         .iter()
         .for_each(|params| leaves_to_others(params, &job.credential.upstream, &step.call));
     let all = all_of_step(job, step, item, own);
-    asks_for_ids(job, step, item, &all);
-    for (written, template) in &all {
+    asks_for_ids(job, step, item, &all, values);
+    let of_records = record_templates(job, step, item);
+    of_records
+        .iter()
+        .for_each(|written| names_something(written, values));
+    for (written, template) in all.iter().chain(&of_records) {
         for variable in template.variables() {
             if !names_nothing(&variable, values) {
                 stands_for_something(job, step, written, &variable);
+                if variable == Variable::Id && step.ids.is_none() {
+                    every_region_has(job, written, "id");
+                }
             }
         }
     }
+}
+
+/// The templates of a call's records: parts of ids, and columns.
+fn record_templates<'a>(job: &Job, step: &Step, item: &Item<'a>) -> Vec<Written<'a>> {
+    let upstream = &job.credential.upstream.name;
+    let records = ["upstreams", upstream, "calls", &step.call.name, "records"];
+    let Some(records) = item.root().find(&records) else {
+        return Vec::new();
+    };
+    let ids = records.find(&["id"]).and_then(|ids| ids.one_or_more());
+    let columns = records
+        .find(&["columns"])
+        .and_then(|columns| columns.entries());
+    let fields = ids.into_iter().chain(columns).flatten();
+    let template = |field: Item<'a>| match field.kind() {
+        Kind::Text(text) if !text.starts_with('/') => {
+            Some((field.clone(), Template::parse(text).ok()?))
+        }
+        _ => None,
+    };
+    fields.filter_map(template).collect()
 }
 
 /// Every template of a step's requests: the path and body of its call, and each parameter where it was written last.
@@ -188,10 +217,26 @@ fn names_nothing(variable: &Variable, values: &BTreeSet<&str>) -> bool {
     matches!(variable, Variable::OfRegion(name) if !values.contains(name.as_str()))
 }
 
-fn asks_for_ids(job: &Job, step: &Step, item: &Item<'_>, all: &[Written<'_>]) {
-    let asking = all
-        .iter()
-        .find(|(_, template)| template.variables().contains(&Variable::Ids));
+fn names_ids(template: &Template, may_be_of_region: bool) -> bool {
+    let names = |variable: &Variable| match variable {
+        Variable::Ids => true,
+        Variable::Id => !may_be_of_region,
+        _ => false,
+    };
+    template.variables().iter().any(names)
+}
+
+fn asks_for_ids(
+    job: &Job,
+    step: &Step,
+    item: &Item<'_>,
+    all: &[Written<'_>],
+    values: &BTreeSet<&str>,
+) {
+    // A region may have a value named `id`, which only a step with ids hides.
+    let may_be_of_region = step.ids.is_none() && values.contains("id");
+    let names = |(_, template): &&Written<'_>| names_ids(template, may_be_of_region);
+    let asking = all.iter().find(names);
     match (&step.ids, asking) {
         (Some(_), None) => {
             item.find(&["ids"]).and_then(|ids| {
@@ -228,6 +273,12 @@ fn stands_for_something(job: &Job, step: &Step, item: &Item<'_>, variable: &Vari
             );
         }
         Variable::OfRegion(name) => every_region_has(job, item, name),
+        Variable::Id if step.ids.as_ref().is_some_and(|ids| ids.batch > 1) => {
+            item.refuse::<()>(
+                "{id} is the only id of a request, and this step requests several",
+                "write batch = 1, or {ids}",
+            );
+        }
         Variable::Cursor if step.call.paging.most_pages(None) == Some(1) => {
             item.refuse::<()>(
                 "{cursor} has no value: the call has no `page`",

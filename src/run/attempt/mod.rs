@@ -134,7 +134,7 @@ impl<'a> Attempt<'a> {
         match page {
             Ok(page) => {
                 self.reopen(&permit).await;
-                if page.unchanged {
+                if page.unchanged || reported.free {
                     self.release_unmodified(&permit).await;
                 }
                 self.settle(&permit, &reported.cost).await;

@@ -9,7 +9,7 @@ use ingest::catalog::{
     Archive, CatalogError, Landed, Landing, PassId, PassReader, PassRef, PassScope, PassStore,
     PendingId, PendingQuery, SearchQuery, SqliteCatalog,
 };
-use ingest::config::{Pointer, Records};
+use ingest::config::{Column, Field, Format, Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
 use ingest::record::{Record, Tag};
 use rusqlite::Connection;
@@ -261,6 +261,14 @@ pub(super) fn daily(units: u64) -> Cost {
         .collect()
 }
 
+pub(super) fn column(at: &str) -> Column {
+    Column {
+        at: pointer(at),
+        kind: None,
+        template: None,
+    }
+}
+
 pub(super) fn pointer(text: &str) -> Pointer {
     Pointer::parse(text).unwrap()
 }
@@ -269,11 +277,13 @@ pub(super) fn records_of(kind: &str, text: &[&str], columns: &[(&str, &str)]) ->
     Records {
         at: pointer("/items"),
         kind: kind.to_owned(),
-        id: vec![pointer("/id")],
+        id: vec![Field::At(pointer("/id"))],
+        key: None,
+        format: Format::default(),
         text: text.iter().map(|text| pointer(text)).collect(),
         columns: columns
             .iter()
-            .map(|(name, at)| ((*name).to_owned(), pointer(at)))
+            .map(|(name, at)| ((*name).to_owned(), column(at)))
             .collect::<BTreeMap<_, _>>(),
     }
 }

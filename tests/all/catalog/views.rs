@@ -100,7 +100,7 @@ async fn places_in_arrays_and_arrays_of_arrays_are_columns() {
         .remove(0);
     assert_eq!(
         row,
-        format!("2 [] quoted [] {} [1,2,3] {body}", body["list"])
+        format!("2 [1] quoted [] {} [1,2,3] {body}", body["list"])
     );
     assert_eq!(f.rows("select each from youtube_k"), ["[[1,2],[3]]"]);
 }

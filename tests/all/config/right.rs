@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ingest::config::{
     AfterLoss, Auth, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, LedgerStore, Method, PageSize,
-    Paging, Place, Pointer, SecretSource,
+    Paging, Place, Pointer, ResponseField, SecretSource,
 };
 use ingest::quota::{Calendar, Limit, Outage, Units, Window};
 use serde_json::json;
@@ -185,6 +185,7 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'next_url', next = '/next' }",
             Paging::NextUrl(ByNextUrl {
+                more: None,
                 next: pointer("/next"),
                 size: None,
                 empty_pages: 20,
@@ -193,8 +194,12 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'token', param = 't', next = '/a/b' }",
             Paging::Token(ByToken {
+                more: None,
+                first: None,
+                last: None,
+                next_header: None,
                 param: "t".to_owned(),
-                next: pointer("/a/b"),
+                next: Some(pointer("/a/b")),
                 place: Place::Query,
                 size: None,
                 empty_pages: 20,
@@ -203,6 +208,7 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'offset', param = 'o', in = 'body', size_param = 'n', size = 10, total = '/total' }",
             Paging::Offset(ByOffset {
+                more: None,
                 param: "o".to_owned(),
                 place: Place::Body,
                 size: size().unwrap(),
@@ -212,6 +218,7 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'number', param = 'p', first = 0 }",
             Paging::Number(ByNumber {
+                more: None,
                 param: "p".to_owned(),
                 first: 0,
                 place: Place::Query,
@@ -347,8 +354,9 @@ fn reported_headers_are_read_under_their_former_name_too() {
         right(SMALL, &[&limit]).credentials["main"].limits["daily"].clone()
     };
     let headers = limits("reported").reported.unwrap();
-    assert_eq!(headers.remaining, "x-left");
-    assert_eq!(headers.reset.as_deref(), Some("x-reset"));
+    let header = |name: &str| ResponseField::Header(name.to_owned());
+    assert_eq!(headers.remaining, header("x-left"));
+    assert_eq!(headers.reset, Some(header("x-reset")));
     assert_eq!(headers.resource, None);
     assert_eq!(limits("told"), limits("reported"));
 

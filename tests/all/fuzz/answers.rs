@@ -25,17 +25,20 @@ fn paging() -> impl Strategy<Value = Paging> {
             empty_pages: 20
         })),
         Just(Paging::NextUrl(ByNextUrl {
+            more: None,
             next: pointer("/next"),
             size: None,
             empty_pages: 20
         })),
         Just(Paging::Offset(ByOffset {
+            more: None,
             param: "o".to_owned(),
             total,
             place: Place::Query,
             size: size()
         })),
         Just(Paging::Number(ByNumber {
+            more: None,
             param: "p".to_owned(),
             first: 1,
             place: Place::Query,

@@ -24,6 +24,7 @@ struct Answer {
 
 fn word(class: Class) -> &'static str {
     match class {
+        Class::End => "end",
         Class::Spent => "spent",
         Class::SlowDown => "slow_down",
         Class::Denied => "denied",

@@ -262,8 +262,11 @@ async fn every_listing_call_of_the_shipped_file_answers() {
         let list = records.at.find(&page).and_then(Value::as_array).unwrap();
         assert!(!list.is_empty(), "{}", call.name);
         assert!(
-            list.iter()
-                .all(|item| records.id.iter().all(|id| id.text_in(item).is_some())),
+            list.iter().all(|item| records.id.iter().all(|id| id
+                .pointer()
+                .unwrap()
+                .text_in(item)
+                .is_some())),
             "{}",
             call.name
         );

@@ -146,11 +146,11 @@ async fn an_answer_of_the_wrong_shape_is_a_failure_that_says_so() {
         ),
         (
             json!({ "items": null }),
-            "the response contains null instead of a list (at `/items`)",
+            "the response contains null instead of a list or an object (at `/items`)",
         ),
         (
-            json!({ "items": { "id": "a" } }),
-            "the response contains an object instead of a list (at `/items`)",
+            json!({ "items": "many" }),
+            "the response contains a string instead of a list or an object (at `/items`)",
         ),
         (
             json!("busy"),

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use ingest::clock::{Deadline, Monotonic};
 use ingest::config::{
-    self, Auth, ByToken, Call, Method, PageSize, Paging, Place, Pointer, Records, Region, Rule,
-    Step, Template,
+    self, Auth, ByToken, Call, Field, Format, Method, PageSize, Paging, Place, Pointer, Records,
+    Region, Rule, Step, Template,
 };
 use ingest::quota::{Cost, Timestamp};
 use ingest::upstream::secret::Secret;
@@ -99,7 +99,9 @@ pub(super) fn records(at: &str, id: &[&str]) -> Records {
     Records {
         at: pointer(at),
         kind: "thing".to_owned(),
-        id: id.iter().map(|id| pointer(id)).collect(),
+        key: None,
+        format: Format::default(),
+        id: id.iter().map(|id| Field::At(pointer(id))).collect(),
         text: Vec::new(),
         columns: BTreeMap::new(),
     }
@@ -119,8 +121,12 @@ pub(crate) fn token_paging() -> Paging {
         size: 2,
     });
     Paging::Token(ByToken {
+        more: None,
+        first: None,
+        last: None,
+        next_header: None,
         param: "pageToken".to_owned(),
-        next: pointer("/next"),
+        next: Some(pointer("/next")),
         place: Place::Query,
         size,
         empty_pages: 20,

@@ -19,6 +19,7 @@ fn size(param: Option<&str>, size: u64) -> PageSize {
 fn offset(total: Option<&str>, place: Place) -> Paging {
     let (param, total) = ("offset".to_owned(), total.map(pointer));
     Paging::Offset(ByOffset {
+        more: None,
         param,
         place,
         size: size(Some("limit"), 2),
@@ -28,6 +29,7 @@ fn offset(total: Option<&str>, place: Place) -> Paging {
 
 fn number(first: u64, size: Option<PageSize>) -> Paging {
     Paging::Number(ByNumber {
+        more: None,
         param: "page".to_owned(),
         first,
         place: Place::Query,
@@ -271,6 +273,7 @@ async fn a_cursor_that_should_be_a_number_and_is_none_is_a_bad_one() {
 
 fn next_url() -> Paging {
     Paging::NextUrl(ByNextUrl {
+        more: None,
         next: pointer("/links/next"),
         size: None,
         empty_pages: 20,
@@ -394,8 +397,12 @@ async fn a_token_that_no_url_holds_is_not_sent() {
     in_body.call.method = Method::Post;
     let (param, next) = ("page".to_owned(), pointer("/next"));
     in_body.call.paging = Paging::Token(ByToken {
+        more: None,
+        first: None,
+        last: None,
+        next_header: None,
         param,
-        next,
+        next: Some(next),
         place: Place::Body,
         size: None,
         empty_pages: 20,

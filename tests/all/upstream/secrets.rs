@@ -486,8 +486,12 @@ async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
             let stub = echoing(echo);
             let next = pointer("/next");
             let paging = Paging::Token(ByToken {
+                more: None,
+                first: None,
+                last: None,
+                next_header: None,
                 param: "page".to_owned(),
-                next,
+                next: Some(next),
                 place: Default::default(),
                 size: None,
                 empty_pages: 20,
@@ -552,6 +556,7 @@ async fn a_short_secret_does_not_spoil_requests_in_which_it_occurs() {
             empty_pages: 20,
         }),
         Paging::NextUrl(ByNextUrl {
+            more: None,
             next: pointer("/next"),
             size: None,
             empty_pages: 20,

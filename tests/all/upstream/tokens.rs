@@ -432,7 +432,7 @@ async fn basic_authentication_carries_a_user_and_a_password() {
 
 #[tokio::test]
 async fn headers_and_parameters_carry_secrets_that_no_cursor_and_no_record_holds() {
-    use ingest::config::{ByNextUrl, PageSize, Paging};
+    use ingest::config::{ByNextUrl, Paging};
     let state = tempfile::tempdir().unwrap();
     let upstream = StubUpstream::start(|request| {
         let key = request.param("key").unwrap();
@@ -443,7 +443,8 @@ async fn headers_and_parameters_carry_secrets_that_no_cursor_and_no_record_holds
     });
     let mut asking = asking(&upstream.url()).paging(Paging::NextUrl(ByNextUrl {
         next: super::pointer("/next"),
-        size: None::<PageSize>,
+        more: None,
+        size: None,
         empty_pages: 20,
     }));
     asking

@@ -1,0 +1,189 @@
+//! Where values of records and of responses are.
+
+use std::fmt;
+
+use serde_json::json;
+
+use super::declare::{
+    Leaf, Optional, POINTER, Required, Shape, Type, Words, keys, table, template,
+};
+use super::item::Item;
+use super::upstream::HEADER_NAME;
+use super::{Pointer, Template};
+
+/// Where a part of a record comes from: a place in the record, or a text with values of its request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Field {
+    /// A JSON pointer into the record.
+    At(Pointer),
+    /// A template, such as `{region}`.
+    Template(Template),
+}
+
+impl Field {
+    /// The field as it is written in the configuration.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::At(pointer) => pointer.as_str(),
+            Self::Template(template) => template.as_str(),
+        }
+    }
+
+    /// The pointer, if it is one.
+    #[must_use]
+    pub const fn pointer(&self) -> Option<&Pointer> {
+        match self {
+            Self::At(pointer) => Some(pointer),
+            Self::Template(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A JSON pointer, or a template.
+pub const FIELD: Leaf<Field> = Leaf {
+    read: |item| match item.text()? {
+        text if text.contains('{') && !text.starts_with('/') => template(item).map(Field::Template),
+        _ => POINTER.read(item).map(Field::At),
+    },
+    shape: || Shape::scalar("JSON pointer, or template", json!({ "type": "string" })),
+};
+
+/// A column of a kind's view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Where a record has its value.
+    pub at: Pointer,
+    /// The type of its values; `None`: as they are in the record.
+    pub kind: Option<ColumnType>,
+    /// The text that is stored at `at` in each record.
+    pub template: Option<Template>,
+}
+
+keys! {
+    struct ColumnKeys {
+        /// Where a record has the value.
+        at: Pointer = Required(POINTER, "'/statistics/viewCount'"),
+        /// The type of the value. A value that is not of the type is null. If unset, values are as they are in the record.
+        kind as "type": Option<ColumnType> = Optional(Words(TYPES), "'integer'"),
+    }
+}
+
+/// A column: a pointer, a template, or a table.
+pub const COLUMN: Leaf<Column> = Leaf {
+    read: column,
+    shape: || FIELD.shape().or(table::<ColumnKeys>().shape()),
+};
+
+fn column(item: Item<'_>) -> Option<Column> {
+    if item.is_table() {
+        let ColumnKeys { at, kind } = table::<ColumnKeys>().read(item)?;
+        return Some(Column {
+            at,
+            kind,
+            template: None,
+        });
+    }
+    let own = format!("/{}", item.name().replace('~', "~0").replace('/', "~1"));
+    let (at, template) = match FIELD.read(item)? {
+        Field::At(at) => (at, None),
+        Field::Template(template) => (Pointer::parse(&own).ok()?, Some(template)),
+    };
+    Some(Column {
+        at,
+        kind: None,
+        template,
+    })
+}
+
+/// The type of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColumnType {
+    /// `text`
+    Text,
+    /// `integer`
+    Integer,
+    /// `real`
+    Real,
+    /// `boolean`
+    Boolean,
+    /// `timestamp`
+    Timestamp,
+    /// `json`
+    Json,
+}
+
+const TYPES: &[(&str, ColumnType, &str)] = &[
+    ("text", ColumnType::Text, "Text."),
+    (
+        "integer",
+        ColumnType::Integer,
+        "An integer of at most 18 digits.",
+    ),
+    ("real", ColumnType::Real, "A number."),
+    (
+        "boolean",
+        ColumnType::Boolean,
+        "1 for `true` and `1`, 0 for `false` and `0`.",
+    ),
+    (
+        "timestamp",
+        ColumnType::Timestamp,
+        "Text that begins with a date, as it is; a number of seconds or milliseconds since 1970 as `2024-05-31T07:00:00Z`.",
+    ),
+    ("json", ColumnType::Json, "JSON text."),
+];
+
+impl ColumnType {
+    /// Its name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let found = TYPES.iter().find(|(_, kind, _)| *kind == self);
+        found.map_or("", |(name, ..)| name)
+    }
+
+    /// The type of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let found = TYPES.iter().find(|(known, ..)| *known == name);
+        found.map(|(_, kind, _)| *kind)
+    }
+}
+
+/// Where a response reports a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResponseField {
+    /// In a header of this name, in lower case.
+    Header(String),
+    /// In the body.
+    Body(Pointer),
+}
+
+impl fmt::Display for ResponseField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(name) => f.write_str(name),
+            Self::Body(at) => at.fmt(f),
+        }
+    }
+}
+
+/// A header, or a JSON pointer into the body, which begins with `/`.
+pub const RESPONSE_FIELD: Leaf<ResponseField> = Leaf {
+    read: |item| match item.text()? {
+        text if text.starts_with('/') => POINTER.read(item).map(ResponseField::Body),
+        _ => HEADER_NAME.read(item).map(ResponseField::Header),
+    },
+    shape: || {
+        Shape::scalar(
+            "header name, or JSON pointer into the body",
+            json!({ "type": "string", "minLength": 1 }),
+        )
+    },
+};

@@ -1,0 +1,66 @@
+/// The words for a format.
+pub const FORMATS: &[(&str, Format, &str)] = &[
+    ("json", Format::Json, "JSON."),
+    (
+        "ndjson",
+        Format::Ndjson,
+        "One JSON value per line; the whole response is a list of them.",
+    ),
+    (
+        "csv",
+        Format::Csv(b','),
+        "Values separated by commas; the whole response is a list with one object per row. The first row names its members, \
+        and every value is text.",
+    ),
+    (
+        "csv_semicolon",
+        Format::Csv(b';'),
+        "The same with semicolons.",
+    ),
+    ("tsv", Format::Csv(b'\t'), "The same with tabs."),
+    (
+        "xml",
+        Format::Xml,
+        "XML; the whole response is an object whose only member is the root element. An element with neither attributes nor \
+        child elements is its text. Any other is an object: `@name` is an attribute, `name` a child element, a list if there \
+        are several, and `#text` the text. Namespaces are left out.",
+    ),
+];
+
+/// The format of a response body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// `json`
+    #[default]
+    Json,
+    /// `ndjson`: one JSON value per line.
+    Ndjson,
+    /// `csv`, with the byte that separates two values.
+    Csv(u8),
+    /// `xml`
+    Xml,
+}
+
+impl Format {
+    /// Its name in messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Json => "JSON",
+            Self::Ndjson => "NDJSON",
+            Self::Csv(_) => "CSV",
+            Self::Xml => "XML",
+        }
+    }
+
+    /// The value of the header `accept` that requests it.
+    #[must_use]
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Ndjson => "application/x-ndjson",
+            Self::Csv(_) => "text/csv",
+            Self::Xml => "application/xml",
+        }
+    }
+}

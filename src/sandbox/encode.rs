@@ -1,0 +1,92 @@
+//! Invented records in the format that a call expects.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::answer::{Content, Reply};
+use crate::config::Format;
+
+/// The same response in a format.
+pub fn encoded(reply: Reply, format: Format) -> Reply {
+    let Content::Json(body) = &reply.content else {
+        return reply;
+    };
+    let text = match format {
+        Format::Json => return reply,
+        Format::Ndjson => list(body).map(|value| format!("{value}\n")).collect(),
+        Format::Csv(delimiter) => csv(body, delimiter).unwrap_or_default(),
+        Format::Xml => xml(body),
+    };
+    Reply {
+        content: Content::Formatted(text, format.media_type()),
+        ..reply
+    }
+}
+
+fn list(body: &Value) -> impl Iterator<Item = &Value> {
+    body.as_array().into_iter().flatten()
+}
+
+/// Rows with the members of the first record.
+fn csv(body: &Value, delimiter: u8) -> Option<String> {
+    let mut writer = csv::WriterBuilder::new()
+        .delimiter(delimiter)
+        .from_writer(Vec::new());
+    let names: Vec<&String> = list(body).next()?.as_object()?.keys().collect();
+    writer.write_record(&names).ok()?;
+    for record in list(body) {
+        let values = names.iter().map(|name| text(record.get(name)));
+        writer.write_record(values).ok()?;
+    }
+    String::from_utf8(writer.into_inner().ok()?).ok()
+}
+
+fn text(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// A document of which each member is an element, as the reader's rule has it.
+fn xml(body: &Value) -> String {
+    let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>".to_owned();
+    match body {
+        Value::Object(members) if members.len() == 1 => elements(&mut text, body),
+        other => element(&mut text, "response", other),
+    }
+    text
+}
+
+fn elements(into: &mut String, value: &Value) {
+    let members = value.as_object().into_iter().flatten();
+    for (name, member) in members.filter(|(name, _)| !name.starts_with('@')) {
+        match member {
+            _ if name == "#text" => into.push_str(&escaped(&text(Some(member)))),
+            Value::Array(several) => several.iter().for_each(|one| element(into, name, one)),
+            one => element(into, name, one),
+        }
+    }
+}
+
+fn element(into: &mut String, name: &str, value: &Value) {
+    let _ = write!(into, "<{name}");
+    for (name, value) in value.as_object().into_iter().flatten() {
+        if let Some(attribute) = name.strip_prefix('@') {
+            let value = escaped(&text(Some(value))).replace('"', "&quot;");
+            let _ = write!(into, " {attribute}=\"{value}\"");
+        }
+    }
+    into.push('>');
+    match value {
+        Value::Object(_) => elements(into, value),
+        other => into.push_str(&escaped(&text(Some(other)))),
+    }
+    let _ = write!(into, "</{name}>");
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}

@@ -1,0 +1,188 @@
+//! Cursors: in the last record, in a header, of the first page, and the end of a list.
+
+use serde_json::{Value, json};
+
+use super::{Api, ids, run};
+use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
+
+fn rows(ids: impl IntoIterator<Item = u64>) -> Vec<Value> {
+    ids.into_iter().map(|id| json!({ "id": id })).collect()
+}
+
+/// Stripe's shape: rows after the id that `starting_after` names, two a page.
+fn after_the_last(total: u64, says_more: bool) -> StubUpstream {
+    StubUpstream::start(move |request: &StubRequest| {
+        let after: u64 = request
+            .param("starting_after")
+            .map_or(0, |id| id.parse().unwrap());
+        let mut body = json!({ "data": rows(after + 1..=total.min(after + 2)) });
+        if says_more {
+            body["has_more"] = json!(after + 2 < total);
+        }
+        StubAnswer::json(&body)
+    })
+}
+
+const STRIPE: &str = r#"
+page = { kind = "token", param = "starting_after", last = "/id", more = "/has_more", size_param = "limit", size = 2 }
+records = { at = "/data", kind = "row", id = "/id" }"#;
+
+#[test]
+fn the_last_record_names_the_next_page_and_the_response_says_whether_there_is_one() {
+    let stub = after_the_last(4, true);
+    let world = Api {
+        call: STRIPE,
+        ..Api::default()
+    }
+    .world(&stub);
+    assert_eq!(run(&world)["outcome"], "complete");
+    assert_eq!((ids(&world).len(), stub.requests().len()), (4, 2));
+}
+
+#[test]
+fn without_a_word_of_more_a_full_page_is_followed_by_another() {
+    for (total, requests) in [(4, 3), (3, 2), (0, 1)] {
+        let stub = after_the_last(total, false);
+        let world = Api {
+            call: STRIPE,
+            ..Api::default()
+        }
+        .world(&stub);
+        assert_eq!(run(&world)["outcome"], "complete");
+        assert_eq!(
+            (ids(&world).len() as u64, stub.requests().len()),
+            (total, requests)
+        );
+    }
+}
+
+#[test]
+fn a_page_that_promises_more_and_names_no_cursor_does_not_end_a_list() {
+    let stub = StubUpstream::answering([StubAnswer::json(
+        &json!({ "data": rows([1]), "more": true }),
+    )]);
+    let world = Api {
+        call: r#"
+page = { kind = "token", param = "after", next = "/next", more = "/more" }
+records = { at = "/data", kind = "row", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let run = run(&world);
+    assert_eq!(run["passes"][0]["outcome"], "refused", "{run}");
+    assert_eq!(ids(&world), ["1"], "what was paid for is landed");
+}
+
+#[test]
+fn a_list_ends_where_the_response_says_no_more_although_it_names_a_cursor() {
+    let stub = StubUpstream::answering([StubAnswer::json(
+        &json!({ "data": rows([1]), "more": false, "next": "again" }),
+    )]);
+    let world = Api {
+        call: r#"
+page = { kind = "token", param = "after", next = "/next", more = "/more" }
+records = { at = "/data", kind = "row", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    assert_eq!(run(&world)["outcome"], "complete");
+    assert_eq!(stub.requests().len(), 1);
+}
+
+#[test]
+fn numbered_pages_go_on_while_the_response_says_more() {
+    let stub = StubUpstream::start(|request: &StubRequest| {
+        let page: u64 = request.param("page").unwrap().parse().unwrap();
+        StubAnswer::json(&json!({ "data": rows([page]), "more": page < 3 }))
+    });
+    let world = Api {
+        call: r#"
+page = { kind = "number", param = "page", size = 100, more = "/more" }
+records = { at = "/data", kind = "row", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    assert_eq!(run(&world)["outcome"], "complete");
+    assert_eq!((ids(&world).len(), stub.requests().len()), (3, 3));
+}
+
+#[test]
+fn the_first_page_has_a_cursor_of_its_own_and_a_header_names_the_next() {
+    let stub = StubUpstream::start(|request: &StubRequest| match request.param("cursor") {
+        Some("*") => StubAnswer::json(&json!({ "data": rows([1]) })).header("x-next", "two"),
+        Some("two") => StubAnswer::json(&json!({ "data": rows([2]) })),
+        other => StubAnswer::error(400, &json!({ "message": format!("{other:?}") })),
+    });
+    let world = Api {
+        call: r#"
+page = { kind = "token", param = "cursor", first = "*", next_header = "x-next" }
+records = { at = "/data", kind = "row", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let run = run(&world);
+    assert_eq!(run["outcome"], "complete", "{run}");
+    assert_eq!(ids(&world), ["1", "2"]);
+}
+
+#[test]
+fn a_number_cursor_stays_a_number_in_a_body_and_a_text_stays_a_text() {
+    for token in [json!(17), json!("17"), json!("number:17")] {
+        let sent = token.clone();
+        let stub =
+            StubUpstream::start(
+                move |request: &StubRequest| match request.json().get("after") {
+                    None => StubAnswer::json(&json!({ "data": rows([1]), "next": sent })),
+                    Some(_) => StubAnswer::json(&json!({ "data": rows([2]) })),
+                },
+            );
+        let world = Api {
+            call: r#"
+method = "POST"
+body = { what = "rows" }
+page = { kind = "token", param = "after", in = "body", next = "/next" }
+records = { at = "/data", kind = "row", id = "/id" }"#,
+            ..Api::default()
+        }
+        .world(&stub);
+        assert_eq!(run(&world)["outcome"], "complete");
+        assert_eq!(
+            stub.requests()[1].json(),
+            json!({ "what": "rows", "after": token })
+        );
+    }
+}
+
+#[test]
+fn a_refusal_that_means_no_more_ends_the_list() {
+    let stub = StubUpstream::start(|request: &StubRequest| match request.param("page") {
+        Some("3") => StubAnswer::error(404, &json!({ "message": "no such page" })),
+        Some(page) => StubAnswer::json(&json!({ "data": rows([page.parse().unwrap()]) })),
+        None => StubAnswer::status(500),
+    });
+    let world = Api {
+        upstream: r#"errors = [{ status = 404, class = "end" }]"#,
+        call: r#"
+page = { kind = "number", param = "page" }
+records = { at = "/data", kind = "row", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let run = run(&world);
+    assert_eq!(run["outcome"], "complete", "{run}");
+    assert_eq!((ids(&world).len(), stub.requests().len()), (2, 3));
+    assert_eq!(world.charged("daily"), 3, "it was requested and counted");
+}
+
+#[test]
+fn the_end_of_a_list_costs_nothing_where_its_rule_says_so() {
+    let stub = StubUpstream::answering([StubAnswer::status(404)]);
+    let world = Api {
+        upstream: r#"errors = [{ status = 404, class = "end", free = true }]"#,
+        call: r#"records = { at = "/data", kind = "row", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    assert_eq!(run(&world)["outcome"], "complete");
+    assert_eq!(world.charged("daily"), 0);
+}

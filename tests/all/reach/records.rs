@@ -1,0 +1,229 @@
+//! Where the records of a response are, and what their columns hold.
+
+use serde_json::json;
+
+use super::{Api, ids, records, run};
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+
+fn stub(body: serde_json::Value) -> StubUpstream {
+    StubUpstream::answering([StubAnswer::json(&body)])
+}
+
+#[test]
+fn one_object_is_one_record() {
+    let stub = stub(json!({ "weather": { "id": "berlin", "t": 21 } }));
+    let world = Api {
+        call: r#"records = { at = "/weather", kind = "weather", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    assert_eq!(run(&world)["outcome"], "complete");
+    assert_eq!(
+        records(&world),
+        [("berlin".to_owned(), json!({ "id": "berlin", "t": 21 }))]
+    );
+}
+
+#[test]
+fn without_a_place_the_whole_response_is_one_record_or_a_list() {
+    for (body, expected) in [
+        (json!({ "id": 7, "error": null }), vec!["7"]),
+        (json!([{ "id": 1 }, { "id": 2 }]), vec!["1", "2"]),
+        // This record has a member that other APIs report errors in.
+        (json!({ "id": 7, "error": "disk full" }), vec!["7"]),
+    ] {
+        let stub = stub(body);
+        let world = Api {
+            call: r#"records = { kind = "thing", id = "/id" }"#,
+            ..Api::default()
+        }
+        .world(&stub);
+        assert_eq!(run(&world)["outcome"], "complete");
+        assert_eq!(ids(&world), expected);
+    }
+}
+
+#[test]
+fn a_whole_response_that_is_an_error_is_no_record() {
+    let stub = stub(json!({ "error": "please slow down" }));
+    let world = Api {
+        upstream: "attempts = 2",
+        call: r#"records = { kind = "thing", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let run = run(&world);
+    assert_eq!(run["outcome"], "failed", "{run}");
+    assert!(run.to_string().contains("please slow down"), "{run}");
+}
+
+#[test]
+fn a_wildcard_finds_records_in_members_and_the_innermost_name_becomes_a_field() {
+    let stub = stub(json!({ "near_earth_objects": {
+        "2024-01-01": [{ "id": "a" }, { "id": "b" }],
+        "2024-01-02": [{ "id": "c" }],
+    } }));
+    let world = Api {
+        call: r#"records = { at = "/near_earth_objects/*/*", key = "date", kind = "neo", id = ["/date", "/id"] }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let run = run(&world);
+    assert_eq!(run["outcome"], "complete", "{run}");
+    assert_eq!(
+        ids(&world),
+        ["2024-01-01/a", "2024-01-01/b", "2024-01-02/c"]
+    );
+    assert_eq!(
+        records(&world)[2].1,
+        json!({ "id": "c", "date": "2024-01-02" })
+    );
+}
+
+#[test]
+fn members_that_are_objects_or_plain_values_are_records_with_their_names() {
+    let objects = json!({ "Time Series (Daily)": {
+        "2024-01-01": { "1. open": "10.5" },
+        "2024-01-02": { "1. open": "11.5" },
+    } });
+    let values = json!({ "Time Series (Daily)": { "2024-01-01": 10.5, "2024-01-02": 11.5 } });
+    for (body, first) in [
+        (objects, json!({ "1. open": "10.5", "date": "2024-01-01" })),
+        (values, json!({ "date": "2024-01-01", "value": 10.5 })),
+    ] {
+        let stub = stub(body);
+        let world = Api {
+            call: r#"records = { at = "/Time Series (Daily)/*", key = "date", kind = "day", id = "/date" }"#,
+            ..Api::default()
+        }
+        .world(&stub);
+        assert_eq!(run(&world)["outcome"], "complete");
+        assert_eq!(records(&world)[0], ("2024-01-01".to_owned(), first));
+        assert_eq!(ids(&world).len(), 2);
+    }
+}
+
+#[test]
+fn ids_and_columns_take_values_from_the_request() {
+    let stub = stub(json!({ "list": [{ "dt": 1 }, { "dt": 2 }] }));
+    let world = Api {
+        call: r#"records = { at = "/list", kind = "hour", id = ["{region}", "/dt"], columns = { place = "{region}", dt = "/dt" } }"#,
+        regions: r#"["US", "DE"]"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    assert_eq!(run(&world)["outcome"], "complete");
+    assert_eq!(ids(&world), ["DE/1", "DE/2", "US/1", "US/2"]);
+    let places = world.count("select count(*) from api_hour where place = 'DE'");
+    assert_eq!(places, 2);
+}
+
+#[test]
+fn a_child_knows_the_single_id_that_it_was_requested_with() {
+    let stub = StubUpstream::start(|request| match request.path.as_str() {
+        "/channels" => StubAnswer::json(&json!({ "items": [{ "id": "c1" }, { "id": "c2" }] })),
+        _ => StubAnswer::json(&json!({ "items": [{ "ts": "1.5" }] })),
+    });
+    let mut world = crate::support::world::World::written(
+        r#"
+regions = ["US"]
+[upstreams.api]
+base_url = "https://api.example.com"
+[upstreams.api.calls.channels]
+path = "channels"
+cost = 1
+records = { at = "/items", kind = "channel", id = "/id" }
+[upstreams.api.calls.messages]
+path = "channels/{id}/messages"
+cost = 1
+records = { at = "/items", kind = "message", id = ["{id}", "/ts"], columns = { channel = "{id}" } }
+[credentials.main]
+upstream = "api"
+limits = { daily = { quota = 100, window = "24h" } }
+[jobs.all]
+credential = "main"
+[[jobs.all.steps]]
+call = "channels"
+[[jobs.all.steps]]
+call = "messages"
+ids = { from = "channels", at = "/id", batch = 1 }
+"#,
+        &[],
+    );
+    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
+    let run = run(&world);
+    assert_eq!(run["outcome"], "complete", "{run}");
+    assert_eq!(ids(&world), ["c1", "c1/1.5", "c2", "c2/1.5"]);
+    assert_eq!(
+        world.count("select count(*) from api_message where channel = 'c2'"),
+        1
+    );
+}
+
+#[test]
+fn columns_have_types_and_an_odd_value_is_null_in_all_of_them() {
+    let values = [
+        json!("12"),
+        json!(-3),
+        json!("1.5e3"),
+        json!(true),
+        json!("FALSE"),
+        json!("2024-01-02T03:04:05Z"),
+        json!(1_709_164_799_000_i64),
+        json!({ "x": [1] }),
+        json!("--"),
+        json!(null),
+    ];
+    let list: Vec<_> = values
+        .iter()
+        .enumerate()
+        .map(|(id, value)| json!({ "id": id, "v": value }))
+        .collect();
+    let stub = stub(json!({ "list": list }));
+    let world = Api {
+        call: r#"records = { at = "/list", kind = "value", id = "/id", columns = { i = { at = "/v", type = "integer" }, r = { at = "/v", type = "real" }, b = { at = "/v", type = "boolean" }, t = { at = "/v", type = "timestamp" }, j = { at = "/v", type = "json" }, s = { at = "/v", type = "text" } } }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let run = run(&world);
+    assert_eq!(run["outcome"], "complete", "{run}");
+    let catalog = world.catalog();
+    let column = |name: &str| -> Vec<String> {
+        let select = format!(
+            "select typeof({name}) || ' ' || {name} from api_value order by cast(id as integer)"
+        );
+        let mut query = catalog.prepare(&select).unwrap();
+        let rows = query
+            .query_map([], |row| row.get::<_, Option<String>>(0))
+            .unwrap();
+        rows.map(|row| row.unwrap().unwrap_or_else(|| "-".to_owned()))
+            .collect()
+    };
+    assert_eq!(
+        column("i"),
+        [
+            "integer 12",
+            "integer -3",
+            "-",
+            "integer 1",
+            "-",
+            "-",
+            "integer 1709164799000",
+            "-",
+            "-",
+            "-"
+        ]
+    );
+    assert_eq!(column("r")[..3], ["real 12.0", "real -3.0", "real 1500.0"]);
+    assert_eq!(column("b")[3..5], ["integer 1", "integer 0"]);
+    assert_eq!(
+        column("t")[5..8],
+        [
+            "text 2024-01-02T03:04:05Z",
+            "text 2024-02-28T23:59:59Z",
+            "-"
+        ]
+    );
+    assert_eq!(column("j")[7], r#"text {"x":[1]}"#);
+    assert_eq!(column("s")[..2], ["text 12", "text -3"]);
+}

@@ -119,6 +119,15 @@ pub trait PassStore: PassReader {
     /// Adapts an unfinished pass to the steps that its job has now.
     async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError>;
 
+    /// Stores which records named the ids that a step of a pass requested: the parents of what it returned. `query` is the
+    /// query for the ids of that step.
+    async fn link_parents(
+        &self,
+        pass: PassId,
+        step: usize,
+        query: PendingQuery,
+    ) -> Result<(), CatalogError>;
+
     /// Ends a step at its last landed page, whatever cursor that page has; `cut` as in [`Landing::cut`].
     async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError>;
 

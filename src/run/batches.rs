@@ -53,6 +53,7 @@ pub async fn fetch_batches(
             shared
                 .fetch_all(step, begun.iter().cloned().chain(fresh).collect(), batches)
                 .await;
+            shared.link_parents(index, step).await?;
         }
     }
     // Without a failed batch nothing is pending, so the query is saved.

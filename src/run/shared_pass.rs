@@ -270,6 +270,22 @@ impl<'a> SharedPass<'a> {
         Ok(())
     }
 
+    /// Stores which records named the ids that a step requested. All regions have listed by then, while a batch was often
+    /// fetched before the last record that names one of its ids was landed.
+    ///
+    /// # Errors
+    /// When the catalog cannot be written.
+    pub async fn link_parents(&self, index: usize, step: &Step) -> Result<(), StopReason> {
+        let now = self.context.clock.now();
+        if let Some(pass) = self.id().await
+            && let Some(query) = pending_query(self.job, step, PassScope::Open, now)
+        {
+            let catalog = &self.context.catalog;
+            catalog.link_parents(pass, index, query).await?;
+        }
+        Ok(())
+    }
+
     /// Returns the passes that still name ids to fetch.
     ///
     /// # Errors

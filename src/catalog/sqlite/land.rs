@@ -20,6 +20,12 @@ const LAST_POSITION: &str =
     "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
 const LIST: &str = "insert into listing (pass, step, position, call, upstream, kind, id)
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7) on conflict do nothing";
+/// A row that the parents of its record were written to since is the same one.
+const LIST_REQUESTED: &str =
+    "insert into listing (pass, step, position, call, upstream, kind, id, requested)
+    select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 where not exists (
+        select 1 from listing
+        where id = ?7 and kind = ?6 and upstream = ?5 and pass = ?1 and step = ?2 and requested = ?8)";
 const CAME: &str = "delete from absent where upstream = ?1 and kind = ?2 and id = ?3";
 const ABSENT: &str = "insert into absent (upstream, kind, id, at) values (?1, ?2, ?3, ?4)
     on conflict do update set at = excluded.at";
@@ -36,6 +42,7 @@ pub const STATEMENTS: &[&str] = &[
     NEWEST,
     REHASH,
     LAST_POSITION,
+    LIST_REQUESTED,
     CAME,
     FETCHED,
     REPEATS,
@@ -135,7 +142,7 @@ fn store(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<Changes> 
     Ok(changes)
 }
 
-/// Lists the records after those that the step listed before. Returns how many of them the step had not listed.
+/// Lists the records after those that the step listed before. Returns the number of new rows.
 fn list(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Result<i64> {
     let before: i64 = tx
         .prepare_cached(LAST_POSITION)?
@@ -145,16 +152,16 @@ fn list(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Res
     let mut last = before;
     for row in &page.rows {
         let position = last.saturating_add(1);
-        let values = params![
-            pass.0,
-            page.step,
-            position,
-            call,
-            upstream,
-            page.kind(),
-            row.id
-        ];
-        if statement.execute(values)? > 0 {
+        let (kind, id) = (page.kind(), &row.id);
+        let listed = match page.requested_by(row) {
+            None => statement.execute(params![
+                pass.0, page.step, position, call, upstream, kind, id
+            ])?,
+            Some(requested) => tx.prepare_cached(LIST_REQUESTED)?.execute(params![
+                pass.0, page.step, position, call, upstream, kind, id, requested
+            ])?,
+        };
+        if listed > 0 {
             last = position;
         }
     }

@@ -5,6 +5,7 @@ mod columns;
 mod estimates;
 mod land;
 mod page;
+mod parents;
 mod passes;
 mod path;
 mod pending;
@@ -112,6 +113,7 @@ impl SqliteCatalog {
     pub fn statements() -> Vec<&'static str> {
         let of_all = [
             land::STATEMENTS,
+            parents::STATEMENTS,
             passes::STATEMENTS,
             pending::STATEMENTS,
             prune::STATEMENTS,

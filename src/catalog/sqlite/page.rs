@@ -55,6 +55,14 @@ impl LandingPage {
         self.rows.iter().map(|row| row.body.len()).sum::<usize>() > LARGE
     }
 
+    /// The id with which a record was requested; `None` in a step that lists, and where it can be any of several ids.
+    pub fn requested_by<'a>(&'a self, row: &'a Row) -> Option<&'a str> {
+        match self.landing.batch.as_ref()?.ids.as_slice() {
+            [one] => Some(one),
+            several => several.contains(&row.id).then_some(&row.id),
+        }
+    }
+
     /// The requested ids, and whether each came.
     pub fn answers(&self) -> impl Iterator<Item = (&str, bool)> {
         let came: HashSet<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();

@@ -1,5 +1,6 @@
 //! What earlier passes listed, the ids that it names, and when those were fetched.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -9,8 +10,7 @@ use crate::catalog::{NamedIds, PassId, RecordIds, StepListing};
 use crate::config::Pointer;
 use crate::quota::Timestamp;
 
-const LISTING: &str =
-    "select step, call, kind, id from listing where pass = ?1 order by step, position";
+const LISTING: &str = "select step, call, kind, id, requested is not null from listing where pass = ?1 order by step, position";
 const PART: &str = "select body -> ?4 from record where upstream = ?1 and kind = ?2 and id = ?3";
 pub const STATEMENTS: &[&str] = &[LISTING, PART];
 
@@ -18,9 +18,14 @@ pub fn listing(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<St
     let mut statement = connection.prepare_cached(LISTING)?;
     let mut rows = statement.query([pass.0])?;
     let mut all: Vec<StepListing> = Vec::new();
+    let mut children: HashSet<(usize, Arc<str>)> = HashSet::new();
     while let Some(row) = rows.next()? {
         let (step, call, kind) = (row.get::<_, u32>(0)? as usize, text(row, 1)?, text(row, 2)?);
-        let id = Arc::from(text(row, 3)?);
+        let id: Arc<str> = Arc::from(text(row, 3)?);
+        // A child has a row for each of its parents.
+        if row.get(4)? && !children.insert((step, Arc::clone(&id))) {
+            continue;
+        }
         match all
             .last_mut()
             .filter(|last| (last.step, &*last.call, &*last.kind) == (step, call, kind))

@@ -7,7 +7,7 @@ use crate::sqlite::Schema;
 /// | table | what a row is |
 /// | --- | --- |
 /// | `record` | a thing that an upstream returned, as it was when last seen; `text_hash` tells whether its text changed |
-/// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped |
+/// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
 /// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` is 1 where `max_pages` ended a step that names `{since}` |
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` is 1 where `max_pages` ended the step |
 /// | `restart` | a step of a pass that was started over |
@@ -27,9 +27,20 @@ use crate::sqlite::Schema;
 pub const SCHEMA: Schema = Schema {
     name: "catalog",
     migrations: &[
-        VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7,
+        VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8,
     ],
 };
+
+/// A record that a step of ids returned knows its parents. Rows of listing steps are not in the index of parents, so landing
+/// them costs no more.
+const VERSION_8: &str = "
+alter table listing add column requested text;
+alter table listing add column parent text;
+drop index listing_of_record;
+create unique index listing_of_record on listing
+    (id, kind, upstream, pass, step, coalesce(requested, ''), coalesce(parent, ''));
+create index listing_of_child on listing (id, kind, upstream, pass, parent) where parent is not null;
+";
 
 /// A checkpoint belongs to what its step requests, and a pass that `max_pages` cut is no start for `{since}`.
 const VERSION_7: &str = "

@@ -5,11 +5,12 @@ use rusqlite::Connection;
 
 use super::page::LandingPage;
 use super::{
-    SqliteCatalog, columns, estimates, in_transaction, integer, land, passes, prune, rearrange,
-    tags,
+    SqliteCatalog, columns, estimates, in_transaction, integer, land, parents, passes, prune,
+    rearrange, tags,
 };
 use crate::catalog::{
-    CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore, Rearrangement,
+    CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore, PendingQuery,
+    Rearrangement,
 };
 use crate::quota::{Cost, Timestamp};
 use crate::sqlite::Files;
@@ -48,6 +49,16 @@ impl PassStore for SqliteCatalog {
     async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError> {
         let change = change.clone();
         self.write(move |tx| rearrange::rearrange(tx, pass, &change))
+            .await
+    }
+
+    async fn link_parents(
+        &self,
+        pass: PassId,
+        step: usize,
+        query: PendingQuery,
+    ) -> Result<(), CatalogError> {
+        self.write(move |tx| parents::link(tx, pass, integer(step as u64), &query))
             .await
     }
 

@@ -17,6 +17,14 @@ const REMEMBER: &str =
 pub const SHAPES: &str =
     "select text, columns from kind where upstream = ?1 and kind = ?2 order by call";
 
+/// The parent of a record, where it has only one in the newest pass that returned it as a child.
+const PARENT: &str = "(select case when min(listing.parent) = max(listing.parent) then min(listing.parent) end from listing
+    where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+        and listing.parent is not null and listing.pass = (
+            select max(pass) from listing
+            where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+                and listing.parent is not null)) as parent";
+
 const KINDS: &str = "select distinct upstream, kind from kind";
 const VIEW: &str = "select sql from sqlite_schema where type = 'view' and name = ?1";
 
@@ -173,10 +181,16 @@ fn definition(
 
 /// The select statement of a kind's view.
 fn selects(upstream: &str, kind: &str, columns: &BTreeMap<String, Vec<String>>) -> String {
-    let of_all = ["id", "first_seen", "last_seen"]
+    let of_all = [
+        ("id", "record.id"),
+        ("first_seen", "record.first_seen"),
+        ("last_seen", "record.last_seen"),
+        ("parent", PARENT),
+    ];
+    let of_all = of_all
         .into_iter()
-        .filter(|name| !columns.keys().any(|c| c.eq_ignore_ascii_case(name)));
-    let of_all = of_all.map(|name| format!("record.{name}"));
+        .filter(|(name, _)| !columns.keys().any(|c| c.eq_ignore_ascii_case(name)))
+        .map(|(_, selected)| selected.to_owned());
     let own = columns
         .iter()
         .map(|(name, found)| format!("{} as {}", first_of(found), path::name(name)));

@@ -536,6 +536,10 @@ impl PassStore for SimulatedCatalog {
         Ok(())
     }
 
+    async fn link_parents(&self, _: PassId, _: usize, _: PendingQuery) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
     async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError> {
         if let Some(pass) = self.state().passes.get_mut(&pass.0) {
             pass.cut |= cut;

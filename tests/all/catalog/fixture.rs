@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ingest::catalog::{
-    Archive, CatalogError, Landed, Landing, PassId, PassReader, PassRef, PassScope, PassStore,
-    PendingId, PendingQuery, SearchQuery, SqliteCatalog,
+    Archive, CatalogError, Landed, Landing, OpenBatch, PassId, PassReader, PassRef, PassScope,
+    PassStore, PendingId, PendingQuery, SearchQuery, SqliteCatalog,
 };
 use ingest::config::{Column, Field, Format, Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
@@ -232,7 +232,8 @@ impl Page {
             cut: false,
             empty_pages: 0,
             requested: self.requested.clone(),
-            batch: None,
+            batch: (!self.requested.is_empty())
+                .then(|| OpenBatch::new(self.step, self.requested.clone(), self.now)),
             requests: self.requests,
             units: self.units.clone(),
             tag: self.tag.clone(),

@@ -5,6 +5,7 @@ mod fixture;
 mod hostile;
 mod index;
 mod landing;
+mod parents;
 mod passes;
 mod places;
 mod properties;

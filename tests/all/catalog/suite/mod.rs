@@ -166,6 +166,7 @@ macro_rules! suite {
             a_step_starts_over_once_with_its_listing_anew
             a_step_of_no_pass_is_not_started_over
             a_history_has_every_pass_oldest_first_with_its_counts
+            what_a_pass_listed_has_a_child_of_several_parents_once
         }
         $crate::catalog::suite::behaviours! { $place, landing:
             a_page_lands_with_its_records_listing_cursor_and_counts

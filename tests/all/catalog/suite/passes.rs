@@ -1,8 +1,9 @@
 use ingest::catalog::{
-    OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState, StepPosition,
+    OpenPass, PassEnd, PassId, PassRef, PassScope, PendingQuery, Rearrangement, RegionState,
+    StepPosition,
 };
 
-use super::super::fixture::{JOB, Page, at, daily, new_pass, video};
+use super::super::fixture::{JOB, Page, at, daily, new_pass, pointer, video, video_of};
 use super::Catalog;
 
 async fn region_state(f: &Catalog, region: &str) -> RegionState {
@@ -266,4 +267,22 @@ pub(crate) async fn steps_move_and_are_dropped_with_the_job(f: Catalog) {
         .collect();
     steps.sort();
     assert_eq!(steps, [(0, Some("b".into())), (1, Some("a".into()))]);
+}
+
+pub(crate) async fn what_a_pass_listed_has_a_child_of_several_parents_once(f: Catalog) {
+    let videos = vec![video_of("v1", "c"), video_of("v2", "c")];
+    f.land(&Page::of(videos)).await;
+    let batch = f.land(&Page::channels(&["c"], &["c"])).await.pass;
+    let query = PendingQuery {
+        scope: PassScope::Open,
+        job: JOB.into(),
+        upstream: "youtube".into(),
+        listed_by: "videos.list".into(),
+        listed_kind: "video".into(),
+        at: pointer("/snippet/channelId"),
+        kind: "channel".into(),
+        fresh_since: at(0),
+    };
+    f.store.link_parents(batch, 1, query).await.unwrap();
+    assert_eq!(f.listed(batch).await, ["1 c"]);
 }

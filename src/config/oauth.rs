@@ -146,7 +146,7 @@ keys! {
         /// The key of the account: the JSON document that Google issues.
         key: Template = Or(SECRET_TEMPLATE, "'{secret}'", "'{secret:account}'"),
         /// The scopes, separated by spaces.
-        scope: String = Required(TEXT, "'https://www.googleapis.com/auth/analytics.readonly'"),
+        scope: String = Required(TEXT, "'https://www.googleapis.com/auth/cloud-platform.read-only'"),
         /// The user on whose behalf the account acts, by domain-wide delegation. If unset, the account itself.
         subject: Option<String> = Optional(TEXT, "'someone@example.com'"),
         /// The token endpoint. If unset, that of the key.

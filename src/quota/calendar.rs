@@ -148,7 +148,11 @@ impl Calendar {
 
     /// Full local hours. Where clocks move by half an hour, an hour lasts half or one and a half.
     fn hours_around(&self, at: Timestamp) -> Vec<Timestamp> {
-        let offsets = [at - HOUR - HOUR, at, at + HOUR + HOUR].map(|near| self.offset_micros(near));
+        let mut offsets = [at - HOUR - HOUR, at, at + HOUR + HOUR]
+            .map(|near| self.offset_micros(near))
+            .to_vec();
+        // Nearly always all are the same.
+        offsets.dedup();
         let mut starts = Vec::new();
         for offset in offsets {
             let start = at.micros() - (at.micros() + offset).rem_euclid(MICROS_PER_HOUR);

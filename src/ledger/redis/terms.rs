@@ -10,7 +10,7 @@ use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Limit, Timestamp, Unit
 
 /// The largest number that the scripts take: they calculate in doubles.
 const LARGEST: u64 = 1 << 52;
-const SHORTEST_MARGIN: Duration = Duration::from_secs(2 * 60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The first arguments of every script.
 pub struct Terms<'a> {
@@ -161,12 +161,13 @@ fn rule(limit: &Limit) -> String {
     )
 }
 
-/// The beginnings of calendar periods: from three before `now` to three after `ahead`, since the ledger's clock can differ.
+/// The beginnings of calendar periods: from three before `now` to three after `ahead`, and at least three days, since the
+/// ledger's clock can differ: where its server's clock was set back, it stays at the newest charge.
 fn periods(window: &Window, now: Timestamp, ahead: Duration) -> Vec<Timestamp> {
     let Some(calendar) = window.resets() else {
         return Vec::new();
     };
-    let margin = 3 * calendar.usual_length().max(SHORTEST_MARGIN);
+    let margin = 3 * calendar.usual_length().max(DAY);
     let end = now + ahead.saturating_add(margin);
     let first = calendar.last_reset(now - margin);
     std::iter::successors(Some(first), |start| {

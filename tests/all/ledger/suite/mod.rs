@@ -40,6 +40,7 @@ macro_rules! suite {
             a_calendar_limit_returns_all_at_midnight
             a_day_of_twenty_three_hours_ends_at_its_own_midnight
             a_day_of_twenty_five_hours_ends_at_its_own_midnight
+            an_hour_ends_at_its_own_end_after_the_clock_went_back_by_hours
             a_charge_just_before_midnight_counts_for_the_next_day_too
             a_window_that_slides_and_resets_holds_both
             an_unsettled_past_is_exact_to_the_microsecond

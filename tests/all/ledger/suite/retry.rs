@@ -1,6 +1,6 @@
 //! When a charge fits that does not fit now.
 
-use ingest::quota::{Cost, Timestamp};
+use ingest::quota::{Calendar, Cost, Limit, Period, Timestamp, Units, Window};
 
 use crate::ledger::Store;
 use crate::ledger::books::{
@@ -181,6 +181,22 @@ pub(crate) async fn a_day_of_twenty_three_hours_ends_at_its_own_midnight(store: 
 
 pub(crate) async fn a_day_of_twenty_five_hours_ends_at_its_own_midnight(store: &impl Store) {
     a_day_ends(store, "2026-11-01T07:05:00Z", "2026-11-02T08:00:00Z").await;
+}
+
+pub(crate) async fn an_hour_ends_at_its_own_end_after_the_clock_went_back_by_hours(
+    store: &impl Store,
+) {
+    let hour = Calendar::new(LOS_ANGELES, Period::Hour);
+    let window = Window::new(None, Some(hour)).unwrap();
+    let limit = Limit::new(Units::new(10), Units::ZERO, window).unwrap();
+    let books = Books::new(store.ledger(), account([("hourly", limit)]));
+    let charged = time("2026-06-10T19:20:00Z");
+    books.take(&cost([("hourly", 10)]), charged).await;
+    let earlier = charged - secs(20 * 3600);
+    let rejection = books.reject(&cost([("hourly", 1)]), earlier).await;
+    let end = time("2026-06-10T20:00:00Z") + window.grace();
+    assert_eq!(rejection.retry_at, end);
+    assert_eq!(books.used("hourly", earlier).await, 10);
 }
 
 pub(crate) async fn a_charge_just_before_midnight_counts_for_the_next_day_too(store: &impl Store) {

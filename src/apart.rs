@@ -1,4 +1,4 @@
-//! Work that would keep requests in flight waiting, on threads of its own.
+//! Long work runs on threads of its own, so that requests in flight do not wait for it.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
@@ -7,33 +7,33 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-/// The work ended in its middle: it panicked, or the program is ending.
+/// The work did not finish: it panicked, or the program is ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("its worker thread ended")]
 pub struct CutOff;
 
-/// Work of any kind. Boxed, all of it is of one type: else the compiler makes a task's machinery anew for each.
+/// Work of any kind. It is boxed, so that the compiler generates the code of a task once and not for each closure.
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Does what takes long, or waits for disks and for other processes, away from the threads that have requests in flight.
+/// Runs work that takes long, or waits for disks or other processes, away from the threads that have requests in flight.
 ///
 /// # Errors
-/// When the work does not come to its end.
+/// Fails if the work does not finish.
 pub async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CutOff> {
     done(work, |work| drop(spawn_blocking(work))).await
 }
 
-/// The same for what takes much memory, all of it on one thread: what a thread gave back is seldom of use to another.
+/// Runs work that takes much memory on one thread: the allocator seldom reuses on one thread what another has freed.
 ///
 /// # Errors
-/// As above.
+/// Fails if the work does not finish.
 pub async fn apart_alone<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CutOff> {
     done(work, |work| match alone() {
-        // Should it have ended, the work ends with it, and is missed.
+        // If the thread is gone, the send fails and the caller gets `CutOff`.
         Some(thread) => drop(thread.send(work)),
         None => drop(spawn_blocking(work)),
     })
@@ -44,12 +44,12 @@ async fn done<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
     begin: impl FnOnce(Work),
 ) -> Result<T, CutOff> {
-    let (tell, told) = oneshot::channel();
-    begin(Box::new(move || drop(tell.send(work()))));
-    told.await.map_err(|_| CutOff)
+    let (sender, result) = oneshot::channel();
+    begin(Box::new(move || drop(sender.send(work()))));
+    result.await.map_err(|_| CutOff)
 }
 
-/// The thread for what takes much memory; `None` where the system has none left.
+/// The thread for work that takes much memory; `None` if the system cannot create one.
 fn alone() -> Option<&'static Sender<Work>> {
     static ALONE: OnceLock<Option<Sender<Work>>> = OnceLock::new();
     let start = || {

@@ -1,4 +1,4 @@
-//! What a person types.
+//! The command line.
 
 use std::env;
 use std::io::{self, Write};
@@ -71,10 +71,10 @@ impl Cli {
     }
 }
 
-/// Everything that can be typed.
+/// The definition of the command line.
 ///
-/// An option that is global in clap and stands both before and after a subcommand loses what stood before it: `--set`, which
-/// can be repeated, is an option of each subcommand instead.
+/// clap drops the first values of a global option that is given both before and after a subcommand. `--set` can be repeated,
+/// so it is an option of each subcommand instead.
 #[must_use]
 pub fn command() -> clap::Command {
     let command = Cli::command();
@@ -87,7 +87,7 @@ pub fn command() -> clap::Command {
 
 const SETS: &str = "sets";
 
-/// What a run alone has, given before a subcommand, would be ignored there: `--dry-run` most of all.
+/// Rejects options of a run before a subcommand: they would be ignored, which is worst for `--dry-run`.
 fn misplaced(matches: &ArgMatches) -> Result<(), clap::Error> {
     let Some((name, _)) = matches.subcommand() else {
         return Ok(());
@@ -115,7 +115,7 @@ fn misplaced(matches: &ArgMatches) -> Result<(), clap::Error> {
     Err(command.error(ErrorKind::ArgumentConflict, message))
 }
 
-/// A count of what is asked for at once.
+/// A count of calls or days, from 1 on.
 fn at_least_one<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
     text.parse()
         .ok()
@@ -125,7 +125,7 @@ fn at_least_one<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, Str
 
 /// Ends the process with what a newcomer can try.
 fn suggest() -> ! {
-    // The exit code says it too.
+    // The exit code reports it too.
     let _ = writeln!(io::stderr(), "{SUGGESTIONS}");
     std::process::exit(Exit::Usage.code().into())
 }
@@ -140,7 +140,7 @@ ingest: no regions given. Try:
   ingest init                     write a configuration to start from
   ingest --help                   list all commands and options";
 
-/// Ends the process with what is wrong; whoever reads JSON from stdout gets an object there too.
+/// Ends the process with an error message; with `--format json` also with an object on stdout.
 fn refuse(error: &clap::Error) -> ! {
     let arguments: Vec<String> = env::args_os()
         .map(|argument| argument.to_string_lossy().into_owned())
@@ -151,7 +151,7 @@ fn refuse(error: &clap::Error) -> ! {
         || arguments.iter().any(|argument| argument == "--format=json");
     if asks_for_json && error.use_stderr() {
         let object = serde_json::json!({ "error": error.render().to_string().trim_end() });
-        // Whoever stopped reading is told by the exit code.
+        // If stdout is closed, the exit code still reports the error.
         let _ = writeln!(io::stdout(), "{object}");
     }
     error.exit()

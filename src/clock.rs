@@ -1,4 +1,4 @@
-//! Where time is read. Everything below is given it.
+//! The edge at which time is read. Everything below takes it as an argument.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,13 +7,13 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::quota::Timestamp;
 
-/// What time it is: the machine's clock in the program, a hand-moved one in tests.
+/// A clock: the machine's in the program, one that is moved by hand in tests.
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 
-    /// Lets time pass.
+    /// Waits for a duration.
     async fn sleep(&self, span: Duration);
 }
 
@@ -24,7 +24,7 @@ pub struct SystemClock;
 #[async_trait]
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        // A clock before 1970 was never set.
+        // A clock before 1970 has never been set.
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -36,7 +36,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// An instant of a clock that nobody sets and that goes on while the machine sleeps.
+/// An instant of the monotonic clock that also counts while the machine is suspended.
 #[derive(Debug, Clone, Copy)]
 pub struct Monotonic(Timespec);
 
@@ -46,13 +46,13 @@ const MONOTONIC: ClockId = ClockId::Boottime;
 const MONOTONIC: ClockId = ClockId::Monotonic;
 
 impl Monotonic {
-    /// Now.
+    /// Returns the current time.
     #[must_use]
     pub fn now() -> Self {
         Self(clock_gettime(MONOTONIC))
     }
 
-    /// How long ago this was.
+    /// Returns the time since this instant.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         let span = clock_gettime(MONOTONIC).checked_sub(self.0);
@@ -61,7 +61,7 @@ impl Monotonic {
     }
 }
 
-/// Until when something may be done: so long after an instant.
+/// A deadline: a duration after an instant.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
     from: Monotonic,
@@ -69,13 +69,13 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// So long after `from`.
+    /// The deadline that is `lifetime` after `from`.
     #[must_use]
     pub const fn new(from: Monotonic, within: Duration) -> Self {
         Self { from, within }
     }
 
-    /// Whether it is too late.
+    /// Whether the deadline is over.
     #[must_use]
     pub fn is_past(&self) -> bool {
         self.from.elapsed() >= self.within

@@ -1,8 +1,8 @@
-//! The exit codes, all of them.
+//! All exit codes.
 
 use std::process;
 
-/// What the process tells its caller. Each code means one thing.
+/// The exit code of the process. Each code has one meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// All due work done, or stopped cleanly at a limit, or nothing was due.
@@ -11,18 +11,18 @@ pub enum Exit {
     Failed,
     /// Wrong usage or configuration; nothing was requested.
     Usage,
-    /// A limit said no. For a run: stopped cleanly, work remains, and the caller asked to be told.
+    /// A limit rejected a charge. For a run: it stopped cleanly, work remains, and `--strict` was given.
     Stopped,
     /// Ended by SIGINT, after the page in flight was landed.
     Interrupted,
     /// Ended by SIGTERM, after the page in flight was landed.
     Terminated,
-    /// What the command of `ingest exec` ended with.
+    /// The exit code of the command of `ingest exec`.
     Passed(u8),
 }
 
 impl Exit {
-    /// The number.
+    /// Returns the code as a number.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {

@@ -1,6 +1,6 @@
 //! A hash that is the same in every release.
 
-/// FNV-1a of 128 bits, for names of files and comparisons across releases; not against people who look for collisions.
+/// Returns the 128-bit FNV-1a hash, for names of files and comparisons across releases; not safe against deliberate collisions.
 #[must_use]
 pub fn fnv(text: &str) -> u128 {
     let (basis, prime) = (

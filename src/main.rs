@@ -25,7 +25,7 @@ fn log(global: &Global) {
     let filter: Targets = asked
         .or_else(|| level(global).parse().ok())
         .unwrap_or_default();
-    // Internal errors would be told on stderr, which is what failed.
+    // An internal error of the logger would go to stderr, which is what failed.
     let log = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
         .with_writer(io::stderr)
@@ -44,7 +44,7 @@ fn log(global: &Global) {
     }
 }
 
-/// People are told of failures by the result, and of each once.
+/// The level of the log on stderr. The result on stdout reports each failure once already.
 fn level(global: &Global) -> String {
     match (global.log, global.quiet, global.verbose) {
         (_, true, _) => format!(

@@ -1,7 +1,7 @@
-//! What others said, as it may be shown.
+//! Text from upstreams and files, made safe to show on a terminal.
 
-/// Whether a character can mislead a terminal or its reader: control characters, those that change the direction of
-/// writing, and those that show nothing. The two joiners U+200C and U+200D are none of them: words and emoji need them.
+/// Whether a character can mislead a terminal or its reader: a control character, one that changes the direction of writing,
+/// or an invisible one. The joiners U+200C and U+200D are allowed: words and emoji need them.
 #[must_use]
 pub fn is_hidden(character: char) -> bool {
     character.is_control() || is_direction(character) || is_invisible(character)
@@ -15,7 +15,7 @@ const fn is_direction(character: char) -> bool {
     )
 }
 
-/// Format characters that show nothing, and the separators that end a line or a paragraph.
+/// Invisible format characters, and the separators of lines and paragraphs.
 const fn is_invisible(character: char) -> bool {
     matches!(
         character,
@@ -32,7 +32,7 @@ const fn is_invisible(character: char) -> bool {
     )
 }
 
-/// The text with a space in place of each such character.
+/// Returns the text with a space in place of each misleading character.
 #[must_use]
 pub fn plain(text: &str) -> String {
     text.chars()
@@ -40,10 +40,10 @@ pub fn plain(text: &str) -> String {
         .collect()
 }
 
-/// So much of what an upstream says is shown, in characters: with what goes before it, at most 200.
+/// The most characters of an upstream's message that are shown: with its prefix, at most 200.
 const LONGEST: usize = 160;
 
-/// A text of theirs as one short line that a terminal can be given.
+/// Returns an upstream's text as one short line that is safe on a terminal.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     let plain = without_escapes(text);
@@ -64,7 +64,7 @@ fn clipped(text: &str) -> String {
     text.chars().take(LONGEST - 1).chain(['…']).collect()
 }
 
-/// The text without terminal escapes; other control characters, and those that turn the writing round, become spaces.
+/// Returns the text without terminal escapes; other misleading characters become spaces.
 fn without_escapes(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text.chars();

@@ -1,14 +1,14 @@
-//! Directories and files that their owner alone may read.
+//! Directories and files that only their owner can read.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 
-/// Creates a directory, and those above it. One that is there stays as it is.
+/// Creates a directory and its parents. An existing one is not changed.
 ///
 /// # Errors
-/// When the system does not let us.
+/// Fails if the system does not allow it.
 pub fn create_dir(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -18,11 +18,11 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates an empty file, and the directories above it. One that is there stays as it is, and is not even opened: to
-/// close a file that this process has open elsewhere would drop the locks that SQLite holds on it.
+/// Creates an empty file and its parent directories. An existing one is not changed, and not even opened: closing a file that
+/// this process has open elsewhere would drop the locks that SQLite holds on it.
 ///
 /// # Errors
-/// When the system does not let us.
+/// Fails if the system does not allow it.
 pub fn create_file(path: &Path) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         create_dir(directory)?;
@@ -40,10 +40,10 @@ pub fn create_file(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file to lock it; it is created where it is not there.
+/// Opens a file to lock it; creates it if it does not exist.
 ///
 /// # Errors
-/// When the system does not let us.
+/// Fails if the system does not allow it.
 pub fn open_to_lock(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .create(true)
@@ -54,8 +54,8 @@ pub fn open_to_lock(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Gives a file that root created to the owner of its directory, as SQLite does with its logs: that user could not work
-/// there any more otherwise. If this fails, the file stays root's.
+/// Gives a file that root created to the owner of its directory, as SQLite does with its logs: otherwise a command that root
+/// runs by hand would lock that user's worker out. Best effort: on failure the file stays root's.
 pub fn hand_over(made: &File, path: &Path) {
     let above = path
         .parent()

@@ -1,32 +1,32 @@
-//! What upstreams return and the catalog lands.
+//! Records and pages, as upstreams return them and the catalog stores them.
 
 use serde_json::Value;
 
-/// One thing that an upstream returned.
+/// One record of a response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// Its id, within its kind.
+    /// The id, unique within the kind.
     pub id: String,
-    /// The whole of it.
+    /// The whole record.
     pub body: Value,
 }
 
-/// The upstream's name for the state of an answer (its `ETag`), so that it can be asked whether that changed.
+/// The `ETag` of a response, for a conditional request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tag {
-    /// The request that was answered, all of it but the secret.
+    /// The request without its secret.
     pub request: String,
-    /// The name.
+    /// The tag.
     pub name: String,
-    /// The cursor that led on from there.
+    /// The cursor of the next page.
     pub next: Option<String>,
 }
 
-/// A page that is there already.
+/// A page that was landed before.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CachedPage {
-    /// The tag under which it came.
+    /// Its tag.
     pub tag: Tag,
-    /// Its records, in their order, each as it was last seen.
+    /// Its records in order, each as it was last seen.
     pub records: Vec<Record>,
 }

@@ -1,8 +1,8 @@
-//! Where a cheaper way is known than a job goes: the configuration knows it, as `cheaper` of a call.
+//! Advice where a call of a job has a cheaper alternative: the configuration names it, as `cheaper` of a call.
 
 use crate::config::{Call, Cheaper, Config, Job, Step};
 
-/// What `ingest check` has to say of a job: of which, and what.
+/// The job, and the advice of `ingest check` for it.
 pub fn advice(config: &Config) -> Vec<(String, String)> {
     let steps = config
         .jobs

@@ -1,4 +1,4 @@
-//! `ingest backup`: copies of the state directory's files that belong together, beside whatever runs.
+//! `ingest backup`: a consistent copy of the state directory's files, also during a run.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,10 +24,10 @@ const FILES: [(&str, &str); 4] = [
     (JOURNAL_FILE, "journal"),
 ];
 
-/// A file until all of them are copied.
+/// A copied file, until all are.
 const PART: &str = "part";
 
-/// Copies every file that is there into the directory, all or none of them.
+/// Copies all existing files into the directory, or none.
 pub async fn backup(global: &Global, args: &BackupArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let files = files(&environment.state_dir)?;
@@ -52,7 +52,7 @@ pub async fn backup(global: &Global, args: &BackupArgs) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// The files that are there.
+/// Returns the existing files.
 fn files(state_dir: &Path) -> Result<Vec<&'static str>, Error> {
     let mut files = Vec::new();
     for (file, name) in FILES {

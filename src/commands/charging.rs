@@ -13,11 +13,11 @@ use crate::clock::Monotonic;
 use crate::ledger::LedgerClient;
 use crate::private;
 
-/// How long others may take to end: a request and the pauses before it.
+/// How long other processes can take to end: a request and the pauses before it.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Held by a process for as long as it may charge.
+/// The lock of a process that charges.
 #[derive(Debug)]
 pub struct Charging {
     file: File,

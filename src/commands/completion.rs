@@ -1,4 +1,4 @@
-//! What a shell offers for the word that is being typed: the names of the configuration, and of the presets.
+//! Completion of names of the configuration and of presets in a shell.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -13,17 +13,17 @@ use super::{Error, presets};
 use crate::cli;
 use crate::config::{Config, Sources};
 
-/// The environment variable by which a shell's script asks for candidates. `COMPLETE`, the library's own, could be set for
+/// The environment variable by which a shell's script requests candidates. The library's own, `COMPLETE`, could be set for
 /// other reasons.
 const VARIABLE: &str = "_INGEST_COMPLETE";
 const PROGRAM: &str = "ingest";
 
-/// Answers the shell and ends the process, if it is the shell that started it.
+/// Prints candidates and ends the process, if the shell started it for that.
 pub fn answer_shell() {
     CompleteEnv::with_factory(command).var(VARIABLE).complete();
 }
 
-/// The script that makes a shell ask.
+/// Returns the completion script of a shell.
 pub fn script(shell: Shell) -> Result<Vec<u8>, Error> {
     let shells = Shells::builtins();
     let name = shell.to_string();
@@ -124,7 +124,7 @@ fn of_accounts(names: impl Fn(&crate::quota::Account) -> Vec<String>) -> Vec<Str
     all
 }
 
-/// Names of the configuration that the command line being typed means; none where that is missing or wrong.
+/// Returns names of the configuration that the command line refers to; none if it is missing or invalid.
 fn of_config(names: impl FnOnce(&Config) -> Vec<String>) -> Vec<String> {
     let sources = Sources {
         path: typed_config(env::args_os()),

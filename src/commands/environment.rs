@@ -1,4 +1,4 @@
-//! What every command works in: the configuration, the state directory, and what is opened there.
+//! The configuration, the state directory, and the files that are open in it.
 
 use std::collections::HashMap;
 use std::env;
@@ -26,17 +26,17 @@ use crate::run::{Selection, accounts};
 use crate::secret::{Secret, Secrets};
 use crate::upstream::{self, Client, ClientError};
 
-/// What every command works in.
+/// The environment of a command.
 pub struct Environment {
     /// `quotas.toml`.
     pub config: Config,
-    /// Where ledger, catalog, journal and locks are.
+    /// The directory of ledger, catalog, journal and locks.
     pub state_dir: PathBuf,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// That this process charges the ledger, for as long as it works in here.
+    /// The lock that shows that this process charges the ledger.
     charging: OnceLock<Charging>,
-    /// Whether the upstreams are stand-ins, which know secrets of their own.
+    /// Whether the upstreams are the sandbox's, which has secrets of its own.
     #[cfg(feature = "sandbox")]
     practising: bool,
 }
@@ -62,7 +62,7 @@ impl Environment {
         })
     }
 
-    /// The same, with the built-in configuration where there is no file: for the sandbox, which spends nothing.
+    /// Reads the configuration, or the built-in one if there is no file: for the sandbox, which spends nothing.
     #[cfg(feature = "sandbox")]
     pub fn load_or_built_in(global: &Global) -> Result<Self, Error> {
         match Self::load(global) {
@@ -74,7 +74,7 @@ impl Environment {
         }
     }
 
-    /// The same for practice: other values in the configuration, a ledger in a file, and a state directory of its own.
+    /// Returns the environment of a sandbox run: other configuration values, a ledger file, and a separate state directory.
     #[cfg(feature = "sandbox")]
     pub fn practice(global: &Global, mut sets: Vec<String>) -> Result<Self, Error> {
         sets.push("ledger.url=sqlite".to_owned());
@@ -96,7 +96,7 @@ impl Environment {
         })
     }
 
-    /// Makes the state directory, if it is not there.
+    /// Creates the state directory if it does not exist.
     pub fn create_state_dir(&self) -> Result<(), Error> {
         let remedy = "set --state-dir or $INGEST_STATE_DIR";
         let what = format!(
@@ -104,7 +104,7 @@ impl Environment {
             self.state_dir.display()
         );
         private::create_dir(&self.state_dir).map_err(|error| {
-            // A name below the directory, so that the directory itself is among what is looked at.
+            // A name below the directory, so that the directory itself is checked too.
             match crate::sqlite::file_above(&self.state_dir.join(CATALOG_FILE)) {
                 Some(file) => Error::Refused(format!(
                     "{what}: {} is a file, not a directory; {remedy}",
@@ -115,9 +115,9 @@ impl Environment {
         })
     }
 
-    /// Keeps what says that this process charges.
+    /// Keeps the lock that shows that this process charges.
     pub fn hold(&self, charging: Charging) {
-        // Once is enough: the first stays.
+        // One lock is enough: the first one stays.
         let _ = self.charging.set(charging);
     }
 
@@ -143,7 +143,7 @@ impl Environment {
         Ok(SqliteCatalog::open_read_only(&path)?)
     }
 
-    /// The ways to the upstreams that these jobs pull from.
+    /// Returns the clients of the upstreams of these jobs.
     pub fn upstreams(
         &self,
         selection: &Selection,
@@ -154,7 +154,7 @@ impl Environment {
             .collect()
     }
 
-    /// The way of a credential to its upstream.
+    /// Returns the client of a credential's upstream.
     pub fn upstream(
         &self,
         credential: &Arc<Credential>,
@@ -179,17 +179,17 @@ impl Environment {
         Client::of(credential, &self.state_dir)
     }
 
-    /// The accounts of all credentials, each once.
+    /// Returns the accounts of all credentials, each once.
     pub fn accounts(&self) -> Vec<Arc<Account>> {
         accounts(self.config.credentials.values())
     }
 
-    /// The jobs and regions that were asked for.
+    /// Returns the selected jobs and their regions.
     pub fn select(&self, args: &RunArgs) -> Result<Selection, Error> {
         self.select_of(&args.regions, &args.jobs)
     }
 
-    /// These regions, or `all`, of these jobs; of all jobs where none is named.
+    /// Returns the selected regions (or `all`) of the selected jobs; of all jobs if none is named.
     pub fn select_of(&self, regions: &[String], jobs: &[String]) -> Result<Selection, Error> {
         let jobs = self.jobs(jobs)?;
         for region in regions.iter().filter(|region| *region != ALL) {
@@ -204,32 +204,32 @@ impl Environment {
                 )));
             }
         }
-        let asked = |region: &&Arc<Region>| {
+        let selected = |region: &&Arc<Region>| {
             regions
                 .iter()
-                .any(|asked| asked == ALL || *asked == region.code)
+                .any(|name| name == ALL || *name == region.code)
         };
-        let of_job = |job: &Arc<Job>| job.regions.iter().filter(asked).cloned().collect();
+        let of_job = |job: &Arc<Job>| job.regions.iter().filter(selected).cloned().collect();
         Ok(jobs
             .into_iter()
             .map(|job| (Arc::clone(&job), of_job(&job)))
             .collect())
     }
 
-    fn jobs(&self, asked: &[String]) -> Result<Vec<Arc<Job>>, Error> {
+    fn jobs(&self, names: &[String]) -> Result<Vec<Arc<Job>>, Error> {
         let known = || self.config.jobs.iter().map(|job| &*job.name);
-        if let Some(unheard) = asked
+        if let Some(missing) = names
             .iter()
-            .find(|asked| known().all(|name| name != *asked))
+            .find(|wanted| known().all(|name| name != *wanted))
         {
-            return Err(Error::Usage(unknown("job", unheard, known())));
+            return Err(Error::Usage(unknown("job", missing, known())));
         }
-        let wanted = |job: &&Arc<Job>| asked.is_empty() || asked.contains(&job.name);
+        let wanted = |job: &&Arc<Job>| names.is_empty() || names.contains(&job.name);
         Ok(self.config.jobs.iter().filter(wanted).cloned().collect())
     }
 }
 
-/// An upstream as the sandbox serves it: it has no token endpoint, and knows one secret of each credential.
+/// Returns an upstream as the sandbox serves it: without a token endpoint, and with one secret for each credential.
 #[cfg(feature = "sandbox")]
 fn sandboxed(upstream: &Arc<Upstream>) -> Arc<Upstream> {
     match upstream.auth {
@@ -243,7 +243,7 @@ fn sandboxed(upstream: &Arc<Upstream>) -> Arc<Upstream> {
     }
 }
 
-/// The secret by which the sandbox knows a credential, in place of each of its secrets.
+/// The secret of a credential in the sandbox, in place of each of its secrets.
 #[cfg(feature = "sandbox")]
 fn known_secrets(credential: &Credential) -> Secrets {
     let secret = crate::sandbox::Sandbox::secret_of(&credential.name);
@@ -257,13 +257,13 @@ fn known_secrets(credential: &Credential) -> Secrets {
 
 const ALL: &str = "all";
 pub const CATALOG_FILE: &str = "catalog.db";
-/// How messages call the configuration that is part of the program.
+/// The name of the built-in configuration in messages.
 #[cfg(feature = "sandbox")]
 const BUILT_IN: &str = "built-in quotas.toml";
-/// Where `--sandbox` has its files, in the state directory.
+/// The directory of `--sandbox` in the state directory.
 pub const PRACTICE: &str = "sandbox";
 
-/// A message about a name that is not known.
+/// Returns a message about an unknown name.
 pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let hint = closest(name, &known)
@@ -292,7 +292,7 @@ fn state_dir(global: &Global) -> Result<PathBuf, Error> {
         .clone()
         .or_else(|| set("INGEST_STATE_DIR"))
         .or_else(first_of_systemd)
-        // A relative one is ignored: the specification says so.
+        // The XDG specification says that a relative path is ignored.
         .or_else(|| {
             Some(
                 set("XDG_STATE_HOME")

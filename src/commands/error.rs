@@ -9,13 +9,13 @@ use crate::ledger::{ClientError, OpenLedgerError};
 use crate::run::RunError;
 use crate::sqlite::OpenError;
 
-/// Why a command did not do as asked.
+/// Why a command failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// What was typed makes no sense with this configuration.
+    /// The command line does not fit this configuration.
     #[error("{0}")]
     Usage(String),
-    /// What was asked for is not there.
+    /// Something that the command line names does not exist.
     #[error("{0}")]
     Refused(String),
     /// The configuration is wrong.
@@ -36,15 +36,15 @@ pub enum Error {
     /// The system failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// What the process tells its caller.
+    /// Returns the exit code.
     #[must_use]
     pub const fn exit(&self) -> Exit {
         match self {
@@ -53,7 +53,7 @@ impl Error {
         }
     }
 
-    /// An error of the system, with what was tried.
+    /// An error of the system, with the operation.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }

@@ -14,10 +14,10 @@ use super::{Error, output};
 use crate::cli::{ExecArgs, Format, Global, Log};
 use crate::exit::Exit;
 
-/// Under which name the command finds the id of its charge in its environment.
+/// The environment variable with the id of the charge.
 const ID: &str = "INGEST_CHARGE_ID";
 
-/// Charges, and runs the command; its exit code is passed on.
+/// Charges the call, runs the command, and returns its exit code.
 pub async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let charging = Charging::of(&environment, &args.charge)?;
@@ -28,7 +28,7 @@ pub async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
             Format::Text if global.log == Log::Json => {
                 tracing::error!("{}", output::shown(&charged.detail));
             }
-            // Stdout is the command's: whoever reads it expects no sentence of ours.
+            // Stdout belongs to the command, so messages go to stderr.
             Format::Text => drop(writeln!(
                 io::stderr().lock(),
                 "ingest: {}",
@@ -44,7 +44,7 @@ pub async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
         .id
         .as_ref()
         .ok_or_else(|| Error::Refused("the charge has no id".to_owned()))?;
-    // From here on a signal reaches the command: were it to end this process first, nobody would wait for the command.
+    // From here on a signal goes to the command: if it ended this process first, nothing would wait for the command.
     let signals = Signals::listen()?;
     match Command::new(program)
         .args(arguments)
@@ -69,7 +69,7 @@ pub async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
     }
 }
 
-/// What asks this process to end.
+/// The signals that end this process.
 struct Signals {
     terminate: Listener,
     interrupt: Listener,
@@ -77,7 +77,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on: what comes is kept until it is asked for.
+    /// Listens from now on; a signal is kept until `next` reads it.
     fn listen() -> Result<Self, Error> {
         let listen = |kind| signal(kind).map_err(Error::io("cannot install signal handlers"));
         Ok(Self {
@@ -88,13 +88,13 @@ impl Signals {
     }
 }
 
-/// Waits for the command, and hands on to it what asks this process to end.
+/// Waits for the command, and passes signals on to it.
 async fn wait(mut child: Child, mut signals: Signals) -> Result<ExitStatus, Error> {
     loop {
-        let asked = tokio::select! {
+        let signal = tokio::select! {
             ended = child.wait() => return ended.map_err(Error::io("cannot wait for the command")),
             _ = signals.terminate.recv() => Signal::TERM,
-            // A terminal tells the command itself, and a second one means "at once" to many.
+            // A terminal signals the command itself, and many programs take a second signal for "at once".
             _ = signals.interrupt.recv() => if io::stdin().is_terminal() { continue } else { Signal::INT },
             _ = signals.hangup.recv() => Signal::HUP,
         };
@@ -102,13 +102,13 @@ async fn wait(mut child: Child, mut signals: Signals) -> Result<ExitStatus, Erro
             .id()
             .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
         {
-            // It may have ended meanwhile, and then there is nothing to tell it.
-            let _ = kill_process(pid, asked);
+            // The command may have ended meanwhile.
+            let _ = kill_process(pid, signal);
         }
     }
 }
 
-/// What a shell would say of it.
+/// Returns the exit code that a shell would report.
 fn exit(status: ExitStatus) -> Exit {
     let code = status
         .code()

@@ -132,7 +132,7 @@ async fn write<W: Write + Send>(
         .map_err(Error::io("cannot write the records"))
 }
 
-/// What a line holds, and in which format.
+/// The contents and format of a line.
 struct LineFormat {
     shape: Shape,
     cells: Cells,
@@ -237,7 +237,7 @@ fn begin<W: Write>(
     Ok(())
 }
 
-/// The error that kept a line from being written. Its kind is kept, so that a closed pipe is recognised.
+/// Returns the error of a failed write with its kind, so that a closed pipe is recognised.
 fn failed(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,

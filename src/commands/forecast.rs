@@ -1,4 +1,4 @@
-//! `ingest forecast`: what a schedule leads to. Reads only.
+//! `ingest forecast`: the spend, limits and staleness that a schedule leads to. Reads only.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::exit::Exit;
 use crate::run::{self, DaySpend, Forecast, JobFit, LimitForecast, Plan, Schedule, Used};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// How high the picture of a limit is, in lines.
+/// The height of a limit's chart, in lines.
 const HEIGHT: u64 = 6;
-/// What stands to the left of it, in columns.
+/// The width of the labels at its left, in columns.
 const SCALE: usize = 11;
 
-/// Plays the schedule, and shows what came of it.
+/// Simulates the schedule, and shows the result.
 pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Error> {
     let schedule =
         Schedule::parse(&args.schedule).map_err(|error| Error::Usage(error.to_string()))?;
@@ -56,7 +56,7 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
     Ok(Exit::Success)
 }
 
-/// What people read of a forecast.
+/// Returns the text of a forecast.
 #[must_use]
 pub fn in_words(forecast: &Forecast, screen: Screen) -> String {
     let mut parts = vec![
@@ -131,7 +131,7 @@ fn days(days: &[DaySpend], screen: Screen) -> String {
     text(&table)
 }
 
-/// Units in the window over time, against the limit.
+/// Draws the units in the window over time, against the limit.
 fn picture(limit: &LimitForecast, screen: Screen) -> String {
     let columns = gathered(&limit.used, screen);
     let top = limit.enforced.get().max(limit.most_used.get()).max(1);
@@ -170,7 +170,7 @@ fn picture(limit: &LimitForecast, screen: Screen) -> String {
         .join("\n")
 }
 
-/// The highest of each few hours, so that it fits a line.
+/// Returns the maximum of each few hours, so that the chart fits a line.
 fn gathered(used: &[Used], screen: Screen) -> Vec<u64> {
     let width = screen.width.unwrap_or(80).saturating_sub(SCALE + 1).max(24);
     let few = used.len().div_ceil(width).max(1);
@@ -179,7 +179,7 @@ fn gathered(used: &[Used], screen: Screen) -> Vec<u64> {
         .collect()
 }
 
-/// What of a bar is in one line: an eighth of a block is the smallest part.
+/// Returns the part of a bar that one line shows, in eighths of a block.
 fn block(units: u64, top: u64, row: u64) -> char {
     const PARTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let eighths = u128::from(units) * u128::from(HEIGHT) * 8 / u128::from(top);

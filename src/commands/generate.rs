@@ -1,4 +1,4 @@
-//! `ingest completions`, `ingest man` and `ingest schema`: made from the definitions of the command line and of quotas.toml.
+//! `ingest completions`, `ingest man` and `ingest schema`: generated from the definitions of the command line and of quotas.toml.
 
 use std::io;
 
@@ -14,9 +14,9 @@ pub fn completions(shell: Shell) -> Result<Exit, Error> {
     write(&completion::script(shell)?)
 }
 
-/// Files, environment, notifications and examples: what `--help` has no place for, in roff.
+/// Files, environment, notifications and examples, which `--help` does not contain, in roff.
 const MANUAL: &[u8] = include_bytes!("manual.roff");
-/// Where a reader of a command's page finds what holds for all of them.
+/// The reference to the main page, at the end of a command's page.
 const SEE_MAIN_PAGE: &[u8] = b".SH SEE ALSO\n.BR ingest (1)\n";
 
 /// The name of the manual page of the configuration.

@@ -22,14 +22,14 @@ struct History {
     rows: Vec<Row>,
 }
 
-/// What one region of a job did in a day of UTC. Charges by hand have neither job nor region.
+/// Passes and spend of one region of a job in one UTC day. Charges by hand have neither job nor region.
 #[derive(Debug, Default, Serialize)]
 struct Row {
     day: String,
     account: String,
     job: Option<String>,
     region: Option<String>,
-    /// Passes that began, and those of them that are complete.
+    /// Passes that began, and how many of them are complete.
     passes: u64,
     complete: u64,
     pages: u64,
@@ -40,7 +40,7 @@ struct Row {
 
 type Key = (String, String, Option<String>, Option<String>);
 
-/// Gathers it, and shows it.
+/// Shows passes and spend.
 pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let since = environment.clock.now() - args.since;
@@ -52,7 +52,7 @@ pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error>
         let spending = ledger.spent(&account, since).await?;
         let whole = spending.source == ChargeSource::Ledger;
         in_ledger.extend(whole.then(|| account.name.clone()));
-        // A journal is kept for two windows, the passes for good: of it, only what no pass tells.
+        // The journal keeps two windows, the catalog keeps all passes: only charges that no pass covers come from the journal.
         let charges = spending
             .charges
             .iter()
@@ -111,7 +111,7 @@ fn add_spent(rows: &mut BTreeMap<Key, Row>, account: &str, spent: &Spent) {
     *units = units.saturating_add(spent.units.get());
 }
 
-/// The ledger knows what was spent better than the passes, where it tells: it knows of what landed nothing, too.
+/// Takes the spend from the ledger where it has the charges: it also has those of requests that landed nothing.
 fn add_pass(rows: &mut BTreeMap<Key, Row>, account: &str, pass: &PassRecord, ledger_tells: bool) {
     let row = row(
         rows,

@@ -1,4 +1,4 @@
-//! One file a subcommand. Each reads as a table of contents of what it does.
+//! One file for each subcommand. Each reads as a table of contents of what it does.
 
 mod advice;
 mod backup;
@@ -47,11 +47,10 @@ pub use error::Error;
 pub use forecast::in_words as forecast_in_words;
 pub use output::{Screen, Style};
 
-/// What threads of their own still do at the end is given this long: a name that nobody answers for could be looked up for
-/// half a minute.
+/// The time that other threads get at the end: a name lookup that nobody answers would take half a minute.
 const LAST_WORK: Duration = Duration::from_secs(1);
 
-/// Does what was typed. The runtime is started here and not in `main`, so that all of it is compiled once, with the library.
+/// Runs the command. The runtime starts here and not in `main`, so that it is compiled once, with the library.
 #[must_use]
 pub fn dispatch(cli: Cli) -> Exit {
     let (format, log) = (cli.global.format, cli.global.log);
@@ -104,7 +103,7 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
     }
 }
 
-/// Says on stderr what went wrong; whoever reads JSON from stdout gets an object there too.
+/// Writes an error to stderr; with `--format json` also an object to stdout.
 fn report(error: &Error, format: Format, log: Log) {
     match log {
         Log::Json => tracing::error!("{error}"),

@@ -1,5 +1,5 @@
-//! `[notify]`: URLs that are pinged as a run begins and ends, as healthchecks.io and its like want. No run ever fails
-//! for a ping.
+//! `[notify]`: URLs that are pinged when a run starts and ends, for healthchecks.io and similar services. A run never fails
+//! because of a ping.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use crate::config::Notify;
 use crate::run::{RunOutcome, RunReport};
 
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The most characters of a message that are sent; services keep little.
+/// The most characters of a message; services keep little.
 const LONGEST: usize = 2_000;
 
-/// What there is to be told.
+/// An event of a run.
 pub enum Event<'a> {
-    /// A run begins.
+    /// The run starts.
     Start,
-    /// It ended: the result, and the message with its causes.
+    /// The run ended: its result, and the message with the causes.
     End(&'a RunReport, String),
-    /// It did not come to an end.
+    /// The run ended with an error before it had a result.
     Broken(&'a Error),
 }
 
-/// Tells whoever wants to know. A failed ping is logged.
+/// Pings the URL of an event. A failed ping is logged.
 pub async fn notify(config: &Notify, event: Event<'_>) {
     let Some(url) = url(config, &event) else {
         return;
     };
-    let told = tell(url, body(event)).await;
-    if let Err(why) = told {
-        // The URL is as good as a secret.
+    let sent = ping(url, body(event)).await;
+    if let Err(why) = sent {
+        // Anyone who knows the URL can ping it, so the log does not show it.
         tracing::warn!(
             host = url.host_str().unwrap_or_default(),
             "cannot ping the [notify] URL: {why}"
@@ -46,7 +46,7 @@ fn url<'a>(config: &'a Notify, event: &Event<'_>) -> Option<&'a Url> {
         Event::End(report, _) => match report.outcome {
             RunOutcome::NothingDue | RunOutcome::Complete => config.success.as_ref(),
             RunOutcome::Stopped => config.stopped.as_ref().or(config.success.as_ref()),
-            // A service that was pinged at the start waits for the end. Who interrupts a run may be a time limit.
+            // A service that was pinged at the start waits for the end; a time limit can have interrupted the run.
             RunOutcome::Failed | RunOutcome::Interrupted => config.failure.as_ref(),
         },
     }
@@ -61,8 +61,8 @@ fn body(event: Event<'_>) -> String {
     text.chars().take(LONGEST).collect()
 }
 
-async fn tell(url: &Url, body: String) -> Result<(), String> {
-    // Whoever was first, it is the same one.
+async fn ping(url: &Url, body: String) -> Result<(), String> {
+    // `Err` means that a provider is installed already: the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder()
         .redirect(Policy::none())

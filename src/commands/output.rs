@@ -1,4 +1,4 @@
-//! Results go to stdout. Whoever stops reading early (`| head`) is no error.
+//! Results go to stdout. A reader that stops early (`| head`) is no error.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -18,7 +18,7 @@ pub fn json(value: &impl Serialize) -> Result<(), Error> {
     text_line(&text)
 }
 
-/// Writes a text as it is.
+/// Writes text unchanged.
 pub fn text(text: &str) -> Result<(), Error> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -26,7 +26,7 @@ pub fn text(text: &str) -> Result<(), Error> {
     }
 }
 
-/// Writes a text and a newline. What others said goes through [`shown`] first.
+/// Writes text and a newline. Text from upstreams and files goes through [`shown`] first.
 pub fn text_line(text: &str) -> Result<(), Error> {
     match writeln!(io::stdout().lock(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -34,7 +34,7 @@ pub fn text_line(text: &str) -> Result<(), Error> {
     }
 }
 
-/// Writes a failure's text and a newline, or an event of the log where only that is read.
+/// Writes the text of a failure and a newline; where only the log is read, an event of the log.
 pub fn failure_line(global: &Global, text: &str) -> Result<(), Error> {
     if global.logs_only() {
         tracing::error!("{text}");
@@ -43,7 +43,7 @@ pub fn failure_line(global: &Global, text: &str) -> Result<(), Error> {
     text_line(text)
 }
 
-/// What is said of a file, without its path: for whoever says the path already.
+/// Returns an error message without the path of its file, for a caller that names the path itself.
 pub fn without_path(said: &str, path: &str) -> String {
     said.replacen(&format!("{path}: "), "", 1)
 }
@@ -53,38 +53,37 @@ pub fn shown_lines(text: &str) -> String {
     text.split('\n').map(shown).collect::<Vec<_>>().join("\n")
 }
 
-/// How wide a terminal is that does not say, in columns.
+/// The width of a terminal that does not report one, in columns.
 const USUAL_WIDTH: usize = 80;
 
-/// What results are shown on. Read once, at the edge, so that everything below it is a function of its arguments.
+/// The screen that shows the results. Read once, at the edge, so that everything below is a function of its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
-    /// How wide a line may be, in columns; as long as it is where nobody says.
+    /// The most columns of a line; `None`: no limit.
     pub width: Option<usize>,
-    /// How text is set off there.
+    /// How text is highlighted.
     pub style: Style,
 }
 
 impl Screen {
-    /// Stdout: as wide as its terminal, or as `$COLUMNS` says where there is none. A terminal without a width does not
-    /// know it.
+    /// Stdout: as wide as its terminal, or as `$COLUMNS` if it is none.
     pub fn of_stdout() -> Self {
         let seen = Table::new()
             .width()
             .map(usize::from)
             .filter(|columns| *columns > 0);
-        let told = std::env::var("COLUMNS")
+        let configured = std::env::var("COLUMNS")
             .ok()
             .and_then(|columns| columns.parse().ok())
             .filter(|columns| *columns > 0);
         let usual = io::stdout().is_terminal().then_some(USUAL_WIDTH);
         Self {
-            width: seen.or(told).or(usual),
+            width: seen.or(configured).or(usual),
             style: Style::of_stdout(),
         }
     }
 
-    /// Sentences, each line of them no wider than it may be, and set in as it begins.
+    /// Returns sentences wrapped to the screen, each line with the indent of the first.
     pub fn wrapped(self, text: &str) -> String {
         let Some(width) = self.width else {
             return text.to_owned();
@@ -100,18 +99,17 @@ impl Screen {
     }
 }
 
-/// How text is set off.
+/// How text is highlighted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// In colour, on a terminal.
     Coloured,
-    /// By letters alone.
+    /// By characters alone.
     Plain,
 }
 
 impl Style {
-    /// What stdout is for: a terminal whose user does not mind colour, or anything else. `$NO_COLOR` says no wherever it
-    /// is; `$CLICOLOR_FORCE` yes where there is no terminal.
+    /// The style of stdout: colour on a terminal, or if `$CLICOLOR_FORCE` is set; never if `$NO_COLOR` is.
     pub fn of_stdout() -> Self {
         let forced = std::env::var_os("CLICOLOR_FORCE")
             .is_some_and(|value| !value.is_empty() && value != "0");
@@ -125,7 +123,7 @@ impl Style {
         }
     }
 
-    /// What stands around something that was found.
+    /// Returns what surrounds a word that was found.
     pub const fn marks(self) -> (&'static str, &'static str) {
         match self {
             Self::Coloured => ("\u{1b}[1m", "\u{1b}[0m"),
@@ -133,7 +131,7 @@ impl Style {
         }
     }
 
-    /// A text in a colour of the terminal's.
+    /// Returns the text in a colour.
     pub fn paint(self, text: &str, colour: Colour) -> String {
         match (self, text.is_empty()) {
             (Self::Coloured, false) => format!("\u{1b}[{}m{text}\u{1b}[0m", colour as u8),
@@ -142,15 +140,15 @@ impl Style {
     }
 }
 
-/// The colours that are used.
+/// The colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
     /// Something is wrong.
     Red = 31,
     /// All is well.
     Green = 32,
-    /// It gets tight.
+    /// Something is scarce.
     Yellow = 33,
-    /// It does not matter much.
+    /// Something is less important.
     Grey = 90,
 }

@@ -1,5 +1,5 @@
-//! Configurations to begin with: `ingest presets` lists them, `ingest init` writes one. All of them are files of
-//! `presets/`, which the program carries and does not know by name.
+//! `ingest presets` lists the presets, `ingest init` writes one. They are the files of `presets/`, which the program contains
+//! without knowing their names.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -14,12 +14,12 @@ use crate::cli::{Format, Global, InitArgs};
 use crate::exit::Exit;
 
 static PRESETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/presets");
-/// Where a configuration is found without being named.
+/// The file that is found without `--config`.
 const USUAL: &str = "quotas.toml";
-/// What is shipped.
+/// The shipped configuration.
 pub const SHIPPED: &str = include_str!("../../quotas.toml");
 
-/// A configuration to begin with.
+/// A configuration to start from.
 struct Preset {
     name: &'static str,
     text: &'static str,
@@ -40,7 +40,7 @@ impl Preset {
         all
     }
 
-    /// What its first comment says, up to an empty line.
+    /// Its first comment, up to an empty line.
     fn about(&self) -> String {
         let lines = self.text.lines().map_while(|line| line.strip_prefix("# "));
         lines.collect::<Vec<_>>().join(" ")
@@ -78,7 +78,7 @@ pub fn list(global: &Global) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Writes a preset, or what is shipped, where there is no file yet.
+/// Writes a preset, or the shipped configuration, to a file that does not exist yet.
 pub fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
     let text = text_of(args.preset.as_deref())?;
     write(&args.file, text)?;
@@ -112,7 +112,7 @@ fn text_of(name: Option<&str>) -> Result<&'static str, Error> {
     }
 }
 
-/// A file that is there is somebody's work.
+/// Rejects an existing file: it is somebody's work.
 fn write(path: &Path, text: &str) -> Result<(), Error> {
     let opened = OpenOptions::new()
         .write(true)

@@ -1,4 +1,4 @@
-//! On a terminal, a progress bar a region.
+//! Progress bars on a terminal, one for each region.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal};
@@ -11,7 +11,7 @@ use super::table::counted;
 use crate::cli::{Global, Log};
 use crate::run::{Progress, Silent};
 
-/// Who watches: bars on a terminal, else nobody.
+/// Returns bars on a terminal, otherwise no progress.
 pub fn watcher(global: &Global) -> Arc<dyn Progress> {
     if io::stderr().is_terminal() && !global.quiet && global.verbose == 0 && global.log == Log::Text
     {

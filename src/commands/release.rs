@@ -1,4 +1,4 @@
-//! `ingest release`: gives back what a charge took.
+//! `ingest release`: returns the units of a charge.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::ledger::{Found, LedgerClient};
 use crate::quota::{Account, ChargeId, Cost};
 
-/// Gives it back, in the account that knows the id.
+/// Releases the charge, in the account that has the id.
 pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let accounts = environment.accounts();
@@ -46,7 +46,7 @@ fn named(accounts: &[Arc<Account>], name: &str) -> Result<Arc<Account>, Error> {
     found.ok_or_else(|| Error::Usage(unknown("account", name, known)))
 }
 
-/// The charge in an account that is named: what this machine does not know, another may have charged.
+/// Returns the charge in a named account: another machine can have charged an id that this one does not have.
 async fn one_of(
     ledger: &dyn LedgerClient,
     account: Arc<Account>,
@@ -60,8 +60,8 @@ async fn one_of(
     }
 }
 
-/// The account that knows the id, and the charge, unless it was taken back. A ledger that cannot look one up, and did not
-/// charge it from here, is told only where there is no doubt.
+/// Returns the account that has the id, and the charge unless it was released. A ledger that cannot look up an id, and did not
+/// charge it from this machine, is used only if there is no doubt.
 async fn find(
     ledger: &dyn LedgerClient,
     accounts: &[Arc<Account>],

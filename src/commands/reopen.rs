@@ -1,4 +1,4 @@
-//! `ingest reopen`: takes back that the upstream called a limit spent.
+//! `ingest reopen`: opens a limit that was closed because the upstream reported it exhausted.
 
 use super::environment::{Environment, unknown};
 use super::refill::charging_ledger;
@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::ledger::LedgerClient;
 use crate::quota::{Account, Timestamp, Units};
 
-/// Opens the limit again, for every run of every machine.
+/// Opens the limit for all runs of all machines.
 pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let accounts = || {
@@ -37,7 +37,7 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
     }
     environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;
-    // Where the ledger does not answer, the journal may hold a closing: it is reopened all the same.
+    // If the ledger does not answer, the journal may hold a closing: it is removed all the same.
     let closed = ledger.usage(account).await.map_or(true, |limits| {
         limits
             .iter()
@@ -71,7 +71,7 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
 struct Full {
     /// In units.
     used: Units,
-    /// When one unit fits again; `None` where the ledger cannot tell.
+    /// When one unit fits; `None` if the ledger cannot report it.
     fits_at: Option<Timestamp>,
 }
 
@@ -88,7 +88,7 @@ impl Full {
     }
 }
 
-/// What still keeps an open limit from granting a unit; `None` where it grants one, or the ledger does not answer.
+/// Returns why an open limit grants no unit; `None` if it grants one, or the ledger does not answer.
 async fn full(ledger: &dyn LedgerClient, account: &Account, limit: &str) -> Option<Full> {
     let usage = ledger.usage(account).await.ok()?;
     let usage = usage.into_iter().find(|usage| usage.limit == limit)?;

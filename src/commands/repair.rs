@@ -1,5 +1,5 @@
-//! `ingest repair`: looks at the files of the state directory from end to end, and makes anew what can be made from the
-//! rest. No record, charge or cursor is ever changed.
+//! `ingest repair`: checks the files of the state directory completely, and rebuilds what can be derived from the rest. It
+//! never changes a record, a charge or a cursor.
 
 use std::path::Path;
 
@@ -15,14 +15,14 @@ use crate::exit::Exit;
 use crate::ledger::{JOURNAL_FILE, Journal, LEDGER_FILE, SqliteLedger};
 use crate::sqlite::{self, Integrity, OpenError};
 
-/// The files that may be there, and what they hold.
+/// The files that can exist, and what they contain.
 const FILES: [(&str, &str); 3] = [
     (LEDGER_FILE, "ledger"),
     (CATALOG_FILE, "catalog"),
     (JOURNAL_FILE, "journal"),
 ];
 
-/// What became of one file.
+/// The result for one file.
 #[derive(Debug, Serialize)]
 struct Repaired {
     file: String,
@@ -38,7 +38,7 @@ enum Outcome {
     Damaged,
 }
 
-/// Repairs what is there, and says what it did.
+/// Repairs the existing files, and reports what it did.
 pub async fn repair(global: &Global) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let mut repaired = Vec::new();
@@ -104,7 +104,7 @@ async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
     })
 }
 
-/// Why a file is not this release's to mend: a later one may have other indices. Nothing is written to find out.
+/// Returns why this release must not repair a file: a later release can have other indices. Writes nothing.
 fn foreign(path: &Path) -> Option<String> {
     if path.ends_with(LEDGER_FILE) {
         return match SqliteLedger::open_read_only(path) {
@@ -115,7 +115,7 @@ fn foreign(path: &Path) -> Option<String> {
     let journal = path
         .ends_with(JOURNAL_FILE)
         .then(|| Journal::open_read_only(path));
-    // The journal's error is text alone: this is the remedy that it names for a later release's file.
+    // The journal's error is text: this is the remedy that it names for a later release's file.
     journal?
         .err()
         .map(|error| error.to_string())

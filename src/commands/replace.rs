@@ -1,12 +1,12 @@
-//! A file that is written beside and then takes a name: which one.
+//! The file that an atomic replacement renames onto.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The file of this name: what a link stands for is replaced, not the link.
+/// Returns the file to replace: the target of a link, not the link.
 ///
 /// # Errors
-/// When something is there that is no file: a device or a pipe is not replaced.
+/// Fails if the path is a device, a pipe or a directory.
 pub fn file_to_replace(path: &Path) -> io::Result<PathBuf> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     match fs::metadata(&path) {

@@ -163,7 +163,7 @@ fn show(report: &RunReport, global: &Global) -> Result<(), Error> {
     match global.format {
         Format::Json => output::json(report),
         Format::Text if global.quiet && report.outcome < RunOutcome::Failed => Ok(()),
-        // The log has each failure already.
+        // The log contains each failure already.
         Format::Text if global.logs_only() => Ok(()),
         Format::Text => output::text_line(&summary(report, Screen::of_stdout())),
     }
@@ -252,7 +252,7 @@ fn regions(alike: &[PassReport]) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// Says which limit stopped the run, and when a retry fits.
+/// Returns which limit stopped the run, and when a retry fits.
 fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
     let StoppedBy { account, limit, .. } = stop;
     let (after, at) = (span(stop.retry_after), instant(stop.retry_at));

@@ -1,4 +1,4 @@
-//! The stand-in for the upstreams: alone, or under a run.
+//! `ingest sandbox`, and the sandbox under a run.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -46,8 +46,8 @@ fn saved(environment: &Environment, args: &SandboxArgs) -> Result<SavedResponses
         .map_err(|error| Error::Usage(format!("cannot read saved responses: {error}")))
 }
 
-/// Puts the stand-in in the place of every upstream, with a state directory of its own: practice never touches a real
-/// ledger or catalog.
+/// Replaces every upstream by the sandbox, with a separate state directory: a sandbox run never touches a real ledger or
+/// catalog.
 pub async fn practise(global: &Global) -> Result<(Environment, Sandbox), Error> {
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let options = Options {

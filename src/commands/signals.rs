@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM ask the run to end. A second one, whichever it is, ends it at once.
+//! SIGINT and SIGTERM stop the run after the page in flight. A second signal of either kind ends it at once.
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -6,7 +6,7 @@ use super::Error;
 use crate::exit::Exit;
 use crate::run::{Signal, Stop, channel};
 
-/// Listens from now on. `first` is what comes before the end.
+/// Listens from now on. `first` is printed at the first signal.
 pub fn listen(first: &'static str) -> Result<Stop, Error> {
     let (sender, stop) = channel();
     let signals = |kind| signal(kind).map_err(Error::io("cannot install signal handlers"));
@@ -21,9 +21,9 @@ pub fn listen(first: &'static str) -> Result<Stop, Error> {
         }
     };
     tokio::spawn(async move {
-        let asked = next().await;
+        let reason = next().await;
         tracing::warn!("stopping: {first}; press Ctrl-C again to quit immediately");
-        sender.send(asked);
+        sender.send(reason);
         let exit = if next().await == Signal::Interrupt {
             Exit::Interrupted
         } else {

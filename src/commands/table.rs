@@ -1,4 +1,4 @@
-//! Tables and words for people.
+//! Tables, numbers and times, as text.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use comfy_table::{
 use super::output::{Colour, Screen, Style};
 use crate::quota::{Cost, Timestamp, Units};
 
-/// What is broken over lines is no narrower, in columns.
+/// The least width of a column that is wrapped, in columns.
 const NARROWEST: u16 = 16;
 
-/// A table without lines, its numbers to the right.
+/// Returns a table without rules, with numbers to the right.
 pub fn table(screen: Screen, header: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
     table
@@ -29,7 +29,7 @@ pub fn table(screen: Screen, header: &[&str], right: &[usize]) -> Table {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    // Only what stands last is broken over lines.
+    // Only the last column is wrapped.
     for column in table.column_iter_mut().take(header.len().saturating_sub(1)) {
         column.set_constraint(ColumnConstraint::ContentWidth);
     }
@@ -41,7 +41,7 @@ pub fn table(screen: Screen, header: &[&str], right: &[usize]) -> Table {
     table
 }
 
-/// A word in a colour, where there is colour.
+/// Returns a word in a colour, if the screen has colour.
 pub fn coloured(word: &str, colour: Colour) -> Cell {
     Cell::new(word).fg(match colour {
         Colour::Red => Color::Red,
@@ -51,8 +51,8 @@ pub fn coloured(word: &str, colour: Colour) -> Cell {
     })
 }
 
-/// A table as text, without trailing spaces. What stands last is not broken into letters: where there is no room for it,
-/// lines are longer than the screen.
+/// Returns a table as text, without trailing spaces. The last column is not split within words: if it does not fit, lines are
+/// longer than the screen.
 pub fn text(table: &Table) -> String {
     let mut table = table.clone();
     let widest = table
@@ -102,18 +102,18 @@ pub fn cost(cost: &Cost) -> String {
     parts.join(", ")
 }
 
-/// Units, or a dash where they are not known.
+/// Returns units; a dash for `None`.
 pub fn units(units: Option<Units>) -> String {
     units.map_or_else(|| "-".to_owned(), |units| count(units.get()))
 }
 
-/// An instant to the second, rounded up, so that nothing is promised early.
+/// Returns an instant to the second, rounded up, so that no time is shown too early.
 pub fn instant(at: Timestamp) -> String {
     let up = at + Duration::from_micros(999_999);
     up.to_utc().format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// A span to its two largest units: `1h 5m`, `40d 1h`.
+/// Returns a duration in its two largest units: `1h 5m`, `40d 1h`.
 pub fn span(span: Duration) -> String {
     let seconds = span
         .as_secs()

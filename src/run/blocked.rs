@@ -9,11 +9,11 @@ use crate::quota::{Account, Cost, Timestamp, Units};
 /// The refusals of one run, shared by all its requests.
 #[derive(Debug, Default)]
 pub struct Blocked {
-    state: Mutex<State>,
+    state: Mutex<BlockedState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BlockedState {
     stops: Vec<Refusal>,
     denied: HashMap<String, String>,
     unreachable: HashMap<String, String>,
@@ -150,7 +150,7 @@ impl Blocked {
             .get_or_insert_with(|| why.to_owned());
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BlockedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -76,7 +76,7 @@ pub struct NextPage {
 }
 
 /// Where a page belongs in the catalog.
-pub struct Place {
+pub struct PagePosition {
     pub pass: PassRef,
     /// The index of its step.
     pub step: usize,
@@ -162,7 +162,7 @@ impl<'a> Pager<'a> {
     ///
     /// # Errors
     /// When the catalog cannot be written.
-    pub async fn store(&mut self, page: Page, place: Place) -> Result<Landed, StopReason> {
+    pub async fn store(&mut self, page: Page, place: PagePosition) -> Result<Landed, StopReason> {
         let call = &self.step.call;
         let Some(kind) = &call.records else {
             return Err(StopReason::Failed(format!(

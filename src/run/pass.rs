@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::due::Candidate;
-use super::pager::{NextPage, Pager, Parameters, Place, Position, Target};
+use super::pager::{NextPage, PagePosition, Pager, Parameters, Position, Target};
 use super::prefetch::{ListedIds, PrefetchSender};
 use super::stats::PassStats;
 use super::steps::{names, request_of};
@@ -189,7 +189,7 @@ impl Target for Listing<'_> {
         let listed = self
             .prefetch
             .map(|_| ListedIds::new(job, call, &page.page.records, self.pass.began));
-        let place = Place {
+        let place = PagePosition {
             pass: self.pass.reference.clone(),
             step: self.index,
             next: page.next.clone(),

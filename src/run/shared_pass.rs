@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 
 use super::context::Context;
 use super::estimate::pending_query;
-use super::pager::{NextPage, Pager, Parameters, Place, Position, Target};
+use super::pager::{NextPage, PagePosition, Pager, Parameters, Position, Target};
 use super::stats::PassStats;
 use super::steps::fit_shared;
 use super::stop_reason::StopReason;
@@ -256,7 +256,7 @@ impl<'a> SharedPass<'a> {
         batch: &OpenBatch,
     ) -> Result<(), StopReason> {
         let mut reference = self.reference.lock().await;
-        let place = Place {
+        let place = PagePosition {
             pass: reference.clone(),
             step: batch.step,
             next: None,

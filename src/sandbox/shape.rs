@@ -85,7 +85,7 @@ pub struct CallShape {
     pub kind: String,
     pub list_kind: String,
     pub class: String,
-    pub list: Listing,
+    pub list: ListShape,
     /// How many records a list holds.
     pub total: u64,
     /// The parameters of which a request must have one; none where it need not.
@@ -108,7 +108,7 @@ pub struct CallShape {
 /// What a list consists of.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Listing {
+pub struct ListShape {
     /// How many of a hundred are in the lists of all regions. Such a list is shuffled.
     pub shared: u64,
     /// How many of a hundred are from the region's chart; at most 100.
@@ -219,9 +219,9 @@ impl ResponseShape {
                 ..UpstreamShape::default()
             }),
             call: CallShape {
-                list: Listing {
+                list: ListShape {
                     shared: 40,
-                    ..Listing::default()
+                    ..ListShape::default()
                 },
                 total: usual_total(&call.paging),
                 page: page_range(&call.paging),

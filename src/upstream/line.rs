@@ -22,10 +22,10 @@ pub enum Unsent {
 
 /// Makes sure that the request of a connection is written before its deadline or not at all.
 #[derive(Debug, Default)]
-pub struct Watch(Mutex<State>);
+pub struct Watch(Mutex<WriteState>);
 
 #[derive(Debug, Default, Clone, Copy)]
-enum State {
+enum WriteState {
     /// There is no request: what is written belongs to the connection itself, such as a TLS handshake.
     #[default]
     Idle,
@@ -40,23 +40,23 @@ enum State {
 impl Watch {
     /// Announces that the next bytes are those of a request, which must be written before the deadline.
     pub fn arm(&self, deadline: Deadline) {
-        *self.state() = State::Armed(deadline);
+        *self.state() = WriteState::Armed(deadline);
     }
 
     /// Ends the request. `Some` if no byte of it was written, and none will be.
     pub fn disarm(&self) -> Option<Unsent> {
         let mut state = self.state();
         match *state {
-            State::Armed(_) => {
-                *state = State::Refused(Unsent::Stale);
+            WriteState::Armed(_) => {
+                *state = WriteState::Refused(Unsent::Stale);
                 Some(Unsent::Stale)
             }
-            State::Refused(why) => Some(why),
-            State::Idle | State::Written => None,
+            WriteState::Refused(why) => Some(why),
+            WriteState::Idle | WriteState::Written => None,
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WriteState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -89,12 +89,12 @@ impl Line {
         write: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         let mut state = self.watch.state();
-        if let State::Armed(deadline) = *state
+        if let WriteState::Armed(deadline) = *state
             && let Some(why) = unsent(&self.tcp, self.is_sealed, deadline)
         {
-            *state = State::Refused(why);
+            *state = WriteState::Refused(why);
         }
-        if let State::Refused(why) = *state {
+        if let WriteState::Refused(why) = *state {
             return Poll::Ready(Err(io::Error::other(match why {
                 Unsent::TooLate => "its deadline had passed",
                 Unsent::Stale => "the server had closed the connection",
@@ -102,8 +102,8 @@ impl Line {
         }
         let written = write(Pin::new(&mut self.tcp));
         let nothing = matches!(written, Poll::Pending | Poll::Ready(Ok(0)));
-        if matches!(*state, State::Armed(_)) && !nothing {
-            *state = State::Written;
+        if matches!(*state, WriteState::Armed(_)) && !nothing {
+            *state = WriteState::Written;
         }
         written
     }

@@ -1,4 +1,4 @@
-//! Whether what is configured answers. Connections are made; no upstream is asked anything, so nothing is metered.
+//! `ingest check --connect`: connects to ledger and upstreams. Sends no request to an upstream, so nothing is metered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub async fn answers(environment: &Environment, ledger: &dyn LedgerClient) -> Re
     Ok(())
 }
 
-/// Whether a Redis answers, may run what it has to, and is set up so that it loses nothing.
+/// Checks that a Redis answers, permits all commands that the scripts need, and is configured to lose nothing.
 async fn shared_ledger(environment: &Environment, ledger: &dyn LedgerClient) -> Vec<Finding> {
     let config = &environment.config.ledger;
     let LedgerStore::Redis(url) = &config.store else {
@@ -72,7 +72,7 @@ async fn shared_ledger(environment: &Environment, ledger: &dyn LedgerClient) -> 
     findings
 }
 
-/// A Redis that can lose the ledger serves it all the same; one that lacks a permission does not.
+/// A Redis that can lose the ledger is a warning; one that lacks a permission is a fault.
 fn judged(what: &str, finding: &ledger::redis::Finding) -> Finding {
     use ledger::redis::Finding::{KeepsNothing, MayEvict};
     let verdict = if matches!(finding, MayEvict { .. } | KeepsNothing) {
@@ -107,9 +107,9 @@ fn at(upstream: &Upstream) -> (String, &str, u16) {
     (format!("{host}:{port}"), host, port)
 }
 
-/// A handshake, with the certificate checked as every request does it.
+/// Performs a TLS handshake, with the certificate checked as for a request.
 async fn speak_tls(host: &str, socket: TcpStream) -> Result<String, String> {
-    // Whoever was first, it is the same one.
+    // `Err` means that a provider is installed already: the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let config = ClientConfig::with_platform_verifier().map_err(|error| error.to_string())?;
     let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())

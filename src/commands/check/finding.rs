@@ -2,7 +2,7 @@ use serde::Serialize;
 
 use crate::commands::output;
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 pub struct Finding {
     pub what: String,

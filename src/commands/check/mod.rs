@@ -1,5 +1,5 @@
-//! `ingest check`: is quotas.toml right, are the secrets there, can the files be used? On request: does everything
-//! answer? Only `--spend` makes metered calls, and only it writes anything.
+//! `ingest check`: checks quotas.toml, the secrets and the state files; on request also ledger and upstreams. Only `--spend`
+//! sends metered requests, and only it writes anything.
 
 mod connect;
 mod finding;
@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::ledger::{self, JOURNAL_FILE, LEDGER_FILE, LedgerClient};
 use crate::sqlite::{self, OpenError};
 
-/// Looks at everything, and says what is wrong with it.
+/// Checks everything, and reports each fault.
 pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let mut findings = vec![configuration(&environment)];
@@ -94,7 +94,7 @@ fn warning((what, detail): (String, String)) -> Finding {
     }
 }
 
-/// Whether the secrets are there. They are read, and not sent anywhere.
+/// Checks that the secrets can be read. They are not sent anywhere.
 async fn secrets(environment: &Environment) -> Vec<Finding> {
     let mut findings = Vec::new();
     for credential in environment
@@ -134,7 +134,7 @@ async fn ready(environment: &Environment, credential: &Arc<Credential>) -> Resul
         .map_err(|failure| failure.to_string())
 }
 
-/// What of the ledger is on this machine: all of it, or the journal.
+/// Checks the part of the ledger that is on this machine: the ledger file, or the journal.
 async fn ledger(environment: &Environment) -> (Finding, Option<Arc<dyn LedgerClient>>) {
     let (file, elsewhere) = match environment.config.ledger.store {
         LedgerStore::Sqlite => (LEDGER_FILE, false),
@@ -163,7 +163,7 @@ async fn ledger(environment: &Environment) -> (Finding, Option<Arc<dyn LedgerCli
     }
 }
 
-/// Whether the journal tells what it holds.
+/// Checks that the journal can be read.
 async fn can_be_read(environment: &Environment, ledger: &dyn LedgerClient) -> Result<(), String> {
     for credential in environment.config.credentials.values() {
         ledger
@@ -187,13 +187,13 @@ async fn catalog(environment: &Environment) -> Finding {
     }
 }
 
-/// A file of an earlier release is left as it is here.
+/// A file of an earlier release is not upgraded here.
 fn earlier(path: String) -> Finding {
     let detail = "written by an earlier release; the next run upgrades it";
     good(path, detail.to_owned())
 }
 
-/// A file that cannot be used: its path is said once.
+/// Reports a file that cannot be used, with its path once.
 fn unusable(path: String, why: &str) -> Finding {
     let why = output::without_path(why, &path);
     bad(path, why)

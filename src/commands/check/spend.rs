@@ -1,4 +1,4 @@
-//! One metered call with every credential: does the upstream take it? Charged like any other, and never tried again.
+//! `ingest check --spend`: one metered call with each credential. Charged like any other, and never retried.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ struct Trial<'a> {
     region: &'a Region,
 }
 
-/// Of all that jobs list with a credential, what costs least.
+/// Returns the cheapest request that lists, of all jobs with a credential.
 fn cheapest<'a>(
     environment: &'a Environment,
     credential: &'a Arc<Credential>,
@@ -118,7 +118,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Corrects the charge to what the answer told; that a refusal cost less is not believed.
+    /// Settles the charge to the reported cost; a refusal that reports less keeps its charge.
     async fn settle(
         &self,
         ledger: &dyn LedgerClient,

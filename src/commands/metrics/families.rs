@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::labels::{Labels, parsed, written};
-use super::metric::{self, Kind, Metric};
+use super::metric::{self, Metric, MetricType};
 
 /// Samples by metric and labels.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ struct Family {
 }
 
 impl Families {
-    /// None yet, for a file of this name.
+    /// Returns an empty set for a file of this name.
     pub fn new(file: Option<&str>) -> Self {
         Self {
             file: file.map(escaped),
@@ -53,7 +53,7 @@ impl Families {
         *family.samples.entry(written(&labels)).or_default() += value;
     }
 
-    /// Continues from `old`, which is what an earlier run wrote: counters are added up, and gauges are kept as told.
+    /// Continues from `old`, the text of an earlier run: counters are added, and the gauges that `keep` names are kept.
     pub fn go_on(&mut self, old: &str, keep: &Keep) {
         let set: Vec<&'static str> = self.families.keys().copied().collect();
         for line in old.lines().filter(|line| !line.starts_with('#')) {
@@ -61,11 +61,13 @@ impl Families {
                 continue;
             };
             let goes_on = match (metric.kind, keep) {
-                (Kind::Counter, _) => true,
-                (Kind::Gauge, Keep::NotSet) => !set.contains(&metric.name),
-                (Kind::Gauge, Keep::OfAccounts(accounts)) => labels.iter().any(|(name, value)| {
-                    *name == ACCOUNT && accounts.iter().any(|one| one == value)
-                }),
+                (MetricType::Counter, _) => true,
+                (MetricType::Gauge, Keep::NotSet) => !set.contains(&metric.name),
+                (MetricType::Gauge, Keep::OfAccounts(accounts)) => {
+                    labels.iter().any(|(name, value)| {
+                        *name == ACCOUNT && accounts.iter().any(|one| one == value)
+                    })
+                }
             };
             if goes_on {
                 self.add_escaped(metric, labels, value);
@@ -73,7 +75,7 @@ impl Families {
         }
     }
 
-    /// All of it.
+    /// Returns the text of all samples.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for Family { metric, samples } in self.families.values() {
@@ -87,7 +89,7 @@ impl Families {
     }
 }
 
-/// Which gauges of an earlier run are still right.
+/// Which gauges of an earlier run still hold.
 pub enum Keep {
     /// Those that this run did not set.
     NotSet,
@@ -104,8 +106,8 @@ pub const JOB: &str = "ingest_job";
 /// The label that earlier versions wrote for `ingest_job`.
 const EARLIER_JOB: &str = "job";
 
-/// A sample of a metric that is written here. A line that was cut, or that somebody else wrote, is none: it would spoil
-/// this file and every one after it.
+/// Reads a sample of one of our metrics; `None` for a truncated line or one of another program, which would spoil this file and
+/// all later ones.
 fn sample(line: &str) -> Option<(&'static Metric, Labels<'_>, f64)> {
     let (series, value) = line.rsplit_once(' ')?;
     let value = value
@@ -121,7 +123,7 @@ fn sample(line: &str) -> Option<(&'static Metric, Labels<'_>, f64)> {
     Some((metric::named(name)?, labels, value))
 }
 
-/// A label's value as the format writes it.
+/// Returns a label's value as the format escapes it.
 pub fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")

@@ -3,7 +3,7 @@
 /// Names and escaped values, in order.
 pub type Labels<'a> = Vec<(&'a str, &'a str)>;
 
-/// Reads `a="x",b="y"`; `None` where the text is something else.
+/// Reads `a="x",b="y"`; `None` if the text has another form.
 pub fn parsed(mut text: &str) -> Option<Labels<'_>> {
     let mut labels = Vec::new();
     while !text.is_empty() {
@@ -20,7 +20,7 @@ pub fn parsed(mut text: &str) -> Option<Labels<'_>> {
     Some(labels)
 }
 
-/// Where the quote is that ends a value, in bytes.
+/// Returns the position of the quote that ends a value, in bytes.
 fn end_of_value(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     for (at, letter) in text.char_indices() {
@@ -34,7 +34,7 @@ fn end_of_value(text: &str) -> Option<usize> {
     None
 }
 
-/// Writes labels in braces; nothing where there are none.
+/// Writes labels in braces; nothing if there are none.
 pub fn written(labels: &[(&str, &str)]) -> String {
     if labels.is_empty() {
         return String::new();

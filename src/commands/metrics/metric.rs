@@ -1,15 +1,15 @@
-//! Every metric that is written: its name, its type, and what it measures.
+//! All metrics: name, type, and what each measures.
 
 /// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricType {
     /// Only increases, over all runs that write to the file.
     Counter,
     /// The value at the end of the last run.
     Gauge,
 }
 
-impl Kind {
+impl MetricType {
     /// Its name in the text format.
     pub const fn name(self) -> &'static str {
         match self {
@@ -23,14 +23,14 @@ impl Kind {
 #[derive(Debug)]
 pub struct Metric {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: MetricType,
     pub help: &'static str,
 }
 
 const fn counter(name: &'static str, help: &'static str) -> Metric {
     Metric {
         name,
-        kind: Kind::Counter,
+        kind: MetricType::Counter,
         help,
     }
 }
@@ -38,7 +38,7 @@ const fn counter(name: &'static str, help: &'static str) -> Metric {
 const fn gauge(name: &'static str, help: &'static str) -> Metric {
     Metric {
         name,
-        kind: Kind::Gauge,
+        kind: MetricType::Gauge,
         help,
     }
 }

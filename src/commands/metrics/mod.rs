@@ -23,28 +23,28 @@ use crate::config::Job;
 use crate::quota::{Account, Cost, Timestamp};
 use crate::run::{self, CallStats, Candidate, RunOutcome, RunReport};
 
-/// When a run began, and how long it took.
+/// The start and duration of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
     pub began: Timestamp,
     pub took: Duration,
 }
 
-/// What a run that came to its end left to be counted.
+/// The figures of a run that ended with a result.
 pub struct Figures<'a> {
-    /// The names of the jobs that it was asked to run.
+    /// The names of the selected jobs.
     pub jobs: Vec<String>,
     /// Its result.
     pub report: &'a RunReport,
     /// Its requests.
     pub requests: Vec<CallStats>,
-    /// By account of those jobs, what the ledger has not recorded yet.
+    /// Units that the ledger has not recorded yet, by account of those jobs.
     pub unrepaid: Vec<(Arc<Account>, Cost)>,
-    /// When it ran.
+    /// Its time.
     pub span: Span,
 }
 
-/// Writes the result of a run. A file that cannot be written is reported, and fails no run.
+/// Writes the result of a run. A file that cannot be written is reported; the run does not fail.
 pub async fn write(file: &Path, environment: &Environment, figures: Figures<'_>) {
     let written = match region_states(environment).await {
         Ok(states) => replace(file, |old| {
@@ -76,7 +76,7 @@ fn report_failure(file: &Path, written: io::Result<()>) {
     }
 }
 
-/// The name by which a file's samples differ from those of other files. `ingest.prom`, the usual name, needs none.
+/// The label value that distinguishes a file's samples from those of other files; `None` for `ingest.prom`, the usual name.
 fn named(file: &Path) -> Option<String> {
     let name = file.file_stem()?.to_string_lossy().into_owned();
     (name != USUAL_NAME).then_some(name)
@@ -215,7 +215,7 @@ fn of_regions<'a>(families: &mut Families, states: impl Iterator<Item = &'a Cand
     }
 }
 
-/// Every region of every job, whichever this run walked.
+/// Adds every region of every job, including those that this run did not walk.
 async fn region_states(environment: &Environment) -> Result<Vec<Candidate>, Error> {
     let jobs = environment.config.jobs.iter();
     let all = jobs
@@ -239,10 +239,10 @@ const fn number(count: u64) -> f64 {
     count as f64
 }
 
-/// Writes beside, then renames. Others may read it: the collector is another user.
+/// Writes a temporary file, then renames it. Other users can read it: the collector is one.
 fn replace(file: &Path, text: impl FnOnce(&str) -> String) -> io::Result<()> {
     let file = &file_to_replace(file)?;
-    // Where the directory cannot be locked, figures that two runs at once may lose are better than none.
+    // If the directory cannot be locked, figures that two simultaneous runs can lose are better than none.
     let _alone = lock_directory_of(file).ok();
     let old = fs::read_to_string(file).unwrap_or_default();
     let beside = beside(file);
@@ -255,8 +255,8 @@ fn replace(file: &Path, text: impl FnOnce(&str) -> String) -> io::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 
-/// Waits until no other run replaces a file there. The directory itself is locked: a file for this would have an owner,
-/// whom others may not be, and would lie in the collector's directory for ever.
+/// Waits until no other run replaces a file in the directory. Locks the directory itself: a lock file would belong to one user,
+/// and would stay in the collector's directory.
 fn lock_directory_of(file: &Path) -> io::Result<File> {
     let directory = file
         .parent()
@@ -267,7 +267,7 @@ fn lock_directory_of(file: &Path) -> io::Result<File> {
     Ok(directory)
 }
 
-/// The collector reads what ends in `.prom`; this does not.
+/// The suffix of the temporary file; the collector reads only `.prom`.
 fn beside(file: &Path) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));

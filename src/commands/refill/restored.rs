@@ -1,4 +1,4 @@
-//! A state directory that was restored from an earlier time: its ledger lacks charges that were made since.
+//! A state directory that was restored from a backup: its ledger lacks the charges made since.
 
 use super::super::Error;
 use super::super::environment::Environment;
@@ -40,7 +40,7 @@ async fn passes_since(
     };
     let mut passes = match environment.archive() {
         Ok(catalog) => catalog.history(newest).await.unwrap_or_default(),
-        // Whoever needs the catalog reports what is wrong with it.
+        // The command that needs the catalog reports what is wrong with it.
         Err(_) => Vec::new(),
     };
     passes.retain(|pass| draws_on(environment, pass, account) && !pass.units.is_none());

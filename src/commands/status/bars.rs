@@ -1,9 +1,9 @@
-//! Bars for people.
+//! Bars of limits, as text.
 
 use super::super::output::{Colour, Style};
 use crate::quota::Units;
 
-/// What is used of a quota, what is free, and the headroom at its end.
+/// Draws the used units of a quota, the free ones, and the headroom at its end.
 pub fn bar(used: Units, enforced: Units, quota: Units, width: usize, style: Style) -> String {
     let cells = |units: Units| share(units, quota, width);
     let headroom = if enforced < quota {
@@ -29,7 +29,7 @@ pub fn bar(used: Units, enforced: Units, quota: Units, width: usize, style: Styl
     )
 }
 
-/// So many of `width` cells.
+/// Returns how many of `width` cells a part takes.
 fn share(units: Units, of: Units, width: usize) -> usize {
     let cells = u128::from(units.get()) * (width as u128) / u128::from(of.get().max(1));
     usize::try_from(cells).unwrap_or(width).min(width)

@@ -1,4 +1,4 @@
-//! `ingest status`: how the limits stand, and how fresh each region is. Reads only.
+//! `ingest status`: the use of the limits, and the age of each region. Reads only.
 
 mod bars;
 mod words;
@@ -19,21 +19,21 @@ use crate::quota::{Account, Cost, Limit, LimitName, LimitUsage, Return, Timestam
 use crate::run::{self, Candidate, LimitReport};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
-/// Within how long people ask for what returns.
+/// The spans for which the returning units are shown.
 const SOON: [Duration; 3] = [
     HOUR,
     Duration::from_secs(6 * 60 * 60),
     Duration::from_secs(24 * 60 * 60),
 ];
 
-/// What `status` says.
+/// The result of `status`.
 #[derive(Debug, Serialize)]
 struct Status {
     limits: Vec<LimitStatus>,
-    /// What counts, by who asked for it: from the ledger, or what this machine's journal knows of it.
+    /// Charges in the window by job, region and call: from the ledger, or from this machine's journal.
     spend: Vec<Spend>,
     regions: Vec<RegionStatus>,
-    /// What `--fail-if-stale` found; left out without it.
+    /// The result of `--fail-if-stale`; absent without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     stale: Option<Vec<Stale>>,
 }
@@ -53,11 +53,11 @@ struct LimitStatus {
     headroom: Units,
     since_reset: Option<Units>,
     returns: Vec<Return>,
-    /// What returns within an hour, six hours and a day, in units.
+    /// The units that return within an hour, six hours and a day.
     returns_within: ReturnsWithin,
-    /// What went ahead without the ledger on this machine and is not repaid to it yet, in units.
+    /// The units that went unmetered on this machine and are not charged to the ledger yet.
     unrepaid: Units,
-    /// Until when this machine charges nothing, since the ledger lost data and `after_loss` is `wait`.
+    /// When this machine charges again: the ledger lost data and `after_loss` is `wait`.
     waits_until: Option<Timestamp>,
 }
 
@@ -71,7 +71,7 @@ struct ReturnsWithin {
     day: Units,
 }
 
-/// What counts of an account's limits, by job, region and call.
+/// Charges in an account's windows, by job, region and call.
 #[derive(Debug, Serialize)]
 struct Spend {
     account: String,
@@ -92,7 +92,7 @@ struct RegionStatus {
     age_seconds: Option<f64>,
     due_at: Option<Timestamp>,
     unfinished: bool,
-    /// Where an unfinished pass stopped.
+    /// The position of an unfinished pass.
     stopped_at: Option<StoppedAt>,
 }
 
@@ -103,7 +103,7 @@ struct StoppedAt {
     since: Timestamp,
 }
 
-/// Shows it.
+/// Shows the status.
 pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let now = environment.clock.now();
@@ -138,7 +138,7 @@ pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
     })
 }
 
-/// The regions whose last complete pass began longer ago than this, or that never had one.
+/// Returns the regions whose last complete pass is older than this, or that never had one.
 fn stale(regions: &[RegionStatus], span: Duration) -> Vec<Stale> {
     let is_fresh = |age: f64| age <= span.as_secs_f64();
     let old = regions
@@ -202,7 +202,7 @@ impl ReturnsWithin {
     }
 }
 
-/// What counts in any window of the account.
+/// Returns the charges in any window of the account.
 async fn spend(ledger: &dyn LedgerClient, account: &Account, now: Timestamp) -> Vec<Spend> {
     let from = |limit: &Limit| limit.window().counted_from(now);
     let Some(first) = account.limits.values().map(from).min() else {
@@ -255,7 +255,7 @@ fn gathered(
         job: purpose.job.clone(),
         region: purpose.region.clone(),
         call: purpose.call.clone(),
-        // A charge takes of a limit once.
+        // A charge takes units of a limit once.
         charges: sums
             .values()
             .map(|(charges, _)| *charges)

@@ -1,4 +1,4 @@
-//! What `status` says to people.
+//! The text of `status`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{LimitStatus, RegionStatus, Spend, Stale, bars};
 use crate::ledger::ChargeSource;
 use crate::quota::{Timestamp, Units};
 
-/// How long the words beside a bar get.
+/// The length of the words beside a bar.
 const BESIDE: usize = 40;
 
 pub fn name(limit: &LimitStatus) -> String {

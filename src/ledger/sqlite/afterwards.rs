@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::Result;
 
-use super::rows::{Place, Rows};
+use super::rows::{LogPosition, Rows};
 use crate::quota::admission::{History, remembered_from};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Timestamp};
 
@@ -65,7 +65,7 @@ pub fn absorb(
     })
 }
 
-fn add(rows: Rows<'_>, id: &ChargeId, at: Timestamp) -> Result<Place> {
+fn add(rows: Rows<'_>, id: &ChargeId, at: Timestamp) -> Result<LogPosition> {
     let place = rows.place_at(at)?;
     rows.add_charge(place, id, None)?;
     Ok(place)

@@ -2,7 +2,7 @@ use rusqlite::Result;
 
 use super::super::Charge;
 use super::Moment;
-use super::rows::{LimitRows, Place, Rows, signed};
+use super::rows::{LimitRows, LogPosition, Rows, signed};
 use crate::quota::admission::{Claim, ClosingState, LimitState, remembered_from};
 use crate::quota::{Decision, Grant};
 
@@ -36,7 +36,7 @@ fn record(
     limits: &[LimitState<'_, LimitRows<'_>>],
     moment: Moment,
 ) -> Result<()> {
-    let place = Place {
+    let place = LogPosition {
         at: moment.now,
         n: moment.n,
     };

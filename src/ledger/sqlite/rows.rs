@@ -6,7 +6,7 @@ use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Timestamp, Units};
 
 /// The place of a charge in the order of its account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct LogPosition {
     pub at: Timestamp,
     pub n: i64,
 }
@@ -27,7 +27,7 @@ impl<'c> Rows<'c> {
     }
 
     /// The newest charge.
-    pub fn newest(&self) -> Result<Option<Place>> {
+    pub fn newest(&self) -> Result<Option<LogPosition>> {
         let sql = "SELECT at, n FROM charge WHERE account = ?1 ORDER BY at DESC, n DESC LIMIT 1";
         self.find(sql, (self.account,), place)
     }
@@ -41,20 +41,25 @@ impl<'c> Rows<'c> {
     }
 
     /// Returns the newest charge under `id` made later than `after`.
-    pub fn known(&self, id: &ChargeId, after: Timestamp) -> Result<Option<Place>> {
+    pub fn known(&self, id: &ChargeId, after: Timestamp) -> Result<Option<LogPosition>> {
         let sql = "SELECT at, n FROM charge WHERE account = ?1 AND id = ?2 AND at > ?3 ORDER BY at DESC, n DESC LIMIT 1";
         self.find(sql, (self.account, id.as_str(), after.micros()), place)
     }
 
     /// The place behind all charges made at `at`.
-    pub fn place_at(&self, at: Timestamp) -> Result<Place> {
+    pub fn place_at(&self, at: Timestamp) -> Result<LogPosition> {
         let sql = "SELECT coalesce(max(n) + 1, 0) FROM charge WHERE account = ?1 AND at = ?2";
         self.one(sql, (self.account, at.micros()), |row| {
-            Ok(Place { at, n: row.get(0)? })
+            Ok(LogPosition { at, n: row.get(0)? })
         })
     }
 
-    pub fn add_charge(&self, place: Place, id: &ChargeId, purpose: Option<&Purpose>) -> Result<()> {
+    pub fn add_charge(
+        &self,
+        place: LogPosition,
+        id: &ChargeId,
+        purpose: Option<&Purpose>,
+    ) -> Result<()> {
         let sql = "INSERT INTO charge (account, at, n, id, job, region, call) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
         let job = purpose.and_then(|purpose| purpose.job.as_deref());
         let region = purpose.and_then(|purpose| purpose.region.as_deref());
@@ -74,7 +79,7 @@ impl<'c> Rows<'c> {
     }
 
     /// Returns the units that a charge took of a limit; `None` when it did not name the limit.
-    pub fn taken(&self, limit: &str, place: Place) -> Result<Option<Units>> {
+    pub fn taken(&self, limit: &str, place: LogPosition) -> Result<Option<Units>> {
         let sql =
             "SELECT units FROM taken WHERE account = ?1 AND limit_name = ?2 AND at = ?3 AND n = ?4";
         self.find(
@@ -85,7 +90,7 @@ impl<'c> Rows<'c> {
     }
 
     /// Returns what a charge took of the limits of an account; nothing when it was settled to nothing.
-    pub fn held(&self, account: &Account, place: Place) -> Result<Cost> {
+    pub fn held(&self, account: &Account, place: LogPosition) -> Result<Cost> {
         let mut held = Cost::none();
         for limit in account.limits.keys() {
             held.set(limit, self.taken(limit, place)?.unwrap_or(Units::ZERO));
@@ -94,7 +99,7 @@ impl<'c> Rows<'c> {
     }
 
     /// Records what a charge took of a limit.
-    pub fn take(&self, limit: &str, place: Place, units: Units, total: i64) -> Result<()> {
+    pub fn take(&self, limit: &str, place: LogPosition, units: Units, total: i64) -> Result<()> {
         let sql = "INSERT OR REPLACE INTO taken (account, limit_name, at, n, units, total)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         self.execute(
@@ -155,7 +160,7 @@ impl<'c> Rows<'c> {
     }
 
     /// Returns what each charge since `from` took of a limit, in order, without those that took nothing.
-    pub fn taken_from(&self, limit: &str, from: Timestamp) -> Result<Vec<(Place, Units)>> {
+    pub fn taken_from(&self, limit: &str, from: Timestamp) -> Result<Vec<(LogPosition, Units)>> {
         let sql = "SELECT at, n, units FROM taken
                    WHERE account = ?1 AND limit_name = ?2 AND at >= ?3 AND units > 0 ORDER BY at, n";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -170,7 +175,7 @@ impl<'c> Rows<'c> {
         &self,
         from: Timestamp,
         mut read: impl FnMut(&Row<'_>) -> Result<T>,
-    ) -> Result<Vec<(Place, T)>> {
+    ) -> Result<Vec<(LogPosition, T)>> {
         let sql = "SELECT at, n, job, region, call FROM charge WHERE account = ?1 AND at >= ?2 ORDER BY at, n";
         let mut statement = self.connection.prepare_cached(sql)?;
         let charged = statement.query_map((self.account, from.micros()), |row| {
@@ -296,8 +301,8 @@ fn closing(row: &Row<'_>) -> Result<ClosingState> {
     Ok(ClosingState::stored(until, row.get(1)?, row.get(2)?))
 }
 
-fn place(row: &Row<'_>) -> Result<Place> {
-    Ok(Place {
+fn place(row: &Row<'_>) -> Result<LogPosition> {
+    Ok(LogPosition {
         at: instant(row, 0)?,
         n: row.get(1)?,
     })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rusqlite::types::ValueRef;
 use rusqlite::{Result, Row};
 
-use super::rows::{Place, Rows};
+use super::rows::{LogPosition, Rows};
 use crate::ledger::{Purpose, Spent};
 use crate::quota::{Account, Timestamp};
 
@@ -15,7 +15,7 @@ use crate::quota::{Account, Timestamp};
 pub fn spent(rows: Rows<'_>, account: &Account, from: Timestamp) -> Result<Vec<Spent>> {
     let mut purposes = Purposes::default();
     let charged = rows.charged(from, |row| purposes.read(row))?;
-    let purpose_of = |place: Place| {
+    let purpose_of = |place: LogPosition| {
         let found = charged
             .binary_search_by_key(&place, |(place, _)| *place)
             .ok()

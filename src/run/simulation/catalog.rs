@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 
 use super::super::due::Candidate;
-use super::snapshot::{CatalogSnapshot, Kind};
+use super::snapshot::{CatalogSnapshot, RecordKind};
 use crate::catalog::{
     CatalogError, Estimate, Landed, Landing, Lease, Leases, NamedIds, OpenBatch, OpenPass, PassEnd,
     PassId, PassReader, PassRef, PassScope, PassStore, PendingId, PendingQuery, Rearrangement,
@@ -29,7 +29,7 @@ struct State {
     next: i64,
     /// From when on the next pass lists, by job and region.
     since: HashMap<(String, String), Timestamp>,
-    fetched: HashMap<Kind, HashMap<Arc<str>, Timestamp>>,
+    fetched: HashMap<RecordKind, HashMap<Arc<str>, Timestamp>>,
 }
 
 #[derive(Debug)]
@@ -43,14 +43,14 @@ struct SimulatedPass {
     cut: bool,
     positions: Vec<StepPosition>,
     batches: Vec<OpenBatch>,
-    listings: Vec<Listing>,
+    listings: Vec<SimulatedListing>,
 }
 
 /// The ids of one kind that calls of one name returned, each once, in order.
 #[derive(Debug)]
-struct Listing {
+struct SimulatedListing {
     call: String,
-    kind: Kind,
+    kind: RecordKind,
     ids: Vec<Arc<str>>,
     seen: HashSet<Arc<str>>,
 }
@@ -373,13 +373,13 @@ impl SimulatedPass {
         );
     }
 
-    fn list(&mut self, call: &str, kind: Kind, ids: Vec<Arc<str>>) {
+    fn list(&mut self, call: &str, kind: RecordKind, ids: Vec<Arc<str>>) {
         let found = self
             .listings
             .iter()
             .position(|listing| listing.call == call && listing.kind == kind);
         let index = found.unwrap_or_else(|| {
-            self.listings.push(Listing {
+            self.listings.push(SimulatedListing {
                 call: call.to_owned(),
                 kind,
                 ids: Vec::new(),
@@ -424,7 +424,7 @@ fn open(snapshot: &CatalogSnapshot, upstream: &str, job: &str, pass: &OpenPass) 
     }
 }
 
-fn listings(snapshot: &CatalogSnapshot, upstream: &str, pass: PassId) -> Vec<Listing> {
+fn listings(snapshot: &CatalogSnapshot, upstream: &str, pass: PassId) -> Vec<SimulatedListing> {
     let mut blank = SimulatedPass {
         job: String::new(),
         region: String::new(),

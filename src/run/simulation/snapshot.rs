@@ -12,7 +12,7 @@ use crate::config::{Etag, Job, Region, Step};
 use crate::quota::Timestamp;
 
 /// Records of one kind of one upstream.
-pub type Kind = (String, String);
+pub type RecordKind = (String, String);
 
 /// What a step of a region lists, page by page.
 pub type Pages = Vec<Vec<Arc<str>>>;
@@ -43,9 +43,9 @@ pub struct CatalogSnapshot {
     /// By job, region and the step's index.
     pages: HashMap<(String, String, usize), Pages>,
     /// The ids that a record names, by its kind, the place and its id.
-    names: HashMap<(Kind, String), Named>,
+    names: HashMap<(RecordKind, String), Named>,
     /// When ids were fetched before the simulation, by kind.
-    pub fetched: HashMap<Kind, HashMap<Arc<str>, Timestamp>>,
+    pub fetched: HashMap<RecordKind, HashMap<Arc<str>, Timestamp>>,
     /// Requests whose page is cached, with the cursor of the next page; by upstream.
     pub tags: HashMap<String, HashMap<String, Option<String>>>,
     /// The page number and cursor at which unfinished steps resume, by job, region and the step's index.
@@ -100,7 +100,7 @@ impl CatalogSnapshot {
     }
 
     /// What records of a kind name at a place.
-    pub fn names<'w>(&'w self, place: &'w (Kind, String)) -> Names<'w> {
+    pub fn names<'w>(&'w self, place: &'w (RecordKind, String)) -> Names<'w> {
         Names {
             named: self.names.get(place),
             place: &place.1,

@@ -11,10 +11,10 @@ use crate::record::Record;
 use crate::upstream::{Connection, Exchange, Failure, Page, PageRequest, Upstream};
 
 /// A step of a job over a region: their names, and the step's index.
-pub type Place = (String, String, usize);
+pub type ListKey = (String, String, usize);
 
 /// Requests by job, region and the step's index.
-pub type RequestCounts = BTreeMap<Place, RequestCount>;
+pub type RequestCounts = BTreeMap<ListKey, RequestCount>;
 
 /// How often a page was requested.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct SimulatedUpstream {
     jobs: Vec<Arc<Job>>,
     requests: Mutex<RequestCounts>,
     /// The real cursors of the next pages, as far as the catalog has them: the page's number, and its cursor.
-    cursors: Mutex<HashMap<Place, (usize, Option<String>)>>,
+    cursors: Mutex<HashMap<ListKey, (usize, Option<String>)>>,
 }
 
 impl SimulatedUpstream {
@@ -64,7 +64,7 @@ impl SimulatedUpstream {
     fn is_unchanged(
         &self,
         job: &Job,
-        place: &Place,
+        place: &ListKey,
         number: usize,
         request: PageRequest<'_>,
     ) -> bool {
@@ -90,7 +90,7 @@ impl SimulatedUpstream {
         true
     }
 
-    fn count(&self, place: Place, unchanged: bool) {
+    fn count(&self, place: ListKey, unchanged: bool) {
         let mut requests = locked(&self.requests);
         let requests = requests.entry(place).or_default();
         requests.count = requests.count.saturating_add(1);

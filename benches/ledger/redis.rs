@@ -123,17 +123,33 @@ pub(crate) async fn charges(plan: &'static Plan) -> Table {
     written(&all)
 }
 
+/// A script that others write for a charge.
+struct Rival {
+    what: &'static str,
+    code: &'static str,
+}
+
+impl Rival {
+    const fn new(what: &'static str, code: &'static str) -> Self {
+        Self { what, code }
+    }
+}
+
 impl Bench {
     async fn side_by_side(&mut self, cost: u32, fill: u32) -> Vec<Scenario> {
         self.send(&mut cmd("FLUSHALL")).await;
         let mut scenarios = [
             self.ours("ours, granted", cost, fill, Room::Free).await,
             self.ours("ours, rejected", cost, fill, Room::None).await,
-            self.theirs("a member a unit", MEMBER_A_UNIT, cost, fill, fill)
-                .await,
             self.theirs(
-                "a member a unit, in a loop",
-                MEMBER_A_UNIT_IN_A_LOOP,
+                Rival::new("a member a unit", MEMBER_A_UNIT),
+                cost,
+                fill,
+                fill,
+            )
+            .await,
+            self.theirs(
+                Rival::new("a member a unit, in a loop", MEMBER_A_UNIT_IN_A_LOOP),
                 cost,
                 fill,
                 fill,
@@ -142,7 +158,12 @@ impl Bench {
         ];
         // By itself: it leaves the others nothing of the processor's caches.
         let mut scan = [self
-            .theirs("scan and sum", SCAN_AND_SUM, cost, fill, fill / cost)
+            .theirs(
+                Rival::new("scan and sum", SCAN_AND_SUM),
+                cost,
+                fill,
+                fill / cost,
+            )
             .await];
         self.take_turns(&mut scenarios).await;
         self.take_turns(&mut scan).await;
@@ -192,14 +213,8 @@ impl Bench {
     }
 
     /// A charge as others make it, in a set of `members` members.
-    async fn theirs(
-        &mut self,
-        what: &'static str,
-        code: &'static str,
-        cost: u32,
-        fill: u32,
-        members: u32,
-    ) -> Scenario {
+    async fn theirs(&mut self, script: Rival, cost: u32, fill: u32, members: u32) -> Scenario {
+        let Rival { what, code } = script;
         let set = what.to_owned();
         let units = if what == "scan and sum" { cost } else { 1 };
         let before = self.bytes().await;

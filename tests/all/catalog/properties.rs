@@ -174,7 +174,10 @@ impl World {
                 step,
                 videos,
                 next,
-            } => self.land(REGIONS[*region], *step, videos, *next, now).await,
+            } => {
+                let page = listed(*step, videos, *next);
+                self.land_page(REGIONS[*region], page, now).await;
+            }
             Event::Fetch { channels } => self.fetch(channels, now).await,
             Event::Restart { region, step } => self.restart(REGIONS[*region], *step).await,
             Event::Finish { region, end } => self.finish(REGIONS[*region], *end, now).await,
@@ -194,30 +197,6 @@ impl World {
             landed.cursor_repeats,
             self.model.land(region, landed.pass, &page, now)
         );
-    }
-
-    async fn land(
-        &mut self,
-        region: &'static str,
-        step: usize,
-        videos: &[u8],
-        next: Option<u8>,
-        now: u64,
-    ) {
-        let records: Vec<Record> = videos
-            .iter()
-            .map(|n| video_of(&format!("v{n}"), &format!("c{}", n % 5)))
-            .collect();
-        let next = next.map(|next| next.to_string());
-        self.land_page(
-            region,
-            Page {
-                next,
-                ..Page::of(records).step(step)
-            },
-            now,
-        )
-        .await;
     }
 
     async fn fetch(&mut self, channels: &[u8], now: u64) {
@@ -405,5 +384,17 @@ proptest! {
                 world.compare(now).await;
             }
         });
+    }
+}
+
+/// A page of videos, behind which a cursor leads on.
+fn listed(step: usize, videos: &[u8], next: Option<u8>) -> Page {
+    let records: Vec<Record> = videos
+        .iter()
+        .map(|n| video_of(&format!("v{n}"), &format!("c{}", n % 5)))
+        .collect();
+    Page {
+        next: next.map(|next| next.to_string()),
+        ..Page::of(records).step(step)
     }
 }

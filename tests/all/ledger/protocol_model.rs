@@ -345,7 +345,9 @@ impl Protocol {
             (_, used) => Reply::Rejected(state.ledger.position(), now, used),
         }
     }
-    fn settle(&self, state: &mut State, id: Id, seen: &Seen, units: u8, at: Option<i64>) -> bool {
+    /// `row`: the id, its units, and when it was charged.
+    fn settle(&self, state: &mut State, seen: &Seen, row: (Id, u8, Option<i64>)) -> bool {
+        let (id, units, at) = row;
         if self.loss(&state.ledger, seen).is_some() {
             return false;
         }
@@ -802,10 +804,24 @@ impl Protocol {
             Step::Idle => self.begin(state, process),
             Step::Charging(request, seen) => {
                 let reply = self.charge(state, request.id, &seen);
-                self.receive(state, process, request, seen, reply)
+                self.receive(state.machine(process), request, seen, reply)
             }
             Step::Granted(request, position, entry, used) => {
-                self.mark(state, process, request, position, entry, used)
+                let own = state.machine(process);
+                let marked = self.mark(own, request, &position, entry.at);
+                if marked && own.in_step_with(&position) {
+                    Self::note_grant(
+                        own,
+                        request,
+                        &position,
+                        (used > 0).then_some((entry.at, used)),
+                    );
+                }
+                if marked {
+                    Step::Sending(request)
+                } else {
+                    Step::Idle
+                }
             }
             Step::Sending(request) => {
                 if state.now <= request.since + TICK || !self.has(Rule::Deadline) {
@@ -873,13 +889,8 @@ impl Protocol {
             if row.mark == Mark::Requested {
                 state.machines[machine].void(row.id);
             }
-            if !self.settle(
-                state,
-                row.id,
-                &seen,
-                units,
-                Some(row.at).filter(|_| units > 0),
-            ) {
+            let at = Some(row.at).filter(|_| units > 0);
+            if !self.settle(state, &seen, (row.id, units, at)) {
                 return Step::Lost(None, seen.epoch);
             }
             let position = state.ledger.position();
@@ -922,15 +933,7 @@ impl Protocol {
         )
     }
 
-    fn receive(
-        &self,
-        state: &mut State,
-        process: usize,
-        request: Request,
-        seen: Seen,
-        reply: Reply,
-    ) -> Step {
-        let own = state.machine(process);
+    fn receive(&self, own: &mut Machine, request: Request, seen: Seen, reply: Reply) -> Step {
         match reply {
             Reply::Granted(entry, position, used) => Step::Granted(request, position, entry, used),
             Reply::Repeated(entry, position) => Step::Granted(request, position, entry, 0),
@@ -957,40 +960,34 @@ impl Protocol {
         }
     }
 
-    fn mark(
-        &self,
-        state: &mut State,
-        process: usize,
-        request: Request,
-        position: Seen,
-        entry: Entry,
-        used: u8,
-    ) -> Step {
+    /// Whether the charge may be sent.
+    fn mark(&self, own: &mut Machine, request: Request, position: &Seen, at: i64) -> bool {
         let fence = self.has(Rule::MarkFence);
-        let own = state.machine(process);
-        let in_step = own.in_step_with(&position);
+        let in_step = own.in_step_with(position);
         let void = own
             .row(request.id)
             .is_none_or(|row| row.mark != Mark::Requested);
         if fence && (!in_step || void) {
             own.void(request.id);
-            return Step::Idle;
+            return false;
         }
         if let Some(row) = own.row(request.id) {
             row.mark = Mark::MayBeSent;
-            row.at = entry.at;
+            row.at = at;
         }
-        if in_step {
-            let newer = own.seen.newest.is_none() || position.sequence > own.seen.sequence;
-            own.note(&position);
-            if used > 0 {
-                if newer {
-                    own.seen.newest = Some(request.id);
-                }
-                own.heard(&position, entry.at, used);
+        true
+    }
+
+    /// `fresh`: when it was charged, and the use that was reported; `None` where the ledger had it already.
+    fn note_grant(own: &mut Machine, request: Request, position: &Seen, fresh: Option<(i64, u8)>) {
+        let newer = own.seen.newest.is_none() || position.sequence > own.seen.sequence;
+        own.note(position);
+        if let Some((at, used)) = fresh {
+            if newer {
+                own.seen.newest = Some(request.id);
             }
+            own.heard(position, at, used);
         }
-        Step::Sending(request)
     }
 
     fn give_up(&self, state: &mut State, process: usize, request: Request) {

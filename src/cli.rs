@@ -411,6 +411,9 @@ pub struct ChargeArgs {
     /// Id of the charge; repeating an id is granted again and counted once
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub id: Option<String>,
+    /// Region of the requests; required if the call charges a limit with a scope
+    #[arg(long, value_name = "REGION")]
+    pub region: Option<String>,
     /// Charge N calls atomically
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u64>)]
     pub times: u64,

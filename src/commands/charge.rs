@@ -10,7 +10,7 @@ use super::refill::charging_ledger;
 use super::table::{cost, count, instant, span};
 use super::{Error, output};
 use crate::cli::{ChargeArgs, Format, Global};
-use crate::config::{Call, Credential};
+use crate::config::{Call, Credential, Region};
 use crate::exit::Exit;
 use crate::ledger::{Acquired, ChargeRequest, Permit, Purpose, fresh_id};
 use crate::quota::{ChargeId, Cost, Grant, LimitName, Outage, Rejection, Timestamp, Units};
@@ -70,8 +70,17 @@ impl Charging {
     pub fn of(environment: &Environment, args: &ChargeArgs) -> Result<Self, Error> {
         let (credential, call) = find(environment, &args.credential, &args.call)?;
         let id = args.id.as_deref().map_or_else(fresh_id, ChargeId::new);
+        let region = region(environment, args.region.as_deref())?;
+        let cost = credential.in_ledger(&call.cost.times(args.times), &region);
+        let named = |why: String| match &args.region {
+            Some(_) => Error::Usage(why),
+            None => Error::Usage(format!(
+                "{} charges a limit with a scope: name a region with --region",
+                call.name
+            )),
+        };
         Ok(Self {
-            cost: call.cost.times(args.times),
+            cost: cost.map_err(named)?,
             credential,
             call,
             id,
@@ -123,6 +132,19 @@ impl Charged {
     }
 }
 
+/// The named region; the shared one, which has no values, where none is named.
+fn region(environment: &Environment, code: Option<&str>) -> Result<Arc<Region>, Error> {
+    let Some(code) = code else {
+        return Ok(Arc::new(Region::shared()));
+    };
+    let regions = &environment.config.regions;
+    let known = regions.iter().map(|region| region.code.as_str());
+    let found = regions.iter().find(|region| region.code == code);
+    found
+        .cloned()
+        .ok_or_else(|| Error::Usage(unknown("region", code, known)))
+}
+
 fn find(
     environment: &Environment,
     credential: &str,
@@ -141,7 +163,7 @@ fn find(
     match call
         .cost
         .limits()
-        .find(|limit| !credential.account.limits.contains_key(*limit))
+        .find(|limit| !credential.limits.contains_key(*limit))
     {
         None => Ok((Arc::clone(credential), Arc::clone(call))),
         Some(lacking) => Err(Error::Usage(format!(

@@ -2,6 +2,7 @@
 
 mod cost;
 mod request;
+mod scope;
 mod secrets;
 mod views;
 
@@ -20,6 +21,7 @@ pub fn config(config: &Config, root: &Item<'_>) {
         .values()
         .for_each(|upstream| refusals(config, upstream, root));
     cost::costs(config, root);
+    scope::scopes(config, root);
     request::requests(config, root);
     secrets::secrets(config, root);
     views::views(config, root);
@@ -54,7 +56,7 @@ fn refusals(config: &Config, upstream: &Upstream, root: &Item<'_>) {
     let names = || {
         credentials
             .iter()
-            .flat_map(|credential| credential.account.limits.keys())
+            .flat_map(|credential| credential.limits.keys())
             .map(String::as_str)
     };
     let theirs = || {

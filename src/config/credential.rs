@@ -8,14 +8,14 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::declare::{
-    DURATION, DURATION_OR_ZERO, ExactlyOne, FILE, Keys, Later, Leaf, Named as ByName, Optional, Or,
-    Place, Renamed, Required, SOME_UNITS, Shape, TEXT, Table, Type, UNITS, Words, keys, table,
+    ExactlyOne, FILE, Later, Leaf, Named as ByName, Optional, Or, Place, Required, Shape, TEXT,
+    Table, Type, keys, table,
 };
-use super::field::{RESPONSE_FIELD, ResponseField};
 use super::item::{self, Item};
-use super::names::{Named, advice};
-use super::upstream::Upstream;
-use crate::quota::{Account, Calendar, Limit, LimitName, Period, Units, Window, WindowError};
+use super::limit::{LIMIT, Limits};
+use super::names::Named;
+use super::{Call, Region, Upstream};
+use crate::quota::{Account, Cost, Limit, LimitName};
 
 /// A secret for an upstream, and the account whose quota it uses.
 #[derive(Debug, Clone)]
@@ -30,17 +30,74 @@ pub struct Credential {
     pub secrets: BTreeMap<String, SecretSource>,
     /// The account whose quota it uses, with its limits.
     pub account: Arc<Account>,
-    /// What else is configured of each limit, by its name.
-    pub limits: BTreeMap<LimitName, CredentialLimit>,
+    /// The limits that its requests can charge, by their configured names: those of the account and of the upstream.
+    pub limits: Limits,
 }
 
 impl Credential {
-    /// The longest time that a run sleeps for a limit.
+    /// Returns the longest time that a run sleeps for a limit, by its name in the ledger.
     #[must_use]
     pub fn wait(&self, limit: &str) -> Duration {
         self.limits
-            .get(limit)
+            .get(self.configured_name(limit))
             .map_or(Duration::ZERO, |limit| limit.wait)
+    }
+
+    /// Returns `cost` by the names of its limits in the ledger, for a request for `region`.
+    ///
+    /// # Errors
+    /// When the region lacks a value of a scope: nobody knows whose quota the request would use.
+    pub fn in_ledger(&self, cost: &Cost, region: &Region) -> Result<Cost, String> {
+        cost.iter()
+            .map(|(limit, units)| Ok((self.ledger_name(limit, region)?, units)))
+            .collect()
+    }
+
+    /// Returns the name in the ledger of a limit, for a request for `region`.
+    ///
+    /// # Errors
+    /// When the region lacks a value of the limit's scope.
+    pub fn ledger_name(&self, limit: &LimitName, region: &Region) -> Result<LimitName, String> {
+        let Some(configured) = self.limits.get(limit) else {
+            return Ok(limit.clone());
+        };
+        configured.name_for(region).ok_or_else(|| {
+            format!(
+                "region {:?} has no value for the scope of limit {limit:?}",
+                region.code
+            )
+        })
+    }
+
+    /// Returns the call with the names of its limits in the ledger, for requests for `region`; as configured where the region
+    /// lacks a value of a scope.
+    #[must_use]
+    pub fn call_in_ledger(&self, call: &Arc<Call>, region: &Region) -> Arc<Call> {
+        let Ok(cost) = self.in_ledger(&call.cost, region) else {
+            return Arc::clone(call);
+        };
+        if cost == call.cost {
+            return Arc::clone(call);
+        }
+        let settle = call
+            .settle
+            .iter()
+            .filter_map(|(limit, at)| Some((self.ledger_name(limit, region).ok()?, at.clone())));
+        Arc::new(Call {
+            cost,
+            settle: settle.collect(),
+            ..Call::clone(call)
+        })
+    }
+
+    /// Returns the configured name of a limit that the ledger names. Where limits have scopes or the upstream has limits, no
+    /// configured name contains the separator.
+    #[must_use]
+    pub fn configured_name<'a>(&self, limit: &'a str) -> &'a str {
+        match limit.split_once('/') {
+            Some((configured, _)) if !self.limits.contains_key(limit) => configured,
+            Some(_) | None => limit,
+        }
     }
 }
 
@@ -55,87 +112,13 @@ keys! {
         /// The account whose quota the credential uses. Two keys of one project share a quota: give both the same account. If
         /// unset, the name of the credential.
         account: Option<String> = Optional(ACCOUNT, "'my-project'"),
-        /// The limits of the account, by name.
+        /// The limits of the account, by name. For limits that all credentials of an upstream share, see
+        /// `upstreams.NAME.limits`.
         limits: Limits = Or(ByName(LIMIT, "LIMIT"), "{}", "{ daily = { quota = 10_000, window = '24h' } }"),
     }
 }
 
 pub const CREDENTIAL: Table<CredentialKeys> = table();
-
-/// What is configured of a limit besides its arithmetic.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CredentialLimit {
-    /// The longest time that a run sleeps for the limit; a longer wait stops the run.
-    pub wait: Duration,
-    /// The upstream's name for the limit, in a response that reports it exhausted.
-    pub upstream_name: Option<String>,
-    /// Where responses report its state; `None` if the upstream reports nothing.
-    pub reported: Option<ReportedHeaders>,
-}
-
-keys! {
-    struct LimitKeys {
-        /// The units that the upstream grants.
-        quota: Units = Required(SOME_UNITS, "10_000"),
-        /// Units of the quota that are never used: for other clients of the account, and for requests that the two sides count
-        /// on different sides of midnight.
-        headroom: Units = Or(UNITS, "0", "500"),
-        /// The length of the sliding window: no span of this length contains more than the quota. A limit has `window`,
-        /// `resets`, or both.
-        window: Option<Duration> = Optional(DURATION, "'24h'"),
-        /// The time zone whose calendar resets the quota: at midnight, unless `period` names another.
-        resets: Option<chrono_tz::Tz> = Optional(ZONE, "'America/Los_Angeles'"),
-        /// The calendar period over which a limit with `resets` counts.
-        period: Option<Period> = Optional(Words(PERIODS), "'month'"),
-        /// The longest time that a run sleeps for this limit. A longer wait stops the run.
-        wait: Duration = Or(DURATION_OR_ZERO, "'2s'", "'1min'"),
-        /// The upstream's name for this limit, in responses that report it exhausted.
-        upstream_name: Option<String> = Optional(TEXT, "'defaultPerDayPerProject'"),
-        /// Where responses report the remaining units: in headers or in the body. If less is reported than the ledger counts, the ledger takes
-        /// the reported value.
-        reported: Option<ReportedHeaders> = Renamed(Optional(table::<ReportedHeaders>(), "{ remaining = 'x-ratelimit-remaining' }"), "told"),
-    }
-}
-
-const PERIODS: &[(&str, Period, &str)] = &[
-    ("hour", Period::Hour, "From one full hour to the next."),
-    (
-        "day",
-        Period::Day,
-        "From midnight to midnight. The default.",
-    ),
-    ("week", Period::Week, "From Monday to Monday."),
-    (
-        "month",
-        Period::Month,
-        "From the first of a month to the first of the next.",
-    ),
-];
-
-/// The schema accepts what a [`Window`] does: one that slides, or has a time zone, or both.
-const LIMIT: Leaf<(Limit, CredentialLimit)> = Leaf {
-    read: limit,
-    shape: || {
-        let either = json!([{ "required": ["window"] }, { "required": ["resets"] }]);
-        Shape::table(LimitKeys::keys())
-            .with("anyOf", either)
-            .with("dependentRequired", json!({ "period": ["resets"] }))
-    },
-};
-
-keys! {
-    /// Where responses report the state of a limit.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct ReportedHeaders {
-        /// The header with the remaining units, or a JSON pointer into the body.
-        remaining: ResponseField = Required(RESPONSE_FIELD, "'x-ratelimit-remaining'"),
-        /// Where the response reports the time at which all units return: in RFC 3339, as an HTTP date, in seconds or
-        /// milliseconds since 1970, or in seconds from now.
-        reset: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-reset'"),
-        /// The header with the `upstream_name` (or else the name) of the limit. If unset, every response is about this limit.
-        resource: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-resource'"),
-    }
-}
 
 /// Where a secret is. The secret itself is never part of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,9 +176,36 @@ struct Own {
     limits: Limits,
 }
 
-type Limits = BTreeMap<LimitName, (Limit, CredentialLimit)>;
+impl Own {
+    /// The account of its charges in the ledger. An upstream with limits is one account, with the limits of its credentials'
+    /// accounts as `daily/ACCOUNT`: a charge is atomic over the limits of one account, and of no more.
+    fn ledger_account(&self) -> &str {
+        if self.upstream.limits.is_empty() {
+            &self.account
+        } else {
+            &self.upstream.name
+        }
+    }
 
-pub fn all(items: Vec<Item<'_>>, upstreams: &Named<Upstream>) -> Named<Credential> {
+    /// The limits that its requests can charge. `of_account` has those of other credentials of its account too.
+    fn charged(&self, of_account: Option<&Limits>) -> Limits {
+        let mut limits = of_account.cloned().unwrap_or_default();
+        limits.extend(self.limits.clone());
+        if !self.upstream.limits.is_empty() {
+            for (name, limit) in &mut limits {
+                limit.ledger_name = format!("{name}/{}", self.account);
+            }
+            limits.extend(self.upstream.limits.clone());
+        }
+        limits
+    }
+}
+
+pub fn all(
+    items: Vec<Item<'_>>,
+    upstreams: &Named<Upstream>,
+    regions: &[Arc<Region>],
+) -> Named<Credential> {
     let mut own: BTreeMap<String, Own> = BTreeMap::new();
     let mut accounts: BTreeMap<String, Limits> = BTreeMap::new();
     for item in &items {
@@ -207,51 +217,91 @@ pub fn all(items: Vec<Item<'_>>, upstreams: &Named<Upstream>) -> Named<Credentia
             &read,
             accounts.entry(read.account.clone()).or_default(),
         );
+        own.values()
+            .for_each(|other| keep_apart(item, &read, other));
         own.insert(item.name().to_owned(), read);
     }
+    let charged: BTreeMap<&str, Limits> = own
+        .iter()
+        .map(|(name, own)| (name.as_str(), own.charged(accounts.get(&own.account))))
+        .collect();
     Named::read(items, |item| {
-        Some(complete(item.name(), own.get(item.name())?, &accounts))
+        let known = own.get(item.name())?;
+        let of_account = own
+            .iter()
+            .filter(|(_, other)| other.ledger_account() == known.ledger_account())
+            .filter_map(|(name, _)| charged.get(name.as_str()));
+        Some(Credential {
+            name: item.name().to_owned(),
+            upstream: known.upstream.clone(),
+            secret: known.secret.clone(),
+            secrets: known.secrets.clone(),
+            account: Arc::new(Account {
+                name: known.ledger_account().to_owned(),
+                limits: of_account
+                    .flat_map(|limits| in_ledger(limits, regions))
+                    .collect(),
+            }),
+            limits: charged.get(item.name()).cloned().unwrap_or_default(),
+        })
+    })
+}
+
+/// Returns limits by their names in the ledger; one with a scope for each value that regions have.
+fn in_ledger<'a>(
+    limits: &'a Limits,
+    regions: &'a [Arc<Region>],
+) -> impl Iterator<Item = (LimitName, Limit)> + 'a {
+    limits.values().flat_map(move |limit| {
+        let scoped = limit.scope.as_ref().map(|_| regions).unwrap_or_default();
+        let scoped = scoped.iter().filter_map(|region| limit.name_for(region));
+        let plain = limit.scope.is_none().then(|| limit.ledger_name.clone());
+        plain
+            .into_iter()
+            .chain(scoped)
+            .map(|name| (name, limit.limit))
     })
 }
 
 /// Adds a credential's limits to those of its account. Two definitions of one limit must agree.
 fn agree(item: &Item<'_>, own: &Own, account: &mut Limits) {
-    for (name, (limit, more)) in &own.limits {
+    for (name, limit) in &own.limits {
+        let found = || item.find(&["limits", name]).unwrap_or_else(|| item.clone());
+        if own.upstream.limits.contains_key(name) {
+            found().refuse::<()>(
+                format!("upstream {:?} has a limit of this name", own.upstream.name),
+                "write another name",
+            );
+        }
         match account.get(name) {
-            None => drop(account.insert(name.clone(), (*limit, more.clone()))),
-            Some((known, _)) if known == limit => {}
+            None => drop(account.insert(name.clone(), limit.clone())),
+            Some(known) if known.limit == limit.limit && known.scope == limit.scope => {}
             Some(_) => {
-                let found = item.find(&["limits", name]).unwrap_or_else(|| item.clone());
                 let expected = format!(
                     "another credential of account {:?} defines this limit differently",
                     own.account
                 );
-                found.refuse::<()>(expected, "define the limits in one credential only");
+                found().refuse::<()>(expected, "define the limits in one credential only");
             }
         }
     }
 }
 
-fn complete(name: &str, own: &Own, accounts: &BTreeMap<String, Limits>) -> Credential {
-    let all = accounts.get(&own.account).unwrap_or(&own.limits);
-    let more = |(name, (_, more)): (&LimitName, &(Limit, CredentialLimit))| {
-        let own = own.limits.get(name).map_or(more, |(_, own)| own);
-        (name.clone(), own.clone())
-    };
-    let limits = all
-        .iter()
-        .map(|(name, (limit, _))| (name.clone(), *limit))
-        .collect();
-    Credential {
-        name: name.to_owned(),
-        upstream: own.upstream.clone(),
-        secret: own.secret.clone(),
-        secrets: own.secrets.clone(),
-        account: Arc::new(Account {
-            name: own.account.clone(),
-            limits,
-        }),
-        limits: all.iter().map(more).collect(),
+/// An upstream with limits is an account of its own in the ledger.
+fn keep_apart(item: &Item<'_>, own: &Own, other: &Own) {
+    let one_account =
+        own.account == other.account || own.ledger_account() == other.ledger_account();
+    let has_limits = !own.upstream.limits.is_empty() || !other.upstream.limits.is_empty();
+    if one_account && has_limits && own.upstream.name != other.upstream.name {
+        let found = item.find(&["account"]).unwrap_or_else(|| item.clone());
+        found.refuse::<()>(
+            format!(
+                "upstream {:?} or {:?} has limits, which its credentials share: their accounts \
+                cannot be those of another upstream, and the name of the upstream is an account",
+                own.upstream.name, other.upstream.name
+            ),
+            "write account = \"another name\"",
+        );
     }
 }
 
@@ -345,57 +395,5 @@ fn command_line(item: Item<'_>) -> Option<Vec<String>> {
             "expected a list: a program and its arguments",
             "write for example [\"pass\", \"show\", \"api-key\"]",
         ),
-    }
-}
-
-fn limit(item: Item<'_>) -> Option<(Limit, CredentialLimit)> {
-    let keys = table::<LimitKeys>().read(item.clone())?;
-    if keys.resets.is_none() && keys.period.is_some() {
-        return item.lacks("resets", "the time zone of the period, such as \"UTC\"");
-    }
-    let period = keys.period.unwrap_or_default();
-    let resets = keys.resets.map(|zone| Calendar::new(zone, period));
-    let window = match Window::new(keys.window, resets) {
-        Ok(window) => window,
-        Err(WindowError::Missing) => {
-            return item.lacks("window", "\"24h\", or resets = \"UTC\", or both");
-        }
-        Err(error) => return item.refuse(error, "write window = \"24h\""),
-    };
-    let more = CredentialLimit {
-        wait: keys.wait,
-        upstream_name: keys.upstream_name,
-        reported: keys.reported,
-    };
-    match Limit::new(keys.quota, keys.headroom, window) {
-        Ok(limit) => Some((limit, more)),
-        Err(error) => item
-            .find(&["headroom"])?
-            .refuse(error, "write a headroom below the quota"),
-    }
-}
-
-/// A time zone by its name in the time zone database, in that very case.
-const ZONE: Leaf<chrono_tz::Tz> = Leaf {
-    read: zone,
-    shape: || Shape::scalar("time zone", json!({ "type": "string", "minLength": 1 })),
-};
-
-fn zone(item: Item<'_>) -> Option<chrono_tz::Tz> {
-    let text = item.text()?;
-    match text.parse() {
-        Ok(zone) => Some(zone),
-        Err(_) => item.refuse("expected a time zone", advice_on_zone(text)),
-    }
-}
-
-fn advice_on_zone(text: &str) -> String {
-    // An abbreviation is close to many names, and none of them is meant: `EST` has no daylight saving time.
-    if (3..=5).contains(&text.len()) && text.chars().all(|letter| letter.is_ascii_uppercase()) {
-        return "write the name of a zone, such as \"America/Los_Angeles\" or \"UTC\"".to_owned();
-    }
-    match advice(text, chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name())) {
-        meant if meant.starts_with("did you mean") => meant,
-        _ => "write for example \"America/Los_Angeles\" or \"UTC\"".to_owned(),
     }
 }

@@ -66,8 +66,12 @@ fn sections(document: &Document) -> Option<Config> {
     let upstreams = Named::read(upstreams.unwrap_or_default(), |item| {
         table::<Upstream>().read(item.clone())
     });
-    let credentials = credential::all(names_of(root.credentials, &item), &upstreams);
     let regions = root.regions.map(Option::unwrap_or_default);
+    let credentials = credential::all(
+        names_of(root.credentials, &item),
+        &upstreams,
+        regions.as_deref().unwrap_or_default(),
+    );
     let known = job::Known {
         regions: regions.as_deref().unwrap_or_default(),
         credentials: &credentials,

@@ -259,7 +259,7 @@ const CLASSES: &[(&str, Class, &str)] = &[
     (
         "slow_down",
         Class::SlowDown,
-        "Requests came too fast. The request is repeated after a pause, up to `attempts` times.",
+        "Requests came too fast. The request is repeated after a pause, up to `attempts` times. A `Retry-After` above one minute closes the limit that `limit` or `limit_at` names, or else every limit that the call charges: the outcome is `stopped`, and no run requests it before that time.",
     ),
     (
         "denied",
@@ -279,7 +279,7 @@ const CLASSES: &[(&str, Class, &str)] = &[
     (
         "transient",
         Class::Transient,
-        "A failure of the upstream or the network. The request is repeated after a pause, up to `attempts` times.",
+        "A failure of the upstream or the network. The request is repeated after a pause, up to `attempts` times. A `Retry-After` above one minute has the effect that it has for `slow_down`.",
     ),
 ];
 

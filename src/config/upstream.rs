@@ -11,10 +11,11 @@ use url::{Host, Url};
 use super::Template;
 use super::call::{CALL, Call};
 use super::declare::{
-    AndThen, BYTES, DURATION, ExactlyOne, Leaf, Named, Optional, Or, OwnName, Required, Shape,
-    TEXT, Type, keys, table, template,
+    AndThen, BYTES, COUNT, DURATION, ExactlyOne, Leaf, Named, Optional, Or, OwnName, Required,
+    Shape, TEXT, Type, keys, table, template,
 };
 use super::item::{self, Item};
+use super::limit::{LIMIT, Limits};
 use super::oauth::{OAUTH, OAuth, SECRET_TEMPLATE};
 use super::rules::{RULES, Rule};
 
@@ -35,6 +36,13 @@ keys! {
         attempts: u32 = Or(ATTEMPTS, "4", "2"),
         /// The pause before the second attempt. It doubles with each further attempt.
         pause: Duration = Or(DURATION, "'500ms'", "'2s'"),
+        /// Limits that all credentials of the upstream share, by name, with the keys of `credentials.NAME.limits.LIMIT`. The
+        /// ledger then counts them, and the limits of these credentials' accounts, under one account that has the name of the
+        /// upstream: there, the limit `daily` of an account `key1` is `daily/key1`.
+        limits: Limits = Or(Named(LIMIT, "LIMIT"), "{}", "{ burst = { quota = 10, window = '1s' } }"),
+        /// The most requests that one run sends to the upstream at the same time, whatever `--concurrency` says. If unset, no
+        /// such bound.
+        max_concurrency: Option<u64> = Optional(COUNT, "2"),
         /// The largest accepted response body, after decompression.
         max_body: u64 = Or(BYTES, "'32MiB'", "'100MiB'"),
         /// Records that no response contained for this long are deleted. If unset, records are kept forever.

@@ -132,7 +132,8 @@ impl Remaining {
                 Some(Available::Metered(usages)) => cost.limits().all(|limit| {
                     let usage = usages.iter().find(|usage| usage.limit == *limit);
                     let remaining = usage.map(|usage| usage.remaining).unwrap_or_default();
-                    total.of(limit) + job.leave.of(limit) <= remaining
+                    let leave = job.leave.of(job.credential.configured_name(limit));
+                    total.of(limit) + leave <= remaining
                 }),
                 Some(Available::Unmetered(units)) => total.largest() <= *units,
                 None => false,

@@ -15,6 +15,8 @@ use crate::quota::{Cost, Timestamp};
 /// What one pass is expected to take.
 #[derive(Debug, Clone, Default)]
 pub struct PassEstimate {
+    /// The region.
+    pub region: Arc<Region>,
     /// The pages left of each step that lists, by its index.
     pub pages: BTreeMap<usize, Range>,
     /// The ids to fetch in each step that requests ids, by its index.
@@ -102,19 +104,14 @@ impl Estimator<'_> {
             return Ok(None);
         }
         let passes = self.listings(candidates);
-        let mut cost = Cost::none();
-        for (index, range) in requests(self.job, &passes.iter().collect::<Vec<_>>(), ONE_GROUP) {
-            let (Some(most), Some(step)) = (range.max, self.job.steps.get(index)) else {
-                return Ok(None);
-            };
-            cost.add(&step.call.cost.times(most));
-        }
-        Ok(Some(cost))
+        let passes: Vec<&PassEstimate> = passes.iter().collect();
+        Ok(cost_of(self.job, &passes, |range| range.max))
     }
 
     /// The pages that the candidates have left to list.
     fn listings(self, candidates: &[&Candidate]) -> Vec<PassEstimate> {
         let listing = |candidate: &&Candidate| PassEstimate {
+            region: Arc::clone(&candidate.region),
             pages: pages(candidate, self.now),
             ids: BTreeMap::new(),
         };
@@ -277,13 +274,35 @@ pub fn requests(
 /// Returns what these passes of a job are expected to charge.
 #[must_use]
 pub fn expected_cost(job: &Job, estimates: &[&PassEstimate]) -> Cost {
-    let mut cost = Cost::none();
+    cost_of(job, estimates, |range| Some(range.expected)).unwrap_or_default()
+}
+
+/// Returns what these passes of a job charge, by the names of the limits in the ledger; `None` where `count` has no number for
+/// the requests of a step. Pages charge limits of their region, and batches those of all regions.
+fn cost_of(
+    job: &Job,
+    estimates: &[&PassEstimate],
+    count: impl Fn(&Range) -> Option<u64>,
+) -> Option<Cost> {
+    let (mut cost, shared) = (Cost::none(), Region::shared());
     for (index, range) in requests(job, estimates, ONE_GROUP) {
-        if let Some(step) = job.steps.get(index) {
-            cost.add(&step.call.cost.times(range.expected));
+        let step = job.steps.get(index)?;
+        let mut add = |region: &Region, range: &Range| {
+            let units = step.call.cost.times(count(range)?);
+            cost.add(&job.credential.in_ledger(&units, region).unwrap_or(units));
+            Some(())
+        };
+        if step.ids.is_some() {
+            add(&shared, &range)?;
+            continue;
+        }
+        for pass in estimates {
+            pass.pages
+                .get(&index)
+                .map_or(Some(()), |pages| add(&pass.region, pages))?;
         }
     }
-    cost
+    Some(cost)
 }
 
 /// Returns the batches of the ids that these passes name, and of at most `coming` ids that no page has named yet.

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Selection;
 use crate::catalog::{CatalogError, PassReader};
-use crate::config::{Call, Job};
-use crate::quota::{Account, Cost, LimitName, Units};
+use crate::config::{Call, Credential, Job};
+use crate::quota::{Cost, LimitName, Units};
 
 /// The costs that this run has learned.
 #[derive(Debug, Default)]
@@ -124,8 +124,7 @@ fn next(estimate: &Cost, truth: &Cost) -> Cost {
 /// Returns the call at another cost, up to the most that the job's limits could grant: above it no charge could ever be
 /// granted, and nothing would bring the estimate down again.
 fn at(job: &Job, call: &Arc<Call>, cost: &Cost) -> Arc<Call> {
-    let most =
-        |limit: &str| most(&job.credential.account, limit).saturating_sub(job.leave.of(limit));
+    let most = |limit: &str| most(&job.credential, limit).saturating_sub(job.leave.of(limit));
     let settled = call.cost.iter().map(|(limit, configured)| {
         let learned = if call.settle.contains_key(limit) {
             cost.of(limit)
@@ -140,9 +139,9 @@ fn at(job: &Job, call: &Arc<Call>, cost: &Cost) -> Arc<Call> {
     })
 }
 
-fn most(account: &Account, limit: &str) -> Units {
-    account
+fn most(credential: &Credential, limit: &str) -> Units {
+    credential
         .limits
         .get(limit)
-        .map_or(Units::ZERO, |limit| limit.enforced())
+        .map_or(Units::ZERO, |configured| configured.limit.enforced())
 }

@@ -1,9 +1,12 @@
 //! What a run counts: its requests by outcome, the charges in flight, and what each pass cost.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::config::Upstream;
 use crate::quota::{Cost, Units};
 use crate::upstream::Failure;
 
@@ -122,9 +125,26 @@ pub struct InFlight {
     /// Held while the ledger is lowered to a reported figure: two responses at once would both subtract the same units.
     pub lowering: tokio::sync::Mutex<()>,
     charged: Mutex<HashMap<String, Cost>>,
+    /// The slots for requests, by upstream; only of upstreams with `max_concurrency`.
+    slots: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
+/// Leave to have one request in flight; `None` where the upstream bounds none.
+pub type Slot = Option<OwnedSemaphorePermit>;
+
 impl InFlight {
+    /// Waits until the upstream's `max_concurrency` permits one more request.
+    pub async fn slot(&self, upstream: &Upstream) -> Slot {
+        let most = upstream.max_concurrency?;
+        let most = usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS);
+        let slots = {
+            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            let new = || Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+            Arc::clone(slots.entry(upstream.name.clone()).or_insert_with(new))
+        };
+        slots.acquire_owned().await.ok()
+    }
+
     /// Counts a request as in flight until the guard is dropped.
     pub fn add<'a>(&'a self, account: &'a str, cost: &'a Cost) -> InFlightGuard<'a> {
         let mut charged = self.by_account();

@@ -1,10 +1,11 @@
-//! The account of a request.
+//! Whose quota a request uses.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::chance::Chance;
-use crate::config::{Auth, Config, Credential, Upstream};
-use crate::quota::LimitName;
+use crate::config::{Auth, Config, Credential, Region, Upstream};
+use crate::quota::{Cost, LimitName};
 
 /// The secret of a credential in the sandbox. It is a valid header value, whatever the credential's name.
 pub fn secret_of(credential: &str) -> String {
@@ -17,48 +18,75 @@ pub fn secret_of(credential: &str) -> String {
 /// A secret that the sandbox refuses.
 const WRONG: &str = "wrong";
 
-/// All accounts, by the secrets of their credentials.
-#[derive(Debug)]
-pub struct Accounts {
-    /// By upstream and secret.
-    by_secret: BTreeMap<(String, String), String>,
-    /// Of each upstream's first credential.
-    first: BTreeMap<String, String>,
-    /// The upstream's names of limits.
-    names: BTreeMap<(String, LimitName), String>,
+/// Who sent a request.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Its account in the ledger.
+    pub account: String,
+    /// Its credential; `None` where the upstream has none.
+    credential: Option<Arc<Credential>>,
 }
 
-impl Accounts {
+impl Caller {
+    fn new(credential: &Arc<Credential>) -> Self {
+        Self {
+            account: credential.account.name.clone(),
+            credential: Some(Arc::clone(credential)),
+        }
+    }
+
+    /// What a request costs, by the names of the limits in the ledger. A limit with a scope of which the request shows no
+    /// value keeps its name, and is not counted.
+    pub fn charged(&self, cost: &Cost, region: Option<&Region>) -> Cost {
+        let Some(credential) = &self.credential else {
+            return cost.clone();
+        };
+        let shared = Region::shared();
+        let region = region.unwrap_or(&shared);
+        let name = |limit: &LimitName| credential.ledger_name(limit, region);
+        cost.iter()
+            .map(|(limit, units)| (name(limit).unwrap_or_else(|_| limit.clone()), units))
+            .collect()
+    }
+
+    /// The configured name of a limit, and the upstream's, where the configuration has one.
+    pub fn names(&self, limit: &str) -> (LimitName, Option<String>) {
+        let Some(credential) = &self.credential else {
+            return (limit.to_owned(), None);
+        };
+        let configured = credential.configured_name(limit);
+        let about = credential.limits.get(configured);
+        let name = about.and_then(|about| about.upstream_name.clone());
+        (configured.to_owned(), name)
+    }
+}
+
+/// All callers, by the secrets of their credentials.
+#[derive(Debug)]
+pub struct Callers {
+    /// By upstream and secret.
+    by_secret: BTreeMap<(String, String), Caller>,
+    /// Of each upstream's first credential.
+    first: BTreeMap<String, Caller>,
+}
+
+impl Callers {
     pub fn new(config: &Config) -> Self {
         let credentials = || config.credentials.values();
         let upstream = |credential: &Credential| credential.upstream.name.clone();
-        let names = credentials().flat_map(|credential| {
-            let limits = credential.limits.iter();
-            limits.filter_map(|(limit, about)| {
-                Some((
-                    (upstream(credential), limit.clone()),
-                    about.upstream_name.clone()?,
-                ))
-            })
-        });
-        let by_secret = credentials().map(|one| {
-            (
-                (upstream(one), secret_of(&one.name)),
-                one.account.name.clone(),
-            )
-        });
         Self {
-            names: names.collect(),
-            by_secret: by_secret.collect(),
+            by_secret: credentials()
+                .map(|one| ((upstream(one), secret_of(&one.name)), Caller::new(one)))
+                .collect(),
             first: credentials()
                 .rev()
-                .map(|one| (upstream(one), one.account.name.clone()))
+                .map(|one| (upstream(one), Caller::new(one)))
                 .collect(),
         }
     }
 
-    /// The account of a request; `None` where the upstream would refuse the secret.
-    pub fn of(&self, upstream: &Upstream, secret: Option<&str>) -> Option<String> {
+    /// The caller of a request; `None` where the upstream would refuse the secret.
+    pub fn of(&self, upstream: &Upstream, secret: Option<&str>) -> Option<Caller> {
         let needed = upstream.auth != Auth::None;
         if needed && secret.is_none_or(|secret| secret == WRONG) {
             return None;
@@ -67,18 +95,10 @@ impl Accounts {
             self.by_secret
                 .get(&(upstream.name.clone(), secret.to_owned()))
         });
-        Some(
-            known
-                .or_else(|| self.first.get(&upstream.name))
-                .cloned()
-                .unwrap_or_default(),
-        )
-    }
-
-    /// The upstream's name of a limit, where the configuration has it.
-    pub fn upstream_name(&self, upstream: &str, limit: &str) -> Option<String> {
-        self.names
-            .get(&(upstream.to_owned(), limit.to_owned()))
-            .cloned()
+        let known = known.or_else(|| self.first.get(&upstream.name));
+        Some(known.cloned().unwrap_or_else(|| Caller {
+            account: String::new(),
+            credential: None,
+        }))
     }
 }

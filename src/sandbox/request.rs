@@ -11,7 +11,8 @@ use serde_json::Value;
 use url::Url;
 
 use super::route::Route;
-use crate::config::Auth;
+use crate::config::{Auth, Region, Template, Values, Variable};
+use crate::quota::Timestamp;
 
 /// A request as it arrived.
 #[derive(Debug, Clone)]
@@ -134,6 +135,39 @@ impl<'a> CallRequest<'a> {
         }
     }
 
+    /// The region that the request is for, as far as its path, parameters or body show it.
+    pub fn region(&self) -> Option<&'a Region> {
+        let found = self.route.regions.iter();
+        found
+            .map(|region| &**region)
+            .find(|region| self.is_for(region))
+    }
+
+    /// Whether the values of a region are where one of the steps puts them.
+    fn is_for(&self, region: &Region) -> bool {
+        let in_path = self.route.pattern.read(self.path).unwrap_or_default();
+        let in_path = in_path.into_iter().filter_map(|(name, value)| {
+            let known = match name {
+                "region" => Some(&region.code),
+                name => region.values.get(name),
+            };
+            known.map(|known| known == value)
+        });
+        let in_body = self.route.in_body().into_iter().filter_map(|(at, part)| {
+            let expected = of_region(&part, region)?;
+            Some(self.body.pointer(&at).and_then(Value::as_str) == Some(&expected))
+        });
+        let always: Vec<bool> = in_path.chain(in_body).collect();
+        self.route.steps.iter().any(|params| {
+            let in_params = params.iter().filter_map(|(name, template)| {
+                let expected = of_region(template, region)?;
+                Some(self.params.get(name) == Some(&expected))
+            });
+            let shown: Vec<bool> = in_params.chain(always.iter().copied()).collect();
+            !shown.is_empty() && shown.iter().all(|fits| *fits)
+        })
+    }
+
     pub fn param(&self, name: &str) -> Option<&str> {
         self.params
             .get(name)
@@ -215,4 +249,20 @@ pub fn split(ids: &str) -> Vec<String> {
         .filter(|id| !id.is_empty())
         .map(str::to_owned)
         .collect()
+}
+
+/// What a template is for a region; `None` where it uses anything else.
+fn of_region(template: &Template, region: &Region) -> Option<String> {
+    let variables = template.variables();
+    let of_region =
+        |variable: &Variable| matches!(variable, Variable::Region | Variable::OfRegion(_));
+    let values = Values {
+        region,
+        ids: &[],
+        cursor: None,
+        now: Timestamp::from_micros(0),
+        since: None,
+    };
+    let usable = !variables.is_empty() && variables.iter().all(of_region);
+    usable.then(|| template.render(&values))
 }

@@ -1,12 +1,13 @@
 //! The calls of the configuration, by method and path.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::pattern::Pattern;
 use super::shape::{Parameters, ResponseShape, UpstreamShape};
-use crate::config::{Call, Config, Lead, Method, Step, Upstream};
+use crate::config::{Call, Config, Lead, Method, Region, Step, Template, Upstream};
 
 /// One call of an upstream, and what the sandbox needs for its responses.
 #[derive(Debug)]
@@ -14,6 +15,10 @@ pub struct Route {
     pub upstream: Arc<Upstream>,
     pub call: Arc<Call>,
     pub pattern: Pattern,
+    /// The parameters of each step that requests the call.
+    pub steps: Vec<BTreeMap<String, Template>>,
+    /// All regions.
+    pub regions: Vec<Arc<Region>>,
     /// The query parameters for ids.
     pub ids_params: Vec<String>,
     /// What its responses look like; `None` for a call that reads no records.
@@ -41,8 +46,8 @@ fn route(
 ) -> Option<Route> {
     let pattern = Pattern::new(call.path.as_ref()?.as_str());
     let steps = || steps_of(config, &upstream.name);
-    let asking = steps().filter(|step| step.call.name == call.name);
-    let ids_params = asking
+    let asking = || steps().filter(|step| step.call.name == call.name);
+    let ids_params = asking()
         .flat_map(|step| &step.params)
         .filter(|(_, value)| names_ids(value.as_str()));
     let reading = steps()
@@ -59,6 +64,8 @@ fn route(
         upstream: Arc::clone(upstream),
         call: Arc::clone(call),
         pattern,
+        steps: asking().map(|step| step.params.clone()).collect(),
+        regions: config.regions.clone(),
         ids_params,
         shape,
     })
@@ -131,10 +138,15 @@ impl Route {
 
     /// The places of ids in the body, as pointers.
     pub fn ids_in_body(&self) -> Vec<String> {
-        self.call
-            .body
-            .as_ref()
-            .map(|body| places(body, String::new()))
+        let parts = self.in_body().into_iter();
+        let ids = parts.filter(|(_, template)| names_ids(template.as_str()));
+        ids.map(|(at, _)| at).collect()
+    }
+
+    /// The templates of the body, with their places as pointers.
+    pub fn in_body(&self) -> Vec<(String, Template)> {
+        let body = self.call.body.as_ref();
+        body.map(|body| templates(body, String::new()))
             .unwrap_or_default()
     }
 }
@@ -146,24 +158,25 @@ fn names_ids(template: &str) -> bool {
     template.contains("{ids}") || template.contains("{id}")
 }
 
-/// Where a template of a body names ids, as pointers.
-fn places(template: &Value, at: String) -> Vec<String> {
-    match template {
-        Value::String(text) if names_ids(text) => vec![at],
+fn templates(body: &Value, at: String) -> Vec<(String, Template)> {
+    match body {
+        Value::String(text) => Template::parse(text)
+            .map(|template| vec![(at, template)])
+            .unwrap_or_default(),
         Value::Array(parts) => parts
             .iter()
             .enumerate()
-            .flat_map(|(index, part)| places(part, format!("{at}/{index}")))
+            .flat_map(|(index, part)| templates(part, format!("{at}/{index}")))
             .collect(),
         Value::Object(members) => members
             .iter()
             .flat_map(|(name, part)| {
-                places(
+                templates(
                     part,
                     format!("{at}/{}", name.replace('~', "~0").replace('/', "~1")),
                 )
             })
             .collect(),
-        _ => Vec::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
     }
 }

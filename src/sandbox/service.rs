@@ -9,7 +9,7 @@ use url::Url;
 
 use super::answer::{Ending, Reply};
 use super::count::{Counted, Counts, Exhausted, Pace};
-use super::credential::Accounts;
+use super::credential::{Caller, Callers};
 use super::fault::{self, Fault, FaultHit, FaultKind};
 use super::log::{self, Logged};
 use super::refuse::{Reason, is_free, refuse};
@@ -26,7 +26,7 @@ use crate::quota::Timestamp;
 /// Everything that requests share.
 pub struct Service {
     routes: Vec<Route>,
-    accounts: Accounts,
+    callers: Callers,
     world: World,
     saved: SavedResponses,
     root: Url,
@@ -61,7 +61,7 @@ impl Service {
         };
         Ok(Self {
             routes: route::all(config, &shape::shipped()?),
-            accounts: Accounts::new(config),
+            callers: Callers::new(config),
             world: World::new(options.seed, options.failure_rate),
             saved: options.saved,
             root,
@@ -81,13 +81,14 @@ impl Service {
         let base = base_of(&self.root, &received.upstream);
         let request = CallRequest::new(route, received, base);
         let secret = received.secret(&route.upstream.auth);
-        let account = self.accounts.of(&route.upstream, secret.as_deref());
+        let caller = self.callers.of(&route.upstream, secret.as_deref());
         let cached = received.header("if-none-match");
-        let mut reply = match &account {
-            Some(account) => self.answer_to(account, &request, cached, now),
+        let mut reply = match &caller {
+            Some(caller) => self.answer_to(caller, &request, cached, now),
             None => refuse(&request, &Reason::Denied),
         };
         reply.delay = reply.delay.saturating_add(self.latency);
+        let account = caller.map(|caller| caller.account);
         self.write_down(&request, account, &reply, now);
         reply
     }
@@ -123,32 +124,33 @@ impl Service {
 
     fn answer_to(
         &self,
-        account: &str,
+        caller: &Caller,
         request: &CallRequest<'_>,
         cached: Option<&str>,
         now: Timestamp,
     ) -> Reply {
-        let (reply, exhausted, hit) = self.judge(account, request, cached, now);
+        let (reply, exhausted, hit) = self.judge(caller, request, cached, now);
         let usual = match &exhausted {
-            Some(exhausted) => refuse(request, &self.reason(request, exhausted.clone())),
+            Some(exhausted) => refuse(request, &reason(caller, exhausted.clone())),
             None => reply,
         };
         let reply = match &hit {
-            Some(hit) => self.spoiled(account, request, hit, usual),
+            Some(hit) => self.spoiled(caller, request, hit, usual),
             None => usual,
         };
         if reply.ending == Ending::Whole && is_free(&request.route.upstream, &reply) {
-            let cost = self.world.cost(request);
-            self.counters().counts.take_back(account, &cost, now);
+            let cost = caller.charged(&self.world.cost(request), request.region());
+            let mut counters = self.counters();
+            counters.counts.take_back(&caller.account, &cost, now);
         }
-        self.report_remaining(account, request, reply, now)
+        self.report_remaining(caller, request, reply, now)
     }
 
     /// What a request gets if it fits, the limit that it does not fit, and the fault that a test wants. Every request is
     /// counted, except one that costs nothing because nothing changed.
     fn judge(
         &self,
-        account: &str,
+        caller: &Caller,
         request: &CallRequest<'_>,
         cached: Option<&str>,
         now: Timestamp,
@@ -159,8 +161,11 @@ impl Service {
         let usual = || self.saved.reply(request).unwrap_or_else(invented);
         let reply = mishap.unwrap_or_else(usual);
         let is_free = request.route.call.etag == Etag::Free && reply.status == 304 && hit.is_none();
-        let cost = self.world.cost(request);
-        let count = || self.counters().counts.count(account, &cost, now);
+        let cost = caller.charged(&self.world.cost(request), request.region());
+        let count = || {
+            let mut counters = self.counters();
+            counters.counts.count(&caller.account, &cost, now)
+        };
         let exhausted = if is_free { None } else { count() };
         (reply, exhausted, hit)
     }
@@ -182,23 +187,17 @@ impl Service {
         (fault::hit(faults, call), *attempt, total)
     }
 
-    fn reason(&self, request: &CallRequest<'_>, exhausted: Exhausted) -> Reason {
-        let upstream = &request.route.upstream.name;
-        let name = self.accounts.upstream_name(upstream, &exhausted.limit);
-        Reason::Exhausted(exhausted, name)
-    }
-
     /// What a scripted fault makes of a reply.
     fn spoiled(
         &self,
-        account: &str,
+        caller: &Caller,
         request: &CallRequest<'_>,
         hit: &FaultHit,
         usual: Reply,
     ) -> Reply {
         let reason = match hit.kind {
-            Some(FaultKind::Spent) => self.as_if_exhausted(account, request, Pace::Budget),
-            Some(FaultKind::SlowDown) => self.as_if_exhausted(account, request, Pace::Rate),
+            Some(FaultKind::Spent) => self.as_if_exhausted(caller, request, Pace::Budget),
+            Some(FaultKind::SlowDown) => self.as_if_exhausted(caller, request, Pace::Rate),
             Some(FaultKind::Denied) => Some(Reason::Denied),
             Some(FaultKind::BadCursor) => Some(Reason::BadCursor),
             Some(FaultKind::Backend) => Some(Reason::Backend(hit.status.unwrap_or(503))),
@@ -210,13 +209,14 @@ impl Service {
 
     fn as_if_exhausted(
         &self,
-        account: &str,
+        caller: &Caller,
         request: &CallRequest<'_>,
         pace: Pace,
     ) -> Option<Reason> {
-        let (cost, now) = (&request.route.call.cost, self.clock.now());
+        let now = self.clock.now();
+        let cost = caller.charged(&request.route.call.cost, request.region());
         let limit = cost.limits().next()?.clone();
-        let left = self.counters().counts.left(account, cost, now);
+        let left = self.counters().counts.left(&caller.account, &cost, now);
         let (quota, fits_at) = left.map_or((0, now), |left| (left.quota, left.resets_at));
         let exhausted = Exhausted {
             limit,
@@ -225,13 +225,13 @@ impl Service {
             fits_in: fits_at.since(now),
             pace,
         };
-        Some(self.reason(request, exhausted))
+        Some(reason(caller, exhausted))
     }
 
     /// Adds the headers in which many upstreams report what remains, where no shape file says otherwise.
     fn report_remaining(
         &self,
-        account: &str,
+        caller: &Caller,
         request: &CallRequest<'_>,
         reply: Reply,
         now: Timestamp,
@@ -241,13 +241,12 @@ impl Service {
         if !is_generated || reply.is_saved {
             return reply;
         }
-        let cost = &request.route.call.cost;
-        let Some(left) = self.counters().counts.left(account, cost, now) else {
+        let cost = caller.charged(&request.route.call.cost, request.region());
+        let Some(left) = self.counters().counts.left(&caller.account, &cost, now) else {
             return reply;
         };
-        let upstream = &request.route.upstream.name;
-        let name = self.accounts.upstream_name(upstream, &left.limit);
-        let name = name.unwrap_or_else(|| left.limit.clone());
+        let (configured, name) = caller.names(&left.limit);
+        let name = name.unwrap_or(configured);
         let headers = left.headers().into_iter();
         headers
             .chain([("x-ratelimit-resource", name)])
@@ -319,4 +318,9 @@ impl Service {
     fn counters(&self) -> MutexGuard<'_, Counters> {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn reason(caller: &Caller, exhausted: Exhausted) -> Reason {
+    let (limit, name) = caller.names(&exhausted.limit);
+    Reason::Exhausted(Exhausted { limit, ..exhausted }, name)
 }

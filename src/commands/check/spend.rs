@@ -133,8 +133,10 @@ impl Trial<'_> {
             truth_of_a_refusal(charged, &reported.cost)
         };
         if truth != *charged {
+            let in_ledger = self.credential.in_ledger(&truth, self.region);
+            let in_ledger = in_ledger.unwrap_or_else(|_| truth.clone());
             ledger
-                .settle(&self.credential.account, &permit.id, &truth)
+                .settle(&self.credential.account, &permit.id, &in_ledger)
                 .await?;
         }
         Ok(truth)
@@ -149,7 +151,7 @@ impl Trial<'_> {
         let ask = ChargeRequest {
             account: &self.credential.account,
             id: None,
-            cost: &call.cost,
+            cost: &self.credential.in_ledger(&call.cost, self.region)?,
             leave: &Cost::none(),
             outage: call.outage_policy(environment.config.ledger.cheap_max),
             purpose: &Purpose {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::config::item::Item;
 use crate::config::names::advice;
-use crate::config::{Call, Config, Credential, Job, Step, Upstream};
+use crate::config::{Call, Config, Credential, CredentialLimit, Job, Step, Upstream};
 use crate::quota::{Limit, LimitName, Units};
 
 pub fn costs(config: &Config, root: &Item<'_>) {
@@ -36,7 +36,7 @@ fn charges(credential: &Credential, call: &Call, root: &Item<'_>) {
     for limit in call
         .cost
         .limits()
-        .filter(|limit| !credential.account.limits.contains_key(*limit))
+        .filter(|limit| !credential.limits.contains_key(*limit))
     {
         let item = cost.find(&[limit]).unwrap_or_else(|| cost.clone());
         let expected = format!("credential {:?} has no limit {limit:?}", credential.name);
@@ -77,12 +77,7 @@ fn settles(upstream: &Upstream, call: &Call, root: &Item<'_>) {
 }
 
 fn remedy(credential: &Credential, limit: &str, bare: bool, call: &Call) -> String {
-    let names: Vec<&str> = credential
-        .account
-        .limits
-        .keys()
-        .map(String::as_str)
-        .collect();
+    let names: Vec<&str> = credential.limits.keys().map(String::as_str).collect();
     match names.as_slice() {
         [only] if bare => format!(
             "name the limit, for example cost = {{ {only} = {} }}",
@@ -113,15 +108,15 @@ fn leave(job: &Job, root: &Item<'_>) {
     for name in &names {
         let units = job.leave.of(name);
         let item = leave.find(&[name]).unwrap_or_else(|| leave.clone());
-        match job.credential.account.limits.get(name) {
+        match job.credential.limits.get(name) {
             None => {
-                let known = job.credential.account.limits.keys().map(String::as_str);
+                let known = job.credential.limits.keys().map(String::as_str);
                 item.refuse::<()>(
                     format!("credential {:?} has no limit {name:?}", job.credential.name),
                     advice(name, known),
                 );
             }
-            Some(limit) if units >= limit.enforced() => {
+            Some(CredentialLimit { limit, .. }) if units >= limit.enforced() => {
                 let most = limit.enforced();
                 item.refuse::<()>(
                     format!(
@@ -138,8 +133,11 @@ fn leave(job: &Job, root: &Item<'_>) {
 
 /// The cost of a step must fit into its limits while nothing else is used.
 fn fits(job: &Job, at: usize, step: &Step, root: &Item<'_>) {
-    for (name, limit) in job.credential.account.charged(&step.call.cost) {
-        let (units, leave) = (step.call.cost.of(name), job.leave.of(name));
+    for (name, units) in step.call.cost.iter() {
+        let Some(CredentialLimit { limit, .. }) = job.credential.limits.get(name) else {
+            continue;
+        };
+        let leave = job.leave.of(name);
         let left = limit.enforced().saturating_sub(leave);
         if units > left && leave < limit.enforced() {
             let Some(item) = root.find(&["jobs", &job.name, "steps", &at.to_string(), "call"])

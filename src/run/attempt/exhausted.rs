@@ -105,11 +105,13 @@ impl Attempt<'_> {
 
     /// The limit that the refusal names, by the upstream's name or ours; otherwise every limit that the call charges.
     fn exhausted_limits(&self, named: Option<&str>) -> Vec<LimitName> {
-        let charged: Vec<LimitName> = self.call.cost.limits().cloned().collect();
+        let charged: Vec<LimitName> = self.cost.limits().cloned().collect();
+        let credential = &self.job.credential;
         let is_named = |limit: &&LimitName| {
-            let configured = self.job.credential.limits.get(*limit);
+            let name = credential.configured_name(limit);
+            let configured = credential.limits.get(name);
             let upstream_name = configured.and_then(|limit| limit.upstream_name.as_deref());
-            named.is_some() && (upstream_name == named || Some(limit.as_str()) == named)
+            named.is_some() && (upstream_name == named || Some(name) == named)
         };
         match charged.iter().find(is_named) {
             Some(limit) => vec![limit.clone()],

@@ -19,7 +19,7 @@ use crate::config::{Call, Etag, Job, Region};
 use crate::ledger::{ClientError, Permit};
 use crate::quota::{Account, Cost, LimitName, Timestamp, Units};
 use crate::record::CachedPage;
-use crate::upstream::{Exchange, Failure, Page, PageRequest};
+use crate::upstream::{Exchange, Failure, Page, PageRequest, ReportedCost, ReportedLimit};
 use refusal::Retry;
 
 /// The longest pause that a run waits out. Where an upstream requests a longer one, the pass stops and the next run resumes
@@ -33,6 +33,10 @@ struct Attempt<'a> {
     region: &'a Region,
     /// The call, at the cost learned so far.
     call: Arc<Call>,
+    /// What it charges, by the names of the limits in the ledger.
+    cost: Cost,
+    /// What its job leaves to others, by the same names.
+    leave: Cost,
     /// The statistics of the pass that pays for the attempt.
     stats: &'a mut PassStats,
 }
@@ -74,11 +78,17 @@ pub async fn fetch_page(
     };
     let (mut number, mut in_doubt) = (1, None);
     loop {
+        let (credential, region) = (&job.credential, request.region);
+        let call = context.learned_costs.priced(job, &request.step.call);
+        let cost = credential.in_ledger(&call.cost, region);
+        let left = |(limit, units)| Some((credential.ledger_name(limit, region).ok()?, units));
         let mut attempt = Attempt {
             context,
             job,
-            region: request.region,
-            call: context.learned_costs.priced(job, &request.step.call),
+            region,
+            cost: cost.map_err(StopReason::Failed)?,
+            leave: job.leave.iter().filter_map(left).collect(),
+            call,
             stats: &mut *stats,
         };
         match attempt.run(request).await {
@@ -119,9 +129,15 @@ async fn cached_page(
 impl<'a> Attempt<'a> {
     /// Charges the request, sends it, and brings what the response reports to the ledger.
     async fn run(&mut self, request: PageRequest<'_>) -> Result<Page, NoPage> {
+        // Before the charge: a grant does not last as long as this can take.
+        let _slot = self
+            .context
+            .in_flight
+            .slot(&self.job.credential.upstream)
+            .await;
         let (permit, connection) = self.permit().await?;
-        let call = Arc::clone(&self.call);
-        let _in_flight = self.context.in_flight.add(&self.account().name, &call.cost);
+        let cost = self.cost.clone();
+        let _in_flight = self.context.in_flight.add(&self.account().name, &cost);
         let sent = Monotonic::now();
         let request = PageRequest {
             now: self.context.clock.now(),
@@ -130,6 +146,7 @@ impl<'a> Attempt<'a> {
         let upstream = self.context.upstream(&self.job.credential)?;
         let Exchange { page, reported } =
             upstream.fetch(request, connection, permit.deadline).await;
+        let reported = self.in_ledger(reported);
         self.count(&page, sent.elapsed());
         match page {
             Ok(page) => {
@@ -152,6 +169,28 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Returns what a response reports, by the names of the limits in the ledger.
+    fn in_ledger(&self, reported: ReportedCost) -> ReportedCost {
+        let credential = &self.job.credential;
+        let name = |limit: LimitName| {
+            let mut charged = self.cost.limits();
+            let found = charged.find(|charged| credential.configured_name(charged) == limit);
+            found.cloned().unwrap_or(limit)
+        };
+        let limits = reported.limits.into_iter();
+        let cost = reported.cost.into_iter();
+        ReportedCost {
+            limits: limits
+                .map(|one| ReportedLimit {
+                    limit: name(one.limit),
+                    ..one
+                })
+                .collect(),
+            cost: cost.map(|(limit, units)| (name(limit), units)).collect(),
+            free: reported.free,
+        }
+    }
+
     fn account(&self) -> &'a Account {
         &self.job.credential.account
     }
@@ -166,7 +205,7 @@ impl<'a> Attempt<'a> {
         stats.count(&self.account().name, call, outcome, took);
         if let Ok(page) = fetched {
             let (job, region) = (&self.job.name, &self.region.code);
-            let (units, records) = (logged(&self.call.cost), page.records.len());
+            let (units, records) = (logged(&self.cost), page.records.len());
             tracing::info!(job, region, call, units, records, ?took, "page fetched");
         }
     }
@@ -175,9 +214,7 @@ impl<'a> Attempt<'a> {
     /// charged.
     async fn release_unmodified(&mut self, permit: &Permit) {
         match self.context.ledger.release(self.account(), permit).await {
-            Ok(()) => self
-                .stats
-                .settle(&self.call.cost, &Cost::none(), permit.metered),
+            Ok(()) => self.stats.settle(&self.cost, &Cost::none(), permit.metered),
             Err(error) => {
                 tracing::warn!(call = self.call.name, %error, "cannot release the charge of a page \
                     that was not modified");
@@ -194,7 +231,7 @@ impl<'a> Attempt<'a> {
     ) -> StoppedBy {
         StoppedBy {
             account: self.account().name.clone(),
-            units: self.call.cost.of(&limit),
+            units: self.cost.of(&limit),
             limit,
             call: self.call.name.clone(),
             remaining: Units::ZERO,
@@ -206,8 +243,8 @@ impl<'a> Attempt<'a> {
 
     fn claim(&self) -> Claim {
         Claim {
-            cost: self.call.cost.clone(),
-            leave: self.job.leave.clone(),
+            cost: self.cost.clone(),
+            leave: self.leave.clone(),
         }
     }
 }

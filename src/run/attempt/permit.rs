@@ -23,7 +23,7 @@ impl Attempt<'_> {
             match self.charge().await? {
                 Acquired::Permitted(permit) => {
                     let Err(failure) = connected else {
-                        self.stats.charge(&self.call.cost, permit.metered);
+                        self.stats.charge(&self.cost, permit.metered);
                         return Ok((permit, connection));
                     };
                     self.context.ledger.release(self.account(), &permit).await?;
@@ -61,10 +61,10 @@ impl Attempt<'_> {
             .check(&Resource::region(&self.job.name, &self.region.code))?;
         context.can_land().await?;
         context.ready(credential).await?;
-        let cost = &self.call.cost;
+        let cost = &self.cost;
         match context
             .blocked
-            .refusal(&credential.account, cost, &self.job.leave)
+            .refusal(&credential.account, cost, &self.leave)
         {
             Some(refused) => Err(StopReason::Stopped(Box::new(StoppedBy {
                 call: self.call.name.clone(),
@@ -112,8 +112,8 @@ impl Attempt<'_> {
         let charge = ChargeRequest {
             account: self.account(),
             id: None,
-            cost: &self.call.cost,
-            leave: &self.job.leave,
+            cost: &self.cost,
+            leave: &self.leave,
             outage: self.call.outage_policy(self.context.cheap_max),
             purpose: &purpose,
         };

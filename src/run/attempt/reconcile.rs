@@ -17,9 +17,14 @@ impl Attempt<'_> {
         if reported.is_empty() {
             return;
         }
-        let truth = truth(&self.call.cost, reported);
+        let truth = truth(&self.cost, reported);
         self.correct(permit, &truth).await;
         let (upstream, call) = (&self.job.credential.upstream.name, &self.call);
+        let credential = &self.job.credential;
+        let configured = |(limit, units): (&LimitName, Units)| {
+            (credential.configured_name(limit).to_owned(), units)
+        };
+        let truth: Cost = truth.iter().map(configured).collect();
         let learned = self.context.learned_costs.learn(self.job, call, &truth);
         if learned == call.cost {
             return;
@@ -36,10 +41,10 @@ impl Attempt<'_> {
 
     /// Corrects a charge to what its request truly cost.
     pub async fn correct(&mut self, permit: &Permit, truth: &Cost) {
-        if *truth == self.call.cost {
+        if *truth == self.cost {
             return;
         }
-        self.stats.settle(&self.call.cost, truth, permit.metered);
+        self.stats.settle(&self.cost, truth, permit.metered);
         let ledger = &self.context.ledger;
         if let Err(error) = ledger.settle(self.account(), &permit.id, truth).await {
             tracing::warn!(call = self.call.name, %error, "cannot record the reported cost of a \
@@ -116,7 +121,7 @@ impl Attempt<'_> {
         let in_flight = &self.context.in_flight;
         let others = in_flight
             .charged(&self.account().name, &reported.limit)
-            .saturating_sub(self.call.cost.of(&reported.limit));
+            .saturating_sub(self.cost.of(&reported.limit));
         Some(ledger_left.saturating_sub(reported_left.saturating_sub(others)))
     }
 }

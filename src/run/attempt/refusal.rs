@@ -76,10 +76,11 @@ impl Attempt<'_> {
         let calls = &self.job.credential.upstream.calls;
         let configured = calls
             .get(&self.call.name)
-            .filter(|_| is_declined && !permit.grant.probing.is_empty());
+            .filter(|_| is_declined && !permit.grant.probing.is_empty())
+            .and_then(|call| self.job.credential.in_ledger(&call.cost, self.region).ok());
         let charged = configured.map_or_else(
-            || self.call.cost.clone(),
-            |configured| lower_of(&self.call.cost, &configured.cost),
+            || self.cost.clone(),
+            |configured| lower_of(&self.cost, &configured),
         );
         truth_of_a_refusal(&charged, &reported.cost)
     }
@@ -178,7 +179,7 @@ impl Attempt<'_> {
         let pause = retry.pause;
         let pause = pause.unwrap_or_else(|| backoff(upstream.pause, number));
         let (job, region, call) = (&self.job.name, &self.region.code, &self.call.name);
-        let (units, why) = (logged(&self.call.cost), retry.why);
+        let (units, why) = (logged(&self.cost), retry.why);
         tracing::info!(
             job,
             region,
@@ -203,7 +204,7 @@ impl Attempt<'_> {
     /// Releases the charge of a request that provably was not sent.
     async fn release(&mut self, permit: &Permit) -> Result<(), StopReason> {
         self.context.ledger.release(self.account(), permit).await?;
-        self.stats.release(&self.call.cost, permit.metered);
+        self.stats.release(&self.cost, permit.metered);
         Ok(())
     }
 

@@ -163,6 +163,9 @@ fn idle_steps(candidate: &Candidate) -> Vec<Estimated> {
 /// A due step with this many requests; `None` where the job has no such step.
 fn estimated(job: &Job, region: &str, index: usize, requests: Range) -> Option<Estimated> {
     let step = job.steps.get(index)?;
+    let of_region = job.regions.iter().find(|known| known.code == region);
+    let of_region = of_region.map_or_else(|| Arc::new(Region::shared()), Arc::clone);
+    let call = job.credential.call_in_ledger(&step.call, &of_region);
     let preview = StepPreview {
         job: job.name.clone(),
         region: region.to_owned(),
@@ -170,13 +173,13 @@ fn estimated(job: &Job, region: &str, index: usize, requests: Range) -> Option<E
         call: step.call.name.clone(),
         requests,
         previous: None,
-        units: units(&step.call, requests),
+        units: units(&call, requests),
         fits: Fits::Unknown,
     };
     Some(Estimated {
         key: (job.name.clone(), region.to_owned(), index),
         step: preview,
-        call: Arc::clone(&step.call),
+        call,
     })
 }
 

@@ -3,10 +3,12 @@
 mod batches;
 mod begun;
 mod claims;
+mod concurrency;
 mod early;
 mod etag;
 mod exhausted_cap;
 mod paging;
+mod scopes;
 mod settle;
 mod spent;
 mod token;

@@ -69,6 +69,8 @@ fn upstream(url: &str) -> config::Upstream {
         timeout: Duration::from_secs(20),
         pause: Duration::ZERO,
         attempts: 4,
+        limits: BTreeMap::new(),
+        max_concurrency: None,
         max_body: 1 << 20,
         keep: None,
         headers: BTreeMap::new(),

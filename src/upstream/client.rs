@@ -11,10 +11,9 @@ use super::authorization::Authorization;
 use super::connection::Connection;
 use super::http::{Endpoint, Http};
 use super::redactor::Redactor;
-use super::refusal::rule_index;
 use super::request::RequestParts;
 use super::response::Response;
-use super::trial::{Classified, ShownRequest, Trial};
+use super::trial::{ShownRequest, Trial};
 use super::{Exchange, Failure, Page, PageRequest, Upstream, http};
 use crate::clock::Deadline;
 use crate::config::{self, CredentialLimit};
@@ -120,7 +119,9 @@ impl Upstream for Client {
         connection: Connection,
         deadline: Deadline,
     ) -> Exchange {
-        self.examine(request, connection, deadline).await.exchange
+        let mut trial = Trial::default();
+        trial.exchange.page = self.ask(request, connection, deadline, &mut trial).await;
+        trial.exchange
     }
 }
 
@@ -132,14 +133,14 @@ impl Client {
         connection: Connection,
         deadline: Deadline,
     ) -> Trial {
-        let mut trial = Trial::default();
+        let mut trial = Trial::classifying();
         trial.exchange.page = self.ask(request, connection, deadline, &mut trial).await;
         trial
     }
 
     /// Interprets a saved response as that of this request.
     pub async fn examine_saved(&self, request: PageRequest<'_>, saved: &SavedResponse) -> Trial {
-        let mut trial = Trial::default();
+        let mut trial = Trial::classifying();
         trial.exchange.page = match RequestParts::new(&self.upstream, &self.limits, request) {
             Ok(parts) => self.interpret(&parts, saved.into(), &mut trial).await,
             Err(failure) => Err(failure),
@@ -155,7 +156,7 @@ impl Client {
         RequestParts::new(&self.upstream, &self.limits, request).map(|parts| parts.shown())
     }
 
-    /// Interprets a response; its class, and what it reports about the quota, are put into `trial`.
+    /// Interprets a response; what it reports about the quota is put into `trial`, and its class if that is wanted.
     async fn interpret(
         &self,
         parts: &RequestParts<'_>,
@@ -163,10 +164,7 @@ impl Client {
         trial: &mut Trial,
     ) -> Result<Page, Failure> {
         let response = response.in_format(parts.format());
-        trial.classified = Some(Classified {
-            status: response.status.as_u16(),
-            rule: rule_index(&response, &self.upstream.errors),
-        });
+        trial.classify(&response, &self.upstream.errors);
         response
             .understand(parts, &mut trial.exchange.reported)
             .await

@@ -103,6 +103,11 @@ impl Response {
         Self { format, ..self }
     }
 
+    /// Whether the body has more values than are read.
+    pub fn has_too_many_values(&self) -> bool {
+        most_values(&self.body, self.format) > MOST_VALUES
+    }
+
     /// Whether the whole body arrived.
     pub fn is_whole(&self) -> bool {
         self.end == End::Whole

@@ -8,8 +8,11 @@ use serde_json::Value;
 
 use super::client::Client;
 use super::connection::Connection;
+use super::refusal::rule_index;
+use super::response::Response;
 use super::{Exchange, Failure, PageRequest, Upstream};
 use crate::clock::Deadline;
+use crate::config::Rule;
 
 /// A request as it is sent. `(hidden)` stands for its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,8 +41,33 @@ pub struct Classified {
 pub struct Trial {
     /// The page, or why there is none.
     pub exchange: Exchange,
-    /// `None`: there was no response.
+    /// `None`: there was no response, or nobody asks for its class.
     pub classified: Option<Classified>,
+    /// Whether the response is classified. That parses its body once more, so a run does without.
+    classifies: bool,
+}
+
+impl Trial {
+    /// A trial whose response is classified.
+    #[must_use]
+    pub fn classifying() -> Self {
+        Self {
+            classifies: true,
+            ..Self::default()
+        }
+    }
+
+    /// Classifies a response, if that is wanted. One with more values than are read matches no rule.
+    pub fn classify(&mut self, response: &Response, rules: &[Rule]) {
+        if self.classifies {
+            self.classified = Some(Classified {
+                status: response.status.as_u16(),
+                rule: (!response.has_too_many_values())
+                    .then(|| rule_index(response, rules))
+                    .flatten(),
+            });
+        }
+    }
 }
 
 impl Default for Trial {
@@ -47,6 +75,7 @@ impl Default for Trial {
         Self {
             exchange: Err(Failure::TooLate).into(),
             classified: None,
+            classifies: false,
         }
     }
 }

@@ -497,9 +497,12 @@ pub struct ExportArgs {
     /// Only records listed for this region
     #[arg(long)]
     pub region: Option<String>,
-    /// Only records seen within this time, such as 7d
+    /// Only records that changed or are gone since this time ago, such as 7d; of gone ones only the id
     #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
     pub since: Option<Duration>,
+    /// Only records seen within this time, changed or not
+    #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
+    pub seen_since: Option<Duration>,
     /// Output format
     #[arg(long = "as", value_enum, default_value_t)]
     pub shape: Shape,

@@ -128,6 +128,16 @@ pub trait PassStore: PassReader {
         query: PendingQuery,
     ) -> Result<(), CatalogError>;
 
+    /// Marks the records as gone that the last complete pass of the same list has, that these steps of a pass do not list,
+    /// that no other list has, and that were not returned since the pass started. Call it before the pass ends, with the steps
+    /// that listed everything there is. Returns the number of records.
+    async fn mark_gone(
+        &self,
+        pass: PassId,
+        steps: &[usize],
+        now: Timestamp,
+    ) -> Result<u64, CatalogError>;
+
     /// Ends a step at its last landed page, whatever cursor that page has; `cut` as in [`Landing::cut`].
     async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError>;
 

@@ -122,6 +122,8 @@ pub struct RecordsQuery {
     pub region: Option<String>,
     /// Only records seen at this time or later.
     pub since: Option<Timestamp>,
+    /// Only records that changed, came back or were gone at this time or later.
+    pub changed_since: Option<Timestamp>,
 }
 
 /// A record as it is stored.
@@ -139,6 +141,8 @@ pub struct StoredRecord {
     pub last_seen: Timestamp,
     /// The whole record, as JSON on one line.
     pub body: String,
+    /// When the last list that had it no longer had it; `None` while a list has it.
+    pub gone_at: Option<Timestamp>,
 }
 
 /// A full-text query.

@@ -24,12 +24,14 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     let query = RecordsQuery {
         kind: args.kind.clone(),
         region: args.region.clone(),
-        since: args.since.map(|span| environment.clock.now() - span),
+        since: args.seen_since.map(|span| environment.clock.now() - span),
+        changed_since: args.since.map(|span| environment.clock.now() - span),
     };
     let format = LineFormat {
         shape: args.shape,
         cells: Cells::of(args.raw),
         columns,
+        changes_only: args.since.is_some(),
     };
     let archive = environment.archive()?;
     match &args.to {
@@ -137,12 +139,18 @@ struct LineFormat {
     shape: Shape,
     cells: Cells,
     columns: BTreeMap<String, Vec<Pointer>>,
+    /// Whether only changes are wanted. A gone record is then its id and `gone_at`, without its last body.
+    changes_only: bool,
 }
 
 /// Writes records in one of the formats.
 enum Writer<W: Write> {
-    Ndjson(BufWriter<W>),
+    Ndjson {
+        lines: BufWriter<W>,
+        changes_only: bool,
+    },
     Csv {
+        changes_only: bool,
         lines: Box<csv::Writer<W>>,
         cells: Cells,
         columns: BTreeMap<String, Vec<Pointer>>,
@@ -156,11 +164,15 @@ const OF_ALL: [&str; 4] = ["upstream", "id", "first_seen", "last_seen"];
 impl<W: Write> Writer<W> {
     fn new(format: LineFormat, to: W) -> Self {
         match format.shape {
-            Shape::Ndjson => Self::Ndjson(BufWriter::new(to)),
+            Shape::Ndjson => Self::Ndjson {
+                lines: BufWriter::new(to),
+                changes_only: format.changes_only,
+            },
             Shape::Csv => Self::Csv {
                 lines: Box::new(csv::Writer::from_writer(to)),
                 cells: format.cells,
                 columns: format.columns,
+                changes_only: format.changes_only,
                 begun: false,
             },
         }
@@ -168,38 +180,29 @@ impl<W: Write> Writer<W> {
 
     fn record(&mut self, record: &StoredRecord) -> io::Result<()> {
         match self {
-            Self::Ndjson(lines) => {
-                let StoredRecord {
-                    upstream,
-                    kind,
-                    id,
-                    first_seen,
-                    last_seen,
-                    body,
-                } = record;
-                let text = |text: &str| Value::from(text).to_string();
-                writeln!(
-                    lines,
-                    r#"{{"upstream":{},"kind":{},"id":{},"first_seen":"{first_seen}","last_seen":"{last_seen}","body":{body}}}"#,
-                    text(upstream),
-                    text(kind),
-                    text(id)
-                )
-            }
+            Self::Ndjson {
+                lines,
+                changes_only,
+            } => json_line(lines, record, *changes_only),
             Self::Csv {
                 lines,
                 cells,
                 columns,
+                changes_only,
                 begun,
             } => {
                 begin(lines, columns, begun)?;
-                let body: Value = serde_json::from_str(&record.body).unwrap_or_default();
+                let body: Value = match (record.gone_at, *changes_only) {
+                    (Some(_), true) => Value::Null,
+                    _ => serde_json::from_str(&record.body).unwrap_or_default(),
+                };
+                let gone_at = record.gone_at.map(|at| at.to_string()).unwrap_or_default();
                 let (first, last) = (record.first_seen.to_string(), record.last_seen.to_string());
                 let text = |text: &str| cells.text(text).into_owned();
                 let of_all = [text(&record.upstream), text(&record.id), first, last];
                 let own = columns.values().map(|places| cell(places, &body, *cells));
                 lines
-                    .write_record(of_all.into_iter().chain(own))
+                    .write_record(of_all.into_iter().chain(own).chain([gone_at]))
                     .map_err(failed)
             }
         }
@@ -207,7 +210,9 @@ impl<W: Write> Writer<W> {
 
     fn finish(self) -> io::Result<W> {
         match self {
-            Self::Ndjson(lines) => lines.into_inner().map_err(io::IntoInnerError::into_error),
+            Self::Ndjson { lines, .. } => {
+                lines.into_inner().map_err(io::IntoInnerError::into_error)
+            }
             Self::Csv {
                 mut lines,
                 columns,
@@ -224,6 +229,29 @@ impl<W: Write> Writer<W> {
     }
 }
 
+fn json_line(lines: &mut impl Write, record: &StoredRecord, changes_only: bool) -> io::Result<()> {
+    let text = |text: &str| Value::from(text).to_string();
+    let (upstream, kind, id) = (text(&record.upstream), text(&record.kind), text(&record.id));
+    let StoredRecord {
+        first_seen,
+        last_seen,
+        body,
+        ..
+    } = record;
+    let name = format!(r#""upstream":{upstream},"kind":{kind},"id":{id}"#);
+    let gone = record
+        .gone_at
+        .map(|at| format!(r#","gone_at":"{at}""#))
+        .unwrap_or_default();
+    if changes_only && record.gone_at.is_some() {
+        return writeln!(lines, "{{{name}{gone}}}");
+    }
+    writeln!(
+        lines,
+        r#"{{{name},"first_seen":"{first_seen}","last_seen":"{last_seen}"{gone},"body":{body}}}"#
+    )
+}
+
 fn begin<W: Write>(
     lines: &mut csv::Writer<W>,
     columns: &BTreeMap<String, Vec<Pointer>>,
@@ -231,7 +259,12 @@ fn begin<W: Write>(
 ) -> io::Result<()> {
     if !std::mem::replace(begun, true) {
         lines
-            .write_record(OF_ALL.into_iter().chain(columns.keys().map(String::as_str)))
+            .write_record(
+                OF_ALL
+                    .into_iter()
+                    .chain(columns.keys().map(String::as_str))
+                    .chain(["gone_at"]),
+            )
             .map_err(failed)?;
     }
     Ok(())

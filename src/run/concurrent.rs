@@ -254,6 +254,9 @@ async fn end(
         Err(StopReason::Unserved(_)) => Some(PassEnd::Refused),
         Err(_) => None,
     };
+    if end == Some(PassEnd::Complete) {
+        pass.mark_gone(context).await?;
+    }
     let reference = match end {
         Some(end) => PassRef::Open(
             context

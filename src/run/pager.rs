@@ -69,6 +69,9 @@ pub struct NextPage {
     pub next: Option<String>,
     /// Whether `max_pages` ends the list here although it continues.
     pub is_cut: bool,
+    /// Whether the list has perhaps more than was landed: `max_pages` cut it, the page repeats the previous one, some of its
+    /// records have no id, or no page so far has a list.
+    pub is_partial: bool,
     /// Pages of the list, this one included.
     pub pages: u64,
     /// How many of them are empty, in a row at the end.
@@ -225,7 +228,8 @@ impl<'a> Pager<'a> {
     ) -> Result<(), StopReason> {
         self.fetched += 1;
         self.without_list += u64::from(page.lacks_list);
-        if self.repeats(&page) {
+        let repeats = self.repeats(&page);
+        if repeats {
             page.next = None;
             self.notes.push(format!(
                 "{} returned the same page twice; treating the list as complete",
@@ -237,6 +241,10 @@ impl<'a> Pager<'a> {
         let next = NextPage {
             next: page.next.clone().filter(|_| !ends),
             is_cut: ends && page.next.is_some(),
+            is_partial: repeats
+                || page.skipped > 0
+                || (ends && page.next.is_some())
+                || self.fetched == self.without_list,
             pages: pages + 1,
             empty_pages: match page.records.is_empty() {
                 true => empty_pages.saturating_add(1),

@@ -1,5 +1,6 @@
 //! A pass of a region: its positions, and the walk through the steps that list.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::context::Context;
@@ -30,6 +31,8 @@ pub struct Pass {
     pub since: Option<Timestamp>,
     /// The positions of its steps.
     pub positions: Vec<StepPosition>,
+    /// Steps whose list is perhaps not all that there is: `max_pages` cut it, or a page of it could not be read completely.
+    pub partial: HashSet<usize>,
     /// What it cost and contained, in this run.
     pub stats: PassStats,
     /// Notes for people.
@@ -48,6 +51,7 @@ impl Pass {
             began: open.map_or(now, |pass| pass.started_at),
             positions: open.map(|pass| pass.steps.clone()).unwrap_or_default(),
             since: candidate.state.since,
+            partial: open.map_or_else(HashSet::new, |open| perhaps_cut(&candidate.job, open)),
             job: Arc::clone(&candidate.job),
             region: Arc::clone(&candidate.region),
             stats: PassStats::default(),
@@ -79,7 +83,7 @@ impl Pass {
     pub fn advance(&mut self, landed: Landed, mut now_at: StepPosition) {
         self.reference = PassRef::Open(landed.pass);
         now_at.cursor = now_at.cursor.filter(|_| !landed.cursor_repeats);
-        self.restart(now_at.step);
+        self.positions.retain(|at| at.step != now_at.step);
         self.positions.push(now_at);
     }
 
@@ -92,7 +96,28 @@ impl Pass {
 
     /// Returns a step to before its first page.
     pub fn restart(&mut self, step: usize) {
+        self.partial.remove(&step);
         self.positions.retain(|position| position.step != step);
+    }
+
+    /// Marks the records as gone that its lists lost. A list of what changed since the last pass loses none.
+    ///
+    /// # Errors
+    /// When the catalog cannot be written.
+    pub async fn mark_gone(&self, context: &Context) -> Result<(), StopReason> {
+        let whole: Vec<usize> = listing_steps(&self.job)
+            .filter(|(index, step)| {
+                !self.partial.contains(index) && !names(&self.job, step, &Variable::Since)
+            })
+            .map(|(index, _)| index)
+            .collect();
+        if let Some(id) = self.id() {
+            let now = context.clock.now();
+            let gone = context.catalog.mark_gone(id, &whole, now).await?;
+            let (job, region) = (&self.job.name, &self.region.code);
+            tracing::debug!(job, region, gone, "marked records as gone");
+        }
+        Ok(())
     }
 
     /// Returns the pass in the catalog; `None` before its first page.
@@ -125,6 +150,15 @@ pub fn listing_steps(job: &Job) -> impl Iterator<Item = (usize, &Step)> {
         .iter()
         .enumerate()
         .filter(|(_, step)| step.ids.is_none())
+}
+
+/// Returns the steps of an unfinished pass that have as many pages as `max_pages` allows. Nothing stored says whether their
+/// lists ended there by themselves.
+fn perhaps_cut(job: &Job, open: &OpenPass) -> HashSet<usize> {
+    let most = |step: usize| job.steps.get(step).and_then(|step| step.max_pages);
+    let cut = |at: &&StepPosition| most(at.step).is_some_and(|most| at.pages >= most);
+    let cut = open.steps.iter().filter(cut);
+    cut.map(|at| at.step).collect()
 }
 
 fn reference(job: &Job, region: &Region, open: Option<&OpenPass>, now: Timestamp) -> PassRef {
@@ -199,6 +233,9 @@ impl Target for Listing<'_> {
             batch: None,
         };
         let landed = pager.store(page.page, place).await?;
+        if page.is_partial || landed.cursor_repeats {
+            self.pass.partial.insert(self.index);
+        }
         self.pass.advance(
             landed,
             StepPosition {
@@ -227,6 +264,7 @@ impl Target for Listing<'_> {
             pager.context.catalog.end_step(id, self.index, cut).await?;
         }
         self.pass.end_step(self.index);
+        self.pass.partial.insert(self.index);
         Ok(())
     }
 

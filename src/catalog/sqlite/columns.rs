@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::types::Type;
+use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Error, Row};
 use serde::de::DeserializeOwned;
 
@@ -30,6 +30,14 @@ pub fn read_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
         let why = format!("`{text}` is not RFC 3339");
         Error::FromSqlConversionFailure(column, Type::Text, why.into())
     })
+}
+
+/// Reads a column that holds a time or null.
+pub fn read_optional_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    match row.get_ref(column)? {
+        ValueRef::Null => Ok(None),
+        _ => read_time(row, column).map(Some),
+    }
 }
 
 /// Reads a column that holds JSON.

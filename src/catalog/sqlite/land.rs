@@ -9,9 +9,11 @@ const BEGIN: &str = "insert into pass (job, region, started_at) values (?1, ?2, 
 const NEWEST: &str = "select coalesce(max(number), 0) from record";
 /// Keeps `text_hash` of a stored record: the hash of the text that the index holds of it.
 const STORE: &str =
-    "insert into record (upstream, kind, id, first_seen, last_seen, text_hash, body)
-    values (?1, ?2, ?3, ?4, ?4, ?5, ?6)
-    on conflict do update set last_seen = excluded.last_seen, body = excluded.body
+    "insert into record (upstream, kind, id, first_seen, last_seen, changed_at, text_hash, body)
+    values (?1, ?2, ?3, ?4, ?4, ?4, ?5, ?6)
+    on conflict do update set last_seen = excluded.last_seen, body = excluded.body, gone_at = null,
+        changed_at = case when body = excluded.body and gone_at is null then coalesce(changed_at, last_seen)
+            else excluded.last_seen end
     returning number, text_hash";
 const REHASH: &str = "update record set text_hash = ?2 where number = ?1";
 /// Only one transaction writes at a time, so the numbers of a page's changes are consecutive.

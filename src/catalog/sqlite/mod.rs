@@ -3,6 +3,7 @@
 mod archive;
 mod columns;
 mod estimates;
+mod gone;
 mod land;
 mod page;
 mod parents;
@@ -112,6 +113,7 @@ impl SqliteCatalog {
     #[must_use]
     pub fn statements() -> Vec<&'static str> {
         let of_all = [
+            gone::STATEMENTS,
             land::STATEMENTS,
             parents::STATEMENTS,
             passes::STATEMENTS,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::{StoreError, columns};
@@ -365,10 +364,6 @@ fn pass_record(row: &Row<'_>) -> rusqlite::Result<PassRecord> {
         row.get(column)
             .map(|count: i64| u64::try_from(count).unwrap_or(0))
     };
-    let finished_at = match row.get_ref(8)? {
-        ValueRef::Null => None,
-        _ => Some(columns::read_time(row, 8)?),
-    };
     Ok(PassRecord {
         job: row.get(0)?,
         region: row.get(1)?,
@@ -381,6 +376,6 @@ fn pass_record(row: &Row<'_>) -> rusqlite::Result<PassRecord> {
         records: count(5)?,
         requests: count(6)?,
         units: columns::read_cost(row, 7)?,
-        finished_at,
+        finished_at: columns::read_optional_time(row, 8)?,
     })
 }

@@ -5,13 +5,14 @@ use rusqlite::{Connection, Row};
 use super::columns;
 use crate::catalog::{RecordsQuery, StoredRecord};
 
-const RECORDS: &str = "select upstream, kind, id, first_seen, last_seen, body from record
+const RECORDS: &str = "select upstream, kind, id, first_seen, last_seen, body, gone_at from record
     where kind = ?1
         and (?2 is null or last_seen >= ?2)
         and (?3 is null or exists (
             select 1 from listing join pass on pass.id = listing.pass
             where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
                 and pass.region = ?3))
+        and (?4 is null or coalesce(changed_at, last_seen) >= ?4 or gone_at >= ?4)
     order by number";
 
 /// A page is complete with this many records, or with bodies of this many bytes.
@@ -26,7 +27,9 @@ pub fn records(
 ) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(RECORDS)?;
     let since = query.since.map(columns::time);
-    let records = statement.query_map((&query.kind, since, &query.region), stored_record)?;
+    let changed_since = query.changed_since.map(columns::time);
+    let filters = (&query.kind, since, &query.region, changed_since);
+    let records = statement.query_map(filters, stored_record)?;
     let (mut page, mut bytes) = (Vec::new(), 0_usize);
     for record in records {
         let record = record?;
@@ -51,5 +54,6 @@ fn stored_record(row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
         first_seen: columns::read_time(row, 3)?,
         last_seen: columns::read_time(row, 4)?,
         body: row.get(5)?,
+        gone_at: columns::read_optional_time(row, 6)?,
     })
 }

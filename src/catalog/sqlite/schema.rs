@@ -6,7 +6,7 @@ use crate::sqlite::Schema;
 ///
 /// | table | what a row is |
 /// | --- | --- |
-/// | `record` | a thing that an upstream returned, as it was when last seen; `text_hash` tells whether its text changed |
+/// | `record` | a thing that an upstream returned, as it was when last seen; `text_hash` tells whether its text changed; `changed_at` is when its body last changed or it returned, null for one that is as an earlier release left it; `gone_at` is null unless no list has it any more |
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
 /// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` is 1 where `max_pages` ended a step that names `{since}` |
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` is 1 where `max_pages` ended the step |
@@ -28,8 +28,16 @@ pub const SCHEMA: Schema = Schema {
     name: "catalog",
     migrations: &[
         VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8,
+        VERSION_9,
     ],
 };
+
+/// Records know when they changed and when the lists lost them. `changed_at` is not filled, since that would write every body
+/// once more.
+const VERSION_9: &str = "
+alter table record add column changed_at text;
+alter table record add column gone_at text;
+";
 
 /// A record that a step of ids returned knows its parents. Rows of listing steps are not in the index of parents, so landing
 /// them costs no more.

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 
 use super::page::LandingPage;
 use super::{
-    SqliteCatalog, columns, estimates, in_transaction, integer, land, parents, passes, prune,
+    SqliteCatalog, columns, estimates, gone, in_transaction, integer, land, parents, passes, prune,
     rearrange, tags,
 };
 use crate::catalog::{
@@ -59,6 +59,17 @@ impl PassStore for SqliteCatalog {
         query: PendingQuery,
     ) -> Result<(), CatalogError> {
         self.write(move |tx| parents::link(tx, pass, integer(step as u64), &query))
+            .await
+    }
+
+    async fn mark_gone(
+        &self,
+        pass: PassId,
+        steps: &[usize],
+        now: Timestamp,
+    ) -> Result<u64, CatalogError> {
+        let steps: Vec<i64> = steps.iter().map(|step| integer(*step as u64)).collect();
+        self.write(move |tx| Ok(gone::mark(tx, pass, &steps, now)?))
             .await
     }
 

@@ -17,6 +17,8 @@ const REMEMBER: &str =
 pub const SHAPES: &str =
     "select text, columns from kind where upstream = ?1 and kind = ?2 order by call";
 
+/// When a record changed, or was last seen by a release that did not store that.
+pub const CHANGED_AT: &str = "coalesce(record.changed_at, record.last_seen) as changed_at";
 /// The parent of a record, where it has only one in the newest pass that returned it as a child.
 const PARENT: &str = "(select case when min(listing.parent) = max(listing.parent) then min(listing.parent) end from listing
     where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
@@ -185,6 +187,8 @@ fn selects(upstream: &str, kind: &str, columns: &BTreeMap<String, Vec<String>>) 
         ("id", "record.id"),
         ("first_seen", "record.first_seen"),
         ("last_seen", "record.last_seen"),
+        ("changed_at", CHANGED_AT),
+        ("gone_at", "record.gone_at"),
         ("parent", PARENT),
     ];
     let of_all = of_all

@@ -540,6 +540,10 @@ impl PassStore for SimulatedCatalog {
         Ok(())
     }
 
+    async fn mark_gone(&self, _: PassId, _: &[usize], _: Timestamp) -> Result<u64, CatalogError> {
+        Ok(0)
+    }
+
     async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError> {
         if let Some(pass) = self.state().passes.get_mut(&pass.0) {
             pass.cut |= cut;

@@ -70,6 +70,7 @@ pass_on! { PassStore:
     land(landing: Arc<Landing>) -> Landed;
     restart_step(pass: PassId, step: usize) -> bool;
     link_parents(pass: PassId, step: usize, query: PendingQuery) -> ();
+    mark_gone(pass: PassId, steps: &[usize], now: Timestamp) -> u64;
     rearrange(pass: PassId, change: &Rearrangement) -> ();
     end_step(pass: PassId, step: usize, cut: bool) -> ();
     finish(pass: &PassRef, end: PassEnd, now: Timestamp) -> PassId;

@@ -313,6 +313,7 @@ impl Life {
                 kind: kind.to_owned(),
                 region: None,
                 since: None,
+                changed_since: None,
             };
             let records = self.lab.runtime.block_on(async {
                 let pages: Vec<_> = catalog.records(query).try_collect().await.unwrap();

@@ -114,6 +114,7 @@ impl Catalog {
             kind: kind.to_owned(),
             region: None,
             since: None,
+            changed_since: None,
         }
     }
 

@@ -100,14 +100,17 @@ impl Pass {
         self.positions.retain(|position| position.step != step);
     }
 
-    /// Marks the records as gone that its lists lost. A list of what changed since the last pass loses none.
+    /// Marks the records as gone that its lists lost. A list for a time, such as `{since}` or `{date}`, lists something else
+    /// in every pass, so it loses none.
     ///
     /// # Errors
     /// When the catalog cannot be written.
     pub async fn mark_gone(&self, context: &Context) -> Result<(), StopReason> {
         let whole: Vec<usize> = listing_steps(&self.job)
             .filter(|(index, step)| {
-                !self.partial.contains(index) && !names(&self.job, step, &Variable::Since)
+                let mut times = [Variable::Since, Variable::Date, Variable::Now].into_iter();
+                let is_for_a_time = times.any(|time| names(&self.job, step, &time));
+                !self.partial.contains(index) && !is_for_a_time
             })
             .map(|(index, _)| index)
             .collect();

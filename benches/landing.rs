@@ -426,6 +426,7 @@ fn kind() -> Arc<Records> {
     ];
     Arc::new(Records {
         at: pointer("/items"),
+        history: false,
         kind: "video".into(),
         id: vec![Field::At(pointer("/id"))],
         key: None,

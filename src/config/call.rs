@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value, json};
 
 use super::declare::{
     AndThen, COST, Leaf, ListOf, Named, OneOrMore, Optional, Or, OwnName, POINTER, Required, Shape,
-    TEMPLATE, TEXT, Table, Type, Words, keys, table, template,
+    TEMPLATE, TEXT, TRUTH, Table, Type, Words, keys, table, template,
 };
 use super::field::{COLUMN, Column, FIELD, Field};
 use super::format::{FORMATS, Format};
@@ -85,6 +85,8 @@ keys! {
         /// Where a record has its id: a JSON pointer, or a template such as `{region}` for a value of the request. Several
         /// values are joined by `/`.
         id: Vec<Field> = Required(OneOrMore(FIELD), "'/id'"),
+        /// Whether the catalog keeps former bodies of a record in its table `record_version`, as long as `keep` keeps records.
+        history: bool = Or(TRUTH, "false", "true"),
         /// The text of a record that `ingest search` finds.
         text: Vec<Pointer> = Or(ListOf(POINTER, 0), "[]", "['/title', '/tags/*']"),
         /// The columns of the kind's SQL view, by name: a JSON pointer, a pointer with a type, or a template such as `{region}`,

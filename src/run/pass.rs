@@ -114,7 +114,9 @@ impl Pass {
             })
             .map(|(index, _)| index)
             .collect();
-        if let Some(id) = self.id() {
+        if let Some(id) = self.id()
+            && !whole.is_empty()
+        {
             let now = context.clock.now();
             let gone = context.catalog.mark_gone(id, &whole, now).await?;
             let (job, region) = (&self.job.name, &self.region.code);

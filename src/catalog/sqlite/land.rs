@@ -15,6 +15,10 @@ const STORE: &str =
         changed_at = case when body = excluded.body and gone_at is null then coalesce(changed_at, last_seen)
             else excluded.last_seen end
     returning number, text_hash";
+const KEEP_VERSION: &str =
+    "insert into record_version (upstream, kind, id, pass, replaced_at, body)
+    select upstream, kind, id, ?4, ?5, body from record
+    where upstream = ?1 and kind = ?2 and id = ?3 and body <> ?6";
 const REHASH: &str = "update record set text_hash = ?2 where number = ?1";
 /// Only one transaction writes at a time, so the numbers of a page's changes are consecutive.
 const CHANGED: &str = "insert into text_change (number, mark) values (?1, random())";
@@ -42,6 +46,7 @@ const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, land
     select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4, ?5, ?6, ?7 from checkpoint where pass = ?1 and step = ?2";
 pub const STATEMENTS: &[&str] = &[
     NEWEST,
+    KEEP_VERSION,
     REHASH,
     LAST_POSITION,
     LIST_REQUESTED,
@@ -80,7 +85,7 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes
     let landing = &*page.landing;
     let pass = begin(tx, &landing.pass)?;
     views::declare(tx, &landing.upstream, &landing.call, &landing.kind)?;
-    let changes = store(tx, page)?;
+    let changes = store(tx, pass, page)?;
     let records = list(tx, pass, page)?;
     store_absent(tx, page)?;
     if let Some(batch) = &landing.batch {
@@ -118,12 +123,16 @@ fn begin(tx: &Transaction<'_>, pass: &PassRef) -> rusqlite::Result<PassId> {
 
 /// Stores the records and logs those whose text changed. Indexing is the expensive part, and most records that are seen
 /// again have the same text.
-fn store(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<Changes> {
+fn store(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Result<Changes> {
     let mut newest: i64 = tx.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
     let mut statement = tx.prepare_cached(STORE)?;
     let mut changes = Changes::default();
     for (place, row) in page.rows.iter().enumerate() {
         let (upstream, kind, hash) = (&page.landing.upstream, page.kind(), row.text_hash());
+        if page.landing.kind.history {
+            let former = params![upstream, kind, row.id, pass.0, page.now, row.body];
+            tx.prepare_cached(KEEP_VERSION)?.execute(former)?;
+        }
         let values = params![upstream, kind, row.id, page.now, hash, row.body];
         let stored = statement.query_row(values, |stored| stored.try_into())?;
         let (number, indexed): (i64, Option<i64>) = stored;

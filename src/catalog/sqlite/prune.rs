@@ -8,15 +8,24 @@ use super::tags;
 const AT_ONCE: i64 = 1_000;
 
 const OLD: &str = "select exists (select 1 from record where upstream = ?1 and last_seen < ?2)
-    or exists (select 1 from absent where upstream = ?1 and at < ?2)";
+    or exists (select 1 from absent where upstream = ?1 and at < ?2)
+    or exists (select 1 from record_version where upstream = ?1 and replaced_at < ?2)";
+/// The records that [`DROP`] deletes lose their former bodies too.
+const DROP_VERSIONS: &str = "delete from record_version where number in (
+    select version.number from record cross join record_version version
+        on version.id = record.id and version.kind = record.kind and version.upstream = record.upstream
+    where record.number in (
+        select number from record where upstream = ?1 and last_seen < ?2 order by last_seen, number limit ?3))";
+const DROP_OLD_VERSIONS: &str = "delete from record_version where number in
+    (select number from record_version where upstream = ?1 and replaced_at < ?2 order by replaced_at limit ?3)";
 const CHANGED: &str = "insert into text_change (number, mark) select number, random() from record
     where upstream = ?1 and last_seen < ?2 order by last_seen, number limit ?3";
 const DROP: &str = "delete from record where number in
     (select number from record where upstream = ?1 and last_seen < ?2 order by last_seen, number limit ?3)";
 const FORGET: &str = "delete from absent where upstream = ?1 and at < ?2";
-pub const STATEMENTS: &[&str] = &[OLD, CHANGED, DROP, FORGET];
+pub const STATEMENTS: &[&str] = &[OLD, CHANGED, DROP_VERSIONS, DROP_OLD_VERSIONS, DROP, FORGET];
 
-/// Deletes the records of an upstream, its absent ids and its tags that are older than `since`. Returns the number of
+/// Deletes the records of an upstream, its absent ids, former bodies and tags that are older than `since`. Returns the number of
 /// records. Writes nothing if there are none.
 pub fn drop_unseen(
     connection: &mut Connection,
@@ -37,6 +46,10 @@ fn drop_some(connection: &mut Connection, upstream: &str, since: &str) -> rusqli
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     tx.prepare_cached(CHANGED)?
         .execute((upstream, since, AT_ONCE))?;
+    for versions in [DROP_VERSIONS, DROP_OLD_VERSIONS] {
+        tx.prepare_cached(versions)?
+            .execute((upstream, since, AT_ONCE))?;
+    }
     let dropped = tx
         .prepare_cached(DROP)?
         .execute((upstream, since, AT_ONCE))?;

@@ -13,6 +13,7 @@ use crate::sqlite::Schema;
 /// | `restart` | a step of a pass that was started over |
 /// | `absent` | an id that was requested and not returned, and when |
 /// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
+/// | `record_version` | a former body of a record of a kind with `history`, the pass whose page replaced it, and when |
 /// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
 /// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
 /// | `batch` | ids that were requested together and are between two pages: those not returned yet, and the cursors; JSON; `began` is the time with which its requests are rendered |
@@ -28,9 +29,24 @@ pub const SCHEMA: Schema = Schema {
     name: "catalog",
     migrations: &[
         VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8,
-        VERSION_9,
+        VERSION_9, VERSION_10,
     ],
 };
+
+/// Former bodies of records.
+const VERSION_10: &str = "
+create table record_version (
+    number      integer primary key,
+    upstream    text not null,
+    kind        text not null,
+    id          text not null,
+    pass        integer not null,
+    replaced_at text not null,
+    body        text not null
+) strict;
+create index version_of_record on record_version (id, kind, upstream, replaced_at);
+create index version_by_age on record_version (upstream, replaced_at);
+";
 
 /// Records know when they changed and when the lists lost them. `changed_at` is not filled, since that would write every body
 /// once more.

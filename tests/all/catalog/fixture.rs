@@ -277,6 +277,7 @@ pub(super) fn pointer(text: &str) -> Pointer {
 pub(super) fn records_of(kind: &str, text: &[&str], columns: &[(&str, &str)]) -> Records {
     Records {
         at: pointer("/items"),
+        history: false,
         kind: kind.to_owned(),
         id: vec![Field::At(pointer("/id"))],
         key: None,

@@ -1,5 +1,6 @@
 //! Every catalog passes the suite. The other modules test what only the catalog in a SQLite file has: files, tables, views.
 
+mod changes;
 mod files;
 mod fixture;
 mod hostile;

@@ -47,3 +47,23 @@ async fn more_than_one_transaction_of_them_are_all_dropped() {
     );
     assert_eq!((f.count("record"), f.count("record_text")), (0, 0));
 }
+
+#[tokio::test]
+async fn former_bodies_are_dropped_with_their_record_and_by_their_age() {
+    let f = Fixture::new();
+    for (minute, title) in [(0, "one"), (5, "two"), (10, "three")] {
+        let mut page = Page::of(vec![video("kept", title)]).now(at(minute));
+        page.kind.history = true;
+        f.land(&page).await;
+    }
+    for (minute, title) in [(0, "one"), (4, "two")] {
+        let mut page = Page::of(vec![video("old", title)]).now(at(minute));
+        page.kind.history = true;
+        f.land(&page).await;
+    }
+    let versions = "select id, replaced_at from record_version order by number";
+    assert_eq!(f.count("record_version"), 3);
+    assert_eq!(f.catalog.drop_unseen("youtube", at(10)).await.unwrap(), 1);
+    assert_eq!(f.rows(versions), ["kept 2026-03-01T12:10:00.000000Z"]);
+    assert_eq!(f.catalog.drop_unseen("youtube", at(10)).await.unwrap(), 0);
+}

@@ -100,6 +100,7 @@ fn call() -> Call {
 pub(super) fn records(at: &str, id: &[&str]) -> Records {
     Records {
         at: pointer(at),
+        history: false,
         kind: "thing".to_owned(),
         key: None,
         format: Format::default(),

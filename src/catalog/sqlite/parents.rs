@@ -22,8 +22,7 @@ const FURTHER: &str =
     "insert into listing (pass, step, position, call, upstream, kind, id, requested, parent)
     select pass, step, ?4, call, upstream, kind, id, requested, ?5 from listing
     where pass = ?1 and step = ?2 and position = ?3";
-const COUNT: &str = "update pass set records = records + ?2 where id = ?1";
-pub const STATEMENTS: &[&str] = &[NAMING, CHILDREN, FIRST, LAST_POSITION, FURTHER, COUNT];
+pub const STATEMENTS: &[&str] = &[NAMING, CHILDREN, FIRST, LAST_POSITION, FURTHER];
 
 /// A record that was returned for a requested id, and what is listed of it.
 struct Child {
@@ -31,7 +30,8 @@ struct Child {
     parents: HashSet<Arc<str>>,
 }
 
-/// Writes the parents of what a step of ids returned: one row for each.
+/// Writes the parents of what a step of ids returned: one row for each. A further row is no further record, so the pass
+/// counts none.
 pub fn link(
     tx: &Transaction<'_>,
     pass: PassId,
@@ -43,10 +43,9 @@ pub fn link(
         return Ok(());
     }
     let parents = parents(tx, query)?;
-    let before: i64 = tx
+    let mut last: i64 = tx
         .prepare_cached(LAST_POSITION)?
         .query_row((pass.0, step), |row| row.get(0))?;
-    let mut last = before;
     for (requested, mut child) in children {
         for parent in parents.get(&*requested).into_iter().flatten() {
             let is_first = child.parents.is_empty();
@@ -64,8 +63,6 @@ pub fn link(
             }
         }
     }
-    tx.prepare_cached(COUNT)?
-        .execute((pass.0, last.saturating_sub(before)))?;
     Ok(())
 }
 

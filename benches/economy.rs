@@ -23,7 +23,9 @@ use ingest::clock::{Clock, Deadline, Monotonic};
 use ingest::config::{Config, Job};
 use ingest::ledger::{LocalClient, SqliteLedger};
 use ingest::quota::{Timestamp, Units};
-use ingest::run::{Blocked, Context, InFlight, LearnedCosts, RequestStats, Silent, channel, run};
+use ingest::run::{
+    Blocked, Context, InFlight, LearnedCosts, RegionalRecords, RequestStats, Silent, channel, run,
+};
 use ingest::sandbox::{Options, Sandbox};
 use ingest::upstream::{Client, PageRequest, Secret, Upstream};
 use rusqlite::Connection;
@@ -336,6 +338,7 @@ fn context(job: &Job, directory: &TempDir, clock: &Arc<Hand>) -> Context {
         request_stats: RequestStats::default(),
         learned_costs: LearnedCosts::default(),
         in_flight: InFlight::default(),
+        regional_records: RegionalRecords::default(),
         progress: Arc::new(Silent),
         concurrency: 4,
         cheap_max: Units::new(5),

@@ -158,6 +158,7 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
                 request: "request".into(),
                 next,
                 cut: false,
+                greatest: None,
                 empty_pages: 0,
                 requested: Vec::new(),
                 batch: None,

@@ -26,6 +26,8 @@ pub struct Landing {
     pub next: Option<String>,
     /// Whether `max_pages` ended a step that names `{since}`: the next pass must then not start from this one.
     pub cut: bool,
+    /// The greatest value seen so far, as [`crate::config::Since::stored`] writes it; `None` where there was none.
+    pub greatest: Option<String>,
     /// How many pages in a row are empty at the end of the step, this one included.
     pub empty_pages: u64,
     /// Requested ids whose fate this page decides: those without a record in it are absent. Empty in a step that lists.

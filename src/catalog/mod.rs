@@ -29,7 +29,9 @@ pub use error::CatalogError;
 pub use landing::{Landed, Landing};
 pub use lease::{Holder, Lease, Leases, Resource, Taken};
 pub use lock_files::LockFiles;
-pub use pass::{OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState, StepPosition};
+pub use pass::{
+    OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState, StepPosition, UncutPass,
+};
 pub use query::{
     Estimate, NamedIds, PassRecord, PassScope, PendingId, PendingQuery, RecordIds, RecordsQuery,
     SearchHit, SearchQuery, StepListing, StoredRecord,

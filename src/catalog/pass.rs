@@ -30,6 +30,8 @@ pub struct OpenPass {
     pub region: String,
     /// When it started.
     pub started_at: Timestamp,
+    /// The greatest value that it or one before it saw, as [`crate::config::Since::stored`] writes it; `None` where there was none.
+    pub greatest: Option<String>,
     /// The position of each step that landed a page, by the step's index.
     pub steps: Vec<StepPosition>,
     /// Its batches of ids that are between two pages.
@@ -77,8 +79,8 @@ pub struct RegionState {
     pub last_complete: Option<Timestamp>,
     /// That pass.
     pub last_complete_pass: Option<PassId>,
-    /// When the last complete pass started in which `max_pages` ended no step that names `{since}`.
-    pub since: Option<Timestamp>,
+    /// The last complete pass in which `max_pages` ended no step that names `{since}`.
+    pub since: Option<UncutPass>,
     /// When its last refused pass started, if that is later than `last_complete`.
     pub last_refused: Option<Timestamp>,
     /// When its last abandoned pass was given up.
@@ -87,6 +89,15 @@ pub struct RegionState {
     pub unfinished: Option<OpenPass>,
     /// Pages of each step in its last complete pass, by the step's index.
     pub last_pages: Vec<(usize, u64)>,
+}
+
+/// The pass from which the next one takes the value of `{since}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UncutPass {
+    /// When it started.
+    pub began: Timestamp,
+    /// The greatest value that it or one before it saw, as [`crate::config::Since::stored`] writes it; `None` where there was none.
+    pub greatest: Option<String>,
 }
 
 /// How a pass ended.

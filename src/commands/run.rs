@@ -22,7 +22,7 @@ use crate::ledger::LedgerClient;
 use crate::quota::{Account, Cost, Units};
 use crate::run::{
     self, Blocked, Context, InFlight, LearnedCosts, LimitReport, PassOutcome, PassReport,
-    RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy,
+    RegionalRecords, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy,
 };
 
 /// Walks the due regions.
@@ -142,6 +142,7 @@ async fn context(
         blocked: Blocked::default(),
         learned_costs: LearnedCosts::default(),
         in_flight: InFlight::default(),
+        regional_records: RegionalRecords::default(),
         request_stats: RequestStats::default(),
         progress: Arc::new(Silent),
         concurrency: 1,

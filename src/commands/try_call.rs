@@ -12,10 +12,15 @@ use super::table::cost as cost_text;
 use super::{Error, output, signals};
 use crate::catalog::LockFiles;
 use crate::cli::{Format, Global, TryArgs};
-use crate::config::{Call, Credential, Etag, Job, Records, Region, Rule, Step, Upstream};
+use crate::config::{
+    Call, Credential, Etag, Job, Records, Region, Rule, SinceValue, Step, Upstream,
+};
 use crate::exit::Exit;
 use crate::quota::{Cost, LimitName, Timestamp, Units};
-use crate::run::{Blocked, Context, InFlight, LearnedCosts, RequestStats, Silent, SinglePage};
+use crate::run::{
+    self, Blocked, Context, InFlight, LearnedCosts, RegionalRecords, RequestStats, Silent,
+    SinglePage,
+};
 use crate::saved_response::SavedResponse;
 use crate::upstream::{self, Failure, Missing, Page, PageRequest, Recorder, ShownRequest, Trial};
 
@@ -175,7 +180,11 @@ impl Tried {
         &self.job.credential
     }
 
-    fn request(&self, now: Timestamp, since: Option<Timestamp>) -> Result<PageRequest<'_>, Error> {
+    fn request<'a>(
+        &'a self,
+        now: Timestamp,
+        since: Option<&'a SinceValue>,
+    ) -> Result<PageRequest<'a>, Error> {
         Ok(PageRequest {
             step: self.step()?,
             region: &self.region,
@@ -195,7 +204,8 @@ impl Tried {
         saved: &SavedResponse,
     ) -> Result<Report, Error> {
         let client = self.client(environment)?;
-        let request = self.request(environment.clock.now(), None)?;
+        let since = self.job.since.first.as_ref();
+        let request = self.request(environment.clock.now(), since)?;
         let trial = client.examine_saved(request, saved).await;
         self.report(client.show(request), Some(trial))
     }
@@ -212,7 +222,10 @@ impl Tried {
             .catalog
             .region_states(&self.job.name, &codes, now)
             .await?;
-        let request = self.request(now, states.first().and_then(|state| state.since))?;
+        let since = states
+            .first()
+            .and_then(|state| run::since_of(&self.job, state));
+        let request = self.request(now, since.as_ref())?;
         let single = SinglePage {
             job: &self.job,
             step: self.step,
@@ -264,6 +277,7 @@ impl Tried {
             blocked: Blocked::default(),
             learned_costs: LearnedCosts::default(),
             in_flight: InFlight::default(),
+            regional_records: RegionalRecords::default(),
             request_stats: RequestStats::default(),
             progress: Arc::new(Silent),
             concurrency: 1,
@@ -305,6 +319,7 @@ impl Tried {
 /// The job of a call that no job has: one step without parameters.
 fn job_of(credential: &Arc<Credential>, call: &Arc<Call>, regions: &[Arc<Region>]) -> Job {
     Job {
+        since: crate::config::Since::default(),
         name: format!("try {}", call.name),
         credential: Arc::clone(credential),
         regions: regions.to_vec(),

@@ -13,6 +13,7 @@ use super::declare::{
 };
 use super::item::{self, Item};
 use super::names::{Named, advice};
+use super::since::{Since, SinceType};
 use super::{Call, Credential, Pointer, Region, Template, Upstream, Variable};
 use crate::quota::{Cost, Timestamp};
 
@@ -31,6 +32,8 @@ pub struct Job {
     pub leave: Cost,
     /// How long after its start an unfinished pass is resumed.
     pub resume_within: Duration,
+    /// The value of `{since}`.
+    pub since: Since,
     /// Its steps, in order. There is at least one, and the first lists.
     pub steps: Vec<Step>,
 }
@@ -108,6 +111,9 @@ keys! {
         leave: Cost = Or(LEAVE, "{}", "{ daily = 1_000 }"),
         /// How long an unfinished pass can be resumed. After that a new pass starts.
         resume_within: Duration = Or(DURATION, "'36h'", "'7d'"),
+        /// The value of `{since}` before the first complete pass: a date or a time. Or where the records have the value of the
+        /// next pass. If unset, `{since}` is the start of the last complete pass, and `1970-01-01T00:00:00Z` before that.
+        since: Option<Since> = Optional(SinceType, "'2024-01-01'"),
         /// The steps, in order. The first lists; later ones list too, or fetch the ids that an earlier one listed.
         steps: Place = Required(Later(ListOf(STEP, 1)), "[{ call = 'things.list' }]"),
     }
@@ -174,6 +180,7 @@ pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
         every: keys.every?,
         leave: keys.leave?,
         resume_within: keys.resume_within?,
+        since: keys.since?.unwrap_or_default(),
         steps: steps?,
     })
 }

@@ -14,6 +14,7 @@ mod pointer;
 mod redis_url;
 mod region;
 mod rules;
+mod since;
 mod template;
 mod upstream;
 
@@ -55,6 +56,7 @@ pub use redis_url::{RedisUrl, RedisUrlError};
 pub use region::Region;
 pub use rules::{Class, Condition, Rule, StatusMatch, Until, classify};
 pub use schema::schema;
+pub use since::{Since, SinceValue};
 pub use template::{Template, TemplateError, Values, Variable};
 pub use upstream::{Auth, Upstream, is_loopback};
 

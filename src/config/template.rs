@@ -6,8 +6,10 @@ use secrecy::zeroize::Zeroizing;
 use thiserror::Error;
 
 use self::date::Date;
-use super::Region;
+use super::{Region, SinceValue};
 use crate::quota::Timestamp;
+
+const EPOCH: Timestamp = Timestamp::from_micros(0);
 
 /// A text with `{variables}`; a literal brace is written twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +29,8 @@ pub enum Variable {
     Cursor,
     /// `{now}`: the time at which the pass started, in RFC 3339.
     Now,
-    /// `{since}`: the start of the job's last complete pass over this region, RFC 3339; without one, the Unix epoch.
+    /// `{since:-5m:%s}`: the start of the job's last complete pass over this region, with an optional offset and format; or what
+    /// the job's `since` says.
     Since,
     /// `{date:-1d:%Y/%m/%d}`: the date in UTC at which the pass started, with an optional offset and format.
     Date,
@@ -50,8 +53,8 @@ pub struct Values<'a> {
     pub cursor: Option<&'a str>,
     /// The start of the pass: all of its requests are rendered with this time.
     pub now: Timestamp,
-    /// The start of the job's last complete pass over this region.
-    pub since: Option<Timestamp>,
+    /// The value of `{since}`; `None`: the Unix epoch.
+    pub since: Option<&'a SinceValue>,
 }
 
 /// What is wrong with a template.
@@ -67,7 +70,9 @@ pub enum TemplateError {
     #[error("`{{}}` has no variable name")]
     Nameless,
     /// A date with an invalid offset or format.
-    #[error("`{{{0}}}` is not a valid date; write for example {{date:-1d:%Y-%m-%d}}")]
+    #[error(
+        "`{{{0}}}` is not a valid time; write for example {{date:-1d:%Y-%m-%d}} or {{since:-5m:%s}}"
+    )]
     Date(String),
 }
 
@@ -76,6 +81,8 @@ enum Part {
     Literal(String),
     Variable(Variable),
     Date(Date),
+    /// `{since}` with an offset or a format.
+    Since(Date),
 }
 
 impl Template {
@@ -100,7 +107,9 @@ impl Template {
         (
             "since",
             Variable::Since,
-            "The start of the job's last complete pass over the region, in UTC; `1970-01-01T00:00:00Z` before the first one.",
+            "The start of the job's last complete pass over the region, in UTC; `1970-01-01T00:00:00Z` before the first one. The \
+            job's `since` changes both. An offset and a format may follow, as for `{date}`: `{since:-5m}`, `{since:%Y-%m-%d}`, \
+            `{since:-5m:%s}` in seconds and `{since:%s%3f}` in milliseconds since 1970. It is never before 1970.",
         ),
         (
             "date",
@@ -151,7 +160,7 @@ impl Template {
     pub fn secrets(&self) -> impl Iterator<Item = Option<&str>> {
         self.parts.iter().filter_map(|part| match part {
             Part::Variable(Variable::Secret(name)) => Some(name.as_deref()),
-            Part::Literal(_) | Part::Variable(_) | Part::Date(_) => None,
+            Part::Literal(_) | Part::Variable(_) | Part::Date(_) | Part::Since(_) => None,
         })
     }
 
@@ -171,7 +180,8 @@ impl Template {
                 }
                 (Part::Variable(variable), Some(values)) => text.push_str(&values.of(variable)),
                 (Part::Date(date), Some(values)) => text.push_str(&date.at(values.now)),
-                (Part::Variable(_) | Part::Date(_), None) => return None,
+                (Part::Since(date), Some(values)) => text.push_str(&values.since_at(date)),
+                (Part::Variable(_) | Part::Date(_) | Part::Since(_), None) => return None,
             }
         }
         Some(text)
@@ -192,6 +202,7 @@ impl Template {
                 Part::Literal(text) => text.clone(),
                 Part::Variable(variable) => encode(&values.of(variable)),
                 Part::Date(date) => encode(&date.at(values.now)),
+                Part::Since(date) => encode(&values.since_at(date)),
             })
             .collect()
     }
@@ -205,6 +216,7 @@ impl Template {
                 Part::Literal(_) => None,
                 Part::Variable(variable) => Some(variable.clone()),
                 Part::Date(_) => Some(Variable::Date),
+                Part::Since(_) => Some(Variable::Since),
             })
             .collect()
     }
@@ -230,7 +242,11 @@ impl Values<'_> {
             Variable::Ids => self.ids.join(","),
             Variable::Cursor => self.cursor.unwrap_or_default().to_owned(),
             Variable::Now => date::second(self.now),
-            Variable::Since => date::second(self.since.unwrap_or(Timestamp::from_micros(0))),
+            Variable::Since => match self.since {
+                None => date::second(EPOCH),
+                Some(SinceValue::Time(at)) => date::second(*at),
+                Some(SinceValue::Text(text)) => text.clone(),
+            },
             Variable::Date => Date::default().at(self.now),
             // A region may have a value of this name.
             Variable::Id => match self.ids.first() {
@@ -240,6 +256,15 @@ impl Values<'_> {
             Variable::Secret(None) => "{secret}".to_owned(),
             Variable::Secret(Some(name)) => format!("{{secret:{name}}}"),
             Variable::OfRegion(name) => self.region.values.get(name).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The value of `{since}` with an offset and a format, not before 1970; as it is where it is no time.
+    fn since_at(&self, date: &Date) -> String {
+        match self.since.map(SinceValue::time) {
+            None => date.from(EPOCH, EPOCH),
+            Some(Some(at)) => date.from(at, EPOCH),
+            Some(None) => self.of(&Variable::Since),
         }
     }
 }
@@ -285,9 +310,12 @@ fn variable(name: &str) -> Result<Part, TemplateError> {
     if name.contains('{') {
         return Err(TemplateError::Unbalanced);
     }
+    let invalid = || TemplateError::Date(name.to_owned());
     if let Some(date) = name.strip_prefix("date:") {
-        let date = Date::parse(date).ok_or_else(|| TemplateError::Date(name.to_owned()))?;
-        return Ok(Part::Date(date));
+        return Ok(Part::Date(Date::of_day(date).ok_or_else(invalid)?));
+    }
+    if let Some(date) = name.strip_prefix("since:") {
+        return Ok(Part::Since(Date::of_second(date).ok_or_else(invalid)?));
     }
     if name == "id" {
         return Ok(Part::Variable(Variable::Id));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::blocked::Blocked;
+use super::findings::RegionalRecords;
 use super::learned_cost::LearnedCosts;
 use super::stats::{InFlight, PassStats, RequestStats};
 use super::stop::Stop;
@@ -40,6 +41,8 @@ pub struct Context {
     pub request_stats: RequestStats,
     /// The costs that this run has learned.
     pub learned_costs: LearnedCosts,
+    /// The records that this run compares between regions.
+    pub regional_records: RegionalRecords,
     /// The charges of requests in flight.
     pub in_flight: InFlight,
     /// Receives the progress.

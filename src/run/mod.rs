@@ -10,6 +10,7 @@ mod concurrent;
 mod context;
 mod due;
 mod estimate;
+mod findings;
 mod forecast;
 mod learned_cost;
 mod outcome;
@@ -39,6 +40,7 @@ use crate::config::{Job, Region};
 pub use blocked::Blocked;
 pub use context::{Context, Progress, Silent};
 pub use due::{Candidate, candidates};
+pub use findings::RegionalRecords;
 pub use forecast::{
     DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule, ScheduleError, Stalest, Used,
     forecast, what_fits,
@@ -54,6 +56,7 @@ pub use report::{FAILURE, accounts, limit_report, limit_reports};
 pub use simulation::SimulatedCatalog;
 pub use single_page::SinglePage;
 pub use stats::{CallStats, InFlight, RequestOutcome, RequestStats};
+pub use steps::since_of;
 pub use stop::{Signal, Stop, StopSender, channel};
 pub use stop_reason::StopReason;
 

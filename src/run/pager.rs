@@ -8,7 +8,7 @@ use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
 use crate::catalog::{Landed, Landing, OpenBatch, PassRef};
-use crate::config::{Job, Region, Step};
+use crate::config::{Job, Region, SinceValue, Step};
 use crate::quota::Timestamp;
 use crate::upstream::{Page, PageRequest};
 
@@ -36,8 +36,8 @@ pub struct Parameters<'a> {
     pub ids: &'a [String],
     /// The start of the pass: the time with which its templates are rendered.
     pub began: Timestamp,
-    /// The start of the region's last complete pass that `max_pages` did not cut.
-    pub since: Option<Timestamp>,
+    /// The value of `{since}`; `None`: the Unix epoch.
+    pub since: Option<&'a SinceValue>,
 }
 
 /// A list whose pages are fetched.
@@ -86,6 +86,8 @@ pub struct PagePosition {
     pub next: Option<String>,
     /// Whether `max_pages` ended a step that names `{since}`.
     pub cut: bool,
+    /// The greatest value seen, as [`crate::config::Since::stored`] writes it.
+    pub greatest: Option<String>,
     pub empty_pages: u64,
     /// The ids of a batch whose fate the page decides.
     pub requested: Vec<String>,
@@ -173,6 +175,9 @@ impl<'a> Pager<'a> {
                 call.name
             )));
         };
+        let place_of_records = (self.job, self.step, self.region);
+        let regional = &self.context.regional_records;
+        regional.compare(place_of_records, &page.records, &mut self.stats.findings);
         let landing = Landing {
             pass: place.pass,
             step: place.step,
@@ -183,6 +188,7 @@ impl<'a> Pager<'a> {
             request: request_of(self.job, self.step, self.region),
             next: place.next,
             cut: place.cut,
+            greatest: place.greatest,
             empty_pages: place.empty_pages,
             requested: place.requested,
             batch: place.batch,

@@ -8,11 +8,12 @@ use super::due::Candidate;
 use super::pager::{NextPage, PagePosition, Pager, Parameters, Position, Target};
 use super::prefetch::{ListedIds, PrefetchSender};
 use super::stats::PassStats;
-use super::steps::{names, request_of};
+use super::steps::{names, request_of, since_of};
 use super::stop_reason::StopReason;
 use crate::catalog::{Landed, Lease, OpenPass, PassId, PassRef, StepPosition};
-use crate::config::{Job, Region, Step, Variable};
+use crate::config::{Job, Region, SinceValue, Step, Variable};
 use crate::quota::Timestamp;
+use crate::record::Record;
 
 /// A pass that this run walks, under its lease.
 #[derive(Debug)]
@@ -27,8 +28,10 @@ pub struct Pass {
     pub resumed: bool,
     /// When it began.
     pub began: Timestamp,
-    /// The start of the region's last complete pass that `max_pages` did not cut.
-    pub since: Option<Timestamp>,
+    /// The value of `{since}`; `None`: the Unix epoch.
+    pub since: Option<SinceValue>,
+    /// The greatest value seen at the job's `since.at`, former passes included.
+    pub greatest: Option<String>,
     /// The positions of its steps.
     pub positions: Vec<StepPosition>,
     /// Steps whose list is perhaps not all that there is: `max_pages` cut it, or a page of it could not be read completely.
@@ -50,14 +53,19 @@ impl Pass {
             resumed: open.is_some(),
             began: open.map_or(now, |pass| pass.started_at),
             positions: open.map(|pass| pass.steps.clone()).unwrap_or_default(),
-            since: candidate.state.since,
             partial: open.map_or_else(HashSet::new, |open| perhaps_cut(&candidate.job, open)),
+            since: since_of(&candidate.job, &candidate.state),
+            greatest: greatest(candidate, open),
             job: Arc::clone(&candidate.job),
             region: Arc::clone(&candidate.region),
             stats: PassStats::default(),
             notes: open.map_or_else(Vec::new, |_| candidate.edited.notes.clone()),
             _lease: lease,
         }
+    }
+
+    fn stored_greatest(&self) -> Option<String> {
+        self.job.since.stored(self.greatest.as_deref()?)
     }
 
     /// Returns the position of a step.
@@ -166,6 +174,13 @@ fn perhaps_cut(job: &Job, open: &OpenPass) -> HashSet<usize> {
     cut.map(|at| at.step).collect()
 }
 
+/// Returns the greatest value that an unfinished pass, or the last complete one, saw.
+fn greatest(candidate: &Candidate, open: Option<&OpenPass>) -> Option<String> {
+    let last = || candidate.state.since.as_ref()?.greatest.clone();
+    let stored = open.and_then(|pass| pass.greatest.clone()).or_else(last)?;
+    candidate.job.since.read(&stored)
+}
+
 fn reference(job: &Job, region: &Region, open: Option<&OpenPass>, now: Timestamp) -> PassRef {
     match open {
         Some(pass) => PassRef::Open(pass.id),
@@ -219,7 +234,7 @@ impl Target for Listing<'_> {
         Parameters {
             ids: &[],
             began: self.pass.began,
-            since: self.pass.since,
+            since: self.pass.since.as_ref(),
         }
     }
 
@@ -228,11 +243,13 @@ impl Target for Listing<'_> {
         let listed = self
             .prefetch
             .map(|_| ListedIds::new(job, call, &page.page.records, self.pass.began));
+        self.see(pager, &page.page.records);
         let place = PagePosition {
             pass: self.pass.reference.clone(),
             step: self.index,
             next: page.next.clone(),
             cut: page.is_cut && cuts(pager),
+            greatest: self.pass.stored_greatest(),
             empty_pages: page.empty_pages,
             requested: Vec::new(),
             batch: None,
@@ -295,6 +312,27 @@ impl Target for Listing<'_> {
 
     fn dead_end(&self, why: String) -> StopReason {
         StopReason::Unserved(why)
+    }
+}
+
+impl Listing<'_> {
+    /// Keeps the greatest value at the job's `since.at`, and notes if the records of a page have none.
+    fn see(&mut self, pager: &mut Pager<'_>, records: &[Record]) {
+        let at = pager.job.since.at.as_ref();
+        let Some(at) = at.filter(|_| names(pager.job, pager.step, &Variable::Since)) else {
+            return;
+        };
+        let texts = records.iter().flat_map(|record| at.texts_in(&record.body));
+        let seen = texts.max_by(|one, other| SinceValue::compare(one, other));
+        let note = format!(
+            "{}: no record of a page has a value at `{at}` (`since.at`), so {{since}} does not advance by it",
+            pager.step.call.name
+        );
+        if seen.is_none() && !records.is_empty() && !pager.notes.contains(&note) {
+            pager.notes.push(note);
+        }
+        let all = self.pass.greatest.take().into_iter().chain(seen);
+        self.pass.greatest = all.max_by(|one, other| SinceValue::compare(one, other));
     }
 }
 

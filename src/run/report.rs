@@ -78,7 +78,9 @@ impl Walked {
         stats: &PassStats,
     ) {
         let why = reason.and_then(why).into_iter();
-        let notes: Vec<String> = why.chain(notes).chain(skipped(stats)).collect();
+        let notes = why.chain(notes).chain(skipped(stats));
+        let findings = stats.findings.notes(report.resumed);
+        let notes: Vec<String> = notes.chain(findings).collect();
         self.remember(reason);
         self.unmetered += stats.unmetered;
         let pass = PassReport {

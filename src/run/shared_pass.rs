@@ -261,6 +261,7 @@ impl<'a> SharedPass<'a> {
             step: batch.step,
             next: None,
             cut: false,
+            greatest: None,
             empty_pages: 0,
             requested,
             batch: Some(batch.clone()),

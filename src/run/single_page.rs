@@ -85,6 +85,7 @@ impl SinglePage<'_> {
             request: request_of(self.job, step, self.region),
             next: page.next.clone().filter(|_| !is_last),
             cut: is_last && page.next.is_some() && names(self.job, step, &Variable::Since),
+            greatest: None,
             empty_pages: u64::from(page.records.is_empty()),
             requested: Vec::new(),
             batch: None,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::findings::Findings;
 use crate::config::Upstream;
 use crate::quota::{Cost, Units};
 use crate::upstream::Failure;
@@ -204,6 +205,8 @@ pub struct PassStats {
     pub unlanded_requests: u64,
     /// Units charged since the last landing.
     pub unlanded_units: Cost,
+    /// What its pages show of mistakes in the configuration.
+    pub findings: Findings,
 }
 
 impl PassStats {
@@ -259,6 +262,7 @@ impl PassStats {
         self.unmetered += other.unmetered;
         self.unlanded_requests += other.unlanded_requests;
         self.unlanded_units.add(&other.unlanded_units);
+        self.findings.add(&other.findings);
     }
 }
 

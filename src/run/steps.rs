@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 
-use crate::catalog::{OpenPass, Rearrangement, StepPosition};
-use crate::config::{Job, Region, Step, Variable};
+use crate::catalog::{OpenPass, Rearrangement, RegionState, StepPosition};
+use crate::config::{Job, Region, SinceValue, Step, Variable};
 use crate::quota::Timestamp;
 use crate::upstream::PageRequest;
 
 /// Two different times, so that a step that names `{now}` differs from one that names `{since}`.
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000_000_000);
-const SINCE: Timestamp = Timestamp::from_micros(500_000_000_000_000);
+static SINCE: SinceValue = SinceValue::Time(Timestamp::from_micros(500_000_000_000_000));
 
 /// How an unfinished pass was fitted to edited steps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,10 +37,18 @@ pub fn request_at(job: &Job, step: &Step, region: &Region, began: Timestamp) -> 
         cursor: None,
         began,
         now: began,
-        since: Some(SINCE),
+        since: Some(&SINCE),
         known: None,
     };
     request.identity(&job.credential.upstream)
+}
+
+/// Returns the value of `{since}` in the next pass over a region, or in its unfinished one; `None`: the Unix epoch.
+#[must_use]
+pub fn since_of(job: &Job, state: &RegionState) -> Option<SinceValue> {
+    let last = state.since.as_ref();
+    let greatest = last.and_then(|last| last.greatest.as_deref());
+    job.since.value(last.map(|last| last.began), greatest)
 }
 
 /// Whether a step's requests name a variable, the headers of its upstream included.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::pattern::Pattern;
 use super::shape::{Parameters, ResponseShape, UpstreamShape};
-use crate::config::{Call, Config, Lead, Method, Region, Step, Template, Upstream};
+use crate::config::{Call, Config, Job, Lead, Method, Pointer, Region, Step, Template, Upstream};
 
 /// One call of an upstream, and what the sandbox needs for its responses.
 #[derive(Debug)]
@@ -50,11 +50,12 @@ fn route(
     let ids_params = asking()
         .flat_map(|step| &step.params)
         .filter(|(_, value)| names_ids(value.as_str()));
-    let reading = steps()
-        .filter_map(|step| step.ids.as_ref())
-        .filter(|ids| ids.from == call.name);
-    let reading: Vec<_> = reading.map(|ids| &ids.at).collect();
-    let shape = ResponseShape::new(shapes, upstream, call, &reading);
+    let shape = ResponseShape::new(
+        shapes,
+        upstream,
+        call,
+        &read_by_jobs(config, upstream, call),
+    );
     let described = shape.as_ref().filter(|shape| !shape.is_generated);
     let ids_params = match described.map(|shape| &shape.upstream.parameters.ids) {
         Some(ids) => ids.iter().cloned().collect(),
@@ -69,6 +70,25 @@ fn route(
         ids_params,
         shape,
     })
+}
+
+/// Where jobs read something of a call's records, and what the sandbox puts there.
+fn read_by_jobs<'a>(
+    config: &'a Config,
+    upstream: &'a Upstream,
+    call: &Call,
+) -> Vec<(&'a Pointer, String)> {
+    let ids = steps_of(config, &upstream.name).filter_map(|step| step.ids.as_ref());
+    let ids = ids.filter(|ids| ids.from == call.name);
+    let ids = ids.map(|ids| (&ids.at, "@someone:300".to_owned()));
+    let lists = |job: &&Arc<Job>| {
+        job.credential.upstream.name == upstream.name
+            && job.steps.iter().any(|step| step.call.name == call.name)
+    };
+    let times = config.jobs.iter().filter(lists);
+    let times = times.filter_map(|job| job.since.at.as_ref());
+    ids.chain(times.map(|at| (at, format!("@time:{at}"))))
+        .collect()
 }
 
 fn steps_of<'a>(config: &'a Config, upstream: &'a str) -> impl Iterator<Item = &'a Step> {

@@ -185,7 +185,7 @@ impl ResponseShape {
         files: &[Arc<UpstreamShape>],
         upstream: &Upstream,
         call: &Call,
-        read_by_jobs: &[&Pointer],
+        read_by_jobs: &[(&Pointer, String)],
     ) -> Option<Self> {
         let mut described = files.iter().filter_map(|file| {
             let call = file.call(upstream, call)?;
@@ -202,7 +202,7 @@ impl ResponseShape {
     }
 
     /// A shape that has whatever the configuration reads of a response.
-    fn generated(call: &Call, read_by_jobs: &[&Pointer]) -> Option<Self> {
+    fn generated(call: &Call, read_by_jobs: &[(&Pointer, String)]) -> Option<Self> {
         let records = call.records.as_ref()?;
         let class = Class {
             name: records.kind.clone(),
@@ -286,7 +286,7 @@ fn page_range(paging: &Paging) -> Option<PageRange> {
 }
 
 /// A template of a record: whatever the configuration reads of one is in it.
-fn record(records: &Records, read_by_jobs: &[&Pointer]) -> Value {
+fn record(records: &Records, read_by_jobs: &[(&Pointer, String)]) -> Value {
     let mut record = Value::Null;
     let mut put = |at: &Pointer, value: String| set(&mut record, at.tokens(), value.into());
     let ids = records.id.iter().filter_map(Field::pointer);
@@ -300,8 +300,8 @@ fn record(records: &Records, read_by_jobs: &[&Pointer]) -> Value {
             },
         );
     }
-    for at in read_by_jobs {
-        put(at, "@someone:300".to_owned());
+    for (at, value) in read_by_jobs {
+        put(at, value.clone());
     }
     for (name, Column { at, kind, .. }) in &records.columns {
         put(at, format!("@{}:{at}", column_value(name, *kind)));

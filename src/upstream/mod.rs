@@ -32,7 +32,7 @@ use async_trait::async_trait;
 use thiserror::Error;
 
 use crate::clock::Deadline;
-use crate::config::{Region, Step};
+use crate::config::{Region, SinceValue, Step};
 use crate::quota::{LimitName, Timestamp, Units};
 use crate::record::{CachedPage, Record, Tag};
 
@@ -62,8 +62,8 @@ pub struct PageRequest<'a> {
     pub began: Timestamp,
     /// Now, for dates in answers.
     pub now: Timestamp,
-    /// The start of the job's last complete pass over this region.
-    pub since: Option<Timestamp>,
+    /// The value of `{since}`; `None`: the Unix epoch.
+    pub since: Option<&'a SinceValue>,
     /// What is there already: the answer may be that it did not change.
     pub known: Option<&'a CachedPage>,
 }

@@ -44,6 +44,7 @@ const REPEATS: &str =
     "select exists (select 1 from checkpoint where pass = ?1 and step = ?2 and cursor = ?3)";
 const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut)
     select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4, ?5, ?6, ?7 from checkpoint where pass = ?1 and step = ?2";
+const GREATEST: &str = "update pass set greatest = ?2 where id = ?1";
 pub const STATEMENTS: &[&str] = &[
     NEWEST,
     KEEP_VERSION,
@@ -54,6 +55,7 @@ pub const STATEMENTS: &[&str] = &[
     FETCHED,
     REPEATS,
     CHECKPOINT,
+    GREATEST,
 ];
 
 /// The records of a page whose text differs from what the full-text index holds.
@@ -100,6 +102,9 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes
         units: &landing.units,
     };
     count(tx, pass, &counts)?;
+    if let Some(greatest) = &landing.greatest {
+        tx.prepare_cached(GREATEST)?.execute((pass.0, greatest))?;
+    }
     let landed = Landed {
         pass,
         cursor_repeats,

@@ -6,14 +6,15 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::{StoreError, columns};
 use crate::catalog::{
-    OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, RegionState, StepPosition,
+    OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, RegionState, StepPosition, UncutPass,
 };
 use crate::quota::{Cost, Timestamp};
 
-const OPEN_OF_REGION: &str = "select id, region, started_at from pass
+const OPEN_OF_REGION: &str = "select id, region, started_at, greatest from pass
     where job = ?1 and region = ?2 and outcome is null and finished_at is null
     order by started_at desc, id desc limit 1";
-const OPEN: &str = "select id, region, started_at from pass where job = ?1 and finished_at is null
+const OPEN: &str =
+    "select id, region, started_at, greatest from pass where job = ?1 and finished_at is null
     order by started_at, id";
 /// The cursor is that of the row with the greatest page.
 const POSITIONS: &str = "select step, max(page), cursor, request, empty_pages from checkpoint where pass = ?1 group by step";
@@ -25,7 +26,7 @@ const END_BATCHES: &str = "delete from batch where pass = ?1";
 const LAST: &str = "select id, started_at, finished_at from pass
     where job = ?1 and region = ?2 and outcome = ?3 and started_at <= ?4
     order by started_at desc, id desc limit 1";
-const SINCE: &str = "select started_at from pass
+const SINCE: &str = "select started_at, greatest from pass
     where job = ?1 and region = ?2 and outcome = 'complete' and cut = 0 and started_at <= ?3
     order by started_at desc limit 1";
 const END_STEP: &str = "update checkpoint set cursor = null, cut = ?3
@@ -150,6 +151,7 @@ fn open_pass(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<OpenPas
         id,
         region: row.get(1)?,
         started_at: columns::read_time(row, 2)?,
+        greatest: row.get(3)?,
         steps: positions(connection, id)?,
         batches: batches(connection, id)?,
     })
@@ -211,14 +213,20 @@ fn last(
         .optional()
 }
 
-/// When the last complete pass began that `max_pages` did not cut.
+/// The last complete pass that `max_pages` did not cut.
 fn since(
     connection: &Connection,
     region_of_job: (&str, &str, &str),
-) -> rusqlite::Result<Option<Timestamp>> {
+) -> rusqlite::Result<Option<UncutPass>> {
+    let uncut = |row: &Row<'_>| {
+        Ok(UncutPass {
+            began: columns::read_time(row, 0)?,
+            greatest: row.get(1)?,
+        })
+    };
     connection
         .prepare_cached(SINCE)?
-        .query_row(region_of_job, |row| columns::read_time(row, 0))
+        .query_row(region_of_job, uncut)
         .optional()
 }
 

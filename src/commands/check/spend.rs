@@ -186,7 +186,7 @@ impl Trial<'_> {
             cursor: None,
             began: now,
             now,
-            since: None,
+            since: self.job.since.first.as_ref(),
             known: None,
         }
     }

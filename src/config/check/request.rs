@@ -31,6 +31,26 @@ pub fn requests(config: &Config, root: &Item<'_>) {
                 check_step(job, step, &item, &values);
             }
         }
+        uses_since(job, root);
+    }
+}
+
+/// A job's `since` must have a step that uses it.
+fn uses_since(job: &Job, root: &Item<'_>) {
+    let headers = &job.credential.upstream.headers;
+    let in_headers = || {
+        headers
+            .values()
+            .any(|header| header.names(&Variable::Since))
+    };
+    if let Some(since) = root.find(&["jobs", &job.name, "since"])
+        && !job.steps.iter().any(|step| step.names(&Variable::Since))
+        && !in_headers()
+    {
+        since.refuse::<()>(
+            "no step of this job uses {since}",
+            "add it to the step's params, for example updated_after = \"{since}\", or remove the key",
+        );
     }
 }
 

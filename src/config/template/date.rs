@@ -7,7 +7,9 @@ use chrono::format::{Item, StrftimeItems};
 
 use crate::quota::Timestamp;
 
-const FORMAT: &str = "%Y-%m-%d";
+const DAY: &str = "%Y-%m-%d";
+/// RFC 3339 to the second.
+const SECOND: &str = "%Y-%m-%dT%H:%M:%SZ";
 
 /// A date in UTC with an offset from now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,17 +28,26 @@ impl Default for Date {
     fn default() -> Self {
         Self {
             offset: Offset::Ahead(Duration::ZERO),
-            format: FORMAT.to_owned(),
+            format: DAY.to_owned(),
         }
     }
 }
 
 impl Date {
-    /// Reads `-1d:%Y/%m/%d`, or only one of the two.
-    pub fn parse(text: &str) -> Option<Self> {
+    /// Reads `-1d:%Y/%m/%d`, or only one of the two; without a format it is written as a day.
+    pub fn of_day(text: &str) -> Option<Self> {
+        Self::parse(text, DAY)
+    }
+
+    /// The same; without a format it is written to the second.
+    pub fn of_second(text: &str) -> Option<Self> {
+        Self::parse(text, SECOND)
+    }
+
+    fn parse(text: &str, usual: &str) -> Option<Self> {
         let (offset, format) = match text.split_once(':') {
             Some((offset, format)) if !offset.contains('%') => (Offset::parse(offset)?, format),
-            None if !text.contains('%') => (Offset::parse(text)?, FORMAT),
+            None if !text.contains('%') => (Offset::parse(text)?, usual),
             _ => (Offset::Ahead(Duration::ZERO), text),
         };
         let right = !format.is_empty()
@@ -49,13 +60,18 @@ impl Date {
 
     /// The date as it is written at a time.
     pub fn at(&self, now: Timestamp) -> String {
+        self.from(now, Timestamp::from_micros(i64::MIN))
+    }
+
+    /// The same, but not before `earliest`.
+    pub fn from(&self, now: Timestamp, earliest: Timestamp) -> String {
         let at = match self.offset {
             Offset::Ahead(span) => now + span,
             Offset::Back(span) => now - span,
         };
         let mut text = String::new();
         // Writing cannot fail: the format was checked when it was read.
-        let _ = write!(text, "{}", at.to_utc().format(&self.format));
+        let _ = write!(text, "{}", at.max(earliest).to_utc().format(&self.format));
         text
     }
 }

@@ -146,6 +146,11 @@ impl<'a> Attempt<'a> {
         let upstream = self.context.upstream(&self.job.credential)?;
         let Exchange { page, reported } =
             upstream.fetch(request, connection, permit.deadline).await;
+        if let Ok(page) = &page {
+            let (credential, requested) = (&self.job.credential, (request.step, request.ids.len()));
+            let findings = &mut self.stats.findings;
+            findings.add_page(credential, requested, page, &reported);
+        }
         let reported = self.in_ledger(reported);
         self.count(&page, sent.elapsed());
         match page {

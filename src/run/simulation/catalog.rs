@@ -10,7 +10,7 @@ use super::snapshot::{CatalogSnapshot, RecordKind};
 use crate::catalog::{
     CatalogError, Estimate, Landed, Landing, Lease, Leases, NamedIds, OpenBatch, OpenPass, PassEnd,
     PassId, PassReader, PassRef, PassScope, PassStore, PendingId, PendingQuery, Rearrangement,
-    RecordIds, RegionState, Resource, StepListing, StepPosition, Taken,
+    RecordIds, RegionState, Resource, StepListing, StepPosition, Taken, UncutPass,
 };
 use crate::config::Pointer;
 use crate::quota::{Cost, Timestamp};
@@ -28,7 +28,7 @@ struct State {
     passes: BTreeMap<i64, SimulatedPass>,
     next: i64,
     /// From when on the next pass lists, by job and region.
-    since: HashMap<(String, String), Timestamp>,
+    since: HashMap<(String, String), UncutPass>,
     fetched: HashMap<RecordKind, HashMap<Arc<str>, Timestamp>>,
 }
 
@@ -130,7 +130,7 @@ impl State {
                 blank(given_up_at, PassEnd::Abandoned),
             );
         }
-        if let Some(since) = state.since {
+        if let Some(since) = state.since.clone() {
             let region = (job.name.clone(), state.region.clone());
             self.since.insert(region, since);
         }
@@ -174,7 +174,7 @@ impl State {
             since: self
                 .since
                 .get(&(job.to_owned(), region.to_owned()))
-                .copied(),
+                .cloned(),
             last_refused: refused
                 .filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
             last_abandoned: self
@@ -196,6 +196,7 @@ impl State {
                 id: PassId(*id),
                 region: pass.region.clone(),
                 started_at: pass.started_at,
+                greatest: None,
                 steps: pass.positions.clone(),
                 batches: pass.batches.clone(),
             })
@@ -282,7 +283,11 @@ impl State {
         let counts = end == PassEnd::Complete && !ended.cut;
         let (job, region) = (ended.job.clone(), ended.region.clone());
         if counts {
-            self.since.insert((job.clone(), region.clone()), began);
+            let place = (job.clone(), region.clone());
+            // Simulated pages have no values.
+            let before = self.since.get(&place);
+            let greatest = before.and_then(|before| before.greatest.clone());
+            self.since.insert(place, UncutPass { began, greatest });
         }
         let newest = self.last(&job, &region, end).map(|(id, _)| id);
         // Only the last one of each is ever read.

@@ -230,6 +230,7 @@ impl Page {
             request: "request".into(),
             next: self.next.clone(),
             cut: false,
+            greatest: None,
             empty_pages: 0,
             requested: self.requested.clone(),
             batch: (!self.requested.is_empty())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ingest::config::{Region, Template, TemplateError, Values, Variable};
+use ingest::config::{Region, SinceValue, Template, TemplateError, Values, Variable};
 use ingest::quota::Timestamp;
 use proptest::prelude::*;
 
@@ -16,13 +16,13 @@ fn london() -> Region {
 fn rendered(template: &str) -> String {
     let ids = ["a".to_owned(), "b".to_owned()];
     let now = Timestamp::parse("2026-03-01T00:30:05.250Z").unwrap();
-    let since = Timestamp::parse("2026-02-27T01:02:03Z");
+    let since = SinceValue::Time(Timestamp::parse("2026-02-27T01:02:03Z").unwrap());
     let values = Values {
         region: &london(),
         ids: &ids,
         cursor: Some("next"),
         now,
-        since,
+        since: Some(&since),
     };
     Template::parse(template).unwrap().render(&values)
 }
@@ -37,6 +37,10 @@ fn each_variable_stands_for_its_value() {
         ("{cursor}", "next"),
         ("{now}", "2026-03-01T00:30:05Z"),
         ("{since}", "2026-02-27T01:02:03Z"),
+        ("{since:-5m}", "2026-02-27T00:57:03Z"),
+        ("{since:-5m:%s}", "1772153823"),
+        ("{since:%s%3f}", "1772154123000"),
+        ("{since:-1d:%Y/%m/%d}", "2026/02/26"),
         ("{date}", "2026-03-01"),
         ("{date:%Y}", "2026"),
         ("{date:%H:%M}", "00:30"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ingest::config::{Region, Template, Values};
+use ingest::config::{Region, SinceValue, Template, Values};
 use ingest::quota::Timestamp;
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ proptest! {
             ids: std::slice::from_ref(&text),
             cursor: Some(&text),
             now: Timestamp::from_micros(now),
-            since: Some(Timestamp::from_micros(since)),
+            since: Some(&SinceValue::Time(Timestamp::from_micros(since))),
         };
         if let Ok(template) = Template::parse(&text) {
             let _ = template.render(&values);

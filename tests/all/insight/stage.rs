@@ -199,6 +199,7 @@ impl Stage {
             request_stats: ingest::run::RequestStats::default(),
             learned_costs: ingest::run::LearnedCosts::default(),
             in_flight: ingest::run::InFlight::default(),
+            regional_records: ingest::run::RegionalRecords::default(),
             progress: Arc::new(Silent),
             concurrency: 4,
             cheap_max: Units::new(5),

@@ -12,7 +12,8 @@ use ingest::config::{Config, Sources};
 use ingest::ledger::{self, Mode};
 use ingest::quota::Timestamp;
 use ingest::run::{
-    self, Blocked, Context, InFlight, LearnedCosts, PassOutcome, RequestStats, RunReport, Silent,
+    self, Blocked, Context, InFlight, LearnedCosts, PassOutcome, RegionalRecords, RequestStats,
+    RunReport, Silent,
 };
 use ingest::sandbox::{Options, Sandbox};
 use ingest::upstream::{Client, Secret, Upstream};
@@ -175,6 +176,7 @@ impl Lab {
             request_stats: RequestStats::default(),
             learned_costs: LearnedCosts::default(),
             in_flight: InFlight::default(),
+            regional_records: RegionalRecords::default(),
             progress: Arc::new(Silent),
             concurrency: 4,
             cheap_max: config.ledger.cheap_max,

@@ -41,7 +41,7 @@ pub(crate) struct Asking {
     pub(super) ids: Vec<String>,
     pub(super) cursor: Option<String>,
     pub(super) secret: Option<&'static str>,
-    pub(super) since: Option<Timestamp>,
+    pub(super) since: Option<config::SinceValue>,
 }
 
 /// A plain listing of `/items` with an id at `/id`, at that address.
@@ -215,7 +215,7 @@ impl Asking {
                     cursor,
                     began: NOW,
                     now: NOW,
-                    since: self.since,
+                    since: self.since.as_ref(),
                     known: None,
                 },
                 Connection::default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ingest::clock::{Deadline, Monotonic};
-use ingest::config::{Auth, Config, Method};
+use ingest::config::{Auth, Config, Method, SinceValue};
 use ingest::quota::Timestamp;
 use ingest::upstream::secret::Secret;
 use ingest::upstream::{Client, Connection, Failure, PageRequest, Upstream};
@@ -31,7 +31,8 @@ async fn paths_and_parameters_are_filled_in() {
         .values
         .insert("city".to_owned(), "São Paulo & more".to_owned());
     asking.ids = vec!["x".to_owned(), "y,z".to_owned()];
-    asking.since = Timestamp::parse("2026-06-01T00:00:00Z");
+    let since = SinceValue::Time(Timestamp::parse("2026-06-01T00:00:00Z").unwrap());
+    asking.since = Some(since);
     asking.fetch().await.unwrap();
     let request = &stub.requests()[0];
     assert_eq!(

@@ -62,6 +62,7 @@ pub(crate) async fn an_unfinished_pass_stands_where_it_stopped(mut f: Catalog) {
         id: pass,
         region: "US".into(),
         started_at: at(0),
+        greatest: None,
         steps,
         batches: Vec::new(),
     };
@@ -243,7 +244,7 @@ pub(crate) async fn a_cut_pass_is_complete_and_no_start_for_the_next_one(f: Cata
     finish(&f, cut, PassEnd::Complete).await;
     let state = region_state(&f, "US").await;
     assert_eq!(
-        (state.last_complete, state.since),
+        (state.last_complete, state.since.map(|uncut| uncut.began)),
         (Some(at(2)), Some(at(1)))
     );
 }

@@ -1,0 +1,185 @@
+//! What the pages of a pass show of mistakes in the configuration: what no page of a call contained, and ids that have another
+//! record in each region.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::config::{Credential, Job, Region, Step};
+use crate::record::Record;
+use crate::upstream::{Missing, Page, ReportedCost, missing};
+
+/// How many ids of a run are compared between regions. Of more ids, those with the smallest hashes are: a mistake in the
+/// configuration shows in any of them.
+const COMPARED: usize = 65_536;
+
+/// What the pages of a pass show, by call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Findings(BTreeMap<String, OfCall>);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct OfCall {
+    pages: u64,
+    /// Pages whose response was "not modified", which reports no cost.
+    unchanged: u64,
+    with_records: u64,
+    /// How many pages did not contain something.
+    lacking: BTreeMap<Missing, u64>,
+    regions: BetweenRegions,
+}
+
+/// Ids that another region of the run returned too.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct BetweenRegions {
+    shared: u64,
+    differing: u64,
+    /// The first id with another body, and its regions.
+    example: Option<(String, Arc<str>, Arc<str>)>,
+}
+
+impl Findings {
+    /// Adds a page of a step, requested for `ids` ids (0 in a step that lists), and the report that came with it.
+    pub fn add_page(
+        &mut self,
+        credential: &Credential,
+        (step, ids): (&Step, usize),
+        page: &Page,
+        reported: &ReportedCost,
+    ) {
+        let found = self.0.entry(step.call.name.clone()).or_default();
+        found.pages += 1;
+        found.unchanged += u64::from(page.unchanged);
+        found.with_records += u64::from(!page.records.is_empty());
+        for one in missing(&step.call, &credential.limits, page, reported) {
+            let is_expected = match &one {
+                // One page is all that was wanted, or each id has its record.
+                Missing::Next { records, .. } => {
+                    step.max_pages == Some(1) || *records <= ids as u64
+                }
+                Missing::Reported { .. } | Missing::Settle { .. } => page.unchanged,
+                Missing::Column { .. } | Missing::Text { .. } => false,
+                // The pager and the count of skipped records report these.
+                Missing::List { .. } | Missing::Id { .. } | Missing::DistinctId { .. } => true,
+            };
+            if !is_expected {
+                *found.lacking.entry(one).or_default() += 1;
+            }
+        }
+    }
+
+    /// Adds the findings of other pages.
+    pub fn add(&mut self, other: &Self) {
+        for (call, more) in &other.0 {
+            let found = self.0.entry(call.clone()).or_default();
+            found.pages += more.pages;
+            found.unchanged += more.unchanged;
+            found.with_records += more.with_records;
+            for (one, pages) in &more.lacking {
+                *found.lacking.entry(one.clone()).or_default() += pages;
+            }
+            found.regions.shared += more.regions.shared;
+            found.regions.differing += more.regions.differing;
+            let example = more.regions.example.clone();
+            found.regions.example = found.regions.example.take().or(example);
+        }
+    }
+
+    /// Returns what people should know. `resumed`: pages of an earlier run can contain what these lack, so only what they
+    /// contain is told.
+    pub fn notes(&self, resumed: bool) -> impl Iterator<Item = String> {
+        self.0.iter().flat_map(move |(call, found)| {
+            let absent = found.absent().filter(move |_| !resumed);
+            let absent = absent.map(move |missing| format!("{call}: {missing}"));
+            absent.chain(found.regions.note(call))
+        })
+    }
+}
+
+impl OfCall {
+    /// What no page contained.
+    fn absent(&self) -> impl Iterator<Item = &Missing> {
+        let lacking = self.lacking.iter();
+        let in_all = lacking.filter(|(missing, pages)| match missing {
+            Missing::Column { .. } | Missing::Text { .. } => **pages == self.with_records,
+            Missing::Reported { .. } | Missing::Settle { .. } => {
+                **pages == self.pages - self.unchanged
+            }
+            Missing::Next { .. }
+            | Missing::List { .. }
+            | Missing::Id { .. }
+            | Missing::DistinctId { .. } => **pages == self.pages,
+        });
+        in_all.map(|(missing, _)| missing)
+    }
+}
+
+impl BetweenRegions {
+    /// A note where at least half of the shared ids differ: a figure that changed between two requests is no mistake.
+    fn note(&self, call: &str) -> Option<String> {
+        let (id, first, second) = self.example.as_ref()?;
+        let is_mistake = self.differing.saturating_mul(2) >= self.shared;
+        is_mistake.then(|| {
+            format!(
+                "{call}: {} of {} ids that two regions returned have different records, such as `{id}` in {first} and \
+                {second}; only the last one is kept: if the region makes the difference, add it to records.id",
+                self.differing, self.shared
+            )
+        })
+    }
+}
+
+/// The records that a run landed, as far as they are compared between regions. By the hash of call and id: the region that
+/// returned it first, and the hash of its body.
+#[derive(Debug, Default)]
+pub struct RegionalRecords(Mutex<BTreeMap<u64, (Arc<str>, u64)>>);
+
+impl RegionalRecords {
+    /// Compares the records of a page with those that other regions returned. Batches belong to no region.
+    pub fn compare(
+        &self,
+        (job, step, region): (&Job, &Step, &Region),
+        records: &[Record],
+        findings: &mut Findings,
+    ) {
+        if job.regions.len() < 2 || region.code == Region::SHARED {
+            return;
+        }
+        let region: Arc<str> = Arc::from(region.code.as_str());
+        let (upstream, call) = (&job.credential.upstream.name, &step.call.name);
+        let found = &mut findings.0.entry(call.clone()).or_default().regions;
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for record in records {
+            let key = hash(&(upstream, call, &record.id));
+            let is_full = all.len() >= COMPARED;
+            if is_full && all.last_key_value().is_some_and(|(last, _)| key > *last) {
+                continue;
+            }
+            let body = hash(&record.body);
+            match all.entry(key) {
+                Entry::Vacant(free) => {
+                    free.insert((Arc::clone(&region), body));
+                    if is_full {
+                        all.pop_last();
+                    }
+                }
+                Entry::Occupied(first) if first.get().0 != region => {
+                    let (other, before) = first.get();
+                    found.shared += 1;
+                    if *before != body {
+                        found.differing += 1;
+                        let example = (record.id.clone(), Arc::clone(other), Arc::clone(&region));
+                        found.example.get_or_insert(example);
+                    }
+                }
+                Entry::Occupied(_) => {}
+            }
+        }
+    }
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

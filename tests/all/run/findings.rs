@@ -1,0 +1,113 @@
+//! A run names the mistakes of a file that no response matched.
+
+use serde_json::{Value, json};
+
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use crate::support::world::World;
+
+/// A world whose call reads a cursor, a column, a text and a cost; `more` is added to the step.
+fn world(stub: &StubUpstream, regions: &str, more: &str) -> World {
+    let text = format!(
+        "regions = {regions}\n[upstreams.rows]\nbase_url = \"https://rows.example.com\"\n\
+         [upstreams.rows.calls.list]\npath = \"list/{{region}}\"\ncost = 1\nsettle = {{ daily = \"/cost\" }}\n\
+         page = {{ kind = \"token\", param = \"after\", next = \"/next\", size = 2 }}\n\
+         records = {{ at = \"/data\", kind = \"row\", id = \"/id\", text = [\"/note\"], columns = {{ price = \"/price\" }} }}\n\
+         [jobs.rows]\ncredential = \"rows\"\nsteps = [{{ call = \"list\"{more} }}]\n\
+         [credentials.rows]\nupstream = \"rows\"\n\
+         limits = {{ daily = {{ quota = 1_000, window = \"24h\", reported = {{ remaining = \"x-left\" }} }} }}\n"
+    );
+    let mut world = World::written(&text, &[]);
+    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
+    world
+}
+
+fn detail(report: &Value, pass: usize) -> &str {
+    report["passes"][pass]["detail"].as_str().unwrap_or("")
+}
+
+#[test]
+fn a_run_notes_what_no_response_contained() {
+    let stub = StubUpstream::start(|_| {
+        StubAnswer::json(&json!({ "data": [{ "id": 1 }, { "id": 2 }], "cursor": "c" }))
+    });
+    let world = world(&stub, "[\"US\"]", "");
+    let report = world.json(&["--region", "US"]);
+    assert_eq!(report["outcome"], "complete");
+    for note in [
+        "list: the page is full (2 records) and has no value at `/next`",
+        "list: no record has a value for the column `price` at `/price`",
+        "list: no record has a text at `/note`",
+        "list: the response does not report the limit `daily` in the header `x-left`",
+        "list: the response does not report the cost for the limit `daily` at `/cost`",
+    ] {
+        assert!(detail(&report, 0).contains(note), "{note}: {report}");
+    }
+    let shown = world.ingest(&["--region", "US"]);
+    assert!(
+        shown.stdout.contains("the column `price`"),
+        "{}",
+        shown.stdout
+    );
+}
+
+#[test]
+fn what_one_page_of_a_pass_contained_is_not_noted() {
+    let stub = StubUpstream::start(|request| {
+        let answer = match request.param("after") {
+            None => {
+                json!({ "data": [{ "id": 1 }, { "id": 2, "note": "n", "price": 3 }], "next": "b", "cost": 1 })
+            }
+            Some("b") => json!({ "data": [], "next": "c" }),
+            Some(_) => json!({ "data": [{ "id": 3 }, { "id": 4 }] }),
+        };
+        let answer = StubAnswer::json(&answer);
+        match request.param("after") {
+            Some("c") => answer.header("x-left", "900"),
+            _ => answer,
+        }
+    });
+    let report = world(&stub, "[\"US\"]", "").json(&["--region", "US"]);
+    assert_eq!(
+        (&report["outcome"], detail(&report, 0)),
+        (&json!("complete"), "")
+    );
+}
+
+#[test]
+fn a_page_that_is_all_that_a_step_wants_needs_no_next_one() {
+    let stub =
+        StubUpstream::start(|_| StubAnswer::json(&json!({ "data": [{ "id": 1 }, { "id": 2 }] })));
+    let report = world(&stub, "[\"US\"]", ", max_pages = 1").json(&["--region", "US"]);
+    assert!(!detail(&report, 0).contains("/next"), "{report}");
+}
+
+#[test]
+fn ids_that_have_another_record_in_each_region_are_noted() {
+    let answer = |region_matters: bool| {
+        StubUpstream::start(move |request| {
+            let price = if region_matters {
+                request.path.clone()
+            } else {
+                String::new()
+            };
+            let rows = json!([{ "id": 1, "price": price, "note": "n" }]);
+            StubAnswer::json(&json!({ "data": rows, "cost": 1 })).header("x-left", "900")
+        })
+    };
+    let stub = answer(true);
+    let report = world(&stub, "[\"GB\", \"US\"]", "").json(&["--region", "all"]);
+    let details = format!("{}{}", detail(&report, 0), detail(&report, 1));
+    assert!(
+        details.contains(
+            "list: 1 of 1 ids that two regions returned have different records, such as `1` in"
+        ),
+        "{report}"
+    );
+    let stub = answer(false);
+    let report = world(&stub, "[\"GB\", \"US\"]", "").json(&["--region", "all"]);
+    assert_eq!(
+        (detail(&report, 0), detail(&report, 1)),
+        ("", ""),
+        "{report}"
+    );
+}

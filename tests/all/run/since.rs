@@ -1,0 +1,202 @@
+//! `{since}`: lists that continue where the last pass ended, from a first value on.
+
+use serde_json::{Value, json};
+
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use crate::support::world::World;
+
+/// A world whose list names `{since}` as this template, of a job with more keys.
+fn world(stub: &StubUpstream, template: &str, job: &str, step: &str) -> World {
+    let text = format!(
+        "regions = [\"US\", \"GB\"]\n[upstreams.rows]\nbase_url = \"https://rows.example.com\"\n\
+         [upstreams.rows.calls.list]\npath = \"list/{{region}}\"\ncost = 1\n\
+         page = {{ kind = \"token\", param = \"after\", next = \"/next\" }}\n\
+         params = {{ from = \"{template}\" }}\n\
+         records = {{ at = \"/data\", kind = \"row\", id = \"/id\" }}\n\
+         [jobs.rows]\ncredential = \"rows\"\n{job}\nsteps = [{{ call = \"list\"{step} }}]\n\
+         [credentials.rows]\nupstream = \"rows\"\nlimits = {{ daily = {{ quota = 1_000, window = \"24h\" }} }}\n"
+    );
+    let mut world = World::written(&text, &[]);
+    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
+    world
+}
+
+/// Two pages for each region; the values of the second are lower than those of the first.
+fn stub(values: fn(&str) -> [Value; 2]) -> StubUpstream {
+    StubUpstream::start(move |request| {
+        let region = request.path.rsplit('/').next().unwrap();
+        let [first, second] = values(region);
+        StubAnswer::json(&match request.param("after") {
+            None => json!({ "data": [{ "id": format!("{region}1"), "at": first }], "next": "2" }),
+            Some(_) => {
+                json!({ "data": [{ "id": format!("{region}2"), "at": second }, { "id": format!("{region}3") }] })
+            }
+        })
+    })
+}
+
+/// What the first requests of the passes over a region had as `from`.
+fn froms(stub: &StubUpstream, region: &str) -> Vec<String> {
+    let requests = stub.requests();
+    let firsts = requests
+        .iter()
+        .filter(|request| request.path.ends_with(region) && request.param("after").is_none());
+    firsts
+        .map(|request| request.param("from").unwrap().to_owned())
+        .collect()
+}
+
+fn run(world: &World) -> Value {
+    let report = world.json(&["--region", "all"]);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    report
+}
+
+#[test]
+fn the_first_pass_starts_at_the_first_value_and_the_next_at_its_start_with_offset_and_format() {
+    let stub = stub(|_| [json!(1), json!(2)]);
+    let world = world(&stub, "{since:-5m:%s%3f}", "since = \"2024-01-01\"", "");
+    run(&world);
+    assert_eq!(froms(&stub, "US"), ["1704066900000"]);
+    run(&world);
+    let started: String = world
+        .catalog()
+        .query_row(
+            "select started_at from pass where region = 'US' order by id limit 1",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    let started = ingest::quota::Timestamp::parse(&started).unwrap().micros() / 1_000 - 300_000;
+    assert_eq!(froms(&stub, "US")[1], started.to_string());
+}
+
+#[test]
+fn since_is_not_before_1970() {
+    let stub = stub(|_| [json!(1), json!(2)]);
+    let world = world(&stub, "{since:-5m}", "", "");
+    run(&world);
+    assert_eq!(froms(&stub, "US"), ["1970-01-01T00:00:00Z"]);
+}
+
+#[test]
+fn since_at_continues_each_region_at_the_greatest_value_that_was_seen() {
+    let stub = stub(|region| match region {
+        "US" => [
+            json!("2026-03-02T00:00:00+02:00"),
+            json!("2026-03-01T21:30:00Z"),
+        ],
+        _ => [json!("2026-01-05T00:00:00Z"), json!("2026-01-04T00:00:00Z")],
+    });
+    let since = "since = { at = \"/at\", first = \"2024-01-01T00:00:00Z\" }";
+    let world = world(&stub, "{since}", since, "");
+    run(&world);
+    run(&world);
+    assert_eq!(
+        froms(&stub, "US"),
+        ["2024-01-01T00:00:00Z", "2026-03-02T00:00:00+02:00"]
+    );
+    assert_eq!(
+        froms(&stub, "GB"),
+        ["2024-01-01T00:00:00Z", "2026-01-05T00:00:00Z"]
+    );
+}
+
+#[test]
+fn numbers_compare_as_numbers_and_are_written_as_times_where_a_format_requests_it() {
+    let stub = stub(|_| [json!("9007199254740993"), json!(999)]);
+    let plain = world(&stub, "{since}", "since = { at = \"/at\", first = 0 }", "");
+    run(&plain);
+    run(&plain);
+    assert_eq!(froms(&stub, "US"), ["0", "9007199254740993"]);
+    let stub = self::stub(|_| [json!(1_704_067_200), json!(1_704_067_100)]);
+    let formatted = world(&stub, "{since:-1d}", "since = { at = \"/at\" }", "");
+    run(&formatted);
+    run(&formatted);
+    assert_eq!(
+        froms(&stub, "US"),
+        ["1970-01-01T00:00:00Z", "2023-12-31T00:00:00Z"]
+    );
+}
+
+#[test]
+fn a_pass_that_resumes_keeps_its_value_and_what_it_saw() {
+    let stub = stub(|_| [json!(20), json!(10)]);
+    let mut world = world(&stub, "{since}", "since = { at = \"/at\", first = 5 }", "");
+    world.set("credentials.rows.limits.daily.quota=1");
+    assert_eq!(world.json(&["--region", "US"])["outcome"], "stopped");
+    world.set("credentials.rows.limits.daily.quota=1000");
+    assert_eq!(
+        world.json(&["--region", "US"])["passes"][0]["resumed"],
+        true
+    );
+    assert!(
+        stub.requests()
+            .iter()
+            .all(|request| request.param("from") == Some("5"))
+    );
+    world.json(&["--region", "US"]);
+    assert_eq!(froms(&stub, "US"), ["5", "20"]);
+}
+
+#[test]
+fn a_pass_that_max_pages_cut_does_not_advance_the_value() {
+    let stub = stub(|_| [json!(20), json!(10)]);
+    let since = "since = { at = \"/at\", first = 5 }";
+    let world = world(&stub, "{since}", since, ", max_pages = 1");
+    run(&world);
+    run(&world);
+    assert_eq!(froms(&stub, "US"), ["5", "5"]);
+}
+
+#[test]
+fn a_value_of_another_place_is_not_used_and_a_place_without_values_is_noted() {
+    let stub = stub(|_| [json!(20), json!(10)]);
+    let mut world = world(&stub, "{since}", "since = { at = \"/at\", first = 5 }", "");
+    run(&world);
+    world.set("jobs.rows.since.at=\"/updated\"");
+    let report = run(&world);
+    assert_eq!(froms(&stub, "US"), ["5", "5"]);
+    let detail = report["passes"][0]["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("no record of a page has a value at `/updated`"),
+        "{detail}"
+    );
+}
+
+#[test]
+fn check_rejects_a_since_that_no_step_uses_and_one_that_is_no_time() {
+    let stub = stub(|_| [json!(1), json!(2)]);
+    for (template, job, message) in [
+        (
+            "x",
+            "since = \"2024-01-01\"",
+            "no step of this job uses {since}",
+        ),
+        (
+            "{since}",
+            "since = \"yesterday\"",
+            "expected a date, or a time in RFC 3339",
+        ),
+        ("{since:soon}", "", "not a valid time"),
+    ] {
+        let text = format!(
+            "regions = [\"US\"]\n[upstreams.rows]\nbase_url = \"{}\"\n[upstreams.rows.calls.list]\npath = \"list\"\n\
+             cost = 1\nparams = {{ from = \"{template}\" }}\nrecords = {{ at = \"/data\", kind = \"row\", id = \"/id\" }}\n\
+             [jobs.rows]\ncredential = \"rows\"\n{job}\nsteps = [{{ call = \"list\" }}]\n\
+             [credentials.rows]\nupstream = \"rows\"\nlimits = {{ daily = {{ quota = 1, window = \"24h\" }} }}\n",
+            stub.url()
+        );
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("quotas.toml");
+        std::fs::write(&path, text).unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_ingest"))
+            .args(["check", "--config"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned()
+            + &String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains(message), "{message}: {said}");
+    }
+}

@@ -316,7 +316,7 @@ impl Tried {
     }
 }
 
-/// The job of a call that no job has: one step without parameters.
+/// The job of a call that no job has: one step without parameters of its own.
 fn job_of(credential: &Arc<Credential>, call: &Arc<Call>, regions: &[Arc<Region>]) -> Job {
     Job {
         since: crate::config::Since::default(),
@@ -328,7 +328,8 @@ fn job_of(credential: &Arc<Credential>, call: &Arc<Call>, regions: &[Arc<Region>
         resume_within: std::time::Duration::ZERO,
         steps: vec![Step {
             call: Arc::clone(call),
-            params: BTreeMap::new(),
+            params: call.params.clone(),
+            body: call.body.clone(),
             max_pages: None,
             ids: None,
         }],

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::{Map, Number, Value, json};
+use reqwest::Method;
+use serde_json::json;
 
+use super::body::{Body, CallBody, OneBody, PARAMS, Params};
 use super::declare::{
     AndThen, COST, Leaf, ListOf, Named, OneOrMore, Optional, Or, OwnName, POINTER, Required, Shape,
     TEMPLATE, TEXT, TRUTH, Table, Type, Words, keys, table, template,
@@ -12,8 +14,8 @@ use super::declare::{
 use super::field::{COLUMN, Column, FIELD, Field};
 use super::format::{FORMATS, Format};
 use super::item::{self, Item};
+use super::names::advice;
 use super::paging::{PAGING, Paging};
-use super::tree::Kind;
 use super::upstream::HEADERS;
 use super::{Pointer, Template};
 use crate::quota::{Cost, LimitName, Outage, Units};
@@ -31,14 +33,15 @@ keys! {
         /// Whether a request may be sent unmetered during an outage of the ledger. If unset, it may if its cost is at most
         /// `ledger.cheap_max`.
         outage: Option<Outage> = Optional(Words(OUTAGES), "'refuse'"),
-        /// The HTTP method.
-        method: Method = Or(Words(METHODS), "'GET'", "'POST'"),
+        /// The HTTP method. With a body the default is `POST`; a `GET` with a body must be written.
+        method: Method = Or(METHOD, "'GET'", "'PUT'"),
         /// Headers of this call, besides those of the upstream. Their values are templates.
         headers: BTreeMap<String, Template> = Or(HEADERS, "{}", "{ x-language = '{language}' }"),
-        /// Query parameters of every request. Their values are templates. A step can override them.
-        params: BTreeMap<String, Template> = Or(PARAMS, "{}", "{ fields = 'id,title' }"),
-        /// The JSON body of a POST. Every string in it is a template.
-        body: Option<Value> = Optional(BODY, "{ query = 'cats', country = '{region}' }"),
+        /// Query parameters of every request. Their values are templates; a list repeats a parameter, and a template with `{ids}`
+        /// in a list stands for one for each id. A step can override them.
+        params: Params = Or(PARAMS, "{}", "{ fields = 'id,title', tag = ['new', 'free'] }"),
+        /// The body of every request; `None` without one.
+        body: Option<Body> = OneBody::<CallBody>::NEW,
         /// How the pages of a list follow each other.
         paging as "page": Paging = Or(PAGING, "{ kind = 'none' }", "{ kind = 'token', param = 'pageToken', next = '/nextPageToken' }"),
         /// What a response contains. Omit it for a call that is only charged by hand.
@@ -117,20 +120,25 @@ const OUTAGES: &[(&str, Outage, &str)] = &[
     ("refuse", Outage::Refuse, "The request is not sent."),
 ];
 
-/// The method of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Method {
-    /// `GET`
-    #[default]
-    Get,
-    /// `POST`, with a JSON body.
-    Post,
-}
-
-const METHODS: &[(&str, Method, &str)] = &[
-    ("GET", Method::Get, "Parameters are in the query."),
-    ("POST", Method::Post, "The request has a JSON `body`."),
-];
+/// The method of a request: a word in capitals, so that a typing error such as `Get` is not sent.
+const METHOD: Leaf<Method> = Leaf {
+    read: |item| {
+        let text = item.text()?;
+        let in_capitals = text.len() > 2 && text.bytes().all(|letter| letter.is_ascii_uppercase());
+        match Method::from_bytes(text.as_bytes()) {
+            Ok(method) if in_capitals && method != Method::CONNECT => Some(method),
+            Ok(_) | Err(_) => item.refuse(
+                "expected an HTTP method in capitals",
+                advice(text, ["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            ),
+        }
+    },
+    shape: || {
+        let schema =
+            json!({ "type": "string", "pattern": "^[A-Z]{3,}$", "not": { "const": "CONNECT" } });
+        Shape::scalar("HTTP method", schema)
+    },
+};
 
 /// Whether requests of a call carry the `ETag` of the stored page. `etag = "…"`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -150,21 +158,6 @@ const ETAGS: &[(&str, Etag, &str)] = &[
     ),
     ("unused", Etag::Unused, "Requests do not send it."),
 ];
-
-/// Query parameters by name.
-pub const PARAMS: Leaf<BTreeMap<String, Template>> = Leaf {
-    read: |item| {
-        item::all(
-            item.entries()?
-                .into_iter()
-                .map(|item| Some((item.name().to_owned(), template(item)?))),
-        )
-    },
-    shape: || {
-        let schema = json!({ "type": "object", "additionalProperties": TEMPLATE.shape().schema });
-        Shape::scalar("table of templates by parameter", schema)
-    },
-};
 
 const PATH: Leaf<Template> = Leaf {
     read: path,
@@ -189,54 +182,24 @@ fn path(item: Item<'_>) -> Option<Template> {
     template(item)
 }
 
-const BODY: Leaf<Value> = Leaf {
-    read: |item| match item.is_table() {
-        true => json_of(item),
-        false => item.refuse("expected a table", "write { name = value }"),
-    },
-    shape: || Shape::scalar("table", json!({ "type": "object" })),
-};
-
-/// The body as JSON, in which every text is a template.
-fn json_of(item: Item<'_>) -> Option<Value> {
-    match item.kind() {
-        Kind::Text(text) => template(item).map(|_| Value::String(text.clone())),
-        Kind::Date(date) => Some(Value::String(date.clone())),
-        Kind::Bool(truth) => Some(Value::Bool(*truth)),
-        Kind::Integer(number) => number_of(&item, i64::try_from(*number).ok().map(Number::from)),
-        Kind::Float(number, _) => number_of(&item, Number::from_f64(*number)),
-        Kind::List(_) => item::all(item.list()?.into_iter().map(json_of)).map(Value::Array),
-        Kind::Table(_) => {
-            let members = item
-                .entries()?
-                .into_iter()
-                .map(|item| Some((item.name().to_owned(), json_of(item)?)));
-            item::all::<_, Map<String, Value>>(members).map(Value::Object)
-        }
+/// The method that is meant where none is written, and whether it and the etag fit the rest of the call.
+fn with_its_method(item: &Item<'_>, mut call: Call) -> Option<Call> {
+    let written = item.find(&["method"]);
+    if written.is_none() && call.body.is_some() {
+        call.method = Method::POST;
     }
-}
-
-fn number_of(item: &Item<'_>, number: Option<Number>) -> Option<Value> {
-    match number {
-        Some(number) => Some(Value::Number(number)),
-        None => item.refuse(
-            "expected a number that JSON can represent",
-            "write it in quotes",
-        ),
+    if let (true, Some(method), Some(_)) = (call.method == Method::HEAD, written, &call.records) {
+        return method.refuse(
+            "the response to HEAD has no body, so it contains no records",
+            "write method = \"GET\", or remove `records`",
+        );
     }
-}
-
-/// Whether the method can have this body and etag.
-fn with_its_method(item: &Item<'_>, call: Call) -> Option<Call> {
-    match (call.method, item.find(&["body"]), item.find(&["etag"])) {
-        (Method::Get, Some(body), _) => body.refuse(
-            "only a POST request has a body",
-            "write method = \"POST\", or remove the body",
+    match item.find(&["etag"]) {
+        Some(etag) if call.method != Method::GET || call.body.is_some() => etag.refuse(
+            "`etag` works with GET requests without a body only",
+            "remove etag",
         ),
-        (Method::Post, _, Some(etag)) => {
-            etag.refuse("`etag` works with GET requests only", "remove etag")
-        }
-        (Method::Get, None, _) | (Method::Post, _, None) => Some(call),
+        Some(_) | None => Some(call),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Checks of values that are valid by themselves, but not together.
 
 mod cost;
+mod paging;
 mod request;
 mod scope;
 mod secrets;

@@ -1,12 +1,10 @@
 //! `[jobs.NAME]`: what to fetch for each region, in steps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-
-use super::call::PARAMS;
+use super::body::{self, Body, OneBody, PARAMS, Param, Params, StepBody};
 use super::declare::{
     COUNT, DURATION, DURATION_OR_ZERO, LEAVE, Later, ListOf, Optional, Or, POINTER, Place,
     Required, TEXT, Table, Type, keys, table,
@@ -14,7 +12,7 @@ use super::declare::{
 use super::item::{self, Item};
 use super::names::{Named, advice};
 use super::since::{Since, SinceType};
-use super::{Call, Credential, Pointer, Region, Template, Upstream, Variable};
+use super::{Call, Credential, Pointer, Region, Upstream, Variable};
 use crate::quota::{Cost, Timestamp};
 
 /// What to fetch, as a list of calls, for each region.
@@ -44,7 +42,9 @@ pub struct Step {
     /// The call. It has a path and records.
     pub call: Arc<Call>,
     /// The query parameters of each request: the call's, overridden by the step's.
-    pub params: BTreeMap<String, Template>,
+    pub params: Params,
+    /// The body of each request: the call's, overridden by the step's.
+    pub body: Option<Body>,
     /// The most pages of a pass; `None`: until the list ends.
     pub max_pages: Option<u64>,
     /// The ids that it fetches; `None` for a step that lists. A step with ids serves several regions at once.
@@ -55,24 +55,11 @@ impl Step {
     /// Whether its path, parameters, body or own headers use a variable.
     #[must_use]
     pub fn names(&self, variable: &Variable) -> bool {
-        let templates = self.params.values().chain(&self.call.path);
+        let params = self.params.values().flat_map(Param::templates);
+        let body = self.body.iter().flat_map(Body::templates);
+        let templates = params.chain(&self.call.path).chain(body);
         let mut templates = templates.chain(self.call.headers.values());
         templates.any(|template| template.names(variable))
-            || self
-                .call
-                .body
-                .as_ref()
-                .is_some_and(|body| in_text(body, variable))
-    }
-}
-
-/// Whether a string within a body is a template that uses a variable.
-fn in_text(body: &Value, variable: &Variable) -> bool {
-    match body {
-        Value::String(text) => Template::parse(text).is_ok_and(|template| template.names(variable)),
-        Value::Array(elements) => elements.iter().any(|element| in_text(element, variable)),
-        Value::Object(members) => members.values().any(|member| in_text(member, variable)),
-        _ => false,
     }
 }
 
@@ -125,8 +112,10 @@ keys! {
     partial struct StepKeys {
         /// The call, of the upstream of the job's credential.
         call: Place = Required(Later(TEXT), "'things.list'"),
-        /// Query parameters, which override those of the call. Their values are templates.
-        params: BTreeMap<String, Template> = Or(PARAMS, "{}", "{ sort = 'popular', country = '{region}' }"),
+        /// Query parameters, which override those of the call. Their values are templates; a list repeats a parameter.
+        params: Params = Or(PARAMS, "{}", "{ sort = 'popular', country = '{region}' }"),
+        /// What overrides the body of the call.
+        body: Option<Body> = OneBody::<StepBody>::NEW,
         /// The most pages of a pass. If unset, until the list ends.
         max_pages: Option<u64> = Optional(COUNT, "4"),
         /// The ids to fetch, from the records of an earlier step. A parameter, the path or the body uses them as `{ids}`.
@@ -167,7 +156,7 @@ pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
     });
     let regions = match keys.regions? {
         Some(place) => some_regions(&place.item(&root)?, known.regions),
-        None => all_regions(&item, known.regions),
+        None => Some(all_regions(&item, known.regions)),
     };
     let upstream = credential.as_ref().map(|credential| &*credential.upstream);
     let steps = keys
@@ -185,15 +174,12 @@ pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
     })
 }
 
-/// All regions of the file, of a job that names none.
-fn all_regions(job: &Item<'_>, all: &[Arc<Region>]) -> Option<Vec<Arc<Region>>> {
+/// All regions of the file, of a job that names none. If the file has none, the job makes one pass.
+fn all_regions(job: &Item<'_>, all: &[Arc<Region>]) -> Vec<Arc<Region>> {
     if all.is_empty() && job.root().find(&["regions"]).is_none() {
-        return job.refuse(
-            "a job needs regions, and none are defined",
-            "write regions = [\"US\"] at the top of the file",
-        );
+        return vec![Arc::new(Region::none())];
     }
-    Some(all.to_vec())
+    all.to_vec()
 }
 
 fn some_regions(item: &Item<'_>, all: &[Arc<Region>]) -> Option<Vec<Arc<Region>>> {
@@ -245,7 +231,7 @@ struct Earlier {
 
 fn step(item: Item<'_>, upstream: &Upstream, earlier: &Earlier) -> Option<Step> {
     let root = item.root();
-    let keys = STEP.read(item)?;
+    let keys = STEP.read(item.clone())?;
     let call = keys
         .call
         .and_then(|place| call(&place.item(&root)?, upstream));
@@ -256,6 +242,7 @@ fn step(item: Item<'_>, upstream: &Upstream, earlier: &Earlier) -> Option<Step> 
     let (call, own) = (call?, keys.params?);
     Some(Step {
         params: call.params.clone().into_iter().chain(own).collect(),
+        body: body::of_step(&item, &call, keys.body?)?,
         call,
         max_pages: keys.max_pages?,
         ids: ids?,

@@ -1,5 +1,6 @@
 //! `quotas.toml`, read into types that cannot express what makes no sense.
 
+mod body;
 mod call;
 mod credential;
 mod field;
@@ -36,7 +37,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use call::{Call, Cheaper, Etag, Method, Records};
+pub use body::{Body, JsonTemplate, Param, Params};
+pub use call::{Call, Cheaper, Etag, Records};
 pub use credential::{Credential, SecretSource};
 pub use error::{ConfigError, NamedBy, Problem};
 pub use field::{Column, ColumnType, Field, ResponseField};
@@ -49,11 +51,12 @@ pub use notify::Notify;
 pub use oauth::{ClientPlace, Grant, OAuth, OAuthClient};
 pub use paging::{
     ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, Lead, NextPage, NotANumber, PageSize, Paging,
-    Place, SeenPage, Turn,
+    Place, SeenPage, Turn, place_in_json,
 };
 pub use pointer::Pointer;
 pub use redis_url::{RedisUrl, RedisUrlError};
 pub use region::Region;
+pub use reqwest::Method;
 pub use rules::{Class, Condition, Rule, StatusMatch, Until, classify};
 pub use schema::schema;
 pub use since::{Since, SinceValue};

@@ -100,7 +100,7 @@ keys! {
     /// `kind = "token"`
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ByToken {
-        /// The parameter that carries the token.
+        /// The parameter that carries the token. A JSON pointer is a place in the body: `/variables/after`.
         param: String = Required(TEXT, "'pageToken'"),
         /// Where the response contains the token of the next page. A number stays a number in a body. Exactly one of `next`,
         /// `next_header` and `last` is present.
@@ -154,7 +154,7 @@ keys! {
     /// `kind = "offset"`
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ByOffset {
-        /// The parameter that carries the number of records to skip.
+        /// The parameter that carries the number of records to skip. A JSON pointer is a place in the body: `/variables/after`.
         param: String = Required(TEXT, "'offset'"),
         /// Where paging parameters are sent.
         place as "in": Place = Or(Words(PLACES), "'query'", "'body'"),
@@ -171,7 +171,7 @@ keys! {
     /// `kind = "number"`
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ByNumber {
-        /// The parameter that carries the number of the page.
+        /// The parameter that carries the number of the page. A JSON pointer is a place in the body: `/variables/after`.
         param: String = Required(TEXT, "'page'"),
         /// The number of the first page.
         first: u64 = Or(PAGES, "1", "0"),
@@ -188,7 +188,8 @@ keys! {
     /// The size of a page, and how it is requested.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct PageSize {
-        /// The parameter that requests the size of a page. If unset, the size is not requested.
+        /// The parameter that requests the size of a page, or a JSON pointer to its place in the body. If unset, the size is not
+        /// requested.
         param as "size_param": Option<String> = Optional(TEXT, "'maxResults'"),
         /// The number of records on a full page.
         size: u64 = Required(COUNT, "50"),
@@ -201,7 +202,7 @@ pub enum Place {
     /// In the query.
     #[default]
     Query,
-    /// In the JSON body, at the top.
+    /// In the body.
     Body,
 }
 
@@ -210,7 +211,7 @@ const PLACES: &[(&str, Place, &str)] = &[
     (
         "body",
         Place::Body,
-        "At the top of the JSON body of a POST.",
+        "In the body: a field of the form; at the top of the JSON, or at the pointer that the parameter is.",
     ),
 ];
 
@@ -322,13 +323,16 @@ impl Paging {
         }
     }
 
-    /// Where paging parameters are sent.
+    /// Where paging parameters are sent: in the body if the parameter is a pointer.
     #[must_use]
-    pub const fn place(&self) -> Place {
+    pub fn place(&self) -> Place {
         match self {
             Self::Token(ByToken { place, .. })
             | Self::Offset(ByOffset { place, .. })
-            | Self::Number(ByNumber { place, .. }) => *place,
+            | Self::Number(ByNumber { place, .. }) => match self.cursor_param() {
+                Some(param) => place_of(param, *place),
+                None => *place,
+            },
             Self::Link(_) | Self::NextUrl(_) | Self::None => Place::Query,
         }
     }
@@ -377,7 +381,7 @@ impl Paging {
     pub fn cursor_text<'a>(&'a self, cursor: Option<&'a str>) -> Option<&'a str> {
         match (self, cursor) {
             (Self::Token(by), None) => by.first.as_deref(),
-            (Self::Token(by), Some(cursor)) if by.place == Place::Body => {
+            (Self::Token(by), Some(cursor)) if by.sent_in() == Place::Body => {
                 let text = cursor.strip_prefix(NUMBER);
                 Some(text.or(cursor.strip_prefix(TEXT_TOKEN)).unwrap_or(cursor))
             }
@@ -543,12 +547,16 @@ impl ByToken {
         }
     }
 
+    fn sent_in(&self) -> Place {
+        place_of(&self.param, self.place)
+    }
+
     /// The token as it is sent.
     fn value(&self, cursor: Option<&str>) -> Option<Value> {
         let Some(cursor) = cursor else {
             return self.first.as_deref().map(Value::from);
         };
-        if self.place == Place::Body {
+        if self.sent_in() == Place::Body {
             if let Some(number) = cursor.strip_prefix(NUMBER) {
                 return Some(serde_json::from_str(number).unwrap_or_else(|_| number.into()));
             }
@@ -557,6 +565,23 @@ impl ByToken {
             }
         }
         Some(cursor.into())
+    }
+}
+
+/// A parameter that is a JSON pointer is in the body.
+fn place_of(param: &str, configured: Place) -> Place {
+    match param.starts_with('/') {
+        true => Place::Body,
+        false => configured,
+    }
+}
+
+/// The place of a paging parameter in a JSON body: at the top, unless it is a pointer.
+#[must_use]
+pub fn place_in_json(param: &str) -> Option<Pointer> {
+    match param.starts_with('/') {
+        true => Pointer::parse(param).ok(),
+        false => Pointer::parse(&format!("/{}", param.replace('~', "~0").replace('/', "~1"))).ok(),
     }
 }
 

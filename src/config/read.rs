@@ -22,7 +22,7 @@ use super::{Config, Notify};
 keys! {
     partial struct Root {
         /// The partitions that jobs walk: a list of codes, or a table of regions with values, which templates use by their names:
-        /// `[regions.GB]` with `city = "London"` is used as `{city}`.
+        /// `[regions.GB]` with `city = "London"` is used as `{city}`. If unset, each job makes one pass, whose region is shown as `-`.
         regions: Option<Vec<Arc<Region>>> = Optional(REGIONS, "['US', 'GB', 'DE']"),
         /// Where charges are recorded.
         ledger: LedgerConfig = Or(LEDGER, "{}", "{ url = 'sqlite', timeout = '1s' }"),

@@ -23,6 +23,18 @@ impl Region {
     /// The code of requests that serve several regions at once.
     pub const SHARED: &'static str = "*";
 
+    /// The code of the only region of a configuration without `regions`.
+    pub const NONE: &'static str = "-";
+
+    /// The only region of a configuration without `regions`.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            code: Self::NONE.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// The region of requests that serve several regions at once.
     #[must_use]
     pub fn shared() -> Self {

@@ -3,6 +3,7 @@ mod date;
 use std::fmt;
 
 use secrecy::zeroize::Zeroizing;
+use serde_json::Value;
 use thiserror::Error;
 
 use self::date::Date;
@@ -23,7 +24,7 @@ pub struct Template {
 pub enum Variable {
     /// `{region}`: the region's code.
     Region,
-    /// `{ids}`: a batch of ids, joined by commas.
+    /// `{ids}`: a batch of ids, joined by commas; `{ids:SEPARATOR}`: joined by something else; `{ids:json}`: a JSON array.
     Ids,
     /// `{cursor}`: the cursor of the page; empty for the first one.
     Cursor,
@@ -83,6 +84,23 @@ enum Part {
     Date(Date),
     /// `{since}` with an offset or a format.
     Since(Date),
+    Ids(JoinedIds),
+}
+
+/// How several ids become one text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum JoinedIds {
+    Json,
+    By(String),
+}
+
+impl JoinedIds {
+    fn join(&self, ids: &[String]) -> String {
+        match self {
+            Self::Json => Value::from(ids).to_string(),
+            Self::By(separator) => ids.join(separator),
+        }
+    }
 }
 
 impl Template {
@@ -92,7 +110,9 @@ impl Template {
         (
             "ids",
             Variable::Ids,
-            "The ids of the request, joined by commas. Only in a step with `ids`.",
+            "The ids of the request, joined by commas. Only in a step with `ids`. `{ids:|}` joins them by `|` or any other \
+            separator, and `{ids:json}` is a JSON array of strings. In a list, a text with `{ids}` stands for one text for \
+            each id.",
         ),
         (
             "cursor",
@@ -160,7 +180,11 @@ impl Template {
     pub fn secrets(&self) -> impl Iterator<Item = Option<&str>> {
         self.parts.iter().filter_map(|part| match part {
             Part::Variable(Variable::Secret(name)) => Some(name.as_deref()),
-            Part::Literal(_) | Part::Variable(_) | Part::Date(_) | Part::Since(_) => None,
+            Part::Literal(_)
+            | Part::Variable(_)
+            | Part::Date(_)
+            | Part::Since(_)
+            | Part::Ids(_) => None,
         })
     }
 
@@ -181,7 +205,10 @@ impl Template {
                 (Part::Variable(variable), Some(values)) => text.push_str(&values.of(variable)),
                 (Part::Date(date), Some(values)) => text.push_str(&date.at(values.now)),
                 (Part::Since(date), Some(values)) => text.push_str(&values.since_at(date)),
-                (Part::Variable(_) | Part::Date(_) | Part::Since(_), None) => return None,
+                (Part::Ids(joined), Some(values)) => text.push_str(&joined.join(values.ids)),
+                (Part::Variable(_) | Part::Date(_) | Part::Since(_) | Part::Ids(_), None) => {
+                    return None;
+                }
             }
         }
         Some(text)
@@ -203,6 +230,7 @@ impl Template {
                 Part::Variable(variable) => encode(&values.of(variable)),
                 Part::Date(date) => encode(&date.at(values.now)),
                 Part::Since(date) => encode(&values.since_at(date)),
+                Part::Ids(joined) => encode(&joined.join(values.ids)),
             })
             .collect()
     }
@@ -217,6 +245,7 @@ impl Template {
                 Part::Variable(variable) => Some(variable.clone()),
                 Part::Date(_) => Some(Variable::Date),
                 Part::Since(_) => Some(Variable::Since),
+                Part::Ids(_) => Some(Variable::Ids),
             })
             .collect()
     }
@@ -225,6 +254,43 @@ impl Template {
     #[must_use]
     pub fn names(&self, variable: &Variable) -> bool {
         self.variables().contains(variable)
+    }
+
+    /// Whether it stands for one text for each id in a list: it names the ids and does not say how they are joined.
+    #[must_use]
+    pub fn repeats(&self) -> bool {
+        self.parts.contains(&Part::Variable(Variable::Ids))
+    }
+
+    /// What it joins the ids by, if it says so.
+    #[must_use]
+    pub fn ids_separator(&self) -> Option<&str> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Ids(JoinedIds::By(separator)) => Some(separator.as_str()),
+            Part::Ids(JoinedIds::Json) | Part::Literal(_) | Part::Variable(_) | Part::Date(_) => {
+                None
+            }
+        })
+    }
+
+    /// Whether this name is in doubled braces in it, and so would be text.
+    #[must_use]
+    pub fn doubles(&self, name: &str) -> bool {
+        let mut openings = self.text.split("{{").skip(1);
+        openings.any(|inner| {
+            let inner = inner.split_once("}}");
+            inner.is_some_and(|(inner, _)| inner.trim() == name)
+        })
+    }
+
+    /// Its text, if it uses no variable.
+    #[must_use]
+    pub fn literal(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [] => Some(""),
+            [Part::Literal(text)] => Some(text),
+            _ => None,
+        }
     }
 }
 
@@ -235,6 +301,16 @@ impl fmt::Display for Template {
 }
 
 impl Values<'_> {
+    /// The values with which an element of a list is rendered: with each id alone if it `repeats`.
+    #[must_use]
+    pub fn for_each_id(&self, repeats: bool) -> Vec<Self> {
+        if !repeats || self.ids.is_empty() {
+            return vec![*self];
+        }
+        let ids = self.ids.chunks(1);
+        ids.map(|ids| Self { ids, ..*self }).collect()
+    }
+
     /// The value of a variable. A value that the region lacks is empty, which the configuration refuses.
     fn of(&self, variable: &Variable) -> String {
         match variable {
@@ -319,6 +395,12 @@ fn variable(name: &str) -> Result<Part, TemplateError> {
     }
     if name == "id" {
         return Ok(Part::Variable(Variable::Id));
+    }
+    if let Some(separator) = name.strip_prefix("ids:") {
+        return Ok(Part::Ids(match separator {
+            "json" => JoinedIds::Json,
+            separator => JoinedIds::By(separator.to_owned()),
+        }));
     }
     if let Some(secret) = name.strip_prefix("secret:") {
         let secret = Variable::Secret(Some(secret.to_owned()));

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::slice;
 
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Uri};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,8 +12,8 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use url::Url;
 
-use super::route::Route;
-use crate::config::{Auth, Region, Template, Values, Variable};
+use super::route::{Route, texts_in};
+use crate::config::{Auth, Param, Region, Template, Values, Variable, place_in_json};
 use crate::quota::Timestamp;
 
 /// A request as it arrived.
@@ -41,8 +43,8 @@ impl Received {
             upstream: decoded(upstream),
             path: decoded(path),
             params: params(uri.query().unwrap_or_default()),
+            body: body_of(&headers, body),
             headers,
-            body: serde_json::from_slice(body).unwrap_or_default(),
         }
     }
 
@@ -78,6 +80,20 @@ impl Received {
         };
         secret.filter(|secret| !secret.is_empty())
     }
+}
+
+/// JSON, or the fields of a form by name.
+fn body_of(headers: &HeaderMap, body: &[u8]) -> Value {
+    let content_type = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    if content_type.is_some_and(|text| text.starts_with("application/x-www-form-urlencoded")) {
+        let fields = params(&String::from_utf8_lossy(body)).into_iter();
+        return fields
+            .map(|(name, value)| (name, Value::from(value)))
+            .collect();
+    }
+    serde_json::from_slice(body).unwrap_or_default()
 }
 
 /// The part of `user:password` that is secret, in Base64.
@@ -153,18 +169,28 @@ impl<'a> CallRequest<'a> {
             };
             known.map(|known| known == value)
         });
-        let in_body = self.route.in_body().into_iter().filter_map(|(at, part)| {
-            let expected = of_region(&part, region)?;
-            Some(self.body.pointer(&at).and_then(Value::as_str) == Some(&expected))
-        });
-        let always: Vec<bool> = in_path.chain(in_body).collect();
-        self.route.steps.iter().any(|params| {
-            let in_params = params.iter().filter_map(|(name, template)| {
-                let expected = of_region(template, region)?;
-                Some(self.params.get(name) == Some(&expected))
+        let always: Vec<bool> = in_path.collect();
+        self.route.steps.iter().any(|(params, body)| {
+            let in_params = params.iter().flat_map(|(name, param)| {
+                let expected = param.templates().iter();
+                let expected = expected.filter_map(|template| of_region(template, region));
+                expected.map(|expected| self.has_param(name, param, &expected))
             });
-            let shown: Vec<bool> = in_params.chain(always.iter().copied()).collect();
+            let in_body = body.iter().flat_map(texts_in).filter_map(|(at, part)| {
+                let expected = of_region(part, region)?;
+                Some(self.body.pointer(&at).and_then(Value::as_str) == Some(&expected))
+            });
+            let shown = in_params.chain(in_body).chain(always.iter().copied());
+            let shown: Vec<bool> = shown.collect();
             !shown.is_empty() && shown.iter().all(|fits| *fits)
+        })
+    }
+
+    /// Whether it has this value of a parameter.
+    fn has_param(&self, name: &str, param: &Param, value: &str) -> bool {
+        self.params.get(name).is_some_and(|received| match param {
+            Param::Once(_) => received == value,
+            Param::Repeated(_) => received.split(',').any(|one| one == value),
         })
     }
 
@@ -185,17 +211,27 @@ impl<'a> CallRequest<'a> {
         let in_path = self.route.pattern.read(self.path).unwrap_or_default();
         let in_path = in_path
             .into_iter()
-            .filter(|(name, _)| matches!(*name, "ids" | "id"))
+            .filter(|(name, _)| matches!(name.split(':').next(), Some("ids" | "id")))
             .map(|(_, value)| value.to_owned());
         let in_body = self
             .route
             .ids_in_body()
             .into_iter()
             .filter_map(|place| self.body.pointer(&place));
-        let in_body = in_body.filter_map(Value::as_str).map(str::to_owned);
+        let in_body = in_body.flat_map(texts);
         let joined = in_query.chain(in_path).chain(in_body);
         let joined: Vec<String> = joined.filter(|ids| !ids.is_empty()).collect();
-        (!joined.is_empty()).then(|| joined.iter().flat_map(|ids| split(ids)).collect())
+        (!joined.is_empty()).then(|| joined.iter().flat_map(|ids| self.split(ids)).collect())
+    }
+
+    /// Splits ids as the call joins them.
+    fn split(&self, ids: &str) -> Vec<String> {
+        if let Ok(ids) = serde_json::from_str::<Vec<String>>(ids) {
+            return ids;
+        }
+        let separators = self.route.separators.iter();
+        let ids = separators.fold(ids.to_owned(), |ids, by| ids.replace(by.as_str(), ","));
+        split(&ids)
     }
 
     /// Its cursor, as text.
@@ -203,15 +239,15 @@ impl<'a> CallRequest<'a> {
         self.page_value(self.route.cursor_param()?)
     }
 
-    /// A parameter that turns pages: from the query, otherwise from the top of the body.
+    /// A parameter that turns pages: from the query, otherwise from the body.
     pub fn page_value(&self, name: &str) -> Option<String> {
-        self.param(name)
-            .map(str::to_owned)
-            .or_else(|| match self.body.get(name)? {
+        self.param(name).map(str::to_owned).or_else(|| {
+            match place_in_json(name)?.find(self.body)? {
                 Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
                 Value::Number(number) => Some(number.to_string()),
                 _ => None,
-            })
+            }
+        })
     }
 
     /// Identifies the requested page.
@@ -230,8 +266,8 @@ impl<'a> CallRequest<'a> {
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         let mut body = self.body.clone();
-        if let Value::Object(members) = &mut body {
-            members.retain(|name, _| !turning.contains(&name.as_str()));
+        for place in turning.iter().filter_map(|name| place_in_json(name)) {
+            remove(&mut body, place.tokens());
         }
         format!(
             "{} {} {} {body}",
@@ -240,6 +276,30 @@ impl<'a> CallRequest<'a> {
             params.join("&")
         )
     }
+}
+
+fn remove(document: &mut Value, tokens: &[String]) {
+    match (document, tokens) {
+        (Value::Object(members), [last]) => drop(members.shift_remove(last)),
+        (Value::Object(members), [first, rest @ ..]) => {
+            if let Some(member) = members.get_mut(first) {
+                remove(member, rest);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The texts of a text or a list of them.
+fn texts(value: &Value) -> Vec<String> {
+    let elements = value
+        .as_array()
+        .map_or(slice::from_ref(value), Vec::as_slice);
+    elements
+        .iter()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Splits ids at commas.

@@ -1,13 +1,16 @@
 //! The calls of the configuration, by method and path.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::pattern::Pattern;
+use super::request::Received;
 use super::shape::{Parameters, ResponseShape, UpstreamShape};
-use crate::config::{Call, Config, Job, Lead, Method, Pointer, Region, Step, Template, Upstream};
+use crate::config::{
+    Body, Call, Config, Job, JsonTemplate, Lead, Param, Params, Pointer, Region, Step, Template,
+    Upstream, Variable,
+};
 
 /// One call of an upstream, and what the sandbox needs for its responses.
 #[derive(Debug)]
@@ -15,12 +18,16 @@ pub struct Route {
     pub upstream: Arc<Upstream>,
     pub call: Arc<Call>,
     pub pattern: Pattern,
-    /// The parameters of each step that requests the call.
-    pub steps: Vec<BTreeMap<String, Template>>,
+    /// The parameters and the body of each step that requests the call.
+    pub steps: Vec<(Params, Option<Body>)>,
     /// All regions.
     pub regions: Vec<Arc<Region>>,
     /// The query parameters for ids.
     pub ids_params: Vec<String>,
+    /// What separates ids, besides commas.
+    pub separators: Vec<String>,
+    /// The bodies with which steps request it.
+    pub bodies: Vec<Body>,
     /// What its responses look like; `None` for a call that reads no records.
     pub shape: Option<ResponseShape>,
 }
@@ -46,10 +53,12 @@ fn route(
 ) -> Option<Route> {
     let pattern = Pattern::new(call.path.as_ref()?.as_str());
     let steps = || steps_of(config, &upstream.name);
-    let asking = || steps().filter(|step| step.call.name == call.name);
-    let ids_params = asking()
+    let asking = steps().filter(|step| step.call.name == call.name);
+    let asking: Vec<_> = asking.collect();
+    let ids_params = asking
+        .iter()
         .flat_map(|step| &step.params)
-        .filter(|(_, value)| names_ids(value.as_str()));
+        .filter(|(_, param)| param.templates().iter().any(names_ids));
     let shape = ResponseShape::new(
         shapes,
         upstream,
@@ -61,11 +70,21 @@ fn route(
         Some(ids) => ids.iter().cloned().collect(),
         None => ids_params.map(|(name, _)| name.clone()).collect(),
     };
+    let bodies = asking.iter().filter_map(|step| step.body.clone());
+    let bodies: Vec<_> = match asking.is_empty() {
+        true => call.body.clone().into_iter().collect(),
+        false => bodies.collect(),
+    };
     Some(Route {
+        separators: separators(call, &asking),
+        bodies,
         upstream: Arc::clone(upstream),
         call: Arc::clone(call),
         pattern,
-        steps: asking().map(|step| step.params.clone()).collect(),
+        steps: asking
+            .iter()
+            .map(|step| (step.params.clone(), step.body.clone()))
+            .collect(),
         regions: config.regions.clone(),
         ids_params,
         shape,
@@ -100,26 +119,22 @@ fn steps_of<'a>(config: &'a Config, upstream: &'a str) -> impl Iterator<Item = &
 }
 
 /// The route of a request; `None` for a request that is no call.
-pub fn find<'a>(
-    routes: &'a [Route],
-    upstream: &str,
-    method: &str,
-    path: &str,
-) -> Option<&'a Route> {
+pub fn find<'a>(routes: &'a [Route], upstream: &str, arrived: &Received) -> Option<&'a Route> {
     let matching = routes.iter().filter(|route| {
         route.upstream.name == upstream
-            && route.method() == method
-            && route.pattern.read(path).is_some()
+            && route.call.method.as_str() == arrived.method
+            && route.pattern.read(&arrived.path).is_some()
     });
-    matching.max_by_key(|route| route.pattern.precision())
+    matching.max_by_key(|route| (route.fits(&arrived.body), route.pattern.precision()))
 }
 
 impl Route {
-    fn method(&self) -> &'static str {
-        match self.call.method {
-            Method::Get => "GET",
-            Method::Post => "POST",
-        }
+    /// Whether a step requests it with such a body: the calls of GraphQL differ in nothing else.
+    fn fits(&self, received: &Value) -> bool {
+        self.bodies.iter().any(|body| match body {
+            Body::Json(json) => json.fits(received),
+            Body::Form(_) => false,
+        })
     }
 
     /// The parameters that turn pages: the cursor, and the size.
@@ -158,45 +173,92 @@ impl Route {
 
     /// The places of ids in the body, as pointers.
     pub fn ids_in_body(&self) -> Vec<String> {
-        let parts = self.in_body().into_iter();
-        let ids = parts.filter(|(_, template)| names_ids(template.as_str()));
-        ids.map(|(at, _)| at).collect()
-    }
-
-    /// The templates of the body, with their places as pointers.
-    pub fn in_body(&self) -> Vec<(String, Template)> {
-        let body = self.call.body.as_ref();
-        body.map(|body| templates(body, String::new()))
-            .unwrap_or_default()
+        let bodies = self.bodies.iter().flat_map(|body| match body {
+            Body::Json(json) => places(json, String::new()),
+            Body::Form(params) => {
+                let naming = params.iter();
+                let naming = naming.filter(|(_, param)| param.templates().iter().any(names_ids));
+                naming
+                    .map(|(name, _)| format!("/{}", escaped(name)))
+                    .collect()
+            }
+        });
+        bodies.collect()
     }
 }
 
 /// The cursor parameter in links of the sandbox.
 pub const LINKED: &str = "after";
 
-fn names_ids(template: &str) -> bool {
-    template.contains("{ids}") || template.contains("{id}")
+fn separators(call: &Call, steps: &[&Step]) -> Vec<String> {
+    let params = steps.iter().flat_map(|step| step.params.values());
+    let params = params.flat_map(Param::templates);
+    let bodies = steps.iter().flat_map(|step| &step.body);
+    let templates = params.chain(bodies.flat_map(Body::templates));
+    let separators = templates
+        .chain(&call.path)
+        .filter_map(Template::ids_separator);
+    separators.map(str::to_owned).collect()
 }
 
-fn templates(body: &Value, at: String) -> Vec<(String, Template)> {
+fn names_ids(template: &Template) -> bool {
+    template.names(&Variable::Ids) || template.names(&Variable::Id)
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// The texts of a body with their places, as pointers.
+pub fn texts_in(body: &Body) -> Vec<(String, &Template)> {
     match body {
-        Value::String(text) => Template::parse(text)
-            .map(|template| vec![(at, template)])
-            .unwrap_or_default(),
-        Value::Array(parts) => parts
+        Body::Json(json) => texts_in_json(json, String::new()),
+        Body::Form(params) => {
+            let fields = params.iter().filter_map(|(name, param)| match param {
+                Param::Once(template) => Some((format!("/{}", escaped(name)), template)),
+                Param::Repeated(_) => None,
+            });
+            fields.collect()
+        }
+    }
+}
+
+fn texts_in_json(json: &JsonTemplate, at: String) -> Vec<(String, &Template)> {
+    match json {
+        JsonTemplate::Fixed(_) => Vec::new(),
+        JsonTemplate::Text(template) => vec![(at, template)],
+        JsonTemplate::List(parts) => {
+            let parts = parts.iter().enumerate();
+            parts
+                .flat_map(|(index, part)| texts_in_json(part, format!("{at}/{index}")))
+                .collect()
+        }
+        JsonTemplate::Object(members) => members
             .iter()
-            .enumerate()
-            .flat_map(|(index, part)| templates(part, format!("{at}/{index}")))
+            .flat_map(|(name, part)| texts_in_json(part, format!("{at}/{}", escaped(name))))
             .collect(),
-        Value::Object(members) => members
+    }
+}
+
+/// Where a body names ids, as pointers: a list that has one element for each id is one place.
+fn places(template: &JsonTemplate, at: String) -> Vec<String> {
+    match template {
+        JsonTemplate::Text(text) if names_ids(text) => vec![at],
+        JsonTemplate::List(parts) => {
+            let is_text =
+                |part: &JsonTemplate| matches!(part, JsonTemplate::Text(text) if names_ids(text));
+            if parts.iter().any(is_text) {
+                return vec![at];
+            }
+            let parts = parts.iter().enumerate();
+            parts
+                .flat_map(|(index, part)| places(part, format!("{at}/{index}")))
+                .collect()
+        }
+        JsonTemplate::Object(members) => members
             .iter()
-            .flat_map(|(name, part)| {
-                templates(
-                    part,
-                    format!("{at}/{}", name.replace('~', "~0").replace('/', "~1")),
-                )
-            })
+            .flat_map(|(name, part)| places(part, format!("{at}/{}", escaped(name))))
             .collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+        JsonTemplate::Fixed(_) | JsonTemplate::Text(_) => Vec::new(),
     }
 }

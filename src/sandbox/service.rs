@@ -95,8 +95,8 @@ impl Service {
 
     /// The call that a request is for; links of saved responses lead to paths that the configuration does not have.
     fn route(&self, received: &Received) -> Option<&Route> {
-        let (upstream, path) = (&received.upstream, &received.path);
-        let found = route::find(&self.routes, upstream, &received.method, path);
+        let upstream = &received.upstream;
+        let found = route::find(&self.routes, upstream, received);
         found.or_else(|| {
             let mut routes = self.routes.iter();
             routes.find(|route| {

@@ -19,6 +19,7 @@ mod redactor;
 mod refusal;
 mod reported;
 mod request;
+mod request_body;
 mod response;
 mod retry_after;
 mod text;

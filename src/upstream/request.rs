@@ -1,19 +1,22 @@
 use std::collections::BTreeMap;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use reqwest::Request;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH,
 };
-use reqwest::{Method, Request};
-use serde_json::{Map, Value};
+use secrecy::zeroize::Zeroizing;
+use serde_json::Value;
 use url::Url;
 
 use super::authorization::{Carried, add_header, no_value};
 use super::http;
+use super::request_body::{self as body, RenderedBody};
 use super::trial::ShownRequest;
 use super::{Failure, PageRequest};
 use crate::config::{
-    self, Auth, CredentialLimit, Field, Format, Place, Region, Step, Template, Turn, Values,
+    self, Auth, Body, CredentialLimit, Field, Format, Param, Place, Region, Step, Template, Turn,
+    Values,
 };
 use crate::fnv::fnv;
 use crate::quota::LimitName;
@@ -34,14 +37,16 @@ pub struct RequestParts<'a> {
     /// How many records a full page holds, where that is asked for.
     pub page_size: Option<u64>,
     headers: HeaderMap,
-    body: Option<Value>,
+    body: Option<RenderedBody>,
     /// Headers and query parameters that contain a secret, which is added when the request is sent.
     secret_headers: Templates<'a>,
-    pub secret_params: Templates<'a>,
+    pub secret_params: Parameters<'a>,
 }
 
-/// Templates by the names of their headers or parameters.
+/// Templates by the names of their headers.
 type Templates<'a> = BTreeMap<&'a str, &'a Template>;
+/// Parameters by their names.
+type Parameters<'a> = BTreeMap<&'a str, &'a Param>;
 
 impl<'a> RequestParts<'a> {
     pub fn new(
@@ -50,13 +55,14 @@ impl<'a> RequestParts<'a> {
         request: PageRequest<'a>,
     ) -> Result<Self, Failure> {
         let turn = request.step.call.paging.turn(request.cursor)?;
-        let body = body(&request, &turn)?;
+        let body = body::rendered(&request, &turn, &without_secrets)?;
         let (headers, secret_headers) = headers(upstream, &request)?;
         let params = request.step.params.iter();
-        let params = params.map(|(name, template)| (name.as_str(), template));
-        let (secret_params, params) = params.partition(|(_, template)| contains_secret(template));
-        let parameters = parameters(&request, &turn, &params);
-        let page_size = page_size(&request, &parameters);
+        let params = params.map(|(name, param)| (name.as_str(), param));
+        let (secret_params, params) =
+            params.partition(|(_, param)| param.templates().iter().any(contains_secret));
+        let parameters = parameters(&request, &turn, &params)?;
+        let page_size = page_size(&request, &parameters, body.as_ref());
         let url = url(&upstream.base_url, &request, &turn, parameters)?;
         fits(&url, &request, &turn)?;
         Ok(Self {
@@ -94,20 +100,19 @@ impl<'a> RequestParts<'a> {
         };
         format!(
             "{} {} {:?} {read:?}{secret}",
-            method(call.method),
-            self.url,
-            self.headers
+            call.method, self.url, self.headers
         )
     }
 
     /// The headers and parameters that contain a secret, as they are configured.
     fn secret_lines(&self) -> Vec<String> {
         let header = |(name, template): (&&str, &&Template)| format!("{name}: {template}");
-        let param = |(name, template): (&&str, &&Template)| format!("{name}={template}");
+        let params = self.secret_params.iter().flat_map(|(name, param)| {
+            let templates = param.templates().iter();
+            templates.map(move |template| format!("{name}={template}"))
+        });
         let headers = self.secret_headers.iter().map(header);
-        headers
-            .chain(self.secret_params.iter().map(param))
-            .collect()
+        headers.chain(params).collect()
     }
 
     /// The request as it is sent, without its secrets.
@@ -125,8 +130,10 @@ impl<'a> RequestParts<'a> {
             let mark = if url.contains('?') { '&' } else { '?' };
             url.push_str(&format!("{mark}{name}={value}"));
         };
-        for (name, template) in &self.secret_params {
-            add(name, &template.to_string());
+        for (name, param) in &self.secret_params {
+            for template in param.templates() {
+                add(name, template.as_str());
+            }
         }
         match &self.upstream.auth {
             Auth::None => {}
@@ -140,10 +147,10 @@ impl<'a> RequestParts<'a> {
             }
         }
         ShownRequest {
-            method: method(self.request.step.call.method).to_string(),
+            method: self.request.step.call.method.to_string(),
             url,
             headers,
-            body: self.body.clone(),
+            body: self.body.as_ref().map(RenderedBody::shown),
         }
     }
 
@@ -152,7 +159,8 @@ impl<'a> RequestParts<'a> {
     /// # Errors
     /// A secret is missing, or cannot be sent in this way.
     pub fn authorized(&self, carried: &Carried) -> Result<Request, Failure> {
-        let mut request = Request::new(method(self.request.step.call.method), self.url.clone());
+        let method = self.request.step.call.method.clone();
+        let mut request = Request::new(method, self.url.clone());
         request.headers_mut().clone_from(&self.headers);
         if let Some(tag) = self
             .request
@@ -161,13 +169,7 @@ impl<'a> RequestParts<'a> {
         {
             request.headers_mut().insert(IF_NONE_MATCH, tag);
         }
-        if let Some(body) = &self.body {
-            request
-                .headers_mut()
-                .entry(CONTENT_TYPE)
-                .or_insert(HeaderValue::from_static("application/json"));
-            *request.body_mut() = Some(body.to_string().into());
-        }
+        self.add_body(&mut request, carried)?;
         let media_type = HeaderValue::from_static(self.format().media_type());
         request.headers_mut().entry(ACCEPT).or_insert(media_type);
         self.reveal(&mut request, carried)?;
@@ -175,18 +177,39 @@ impl<'a> RequestParts<'a> {
         Ok(request)
     }
 
+    fn add_body(&self, request: &mut Request, carried: &Carried) -> Result<(), Failure> {
+        let templates = self.request.step.body.iter().flat_map(Body::templates);
+        let body = if templates.into_iter().any(contains_secret) {
+            let turn = self.request.step.call.paging.turn(self.request.cursor)?;
+            body::rendered(&self.request, &turn, &|template, values| {
+                Ok(revealed(template, values, carried)?.to_string())
+            })?
+        } else {
+            self.body.clone()
+        };
+        if let Some(body) = body {
+            request
+                .headers_mut()
+                .entry(CONTENT_TYPE)
+                .or_insert(HeaderValue::from_static(body.content_type()));
+            *request.body_mut() = Some(body.to_string().into());
+        }
+        Ok(())
+    }
+
     fn reveal(&self, request: &mut Request, carried: &Carried) -> Result<(), Failure> {
         let values = self.values();
-        let text = |template: &Template| {
-            let text = template.reveal(Some(&values), |name| carried.secrets.get(name));
-            text.ok_or_else(|| no_value(template))
-        };
         for (name, template) in &self.secret_headers {
-            add_header(request, name, &text(template)?)?;
+            add_header(request, name, &revealed(template, &values, carried)?)?;
         }
-        for (name, template) in &self.secret_params {
+        for (name, param) in &self.secret_params {
+            let texts = param.render(&values, |template, values| {
+                revealed(template, values, carried)
+            })?;
             let mut query = request.url_mut().query_pairs_mut();
-            query.append_pair(name, &text(template)?);
+            for text in texts {
+                query.append_pair(name, &text);
+            }
         }
         Ok(())
     }
@@ -205,10 +228,10 @@ impl PageRequest<'_> {
                 path.strip_prefix(base).unwrap_or(path).to_owned(),
                 parts.url.query().map(str::to_owned),
             );
-            let body = parts.body.as_ref().map(Value::to_string);
+            let body = parts.body.as_ref().map(RenderedBody::to_string);
             let mut lines = header_lines(&parts.headers);
             lines.extend(parts.secret_lines());
-            (method(call.method).to_string(), url, lines, body)
+            (call.method.to_string(), url, lines, body)
         });
         let read = call.records.as_ref().map(|records| {
             let ids = records.id.iter().map(Field::as_str).collect::<Vec<_>>();
@@ -234,14 +257,7 @@ fn header_lines(headers: &HeaderMap) -> Vec<String> {
     headers.iter().map(line).collect()
 }
 
-const fn method(method: config::Method) -> Method {
-    match method {
-        config::Method::Get => Method::GET,
-        config::Method::Post => Method::POST,
-    }
-}
-
-fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
+pub(super) fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
     Values {
         region: request.region,
         ids: request.ids,
@@ -253,6 +269,20 @@ fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
 
 fn contains_secret(template: &Template) -> bool {
     template.secrets().next().is_some()
+}
+
+/// A text in which secrets are still variables.
+fn without_secrets(template: &Template, values: &Values<'_>) -> Result<String, Failure> {
+    Ok(template.render(values))
+}
+
+fn revealed(
+    template: &Template,
+    values: &Values<'_>,
+    carried: &Carried,
+) -> Result<Zeroizing<String>, Failure> {
+    let text = template.reveal(Some(values), |name| carried.secrets.get(name));
+    text.ok_or_else(|| no_value(template))
 }
 
 /// The configured headers, and those that contain a secret. A header of the call replaces one of its upstream.
@@ -285,39 +315,46 @@ fn headers<'a>(
 fn parameters(
     request: &PageRequest<'_>,
     turn: &Turn<'_>,
-    params: &Templates<'_>,
-) -> BTreeMap<String, String> {
+    params: &Parameters<'_>,
+) -> Result<BTreeMap<String, Vec<String>>, Failure> {
     let values = values(request);
     let size = turn
         .size
-        .map(|(name, size)| (name.to_owned(), size.to_string()));
-    let own = params
-        .iter()
-        .map(|(name, template)| ((*name).to_owned(), template.render(&values)));
+        .map(|(name, size)| (name.to_owned(), vec![size.to_string()]));
+    let own = params.iter().map(|(name, param)| {
+        let texts = param.render(&values, without_secrets)?;
+        Ok(((*name).to_owned(), texts))
+    });
+    let own = own.collect::<Result<Vec<_>, Failure>>()?;
     let cursor = turn
         .cursor
         .as_ref()
-        .map(|(name, cursor)| ((*name).to_owned(), plain(cursor)));
-    match turn.place {
+        .map(|(name, cursor)| ((*name).to_owned(), vec![plain(cursor)]));
+    Ok(match turn.place {
         Place::Query => size.into_iter().chain(own).chain(cursor).collect(),
-        Place::Body => own.collect(),
-    }
+        Place::Body => own.into_iter().collect(),
+    })
 }
 
-fn plain(value: &Value) -> String {
+pub(super) fn plain(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// How long a full page is: by what is really asked for, should the step ask for another size than its call.
-fn page_size(request: &PageRequest<'_>, parameters: &BTreeMap<String, String>) -> Option<u64> {
-    let size = request.step.call.paging.size()?;
-    let parts = size
-        .param
-        .as_ref()
-        .and_then(|name| parameters.get(name)?.parse().ok());
-    parts.or(Some(size.size))
+fn page_size(
+    request: &PageRequest<'_>,
+    parameters: &BTreeMap<String, Vec<String>>,
+    body: Option<&RenderedBody>,
+) -> Option<u64> {
+    let paging = &request.step.call.paging;
+    let size = paging.size()?;
+    let requested = size.param.as_ref().and_then(|name| match paging.place() {
+        Place::Query => parameters.get(name)?.first()?.parse().ok(),
+        Place::Body => body?.value_of(name)?.parse().ok(),
+    });
+    requested.or(Some(size.size))
 }
 
 /// The longest URL that HTTP requests are made of here, in bytes, with room for a secret in it.
@@ -353,7 +390,7 @@ fn url(
     base: &Url,
     request: &PageRequest<'_>,
     turn: &Turn<'_>,
-    parameters: BTreeMap<String, String>,
+    parameters: BTreeMap<String, Vec<String>>,
 ) -> Result<Url, Failure> {
     let mut url = base.clone();
     if let Some(page) = turn.go_to {
@@ -371,7 +408,10 @@ fn url(
         base.path().trim_end_matches('/')
     ));
     if !parameters.is_empty() {
-        url.query_pairs_mut().extend_pairs(parameters);
+        let mut query = url.query_pairs_mut();
+        for (name, values) in &parameters {
+            query.extend_pairs(values.iter().map(|value| (name, value)));
+        }
     }
     Ok(url)
 }
@@ -430,50 +470,4 @@ fn climbs(segment: &str) -> bool {
         &*percent_decode_str(segment).collect::<Vec<u8>>(),
         b"." | b".."
     )
-}
-
-/// The JSON body, its texts rendered, the page in it where it goes there.
-fn body(request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<Option<Value>, Failure> {
-    let call = &request.step.call;
-    let template = call.body.as_ref();
-    let body = template
-        .map(|body| rendered(body, &values(request)))
-        .transpose()?;
-    if turn.place == Place::Query {
-        return Ok(body);
-    }
-    let Value::Object(mut members) = body.unwrap_or_else(|| Value::Object(Map::new())) else {
-        return Err(Failure::NotSent(format!(
-            "the body of `{}` is not an object: the page parameters cannot be added",
-            call.name
-        )));
-    };
-    if let Some((name, size)) = turn.size {
-        members.entry(name).or_insert_with(|| size.into());
-    }
-    if let Some((name, cursor)) = turn.cursor.clone() {
-        members.insert(name.to_owned(), cursor);
-    }
-    Ok(Some(Value::Object(members)))
-}
-
-fn rendered(body: &Value, values: &Values<'_>) -> Result<Value, Failure> {
-    Ok(match body {
-        Value::String(text) => {
-            let template = Template::parse(text)
-                .map_err(|error| Failure::NotSent(format!("`{text}`: {error}")))?;
-            Value::String(template.render(values))
-        }
-        Value::Array(elements) => elements
-            .iter()
-            .map(|element| rendered(element, values))
-            .collect::<Result<_, _>>()?,
-        Value::Object(members) => {
-            let members = members
-                .iter()
-                .map(|(name, member)| Ok((name.clone(), rendered(member, values)?)));
-            Value::Object(members.collect::<Result<_, Failure>>()?)
-        }
-        other => other.clone(),
-    })
 }

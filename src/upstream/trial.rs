@@ -23,7 +23,7 @@ pub struct ShownRequest {
     pub url: String,
     /// Name and value of each header.
     pub headers: Vec<(String, String)>,
-    /// The JSON body.
+    /// The body; a form as text.
     pub body: Option<Value>,
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
+use super::paging;
+use crate::config::body::body_of;
 use crate::config::item::Item;
 use crate::config::names::{advice, quoted};
 use crate::config::tree::Kind;
-use crate::config::{Auth, Call, Config, Job, Method, Place, Step, Template, Upstream, Variable};
+use crate::config::{Auth, Call, Config, Job, Step, Template, TemplateError, Upstream, Variable};
 
 /// A template, with where it was written.
 type Written<'a> = (Item<'a>, Template);
@@ -63,26 +63,22 @@ fn check_call(upstream: &Upstream, call: &Call, root: &Item<'_>, values: &BTreeS
     let written = requested(&item, call)
         .into_iter()
         .chain(upstream_headers.iter().flat_map(parameters));
-    let written = written.chain(params.iter().flat_map(parameters));
+    let written = written
+        .chain(params.iter().flat_map(parameters))
+        .chain(in_body(Some(&item), None));
     written.for_each(|written| names_something(&written, values));
     params
         .iter()
         .for_each(|params| leaves_to_others(params, upstream, call));
-    if call.paging.place() == Place::Body
-        && call.method == Method::Get
-        && let Some(place) = item.find(&["page", "in"])
-    {
-        place.refuse::<()>(
-            "a GET request has no body to put the cursor into",
-            "write in = \"query\", or method = \"POST\"",
-        );
-    }
+    paging::place(&item, call);
 }
 
 fn check_step(job: &Job, step: &Step, item: &Item<'_>, values: &BTreeSet<&str>) {
     let params = item.find(&["params"]);
     let own: Vec<Written<'_>> = params.iter().flat_map(parameters).collect();
+    let in_own_body = in_body(None, Some(item));
     own.iter()
+        .chain(&in_own_body)
         .for_each(|written| names_something(written, values));
     params
         .iter()
@@ -126,7 +122,8 @@ fn record_templates<'a>(job: &Job, step: &Step, item: &Item<'a>) -> Vec<Written<
     fields.filter_map(template).collect()
 }
 
-/// Every template of a step's requests: the path and body of its call, and each parameter where it was written last.
+/// Every template of a step's requests: the path and headers of its call, and each parameter and each value of the body where
+/// it was written last.
 fn all_of_step<'a>(
     job: &Job,
     step: &Step,
@@ -147,73 +144,114 @@ fn all_of_step<'a>(
         .iter()
         .flat_map(parameters)
         .collect();
-    let always = call
-        .find(&["params"])
-        .iter()
-        .flat_map(parameters)
-        .collect::<Vec<_>>();
-    let overridden =
-        |written: &Written<'_>| own.iter().any(|(item, _)| item.name() == written.0.name());
+    let overriding = item.find(&["params"]);
+    let is_overridden = |written: &Item<'_>| {
+        let own = overriding.as_ref();
+        own.is_some_and(|own| own.find(&[written.name()]).is_some())
+    };
+    let always = call.find(&["params"]);
     let always = always
-        .into_iter()
-        .filter(|written| !overridden(written))
-        .collect::<Vec<_>>();
+        .iter()
+        .flat_map(|params| parameters_but(params, is_overridden));
     headers
         .into_iter()
         .chain(requested(&call, &step.call))
         .chain(always)
         .chain(own)
+        .chain(in_body(Some(&call), Some(item)))
         .collect()
 }
 
-/// The templates of a call's path, headers and body.
+/// The templates of a call's path and headers.
 fn requested<'a>(item: &Item<'a>, call: &Call) -> Vec<Written<'a>> {
     let path = item.find(&["path"]).zip(call.path.clone());
-    let body = item.find(&["body"]).zip(call.body.as_ref());
     let headers = item.find(&["headers"]);
-    let headers: Vec<_> = headers.iter().flat_map(parameters).collect();
-    path.into_iter()
-        .chain(headers)
-        .chain(body.into_iter().flat_map(|(item, body)| texts(&item, body)))
-        .collect()
+    let headers = headers.iter().flat_map(parameters);
+    path.into_iter().chain(headers).collect()
 }
 
-fn texts<'a>(item: &Item<'a>, value: &Value) -> Vec<Written<'a>> {
-    let below = |key: &str, value: &Value| {
-        item.find(&[key])
-            .map(|item| texts(&item, value))
-            .unwrap_or_default()
+/// The templates of a body, which is that of a call, or of a step that overrides it.
+fn in_body<'a>(item: Option<&Item<'a>>, own: Option<&Item<'a>>) -> Vec<Written<'a>> {
+    let body = |item: Option<&Item<'a>>| {
+        let body = body_of(item?)?;
+        match body.name() {
+            "graphql" => body.find(&["variables"]),
+            _ => Some(body),
+        }
     };
-    match value {
-        Value::String(text) => Template::parse(text)
-            .ok()
-            .map(|template| (item.clone(), template))
-            .into_iter()
-            .collect(),
-        Value::Array(values) => values
-            .iter()
-            .enumerate()
-            .flat_map(|(at, value)| below(&at.to_string(), value))
-            .collect(),
-        Value::Object(members) => members
-            .iter()
-            .flat_map(|(key, value)| below(key, value))
-            .collect(),
-        _ => Vec::new(),
+    texts(body(item), body(own))
+}
+
+/// The texts of a value, of which another one overrides those at the same places.
+fn texts<'a>(value: Option<Item<'a>>, own: Option<Item<'a>>) -> Vec<Written<'a>> {
+    let (tables, single) = match (value, own) {
+        (Some(value), Some(own)) if value.is_table() && own.is_table() => (vec![value, own], None),
+        (value, own) => match own.or(value) {
+            Some(table) if table.is_table() => (vec![table], None),
+            single => (Vec::new(), single),
+        },
+    };
+    let Some(single) = single else {
+        let entries = |table: &Item<'a>| table.entries().unwrap_or_default();
+        let mut members: Vec<Vec<Item<'a>>> = Vec::new();
+        for entry in tables.iter().flat_map(entries) {
+            match members
+                .iter_mut()
+                .find(|member| member.iter().any(|one| one.name() == entry.name()))
+            {
+                Some(member) => member.push(entry),
+                None => members.push(vec![entry]),
+            }
+        }
+        let members = members.into_iter().map(Vec::into_iter);
+        return members
+            .flat_map(|mut member| texts(member.next(), member.next()))
+            .collect();
+    };
+    match single.kind() {
+        Kind::List(_) => {
+            let elements = single.list().unwrap_or_default().into_iter();
+            elements
+                .flat_map(|element| texts(Some(element), None))
+                .collect()
+        }
+        Kind::Text(text) => {
+            let template = Template::parse(text).ok();
+            template
+                .map(|template| (single, template))
+                .into_iter()
+                .collect()
+        }
+        Kind::Table(_) | Kind::Integer(_) | Kind::Float(..) | Kind::Bool(_) | Kind::Date(_) => {
+            Vec::new()
+        }
     }
 }
 
 fn parameters<'a>(params: &Item<'a>) -> Vec<Written<'a>> {
+    parameters_but(params, |_| false)
+}
+
+fn parameters_but<'a>(
+    params: &Item<'a>,
+    is_left_out: impl Fn(&Item<'a>) -> bool,
+) -> Vec<Written<'a>> {
     let template = |item: Item<'a>| Some((item.clone(), Template::parse(&item.as_text()?).ok()?));
-    params
-        .entries()
-        .unwrap_or_default()
-        .into_iter()
+    let values = params.entries().unwrap_or_default().into_iter();
+    values
+        .filter(|item| !is_left_out(item))
+        .flat_map(|item| item.one_or_more().unwrap_or_default())
         .filter_map(template)
         .collect()
 }
 
 fn names_something((item, template): &Written<'_>, values: &BTreeSet<&str>) {
+    if let Some(name) = values.iter().find(|name| template.doubles(name)) {
+        item.refuse::<()>(
+            TemplateError::Doubled((*name).to_owned()),
+            "write single braces",
+        );
+    }
     for variable in template.variables() {
         let Variable::OfRegion(name) = &variable else {
             continue;
@@ -293,6 +331,12 @@ fn stands_for_something(job: &Job, step: &Step, item: &Item<'_>, variable: &Vari
             );
         }
         Variable::OfRegion(name) => every_region_has(job, item, name),
+        Variable::Region if item.root().find(&["regions"]).is_none() => {
+            item.refuse::<()>(
+                "{region} has no value: the configuration has no regions",
+                "write regions = [\"US\"] at the top of the file, or remove {region}",
+            );
+        }
         Variable::Id if step.ids.as_ref().is_some_and(|ids| ids.batch > 1) => {
             item.refuse::<()>(
                 "{id} is the only id of a request, and this step requests several",

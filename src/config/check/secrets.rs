@@ -11,8 +11,8 @@ pub fn secrets(config: &Config, root: &Item<'_>) {
     for upstream in config.upstreams.values() {
         for call in upstream.calls.values() {
             let call = root.find(&["upstreams", &upstream.name, "calls", &call.name]);
-            let places = ["path", "body", "records"].map(|key| call.as_ref()?.find(&[key]));
-            places.iter().flatten().for_each(not_in_path_or_body);
+            let places = ["path", "records"].map(|key| call.as_ref()?.find(&[key]));
+            places.iter().flatten().for_each(only_where_it_is_sent);
         }
     }
     for credential in config.credentials.values() {
@@ -57,12 +57,12 @@ fn collect<'a>(item: &Item<'a>, uses: &mut Vec<Use<'a>>) {
     }
 }
 
-fn not_in_path_or_body(item: &Item<'_>) {
+fn only_where_it_is_sent(item: &Item<'_>) {
     let mut uses = Vec::new();
     collect(item, &mut uses);
     for (item, _) in uses {
         item.refuse::<()>(
-            "a secret is sent in a header or in a query parameter only",
+            "a secret is sent in a header, a parameter or a body only",
             "move it into `headers` or `params`",
         );
     }
@@ -115,7 +115,7 @@ fn are_used(credential: &Credential, item: &Item<'_>, uses: &[Use<'_>]) {
         if let Some(secret) = item.find(&["secrets", name]) {
             secret.refuse::<()>(
                 format!("no request contains {{secret:{name}}}: it would never be sent"),
-                "remove it, or write it into a header, a parameter or `auth`",
+                "remove it, or write it into a header, a parameter, a body or `auth`",
             );
         }
     }

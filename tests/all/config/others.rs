@@ -115,8 +115,8 @@ fn upstreams_that_differ_in_everything_are_read() {
     ));
     let report = &config.upstreams["analytics"].calls["runReport"];
     assert_eq!(
-        (report.method, report.cost.of("hourly")),
-        (Method::Post, Units::new(10))
+        (&report.method, report.cost.of("hourly")),
+        (&Method::POST, Units::new(10))
     );
     assert_eq!(config.upstreams["views"].auth, Auth::None);
     assert!(config.credentials["views"].secret.is_none());

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ingest::config::{
-    AfterLoss, Auth, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, LedgerStore, Method, PageSize,
-    Paging, Place, Pointer, ResponseField, SecretSource,
+    AfterLoss, Auth, Body, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, JsonTemplate,
+    LedgerStore, Method, PageSize, Paging, Place, Pointer, ResponseField, SecretSource,
 };
 use ingest::quota::{Calendar, Limit, Outage, Units, Window};
 use serde_json::json;
@@ -40,8 +40,8 @@ fn what_is_not_said_is_the_default() {
     assert_eq!((upstream.max_body, upstream.keep), (32 * 1024 * 1024, None));
     let call = &upstream.calls["owners.list"];
     assert_eq!(
-        (call.method, call.outage, &call.paging),
-        (Method::Get, None, &Paging::None)
+        (call.method.clone(), call.outage, &call.paging),
+        (Method::GET, None, &Paging::None)
     );
 
     let credential = &config.credentials["main"];
@@ -160,7 +160,10 @@ fn the_parameters_of_a_call_are_merged_under_those_of_the_step() {
     let config = right(SMALL, &[call]);
     let params = &config.jobs[0].steps[0].params;
     assert_eq!(
-        (params["region"].as_str(), params["part"].as_str()),
+        (
+            params["region"].templates()[0].as_str(),
+            params["part"].templates()[0].as_str()
+        ),
         ("{region}", "{region}")
     );
 }
@@ -251,6 +254,7 @@ fn a_body_is_json_whose_texts_are_templates() {
     let config = right(SMALL, &sets);
     let expected =
         json!({ "ids": ["{ids}"], "n": 5, "x": 1.5, "deep": { "yes": true, "day": "2026-01-01" } });
+    let expected = Body::Json(JsonTemplate::parse(expected).unwrap());
     assert_eq!(
         config.upstreams["things"].calls["owners.list"].body,
         Some(expected)
@@ -504,7 +508,10 @@ fn a_call_that_is_only_charged_by_hand_needs_neither_path_nor_records() {
 #[test]
 fn a_step_may_ask_for_pages_of_another_size_than_its_call() {
     let config = right(SMALL, &["jobs.all.steps.0.params.size=5"]);
-    assert_eq!(config.jobs[0].steps[0].params["size"].as_str(), "5");
+    assert_eq!(
+        config.jobs[0].steps[0].params["size"].templates()[0].as_str(),
+        "5"
+    );
 }
 
 #[test]

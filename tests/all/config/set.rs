@@ -56,8 +56,8 @@ fn a_value_in_quotes_loses_them_and_may_hold_an_equals_sign() {
         ],
     );
     let params = &config.jobs[0].steps[0].params;
-    assert_eq!(params["q"].as_str(), "a=b");
-    assert_eq!(params["r"].as_str(), "c=d");
+    assert_eq!(params["q"].templates()[0].as_str(), "a=b");
+    assert_eq!(params["r"].templates()[0].as_str(), "c=d");
 }
 
 #[test]
@@ -75,7 +75,10 @@ fn blanks_around_the_equals_sign_are_no_part_of_path_or_value() {
     );
     assert_eq!(config.ledger.cheap_max, Units::new(7));
     assert_eq!(config.jobs[0].every, Some(Duration::from_secs(7200)));
-    assert_eq!(config.jobs[0].steps[0].params["q"].as_str(), " kept ");
+    assert_eq!(
+        config.jobs[0].steps[0].params["q"].templates()[0].as_str(),
+        " kept "
+    );
 }
 
 #[test]
@@ -103,7 +106,10 @@ fn a_key_that_holds_a_dot_goes_in_quotes_of_either_kind() {
 #[test]
 fn a_key_may_hold_an_equals_sign_and_a_quote() {
     let config = right(SMALL, &[r#"jobs.all.steps.0.params."a=\"b"=1"#]);
-    assert_eq!(config.jobs[0].steps[0].params["a=\"b"].as_str(), "1");
+    assert_eq!(
+        config.jobs[0].steps[0].params["a=\"b"].templates()[0].as_str(),
+        "1"
+    );
 }
 
 #[test]

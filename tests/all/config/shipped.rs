@@ -150,7 +150,10 @@ fn the_jobs_are_those_of_the_readme() {
         ),
         ("videos.list", Some(4))
     );
-    assert_eq!(trending.steps[0].params["chart"].as_str(), "mostPopular");
+    assert_eq!(
+        trending.steps[0].params["chart"].templates()[0].as_str(),
+        "mostPopular"
+    );
     let channels = trending.steps[1].ids.as_ref().unwrap();
     assert_eq!(
         (
@@ -161,7 +164,7 @@ fn the_jobs_are_those_of_the_readme() {
         ("video", 50, Some(7 * DAY))
     );
     assert_eq!(
-        trending.steps[1].params["part"].as_str(),
+        trending.steps[1].params["part"].templates()[0].as_str(),
         "snippet,statistics",
         "the call's own parameters are there"
     );

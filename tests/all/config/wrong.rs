@@ -1,6 +1,6 @@
 //! Wrong files: each is refused with its line, its path, what was expected, and what to write.
 
-use super::{SMALL, problems, small_with};
+use super::{SMALL, parse, problems, small_with};
 
 /// What is replaced by what, and what is said of it: its line, its path, and what else the message holds.
 type Case = (
@@ -447,17 +447,83 @@ const CALL: &[Case] = &[
     ),
     (
         "path = \"owners\"",
-        "path = \"owners\"\nmethod = \"PUT\"",
+        "path = \"owners\"\nmethod = \"Put\"",
         19,
         "upstreams.things.calls.\"owners.list\".method",
-        &["GET, POST"],
+        &["method in capitals", "did you mean PUT?"],
     ),
     (
         "path = \"owners\"",
-        "path = \"owners\"\nbody = { a = 1 }",
+        "path = \"owners\"\nbody = { a = 1 }\njson = { a = 1 }",
         19,
         "upstreams.things.calls.\"owners.list\".body",
-        &["only a POST"],
+        &["both are present"],
+    ),
+    (
+        "path = \"owners\"",
+        "path = \"owners\"\njson = { a = 1 }\nform = { a = 1 }",
+        17,
+        "upstreams.things.calls.\"owners.list\"",
+        &["at most one of json, form and graphql"],
+    ),
+    (
+        "path = \"owners\"",
+        "path = \"owners\"\njson = { a = [{ b = \"x {regoin}\" }] }",
+        19,
+        "upstreams.things.calls.\"owners.list\".json.a.0.b",
+        &[
+            "{regoin} is not a template variable",
+            "did you mean region?",
+        ],
+    ),
+    (
+        "path = \"owners\"",
+        "path = \"owners\"\nform = { a = 1 }\npage = { kind = \"token\", param = \"/a\", next = \"/n\" }",
+        20,
+        "upstreams.things.calls.\"owners.list\".page.param",
+        &["the body is a form"],
+    ),
+    (
+        "path = \"owners\"",
+        "path = \"owners\"\njson = { a = 1 }\npage = { kind = \"token\", param = \"/a/b\", next = \"/n\" }",
+        20,
+        "upstreams.things.calls.\"owners.list\".page.param",
+        &["a is not a table"],
+    ),
+    (
+        "path = \"owners\"",
+        "path = \"owners\"\ngraphql = { query = \"{ a }\" }\npage = { kind = \"token\", param = \"after\", next = \"/n\", in = \"body\" }",
+        20,
+        "upstreams.things.calls.\"owners.list\".page.param",
+        &["write \"/variables/after\""],
+    ),
+    (
+        "path = \"owners\"",
+        "path = \"owners\"\njson = { a = 1 }\npage = { kind = \"token\", param = \"/b\", next = \"/n\", in = \"query\" }",
+        20,
+        "upstreams.things.calls.\"owners.list\".page.in",
+        &["a JSON pointer is a place in the body"],
+    ),
+    (
+        "path = \"owners\"",
+        "path = \"owners\"\npage = { kind = \"token\", param = \"/b\", next = \"/n\" }",
+        19,
+        "upstreams.things.calls.\"owners.list\".page.param",
+        &["a GET request has no body", "method = \"POST\""],
+    ),
+    (
+        "path = \"owners\"",
+        "path = \"owners\"\njson = { a = 1 }\netag = \"free\"",
+        20,
+        "upstreams.things.calls.\"owners.list\".etag",
+        &["without a body"],
+    ),
+    (
+        "params = { id = \"{ids}\" }",
+        "params = { id = \"{ids}\" }\njson = { a = 1 }",
+        41,
+        "jobs.all.steps.1.json",
+        &["no such body"],
     ),
     (
         "path = \"owners\"",
@@ -929,7 +995,7 @@ const JOB: &[Case] = &[
     ),
     (
         "{ region = \"{region}\" }",
-        "{ region = [1] }",
+        "{ region = { a = 1 } }",
         35,
         "jobs.all.steps.0.params.region",
         &["expected a string"],
@@ -1069,4 +1135,36 @@ fn a_rule_that_names_a_limit_which_no_credential_has_is_refused() {
         "{said}"
     );
     crate::config::right(SMALL, &[&errors("daily")]);
+}
+
+#[test]
+fn a_region_value_in_doubled_braces_is_refused_wherever_templates_are() {
+    let regions = "[regions.US]\ncity = \"Boston\"\n[regions.GB]\ncity = \"London\"";
+    let text = small_with("regions = [\"US\", \"GB\"]", regions);
+    let call = "upstreams.things.calls.'things.list'";
+    let cases = [
+        ("path", "'things/{{city}}'"),
+        ("headers.x-city", "'{{ city }}'"),
+        ("params.q.0", "['{{city}}']"),
+        ("json.a.0.b", "[{ b = 'in {{city}}' }]"),
+        ("form.a", "'{{city}}'"),
+        ("graphql.variables.a", "'{{city}}'"),
+    ];
+    for (place, value) in cases {
+        let key = place.split(".0").next().unwrap();
+        let mut sets = vec![format!("{call}.{key}={value}")];
+        if place.starts_with("graphql") {
+            sets.push(format!("{call}.graphql.query='{{ city }}'"));
+        }
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        let found = problems(&text, &sets);
+        assert_eq!(found.len(), 1, "{place}: {found:?}");
+        assert!(found[0].path.ends_with(place), "{place}: {found:?}");
+        assert!(
+            found[0].expected.contains("`{{city}}` is text"),
+            "{found:?}"
+        );
+    }
+    let sets = [format!("{call}.json={{ a = '{{{{ town }}}} is text' }}")];
+    assert!(parse(&text, &[&sets[0]]).is_ok());
 }

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use ingest::clock::{Deadline, Monotonic};
 use ingest::config::{
-    self, Auth, ByToken, Call, Field, Format, Method, PageSize, Paging, Place, Pointer, Records,
-    Region, Rule, Step, Template,
+    self, Auth, ByToken, Call, Field, Format, Method, PageSize, Paging, Param, Params, Place,
+    Pointer, Records, Region, Rule, Step, Template,
 };
 use ingest::quota::{Cost, Timestamp};
 use ingest::upstream::secret::Secret;
@@ -36,7 +36,7 @@ pub(super) const SECRET: &str = "AbCd-0123456789/secret+value";
 pub(crate) struct Asking {
     pub(super) upstream: config::Upstream,
     pub(super) call: Call,
-    pub(super) params: BTreeMap<String, Template>,
+    pub(super) params: Params,
     pub(super) region: Region,
     pub(super) ids: Vec<String>,
     pub(super) cursor: Option<String>,
@@ -84,7 +84,7 @@ fn call() -> Call {
         name: "things.list".to_owned(),
         cost: Cost::none(),
         outage: None,
-        method: Method::Get,
+        method: Method::GET,
         path: Some(template("things")),
         body: None,
         paging: Paging::None,
@@ -153,7 +153,8 @@ impl Asking {
     }
 
     pub(super) fn param(mut self, name: &str, text: &str) -> Self {
-        self.params.insert(name.to_owned(), template(text));
+        self.params
+            .insert(name.to_owned(), Param::Once(template(text)));
         self
     }
 
@@ -202,6 +203,7 @@ impl Asking {
         let step = Step {
             call: Arc::new(self.call.clone()),
             params: self.params.clone(),
+            body: self.call.body.clone(),
             max_pages: None,
             ids: None,
         };

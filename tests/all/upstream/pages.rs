@@ -1,7 +1,8 @@
 //! Turning pages: each kind from its first page to its own end.
 
 use ingest::config::{
-    Auth, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, Method, PageSize, Paging, Place,
+    Auth, Body, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, JsonTemplate, Method, PageSize,
+    Paging, Place,
 };
 use ingest::upstream::Failure;
 use serde_json::{Value, json};
@@ -186,9 +187,9 @@ async fn a_page_can_be_asked_for_in_the_body() {
     let mut asking = asking(&stub.url())
         .paging(offset(Some("/total"), Place::Body))
         .cursor("4".to_owned());
-    asking.call.method = Method::Post;
-    asking.call.body =
-        Some(json!({ "dimensions": [{ "name": "{region}" }], "keepEmptyRows": true }));
+    asking.call.method = Method::POST;
+    let body = json!({ "dimensions": [{ "name": "{region}" }], "keepEmptyRows": true });
+    asking.call.body = Some(Body::Json(JsonTemplate::parse(body).unwrap()));
     assert_eq!(asking.fetch().await.unwrap().next.as_deref(), Some("6"));
     let request = &stub.requests()[0];
     let body =
@@ -394,7 +395,7 @@ async fn a_token_that_no_url_holds_is_not_sent() {
     }
     assert!(stub.requests().is_empty());
     let mut in_body = asking(&stub.url()).cursor(long);
-    in_body.call.method = Method::Post;
+    in_body.call.method = Method::POST;
     let (param, next) = ("page".to_owned(), pointer("/next"));
     in_body.call.paging = Paging::Token(ByToken {
         more: None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ingest::clock::{Deadline, Monotonic};
-use ingest::config::{Auth, Config, Method, SinceValue};
+use ingest::config::{Auth, Body, Config, JsonTemplate, Method, SinceValue};
 use ingest::quota::Timestamp;
 use ingest::upstream::secret::Secret;
 use ingest::upstream::{Client, Connection, Failure, PageRequest, Upstream};
@@ -92,9 +92,9 @@ async fn a_value_stays_within_its_segment_of_the_path() {
 async fn every_text_of_a_body_is_filled_in() {
     let stub = stub();
     let mut asking = asking(&stub.url());
-    asking.call.method = Method::Post;
-    asking.call.body =
-        Some(json!({ "filter": { "in": ["{region}", 5, null], "text": "a \"{region}\" {{x}}" } }));
+    asking.call.method = Method::POST;
+    let body = json!({ "filter": { "in": ["{region}", 5, null], "text": "a \"{region}\" {{x}}" } });
+    asking.call.body = Some(Body::Json(JsonTemplate::parse(body).unwrap()));
     asking.region("G\"B").fetch().await.unwrap();
     let expected = json!({ "filter": { "in": ["G\"B", 5, null], "text": "a \"G\"B\" {x}" } });
     assert_eq!(stub.requests()[0].json(), expected);

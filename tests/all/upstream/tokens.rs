@@ -441,19 +441,17 @@ async fn headers_and_parameters_carry_secrets_that_no_cursor_and_no_record_holds
             "next": format!("/things?page=2&key={key}"),
         }))
     });
-    let mut asking = asking(&upstream.url()).paging(Paging::NextUrl(ByNextUrl {
+    let asking = asking(&upstream.url()).paging(Paging::NextUrl(ByNextUrl {
         next: super::pointer("/next"),
         more: None,
         size: None,
         empty_pages: 20,
     }));
+    let mut asking = asking.param("key", "{secret:refresh}");
     asking
         .call
         .headers
         .insert("x-app".to_owned(), template("app {secret:client}"));
-    asking
-        .params
-        .insert("key".to_owned(), template("{secret:refresh}"));
     let client = client(&asking, state.path());
     let page = asking.fetch_by(&client).await.unwrap();
     assert_eq!(page.next.as_deref(), Some("/things?page=2"));

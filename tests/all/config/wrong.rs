@@ -215,9 +215,9 @@ const REGIONS: &[Case] = &[
     (
         "regions = [\"US\", \"GB\"]",
         "",
-        28,
-        "jobs.all",
-        &["needs regions", "at the top of the file"],
+        35,
+        "jobs.all.steps.0.params.region",
+        &["has no regions", "at the top of the file"],
     ),
 ];
 

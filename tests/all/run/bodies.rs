@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
-use crate::support::world::World;
+use crate::support::world::{SECRET, World};
 
 /// Runs a configuration with these calls and steps against a stand-in.
 fn received(
@@ -198,5 +198,42 @@ fn the_sandbox_serves_graphql_calls_lists_of_ids_and_cursors_in_bodies() {
     assert!(
         details > things / 2 && details <= things,
         "{details} of {things}"
+    );
+}
+
+#[test]
+fn a_configuration_without_regions_makes_one_pass_for_each_job_and_sends_secrets_in_bodies() {
+    let stub = StubUpstream::start(|_| StubAnswer::json(&things(&["a"])));
+    let text = format!(
+        r#"
+        [upstreams.shop]
+        base_url = "https://shop.example.com/v1"
+        [upstreams.shop.calls]
+        list = {{ path = "list", {RECORDS}, form = {{ key = "{{secret}}" }} }}
+        [credentials.shop]
+        upstream = "shop"
+        secret = {{ env = "YOUTUBE_API_KEY" }}
+        limits.daily = {{ quota = 100, window = "24h" }}
+        [jobs.all]
+        credential = "shop"
+        every = "1h"
+        steps = [{{ call = "list" }}]
+        "#
+    );
+    let mut world = World::written(&text, &[]);
+    world.set(&format!("upstreams.shop.base_url=\"{}\"", stub.url()));
+    let preview = world.json(&["--region", "all", "--dry-run"]);
+    let pass = json!({ "job": "all", "region": "-", "fits": "all" });
+    assert_eq!(preview["passes"], json!([pass]));
+    let report = world.json(&["--region", "all"]);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    world.json(&["--region", "all"]);
+    let requests = stub.requests();
+    assert_eq!(requests.len(), 1, "the second run is not due");
+    let form: Vec<_> = url::form_urlencoded::parse(&requests[0].body).collect();
+    assert_eq!(form, [("key".into(), SECRET.into())]);
+    assert_eq!(
+        world.count("select count(*) from pass where region = '-'"),
+        1
     );
 }

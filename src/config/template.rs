@@ -267,9 +267,11 @@ impl Template {
     pub fn ids_separator(&self) -> Option<&str> {
         self.parts.iter().find_map(|part| match part {
             Part::Ids(JoinedIds::By(separator)) => Some(separator.as_str()),
-            Part::Ids(JoinedIds::Json) | Part::Literal(_) | Part::Variable(_) | Part::Date(_) => {
-                None
-            }
+            Part::Ids(JoinedIds::Json)
+            | Part::Literal(_)
+            | Part::Variable(_)
+            | Part::Date(_)
+            | Part::Since(_) => None,
         })
     }
 

@@ -37,7 +37,7 @@ fn of_catalog(state: &Path) {
         &connection,
         "a pass counts other records than it listed",
         "select id from pass where records <> (select count(*) from (select 1 from listing where pass = pass.id
-            group by step, case when parent is null then position else id end))",
+            group by step, id, requested, case when parent is null then position end))",
     );
     none(
         &connection,

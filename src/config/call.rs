@@ -196,7 +196,7 @@ fn with_its_method(item: &Item<'_>, mut call: Call) -> Option<Call> {
     }
     match item.find(&["etag"]) {
         Some(etag) if call.method != Method::GET || call.body.is_some() => etag.refuse(
-            "`etag` works with GET requests without a body only",
+            "`etag` works with GET requests only, and without a body",
             "remove etag",
         ),
         Some(_) | None => Some(call),

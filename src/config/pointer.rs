@@ -82,6 +82,13 @@ impl Pointer {
         self.find(document).and_then(scalar)
     }
 
+    /// Whether it points at a string, a number or a boolean. Copies nothing: a text can be as large as a response.
+    #[must_use]
+    pub fn has_text_in(&self, document: &Value) -> bool {
+        let mut found = self.find_all(document).into_iter();
+        found.any(|value| value.is_string() || value.is_number() || value.is_boolean())
+    }
+
     /// Every string, number or boolean that it points at, as text.
     #[must_use]
     pub fn texts_in(&self, document: &Value) -> Vec<String> {

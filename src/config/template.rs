@@ -72,7 +72,7 @@ pub enum TemplateError {
     Nameless,
     /// A date with an invalid offset or format.
     #[error(
-        "`{{{0}}}` is not a valid time; write for example {{date:-1d:%Y-%m-%d}} or {{since:-5m:%s}}"
+        "`{{{0}}}` is not a valid date or time; write for example {{date:-1d:%Y-%m-%d}} or {{since:-5m:%s}}"
     )]
     Date(String),
 }

@@ -101,7 +101,7 @@ fn of_records<'a>(records: &'a Records, page: &'a Page) -> impl Iterator<Item = 
     let is_absent = |at: &Pointer| {
         page.records
             .iter()
-            .all(|record| at.texts_in(&record.body).is_empty())
+            .all(|record| !at.has_text_in(&record.body))
     };
     let columns = records.columns.iter();
     let columns = columns.filter(move |(_, column)| is_absent(&column.at));

@@ -7,12 +7,14 @@ use crate::catalog::{Landed, OpenBatch, PassId, PassRef};
 
 const BEGIN: &str = "insert into pass (job, region, started_at) values (?1, ?2, ?3)";
 const NEWEST: &str = "select coalesce(max(number), 0) from record";
+/// A record of more than 1 MiB counts as changed whenever it is returned: comparing would take as much memory again.
 /// Keeps `text_hash` of a stored record: the hash of the text that the index holds of it.
 const STORE: &str =
     "insert into record (upstream, kind, id, first_seen, last_seen, changed_at, text_hash, body)
     values (?1, ?2, ?3, ?4, ?4, ?4, ?5, ?6)
     on conflict do update set last_seen = excluded.last_seen, body = excluded.body, gone_at = null,
-        changed_at = case when body = excluded.body and gone_at is null then coalesce(changed_at, last_seen)
+        changed_at = case when octet_length(excluded.body) > 1048576 then excluded.last_seen
+            when body = excluded.body and gone_at is null then coalesce(changed_at, last_seen)
             else excluded.last_seen end
     returning number, text_hash";
 const KEEP_VERSION: &str =

@@ -19,7 +19,7 @@ fn world(lists: &Value, step: &str, records: &str) -> (World, StubUpstream, List
         let lists = served.lock().unwrap();
         let page = usize::from(request.param("page").is_some());
         let items = match &lists[name] {
-            Value::Object(pages) => pages[&page.to_string()].clone(),
+            Value::Object(pages) => pages.get(&page.to_string()).cloned().unwrap_or_default(),
             items => items.clone(),
         };
         let next = (lists[name].is_object() && page == 0).then_some("2");

@@ -54,7 +54,7 @@ fn assert_whole(world: &World) {
     );
     let wrong = "select count(*) from pass where pages <> (select count(*) from checkpoint where pass = pass.id)
                     or records <> (select count(*) from (select 1 from listing where pass = pass.id
-            group by step, case when parent is null then position else id end))";
+            group by step, id, requested, case when parent is null then position end))";
     assert_eq!(world.count(wrong), 0);
 }
 

@@ -18,7 +18,7 @@ fn what_belongs_to_a_run_is_refused_before_a_subcommand() {
         (&["--concurrency", "4"], "--concurrency"),
         (&["--metrics-file", "metrics"], "--metrics-file"),
     ] {
-        for arguments in [&["charge", "youtube", "search.list"][..], &["status"]] {
+        for arguments in [&["release", "some-id"][..], &["status"]] {
             let refused = world.ingest(&[options, arguments].concat());
             assert_eq!(
                 (refused.code, refused.stdout.as_str()),
@@ -47,6 +47,15 @@ fn an_option_that_the_subcommand_has_itself_is_to_be_given_after_it() {
         "{refused:?}"
     );
     assert_eq!(world.ingest(&["search", "a", "--region", "US"]).code, 0);
+    let charge = ["--region", "US", "charge", "youtube", "search.list"];
+    let refused = world.ingest(&charge);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(
+        refused
+            .stderr
+            .contains("--region before charge applies to a run; write it after charge"),
+        "{refused:?}"
+    );
 }
 
 #[test]

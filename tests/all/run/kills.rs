@@ -70,7 +70,7 @@ fn assert_whole(world: &World) {
     assert_eq!(world.count(lists), 0, "a list has gaps or something twice");
     let counts = "select count(*) from pass where pages <> (select count(*) from checkpoint where pass = pass.id)
         or records <> (select count(*) from (select 1 from listing where pass = pass.id
-            group by step, case when parent is null then position else id end))";
+            group by step, id, requested, case when parent is null then position end))";
     assert_eq!(world.count(counts), 0, "a pass counts other than it landed");
     assert_eq!(
         world.count("select count(*) from record")

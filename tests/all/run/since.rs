@@ -178,7 +178,7 @@ fn check_rejects_a_since_that_no_step_uses_and_one_that_is_no_time() {
             "since = \"yesterday\"",
             "expected a date, or a time in RFC 3339",
         ),
-        ("{since:soon}", "", "not a valid time"),
+        ("{since:soon}", "", "not a valid date or time"),
     ] {
         let text = format!(
             "regions = [\"US\"]\n[upstreams.rows]\nbase_url = \"{}\"\n[upstreams.rows.calls.list]\npath = \"list\"\n\

@@ -127,7 +127,7 @@ impl PassEnd {
         }
     }
 
-    /// The end that a word of the catalog stands for; `None` for another word.
+    /// Returns the end that the catalog stores as this word; `None` for another word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|end| end.as_str() == word)

@@ -61,12 +61,12 @@ pub struct Charging {
     credential: Arc<Credential>,
     call: Arc<Call>,
     cost: Cost,
-    /// Under which it is safe to repeat.
+    /// The id that makes it safe to repeat.
     id: ChargeId,
 }
 
 impl Charging {
-    /// What was asked for, if the configuration knows it.
+    /// Finds the credential and the call in the configuration.
     pub fn of(environment: &Environment, args: &ChargeArgs) -> Result<Self, Error> {
         let (credential, call) = find(environment, &args.credential, &args.call)?;
         let id = args.id.as_deref().map_or_else(fresh_id, ChargeId::new);

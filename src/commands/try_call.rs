@@ -38,7 +38,7 @@ struct Tried {
     is_of_job: bool,
 }
 
-/// What is reported.
+/// The result, as JSON shows it.
 #[derive(Debug, Serialize)]
 struct Report {
     job: Option<String>,
@@ -46,11 +46,11 @@ struct Report {
     request: Option<ShownRequest>,
     /// The HTTP status; `None`: there was no response.
     status: Option<u16>,
-    /// `page`, or what the refusal means.
+    /// `page`, or the class of the refusal; `stopped` or `not_sent` without a response, `not_landed` if landing failed.
     class: &'static str,
     /// The number of the error rule that matched, from 1.
     rule: Option<usize>,
-    /// The class of that rule and its text in the file.
+    /// The upstream's message, or why nothing was sent.
     message: Option<String>,
     records: Vec<ShownRecord>,
     record_count: usize,
@@ -58,7 +58,7 @@ struct Report {
     reported: Vec<ShownLimit>,
     /// The cost that the response reports.
     reported_cost: BTreeMap<LimitName, Units>,
-    /// What was charged; `None`: nothing was sent.
+    /// The charge; `None` for a saved response.
     charged: Option<Cost>,
     landed: bool,
     missing: BTreeSet<Missing>,
@@ -461,12 +461,12 @@ impl Report {
     }
 
     fn class_line(&self, rules: &[Rule]) -> String {
-        let status = self
-            .status
-            .map_or_else(|| "none".to_owned(), |status| status.to_string());
+        let Some(status) = self.status else {
+            return format!("No response, class {}", self.class);
+        };
         let rule = match (self.rule, rules.len()) {
             (Some(rule), count) => format!(", by error rule {rule} of {count}"),
-            (None, _) if self.class == "page" || self.status.is_none() => String::new(),
+            (None, _) if self.class == "page" => String::new(),
             (None, _) => ", by its status; no error rule matches".to_owned(),
         };
         format!("Response: status {status}, class {}{rule}", self.class)
@@ -512,7 +512,11 @@ impl Report {
             lines.push(format!("Reported cost: {}", cost_text(&cost)));
         }
         if let Some(charged) = &self.charged {
-            lines.push(format!("Charged: {}", cost_text(charged)));
+            let charged = match charged.is_none() {
+                true => "nothing".to_owned(),
+                false => cost_text(charged),
+            };
+            lines.push(format!("Charged: {charged}"));
         }
         lines
     }

@@ -46,7 +46,7 @@ impl Credential {
     /// Returns `cost` by the names of its limits in the ledger, for a request for `region`.
     ///
     /// # Errors
-    /// When the region lacks a value of a scope: nobody knows whose quota the request would use.
+    /// The region lacks a value of a scope, so the quota that the request would use is unknown.
     pub fn in_ledger(&self, cost: &Cost, region: &Region) -> Result<Cost, String> {
         cost.iter()
             .map(|(limit, units)| Ok((self.ledger_name(limit, region)?, units)))

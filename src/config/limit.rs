@@ -33,7 +33,7 @@ pub struct CredentialLimit {
     /// The upstream's name for the limit, in a response that reports it exhausted.
     pub upstream_name: Option<String>,
     /// Where responses report its state; `None` if the upstream reports nothing.
-    pub reported: Option<ReportedHeaders>,
+    pub reported: Option<ReportedState>,
 }
 
 /// Limits by their configured names.
@@ -104,7 +104,7 @@ keys! {
         upstream_name: Option<String> = Optional(TEXT, "'defaultPerDayPerProject'"),
         /// Where responses report the remaining units: in headers or in the body. If less is reported than the ledger counts,
         /// the ledger takes the reported value.
-        reported: Option<ReportedHeaders> = Renamed(Optional(table::<ReportedHeaders>(), "{ remaining = 'x-ratelimit-remaining' }"), "told"),
+        reported: Option<ReportedState> = Renamed(Optional(table::<ReportedState>(), "{ remaining = 'x-ratelimit-remaining' }"), "told"),
     }
 }
 
@@ -137,7 +137,7 @@ pub const LIMIT: Leaf<CredentialLimit> = Leaf {
 keys! {
     /// Where responses report the state of a limit.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct ReportedHeaders {
+    pub struct ReportedState {
         /// The header with the remaining units, or a JSON pointer into the body.
         remaining: ResponseField = Required(RESPONSE_FIELD, "'x-ratelimit-remaining'"),
         /// Where the response reports the time at which all units return: in RFC 3339, as an HTTP date, in seconds or

@@ -45,7 +45,7 @@ pub use field::{Column, ColumnType, Field, ResponseField};
 pub use format::Format;
 pub use job::{Ids, Job, Step};
 pub use ledger::{AfterLoss, ClientCertificate, LedgerConfig, LedgerStore, LedgerTls, RedisAccess};
-pub use limit::{CredentialLimit, Limits, ReportedHeaders};
+pub use limit::{CredentialLimit, Limits, ReportedState};
 pub use load::{Sources, Surroundings};
 pub use notify::Notify;
 pub use oauth::{ClientPlace, Grant, OAuth, OAuthClient};

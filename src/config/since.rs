@@ -1,4 +1,4 @@
-//! `since` of a job: the value of `{since}` in its first pass, and where its records tell the value of the next one.
+//! `since` of a job: the value of `{since}` in its first pass, and the place in its records of the value for the next one.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use super::declare::{Optional, POINTER, Required, SCALAR, Shape, Table, Type, ke
 use super::item::Item;
 use crate::quota::Timestamp;
 
-/// Where the lists of a job start that use `{since}`.
+/// The start of a job's lists that use `{since}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Since {
     /// Where a record has the value that the next pass uses: the greatest of all. `None`: the next pass uses the time at
@@ -33,7 +33,7 @@ pub enum SinceValue {
 const MILLISECONDS_FROM: f64 = 1e11;
 
 impl SinceValue {
-    /// The time of it: RFC 3339, a date, or seconds or milliseconds since 1970. `None` for another text.
+    /// Returns the value as a time: RFC 3339, a date, or seconds or milliseconds since 1970. `None` for another text.
     #[must_use]
     pub fn time(&self) -> Option<Timestamp> {
         match self {
@@ -55,21 +55,21 @@ impl SinceValue {
 }
 
 impl Since {
-    /// The form in which a pass stores the greatest value: with its place, since values of another place do not compare.
+    /// Returns the greatest value as a pass stores it: with its place, since values of another place do not compare.
     #[must_use]
     pub fn stored(&self, greatest: &str) -> Option<String> {
         let at = self.at.as_ref()?;
         Some(json!([at.as_str(), greatest]).to_string())
     }
 
-    /// The value of this form; `None` where it is of another place.
+    /// Reads a stored value; `None` if it is of another place.
     #[must_use]
     pub fn read(&self, stored: &str) -> Option<String> {
         let (at, value): (String, String) = serde_json::from_str(stored).ok()?;
         (at == self.at.as_ref()?.as_str()).then_some(value)
     }
 
-    /// The value in a pass. `began`: when the last complete pass started; `greatest`: the greatest value that it stored.
+    /// Returns the value of `{since}` in a pass. `began`: when the last complete pass started; `greatest`: the greatest value that it stored.
     #[must_use]
     pub fn value(&self, began: Option<Timestamp>, greatest: Option<&str>) -> Option<SinceValue> {
         let last = match self.at {

@@ -40,7 +40,7 @@ pub struct Granted {
     pub grant: Grant,
     /// The units used of each limit that was charged.
     pub used: BTreeMap<LimitName, Units>,
-    /// Where the ledger stands; its time is that of the charge.
+    /// The ledger's position; its time is that of the charge.
     pub position: LedgerPosition,
 }
 
@@ -115,7 +115,7 @@ pub enum Update<'a> {
 pub enum Ack {
     /// It is recorded.
     Recorded {
-        /// Where the ledger stands.
+        /// The ledger's position.
         position: LedgerPosition,
         /// After a loss: whether everything that this machine knew of survived (L41).
         intact: bool,

@@ -1,5 +1,5 @@
-//! What the pages of a pass show of mistakes in the configuration: what no page of a call contained, and ids that have another
-//! record in each region.
+//! Signs of a mistake in the configuration that show in the pages of a pass: values that no page of a call contained, and ids
+//! whose record differs between regions.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,11 +10,11 @@ use crate::config::{Credential, Job, Region, Step};
 use crate::record::Record;
 use crate::upstream::{Missing, Page, ReportedCost, missing};
 
-/// How many ids of a run are compared between regions. Of more ids, those with the smallest hashes are: a mistake in the
-/// configuration shows in any of them.
+/// The most ids of a run that are compared between regions, which bounds the memory. Of more ids, those with the smallest
+/// hashes are compared: a mistake in the configuration shows in any of them.
 const COMPARED: usize = 65_536;
 
-/// What the pages of a pass show, by call.
+/// The findings of a pass, by call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings(BTreeMap<String, OfCall>);
 
@@ -85,8 +85,8 @@ impl Findings {
         }
     }
 
-    /// Returns what people should know. `resumed`: pages of an earlier run can contain what these lack, so only what they
-    /// contain is told.
+    /// Returns the notes for the summary. Of a `resumed` pass it returns no missing values: pages of an earlier run can contain
+    /// them.
     pub fn notes(&self, resumed: bool) -> impl Iterator<Item = String> {
         self.0.iter().flat_map(move |(call, found)| {
             let absent = found.absent().filter(move |_| !resumed);
@@ -97,7 +97,7 @@ impl Findings {
 }
 
 impl OfCall {
-    /// What no page contained.
+    /// Returns what no page contained.
     fn absent(&self) -> impl Iterator<Item = &Missing> {
         let lacking = self.lacking.iter();
         let in_all = lacking.filter(|(missing, pages)| match missing {
@@ -115,7 +115,7 @@ impl OfCall {
 }
 
 impl BetweenRegions {
-    /// A note where at least half of the shared ids differ: a figure that changed between two requests is no mistake.
+    /// Returns a note if at least half of the shared ids differ: a count that changes between two requests is no mistake.
     fn note(&self, call: &str) -> Option<String> {
         let (id, first, second) = self.example.as_ref()?;
         let is_mistake = self.differing.saturating_mul(2) >= self.shared;
@@ -129,8 +129,8 @@ impl BetweenRegions {
     }
 }
 
-/// The records that a run landed, as far as they are compared between regions. By the hash of call and id: the region that
-/// returned it first, and the hash of its body.
+/// The records of a run that are compared between regions: by the hash of call and id, the region that returned it first and
+/// the hash of its body.
 #[derive(Debug, Default)]
 pub struct RegionalRecords(Mutex<BTreeMap<u64, (Arc<str>, u64)>>);
 

@@ -273,7 +273,7 @@ impl Service {
         let names: std::collections::BTreeSet<&str> = upstreams.collect();
         let names: Vec<&str> = names.into_iter().collect();
         format!(
-            "No call of an upstream is {} {}; upstreams are: {}.",
+            "No configured call has {} {}. The base URL ends in the name of an upstream: {}.",
             received.method,
             received.path,
             names.join(", ")

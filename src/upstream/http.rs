@@ -1,4 +1,4 @@
-//! The wire: one request out, one answer in, never more of it than allowed.
+//! HTTP: sends one request and reads its response, up to the largest allowed size.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +25,15 @@ use crate::clock::Deadline;
 use crate::config;
 use crate::plain::one_line;
 
-/// Of an answer that is no success so much is read: enough to tell what it says.
+/// The bytes that are read of a response that is no success: enough for its message.
 const REFUSAL_BYTES: u64 = 256 * 1024;
 
 const TOO_LONG: &str = "timeout";
 
-/// So many connections may turn out to be closed before anything is written to them.
+/// The most connections that may turn out to be closed before a byte is written to them.
 const CONNECTIONS: usize = 4;
 
-/// Where requests are sent, and within which bounds.
+/// The endpoint of requests, and their bounds.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     /// Its host and port; the path is not used.
@@ -54,10 +54,9 @@ impl From<&config::Upstream> for Endpoint {
     }
 }
 
-/// The HTTP/1.1 client of one upstream: a handful of requests at once need no streams, and a build no second protocol.
+/// The HTTP/1.1 client of one upstream. A few requests at once need no streams, so HTTP/2 would only lengthen the build.
 ///
-/// Nothing is ever sent twice behind the ledger's back. A request goes to another connection only where not a byte of it
-/// was written to the first one.
+/// It never sends a charged request twice: another connection is tried only if no byte was written to the first one.
 #[derive(Debug)]
 pub struct Http {
     connector: Connector,
@@ -83,17 +82,17 @@ impl Http {
     /// A connection that is ready for a request. Nothing is sent on it.
     ///
     /// # Errors
-    /// Where there is none.
+    /// There is none.
     pub async fn connect(&self) -> Result<Connection, Failure> {
         let connection = Connection::of(&self.pool, &self.connector).await;
         connection.map_err(Failure::Unreachable)
     }
 
-    /// Sends a request once and before its deadline, and reads its answer: at most `upstream.max_body` bytes of it after
+    /// Sends a request once and before its deadline, and reads its response: at most `upstream.max_body` bytes after
     /// decompression, within `upstream.timeout`.
     ///
     /// # Errors
-    /// Why there is no answer, and so whether the request was sent.
+    /// There is no response. The error says whether the request was sent.
     pub async fn exchange(
         &self,
         request: &Request,
@@ -142,8 +141,8 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// Sends the request on the given connection, else on another one, as long as nothing of it was written. Connecting again
-    /// counts against the same deadline.
+    /// Sends the request on the given connection, or on another one as long as no byte was written. Connecting again counts
+    /// against the same deadline.
     async fn send(
         &self,
         connection: Connection,
@@ -220,7 +219,7 @@ impl Sending<'_> {
     }
 }
 
-/// What every request carries that is not configured otherwise.
+/// The headers of every request, unless the configuration sets them.
 pub fn headers(own: &HeaderMap) -> HeaderMap {
     let usual = [
         (ACCEPT, "application/json"),
@@ -236,15 +235,15 @@ pub fn headers(own: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Until when an answer is waited for. What it waits for us is no fault of the upstream's.
+/// The deadline of a response. Time that the response waits for this process does not count.
 #[derive(Clone, Copy)]
 struct Patience {
     until: Instant,
-    /// Whether that has passed once: then only what has arrived by now is read.
+    /// Whether it has passed once: then only what has arrived by now is read.
     is_over: bool,
 }
 
-/// After its time is over, what has arrived already is read this long: the process may have been suspended meanwhile.
+/// After the deadline, what has already arrived is read for this long: the process may have been suspended meanwhile.
 const LAST_LOOK: Duration = Duration::from_millis(500);
 
 impl Patience {
@@ -256,7 +255,7 @@ impl Patience {
         }
     }
 
-    /// What comes in time, or has come when the time is noticed to be over.
+    /// Returns what arrives in time, or has arrived when the deadline is noticed.
     async fn with<T>(&mut self, coming: impl Future<Output = T>) -> Option<T> {
         let mut coming = std::pin::pin!(coming);
         if let Ok(came) = tokio::time::timeout_at(self.until, &mut coming).await {
@@ -270,7 +269,7 @@ impl Patience {
         tokio::time::timeout_at(self.until, coming).await.ok()
     }
 
-    /// As much longer as this takes.
+    /// Extends the deadline by the time that this takes.
     async fn after(&mut self, ours: impl Future<Output = ()>) {
         let began = Instant::now();
         ours.await;
@@ -278,7 +277,7 @@ impl Patience {
     }
 }
 
-/// A body on its way in.
+/// A body that is being received.
 struct Reading {
     incoming: Incoming,
     body: Body,
@@ -286,7 +285,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads a body until its end, or until it is longer than allowed: what is over is never held.
+    /// Reads a body to its end, or until it exceeds the allowed size; the excess is never kept.
     async fn read(&mut self, mut patience: Patience, redactor: &Redactor) -> End {
         loop {
             let Some(frame) = patience.with(self.incoming.frame()).await else {
@@ -310,7 +309,7 @@ impl Reading {
     }
 }
 
-/// The host of a URL and its port, which may be shown.
+/// The host and port of a URL, which messages may contain.
 pub fn host_of(url: &Url) -> String {
     let host = url.host_str().unwrap_or("nowhere");
     url.port()

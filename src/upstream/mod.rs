@@ -51,30 +51,30 @@ pub use trial::{Classified, Recorder, ShownRequest, Trial};
 /// One request of a step.
 #[derive(Debug, Clone, Copy)]
 pub struct PageRequest<'a> {
-    /// What to call, with which parameters.
+    /// The call and its parameters.
     pub step: &'a Step,
-    /// For which region.
+    /// The region.
     pub region: &'a Region,
     /// The batch of ids; empty in a step that lists.
     pub ids: &'a [String],
-    /// Where to go on; `None` for the first page.
+    /// The cursor; `None` for the first page.
     pub cursor: Option<&'a str>,
     /// When its pass began: the time with which its templates are rendered.
     pub began: Timestamp,
-    /// Now, for dates in answers.
+    /// The current time, against which times in the response are read.
     pub now: Timestamp,
     /// The value of `{since}`; `None`: the Unix epoch.
     pub since: Option<&'a SinceValue>,
-    /// What is there already: the answer may be that it did not change.
+    /// The page that was landed before, for a conditional request.
     pub known: Option<&'a CachedPage>,
 }
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchange {
     /// The page, or why there is none.
     pub page: Result<Page, Failure>,
-    /// What the answer tells of the quota, a refusal's too.
+    /// What the response reports about the quota, be it a page or a refusal.
     pub reported: ReportedCost,
 }
 
@@ -87,121 +87,121 @@ impl From<Result<Page, Failure>> for Exchange {
     }
 }
 
-/// What an answer tells of the quota.
+/// What a response reports about the quota.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReportedCost {
-    /// How limits stand that its headers tell of.
+    /// The state of the limits that it reports.
     pub limits: Vec<ReportedLimit>,
-    /// What the request truly cost, in units, of the limits whose cost its body tells.
+    /// The true cost of the request, in units, for the limits whose cost it reports.
     pub cost: BTreeMap<LimitName, Units>,
     /// Whether it is a refusal, or the end of a list, that the upstream does not count, as its error rule says.
     pub free: bool,
 }
 
-/// An answer that was understood.
+/// A page of a list.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
-    /// Its records, in the answer's order.
+    /// Its records, in the order of the response.
     pub records: Vec<Record>,
     /// Records that were left out because they have no id.
     pub skipped: u64,
     /// Records that were left out because an earlier one of the page has the same id.
     pub repeated: u64,
-    /// Whether there was no list where its records belong, which is as good as an empty one.
+    /// Whether there was no list where its records belong. It counts as an empty one.
     pub lacks_list: bool,
     /// Where the next page is; `None` at the end.
     pub next: Option<String>,
-    /// The upstream's name for it, where the call is asked only for what changed.
+    /// Its `ETag`, if the call uses conditional requests.
     pub tag: Option<Tag>,
-    /// Whether this is what was there already, and cost nothing.
+    /// Whether the upstream answered "not modified": the records are those that were landed before, and cost nothing.
     pub unchanged: bool,
-    /// Why the list goes no further although the upstream leads on.
+    /// Why no next page can be requested although the response names one.
     pub dead_end: Option<String>,
-    /// Where it is a large one, no other is at hand until this is dropped.
+    /// The slot of a large response: no other one is processed until this is dropped.
     pub slot: LargeBodySlot,
 }
 
-/// How a limit stands by the upstream's own count.
+/// The state of a limit by the upstream's own count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportedLimit {
-    /// Which, by our name.
+    /// The limit, by its name in the configuration.
     pub limit: LimitName,
-    /// What is left of its quota, in units.
+    /// The remaining units of its quota.
     pub remaining: Units,
-    /// When all of it is back.
+    /// When all units return.
     pub reset: Option<Timestamp>,
 }
 
-/// Why there is no page. None of these texts ever holds the secret or a URL with it.
+/// Why there is no page. No text contains the secret or a URL with it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// No connection was made: the request provably never left, and costs nothing.
+    /// No connection was made. The request provably never left, and costs nothing.
     #[error("{0}")]
     Unreachable(String),
-    /// No request can be made of this, now or later. It costs nothing.
+    /// No request can be built, now or later. It costs nothing.
     #[error("{0}")]
     NotSent(String),
-    /// Its time was over before it could be sent. It costs nothing.
+    /// The grant expired before the request could be sent. It costs nothing.
     #[error("the grant expired before the request could be sent")]
     TooLate,
     /// The limit is exhausted upstream.
     #[error("{message}")]
     Spent {
-        /// What the upstream said.
+        /// The upstream's message.
         message: String,
-        /// How the upstream calls the limit, if it said.
+        /// The upstream's name for the limit; `None` if it names none.
         limit: Option<String>,
-        /// When it said to come back.
+        /// When the upstream says that the limit opens; `None` if it does not say.
         until: Option<Timestamp>,
     },
-    /// Too fast.
+    /// Requests come too fast.
     #[error("{message}")]
     SlowDown {
-        /// What the upstream said.
+        /// The upstream's message.
         message: String,
-        /// How long it asked us to wait.
+        /// The requested pause; `None` if the upstream requests none.
         retry_after: Option<Duration>,
         /// The limit that the error rule names, if it names one.
         limit: Option<String>,
     },
-    /// The credential is no good.
+    /// The upstream rejected the credential.
     #[error("{0}")]
     Denied(String),
     /// This region, or these ids, cannot be served.
     #[error("{0}")]
     Skip(String),
-    /// The cursor is no longer taken.
+    /// The cursor has expired.
     #[error("{0}")]
     BadCursor(String),
-    /// The answer came whole and is JSON, but not of the configured shape. The same request would bring the same.
+    /// The response is complete and readable, but has another shape than configured. The same request would return the same.
     #[error("{0}")]
     WrongShape(String),
-    /// Their fault, or the network's: the same request may succeed later.
+    /// A failure of the upstream or the network. The same request may succeed later.
     #[error("{message}")]
     Transient {
         /// What happened.
         message: String,
-        /// How long the upstream asked us to wait.
+        /// The requested pause; `None` if the upstream requests none.
         retry_after: Option<Duration>,
         /// The limit that the error rule names, if it names one.
         limit: Option<String>,
     },
 }
 
-/// One credential's way to its upstream.
+/// A client of an upstream, with one credential.
 #[async_trait]
 pub trait Upstream: Send + Sync {
-    /// Whether a request can be sent at all, so that a missing secret is found before anything is charged.
+    /// Checks that requests can be sent, so that a missing secret is found before anything is charged.
     async fn ready(&self) -> Result<(), Failure>;
 
     /// A connection for one request, made before the request is charged: connecting can take longer than a grant lasts.
     ///
     /// # Errors
-    /// Where there is none. Nothing was sent.
+    /// No connection can be made. Nothing was sent.
     async fn connect(&self) -> Result<Connection, Failure>;
 
-    /// Sends one request, once and before its deadline, and understands the answer. Charging, pausing and trying again are
-    /// the caller's. Where the connection was closed meanwhile, or where none is given, it makes another one.
+    /// Sends one request, once and before its deadline, and interprets the response. The caller charges, pauses and retries.
+    /// Makes another connection if none is given, or if the given one was closed meanwhile.
     async fn fetch(
         &self,
         request: PageRequest<'_>,

@@ -1,4 +1,4 @@
-//! Hides secrets in whatever an upstream says: it may echo them, in any encoding that texts use.
+//! Hides secrets in texts of an upstream: it can echo them, in any encoding of text.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-/// A secret that may turn up in an answer by chance is left there: rewriting data would be worse.
+/// A shorter secret can occur in data by chance and is not hidden there: rewriting data would be worse.
 const TELLTALE_BYTES: usize = 16;
 
-/// More than a text has that was put into others a few times: they double each time.
+/// The most backslashes before a character: they double each time that a text is quoted in another.
 const MOST_BACKSLASHES: usize = 32;
 
-/// Hides secrets in whatever an upstream says.
+/// Hides secrets in texts of an upstream.
 #[derive(Default)]
 pub struct Redactor {
     /// The longest first, since one may contain another.
@@ -33,7 +33,7 @@ impl Redactor {
         clean(text, self.secrets.iter())
     }
 
-    /// The same for a text that is sent again, if the secret is too long to occur in it by chance.
+    /// The same for a text that will be sent again; secrets that are short enough to occur by chance stay.
     pub fn clean_data<'a>(&self, text: &'a str) -> Cow<'a, str> {
         clean(text, self.telltale())
     }
@@ -147,7 +147,7 @@ fn plain(text: &[u8], byte: u8) -> Option<usize> {
     (first == byte || (first == b'+' && byte == b' ')).then_some(1)
 }
 
-/// `%2F`, and `%252f` where that was written so once more.
+/// `%2F`, and `%252f` if it was encoded again.
 fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
     let mut digits = text.strip_prefix(b"%")?;
     while let Some(again) = digits
@@ -159,9 +159,9 @@ fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
     (hex(digits, 2)? == u32::from(byte)).then_some(text.len() - digits.len() + 2)
 }
 
-/// `\/` and `\u002f`, with a backslash more for each time that the text was put into another.
+/// `\/` and `\u002f`, with more backslashes each time that the text was quoted in another.
 fn behind_backslashes(text: &[u8], byte: u8) -> Option<usize> {
-    // A text of backslashes alone is not counted anew from each of them.
+    // The bound keeps a text of backslashes alone from costing quadratic time.
     let backslashes = text
         .iter()
         .take(MOST_BACKSLASHES)
@@ -195,7 +195,7 @@ fn as_entity(text: &[u8], byte: u8) -> Option<usize> {
     (code == u32::from(byte)).then_some(end + 1)
 }
 
-/// The number that so many hexadecimal digits at the beginning of a text are.
+/// Reads `digits` hexadecimal digits at the start of a text.
 fn hex(text: &[u8], digits: usize) -> Option<u32> {
     let digits = text.get(..digits)?;
     digits.iter().try_fold(0, |number, digit| {

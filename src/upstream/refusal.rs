@@ -14,7 +14,7 @@ use super::text::{html_text, is_html, without_tags};
 use crate::config::{Class, Rule, Until, classify};
 use crate::quota::Timestamp;
 
-/// Where upstreams put what they have to say, the most telling first.
+/// The places of an error message in a response, the most specific first.
 const MESSAGES: [&str; 6] = [
     "/error/message",
     "/message",
@@ -24,10 +24,10 @@ const MESSAGES: [&str; 6] = [
     "/errors/0",
 ];
 
-/// What an answer that is no page means: by the first rule that it meets, else by its status alone.
+/// Classifies a response that is no page: by the first error rule that it matches, else by its status.
 ///
-/// Of one that broke off nobody knows what else it said, so its status tells nothing: it is asked for again, unless its
-/// headers or what came of its body meet a rule.
+/// The status of a truncated response decides nothing, since the missing part may say more: it is requested again, unless its
+/// headers or the part that arrived match a rule.
 #[must_use]
 pub fn failure_of(answer: &Response, rules: &[Rule], now: Timestamp) -> Failure {
     let document = &document(answer);
@@ -48,7 +48,7 @@ pub fn failure_of(answer: &Response, rules: &[Rule], now: Timestamp) -> Failure 
     refusal.failure(rule.map_or(by_status, |rule| rule.class), now)
 }
 
-/// Whether the rule that an answer meets says that the upstream does not count such a request.
+/// Whether the error rule that a response matches says that the upstream does not count the request.
 pub fn is_free(answer: &Response, rules: &[Rule]) -> bool {
     rules.iter().any(|rule| rule.free)
         && rule_of(answer, rules, &document(answer)).is_some_and(|rule| rule.free)
@@ -76,7 +76,7 @@ fn rule_of<'r>(answer: &Response, rules: &'r [Rule], document: &Value) -> Option
     rule.filter(|rule| answer.broke_off().is_none() || !rule.conditions.is_empty())
 }
 
-/// The body, as far as it arrived. One that cannot be parsed is one text.
+/// The body as far as it arrived; a body that cannot be parsed is one text.
 pub fn document(answer: &Response) -> Value {
     let text = answer.text_to_show();
     let cut = || {
@@ -131,7 +131,7 @@ impl Refusal {
                 limit: self.limit,
             },
             Class::Denied => Failure::Denied(self.message),
-            // The end of a list is no failure, wherever lists end.
+            // `response` turns the end of a list into an empty page before it classifies failures.
             Class::Skip | Class::End => Failure::Skip(self.message),
             Class::BadCursor => Failure::BadCursor(self.message),
             Class::Transient => Failure::Transient {
@@ -143,7 +143,7 @@ impl Refusal {
     }
 }
 
-/// What a status means where no rule says more.
+/// Classifies a status that no rule matches.
 fn class_of(status: StatusCode) -> Class {
     match status.as_u16() {
         401 | 403 | 407 => Class::Denied,
@@ -153,7 +153,7 @@ fn class_of(status: StatusCode) -> Class {
     }
 }
 
-/// Which limit is meant: by the rule's word, or by the answer's.
+/// The limit that the rule names, or else the response.
 fn limit_of(rule: &Rule, answer: &Response, document: &Value) -> Option<String> {
     let reported = || Some(answer.shown(&rule.limit_at.as_ref()?.text_in(document)?));
     rule.limit.clone().or_else(reported)
@@ -164,7 +164,7 @@ fn until(rule: &Rule, answer: &Response, now: Timestamp) -> Option<Timestamp> {
     reset(answer.header(name)?, now)
 }
 
-/// What an answer says, as one short line without its full stop, since more may follow; empty where it says nothing.
+/// The message of a response as one short line without a full stop, since more may follow; empty if there is none.
 pub fn said(answer: &Response, document: &Value) -> String {
     let text = redirect(answer)
         .or_else(|| message_in(document))
@@ -184,7 +184,7 @@ pub fn said(answer: &Response, document: &Value) -> String {
     }
 }
 
-/// Where a redirect points, by its host alone: the rest may hold what was sent.
+/// The host of a redirect. The rest of its URL may contain what was sent.
 fn redirect(answer: &Response) -> Option<String> {
     let location = answer
         .status

@@ -21,20 +21,20 @@ use crate::config::{
 use crate::fnv::fnv;
 use crate::quota::LimitName;
 
-/// What may stand in a path as it is.
+/// The characters that a path contains unescaped.
 const IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// A request, all of it but the secret.
+/// A request without its secret.
 pub struct RequestParts<'a> {
     pub upstream: &'a config::Upstream,
     pub limits: &'a BTreeMap<LimitName, CredentialLimit>,
     pub request: PageRequest<'a>,
     pub url: Url,
-    /// How many records a full page holds, where that is asked for.
+    /// The number of records on a full page; `None` if no size is requested.
     pub page_size: Option<u64>,
     headers: HeaderMap,
     body: Option<RenderedBody>,
@@ -89,7 +89,7 @@ impl<'a> RequestParts<'a> {
         values(&self.request)
     }
 
-    /// What tells this request from others, and what is read out of its answer. The secret is not in it.
+    /// The identity of this request, and of what is read from its response. Does not contain the secret.
     pub fn name(&self) -> String {
         let call = &self.request.step.call;
         let records = call.records.as_ref();
@@ -216,8 +216,8 @@ impl<'a> RequestParts<'a> {
 }
 
 impl PageRequest<'_> {
-    /// What it requests, for comparison with another: its call, and a hash of all that is sent but the secret and the
-    /// upstream's `base_url`, and of how the answer is read. The cursor is not part of it, if the request has none.
+    /// Its fingerprint: the call, and a hash of what is sent and how the response is read. The secret and the upstream's
+    /// `base_url` are not part of it; nor is the cursor, if the request has none.
     #[must_use]
     pub fn identity(self, upstream: &config::Upstream) -> String {
         let call = &self.step.call;
@@ -241,7 +241,7 @@ impl PageRequest<'_> {
         format!("{} {:032x}", call.name, fnv(&text))
     }
 
-    /// What tells it from others to this upstream; `None` where it cannot be made.
+    /// Its identity among the requests to this upstream; `None` if it cannot be built.
     #[must_use]
     pub fn name(self, upstream: &config::Upstream) -> Option<String> {
         RequestParts::new(upstream, &BTreeMap::new(), self)
@@ -311,7 +311,7 @@ fn headers<'a>(
     Ok((headers, secret))
 }
 
-/// The query's parameters. The step's own go before the usual page size, and the page before all.
+/// The query parameters. Paging parameters override the step's, which override the usual page size.
 fn parameters(
     request: &PageRequest<'_>,
     turn: &Turn<'_>,
@@ -342,7 +342,7 @@ pub(super) fn plain(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// How long a full page is: by what is really asked for, should the step ask for another size than its call.
+/// The number of records on a full page, by the size that is actually sent: a step can override that of its call.
 fn page_size(
     request: &PageRequest<'_>,
     parameters: &BTreeMap<String, Vec<String>>,
@@ -357,7 +357,7 @@ fn page_size(
     requested.or(Some(size.size))
 }
 
-/// The longest URL that HTTP requests are made of here, in bytes, with room for a secret in it.
+/// The longest URL, in bytes, with space for a secret.
 const LONGEST_URL: usize = 64_000;
 
 fn fits(url: &Url, request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<(), Failure> {
@@ -416,7 +416,7 @@ fn url(
     Ok(url)
 }
 
-/// The path below the base URL. What a value holds stays within its segment.
+/// The path below the base URL. A value never leaves its segment.
 fn path(request: &PageRequest<'_>) -> Result<String, Failure> {
     let Step { call, .. } = request.step;
     let template = call
@@ -464,7 +464,7 @@ fn in_segment(value: &str) -> String {
     utf8_percent_encode(value, IN_SEGMENT).to_string()
 }
 
-/// Whether a segment is one that URLs take for "here" or "one up".
+/// Whether a segment is `.` or `..`, encoded or not.
 fn climbs(segment: &str) -> bool {
     matches!(
         &*percent_decode_str(segment).collect::<Vec<u8>>(),

@@ -384,7 +384,7 @@ fn unchanged(known: &CachedPage) -> Page {
     }
 }
 
-/// Whether an error says anything: not null, false, 0 or empty.
+/// Whether an error has content: it is not null, false, 0 or empty.
 fn is_said(error: &Value) -> bool {
     match error {
         Value::Null => false,

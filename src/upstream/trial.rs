@@ -14,7 +14,7 @@ use super::{Exchange, Failure, PageRequest, Upstream};
 use crate::clock::Deadline;
 use crate::config::Rule;
 
-/// A request as it is sent. `(hidden)` stands for its secret.
+/// A request as it is sent, with `(hidden)` in place of its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ShownRequest {
     /// The method.
@@ -36,12 +36,12 @@ pub struct Classified {
     pub rule: Option<usize>,
 }
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Debug, Clone)]
 pub struct Trial {
     /// The page, or why there is none.
     pub exchange: Exchange,
-    /// `None`: there was no response, or nobody asks for its class.
+    /// `None`: there was no response, or its class is not wanted.
     pub classified: Option<Classified>,
     /// Whether the response is classified. That parses its body once more, so a run does without.
     classifies: bool,
@@ -97,7 +97,7 @@ impl Recorder {
         }
     }
 
-    /// What came of the last request; `None`: none was sent.
+    /// Returns the result of the last request; `None`: none was sent.
     #[must_use]
     pub fn last(&self) -> Option<Trial> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -38,7 +38,7 @@ pub fn json(document: &str, tokens: &[String]) -> String {
     format!("{document} -> {}", literal(&path(tokens)))
 }
 
-/// Walks an array or an object for each `*`. Only an array or an object may be asked for what is in it.
+/// Walks an array or an object for each `*`. SQLite's `json_each` fails on any other value.
 fn all_values(document: &str, arrays: &[String], last: &str) -> String {
     let mut within = document.to_owned();
     let mut walks = Vec::new();

@@ -143,7 +143,7 @@ pub fn spend(spend: &[Spend], screen: Screen) -> String {
     );
     for one in spend {
         let whose = if one.call.is_empty() {
-            "reported by the upstream"
+            "carried over or reported"
         } else {
             "by hand"
         };

@@ -29,7 +29,7 @@ impl<K: Keys> Type for Table<K> {
     }
 }
 
-/// A list of at least so many values.
+/// A list; the number is the fewest values that it may have.
 pub struct ListOf<T>(pub T, pub usize);
 
 impl<T: Type> Type for ListOf<T> {

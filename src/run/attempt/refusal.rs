@@ -59,10 +59,9 @@ impl Retry {
 }
 
 impl Attempt<'_> {
-    /// Returns what a refused request cost: nothing where its error rule says so. A declined probe costs the configured cost
-    /// of the call, even where a higher one was learned. Only `spent` and `slow_down` decline a probe: a response that broke
-    /// off or failed may have been counted as a page. Every other refusal keeps its charge, since nobody knows whether the
-    /// upstream counted it.
+    /// Returns the cost of a refused request: nothing if its error rule has `free`. A declined probe costs the configured cost of
+    /// the call, even if a higher one was learned. Only `spent` and `slow_down` decline a probe: the upstream may have counted a
+    /// truncated response as a page. Every other refusal keeps its charge, because the upstream may have counted it.
     pub fn cost_of_refusal(
         &self,
         permit: &Permit,
@@ -85,10 +84,10 @@ impl Attempt<'_> {
         truth_of_a_refusal(&charged, &reported.cost)
     }
 
-    /// Records what the ledger and other requests have to know of a failed attempt.
+    /// Releases, closes, slows down or blocks what a failed attempt calls for, and returns how to retry it.
     ///
     /// # Errors
-    /// Why it cannot be repeated.
+    /// It cannot be retried: the run of this list stops for this reason.
     pub async fn refused(
         &mut self,
         permit: &Permit,

@@ -125,7 +125,7 @@ impl SharedClient {
         Ok(())
     }
 
-    /// Sends one update, and notes where the ledger stands then.
+    /// Sends one update, and records the ledger's position after it.
     async fn send(
         &self,
         account: &Account,

@@ -96,6 +96,22 @@ fn a_record_is_gone_when_no_list_has_it_and_returns_with_any_list() {
 }
 
 #[test]
+fn a_record_is_not_gone_while_a_list_that_the_run_did_not_walk_has_it() {
+    let (a, b, c) = (thing("a"), thing("b"), thing("c"));
+    let all = json!({ "US": [a, b, c], "GB": [b], "best": [c] });
+    let (world, _upstream, lists) = world(&all, "", "");
+    run(&world);
+    *lists.lock().unwrap() = json!({ "US": [], "GB": [b], "best": [c] });
+    let run = world.json(&["--job", "shop", "--region", "US"]);
+    assert_eq!(run["outcome"], "complete", "{run}");
+    assert_eq!(
+        gone(&world),
+        ["a"],
+        "GB had b and the other job c when they were last walked"
+    );
+}
+
+#[test]
 fn a_list_that_is_cut_or_for_a_time_or_not_found_loses_nothing() {
     let lists = json!({ "US": { "0": [thing("a")], "1": [thing("b")] }, "GB": [], "best": [] });
     for step in [

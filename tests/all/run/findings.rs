@@ -111,3 +111,18 @@ fn ids_that_have_another_record_in_each_region_are_noted() {
         "{report}"
     );
 }
+
+#[test]
+fn a_record_that_changes_between_the_requests_of_two_regions_is_not_noted() {
+    // One of three ids differs, as a counter does.
+    let stub = StubUpstream::start(move |request| {
+        let rows = ["a", "b", "c"].map(|id| {
+            let price = if id == "a" { &*request.path } else { "same" };
+            json!({ "id": id, "price": price, "note": "n" })
+        });
+        StubAnswer::json(&json!({ "data": rows, "cost": 1 })).header("x-left", "900")
+    });
+    let report = world(&stub, "[\"GB\", \"US\"]", ", max_pages = 1").json(&["--region", "all"]);
+    let details = format!("{}{}", detail(&report, 0), detail(&report, 1));
+    assert!(!details.contains("two regions"), "{report}");
+}

@@ -431,6 +431,23 @@ async fn basic_authentication_carries_a_user_and_a_password() {
 }
 
 #[tokio::test]
+async fn an_access_token_that_the_upstream_repeats_is_hidden() {
+    let state = tempfile::tempdir().unwrap();
+    let endpoint = issuing(3600, false);
+    let upstream = StubUpstream::start(|request| {
+        StubAnswer::json(
+            &json!({ "items": [{ "id": "a", "echo": request.header("authorization") }] }),
+        )
+    });
+    let asking = by_oauth(&upstream, oauth(Grant::ClientCredentials, &endpoint.url()));
+    let client = client(&asking, state.path());
+    client.ready().await.unwrap();
+    let page = asking.fetch_by(&client).await.unwrap();
+    assert_eq!(authorizations(&upstream), ["Bearer access-token-1"]);
+    assert_eq!(page.records[0].body["echo"], "Bearer ***");
+}
+
+#[tokio::test]
 async fn headers_and_parameters_carry_secrets_that_no_cursor_and_no_record_holds() {
     use ingest::config::{ByNextUrl, Paging};
     let state = tempfile::tempdir().unwrap();

@@ -146,6 +146,7 @@ async fn land(
         units: [("daily".to_owned(), Units::new(1))].into_iter().collect(),
         tag: None,
         now: at(walk),
+        term: None,
     };
     let landing = Arc::new(landing);
     let begun = Instant::now();
@@ -404,6 +405,7 @@ async fn open_eight_passes(catalog: &SqliteCatalog) {
             units: Cost::none(),
             tag: None,
             now: at(3),
+            term: None,
         };
         catalog.land(Arc::new(landing)).await.unwrap();
     }

@@ -166,6 +166,7 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
                 units: units.clone(),
                 tag: None,
                 now: at,
+                term: None,
             };
             reference = PassRef::Open(catalog.land(Arc::new(landing)).await.unwrap().pass);
         }

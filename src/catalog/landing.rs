@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{OpenBatch, PassId, PassRef};
+use super::{OpenBatch, PassId, PassRef, Term};
 use crate::config::Records;
 use crate::quota::{Cost, Timestamp};
 use crate::record::{Record, Tag};
@@ -42,6 +42,8 @@ pub struct Landing {
     pub tag: Option<Tag>,
     /// Now.
     pub now: Timestamp,
+    /// The term of the lease under which it was requested; `None` where the lease cannot be lost.
+    pub term: Option<Term>,
 }
 
 /// A stored page.
@@ -51,4 +53,7 @@ pub struct Landed {
     pub pass: PassId,
     /// Whether this step of this pass had `next` before. The step is then done, because its cursors form a loop.
     pub cursor_repeats: bool,
+    /// Whether the lease was lost: the records and the counts are stored, but neither the listing nor the cursor, and another
+    /// run may request the page again.
+    pub lease_lost: bool,
 }

@@ -1,6 +1,7 @@
 use std::fmt::{self, Debug};
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 use super::CatalogError;
 
@@ -68,6 +69,18 @@ impl fmt::Display for Holder {
     }
 }
 
+/// One term of a lease that can expire: a resource, its holder, and how often the resource was taken before. A store of such
+/// leases changes a pass only for the current term.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Term {
+    /// The resource.
+    pub resource: Resource,
+    /// The process that holds it, by a random number.
+    pub holder: Uuid,
+    /// The number of the term, which only rises.
+    pub number: i64,
+}
+
 /// A resource that this process holds. Dropping it releases the resource.
 #[derive(Debug)]
 pub struct Lease {
@@ -101,6 +114,11 @@ pub enum Taken {
 pub trait Leases: Send + Sync {
     /// Takes a resource if no other run holds it, in this process or another.
     async fn take(&self, resource: &Resource) -> Result<Taken, CatalogError>;
+
+    /// Returns the term under which this process holds a resource; `None` if it does not, or if its leases cannot be lost.
+    fn term(&self, _: &Resource) -> Option<Term> {
+        None
+    }
 
     /// Fails if this process may have lost a resource that it took: it must then neither charge nor send. Called before each
     /// request, so an implementation answers from memory.

@@ -78,6 +78,7 @@ impl Environment {
     #[cfg(feature = "sandbox")]
     pub fn practice(global: &Global, mut sets: Vec<String>) -> Result<Self, Error> {
         sets.push("ledger.url=sqlite".to_owned());
+        sets.push("catalog.url=sqlite".to_owned());
         let global = Global {
             sets: global.sets.iter().cloned().chain(sets).collect(),
             ..global.clone()

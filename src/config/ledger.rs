@@ -1,4 +1,4 @@
-//! `[ledger]` and `[catalog]`: where charges are recorded, and where pages are stored.
+//! `[ledger]`: where charges are recorded.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -143,17 +143,6 @@ const AFTER_LOSS: &[(&str, AfterLoss, &str)] = &[
         "Charges are refused for one window.",
     ),
 ];
-
-keys! {
-    /// `[catalog]`
-    pub struct CatalogKeys {
-        /// Where pages are stored: a file in the state directory.
-        url: () = Or(Words(&[("sqlite", (), "A file in the state directory.")]), "'sqlite'", "'sqlite'"),
-    }
-}
-
-pub const CATALOG: AndThen<Table<CatalogKeys>, ()> =
-    AndThen(table(), |_, CatalogKeys { url: () }| Some(()));
 
 const SCHEMES: [&str; 5] = ["redis", "rediss", "redis+sentinel", "redis+cluster", "unix"];
 const EXAMPLE: &str = "write \"sqlite\", or for example \"redis://127.0.0.1:6379/0\"";

@@ -2,6 +2,7 @@
 
 mod body;
 mod call;
+mod catalog;
 mod credential;
 mod field;
 mod format;
@@ -12,6 +13,7 @@ mod notify;
 mod oauth;
 mod paging;
 mod pointer;
+mod postgres_url;
 mod redis_url;
 mod region;
 mod rules;
@@ -39,6 +41,7 @@ use std::sync::Arc;
 
 pub use body::{Body, JsonTemplate, Param, Params};
 pub use call::{Call, Cheaper, Etag, Records};
+pub use catalog::{CatalogConfig, CatalogStore};
 pub use credential::{Credential, SecretSource};
 pub use error::{ConfigError, NamedBy, Problem};
 pub use field::{Column, ColumnType, Field, ResponseField};
@@ -54,6 +57,7 @@ pub use paging::{
     Place, SeenPage, Turn, place_in_json,
 };
 pub use pointer::Pointer;
+pub use postgres_url::{PostgresAddress, PostgresHost, PostgresTls, PostgresUrl, PostgresUrlError};
 pub use redis_url::{RedisUrl, RedisUrlError};
 pub use region::Region;
 pub use reqwest::Method;
@@ -74,6 +78,8 @@ pub struct Config {
     pub regions: Vec<Arc<Region>>,
     /// Where charges are recorded, and what happens during an outage of that.
     pub ledger: LedgerConfig,
+    /// Where pages are stored.
+    pub catalog: CatalogConfig,
     /// The URLs that a run pings.
     pub notify: Notify,
     /// The upstreams by name.

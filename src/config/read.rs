@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::catalog::{CATALOG, CatalogConfig};
 use super::check;
 use super::credential::{self, CREDENTIAL};
 use super::declare::{
@@ -11,7 +12,7 @@ use super::declare::{
 use super::error::Problem;
 use super::item::{Document, Item};
 use super::job::{self, JOB};
-use super::ledger::{CATALOG, LEDGER, LedgerConfig};
+use super::ledger::{LEDGER, LedgerConfig};
 use super::names::Named;
 use super::region::{REGIONS, Region};
 use super::set;
@@ -27,7 +28,7 @@ keys! {
         /// Where charges are recorded.
         ledger: LedgerConfig = Or(LEDGER, "{}", "{ url = 'sqlite', timeout = '1s' }"),
         /// Where pages are stored.
-        catalog: () = Or(CATALOG, "{}", "{ url = 'sqlite' }"),
+        catalog: CatalogConfig = Or(CATALOG, "{}", "{ url = 'sqlite' }"),
         /// URLs that a run requests by POST when it starts and ends, for healthchecks.io and similar services. The body is the
         /// summary of the run. Anyone who knows a URL can ping it: make the file readable for its user only.
         notify: Notify = Or(table::<Notify>(), "{}", "{ success = 'https://hc-ping.com/UUID' }"),
@@ -80,11 +81,11 @@ fn sections(document: &Document) -> Option<Config> {
         .into_iter()
         .filter_map(|item| job::job(item, &known))
         .collect();
-    let () = root.catalog?;
     let config = Config {
         path: document.file.clone(),
         regions: regions?,
         ledger: root.ledger?,
+        catalog: root.catalog?,
         notify: root.notify?,
         upstreams: upstreams.right,
         credentials: credentials.right,

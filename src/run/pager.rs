@@ -7,7 +7,7 @@ use super::context::Context;
 use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
-use crate::catalog::{Landed, Landing, OpenBatch, PassRef};
+use crate::catalog::{Landed, Landing, OpenBatch, PassRef, Resource};
 use crate::config::{Job, Region, SinceValue, Step};
 use crate::quota::Timestamp;
 use crate::upstream::{Page, PageRequest};
@@ -178,6 +178,7 @@ impl<'a> Pager<'a> {
         let place_of_records = (self.job, self.step, self.region);
         let regional = &self.context.regional_records;
         regional.compare(place_of_records, &page.records, &mut self.stats.findings);
+        let place_of_lease = Resource::region(&self.job.name, &self.region.code);
         let landing = Landing {
             pass: place.pass,
             step: place.step,
@@ -196,6 +197,7 @@ impl<'a> Pager<'a> {
             units: self.stats.unlanded_units.clone(),
             tag: page.tag,
             now: self.context.clock.now(),
+            term: self.context.leases.term(&place_of_lease),
         };
         let records = landing.records.len() as u64;
         let landed = self.context.land(landing).await?;

@@ -93,6 +93,9 @@ impl SinglePage<'_> {
             units: stats.unlanded_units.clone(),
             tag: page.tag.clone(),
             now: context.clock.now(),
+            term: context
+                .leases
+                .term(&Resource::region(&self.job.name, &self.region.code)),
         };
         context.land(landing).await.map(drop)
     }

@@ -11,7 +11,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("secret", &["config"]),
     ("ledger", &["config", "quota", "secret"]),
     ("upstream", &["config", "quota", "secret"]),
-    ("catalog", &["config", "quota"]),
+    ("catalog", &["config", "quota", "secret"]),
     ("run", &["catalog", "config", "ledger", "quota", "upstream"]),
     ("sandbox", &["config", "quota"]),
     (

@@ -110,6 +110,7 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes
     let landed = Landed {
         pass,
         cursor_repeats,
+        lease_lost: false,
     };
     Ok((landed, changes))
 }

@@ -258,6 +258,7 @@ impl State {
         Landed {
             pass: id,
             cursor_repeats: false,
+            lease_lost: false,
         }
     }
 

@@ -239,6 +239,7 @@ impl Page {
             units: self.units.clone(),
             tag: self.tag.clone(),
             now: self.now,
+            term: None,
         };
         catalog.land(Arc::new(landing)).await
     }

@@ -325,7 +325,8 @@ async fn questions_table(catalog: &SqliteCatalog, asked_at: usize) -> Table {
             since: None,
             limit: 20,
         };
-        let (time, hits) = asked(async || catalog.search(query.clone()).await.unwrap().len()).await;
+        let (time, hits) =
+            asked(async || catalog.search(query.clone()).await.unwrap().hits.len()).await;
         table.add_row([name.to_owned(), shown(time), hits.to_string()]);
     }
     let channel = Pointer::parse("/snippet/channelId").unwrap();

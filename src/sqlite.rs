@@ -3,6 +3,7 @@
 mod backup;
 mod database;
 mod integrity;
+mod interrupt;
 mod json;
 mod reading;
 mod state;
@@ -28,6 +29,7 @@ use crate::private;
 pub use backup::{copy, restored_from};
 pub use database::Database;
 pub use integrity::{Integrity, confirmed, mend};
+pub use interrupt::Interruptible;
 pub use json::Json;
 pub use state::Files;
 

@@ -35,8 +35,8 @@ pub use pass::{
 };
 pub use postgres::{Parameter, Postgres, PostgresError, Session, Transaction};
 pub use query::{
-    Estimate, NamedIds, PassRecord, PassScope, PendingId, PendingQuery, RecordIds, RecordsQuery,
-    SearchHit, SearchQuery, StepListing, StoredRecord,
+    Estimate, NamedIds, PassRecord, PassScope, PendingId, PendingQuery, RecordIds, RecordsPage,
+    RecordsQuery, SearchHit, SearchQuery, SearchResults, StepListing, StoredRecord,
 };
 pub use sqlite::{ReadOnly, ReadWrite, SqliteCatalog};
 
@@ -173,7 +173,13 @@ pub trait PassStore: PassReader {
     async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError>;
 }
 
-/// Reads records and the history of passes, for the commands that show them. No method writes.
+/// The number of newest matches that a search ranks at most.
+pub const RANKED: u32 = 10_000;
+
+/// Reads records and the history of passes, for the commands that show them and for the server. No method writes.
+///
+/// The server gives up a read that takes too long by dropping its future. The read must then end soon, so that it does not
+/// keep the store busy: a file is interrupted, a server is sent a cancellation.
 #[async_trait]
 pub trait Archive: Send + Sync {
     /// Returns the passes that started at `since` or later, oldest first.
@@ -183,6 +189,26 @@ pub trait Archive: Send + Sync {
     /// stops when the stream is dropped.
     fn records(&self, query: RecordsQuery) -> RecordPages;
 
-    /// Returns the records that contain all words, best match first.
-    async fn search(&self, query: SearchQuery) -> Result<Vec<SearchHit>, CatalogError>;
+    /// Returns at most `most` records of the query, in the order in which they were first seen: those whose position is
+    /// greater than `after`, or the first ones. A page ends earlier where its bodies are very long, but has at least one record
+    /// if there is one.
+    async fn records_page(
+        &self,
+        query: RecordsQuery,
+        after: Option<i64>,
+        most: u32,
+    ) -> Result<RecordsPage, CatalogError>;
+
+    /// Returns a record by its name; `None` if it is not stored.
+    async fn record(
+        &self,
+        upstream: &str,
+        kind: &str,
+        id: &str,
+    ) -> Result<Option<StoredRecord>, CatalogError>;
+
+    /// Returns the records that contain all words, best match first. Where more than [`RANKED`] records contain them, only
+    /// the [`RANKED`] that were first seen last are ranked, and the result says so: the time of a search must not grow with
+    /// the number of records that contain a word.
+    async fn search(&self, query: SearchQuery) -> Result<SearchResults, CatalogError>;
 }

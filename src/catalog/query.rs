@@ -143,12 +143,24 @@ pub struct StoredRecord {
     pub body: String,
     /// When the last list that had it no longer had it; `None` while a list has it.
     pub gone_at: Option<Timestamp>,
+    /// Its place in the order of first sight: a record that is first seen later has a greater one.
+    pub position: i64,
+}
+
+/// Some records, in the order of first sight.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordsPage {
+    /// The records.
+    pub records: Vec<StoredRecord>,
+    /// Whether more records follow the last of them.
+    pub more: bool,
 }
 
 /// A full-text query.
 #[derive(Debug, Clone)]
 pub struct SearchQuery {
-    /// Words that a record must all contain. They are never read as query syntax.
+    /// Words that a record must all contain. A word that ends in `*` stands for every word that begins so, if at least two
+    /// characters precede the `*`. Nothing else in them is query syntax.
     pub words: String,
     /// Only records of this kind.
     pub kind: Option<String>,
@@ -158,6 +170,16 @@ pub struct SearchQuery {
     pub since: Option<Timestamp>,
     /// The greatest number of hits to return.
     pub limit: u32,
+}
+
+/// The records that contain the words.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SearchResults {
+    /// The best matches, best first.
+    pub hits: Vec<SearchHit>,
+    /// The number of newest matches of which these are the best, where there are more matches than are ranked; `None`
+    /// where all matches were ranked.
+    pub only_newest: Option<u32>,
 }
 
 /// A record that contains the words.

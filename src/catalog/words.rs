@@ -1,4 +1,4 @@
-//! Splits text into the words that a full-text index holds.
+//! Splits text into the words that a full-text index holds, and queries into the words that it is searched for.
 //!
 //! An index takes the characters between spaces and punctuation for a word. In scripts that write no spaces between words,
 //! each character becomes a word of its own, and a word in a query becomes the phrase of its characters.
@@ -30,19 +30,31 @@ pub fn join(text: &str) -> String {
     text.replace(BREAK, "")
 }
 
-/// An FTS5 query for all of these words, whatever characters they contain; `None` if there are no words.
-pub fn all_of(words: &str) -> Option<String> {
+/// FTS5 queries, one for each of these words, whatever characters they contain. A record that matches all contains all words.
+pub fn queries(words: &str) -> Vec<String> {
     let words: BTreeSet<&str> = words
         .split(|c: char| c.is_whitespace() || c.is_control())
         .collect();
-    let quoted: Vec<String> = words.into_iter().filter_map(quote).collect();
-    (!quoted.is_empty()).then(|| quoted.join(" "))
+    words.into_iter().filter_map(query).collect()
 }
 
-fn quote(word: &str) -> Option<String> {
+fn query(word: &str) -> Option<String> {
+    let beginning = beginning(word);
+    let star = beginning.map_or("", |_| "*");
+    let word = beginning.unwrap_or(word);
     word.chars()
         .any(char::is_alphanumeric)
-        .then(|| format!("\"{}\"", part(word).replace('"', "\"\"")))
+        .then(|| format!("\"{}\"{star}", part(word).replace('"', "\"\"")))
+}
+
+/// The fewest characters that stand for all words that begin so: the words that begin with one letter are too many.
+const SHORTEST_BEGINNING: usize = 2;
+
+/// Returns the beginning of words that `beginning*` stands for; `None` for a whole word.
+fn beginning(word: &str) -> Option<&str> {
+    let beginning = word.strip_suffix('*')?;
+    let ends_in_a_word = beginning.chars().last().is_some_and(char::is_alphanumeric);
+    (ends_in_a_word && beginning.chars().count() >= SHORTEST_BEGINNING).then_some(beginning)
 }
 
 fn is_unspaced(character: char) -> bool {

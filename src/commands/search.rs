@@ -7,15 +7,20 @@ use serde::Serialize;
 
 use super::environment::{CATALOG_FILE, Environment, PRACTICE, unknown};
 use super::output::Screen;
+use super::table::count;
 use super::{Error, output};
-use crate::catalog::{SearchHit, SearchQuery};
+use crate::catalog::{SearchHit, SearchQuery, SearchResults};
 use crate::cli::{Format, Global, SearchArgs};
 use crate::exit::Exit;
 use crate::quota::Timestamp;
 
+/// The result of `search`.
 #[derive(Debug, Serialize)]
-struct SearchResults<'a> {
+pub struct SearchReport<'a> {
+    /// Best match first.
     hits: Vec<FoundHit<'a>>,
+    /// The number of newest matches of which these are the best, where there are more matches than are ranked; else null.
+    only_newest: Option<u32>,
 }
 
 #[derive(Debug, Serialize)]
@@ -32,7 +37,20 @@ struct FoundHit<'a> {
 /// Searches and shows the hits, best match first.
 pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    is_known(&environment, args.kind.as_deref())?;
+    let results = find(&environment, args).await?;
+    match global.format {
+        Format::Json => output::json(&SearchReport::of(&results))?,
+        Format::Text if results.hits.is_empty() => {
+            output::text_line(&nothing_in(&environment.state_dir))?;
+        }
+        Format::Text => output::text_line(&in_words(&results, Screen::of_stdout()))?,
+    }
+    Ok(Exit::Success)
+}
+
+/// Returns the records that the arguments name.
+pub async fn find(environment: &Environment, args: &SearchArgs) -> Result<SearchResults, Error> {
+    is_known(environment, args.kind.as_deref())?;
     let query = SearchQuery {
         words: args.words.join(" "),
         kind: args.kind.clone(),
@@ -40,15 +58,17 @@ pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
         since: args.since.map(|span| environment.clock.now() - span),
         limit: args.limit,
     };
-    let hits = environment.archive()?.search(query).await?;
-    match global.format {
-        Format::Json => output::json(&SearchResults {
-            hits: hits.iter().map(found).collect(),
-        })?,
-        Format::Text if hits.is_empty() => output::text_line(&nothing_in(&environment.state_dir))?,
-        Format::Text => output::text_line(&in_words(&hits, Screen::of_stdout()))?,
+    Ok(environment.archive()?.search(query).await?)
+}
+
+impl<'a> SearchReport<'a> {
+    /// The results, for JSON.
+    pub fn of(results: &'a SearchResults) -> Self {
+        Self {
+            hits: results.hits.iter().map(found).collect(),
+            only_newest: results.only_newest,
+        }
     }
-    Ok(Exit::Success)
 }
 
 /// A user who has only run with `--sandbox` searches in the wrong state directory.
@@ -96,9 +116,9 @@ fn found(hit: &SearchHit) -> FoundHit<'_> {
     }
 }
 
-fn in_words(hits: &[SearchHit], screen: Screen) -> String {
+fn in_words(results: &SearchResults, screen: Screen) -> String {
     let (begin, end) = screen.style.marks();
-    let lines = hits.iter().map(|hit| {
+    let lines = results.hits.iter().map(|hit| {
         let excerpt = output::shown(&hit.excerpt)
             .replace('\u{e000}', begin)
             .replace('\u{e001}', end);
@@ -110,5 +130,14 @@ fn in_words(hits: &[SearchHit], screen: Screen) -> String {
             excerpt.trim()
         )
     });
+    let lines = lines.chain(results.only_newest.map(bounded));
     screen.wrapped(&lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// The last line where not all matches were ranked.
+pub fn bounded(newest: u32) -> String {
+    format!(
+        "There are more matches: these are the best of the newest {}. Add words, or --kind, --region or --since.",
+        count(u64::from(newest))
+    )
 }

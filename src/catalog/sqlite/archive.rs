@@ -8,9 +8,11 @@ use tokio::task::spawn_blocking;
 
 use super::{SqliteCatalog, StoreError, locked, passes, records, search};
 use crate::catalog::{
-    Archive, CatalogError, PassRecord, RecordPages, RecordsQuery, SearchHit, SearchQuery,
+    Archive, CatalogError, PassRecord, RecordPages, RecordsPage, RecordsQuery, SearchQuery,
+    SearchResults, StoredRecord,
 };
 use crate::quota::Timestamp;
+use crate::sqlite::Interruptible;
 
 #[async_trait]
 impl<A: Send + Sync> Archive for SqliteCatalog<A> {
@@ -35,10 +37,36 @@ impl<A: Send + Sync> Archive for SqliteCatalog<A> {
         poll_fn(move |context| receiver.poll_recv(context)).boxed()
     }
 
-    async fn search(&self, query: SearchQuery) -> Result<Vec<SearchHit>, CatalogError> {
+    async fn records_page(
+        &self,
+        query: RecordsQuery,
+        after: Option<i64>,
+        most: u32,
+    ) -> Result<RecordsPage, CatalogError> {
+        self.read(move |connection| records::page(connection, &query, after, most))
+            .await
+    }
+
+    async fn record(
+        &self,
+        upstream: &str,
+        kind: &str,
+        id: &str,
+    ) -> Result<Option<StoredRecord>, CatalogError> {
+        let name = [upstream, kind, id].map(str::to_owned);
+        self.read(move |connection| records::record(connection, &name))
+            .await
+    }
+
+    async fn search(&self, query: SearchQuery) -> Result<SearchResults, CatalogError> {
         let index = Arc::clone(&self.index);
+        let interruptible = Interruptible::default();
+        let _wanted = interruptible.wanted();
         self.on_its_thread(move |database| {
-            database.read(|connection| nested(search::search(connection, &index, &query)))?
+            database.read(|connection| {
+                let _running = interruptible.runs_on(connection)?;
+                nested(search::search(connection, &index, &interruptible, &query))
+            })?
         })
         .await
     }

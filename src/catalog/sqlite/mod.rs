@@ -33,7 +33,7 @@ use thiserror::Error;
 use self::text_index::TextIndex;
 use super::{CatalogError, PassId};
 use crate::apart::{CutOff, apart, apart_alone};
-use crate::sqlite::{self, Database, Files, OpenError, Schema};
+use crate::sqlite::{self, Database, Files, Interruptible, OpenError, Schema};
 
 /// A catalog in a SQLite file. Several processes can have one file open; each of their transactions is atomic. `A` is how
 /// it was opened: only a [`ReadWrite`] one is a [`PassStore`](super::PassStore).
@@ -121,6 +121,7 @@ impl SqliteCatalog {
             prune::STATEMENTS,
             rebuild::STATEMENTS,
             recall::STATEMENTS,
+            records::STATEMENTS,
             search::STATEMENTS,
             tags::STATEMENTS,
             text_index::STATEMENTS,
@@ -179,14 +180,21 @@ impl<A> SqliteCatalog<A> {
         }
     }
 
-    /// Reads from one state of the catalog, whatever other processes write meanwhile.
+    /// Reads from one state of the catalog, whatever other processes write meanwhile. Dropping the future interrupts the read.
     async fn read<T, F>(&self, work: F) -> Result<T, CatalogError>
     where
         T: Send + 'static,
         F: Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        self.on_its_thread(move |database| Ok(database.read(work)?))
-            .await
+        let interruptible = Interruptible::default();
+        let _wanted = interruptible.wanted();
+        self.on_its_thread(move |database| {
+            Ok(database.read(|connection| {
+                let _running = interruptible.runs_on(connection)?;
+                work(connection)
+            })?)
+        })
+        .await
     }
 
     /// SQLite waits for disks and for other processes, so it must not run on a thread that has requests in flight.

@@ -15,7 +15,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use super::land::Changes;
 use super::page::LandingPage;
 use super::{StoreError, rebuild};
-use crate::sqlite::{self, Database, Schema};
+use crate::sqlite::{self, Database, Interruptible, Schema};
 
 /// The index's file, in the directory of its catalog.
 pub const FILE: &str = "search.db";
@@ -50,7 +50,6 @@ const FOLLOW: &str = "insert into followed (only_row, seq, mark) values (1, ?1, 
     on conflict do update set seq = excluded.seq, mark = excluded.mark";
 const INDEX: &str = "insert into record_text (rowid, text) values (?1, ?2)";
 const UNINDEX: &str = "delete from record_text where rowid = ?1";
-const MATCHING: &str = "select rowid from record_text where record_text match ?1 order by rank";
 
 const IS_FOLLOWED: &str = "select exists (select 1 from text_change where seq = ?1 and mark = ?2)";
 const CHANGED_SINCE: &str = "select seq, number, mark from text_change where seq > ?1 order by seq";
@@ -139,13 +138,12 @@ impl TextIndex {
         Ok(indexed)
     }
 
-    /// Passes the numbers of the records that contain the words to `collect`, best match first, and returns its result. Calls
-    /// it again if the index changed meanwhile.
-    pub fn matching<T: Default>(
+    /// Reads from the index, and returns the result of `read`. Calls it again if the index changed meanwhile.
+    pub fn read<T: Default>(
         &self,
         records: &Connection,
-        words: &str,
-        collect: impl Fn(&mut dyn Iterator<Item = rusqlite::Result<i64>>) -> rusqlite::Result<T>,
+        interruptible: &Interruptible,
+        read: impl Fn(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         let mut opened = self.locked();
         if opened.is_none() {
@@ -155,9 +153,8 @@ impl TextIndex {
             return nothing_indexed(records).map(|()| T::default());
         };
         let (missing, found) = database.read(|index| {
-            let mut statement = index.prepare_cached(MATCHING)?;
-            let mut numbers = statement.query_map([words], |row| row.get(0))?;
-            Ok((missing(index, records)?, collect(&mut numbers)?))
+            let _running = interruptible.runs_on(index)?;
+            Ok((missing(index, records)?, read(index)?))
         })?;
         match missing {
             None => nothing_indexed(records)?,

@@ -30,7 +30,7 @@ async fn a_catalog_that_is_not_there_reads_as_an_empty_one_and_stays_away() {
         "US"
     );
     assert_eq!(catalog.open_passes(JOB).await.unwrap(), []);
-    assert_eq!(catalog.search(words()).await.unwrap(), []);
+    assert_eq!(catalog.search(words()).await.unwrap().hits, []);
     let query = PendingQuery {
         scope: PassScope::Open,
         job: JOB.into(),
@@ -63,7 +63,7 @@ async fn reading_writes_nothing_on_disk() {
     };
     let before = snapshot();
     let catalog = SqliteCatalog::open_read_only(&dir.path().join("catalog.db")).unwrap();
-    assert_eq!(catalog.search(words()).await.unwrap().len(), 1);
+    assert_eq!(catalog.search(words()).await.unwrap().hits.len(), 1);
     assert_eq!(catalog.open_passes(JOB).await.unwrap().len(), 1);
     assert!(snapshot() == before);
     drop(catalog);
@@ -75,9 +75,9 @@ async fn a_reader_sees_what_a_writer_landed_meanwhile() {
     let f = Fixture::new();
     f.land(&Page::of(vec![video("a", "fox")])).await;
     let reader = SqliteCatalog::open_read_only(&f.path()).unwrap();
-    assert_eq!(reader.search(words()).await.unwrap().len(), 1);
+    assert_eq!(reader.search(words()).await.unwrap().hits.len(), 1);
     f.land(&Page::of(vec![video("b", "fox")])).await;
-    assert_eq!(reader.search(words()).await.unwrap().len(), 2);
+    assert_eq!(reader.search(words()).await.unwrap().hits.len(), 2);
 }
 
 #[tokio::test]

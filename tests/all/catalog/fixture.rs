@@ -67,7 +67,7 @@ impl Fixture {
             since: None,
             limit: 99,
         };
-        let hits = self.catalog.search(query).await.unwrap();
+        let hits = self.catalog.search(query).await.unwrap().hits;
         let mut ids: Vec<String> = hits.into_iter().map(|hit| hit.id).collect();
         ids.sort();
         ids

@@ -101,7 +101,7 @@ async fn bodies_of_any_shape_are_landed_listed_and_found() {
         since: None,
         limit: 9,
     };
-    let hits = f.catalog.search(query).await.unwrap();
+    let hits = f.catalog.search(query).await.unwrap().hits;
     assert_eq!(hits[0].body, bodies[8]);
 }
 

@@ -274,3 +274,45 @@ pub(crate) async fn an_export_is_in_the_order_of_first_sight_and_can_be_held_to_
     query.since = Some(at(9));
     assert_eq!(f.exported(query).await, ["v7"]);
 }
+
+pub(crate) async fn records_are_read_page_by_page_and_by_name(f: Catalog) {
+    let many = (0..7).map(|n| video(&format!("v{n}"), "t")).collect();
+    f.land(&Page::of(many)).await;
+    let (mut after, mut sizes, mut ids) = (None, Vec::new(), Vec::new());
+    loop {
+        let query = Catalog::records_query("video");
+        let page = f.archive().records_page(query, after, 3).await.unwrap();
+        sizes.push(page.records.len());
+        ids.extend(page.records.iter().map(|one| one.id.clone()));
+        after = page.records.last().map(|last| last.position);
+        if !page.more {
+            break;
+        }
+    }
+    assert_eq!(sizes, [3, 3, 1]);
+    assert_eq!(ids, (0..7).map(|n| format!("v{n}")).collect::<Vec<_>>());
+    f.land(&Page::of(vec![video("later", "t")]).now(at(1)))
+        .await;
+    let query = Catalog::records_query("video");
+    let page = f.archive().records_page(query, after, 3).await.unwrap();
+    assert_eq!(page.records[0].id, "later");
+    let record = f.archive().record("youtube", "video", "v3").await.unwrap();
+    assert_eq!(record.map(|one| one.id).as_deref(), Some("v3"));
+    for (upstream, kind, id) in [("other", "video", "v3"), ("youtube", "channel", "v3")] {
+        let record = f.archive().record(upstream, kind, id).await.unwrap();
+        assert_eq!(record, None);
+    }
+}
+
+pub(crate) async fn a_page_of_very_long_bodies_ends_early(f: Catalog) {
+    let long = "x".repeat(3 * 1024 * 1024);
+    let many = (0..3).map(|n| video(&format!("v{n}"), &long)).collect();
+    f.land(&Page::of(many)).await;
+    let query = Catalog::records_query("video");
+    let page = f.archive().records_page(query, None, 100).await.unwrap();
+    assert!(page.more && !page.records.is_empty());
+    let rest = page.records.last().map(|last| last.position);
+    let query = Catalog::records_query("video");
+    let next = f.archive().records_page(query, rest, 100).await.unwrap();
+    assert_eq!(page.records.len() + next.records.len(), 3);
+}

@@ -103,7 +103,7 @@ impl Catalog {
             since: None,
             limit: 99,
         };
-        let hits = self.archive().search(query).await.unwrap();
+        let hits = self.archive().search(query).await.unwrap().hits;
         let mut ids: Vec<String> = hits.into_iter().map(|hit| hit.id).collect();
         ids.sort();
         ids
@@ -183,6 +183,8 @@ macro_rules! suite {
             a_record_that_comes_back_after_it_was_dropped_is_found_again
             pages_landed_at_once_through_several_handles_all_land
             an_export_is_in_the_order_of_first_sight_and_can_be_held_to_region_and_time
+            records_are_read_page_by_page_and_by_name
+            a_page_of_very_long_bodies_ends_early
         }
         $crate::catalog::suite::behaviours! { $place, leases:
             a_resource_has_one_holder_at_a_time
@@ -214,6 +216,8 @@ macro_rules! suite {
             a_title_cannot_bring_marks_of_its_own
             of_a_record_that_is_twice_in_a_page_the_later_text_is_found
             of_a_very_long_text_the_beginning_is_found
+            a_star_stands_for_the_rest_of_a_word
+            of_a_word_in_very_many_records_the_newest_are_ranked_and_the_result_says_so
         }
         $crate::catalog::suite::behaviours! { $place, tags:
             a_page_that_came_under_a_tag_is_known_as_it_was_last_seen

@@ -1,4 +1,4 @@
-use ingest::catalog::{SearchHit, SearchQuery};
+use ingest::catalog::{RANKED, SearchHit, SearchQuery};
 use serde_json::json;
 
 use super::super::fixture::{Page, at, record, records_of, video};
@@ -15,7 +15,7 @@ fn words(words: &str) -> SearchQuery {
 }
 
 async fn search(f: &Catalog, query: SearchQuery) -> Vec<SearchHit> {
-    f.archive().search(query).await.unwrap()
+    f.archive().search(query).await.unwrap().hits
 }
 
 async fn found(f: &Catalog, text: &str) -> Vec<String> {
@@ -350,4 +350,60 @@ pub(crate) async fn of_a_very_long_text_the_beginning_is_found(f: Catalog) {
         search(&f, words("first")).await[0].body["snippet"]["title"],
         title
     );
+}
+
+pub(crate) async fn a_star_stands_for_the_rest_of_a_word(f: Catalog) {
+    f.land(&Page::of(vec![
+        video("one", "a puppet and a Püppchen"),
+        video("two", "puppies"),
+        video("three", "pup"),
+        video("four", "東京の天気"),
+        video("five", "xylophone x"),
+    ]))
+    .await;
+    assert_eq!(found(&f, "pupp*").await, ["one", "two"]);
+    assert_eq!(found(&f, "PUP*").await, ["one", "three", "two"]);
+    assert_eq!(found(&f, "puppe* and").await, ["one"]);
+    assert_eq!(found(&f, "天気*").await, ["four"]);
+    assert_eq!(found(&f, "puppet*").await, ["one"]);
+    assert_eq!(found(&f, "kitt*").await, [""; 0]);
+    assert_eq!(
+        found(&f, "x*").await,
+        ["five"],
+        "one character is a word, not a beginning"
+    );
+    assert_eq!(
+        search(&f, words("pupp*")).await[0]
+            .excerpt
+            .matches('\u{E000}')
+            .count(),
+        1
+    );
+}
+
+pub(crate) async fn of_a_word_in_very_many_records_the_newest_are_ranked_and_the_result_says_so(
+    f: Catalog,
+) {
+    let title = |n: u32| match n {
+        3 => "rare everywhere".to_owned(),
+        10_900 => "everywhere".to_owned(),
+        _ => format!("everywhere {} {n}", "and more ".repeat(3)),
+    };
+    for from in (0..11_000).step_by(500) {
+        let page = (from..from + 500).map(|n| video(&format!("v{n}"), &title(n)));
+        f.land(&Page::of(page.collect())).await;
+    }
+    let results = |query| async { f.archive().search(query).await.unwrap() };
+    let everywhere = results(words("everywhere")).await;
+    assert_eq!(everywhere.only_newest, Some(RANKED));
+    assert_eq!(everywhere.hits.len(), 20);
+    assert_eq!(everywhere.hits[0].id, "v10900", "the best of the newest");
+    let rare = results(words("everywhere rare")).await;
+    assert_eq!(rare.only_newest, None);
+    assert_eq!(rare.hits[0].id, "v3");
+    let elsewhere = results(SearchQuery {
+        kind: Some("channel".into()),
+        ..words("everywhere")
+    });
+    assert_eq!(elsewhere.await.hits, []);
 }

@@ -1,9 +1,11 @@
 use std::fmt::{self, Debug};
 
 use async_trait::async_trait;
+use rustix::system::uname;
 use uuid::Uuid;
 
 use super::CatalogError;
+use crate::quota::Timestamp;
 
 /// What at most one run works on at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -61,12 +63,40 @@ pub struct Holder {
     pub machine: String,
     /// The process id on that machine.
     pub process: u32,
+    /// When it took the resource; `None` if that is not known.
+    pub since: Option<Timestamp>,
+    /// When its lease expires unless it is renewed; `None` if it ends with the process.
+    pub until: Option<Timestamp>,
+}
+
+impl Holder {
+    /// This process.
+    #[must_use]
+    pub fn this_process() -> Self {
+        Self {
+            machine: uname().nodename().to_string_lossy().into_owned(),
+            process: std::process::id(),
+            since: None,
+            until: None,
+        }
+    }
 }
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {} on {}", self.process, self.machine)
+        write!(f, "process {} on {}", self.process, self.machine)?;
+        let since = |since| write!(f, ", since {since}");
+        self.since.map_or(Ok(()), since)
     }
+}
+
+/// A resource, and who holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldLease {
+    /// The resource.
+    pub resource: Resource,
+    /// The process that holds it.
+    pub holder: Holder,
 }
 
 /// One term of a lease that can expire: a resource, its holder, and how often the resource was taken before. A store of such
@@ -123,4 +153,7 @@ pub trait Leases: Send + Sync {
     /// Fails if this process may have lost a resource that it took: it must then neither charge nor send. Called before each
     /// request, so an implementation answers from memory.
     fn check(&self, resource: &Resource) -> Result<(), CatalogError>;
+
+    /// Releases what is left, before the process ends. Leases that end with the process need nothing.
+    async fn close(&self) {}
 }

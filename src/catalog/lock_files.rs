@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use rustix::system::uname;
 
 use super::{CatalogError, Holder, Lease, Leases, Resource, Taken};
 use crate::fnv::fnv;
@@ -83,9 +82,10 @@ fn lock(path: &Path) -> io::Result<Taken> {
 /// Writes the holder's name for other processes to read.
 fn sign(mut file: &File) -> io::Result<()> {
     file.set_len(0)?;
-    let machine = uname();
-    let machine = machine.nodename().to_string_lossy();
-    writeln!(file, "{} {machine}", std::process::id())
+    let Holder {
+        machine, process, ..
+    } = Holder::this_process();
+    writeln!(file, "{process} {machine}")
 }
 
 /// The process that holds a lock; `None` if it has not written its name yet.
@@ -95,5 +95,7 @@ fn holder(path: &Path) -> Option<Holder> {
     Some(Holder {
         machine: machine.to_owned(),
         process: process.parse().ok()?,
+        since: None,
+        until: None,
     })
 }

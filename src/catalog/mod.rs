@@ -10,7 +10,7 @@ mod landing;
 mod lease;
 mod lock_files;
 mod pass;
-mod postgres;
+pub mod postgres;
 mod query;
 mod sqlite;
 mod text;
@@ -28,12 +28,12 @@ use crate::record::{CachedPage, Tag};
 pub use batch::OpenBatch;
 pub use error::CatalogError;
 pub use landing::{Landed, Landing};
-pub use lease::{Holder, Lease, Leases, Resource, Taken, Term};
+pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
 pub use lock_files::LockFiles;
 pub use pass::{
     OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState, StepPosition, UncutPass,
 };
-pub use postgres::{Parameter, Postgres, PostgresError, Session, Transaction};
+pub use postgres::{Parameter, Postgres, PostgresError, RowLeases, Session, Transaction};
 pub use query::{
     Estimate, NamedIds, PassRecord, PassScope, PendingId, PendingQuery, RecordIds, RecordsPage,
     RecordsQuery, SearchHit, SearchQuery, SearchResults, StepListing, StoredRecord,

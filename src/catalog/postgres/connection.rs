@@ -14,6 +14,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::error::PostgresError;
+use super::lease::Terms;
 use super::route::{Connected, Route};
 use crate::catalog::CatalogError;
 use crate::config::{PostgresUrl, SecretSource};
@@ -42,9 +43,10 @@ pub struct Postgres {
 }
 
 struct Pool {
-    route: Route,
+    route: Arc<Route>,
     schema: String,
     shown: String,
+    terms: Arc<Terms>,
     idle: Mutex<Vec<(Connected, Instant)>>,
     permits: Arc<Semaphore>,
 }
@@ -53,15 +55,39 @@ impl Postgres {
     /// The database at a URL, and the schema of the catalog in it. Connects to nothing yet.
     #[must_use]
     pub fn new(url: &PostgresUrl, password: Option<SecretSource>, schema: &str) -> Self {
+        Self::of(Pool {
+            shown: url.to_string(),
+            route: Arc::new(Route::new(url.clone(), password)),
+            schema: schema.to_owned(),
+            terms: Arc::default(),
+            idle: Mutex::default(),
+            permits: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+        })
+    }
+
+    /// The same database, by connections of its own.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self::of(Pool {
+            shown: self.pool.shown.clone(),
+            route: Arc::clone(&self.pool.route),
+            schema: self.pool.schema.clone(),
+            terms: Arc::clone(&self.pool.terms),
+            idle: Mutex::default(),
+            permits: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+        })
+    }
+
+    fn of(pool: Pool) -> Self {
         Self {
-            pool: Arc::new(Pool {
-                shown: url.to_string(),
-                route: Route::new(url.clone(), password),
-                schema: schema.to_owned(),
-                idle: Mutex::default(),
-                permits: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
-            }),
+            pool: Arc::new(pool),
         }
+    }
+
+    /// The leases that this process holds in it.
+    #[must_use]
+    pub fn terms(&self) -> &Arc<Terms> {
+        &self.pool.terms
     }
 
     /// The schema of the catalog. Its name needs no quotes.
@@ -378,6 +404,12 @@ impl Transaction<'_> {
     pub async fn batch(&self, sql: &str) -> Result<(), PostgresError> {
         let statements = self.session.client()?.batch_execute(sql);
         self.session.run(self.patience, statements).await
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn postgres(&self) -> &Postgres {
+        &self.session.postgres
     }
 
     /// Stores the number of the transaction, as `pg_current_xact_id()::text` returns it. With it a commit whose answer is lost

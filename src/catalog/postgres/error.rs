@@ -4,7 +4,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
 
-use crate::catalog::{CatalogError, PassId};
+use crate::catalog::{CatalogError, PassId, Resource};
 
 /// Why an operation on the database failed.
 #[derive(Debug, Error)]
@@ -26,6 +26,9 @@ pub enum PostgresError {
     /// The connection was lost during a commit, and the server cannot say whether it took place.
     #[error("the connection was lost during a commit, and whether it took place is not known")]
     InDoubt,
+    /// Another process may have taken what the transaction changes.
+    #[error("the lease of {0} is lost, so another machine may walk it; nothing was changed")]
+    LeaseLost(Resource),
     /// There is no such pass.
     #[error("no pass {}", .0.0)]
     NoSuchPass(PassId),
@@ -53,7 +56,7 @@ impl PostgresError {
                 error.code().is_none() || self.is_passing() && !self.is_conflict()
             }
             Self::Silent(_) | Self::InDoubt | Self::Connect { .. } => true,
-            Self::NoSuchPass(_) | Self::Unusable(_) => false,
+            Self::LeaseLost(_) | Self::NoSuchPass(_) | Self::Unusable(_) => false,
         }
     }
 
@@ -76,7 +79,7 @@ impl PostgresError {
                 None => is_lost(error),
             },
             Self::Silent(_) | Self::InDoubt => true,
-            Self::NoSuchPass(_) | Self::Unusable(_) => false,
+            Self::LeaseLost(_) | Self::NoSuchPass(_) | Self::Unusable(_) => false,
         }
     }
 
@@ -86,6 +89,7 @@ impl PostgresError {
             Self::Connect { .. }
             | Self::Silent(_)
             | Self::InDoubt
+            | Self::LeaseLost(_)
             | Self::NoSuchPass(_)
             | Self::Unusable(_) => None,
         }

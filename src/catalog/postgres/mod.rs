@@ -2,9 +2,13 @@
 
 mod connection;
 mod error;
+mod fence;
+mod lease;
 mod password;
 mod route;
 mod tls;
 
 pub use connection::{Parameter, Postgres, Session, Transaction};
 pub use error::PostgresError;
+pub use fence::{fence, fence_pass};
+pub use lease::{RowLeases, TABLE as LEASE_TABLE, held};

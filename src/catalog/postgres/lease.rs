@@ -1,0 +1,450 @@
+//! Leases for the machines that share a catalog: a row for each resource, with the time at which it expires.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use super::connection::{Parameter, Postgres};
+use super::error::PostgresError;
+use crate::catalog::{CatalogError, HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
+use crate::clock::Monotonic;
+use crate::quota::Timestamp;
+
+/// The table. A row is never deleted, so that its term only rises; it is logged, so that a crash does not empty it. The server's
+/// clock decides alone when a lease expires. `term` is part of a unique key for the sake of `fence`.
+pub const TABLE: &str = "create table lease (
+    job text not null,
+    region text not null,
+    holder uuid not null,
+    machine text not null,
+    process bigint not null,
+    term bigint not null,
+    length interval not null,
+    taken_at timestamptz not null,
+    expires_at timestamptz not null,
+    primary key (job, region),
+    unique (job, region, term)
+)";
+
+const TAKE: &str = "insert into {}.lease as lease
+    (job, region, holder, machine, process, term, length, taken_at, expires_at)
+    values ($1, $2, $3, $4, $5, 1, make_interval(secs => $6), clock_timestamp(),
+        clock_timestamp() + make_interval(secs => $6))
+    on conflict (job, region) do update set holder = excluded.holder, machine = excluded.machine,
+        process = excluded.process, term = lease.term + 1, length = excluded.length,
+        taken_at = clock_timestamp(), expires_at = clock_timestamp() + excluded.length
+    where lease.expires_at <= clock_timestamp() or lease.holder = excluded.holder
+    returning term";
+const HOLDER: &str = "select job, region, machine, process, taken_at, expires_at from {}.lease
+    where job = $1 and region = $2 and expires_at > clock_timestamp()";
+const ALL: &str = "select job, region, machine, process, taken_at, expires_at from {}.lease
+    where expires_at > clock_timestamp() order by job, region";
+const RENEW: &str = "update {}.lease as lease set expires_at = clock_timestamp() + length
+    from unnest($1::text[], $2::text[], $3::bigint[]) as held (job, region, term)
+    where lease.job = held.job and lease.region = held.region and lease.term = held.term
+        and lease.holder = $4 and lease.expires_at > clock_timestamp()
+    returning lease.job, lease.region";
+const RELEASE: &str = "update {}.lease set expires_at = clock_timestamp()
+    where job = $1 and region = $2 and holder = $3 and term = $4 and expires_at > clock_timestamp()";
+
+/// The longest time that the last releases of a process may take.
+const LAST_RELEASES: Duration = Duration::from_secs(5);
+
+/// The leases that this process holds.
+#[derive(Default)]
+pub struct Terms {
+    held: Mutex<HashMap<Resource, Held>>,
+}
+
+/// A lease that this process holds, or is about to take.
+#[derive(Clone)]
+struct Held {
+    /// `None` while it is being taken.
+    term: Option<Term>,
+    /// When the request began by which the database confirmed it last.
+    confirmed: Monotonic,
+    is_lost: bool,
+}
+
+impl Terms {
+    /// The term under which this process holds a resource, or held one that it lost; `None` if it did not take it.
+    pub fn of(&self, resource: &Resource) -> Option<Term> {
+        self.locked().get(resource)?.term.clone()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<Resource, Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves a resource for one task of this process. Returns `false` if another one has it.
+    fn reserve(&self, resource: &Resource) -> bool {
+        let mut held = self.locked();
+        let Entry::Vacant(free) = held.entry(resource.clone()) else {
+            return false;
+        };
+        free.insert(Held {
+            term: None,
+            confirmed: Monotonic::now(),
+            is_lost: false,
+        });
+        true
+    }
+
+    fn current(&self) -> Vec<Term> {
+        let held = self.locked();
+        let held = held.values().filter(|held| !held.is_lost);
+        held.filter_map(|held| held.term.clone()).collect()
+    }
+
+    /// Stores which of these terms the database confirmed; the others are lost.
+    fn confirm(&self, asked: &[Term], confirmed: &[Resource], began: Monotonic) {
+        let mut held = self.locked();
+        for term in asked {
+            let Some(one) = held.get_mut(&term.resource) else {
+                continue;
+            };
+            if one.term.as_ref() != Some(term) {
+                continue;
+            }
+            if confirmed.contains(&term.resource) {
+                one.confirmed = began;
+            } else {
+                one.is_lost = true;
+                tracing::warn!(
+                    "lost the lease of {}: it expired before the database could renew it",
+                    term.resource
+                );
+            }
+        }
+    }
+}
+
+/// Leases as rows of the catalog.
+pub struct RowLeases {
+    /// On connections of their own, so that neither a slow page nor a long query delays a renewal.
+    postgres: Postgres,
+    terms: Arc<Terms>,
+    holder: Uuid,
+    length: Duration,
+    releases: mpsc::UnboundedSender<Release>,
+    renewal: AbortHandle,
+}
+
+enum Release {
+    /// The process needs this one no more.
+    One(Term),
+    /// The process ends: answer when nothing is left to release.
+    All(oneshot::Sender<()>),
+}
+
+impl RowLeases {
+    /// The leases of this process in a database, each for `length` after it was confirmed. Must be called within a runtime, for the
+    /// task that renews them.
+    #[must_use]
+    pub fn new(database: &Postgres, length: Duration) -> Self {
+        let (releases, requests) = mpsc::unbounded_channel();
+        let (postgres, terms) = (database.apart(), Arc::clone(database.terms()));
+        let renewal = Renewal {
+            postgres: postgres.clone(),
+            terms: Arc::clone(&terms),
+            length,
+        };
+        let holder = Uuid::now_v7();
+        Self {
+            postgres,
+            terms,
+            holder,
+            length,
+            releases,
+            renewal: tokio::spawn(renewal.run(holder, requests)).abort_handle(),
+        }
+    }
+
+    async fn try_take(&self, resource: &Resource) -> Result<Taken, PostgresError> {
+        let (job, region) = (job_of(resource), region_of(resource));
+        let began = Monotonic::now();
+        let Holder {
+            machine, process, ..
+        } = Holder::this_process();
+        let (process, length) = (i64::from(process), self.length.as_secs_f64());
+        let parameters: [Parameter<'_>; 6] = [
+            (&job, Type::TEXT),
+            (&region, Type::TEXT),
+            (&self.holder, Type::UUID),
+            (&machine, Type::TEXT),
+            (&process, Type::INT8),
+            (&length, Type::FLOAT8),
+        ];
+        let take = qualified(TAKE, &self.postgres);
+        // The same holder takes it once more, so a take whose answer was lost is repeated.
+        let take = || {
+            self.postgres
+                .autocommit(&take, &parameters, self.patience())
+        };
+        let rows = match take().await {
+            Err(error) if error.ends_connection() => take().await?,
+            rows => rows?,
+        };
+        if let Some(row) = rows.first() {
+            let term = Term {
+                resource: resource.clone(),
+                holder: self.holder,
+                number: row.try_get(0)?,
+            };
+            return Ok(Taken::Granted(self.lease(term, began)));
+        }
+        let holder = qualified(HOLDER, &self.postgres);
+        let place = parameters.get(..2).unwrap_or_default();
+        let rows = self.postgres.autocommit(&holder, place, self.patience());
+        let held = rows.await?.first().map(held_lease).transpose()?;
+        Ok(Taken::Held(held.map(|held| held.holder)))
+    }
+
+    fn lease(&self, term: Term, began: Monotonic) -> Lease {
+        self.terms.locked().insert(
+            term.resource.clone(),
+            Held {
+                term: Some(term.clone()),
+                confirmed: began,
+                is_lost: false,
+            },
+        );
+        Lease::new(Guard {
+            term,
+            terms: Arc::clone(&self.terms),
+            releases: self.releases.clone(),
+        })
+    }
+
+    /// A quarter of the length: what one renewal, or the answer to one, may take.
+    fn patience(&self) -> Duration {
+        (self.length / 4).max(Duration::from_secs(1))
+    }
+}
+
+#[async_trait]
+impl Leases for RowLeases {
+    async fn take(&self, resource: &Resource) -> Result<Taken, CatalogError> {
+        if !self.terms.reserve(resource) {
+            return Ok(Taken::Held(Some(Holder::this_process())));
+        }
+        let reserved = Reserved {
+            terms: &self.terms,
+            resource,
+        };
+        let taken = self.try_take(resource).await;
+        if matches!(taken, Ok(Taken::Granted(_))) {
+            std::mem::forget(reserved);
+        }
+        taken.map_err(|error| self.postgres.error(error))
+    }
+
+    fn term(&self, resource: &Resource) -> Option<Term> {
+        self.terms.of(resource)
+    }
+
+    /// Trusts a lease until the start of its last successful renewal plus three quarters of its length.
+    fn check(&self, resource: &Resource) -> Result<(), CatalogError> {
+        let held = self.terms.locked().get(resource).cloned();
+        let Some(held) = held else { return Ok(()) };
+        let silent = held.confirmed.elapsed();
+        let why = if held.is_lost {
+            "it expired before the database could renew it".to_owned()
+        } else if silent >= self.length * 3 / 4 {
+            format!("the database did not confirm it for {} s", silent.as_secs())
+        } else {
+            return Ok(());
+        };
+        Err(CatalogError::Unavailable(format!(
+            "{}: the lease of {resource} may be lost: {why}; another machine may walk it",
+            self.postgres.shown()
+        )))
+    }
+
+    async fn close(&self) {
+        let (done, is_done) = oneshot::channel();
+        if self.releases.send(Release::All(done)).is_ok() {
+            let _ = timeout(LAST_RELEASES, is_done).await;
+        }
+    }
+}
+
+impl Drop for RowLeases {
+    fn drop(&mut self) {
+        self.renewal.abort();
+    }
+}
+
+/// Frees a resource that was not taken in the end.
+struct Reserved<'a> {
+    terms: &'a Terms,
+    resource: &'a Resource,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.terms.locked().remove(self.resource);
+    }
+}
+
+/// Releases a lease when it is dropped.
+struct Guard {
+    term: Term,
+    terms: Arc<Terms>,
+    releases: mpsc::UnboundedSender<Release>,
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.term.fmt(f)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.terms.locked().remove(&self.term.resource);
+        // Without the task, the lease expires.
+        let _ = self.releases.send(Release::One(self.term.clone()));
+    }
+}
+
+/// The task that renews and releases.
+struct Renewal {
+    postgres: Postgres,
+    terms: Arc<Terms>,
+    length: Duration,
+}
+
+impl Renewal {
+    async fn run(self, holder: Uuid, mut requests: mpsc::UnboundedReceiver<Release>) {
+        let mut next = Instant::now() + self.length / 4;
+        loop {
+            tokio::select! {
+                biased;
+                () = sleep_until(next) => {
+                    // After a failure it is tried again soon, while the lease is trusted.
+                    let pause = match self.renew(holder).await {
+                        Ok(()) => self.length / 4,
+                        Err(error) => {
+                            tracing::warn!("cannot renew the leases: {error}");
+                            self.length / 20
+                        }
+                    };
+                    next = Instant::now() + pause;
+                }
+                request = requests.recv() => match request {
+                    None => return,
+                    Some(Release::One(term)) => self.release(&term).await,
+                    Some(Release::All(done)) => drop(done.send(())),
+                },
+            }
+        }
+    }
+
+    async fn renew(&self, holder: Uuid) -> Result<(), PostgresError> {
+        let terms = self.terms.current();
+        if terms.is_empty() {
+            return Ok(());
+        }
+        let began = Monotonic::now();
+        let jobs: Vec<String> = terms.iter().map(|term| job_of(&term.resource)).collect();
+        let regions: Vec<String> = terms.iter().map(|term| region_of(&term.resource)).collect();
+        let numbers: Vec<i64> = terms.iter().map(|term| term.number).collect();
+        let parameters: [Parameter<'_>; 4] = [
+            (&jobs, Type::TEXT_ARRAY),
+            (&regions, Type::TEXT_ARRAY),
+            (&numbers, Type::INT8_ARRAY),
+            (&holder, Type::UUID),
+        ];
+        let sql = qualified(RENEW, &self.postgres);
+        let patience = (self.length / 4).max(Duration::from_secs(1));
+        let rows = self
+            .postgres
+            .autocommit(&sql, &parameters, patience)
+            .await?;
+        let confirmed: Result<Vec<Resource>, _> = rows
+            .iter()
+            .map(|row| Ok::<_, PostgresError>(resource(row.try_get(0)?, row.try_get(1)?)))
+            .collect();
+        self.terms.confirm(&terms, &confirmed?, began);
+        Ok(())
+    }
+
+    async fn release(&self, term: &Term) {
+        let (job, region) = (job_of(&term.resource), region_of(&term.resource));
+        let parameters: [Parameter<'_>; 4] = [
+            (&job, Type::TEXT),
+            (&region, Type::TEXT),
+            (&term.holder, Type::UUID),
+            (&term.number, Type::INT8),
+        ];
+        let sql = qualified(RELEASE, &self.postgres);
+        let released = self.postgres.autocommit(&sql, &parameters, LAST_RELEASES);
+        if let Err(error) = released.await {
+            tracing::warn!(
+                "cannot release {}, whose lease expires by itself: {error}",
+                term.resource
+            );
+        }
+    }
+}
+
+/// The leases that any process holds.
+///
+/// # Errors
+/// The statement failed.
+pub async fn held(postgres: &Postgres) -> Result<Vec<HeldLease>, PostgresError> {
+    let rows = postgres.query(&qualified(ALL, postgres), &[]).await?;
+    rows.iter().map(held_lease).collect()
+}
+
+fn held_lease(row: &Row) -> Result<HeldLease, PostgresError> {
+    let time = |at: DateTime<Utc>| Some(Timestamp::from_micros(at.timestamp_micros()));
+    Ok(HeldLease {
+        resource: resource(row.try_get(0)?, row.try_get(1)?),
+        holder: Holder {
+            machine: row.try_get(2)?,
+            process: u32::try_from(row.try_get::<_, i64>(3)?).unwrap_or_default(),
+            since: time(row.try_get(4)?),
+            until: time(row.try_get(5)?),
+        },
+    })
+}
+
+fn qualified(sql: &str, postgres: &Postgres) -> String {
+    sql.replace("{}", &format!("\"{}\"", postgres.schema()))
+}
+
+/// The `job` of a row. No name contains a brace, so that of ids is the name of no job.
+pub fn job_of(resource: &Resource) -> String {
+    match resource {
+        Resource::Region { job, .. } => job.clone(),
+        Resource::Ids { upstream, .. } => format!("{{{upstream}}}"),
+    }
+}
+
+/// The `region` of a row; of ids it is their kind.
+pub fn region_of(resource: &Resource) -> String {
+    match resource {
+        Resource::Region { region, .. } => region.clone(),
+        Resource::Ids { kind, .. } => kind.clone(),
+    }
+}
+
+fn resource(job: &str, region: &str) -> Resource {
+    let upstream = job.strip_prefix('{').and_then(|job| job.strip_suffix('}'));
+    match upstream {
+        Some(upstream) => Resource::ids(upstream, region),
+        None => Resource::region(job, region),
+    }
+}

@@ -13,7 +13,7 @@ use super::{Error, output, signals};
 use crate::catalog::LockFiles;
 use crate::cli::{Format, Global, TryArgs};
 use crate::config::{
-    Call, Credential, Etag, Job, Records, Region, Rule, SinceValue, Step, Upstream,
+    Call, Credential, Etag, Job, Pointer, Records, Region, Rule, SinceValue, Step, Upstream,
 };
 use crate::exit::Exit;
 use crate::quota::{Cost, LimitName, Timestamp, Units};
@@ -409,7 +409,7 @@ impl Report {
             columns: about
                 .columns
                 .iter()
-                .map(|(name, column)| (name.clone(), column.at.text_in(&record.body)))
+                .map(|(name, column)| (name.clone(), shown_value(&column.at, &record.body)))
                 .collect(),
             texts: about
                 .text
@@ -520,6 +520,16 @@ impl Report {
         }
         lines
     }
+}
+
+/// The value of a column as text; a list or an object as JSON.
+fn shown_value(at: &Pointer, record: &Value) -> Option<String> {
+    let json = || {
+        at.find(record)
+            .filter(|value| !value.is_null())
+            .map(Value::to_string)
+    };
+    at.text_in(record).or_else(json)
 }
 
 const fn class_of(failure: &Failure) -> &'static str {

@@ -11,7 +11,7 @@ use super::declare::{
     AndThen, COST, Leaf, ListOf, Named, OneOrMore, Optional, Or, OwnName, POINTER, Required, Shape,
     TEMPLATE, TEXT, TRUTH, Table, Type, Words, keys, table, template,
 };
-use super::field::{COLUMN, Column, FIELD, Field};
+use super::field::{COLUMN, Column, FIELD, Field, RESPONSE_FIELD, ResponseField};
 use super::format::{FORMATS, Format};
 use super::item::{self, Item};
 use super::names::advice;
@@ -48,8 +48,9 @@ keys! {
         records: Option<Arc<Records>> = Optional(AndThen(table::<Records>(), |_, records| Some(Arc::new(records))), "{ at = '/items', kind = 'thing', id = '/id' }"),
         /// Whether requests send the `ETag` of the stored page (`If-None-Match`).
         etag: Etag = Or(Words(ETAGS), "'unused'", "'free'"),
-        /// Where a response reports what it cost, by limit. `cost` is then an estimate.
-        settle: BTreeMap<LimitName, Pointer> = Or(Named(POINTER, "LIMIT"), "{}", "{ daily = '/cost/actual' }"),
+        /// Where a response reports what it cost, by limit: a header, or a JSON pointer into the body. `cost` is then an
+        /// estimate.
+        settle: BTreeMap<LimitName, ResponseField> = Or(Named(RESPONSE_FIELD, "LIMIT"), "{}", "{ daily = '/cost/actual' }"),
         /// A call that returns the same records for less. `ingest check` recommends it.
         cheaper: Option<Cheaper> = Optional(table::<Cheaper>(), "{ call = 'things.by_owner', with = 'owner' }"),
     }
@@ -83,7 +84,7 @@ keys! {
         /// The format of the response.
         format: Format = Or(Words(FORMATS), "'json'", "'csv'"),
         /// The kind of record. Ids are unique within a kind, and a newer record replaces an older one. The view of the kind in
-        /// the catalog is `UPSTREAM_KIND`.
+        /// the catalog, if it has columns, is `UPSTREAM_KIND`.
         kind: String = Required(TEXT, "'thing'"),
         /// Where a record has its id: a JSON pointer, or a template such as `{region}` for a value of the request. Several
         /// values are joined by `/`.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use serde_json::json;
+use chrono::NaiveDate;
+use serde_json::{Value, json};
 
 use super::declare::{
     Leaf, Optional, POINTER, Required, Shape, Type, Words, keys, table, template,
@@ -146,6 +147,33 @@ impl ColumnType {
     pub fn name(self) -> &'static str {
         let found = TYPES.iter().find(|(_, kind, _)| *kind == self);
         found.map_or("", |(name, ..)| name)
+    }
+
+    /// Whether a value is of this type, as the views decide it.
+    #[must_use]
+    pub fn fits(self, value: &Value) -> bool {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let is_digits = |text: &str, most: usize| {
+            (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        match self {
+            Self::Text | Self::Json => true,
+            Self::Integer => is_digits(text.strip_prefix('-').unwrap_or(&text), 18),
+            Self::Real => text.parse::<f64>().is_ok_and(f64::is_finite),
+            Self::Boolean => {
+                ["true", "false", "1", "0"].contains(&text.to_ascii_lowercase().as_str())
+            }
+            Self::Timestamp => {
+                let date = text
+                    .get(..10)
+                    .map(|date| NaiveDate::parse_from_str(date, "%Y-%m-%d"));
+                let (whole, fraction) = text.split_once('.').unwrap_or((&text, "0"));
+                matches!(date, Some(Ok(_))) || (is_digits(whole, 14) && is_digits(fraction, 300))
+            }
+        }
     }
 
     /// The type of this name.

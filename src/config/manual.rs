@@ -15,8 +15,11 @@ const TEMPLATES: &str = "A template is a string in which `{variables}` are repla
     written twice: `{{` and `}}`. A variable in doubled braces is rejected as a mistake. A name that is not in this table is a value of the region: `[regions.GB]` with \
     `city = \"London\"` is used as `{city}`.";
 const POINTERS: &str = "A JSON pointer (RFC 6901) names a place in a response: `/items/0/id`. The token `*` stands for every \
-    element of a list: `/items/*/id`. In a token, `~1` stands for `/` and `~0` for `~`. An empty pointer is the whole \
+    element of a list and for every member of an object: `/items/*/id`. In a token, `~1` stands for `/` and `~0` for `~`. An empty pointer is the whole \
     response.";
+
+const ID: &str = "The only id of the request, in a step with `ids` and `batch = 1`; also in `records.id` and `columns` of its \
+    call, which so know what they belong to. In other steps, a value of the region that has this name.";
 
 /// One element of the manual.
 enum Block {
@@ -104,6 +107,7 @@ fn blocks() -> Vec<Block> {
     describe(&mut blocks, "", &read::shape());
     let variables = Template::VARIABLES.iter();
     let rows = variables.map(|(name, _, doc)| (format!("{{{name}}}"), (*doc).to_owned()));
+    let rows = rows.chain([("{id}".to_owned(), ID.to_owned())]);
     blocks.extend([
         Block::Heading("Templates".to_owned()),
         Block::Text(TEMPLATES.to_owned()),

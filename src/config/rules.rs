@@ -49,7 +49,8 @@ keys! {
         limit: Option<String> = Optional(TEXT, "'daily'"),
         /// Where the response contains the upstream's name of the limit.
         limit_at: Option<Pointer> = Optional(POINTER, "'/error/details/0/metadata/quota_limit'"),
-        /// The response header with the time to retry, in seconds since 1970. `Retry-After` is always understood.
+        /// The response header with the time to retry: in RFC 3339, as an HTTP date, in seconds or milliseconds since 1970, or in
+        /// seconds from now. `Retry-After` is always understood.
         until_header: Option<String> = Optional(HEADER_NAME, "'x-ratelimit-reset'"),
         /// Whether the upstream does not count the request. Its charge is then released.
         free: bool = Or(TRUTH, "false", "true"),

@@ -140,8 +140,8 @@ impl Template {
         (
             "secret",
             Variable::Secret(None),
-            "The `secret` of the credential; `{secret:NAME}` is one of its `secrets`. Only in `auth`, headers and query \
-            parameters.",
+            "The `secret` of the credential; `{secret:NAME}` is one of its `secrets`. Only in `auth`, headers, query \
+            parameters and bodies.",
         ),
     ];
 

@@ -16,7 +16,7 @@ use super::declare::{
 };
 use super::item::{self, Item};
 use super::limit::{LIMIT, Limits};
-use super::oauth::{OAUTH, OAuth, SECRET_TEMPLATE};
+use super::oauth::{Grant, OAUTH, OAuth, SECRET_TEMPLATE};
 use super::rules::{RULES, Rule};
 
 keys! {
@@ -103,12 +103,16 @@ pub enum Auth {
 }
 
 impl Auth {
-    /// Whether a request carries the credential's `secret` itself.
+    /// Whether the credential's `secret` is sent, or exchanged for a token, although the file does not write `{secret}`.
     #[must_use]
-    pub const fn sends_secret(&self) -> bool {
+    pub fn sends_secret(&self) -> bool {
         match self {
             Self::Header(_) | Self::Query(_) | Self::Bearer => true,
-            Self::None | Self::Basic { .. } | Self::OAuth(_) => false,
+            Self::OAuth(oauth) => match &oauth.grant {
+                Grant::ServiceAccount { key, .. } => key.secrets().any(|name| name.is_none()),
+                Grant::ClientCredentials | Grant::RefreshToken(_) => false,
+            },
+            Self::None | Self::Basic { .. } => false,
         }
     }
 }

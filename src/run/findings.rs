@@ -58,7 +58,7 @@ impl Findings {
                     step.max_pages == Some(1) || *records <= ids as u64
                 }
                 Missing::Reported { .. } | Missing::Settle { .. } => page.unchanged,
-                Missing::Column { .. } | Missing::Text { .. } => false,
+                Missing::Column { .. } | Missing::ColumnType { .. } | Missing::Text { .. } => false,
                 // The pager and the count of skipped records report these.
                 Missing::List { .. } | Missing::Id { .. } | Missing::DistinctId { .. } => true,
             };
@@ -101,7 +101,9 @@ impl OfCall {
     fn absent(&self) -> impl Iterator<Item = &Missing> {
         let lacking = self.lacking.iter();
         let in_all = lacking.filter(|(missing, pages)| match missing {
-            Missing::Column { .. } | Missing::Text { .. } => **pages == self.with_records,
+            Missing::Column { .. } | Missing::ColumnType { .. } | Missing::Text { .. } => {
+                **pages == self.with_records
+            }
             Missing::Reported { .. } | Missing::Settle { .. } => {
                 **pages == self.pages - self.unchanged
             }

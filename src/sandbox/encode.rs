@@ -73,6 +73,13 @@ fn elements(into: &mut String, value: &Value) {
 
 fn element(into: &mut String, name: &str, value: &Value) {
     let _ = write!(into, "<{name}");
+    // A reader takes an element that has nothing but text for its text.
+    if value
+        .as_object()
+        .is_some_and(|members| members.len() == 1 && members.contains_key("#text"))
+    {
+        into.push_str(" version=\"1\"");
+    }
     for (name, value) in value.as_object().into_iter().flatten() {
         if let Some(attribute) = name.strip_prefix('@') {
             let value = escaped(&text(Some(value))).replace('"', "&quot;");

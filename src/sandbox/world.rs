@@ -17,7 +17,7 @@ use super::route::LINKED;
 use super::shape::ResponseShape;
 use super::thing::{Thing, ThingList};
 use super::token::{self, Direction};
-use crate::config::{Lead, Pointer};
+use crate::config::{Lead, Pointer, ResponseField};
 use crate::quota::{Cost, LimitName, Units};
 
 /// Everything that is invented, as a function of a seed and of what is requested.
@@ -90,7 +90,11 @@ impl World {
         }
         let cost = self.cost(request);
         settle.iter().fold(reply, |reply, (limit, at)| {
-            with_value(reply, at, cost.of(limit).get().into())
+            let units = cost.of(limit).get();
+            match at {
+                ResponseField::Header(name) => reply.with_header(name, units.to_string()),
+                ResponseField::Body(at) => with_value(reply, at, units.into()),
+            }
         })
     }
 }

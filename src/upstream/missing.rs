@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Page, ReportedCost};
-use crate::config::{Call, CredentialLimit, Lead, Paging, Pointer, Records};
+use crate::config::{Call, Column, CredentialLimit, Lead, Paging, Pointer, Records};
 use crate::quota::LimitName;
 
 /// One thing that a page, or the report that came with it, does not contain. A run that intersects the results of all its
@@ -33,6 +33,15 @@ pub enum Missing {
         /// Its place in a record.
         at: String,
     },
+    /// No value of a column is of its type, so all of them are null in the view.
+    ColumnType {
+        /// The column.
+        column: String,
+        /// Its place in a record.
+        at: String,
+        /// The type.
+        r#type: &'static str,
+    },
     /// No record has a text there.
     Text {
         /// The place in a record.
@@ -52,14 +61,14 @@ pub enum Missing {
     Reported {
         /// The limit.
         limit: LimitName,
-        /// The header with the remaining units.
+        /// The header, or the place in the body, with the remaining units.
         header: String,
     },
     /// The response does not report its cost.
     Settle {
         /// The limit.
         limit: LimitName,
-        /// The place of the cost.
+        /// The header, or the place in the body, with the cost.
         at: String,
     },
 }
@@ -98,19 +107,36 @@ fn of_list(records: &Records, page: &Page) -> impl Iterator<Item = Missing> {
 }
 
 fn of_records<'a>(records: &'a Records, page: &'a Page) -> impl Iterator<Item = Missing> + 'a {
-    let is_absent = |at: &Pointer| {
-        page.records
-            .iter()
-            .all(|record| !at.has_text_in(&record.body))
-    };
     let columns = records.columns.iter();
-    let columns = columns.filter(move |(_, column)| is_absent(&column.at));
-    let columns = columns.map(|(name, column)| Missing::Column {
-        column: name.clone(),
-        at: column.at.to_string(),
-    });
-    let texts = records.text.iter().filter(move |at| is_absent(at));
+    let columns = columns.filter_map(|(name, column)| of_column(name, column, page));
+    let has_text = |at: &Pointer| {
+        let mut bodies = page.records.iter().map(|record| &record.body);
+        bodies.any(|body| at.has_text_in(body))
+    };
+    let texts = records.text.iter().filter(move |at| !has_text(at));
     columns.chain(texts.map(|at| Missing::Text { at: at.to_string() }))
+}
+
+/// What the records of a page lack for a column: any value, or one of its type.
+fn of_column(name: &str, column: &Column, page: &Page) -> Option<Missing> {
+    let bodies = page.records.iter().map(|record| &record.body);
+    let mut values = bodies
+        .flat_map(|body| column.at.find_all(body))
+        .filter(|value| !value.is_null())
+        .peekable();
+    let (column_name, at) = (name.to_owned(), column.at.to_string());
+    if values.peek().is_none() {
+        return Some(Missing::Column {
+            column: column_name,
+            at,
+        });
+    }
+    let kind = column.kind?;
+    (!values.any(|value| kind.fits(value))).then(|| Missing::ColumnType {
+        column: column_name,
+        at,
+        r#type: kind.name(),
+    })
 }
 
 fn next_page(paging: &Paging, page: &Page) -> Option<Missing> {
@@ -176,6 +202,10 @@ impl fmt::Display for Missing {
                     "no record has a value for the column `{column}` at `{at}`"
                 )
             }
+            Self::ColumnType { column, at, r#type } => write!(
+                f,
+                "no value of the column `{column}` at `{at}` is of the type `{type}`, so the view shows none"
+            ),
             Self::Text { at } => write!(f, "no record has a text at `{at}` (`records.text`)"),
             Self::Id { records } => write!(
                 f,
@@ -188,13 +218,23 @@ impl fmt::Display for Missing {
             ),
             Self::Reported { limit, header } => write!(
                 f,
-                "the response does not report the limit `{limit}` in the header `{header}` (`reported`)"
+                "the response does not report the limit `{limit}` {} (`reported`)",
+                of_response(header)
             ),
             Self::Settle { limit, at } => write!(
                 f,
-                "the response does not report the cost for the limit `{limit}` at `{at}` (`settle`)"
+                "the response does not report the cost for the limit `{limit}` {} (`settle`)",
+                of_response(at)
             ),
         }
+    }
+}
+
+/// Where a response reports a value.
+fn of_response(at: &str) -> String {
+    match at.starts_with('/') {
+        true => format!("at `{at}`"),
+        false => format!("in the header `{at}`"),
     }
 }
 

@@ -15,13 +15,27 @@ use crate::quota::{LimitName, Units};
 /// More than any quota: a larger value is ignored.
 const MOST: u64 = 1_000_000_000_000_000;
 
-/// What the request cost, for the limits whose cost the response reports.
-pub fn cost(call: &Call, document: &Value) -> BTreeMap<LimitName, Units> {
-    let reported = call
-        .settle
-        .iter()
-        .filter_map(|(limit, at)| Some((limit.clone(), units(&at.text_in(document)?)?)));
-    reported.collect()
+/// What the request cost, for the limits whose cost the response reports. `document` is its body, if that could be read.
+pub fn cost(
+    call: &Call,
+    response: &Response,
+    document: Option<&Value>,
+) -> BTreeMap<LimitName, Units> {
+    let cost = |(limit, at): (&LimitName, &ResponseField)| {
+        Some((limit.clone(), units(&value(at, response, document)?)?))
+    };
+    call.settle.iter().filter_map(cost).collect()
+}
+
+fn value<'a>(
+    field: &ResponseField,
+    response: &'a Response,
+    document: Option<&Value>,
+) -> Option<Cow<'a, str>> {
+    match field {
+        ResponseField::Header(name) => response.header(name).map(Cow::from),
+        ResponseField::Body(at) => at.text_in(document?).map(Cow::from),
+    }
 }
 
 /// The state of the charged limits that a response reports. `document` is its body, if that could be read.
@@ -30,10 +44,7 @@ pub fn limits(
     response: &Response,
     document: Option<&Value>,
 ) -> Vec<ReportedLimit> {
-    let value = |field: &ResponseField| match field {
-        ResponseField::Header(name) => response.header(name).map(Cow::from),
-        ResponseField::Body(at) => at.text_in(document?).map(Cow::from),
-    };
+    let value = |field: &ResponseField| value(field, response, document);
     let report = |limit: &LimitName| report(parts, limit, parts.limits.get(limit)?, &value);
     let charged = parts.request.step.call.cost.limits();
     charged.filter_map(report).collect()

@@ -136,6 +136,7 @@ impl Response {
         reported: &mut ReportedCost,
     ) -> Result<Page, Failure> {
         reported.limits = reported::limits(parts, &self, None);
+        reported.cost = reported::cost(&parts.request.step.call, &self, None);
         let cached = parts.request.known;
         if let Some(cached) = cached.filter(|_| self.status == StatusCode::NOT_MODIFIED) {
             return Ok(unchanged(cached));
@@ -143,14 +144,14 @@ impl Response {
         if !self.status.is_success() {
             let document = refusal::document(&self);
             reported.limits = reported::limits(parts, &self, Some(&document));
-            reported.cost = reported::cost(&parts.request.step.call, &document);
+            reported.cost = reported::cost(&parts.request.step.call, &self, Some(&document));
             return self.refusal(parts, reported);
         }
         self.came_whole(parts)?;
         let (response, document) = self.parsed().await?;
         let document = document?;
         reported.limits = reported::limits(parts, &response, Some(&document));
-        reported.cost = reported::cost(&parts.request.step.call, &document);
+        reported.cost = reported::cost(&parts.request.step.call, &response, Some(&document));
         if response.is_refusal(&document, parts) {
             return response.refusal(parts, reported);
         }

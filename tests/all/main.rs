@@ -23,6 +23,7 @@ mod presets;
 mod quota;
 mod reach;
 mod readme;
+mod recipes;
 mod run;
 mod sandbox;
 mod soak;

@@ -45,14 +45,18 @@ const REAL: [&str; 4] = [
 const BOOLEAN: [&str; 1] =
     ["case when lower(v) in ('true', '1') then 1 when lower(v) in ('false', '0') then 0 end"];
 
-/// Text that begins with a date stays; a number is seconds since 1970, or milliseconds if it has more than 11 digits. The
+/// Text that begins with a date stays; a number is seconds since 1970, or milliseconds if it has more than 11 digits, and its
+/// fraction is left out. The
 /// days since 1970 become a date as in Howard Hinnant's `civil_from_days`.
-fn timestamp() -> [String; 11] {
+fn timestamp() -> [String; 12] {
     let century_days = [("doe", "1460"), ("doe", "36524"), ("doe", "146096")];
     let [fours, centuries, all] = century_days.map(|(days, by)| quotient(days, by));
     [
-        "v, case when length(v) between 1 and 14 and trim(v, '0123456789') = '' then cast(v as bigint) end i".to_owned(),
-        format!("v, case when length(v) < 12 then i else {} end s", quotient("i", "1000")),
+        "v, case when instr(v, '.') > 1 and trim(substr(v, instr(v, '.') + 1), '0123456789') = '' \
+        then substr(v, 1, instr(v, '.') - 1) else v end w"
+            .to_owned(),
+        "v, w, case when length(w) between 1 and 14 and trim(w, '0123456789') = '' then cast(w as bigint) end i".to_owned(),
+        format!("v, case when length(w) < 12 then i else {} end s", quotient("i", "1000")),
         "v, s, s % 86400 r".to_owned(),
         format!("*, {} + 719468 z", quotient("s", "86400")),
         format!("*, {} era", quotient("z", "146097")),

@@ -2,7 +2,7 @@
 
 use crate::config::item::Item;
 use crate::config::tree::Kind;
-use crate::config::{Config, Credential, Template};
+use crate::config::{Auth, Config, Credential, Template};
 
 /// A variable `{secret:NAME}`, or `{secret}` without a name, and where it was written.
 type Use<'a> = (Item<'a>, Option<String>);
@@ -99,12 +99,13 @@ fn are_used(credential: &Credential, item: &Item<'_>, uses: &[Use<'_>]) {
         && !upstream.auth.sends_secret()
         && !is_used(None)
     {
+        let (name, contains) = match upstream.auth {
+            Auth::None => (&upstream.name, "has no `auth`"),
+            _ => (&upstream.name, "does not use `{secret}` in its `auth`"),
+        };
         secret.refuse::<()>(
-            format!(
-                "upstream {:?} has no `auth`: the secret would never be sent",
-                upstream.name
-            ),
-            "add `auth` to the upstream, or remove the secret",
+            format!("upstream {name:?} {contains}: the secret would never be sent"),
+            "write {secret} into `auth`, a header, a parameter or a body, or remove the secret",
         );
     }
     for name in credential

@@ -123,6 +123,17 @@ fn xml_in_its_declared_charset_is_decoded_and_entities_do_not_grow() {
 }
 
 #[test]
+fn xml_may_name_a_dtd() {
+    let body = "<?xml version=\"1.0\" ?><!DOCTYPE r PUBLIC \"-//X//DTD r//EN\" \"https://example.org/r.dtd\"><r><i><id>a</id></i></r>";
+    let (pass, rows) = landed(body, r#"format = "xml", at = "/r/i", id = "/id""#);
+    assert_eq!(
+        (&pass["outcome"], rows.len()),
+        (&json!("complete"), 1),
+        "{pass}"
+    );
+}
+
+#[test]
 fn a_format_is_requested_by_its_media_type() {
     let stub = StubUpstream::answering([StubAnswer::text(200, "id\na\n")]);
     let world = Api {

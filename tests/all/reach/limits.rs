@@ -32,6 +32,33 @@ fn a_body_reports_the_remaining_units() {
 }
 
 #[test]
+fn a_header_reports_the_cost() {
+    let answer = StubAnswer::json(&json!({ "data": [] })).header("x-cost", "7");
+    let stub = StubUpstream::answering([answer]);
+    let world = Api {
+        call: &format!("{LIST}\nsettle = {{ daily = \"X-Cost\" }}"),
+        ..Api::default()
+    }
+    .world(&stub);
+    let report = run(&world);
+    assert_eq!(report["passes"][0]["units"]["daily"], 7, "{report}");
+    assert_eq!(world.charged("daily"), 7);
+    assert!(report["passes"][0]["detail"].is_null(), "{report}");
+}
+
+#[test]
+fn a_cost_that_no_header_reports_is_noted() {
+    let stub = StubUpstream::answering([StubAnswer::json(&json!({ "data": [] }))]);
+    let world = Api {
+        call: &format!("{LIST}\nsettle = {{ daily = \"x-cost\" }}"),
+        ..Api::default()
+    }
+    .world(&stub);
+    let note = "does not report the cost for the limit `daily` in the header `x-cost`";
+    assert!(run(&world).to_string().contains(note));
+}
+
+#[test]
 fn a_reset_is_a_time_or_a_number_of_seconds() {
     let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(3000);
     let epoch = soon

@@ -173,6 +173,7 @@ fn columns_have_types_and_an_odd_value_is_null_in_all_of_them() {
         json!({ "x": [1] }),
         json!("--"),
         json!(null),
+        json!(1_709_164_799.75),
     ];
     let list: Vec<_> = values
         .iter()
@@ -211,6 +212,7 @@ fn columns_have_types_and_an_odd_value_is_null_in_all_of_them() {
             "integer 1709164799000",
             "-",
             "-",
+            "-",
             "-"
         ]
     );
@@ -224,6 +226,7 @@ fn columns_have_types_and_an_odd_value_is_null_in_all_of_them() {
             "-"
         ]
     );
+    assert_eq!(column("t")[10], "text 2024-02-28T23:59:59Z");
     assert_eq!(column("j")[7], r#"text {"x":[1]}"#);
     assert_eq!(column("s")[..2], ["text 12", "text -3"]);
 }

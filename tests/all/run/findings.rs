@@ -126,3 +126,25 @@ fn a_record_that_changes_between_the_requests_of_two_regions_is_not_noted() {
     let details = format!("{}{}", detail(&report, 0), detail(&report, 1));
     assert!(!details.contains("two regions"), "{report}");
 }
+
+#[test]
+fn a_column_whose_values_are_not_of_its_type_is_noted_and_a_list_is_a_value() {
+    let rows = json!([{ "id": 1, "price": "12,50", "note": "n" }, { "id": 2, "price": "free", "note": "n" }]);
+    let stub = StubUpstream::start(move |_| {
+        StubAnswer::json(&json!({ "data": rows, "next": null, "cost": 1 })).header("x-left", "900")
+    });
+    let mut world = world(&stub, "[\"US\"]", ", max_pages = 1");
+    world.set(
+        "upstreams.rows.calls.list.records.columns.price={ at = \"/price\", type = \"real\" }",
+    );
+    let report = world.json(&["--region", "US"]);
+    let note =
+        "no value of the column `price` at `/price` is of the type `real`, so the view shows none";
+    assert!(detail(&report, 0).contains(note), "{report}");
+    let stub = StubUpstream::start(|_| {
+        let rows = json!([{ "id": 1, "price": [], "note": "n" }, { "id": 2, "price": [{ "eur": 3 }], "note": "n" }]);
+        StubAnswer::json(&json!({ "data": rows, "cost": 1 })).header("x-left", "900")
+    });
+    let report = self::world(&stub, "[\"US\"]", ", max_pages = 1").json(&["--region", "US"]);
+    assert_eq!(detail(&report, 0), "", "{report}");
+}

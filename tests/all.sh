@@ -42,6 +42,10 @@ want() {
 need cargo cargo cargo cargo rust
 need cc gcc gcc build-base gcc
 need redis-server redis-server redis redis redis
+# Debian has the programs of the server outside of the path.
+PATH=$PATH:$(echo /usr/lib/postgresql/*/bin | tr ' ' ':'):/usr/sbin
+need initdb postgresql postgresql-server postgresql postgresql
+need pgbouncer pgbouncer pgbouncer pgbouncer pgbouncer
 want systemd-analyze systemd systemd systemd systemd
 want crontab cron cronie cronie cronie
 readers=target/readers

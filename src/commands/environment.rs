@@ -11,14 +11,16 @@ use super::Error;
 use super::charging::Charging;
 #[cfg(feature = "sandbox")]
 use super::presets;
-use crate::catalog::{Archive, PassReader, PassStore, ReadOnly, SqliteCatalog};
+use crate::catalog::{Archive, PassReader, PassStore, Postgres, ReadOnly, SqliteCatalog};
 use crate::cli::{Global, RunArgs};
 use crate::clock::{Clock, SystemClock};
 #[cfg(feature = "sandbox")]
 use crate::config::ConfigError;
 #[cfg(feature = "sandbox")]
 use crate::config::{Auth, Upstream};
-use crate::config::{Config, Credential, Job, Region, Sources, closest, without};
+use crate::config::{
+    CatalogConfig, CatalogStore, Config, Credential, Job, Region, Sources, closest, without,
+};
 use crate::private;
 use crate::quota::Account;
 use crate::run::{Selection, accounts};
@@ -36,6 +38,8 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// The lock that shows that this process charges the ledger.
     charging: OnceLock<Charging>,
+    /// The database of the catalog, once it is used.
+    database: OnceLock<Postgres>,
     /// Whether the upstreams are the sandbox's, which has secrets of its own.
     #[cfg(feature = "sandbox")]
     practising: bool,
@@ -57,6 +61,7 @@ impl Environment {
             state_dir: state_dir(global)?,
             clock: Arc::new(SystemClock),
             charging: OnceLock::new(),
+            database: OnceLock::new(),
             #[cfg(feature = "sandbox")]
             practising: false,
         })
@@ -120,6 +125,21 @@ impl Environment {
     pub fn hold(&self, charging: Charging) {
         // One lock is enough: the first one stays.
         let _ = self.charging.set(charging);
+    }
+
+    /// The database of the catalog; `None` if the catalog is in files. Connects to nothing.
+    pub fn database(&self) -> Option<&Postgres> {
+        let CatalogConfig {
+            store,
+            password,
+            schema,
+            ..
+        } = &self.config.catalog;
+        let CatalogStore::Postgres(url) = store else {
+            return None;
+        };
+        let database = || Postgres::new(url, password.clone(), schema);
+        Some(self.database.get_or_init(database))
     }
 
     /// The catalog, for landing.

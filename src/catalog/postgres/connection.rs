@@ -102,6 +102,14 @@ impl Postgres {
         &self.pool.shown
     }
 
+    /// Reads `catalog.password`, if it is set. Connects to nothing.
+    ///
+    /// # Errors
+    /// It cannot be read; the error says why.
+    pub async fn read_password(&self) -> Result<(), String> {
+        self.pool.route.read_password().await
+    }
+
     /// An error of this database as callers of the catalog see it.
     #[must_use]
     pub fn error(&self, error: PostgresError) -> CatalogError {

@@ -1,5 +1,6 @@
 //! The catalog in a PostgreSQL database, which several machines share.
 
+mod about;
 mod connection;
 mod error;
 mod fence;
@@ -8,6 +9,7 @@ mod password;
 mod route;
 mod tls;
 
+pub use about::{About, about};
 pub use connection::{Parameter, Postgres, Session, Transaction};
 pub use error::PostgresError;
 pub use fence::{fence, fence_pass};

@@ -27,6 +27,17 @@ impl Password {
         }
     }
 
+    /// Reads the configured password.
+    ///
+    /// # Errors
+    /// It cannot be read; the error says why.
+    pub async fn ready(&self) -> Result<(), String> {
+        self.configured
+            .ready()
+            .await
+            .map_err(|error| error.to_string())
+    }
+
     /// Reads the password for one host; `None` where nothing has one.
     ///
     /// # Errors

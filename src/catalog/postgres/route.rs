@@ -44,6 +44,14 @@ impl Route {
         }
     }
 
+    /// Reads the configured password.
+    ///
+    /// # Errors
+    /// It cannot be read; the error says why.
+    pub async fn read_password(&self) -> Result<(), String> {
+        self.password.ready().await
+    }
+
     /// Connects to the first host that answers and takes writes.
     ///
     /// # Errors

@@ -10,6 +10,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::finding::{Finding, Verdict, bad, good};
+use crate::catalog::postgres::{self, About};
+use crate::catalog::{Postgres, PostgresError};
 use crate::commands::environment::Environment;
 use crate::config::{LedgerStore, Upstream};
 use crate::ledger::{self, LedgerClient};
@@ -23,6 +25,9 @@ pub async fn everything(
     let mut findings = Vec::new();
     if let Some(ledger) = ledger {
         findings.extend(shared_ledger(environment, ledger).await);
+    }
+    if let Some(database) = environment.database() {
+        findings.push(catalog(database).await);
     }
     for upstream in environment.config.upstreams.values() {
         let what = format!("upstream {}", upstream.name);
@@ -70,6 +75,44 @@ async fn shared_ledger(environment: &Environment, ledger: &dyn LedgerClient) -> 
         Err(error) => findings.push(bad(what, error.to_string())),
     }
     findings
+}
+
+/// Reports the server of the catalog, its role and its schema.
+async fn catalog(database: &Postgres) -> Finding {
+    let what = format!("the catalog ({})", database.shown());
+    match of_catalog(database).await {
+        Ok(Ok(found)) => good(what, found),
+        Ok(Err(why)) => bad(what, why),
+        Err(error) => bad(what, error.to_string()),
+    }
+}
+
+/// What the database is, or what its role lacks.
+async fn of_catalog(database: &Postgres) -> Result<Result<String, String>, PostgresError> {
+    let found = postgres::about(database).await?;
+    let schema = database.schema();
+    let About {
+        version,
+        role,
+        encryption,
+        ..
+    } = &found;
+    let server = format!("PostgreSQL {version}, role {role}, {encryption}");
+    let missing = format!(
+        "{server}; the schema `{schema}` does not exist, and the role may not create it: run CREATE \
+        SCHEMA {schema} AUTHORIZATION {role}"
+    );
+    Ok(match &found.owner {
+        None if found.may_create => Ok(format!(
+            "{server}; the first run creates the schema `{schema}`"
+        )),
+        None => Err(missing),
+        Some(owner) if !found.may_use => Err(format!(
+            "{server}; the schema `{schema}` is {owner}'s: run GRANT {owner} TO {role}, or set \
+            catalog.schema"
+        )),
+        Some(owner) => Ok(format!("{server}; schema `{schema}` of {owner}")),
+    })
 }
 
 /// A Redis that can lose the ledger is a warning; one that lacks a permission is a fault.

@@ -175,6 +175,13 @@ async fn can_be_read(environment: &Environment, ledger: &dyn LedgerClient) -> Re
 }
 
 async fn catalog(environment: &Environment) -> Finding {
+    if let Some(database) = environment.database() {
+        let what = format!("the catalog ({})", database.shown());
+        return match database.read_password().await {
+            Ok(()) => good(what, "not connected to; --connect does that".to_owned()),
+            Err(why) => bad(what, why),
+        };
+    }
     let path = environment.state_dir.join(CATALOG_FILE);
     let what = path.display().to_string();
     match environment.passes() {

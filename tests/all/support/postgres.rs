@@ -1,0 +1,301 @@
+//! PostgreSQL servers for tests: one that all tests share, each with a schema of its own, and private ones for tests that stop
+//! or configure theirs.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::{Pid, Signal, getuid, kill_process};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio_postgres::{NoTls, Row};
+
+use super::redis_server::{free_port, wait_until};
+use super::world::World;
+
+/// The settings of every server: nothing survives a power cut, and nothing has to.
+const SETTINGS: [&str; 8] = [
+    "listen_addresses=127.0.0.1",
+    "fsync=off",
+    "full_page_writes=off",
+    "max_connections=200",
+    "shared_buffers=32MB",
+    "log_min_messages=fatal",
+    "autovacuum=off",
+    "jit=off",
+];
+
+/// A server. It ends with the process that started it, even if that is killed.
+pub(crate) struct PostgresServer {
+    port: u16,
+    /// The directory of the data and of the socket.
+    directory: TempDir,
+    settings: Vec<String>,
+    /// The shell that waits for the end of this process to end the server.
+    guard: Option<Child>,
+}
+
+/// A schema of a server, for one test.
+pub(crate) struct Schema {
+    pub(crate) url: String,
+    pub(crate) name: String,
+}
+
+impl PostgresServer {
+    /// The server that all tests share.
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: OnceLock<PostgresServer> = OnceLock::new();
+        SHARED.get_or_init(|| Self::with(&[]))
+    }
+
+    /// A server with these settings, such as `ssl=on`.
+    pub(crate) fn with(settings: &[&str]) -> Self {
+        let directory = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
+        if let Some((user, group)) = other_user() {
+            chown(directory.path(), Some(user), Some(group)).unwrap();
+        }
+        let mut server = Self {
+            port: free_port(),
+            settings: settings.iter().map(|set| (*set).to_owned()).collect(),
+            directory,
+            guard: None,
+        };
+        let made = as_its_user(program("initdb"))
+            .args([
+                "-U",
+                "postgres",
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "--locale=C",
+                "--no-sync",
+                "-D",
+            ])
+            .arg(server.data())
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .status();
+        assert!(made.expect(MISSING).success(), "initdb failed");
+        server.start();
+        server
+    }
+
+    /// Starts it, with the data that it has.
+    pub(crate) fn start(&mut self) {
+        // The shell's input ends with this process. A server that was stopped meanwhile leaves it waiting.
+        let script = "\"$@\" & server=$!; cat >/dev/null; kill -QUIT $server 2>/dev/null; wait; \
+            [ -z \"$REMOVE\" ] || rm -rf \"$REMOVE\"";
+        let mut shell = as_its_user(PathBuf::from("sh"));
+        shell.args(["-c", script, "sh"]).arg(program("postgres"));
+        shell
+            .arg("-D")
+            .arg(self.data())
+            .args(["-p", &self.port.to_string()]);
+        shell.arg("-k").arg(self.directory.path());
+        for setting in SETTINGS
+            .iter()
+            .copied()
+            .chain(self.settings.iter().map(String::as_str))
+        {
+            shell.args(["-c", setting]);
+        }
+        let started = shell
+            .env("REMOVE", self.directory.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.guard = Some(started.unwrap());
+        wait_until("PostgreSQL answers", || self.try_rows("select 1").is_ok());
+    }
+
+    /// Ends it as a power cut does.
+    pub(crate) fn kill(&mut self) {
+        let pid = self.pid();
+        // Its children end with it, but only soon after: they would hold the shared memory of the next start.
+        for child in children(pid) {
+            signal(child, Signal::KILL);
+        }
+        signal(pid, Signal::KILL);
+        wait_until("the server has ended", || {
+            !Path::new(&format!("/proc/{pid}")).exists()
+        });
+        let _ = fs::remove_file(self.data().join("postmaster.pid"));
+        // The directory stays.
+        if let Some(mut guard) = self.guard.take() {
+            let _ = guard.kill();
+            let _ = guard.wait();
+        }
+    }
+
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        self.start();
+    }
+
+    /// Stops it in mid-air: connections stay open, and nothing answers.
+    pub(crate) fn hang(&self) {
+        self.signal_all(Signal::STOP);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal_all(Signal::CONT);
+    }
+
+    fn signal_all(&self, which: Signal) {
+        let pid = self.pid();
+        for process in children(pid).into_iter().chain([pid]) {
+            signal(process, which);
+        }
+    }
+
+    fn pid(&self) -> i32 {
+        let file = fs::read_to_string(self.data().join("postmaster.pid")).unwrap();
+        file.lines().next().unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// The directory of its socket.
+    pub(crate) fn socket(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// A schema that no other test uses.
+    pub(crate) fn schema(&self) -> Schema {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Schema {
+            url: self.url(),
+            name: format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    pub(crate) fn rows(&self, sql: &str) -> Vec<Row> {
+        self.try_rows(sql).unwrap()
+    }
+
+    fn try_rows(&self, sql: &str) -> Result<Vec<Row>, tokio_postgres::Error> {
+        try_rows(&self.url(), sql)
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        if let Some(mut guard) = self.guard.take() {
+            drop(guard.stdin.take());
+            let _ = guard.wait();
+        }
+    }
+}
+
+impl Schema {
+    /// A world whose catalog is in this schema.
+    pub(crate) fn world(&self, sets: &[&str]) -> World {
+        let mut world = World::configured(sets, |_| {});
+        self.in_world(&mut world);
+        world
+    }
+
+    /// Makes a world's catalog this schema.
+    pub(crate) fn in_world(&self, world: &mut World) {
+        world
+            .set(&format!("catalog.url=\"{}\"", self.url))
+            .set(&format!("catalog.schema={}", self.name));
+    }
+
+    pub(crate) fn rows(&self, sql: &str) -> Vec<Row> {
+        let sql = format!("set search_path to {}; {sql}", self.name);
+        let (first, sql) = sql.split_once(';').unwrap();
+        try_rows_after(&self.url, first, sql).unwrap()
+    }
+
+    /// One number.
+    pub(crate) fn count(&self, sql: &str) -> i64 {
+        self.rows(sql)[0].get(0)
+    }
+}
+
+fn try_rows(url: &str, sql: &str) -> Result<Vec<Row>, tokio_postgres::Error> {
+    try_rows_after(url, "", sql)
+}
+
+fn try_rows_after(url: &str, first: &str, sql: &str) -> Result<Vec<Row>, tokio_postgres::Error> {
+    Runtime::new().unwrap().block_on(async {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+        tokio::spawn(connection);
+        client.batch_execute(first).await?;
+        client.query_typed(sql, &[]).await
+    })
+}
+
+const MISSING: &str = "PostgreSQL cannot be started: install it with `bash tests/all.sh`, or with your package manager: \
+    `apt-get install postgresql`, `dnf install postgresql-server`, `brew install postgresql`";
+
+/// A program of the server. Debian has them outside of the path, by version.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    if let Ok(versions) = fs::read_dir("/usr/lib/postgresql") {
+        places.extend(versions.map(|version| version.unwrap().path().join("bin")));
+    }
+    let found = places.into_iter().map(|place| place.join(name));
+    found.into_iter().find(|path| path.exists()).expect(MISSING)
+}
+
+/// The user as whom the server runs; `None`: this one. It refuses to be root.
+fn other_user() -> Option<(u32, u32)> {
+    if !getuid().is_root() {
+        return None;
+    }
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    let ids = |name: &str| {
+        let line = users
+            .lines()
+            .find(|line| line.starts_with(&format!("{name}:")))?;
+        let mut fields = line.split(':').skip(2);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    };
+    ids("postgres").or_else(|| ids("nobody"))
+}
+
+pub(crate) fn as_its_user(program: PathBuf) -> Command {
+    let mut command = Command::new(program);
+    if let Some((user, group)) = other_user() {
+        command.uid(user).gid(group);
+    }
+    command.current_dir("/");
+    command
+}
+
+fn children(parent: i32) -> Vec<i32> {
+    let is_child = |process: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let parents = stat
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.split_whitespace().nth(1));
+        parents == Some(&parent.to_string())
+    };
+    let all = fs::read_dir("/proc").unwrap();
+    let all = all.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    all.filter(is_child).collect()
+}
+
+fn signal(process: i32, signal: Signal) {
+    let _ = kill_process(Pid::from_raw(process).unwrap(), signal);
+}

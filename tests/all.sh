@@ -43,7 +43,10 @@ need cargo cargo cargo cargo rust
 need cc gcc gcc build-base gcc
 need redis-server redis-server redis redis redis
 # Debian has the programs of the server outside of the path.
-PATH=$PATH:$(echo /usr/lib/postgresql/*/bin | tr ' ' ':'):/usr/sbin
+with_server() { PATH=$PATH:$(echo /usr/lib/postgresql/*/bin | tr ' ' ':'):/usr/sbin; }
+with_server
+command -v initdb >/dev/null || install initdb postgresql postgresql-server postgresql postgresql || true
+with_server
 need initdb postgresql postgresql-server postgresql postgresql
 need pgbouncer pgbouncer pgbouncer pgbouncer pgbouncer
 want systemd-analyze systemd systemd systemd systemd

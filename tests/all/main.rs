@@ -19,6 +19,7 @@ mod insight;
 mod layers;
 mod ledger;
 mod operate;
+mod postgres;
 mod presets;
 mod quota;
 mod reach;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ingest::config::{
-    AfterLoss, Auth, Body, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, JsonTemplate,
-    LedgerStore, Method, PageSize, Paging, Place, Pointer, ResponseField, SecretSource,
+    AfterLoss, Auth, Body, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, CatalogStore,
+    JsonTemplate, LedgerStore, Method, PageSize, Paging, Place, Pointer, PostgresTls,
+    ResponseField, SecretSource,
 };
 use ingest::quota::{Calendar, Limit, Outage, Units, Window};
 use serde_json::json;
@@ -457,6 +458,83 @@ fn each_address_of_a_redis_is_taken() {
             matches!(config.ledger.store, LedgerStore::Redis(_)),
             "{url}"
         );
+    }
+}
+
+#[test]
+fn each_address_of_a_postgresql_is_taken_and_verified_unless_it_is_this_machine() {
+    let disabled = PostgresTls::Disabled;
+    let verified = |root: Option<&str>| PostgresTls::Verified {
+        root: root.map(Into::into),
+        client: None,
+    };
+    for (url, tls, shown) in [
+        (
+            "postgres://u@db.example/n",
+            verified(None),
+            "postgres://u@db.example/n",
+        ),
+        (
+            "postgresql://u:pw@db.example:6432",
+            verified(None),
+            "postgres://u@db.example:6432",
+        ),
+        (
+            "postgres://u@db/n?sslmode=disable",
+            disabled.clone(),
+            "postgres://u@db/n",
+        ),
+        (
+            "postgres://u@db/n?sslmode=require",
+            verified(None),
+            "postgres://u@db/n",
+        ),
+        (
+            "postgres://u@127.0.0.1/n?sslrootcert=/ca.pem",
+            verified(Some("/ca.pem")),
+            "postgres://u@127.0.0.1/n",
+        ),
+        (
+            "postgres://u@127.0.0.1/n",
+            disabled.clone(),
+            "postgres://u@127.0.0.1/n",
+        ),
+        (
+            "postgres://u@localhost:1/n",
+            disabled.clone(),
+            "postgres://u@localhost:1/n",
+        ),
+        (
+            "postgres://u@[::1]:1/n",
+            disabled.clone(),
+            "postgres://u@[::1]:1/n",
+        ),
+        (
+            "postgres:///n?host=/run/pg&user=u&sslmode=verify-full",
+            disabled.clone(),
+            "postgres:///run/pg/.s.PGSQL.5432/n",
+        ),
+        (
+            "postgres://u:p%2Fw@%2Frun%2Fpg/n",
+            disabled,
+            "postgres://u@/run/pg/.s.PGSQL.5432/n",
+        ),
+        (
+            "postgres://u@a,b:2,c/n?target_session_attrs=read-write&connect_timeout=3",
+            verified(None),
+            "postgres://u@a,b:2,c/n",
+        ),
+    ] {
+        let config = right(SMALL, &[&format!("catalog.url={url}")]);
+        let CatalogStore::Postgres(read) = &config.catalog.store else {
+            panic!("{url}")
+        };
+        assert_eq!(read.tls_of(&read.hosts[0]), tls, "{url}");
+        let debug = format!("{:?}", config.catalog);
+        assert!(!debug.contains("pw") && !debug.contains("p/w"), "{debug}");
+        if !shown.contains("/run") {
+            assert_eq!(read.to_string(), shown);
+        }
     }
 }
 

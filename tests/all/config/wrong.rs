@@ -1121,6 +1121,74 @@ fn what_follows_the_question_mark_of_a_ledgers_url_is_taken_at_its_word_or_refus
 }
 
 #[test]
+fn a_wrong_catalog_is_refused_without_showing_what_may_be_a_password() {
+    for (set, said) in [
+        (
+            "catalog.url=mysql://u:hush@h/d",
+            "expected `sqlite`, postgres:// or postgresql://",
+        ),
+        ("catalog.url=postgres://u:hu/sh@h/d", "write `/` as %2F"),
+        (
+            "catalog.url=postgres://u:hush@h:x/d",
+            "the host ends within",
+        ),
+        ("catalog.url=postgres://u:hush@/d", "the host is missing"),
+        (
+            "catalog.url=postgres://u:hush@h/d?sslmode=prefer",
+            "can fall back to an unprotected connection",
+        ),
+        (
+            "catalog.url=postgres://u:hush@h/d?sslmode=allow",
+            "can fall back to an unprotected connection",
+        ),
+        (
+            "catalog.url=postgres://u:hush@h/d?sslmode=full",
+            "sslmode must be verify-full or disable",
+        ),
+        (
+            "catalog.url=postgres://u:hush@h/d?sslmod=disable",
+            "unknown setting `sslmod`",
+        ),
+        (
+            "catalog.url=postgres://u:hush@h/d?sslcert=/a",
+            "sslcert and sslkey need each other",
+        ),
+        (
+            "catalog.url=postgres://u:hush@h/d?target_session_attrs=any",
+            "must be read-write",
+        ),
+        (
+            "catalog.url=postgres://u:hush@h/d?connect_timeout=0",
+            "connect_timeout must be",
+        ),
+        ("catalog.lease=0s", "longer than zero"),
+        ("catalog.lease=999ms", "from 1s to 1h"),
+        ("catalog.lease=61min", "from 1s to 1h"),
+        ("catalog.schema=pg_mine", "lower-case letters"),
+        ("catalog.schema=Mine", "lower-case letters"),
+        ("catalog.schema=a;b", "lower-case letters"),
+    ] {
+        let found = problems(SMALL, &[set]);
+        let message = found[0].to_string();
+        assert!(message.contains(said), "{set}: {message}");
+        assert!(!message.contains("hu"), "{message}");
+    }
+}
+
+#[test]
+fn a_password_of_the_catalog_is_in_one_place_only() {
+    let password = "catalog.password={ env = \"PW\" }";
+    let found = problems(SMALL, &["catalog.url=postgres://u:hush@h/d", password]);
+    let message = found[0].to_string();
+    assert!(
+        message.contains("catalog.url already contains a password"),
+        "{message}"
+    );
+    assert!(!message.contains("hush"), "{message}");
+    assert!(parse(SMALL, &["catalog.url=sqlite", password]).is_ok());
+}
+
+#[test]
 fn a_rule_that_names_a_limit_which_no_credential_has_is_refused() {
     let errors = |limit: &str| {
         format!(

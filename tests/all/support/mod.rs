@@ -1,6 +1,7 @@
 //! What several features' tests need.
 
 pub(crate) mod lab;
+pub(crate) mod pgbouncer;
 pub(crate) mod postgres;
 pub(crate) mod proxy;
 pub(crate) mod raw_server;

@@ -1,5 +1,6 @@
 //! PostgreSQL servers for tests: one that all tests share, each with a schema of its own, and private ones for tests that stop
 //! or configure theirs.
+#![allow(dead_code)]
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -258,7 +259,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
 }
 
 /// The user as whom the server runs; `None`: this one. It refuses to be root.
-fn other_user() -> Option<(u32, u32)> {
+pub(crate) fn other_user() -> Option<(u32, u32)> {
     if !getuid().is_root() {
         return None;
     }

@@ -1,0 +1,180 @@
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use crate::support::postgres::PostgresServer;
+use crate::support::redis_server::free_port;
+use crate::support::world::{Ran, World};
+
+const PASSWORD: &str = "pa:ss\\w/0rd-hush";
+
+/// What `check --connect` says of the catalog at a URL.
+pub(super) fn checked(world: &World, url: &str, variables: &[(&str, &str)]) -> (bool, String) {
+    let set = format!("catalog.url=\"{url}\"");
+    let mut command = world.command(&["check", "--connect", "--format", "json", "--set", &set]);
+    command.envs(variables.iter().copied());
+    let ran = Ran::of(command.output().unwrap());
+    assert!(
+        !ran.stdout.contains("hush") && !ran.stderr.contains("hush"),
+        "{ran:?}"
+    );
+    let answer: Value = ran.json();
+    let about = |finding: &&Value| {
+        finding["what"]
+            .as_str()
+            .unwrap()
+            .starts_with("the catalog (")
+    };
+    let findings = answer["findings"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{answer}"));
+    let found = findings.iter().rfind(about);
+    let found = found.unwrap_or_else(|| panic!("{answer:#}"));
+    (
+        found["verdict"] == "good",
+        found["detail"].as_str().unwrap().to_owned(),
+    )
+}
+
+/// A server that wants a password of the role `keeper`.
+fn locked() -> PostgresServer {
+    let server = PostgresServer::with(&[]);
+    let password = PASSWORD.replace('\'', "''");
+    server.rows(&format!("create role keeper login password '{password}'"));
+    server.rows("grant create on database postgres to keeper");
+    let rules = "host all keeper 127.0.0.1/32 scram-sha-256\nlocal all keeper scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
+    fs::write(server.data().join("pg_hba.conf"), rules).unwrap();
+    server.rows("select pg_reload_conf()");
+    server
+}
+
+#[test]
+fn the_password_comes_from_the_configuration_the_url_the_environment_or_a_password_file() {
+    let (server, world) = (locked(), World::new());
+    let at = format!("127.0.0.1:{}/postgres", server.port());
+    let url = format!("postgres://keeper@{at}");
+    let good = |url: &str, variables: &[(&str, &str)]| {
+        let (good, said) = checked(&world, url, variables);
+        assert!(
+            good && said.contains("role keeper"),
+            "{url} {variables:?}: {said}"
+        );
+    };
+    let bad = |url: &str, variables: &[(&str, &str)], why: &str| {
+        let (good, said) = checked(&world, url, variables);
+        assert!(!good && said.contains(why), "{url} {variables:?}: {said}");
+    };
+    bad(
+        &url,
+        &[],
+        "set catalog.password, $PGPASSWORD or a password file",
+    );
+    bad(
+        &url,
+        &[("PGPASSWORD", "hush-wrong")],
+        "password authentication failed",
+    );
+    good(&url, &[("PGPASSWORD", PASSWORD)]);
+    good(
+        &format!("postgres://keeper:pa%3Ass%5Cw%2F0rd-hush@{at}"),
+        &[],
+    );
+    good(
+        &format!("postgres://{at}"),
+        &[("PGUSER", "keeper"), ("PGPASSWORD", PASSWORD)],
+    );
+
+    let file = world.directory.path().join("pgpass");
+    let port = server.port();
+    let escaped = PASSWORD.replace('\\', "\\\\").replace(':', "\\:");
+    let lines = format!(
+        "# hush\nelsewhere:*:*:*:hush-1\n127.0.0.1:1:*:*:hush-2\n*:{port}:postgres:keeper:{escaped}\n*:*:*:*:hush-3\n"
+    );
+    fs::write(&file, lines).unwrap();
+    let named = [("PGPASSFILE", file.to_str().unwrap())];
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    bad(&url, &named, "password");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    good(&url, &named);
+    fs::rename(&file, world.directory.path().join(".pgpass")).unwrap();
+    good(&url, &[("HOME", world.directory.path().to_str().unwrap())]);
+
+    let secret = world.directory.path().join("catalog");
+    fs::write(&secret, PASSWORD).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let directory = world.directory.path().to_str().unwrap();
+    for source in [
+        "{ env = \"DB_PASSWORD\" }".to_owned(),
+        format!("{{ file = \"{}\" }}", secret.display()),
+        "{ credential = \"catalog\" }".to_owned(),
+        format!("{{ command = [\"cat\", \"{}\"] }}", secret.display()),
+    ] {
+        let mut world = World::new();
+        world.set(&format!("catalog.password={source}"));
+        let variables = [
+            ("DB_PASSWORD", PASSWORD),
+            ("CREDENTIALS_DIRECTORY", directory),
+            ("PATH", "/usr/bin:/bin"),
+            ("PGPASSWORD", "hush-ignored"),
+        ];
+        let (good, said) = checked(&world, &url, &variables);
+        assert!(good, "{source}: {said}");
+    }
+}
+
+#[test]
+fn a_server_is_found_by_its_socket_and_behind_hosts_that_do_not_answer() {
+    let (server, world) = (PostgresServer::shared(), World::new());
+    let (port, socket) = (server.port(), server.socket().display());
+    let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
+    let deaf = deaf.local_addr().unwrap();
+    let nobody = free_port();
+    for url in [
+        format!("postgres://postgres@/postgres?host={socket}&port={port}"),
+        format!(
+            "postgres://postgres@127.0.0.1:{nobody},{deaf},127.0.0.1:{port}/postgres?connect_timeout=1"
+        ),
+        format!("postgresql://postgres@localhost:{port}/postgres?application_name=me"),
+    ] {
+        let (good, said) = checked(&world, &url, &[]);
+        assert!(good && said.contains("PostgreSQL "), "{url}: {said}");
+    }
+    let (good, said) = checked(
+        &world,
+        &format!("postgres://postgres@127.0.0.1:{nobody}/x"),
+        &[],
+    );
+    assert!(
+        !good && said.contains(&format!("127.0.0.1:{nobody}: ")),
+        "{said}"
+    );
+    let (good, said) = checked(
+        &world,
+        &format!("postgres://postgres@127.0.0.1:{port}/missing"),
+        &[],
+    );
+    assert!(
+        !good && said.contains("database \"missing\" does not exist"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_server_that_takes_no_writes_is_passed_over() {
+    let (standby, world) = (
+        PostgresServer::with(&["default_transaction_read_only=on"]),
+        World::new(),
+    );
+    let shared = PostgresServer::shared();
+    let both = format!(
+        "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres",
+        standby.port(),
+        shared.port()
+    );
+    let (good, said) = checked(&world, &both, &[]);
+    assert!(good, "{said}");
+    let (good, said) = checked(&world, &standby.url(), &[]);
+    assert!(!good && said.contains("does not allow writes"), "{said}");
+}

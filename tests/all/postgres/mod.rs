@@ -1,0 +1,5 @@
+//! The catalog in PostgreSQL, through the binary: connections, and several machines that share one.
+
+mod connection;
+mod pooler;
+mod tls;

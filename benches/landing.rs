@@ -125,6 +125,7 @@ async fn land(
         None => PassRef::New {
             job: "trending".into(),
             region: format!("R{}", number / 4 % 8),
+            slice: None,
             started_at: at(walk),
         },
     };
@@ -378,6 +379,7 @@ async fn open_eight_passes(catalog: &SqliteCatalog) {
         let pass = PassRef::New {
             job: "now".into(),
             region: format!("R{region}"),
+            slice: None,
             started_at: at(3),
         };
         let numbers = (0..4).map(|number| {

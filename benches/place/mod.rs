@@ -142,6 +142,7 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
         let mut reference = PassRef::New {
             job: job.name.clone(),
             region,
+            slice: None,
             started_at: at,
         };
         for page in 0..PAGES_A_PASS {

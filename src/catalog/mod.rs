@@ -31,7 +31,8 @@ pub use landing::{Landed, Landing};
 pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
 pub use lock_files::LockFiles;
 pub use pass::{
-    OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState, StepPosition, UncutPass,
+    EndedSlice, OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState, SliceState,
+    StepPosition, UncutPass, slice_states,
 };
 pub use postgres::{Parameter, Postgres, PostgresError, RowLeases, Session, Transaction};
 pub use query::{
@@ -47,7 +48,7 @@ pub type RecordPages = BoxStream<'static, Result<Vec<StoredRecord>, CatalogError
 #[async_trait]
 pub trait PassReader: Send + Sync {
     /// Returns the state of each of these regions of a job, in the order given. Ignores passes that ended and that
-    /// started later than `now`: a clock that ran ahead dated them.
+    /// started later than `now`: a clock that ran ahead dated them. Passes over slices do not count.
     async fn region_states(
         &self,
         job: &str,
@@ -55,8 +56,17 @@ pub trait PassReader: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<RegionState>, CatalogError>;
 
+    /// Returns the slices of these regions of a job that have passes, as [`slice_states`] gathers them. Ignores passes that ended
+    /// and that started later than `now`.
+    async fn slices(
+        &self,
+        job: &str,
+        regions: &[String],
+        now: Timestamp,
+    ) -> Result<Vec<SliceState>, CatalogError>;
+
     /// Returns the pages of each step, by the step's index, in each of the last `count` complete passes of a job over a
-    /// region, newest first. Empty from a catalog that keeps no passes.
+    /// region, its slices included, newest first. Empty from a catalog that keeps no passes.
     async fn last_pages(
         &self,
         _job: &str,

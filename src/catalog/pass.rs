@@ -1,4 +1,7 @@
+use std::collections::BTreeMap;
+
 use super::OpenBatch;
+use crate::config::Slice;
 use crate::quota::Timestamp;
 
 /// A pass in the catalog.
@@ -14,6 +17,8 @@ pub enum PassRef {
         job: String,
         /// The region; `*` for a pass of batches that serve several.
         region: String,
+        /// The span of time that it fetches, in a job with slices.
+        slice: Option<Slice>,
         /// When it started.
         started_at: Timestamp,
     },
@@ -28,6 +33,8 @@ pub struct OpenPass {
     pub id: PassId,
     /// Its region.
     pub region: String,
+    /// The span of time that it fetches, in a job with slices.
+    pub slice: Option<Slice>,
     /// When it started.
     pub started_at: Timestamp,
     /// The greatest value that it or one before it saw, as [`crate::config::Since::stored`] writes it; `None` where there was none.
@@ -89,6 +96,62 @@ pub struct RegionState {
     pub unfinished: Option<OpenPass>,
     /// Pages of each step in its last complete pass, by the step's index.
     pub last_pages: Vec<(usize, u64)>,
+}
+
+/// A slice of a region that has passes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SliceState {
+    /// The slice.
+    pub slice: Slice,
+    /// Its passes; `since` and `last_pages` are empty.
+    pub state: RegionState,
+}
+
+/// A pass over a slice that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedSlice {
+    /// The slice.
+    pub slice: Slice,
+    /// The pass.
+    pub pass: PassId,
+    /// How it ended.
+    pub end: PassEnd,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Timestamp,
+}
+
+/// Gathers the passes over the slices of a region, both lists oldest first, into the state of each slice, by time.
+#[must_use]
+pub fn slice_states(region: &str, ended: &[EndedSlice], open: Vec<OpenPass>) -> Vec<SliceState> {
+    let mut slices: BTreeMap<Slice, RegionState> = BTreeMap::new();
+    for one in ended {
+        let state = slices.entry(one.slice).or_default();
+        match one.end {
+            PassEnd::Complete => {
+                state.last_complete = Some(one.started_at);
+                state.last_complete_pass = Some(one.pass);
+                state.last_refused = None;
+            }
+            PassEnd::Refused => state.last_refused = Some(one.started_at),
+            PassEnd::Abandoned => state.last_abandoned = Some(one.finished_at),
+            PassEnd::Failed => {}
+        }
+    }
+    for pass in open {
+        if let Some(slice) = pass.slice {
+            slices.entry(slice).or_default().unfinished = Some(pass);
+        }
+    }
+    let named = slices.into_iter().map(|(slice, state)| SliceState {
+        slice,
+        state: RegionState {
+            region: region.to_owned(),
+            ..state
+        },
+    });
+    named.collect()
 }
 
 /// The pass from which the next one takes the value of `{since}`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{PassEnd, PassId};
-use crate::config::Pointer;
+use crate::config::{Pointer, Slice};
 use crate::quota::{Cost, Timestamp};
 
 /// The passes whose listings a query for ids reads. A fetch after an unfinished pass started is fresh for that pass; for a
@@ -97,6 +97,8 @@ pub struct PassRecord {
     pub job: String,
     /// The region; `*` for batches that served several.
     pub region: String,
+    /// The span of time that it fetched, in a job with slices.
+    pub slice: Option<Slice>,
     /// When it started.
     pub started_at: Timestamp,
     /// When it ended; `None` while it is open.

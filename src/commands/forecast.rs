@@ -6,13 +6,17 @@ use chrono::Local;
 
 use super::environment::Environment;
 use super::output::Screen;
-use super::table::{count, instant, span, table, text};
+use super::table::{count, counted, instant, span, table, text};
 use super::{Error, output, refill};
 use crate::cli::{ForecastArgs, Format, Global};
 use crate::exit::Exit;
-use crate::run::{self, DaySpend, Forecast, JobFit, LimitForecast, Plan, Schedule, Used};
+use crate::run::{
+    self, BackfillForecast, DaySpend, Forecast, JobFit, LimitForecast, Plan, Schedule, Used,
+};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// How many runs after `--days` are simulated for the end of a backfill.
+const LATER: usize = 1_000;
 /// The height of a limit's chart, in lines.
 const HEIGHT: u64 = 6;
 /// The width of the labels at its left, in columns.
@@ -35,9 +39,15 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
             args.schedule, args.days
         )));
     }
+    let has_backfill = selection.iter().any(|(job, _)| job.slices.is_some());
+    let later = match has_backfill {
+        true => schedule.next(until, LATER, &Local),
+        false => Vec::new(),
+    };
     let plan = Plan {
         selection: &selection,
         starts: &starts,
+        later: &later,
         from,
         until,
         concurrency: usize::from(args.concurrency),
@@ -110,7 +120,29 @@ fn headline(forecast: &Forecast) -> String {
             span(age)
         )
     }));
+    lines.extend(forecast.backfills.iter().map(backfill));
     lines.join("\n")
+}
+
+/// When a backfill is complete.
+fn backfill(one: &BackfillForecast) -> String {
+    let BackfillForecast {
+        job, slices_left, ..
+    } = one;
+    let slices = counted(*slices_left, "slice");
+    match (one.complete_at, one.days) {
+        (Some(_), _) if *slices_left == 0 => format!("The backfill of {job} is complete."),
+        (Some(at), Some(days)) => {
+            let about = if one.extrapolated { "about " } else { "" };
+            format!(
+                "The backfill of {job}, {slices}, takes {about}{days:.1} days, until {}.",
+                instant(at)
+            )
+        }
+        _ => format!(
+            "The backfill of {job}, {slices}, makes no progress: the limits leave it no units."
+        ),
+    }
 }
 
 fn days(days: &[DaySpend], screen: Screen) -> String {

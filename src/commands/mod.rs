@@ -30,6 +30,7 @@ mod run;
 mod sandbox;
 mod search;
 mod signals;
+mod slices;
 mod status;
 mod table;
 mod try_call;

@@ -5,9 +5,9 @@ use comfy_table::Cell;
 use super::environment::Environment;
 use super::output::{Colour, Screen};
 use super::table::{coloured, count, instant, span, table, text, units};
-use super::{Error, output, refill};
+use super::{Error, output, refill, slices};
 use crate::cli::{Format, Global, RunArgs};
-use crate::config::Region;
+use crate::config::{Region, Slice};
 use crate::exit::Exit;
 use crate::run::{
     self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Previous, Range, StepPreview,
@@ -91,33 +91,37 @@ fn stop(limit: &LimitPreview, first: &FirstUnfit) -> String {
 
 /// `trending US, GB; discover US`
 fn completed(passes: &[PassPreview]) -> String {
-    let mut jobs: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut jobs: Vec<(&str, Vec<&PassPreview>)> = Vec::new();
     for pass in passes.iter().filter(|pass| pass.fits == Fits::All) {
         match jobs.iter_mut().find(|(job, _)| *job == pass.job) {
-            Some((_, regions)) => regions.push(output::shown(&pass.region)),
-            None => jobs.push((&pass.job, vec![output::shown(&pass.region)])),
+            Some((_, passes)) => passes.push(pass),
+            None => jobs.push((&pass.job, vec![pass])),
         }
     }
     if jobs.is_empty() {
         return "no region".to_owned();
     }
     jobs.iter()
-        .map(|(job, regions)| format!("{job} {}", regions.join(", ")))
+        .map(|(job, passes)| {
+            let regions = passes.iter().map(|pass| (pass.region.as_str(), pass.slice));
+            let regions = slices::names(regions);
+            format!("{job} {}", regions.join(", "))
+        })
         .collect::<Vec<_>>()
         .join("; ")
 }
 
 fn steps(steps: &[StepPreview], screen: Screen) -> String {
-    let shown: Vec<&StepPreview> = steps
+    let shown = steps
         .iter()
-        .filter(|step| step.due && step.requests.max != Some(0))
-        .collect();
-    let with_previous = shown.iter().any(|step| step.previous.is_some());
+        .filter(|step| step.due && step.requests.max != Some(0));
+    let shown = rows(shown);
+    let with_previous = shown.iter().any(|row| row.step.previous.is_some());
     let mut heads = vec!["JOB", "REGION", "CALL", "REQUESTS"];
     heads.extend(with_previous.then_some("LAST PASSES"));
     heads.push("UNITS");
     let mut table = table(screen, &heads, &[3]);
-    for step in shown {
+    for Row { step, slices } in shown {
         let units: Vec<String> = step
             .units
             .iter()
@@ -125,7 +129,7 @@ fn steps(steps: &[StepPreview], screen: Screen) -> String {
             .collect();
         let mut row = vec![
             step.job.clone(),
-            output::shown(&step.region),
+            slices::names(slices.iter().map(|slice| (step.region.as_str(), *slice))).join(", "),
             step.call.clone(),
             range(step.requests),
         ];
@@ -141,6 +145,40 @@ fn steps(steps: &[StepPreview], screen: Screen) -> String {
     parts.extend(shared.then(|| screen.wrapped(batches)));
     parts.push(screen.wrapped(RETRIES));
     parts.join("\n")
+}
+
+/// A row of the table: a step of a region, or of all slices of a region.
+struct Row {
+    step: StepPreview,
+    slices: Vec<Option<Slice>>,
+}
+
+/// Adds the slices of a region up.
+fn rows<'s>(steps: impl Iterator<Item = &'s StepPreview>) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for step in steps {
+        let is_same = |row: &&mut Row| {
+            let one = &row.step;
+            (&one.job, &one.region, &one.call) == (&step.job, &step.region, &step.call)
+        };
+        let same = rows.iter_mut().find(is_same);
+        match same.filter(|_| step.slice.is_some()) {
+            Some(row) => {
+                row.slices.push(step.slice);
+                row.step.requests = row.step.requests.plus(step.requests);
+                for (limit, units) in &step.units {
+                    let sum = row.step.units.entry(limit.clone());
+                    let sum = sum.or_insert(Range::exactly(0));
+                    *sum = sum.plus(*units);
+                }
+            }
+            None => rows.push(Row {
+                step: step.clone(),
+                slices: vec![step.slice],
+            }),
+        }
+    }
+    rows
 }
 
 /// What no bound includes.

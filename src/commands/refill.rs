@@ -11,7 +11,7 @@ use super::Error;
 use super::charging::Charging;
 use super::environment::Environment;
 use crate::catalog::PassRecord;
-use crate::config::LedgerStore;
+use crate::config::{LedgerStore, Region};
 use crate::ledger::{self, LedgerClient, Mode, carried_over};
 use crate::quota::{Account, ChargeId, Cost, Entry, Timestamp};
 
@@ -192,11 +192,13 @@ fn entry(pass: &PassRecord, now: Timestamp) -> Entry {
     let PassRecord {
         job,
         region,
+        slice,
         started_at,
         finished_at,
         units,
         ..
     } = pass;
+    let region = Region::key_of(region, *slice);
     let id = ChargeId::new(format!("pass {job} {region} {started_at}"));
     Entry {
         id,

@@ -12,7 +12,7 @@ use super::output::{Colour, Screen};
 use super::progress::watcher;
 use super::refill::charging_ledger;
 use super::table::{coloured, cost, count, counted, instant, span, table, text, units};
-use super::{Error, output, signals};
+use super::{Error, output, signals, slices};
 use crate::catalog::{LockFiles, PassStore};
 use crate::cli::{Format, Global, RunArgs};
 use crate::clock::{Clock, Monotonic, SystemClock};
@@ -185,23 +185,30 @@ fn summary(report: &RunReport, screen: Screen) -> String {
 }
 
 fn headline(report: &RunReport) -> String {
-    let ended = |outcome| {
-        report
-            .passes
-            .iter()
-            .filter(|pass| pass.region != Region::SHARED && pass.outcome == outcome)
-            .count() as u64
+    let ended = |outcome, of_slices: bool| {
+        let passes = report.passes.iter();
+        let passes = passes
+            .filter(|pass| pass.region != Region::SHARED && pass.slice.is_some() == of_slices);
+        passes.filter(|pass| pass.outcome == outcome).count() as u64
     };
     let requests = counted(report.requests, "request");
     let head = match report.outcome {
-        RunOutcome::NothingDue if ended(PassOutcome::Busy) > 0 => {
+        RunOutcome::NothingDue
+            if ended(PassOutcome::Busy, false) + ended(PassOutcome::Busy, true) > 0 =>
+        {
             "Skipped: another run is in progress.".to_owned()
         }
         RunOutcome::NothingDue => "Nothing was due.".to_owned(),
-        RunOutcome::Complete => format!(
-            "Complete: {}, {requests}.",
-            counted(ended(PassOutcome::Complete), "region")
-        ),
+        RunOutcome::Complete => {
+            let (regions, slices) = (
+                ended(PassOutcome::Complete, false),
+                ended(PassOutcome::Complete, true),
+            );
+            let of_regions = (regions > 0 || slices == 0).then(|| counted(regions, "region"));
+            let of_slices = (slices > 0).then(|| counted(slices, "slice"));
+            let parts: Vec<String> = of_regions.into_iter().chain(of_slices).collect();
+            format!("Complete: {}, {requests}.", parts.join(", "))
+        }
         RunOutcome::Stopped => {
             format!("Stopped at a limit after {requests}; the next run resumes here.")
         }
@@ -249,8 +256,8 @@ fn cause(alike: &[PassReport]) -> Option<String> {
 }
 
 fn regions(alike: &[PassReport]) -> String {
-    let shown = alike.iter().map(|pass| output::shown(&pass.region));
-    shown.collect::<Vec<_>>().join(" ")
+    let all = alike.iter().map(|pass| (pass.region.as_str(), pass.slice));
+    slices::names(all).join(" ")
 }
 
 /// Returns which limit stopped the run, and when a retry fits.

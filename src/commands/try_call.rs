@@ -133,7 +133,7 @@ impl Tried {
             Some((job, (index, _))) => ((**job).clone(), Some(index)),
             None => (job_of(credential, call, &config.regions), None),
         };
-        let region = region(&job, args)?;
+        let region = job.first_slice_of(&region(&job, args)?, environment.clock.now());
         let tried = Self {
             step: step.unwrap_or_default(),
             region,
@@ -320,6 +320,7 @@ impl Tried {
 fn job_of(credential: &Arc<Credential>, call: &Arc<Call>, regions: &[Arc<Region>]) -> Job {
     Job {
         since: crate::config::Since::default(),
+        slices: None,
         name: format!("try {}", call.name),
         credential: Arc::clone(credential),
         regions: regions.to_vec(),

@@ -12,6 +12,7 @@ use super::declare::{
 use super::item::{self, Item};
 use super::names::{Named, advice};
 use super::since::{Since, SinceType};
+use super::slices::{Slices, SlicesType};
 use super::{Call, Credential, Pointer, Region, Upstream, Variable};
 use crate::quota::{Cost, Timestamp};
 
@@ -32,6 +33,8 @@ pub struct Job {
     pub resume_within: Duration,
     /// The value of `{since}`.
     pub since: Since,
+    /// The spans of time that it fetches, each once; `None` for a job that walks its regions again and again.
+    pub slices: Option<Slices>,
     /// Its steps, in order. There is at least one, and the first lists.
     pub steps: Vec<Step>,
 }
@@ -49,6 +52,27 @@ pub struct Step {
     pub max_pages: Option<u64>,
     /// The ids that it fetches; `None` for a step that lists. A step with ids serves several regions at once.
     pub ids: Option<Ids>,
+}
+
+impl Job {
+    /// Returns the region with the slice that a backfill fetches first at `now`; as it is in a job without slices.
+    #[must_use]
+    pub fn first_slice_of(&self, region: &Arc<Region>, now: Timestamp) -> Arc<Region> {
+        let Some(slices) = &self.slices else {
+            return Arc::clone(region);
+        };
+        Arc::new(Region {
+            slice: slices.left(now, &[]).slices.first().copied(),
+            ..(**region).clone()
+        })
+    }
+
+    /// Whether a step's requests use a variable, the headers of its upstream included.
+    #[must_use]
+    pub fn names(&self, step: &Step, variable: &Variable) -> bool {
+        let mut headers = self.credential.upstream.headers.values();
+        step.names(variable) || headers.any(|template| template.names(variable))
+    }
 }
 
 impl Step {
@@ -101,6 +125,10 @@ keys! {
         /// The value of `{since}` before the first complete pass: a date or a time. Or where the records have the value of the
         /// next pass. If unset, `{since}` is the start of the last complete pass, and `1970-01-01T00:00:00Z` before that.
         since: Option<Since> = Optional(SinceType, "'2024-01-01'"),
+        /// A backfill: the job fetches each span of time once, and its steps name the span by `{slice.from}` and `{slice.to}`. A
+        /// slice is complete when its pass is; the others are fetched by the next runs, after everything else that is due. `every`
+        /// is then the time after which a slice is requested again that the upstream refused.
+        slices: Option<Slices> = Optional(SlicesType, "{ from = '2024-01-01', step = '30d' }"),
         /// The steps, in order. The first lists; later ones list too, or fetch the ids that an earlier one listed.
         steps: Place = Required(Later(ListOf(STEP, 1)), "[{ call = 'things.list' }]"),
     }
@@ -170,6 +198,7 @@ pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
         leave: keys.leave?,
         resume_within: keys.resume_within?,
         since: keys.since?.unwrap_or_default(),
+        slices: keys.slices?,
         steps: steps?,
     })
 }

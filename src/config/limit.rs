@@ -76,6 +76,8 @@ fn has(region: &Region, variable: &Variable) -> bool {
         | Variable::Now
         | Variable::Since
         | Variable::Date
+        | Variable::SliceFrom
+        | Variable::SliceTo
         | Variable::Secret(_) => false,
     }
 }

@@ -18,6 +18,7 @@ mod redis_url;
 mod region;
 mod rules;
 mod since;
+mod slices;
 mod template;
 mod upstream;
 
@@ -64,6 +65,7 @@ pub use reqwest::Method;
 pub use rules::{Class, Condition, Rule, StatusMatch, Until, classify};
 pub use schema::schema;
 pub use since::{Since, SinceValue};
+pub use slices::{Slice, Slices, SlicesLeft};
 pub use template::{Template, TemplateError, Values, Variable};
 pub use upstream::{Auth, Upstream, is_loopback};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::Template;
 use super::declare::{Leaf, SCALAR, Shape, Type};
 use super::item::{self, Item};
 use super::tree::Kind;
+use super::{Slice, Template};
 
 /// The partition that a job walks, with values that templates can use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Region {
     pub code: String,
     /// Values of its own, by name: `[regions.GB] city = "London"`.
     pub values: BTreeMap<String, String>,
+    /// The span of time of a pass, in a job with `slices`.
+    pub slice: Option<Slice>,
 }
 
 impl Region {
@@ -32,6 +34,22 @@ impl Region {
         Self {
             code: Self::NONE.to_owned(),
             ..Self::default()
+        }
+    }
+
+    /// Returns the name of what one pass walks: the code, and the slice if there is one.
+    #[must_use]
+    pub fn key(&self) -> String {
+        Self::key_of(&self.code, self.slice)
+    }
+
+    /// Returns the same for a code and a slice.
+    #[must_use]
+    pub fn key_of(code: &str, slice: Option<Slice>) -> String {
+        match slice {
+            Some(slice) if code == Self::NONE => slice.to_string(),
+            Some(slice) => format!("{code} {slice}"),
+            None => code.to_owned(),
         }
     }
 
@@ -116,6 +134,7 @@ fn region(item: &Item<'_>) -> Option<Arc<Region>> {
     Some(Arc::new(Region {
         code: code?,
         values: values?,
+        slice: None,
     }))
 }
 

@@ -106,7 +106,7 @@ fn epoch(text: &str) -> Option<Timestamp> {
 }
 
 /// A time in RFC 3339, or the start of a date in UTC.
-fn moment(text: &str) -> Option<Timestamp> {
+pub fn moment(text: &str) -> Option<Timestamp> {
     Timestamp::parse(text).or_else(|| {
         let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
         Some(date.and_hms_opt(0, 0, 0)?.and_utc().into())

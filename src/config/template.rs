@@ -7,7 +7,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use self::date::Date;
-use super::{Region, SinceValue};
+use super::{Region, SinceValue, Slice};
 use crate::quota::Timestamp;
 
 const EPOCH: Timestamp = Timestamp::from_micros(0);
@@ -35,6 +35,10 @@ pub enum Variable {
     Since,
     /// `{date:-1d:%Y/%m/%d}`: the date in UTC at which the pass started, with an optional offset and format.
     Date,
+    /// `{slice.from:%s}`: the start of the pass's slice, with an optional offset and format.
+    SliceFrom,
+    /// `{slice.to:-1d:%Y-%m-%d}`: its end, which it does not include.
+    SliceTo,
     /// `{id}`: the only id of a request.
     Id,
     /// `{secret:NAME}`: a secret of the credential; `{secret}` (`None`): its `secret`.
@@ -84,6 +88,8 @@ enum Part {
     Date(Date),
     /// `{since}` with an offset or a format.
     Since(Date),
+    SliceFrom(Date),
+    SliceTo(Date),
     Ids(JoinedIds),
 }
 
@@ -105,7 +111,7 @@ impl JoinedIds {
 
 impl Template {
     /// The variables that every template can use: name, variable and documentation.
-    pub const VARIABLES: [(&'static str, Variable, &'static str); 7] = [
+    pub const VARIABLES: [(&'static str, Variable, &'static str); 9] = [
         ("region", Variable::Region, "The code of the region."),
         (
             "ids",
@@ -138,6 +144,18 @@ impl Template {
             follow, both or one of them: `{date:-1d:%Y/%m/%d}`.",
         ),
         (
+            "slice.from",
+            Variable::SliceFrom,
+            "The start of the slice, in UTC: `2024-01-01T00:00:00Z`. Only in a job with `slices`. An offset and a format may follow, \
+            as for `{since}`.",
+        ),
+        (
+            "slice.to",
+            Variable::SliceTo,
+            "The end of the slice, which is the start of the next one. For an upstream whose last day is included, \
+            `{slice.to:-1d:%Y-%m-%d}`.",
+        ),
+        (
             "secret",
             Variable::Secret(None),
             "The `secret` of the credential; `{secret:NAME}` is one of its `secrets`. Only in `auth`, headers, query \
@@ -147,7 +165,7 @@ impl Template {
 
     /// The names of these variables.
     #[must_use]
-    pub fn variable_names() -> [&'static str; 7] {
+    pub fn variable_names() -> [&'static str; 9] {
         Self::VARIABLES.map(|(name, ..)| name)
     }
 
@@ -184,6 +202,8 @@ impl Template {
             | Part::Variable(_)
             | Part::Date(_)
             | Part::Since(_)
+            | Part::SliceFrom(_)
+            | Part::SliceTo(_)
             | Part::Ids(_) => None,
         })
     }
@@ -202,13 +222,7 @@ impl Template {
                 (Part::Variable(Variable::Secret(name)), _) => {
                     text.push_str(secret_of(name.as_deref())?);
                 }
-                (Part::Variable(variable), Some(values)) => text.push_str(&values.of(variable)),
-                (Part::Date(date), Some(values)) => text.push_str(&date.at(values.now)),
-                (Part::Since(date), Some(values)) => text.push_str(&values.since_at(date)),
-                (Part::Ids(joined), Some(values)) => text.push_str(&joined.join(values.ids)),
-                (Part::Variable(_) | Part::Date(_) | Part::Since(_) | Part::Ids(_), None) => {
-                    return None;
-                }
+                (part, values) => text.push_str(&part.of(values?)),
             }
         }
         Some(text)
@@ -227,10 +241,7 @@ impl Template {
             .iter()
             .map(|part| match part {
                 Part::Literal(text) => text.clone(),
-                Part::Variable(variable) => encode(&values.of(variable)),
-                Part::Date(date) => encode(&date.at(values.now)),
-                Part::Since(date) => encode(&values.since_at(date)),
-                Part::Ids(joined) => encode(&joined.join(values.ids)),
+                part => encode(&part.of(values)),
             })
             .collect()
     }
@@ -245,6 +256,8 @@ impl Template {
                 Part::Variable(variable) => Some(variable.clone()),
                 Part::Date(_) => Some(Variable::Date),
                 Part::Since(_) => Some(Variable::Since),
+                Part::SliceFrom(_) => Some(Variable::SliceFrom),
+                Part::SliceTo(_) => Some(Variable::SliceTo),
                 Part::Ids(_) => Some(Variable::Ids),
             })
             .collect()
@@ -271,7 +284,9 @@ impl Template {
             | Part::Literal(_)
             | Part::Variable(_)
             | Part::Date(_)
-            | Part::Since(_) => None,
+            | Part::Since(_)
+            | Part::SliceFrom(_)
+            | Part::SliceTo(_) => None,
         })
     }
 
@@ -326,6 +341,8 @@ impl Values<'_> {
                 Some(SinceValue::Text(text)) => text.clone(),
             },
             Variable::Date => Date::default().at(self.now),
+            Variable::SliceFrom => self.edge(&Date::of_moments(), |slice| slice.from),
+            Variable::SliceTo => self.edge(&Date::of_moments(), |slice| slice.to),
             // A region may have a value of this name.
             Variable::Id => match self.ids.first() {
                 Some(id) => id.clone(),
@@ -337,12 +354,32 @@ impl Values<'_> {
         }
     }
 
+    /// An edge of the slice; empty outside a job with `slices`, which the configuration refuses.
+    fn edge(&self, date: &Date, edge: impl Fn(Slice) -> Timestamp) -> String {
+        let slice = self.region.slice;
+        slice.map_or_else(String::new, |slice| date.at(edge(slice)))
+    }
+
     /// The value of `{since}` with an offset and a format, not before 1970; as it is where it is no time.
     fn since_at(&self, date: &Date) -> String {
         match self.since.map(SinceValue::time) {
             None => date.from(EPOCH, EPOCH),
             Some(Some(at)) => date.from(at, EPOCH),
             Some(None) => self.of(&Variable::Since),
+        }
+    }
+}
+
+impl Part {
+    fn of(&self, values: &Values<'_>) -> String {
+        match self {
+            Self::Literal(text) => text.clone(),
+            Self::Variable(variable) => values.of(variable),
+            Self::Date(date) => date.at(values.now),
+            Self::Since(date) => values.since_at(date),
+            Self::SliceFrom(date) => values.edge(date, |slice| slice.from),
+            Self::SliceTo(date) => values.edge(date, |slice| slice.to),
+            Self::Ids(joined) => joined.join(values.ids),
         }
     }
 }
@@ -394,6 +431,12 @@ fn variable(name: &str) -> Result<Part, TemplateError> {
     }
     if let Some(date) = name.strip_prefix("since:") {
         return Ok(Part::Since(Date::of_second(date).ok_or_else(invalid)?));
+    }
+    if let Some(date) = name.strip_prefix("slice.from:") {
+        return Ok(Part::SliceFrom(Date::of_second(date).ok_or_else(invalid)?));
+    }
+    if let Some(date) = name.strip_prefix("slice.to:") {
+        return Ok(Part::SliceTo(Date::of_second(date).ok_or_else(invalid)?));
     }
     if name == "id" {
         return Ok(Part::Variable(Variable::Id));

@@ -132,7 +132,7 @@ async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> T
     }
     match take_up(context, &candidate).await {
         Ok(Ok(mut pass)) => {
-            let (job, region) = (pass.job.name.clone(), pass.region.code.clone());
+            let (job, region) = (pass.job.name.clone(), pass.region.key());
             context
                 .progress
                 .started(&job, &region, pass.pages(), pass.expected_pages());
@@ -154,18 +154,17 @@ async fn take_up(
     candidate: &Candidate,
 ) -> Result<Result<Pass, PassOutcome>, StopReason> {
     let (job, region) = (&candidate.job, &candidate.region);
-    let resource = Resource::region(&job.name, &region.code);
+    let resource = Resource::region(&job.name, &region.key());
     let lease = match context.leases.take(&resource).await? {
         Taken::Granted(lease) => lease,
         Taken::Held(holder) => return Err(StopReason::Busy(holder)),
     };
     let selection = vec![(Arc::clone(job), vec![Arc::clone(region)])];
     let now = context.clock.now();
-    let Some(fresh) = candidates(&*context.catalog, &selection, now)
-        .await?
-        .pop()
-        .filter(|fresh| fresh.is_due(now))
-    else {
+    let fresh = candidates(&*context.catalog, &selection, now).await?;
+    let mut fresh = fresh.into_iter();
+    let is_same = |fresh: &Candidate| fresh.region.slice == region.slice;
+    let Some(fresh) = fresh.find(is_same).filter(|fresh| fresh.is_due(now)) else {
         return Ok(Err(PassOutcome::NotDue));
     };
     if let Some(old) = fresh
@@ -174,7 +173,7 @@ async fn take_up(
         .as_ref()
         .filter(|_| fresh.resumable(now).is_none())
     {
-        tracing::warn!(job = job.name, region = region.code, began = %old.started_at, "abandoned \
+        tracing::warn!(job = job.name, region = region.key(), began = %old.started_at, "abandoned \
             an unfinished pass older than `resume_within`; its pages are kept");
         context
             .catalog
@@ -193,7 +192,7 @@ async fn fit_to_job(
     candidate: &Candidate,
     pass: PassId,
 ) -> Result<(), StopReason> {
-    let (job, region) = (&candidate.job.name, &candidate.region.code);
+    let (job, region) = (&candidate.job.name, candidate.region.key());
     for note in &candidate.edited.notes {
         tracing::warn!(job, region, "{note}");
     }

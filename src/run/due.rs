@@ -1,12 +1,13 @@
 //! Which regions are due, and in which order they walk. Runs, previews and forecasts share these rules.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Selection;
 use super::steps::{Edited, fit};
-use crate::catalog::{CatalogError, OpenPass, PassReader, RegionState};
-use crate::config::{Job, Region};
+use crate::catalog::{CatalogError, OpenPass, PassReader, RegionState, SliceState};
+use crate::config::{Job, Region, Slice, Slices};
 use crate::quota::Timestamp;
 
 /// How much earlier than due a region walks at most: a timer does not fire at exactly the same interval each time.
@@ -23,9 +24,30 @@ pub struct Candidate {
     pub state: RegionState,
     /// How the unfinished pass was fitted to these steps.
     pub edited: Edited,
+    /// The backfill of the region; `None` in a job without slices.
+    pub backfill: Option<Arc<Backfill>>,
 }
 
-/// Returns every selected region with its state at `now`.
+/// The slices of a job over a region.
+#[derive(Debug, Default)]
+pub struct Backfill {
+    /// Those that are complete, by time.
+    pub done: Vec<SliceState>,
+    /// How many are left.
+    pub left: u64,
+    /// When the next slice can be walked that is not over yet; `None` if there is no further one.
+    pub next_at: Option<Timestamp>,
+}
+
+impl Backfill {
+    /// Returns the pass over the last complete slice: the one that began last.
+    fn last(&self) -> Option<&SliceState> {
+        self.done.iter().max_by_key(|one| one.state.last_complete)
+    }
+}
+
+/// Returns every selected region with its state at `now`. A job with slices has a candidate for each slice that is left, or one
+/// without a slice where none is.
 ///
 /// # Errors
 /// When the catalog cannot be read.
@@ -40,11 +62,115 @@ pub async fn candidates(
         // A clock that is kept right is set back a little now and then. A pass that began minutes later still counts.
         // One that began much later ran under a wrong clock: it must not keep its region from being due until then.
         let until = now + LONGEST_TOLERANCE;
+        if let Some(slices) = &job.slices {
+            let states = catalog.slices(&job.name, &codes, until).await?;
+            let mut known: HashMap<String, Vec<SliceState>> = HashMap::new();
+            for one in states {
+                known.entry(one.state.region.clone()).or_default().push(one);
+            }
+            for region in regions {
+                let last = catalog.last_pages(&job.name, &region.code, 1).await?;
+                let sliced = Sliced {
+                    job,
+                    slices,
+                    region,
+                    last_pages: last.into_iter().next().unwrap_or_default(),
+                    now,
+                };
+                candidates.extend(sliced.candidates(known.remove(&region.code)));
+            }
+            continue;
+        }
         let states = catalog.region_states(&job.name, &codes, until).await?;
         let paired = regions.iter().zip(states);
         candidates.extend(paired.map(|(region, state)| Candidate::new(job, region, state)));
     }
     Ok(candidates)
+}
+
+/// A region of a job with slices.
+struct Sliced<'a> {
+    job: &'a Arc<Job>,
+    slices: &'a Slices,
+    region: &'a Region,
+    /// The pages of its last complete slice: the best guess for the others.
+    last_pages: Vec<(usize, u64)>,
+    now: Timestamp,
+}
+
+impl Sliced<'_> {
+    /// Returns a candidate for each slice that is left. An unfinished pass keeps its slice, even if `slices` was edited since.
+    fn candidates(self, known: Option<Vec<SliceState>>) -> Vec<Candidate> {
+        let (done, others): (Vec<SliceState>, Vec<SliceState>) = known
+            .unwrap_or_default()
+            .into_iter()
+            .partition(|one| one.state.last_complete.is_some());
+        let is_begun = |one: &&SliceState| {
+            one.state.unfinished.is_some() && self.slices.contain(one.slice, self.now)
+        };
+        let begun: Vec<Slice> = others
+            .iter()
+            .filter(is_begun)
+            .map(|one| one.slice)
+            .collect();
+        let taken: Vec<Slice> = done
+            .iter()
+            .map(|one| one.slice)
+            .chain(begun.clone())
+            .collect();
+        let left = self.slices.left(self.now, &taken);
+        let backfill = Arc::new(Backfill {
+            left: left.count + begun.len() as u64,
+            next_at: left.next_at,
+            done,
+        });
+        let mut others: HashMap<Slice, RegionState> = others
+            .into_iter()
+            .map(|one| (one.slice, one.state))
+            .collect();
+        let mut candidates: Vec<Candidate> = begun
+            .into_iter()
+            .chain(left.slices)
+            .map(|slice| self.candidate(Some(slice), others.remove(&slice), &backfill))
+            .collect();
+        if candidates.is_empty() {
+            let state = backfill.last().map(|last| last.state.clone());
+            candidates.push(self.candidate(None, state, &backfill));
+        }
+        candidates
+    }
+
+    fn candidate(
+        &self,
+        slice: Option<Slice>,
+        state: Option<RegionState>,
+        backfill: &Arc<Backfill>,
+    ) -> Candidate {
+        let state = RegionState {
+            region: self.region.code.clone(),
+            last_pages: self.last_pages.clone(),
+            ..state.unwrap_or_default()
+        };
+        let region = Region {
+            slice,
+            ..self.region.clone()
+        };
+        Candidate {
+            backfill: Some(Arc::clone(backfill)),
+            ..Candidate::new(self.job, &Arc::new(region), state)
+        }
+    }
+}
+
+/// Returns the first candidate of each region of each job: a job with slices has several.
+pub fn each_region<'c>(
+    candidates: impl IntoIterator<Item = &'c Candidate>,
+) -> impl Iterator<Item = &'c Candidate> {
+    let mut seen = HashSet::new();
+    let place = |one: &'c Candidate| (one.job.name.as_str(), one.region.code.as_str());
+    candidates
+        .into_iter()
+        .filter(move |one| one.backfill.is_none() || seen.insert(place(one)))
 }
 
 /// Returns the jobs of these candidates, each once, in their order.
@@ -66,6 +192,7 @@ impl Candidate {
             job: Arc::clone(job),
             region: Arc::clone(region),
             state,
+            backfill: None,
         }
     }
 
@@ -76,15 +203,36 @@ impl Candidate {
         self.state.last_complete.max(self.state.last_refused)
     }
 
-    /// Returns when it is due next; `None` where it is due at any time.
+    /// Returns when the last complete pass over its region, or over a slice of it, started.
+    #[must_use]
+    pub fn region_last_complete(&self) -> Option<Timestamp> {
+        match &self.backfill {
+            Some(backfill) => backfill.last()?.state.last_complete,
+            None => self.state.last_complete,
+        }
+    }
+
+    /// Whether all slices of its job are complete, for now.
+    #[must_use]
+    pub fn is_backfilled(&self) -> bool {
+        self.backfill.is_some() && self.region.slice.is_none()
+    }
+
+    /// Returns when it is due next; `None` where it is due at any time, or where all slices are complete and none will follow.
     #[must_use]
     pub fn due_at(&self) -> Option<Timestamp> {
+        if let Some(backfill) = self.backfill.as_ref().filter(|_| self.is_backfilled()) {
+            return backfill.next_at;
+        }
         Some(self.last_turn()? + self.job.every?)
     }
 
     /// Whether it is due, or has an unfinished pass.
     #[must_use]
     pub fn is_due(&self, now: Timestamp) -> bool {
+        if self.is_backfilled() {
+            return false;
+        }
         let tolerance = self
             .job
             .every
@@ -102,9 +250,9 @@ impl Candidate {
 
 /// Sorts candidates by fairness: unfinished passes first, the oldest one leading, then the region that has waited longest for a
 /// turn. An abandoned pass counts as a turn until it was given up, or a region that is never done in time would leave the
-/// others nothing.
+/// others nothing. Slices come after all of these, by the same rules and in the configured order: a backfill takes what is left.
 pub fn fairest_first(candidates: &mut [Candidate], now: Timestamp) {
-    candidates.sort_by_key(|candidate| match candidate.resumable(now) {
+    let turn = |candidate: &Candidate| match candidate.resumable(now) {
         Some(pass) => (0, Some(pass.started_at), Some(pass.id)),
         None if candidate.state.unfinished.is_some() => (1, Some(now), None),
         // Of passes that began at the same instant, the first one in the catalog has waited longest.
@@ -113,5 +261,10 @@ pub fn fairest_first(candidates: &mut [Candidate], now: Timestamp) {
             candidate.last_turn().max(candidate.state.last_abandoned),
             candidate.state.last_complete_pass,
         ),
+    };
+    candidates.sort_by_cached_key(|candidate| {
+        let slices = candidate.job.slices.as_ref().zip(candidate.region.slice);
+        let rank = slices.map(|(slices, slice)| slices.rank(slice));
+        (candidate.backfill.is_some(), turn(candidate), rank)
     });
 }

@@ -39,11 +39,11 @@ use crate::config::{Job, Region};
 
 pub use blocked::Blocked;
 pub use context::{Context, Progress, Silent};
-pub use due::{Candidate, candidates};
+pub use due::{Backfill, Candidate, candidates, each_region};
 pub use findings::RegionalRecords;
 pub use forecast::{
-    DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule, ScheduleError, Stalest, Used,
-    forecast, what_fits,
+    BackfillForecast, DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule,
+    ScheduleError, Stalest, Used, forecast, what_fits,
 };
 pub use learned_cost::{LearnedCosts, learned, truth, truth_of_a_refusal};
 pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use crate::config::{Region, Slice};
 use crate::quota::{Cost, LimitName, Timestamp, Units};
 
 /// How one pass ended in this run, best first.
@@ -100,6 +101,9 @@ pub struct PassReport {
     pub job: String,
     /// The region; `*` for batches that serve several.
     pub region: String,
+    /// The slice, in a job with `slices`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Slice>,
     /// How it ended.
     pub outcome: PassOutcome,
     /// Whether it resumed the pass of an earlier run.
@@ -117,6 +121,12 @@ pub struct PassReport {
 }
 
 impl PassReport {
+    /// Returns the region and, if there is one, the slice.
+    #[must_use]
+    pub fn key(&self) -> String {
+        Region::key_of(&self.region, self.slice)
+    }
+
     /// Adds the result of more requests of the same region.
     pub fn add(&mut self, more: Self) {
         self.outcome = self.outcome.max(more.outcome);

@@ -202,8 +202,8 @@ impl<'a> Pager<'a> {
         let records = landing.records.len() as u64;
         let landed = self.context.land(landing).await?;
         self.stats.land(records, page.skipped);
-        let (job, region) = (&self.job.name, &self.region.code);
-        self.context.progress.landed(job, region, records);
+        let (job, region) = (&self.job.name, self.region.key());
+        self.context.progress.landed(job, &region, records);
         Ok(landed)
     }
 

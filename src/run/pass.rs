@@ -8,12 +8,21 @@ use super::due::Candidate;
 use super::pager::{NextPage, PagePosition, Pager, Parameters, Position, Target};
 use super::prefetch::{ListedIds, PrefetchSender};
 use super::stats::PassStats;
-use super::steps::{names, request_of, since_of};
+use super::steps::{request_of, since_of};
 use super::stop_reason::StopReason;
 use crate::catalog::{Landed, Lease, OpenPass, PassId, PassRef, StepPosition};
 use crate::config::{Job, Region, SinceValue, Step, Variable};
 use crate::quota::Timestamp;
 use crate::record::Record;
+
+/// The variables with which a list is a list for a time.
+const TIMES: [Variable; 5] = [
+    Variable::Since,
+    Variable::Date,
+    Variable::Now,
+    Variable::SliceFrom,
+    Variable::SliceTo,
+];
 
 /// A pass that this run walks, under its lease.
 #[derive(Debug)]
@@ -116,8 +125,7 @@ impl Pass {
     pub async fn mark_gone(&self, context: &Context) -> Result<(), StopReason> {
         let whole: Vec<usize> = listing_steps(&self.job)
             .filter(|(index, step)| {
-                let mut times = [Variable::Since, Variable::Date, Variable::Now].into_iter();
-                let is_for_a_time = times.any(|time| names(&self.job, step, &time));
+                let is_for_a_time = TIMES.iter().any(|time| self.job.names(step, time));
                 !self.partial.contains(index) && !is_for_a_time
             })
             .map(|(index, _)| index)
@@ -127,7 +135,7 @@ impl Pass {
         {
             let now = context.clock.now();
             let gone = context.catalog.mark_gone(id, &whole, now).await?;
-            let (job, region) = (&self.job.name, &self.region.code);
+            let (job, region) = (&self.job.name, self.region.key());
             tracing::debug!(job, region, gone, "marked records as gone");
         }
         Ok(())
@@ -187,6 +195,7 @@ fn reference(job: &Job, region: &Region, open: Option<&OpenPass>, now: Timestamp
         None => PassRef::New {
             job: job.name.clone(),
             region: region.code.clone(),
+            slice: region.slice,
             started_at: now,
         },
     }
@@ -301,7 +310,7 @@ impl Target for Listing<'_> {
                 "{why}; the step was already restarted once"
             )));
         }
-        let (job, region) = (&self.pass.job.name, &self.pass.region.code);
+        let (job, region) = (&self.pass.job.name, self.pass.region.key());
         tracing::warn!(job, region, "{why}; restarting the step");
         pager
             .notes
@@ -319,7 +328,7 @@ impl Listing<'_> {
     /// Keeps the greatest value at the job's `since.at`, and notes if the records of a page have none.
     fn see(&mut self, pager: &mut Pager<'_>, records: &[Record]) {
         let at = pager.job.since.at.as_ref();
-        let Some(at) = at.filter(|_| names(pager.job, pager.step, &Variable::Since)) else {
+        let Some(at) = at.filter(|_| pager.job.names(pager.step, &Variable::Since)) else {
             return;
         };
         let texts = records.iter().flat_map(|record| at.texts_in(&record.body));
@@ -339,7 +348,7 @@ impl Listing<'_> {
 /// Returns whether a step that `max_pages` ends names `{since}`, and notes it. If the next pass listed only what is newer than
 /// this one, what this one did not list would be lost.
 fn cuts(pager: &mut Pager<'_>) -> bool {
-    let cut = names(pager.job, pager.step, &Variable::Since);
+    let cut = pager.job.names(pager.step, &Variable::Since);
     if cut {
         pager.notes.push(format!(
             "{} stopped at max_pages before the end of its list; the next pass uses the same \

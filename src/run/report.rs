@@ -31,7 +31,7 @@ impl Walked {
     pub fn add(&mut self, pass: Pass, reason: Option<&StopReason>) {
         let report = PassReport {
             resumed: pass.resumed,
-            ..blank(&pass.job, &pass.region.code)
+            ..blank(&pass.job, &pass.region)
         };
         self.push(report, reason, pass.notes, &pass.stats);
     }
@@ -42,7 +42,7 @@ impl Walked {
         if batches.stats.requests > 0 || reason.and_then(why).is_some() {
             let report = PassReport {
                 resumed: batches.resumed,
-                ..blank(job, Region::SHARED)
+                ..blank(job, &Region::shared())
             };
             self.push(report, reason, batches.notes, &batches.stats);
         }
@@ -66,7 +66,7 @@ impl Walked {
             .extend(candidates.iter().map(|candidate| PassReport {
                 outcome,
                 detail: why.and_then(self::why),
-                ..blank(&candidate.job, &candidate.region.code)
+                ..blank(&candidate.job, &candidate.region)
             }));
     }
 
@@ -110,8 +110,10 @@ impl Walked {
 
     /// Merges the batches of several admitted groups into one row a job.
     fn merge(&mut self, pass: PassReport) {
-        let is_same =
-            |previous: &&mut PassReport| previous.job == pass.job && previous.region == pass.region;
+        let is_same = |previous: &&mut PassReport| {
+            (&previous.job, &previous.region, previous.slice)
+                == (&pass.job, &pass.region, pass.slice)
+        };
         match self.passes.iter_mut().find(is_same) {
             Some(previous) => previous.add(pass),
             None => self.passes.push(pass),
@@ -126,12 +128,12 @@ pub const FAILURE: &str = "ingest::failure";
 fn log_end(pass: &PassReport) {
     let PassReport {
         job,
-        region,
         pages,
         records,
         requests,
         ..
     } = pass;
+    let region = pass.key();
     let (outcome, units, detail) = (
         pass.outcome.name(),
         logged(&pass.units),
@@ -155,10 +157,11 @@ fn log_end(pass: &PassReport) {
     }
 }
 
-fn blank(job: &Job, region: &str) -> PassReport {
+fn blank(job: &Job, region: &Region) -> PassReport {
     PassReport {
         job: job.name.clone(),
-        region: region.to_owned(),
+        region: region.code.clone(),
+        slice: region.slice,
         outcome: PassOutcome::NotDue,
         resumed: false,
         pages: 0,

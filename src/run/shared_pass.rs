@@ -404,6 +404,7 @@ fn new_shared_pass(job: &Job, now: Timestamp) -> PassRef {
     PassRef::New {
         job: job.name.clone(),
         region: Region::SHARED.to_owned(),
+        slice: None,
         started_at: now,
     }
 }

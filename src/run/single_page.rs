@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::attempt::fetch_page;
 use super::context::Context;
 use super::stats::PassStats;
-use super::steps::{names, request_of};
+use super::steps::request_of;
 use super::stop_reason::StopReason;
 use crate::catalog::{Landing, PassRef, Resource, Taken};
 use crate::config::{Job, Region, Variable};
@@ -42,12 +42,20 @@ impl SinglePage<'_> {
         context: &Context,
         stats: &mut PassStats,
     ) -> Result<Page, StopReason> {
-        let (job, region) = (&self.job.name, &self.region.code);
-        let _lease = match context.leases.take(&Resource::region(job, region)).await? {
+        let (job, region) = (&self.job.name, self.region.key());
+        let _lease = match context.leases.take(&Resource::region(job, &region)).await? {
             Taken::Granted(lease) => lease,
             Taken::Held(holder) => return Err(StopReason::Busy(holder)),
         };
-        let (codes, now) = ([region.clone()], context.clock.now());
+        let (codes, now) = ([self.region.code.clone()], context.clock.now());
+        if let Some(slice) = self.region.slice {
+            let slices = context.catalog.slices(job, &codes, now).await?;
+            if slices.iter().any(|one| one.slice == slice) {
+                return Err(StopReason::Failed(format!(
+                    "{job} {region} has a pass already; nothing was requested"
+                )));
+            }
+        }
         let states = context.catalog.region_states(job, &codes, now).await?;
         if states.iter().any(|state| state.unfinished.is_some()) {
             return Err(StopReason::Failed(format!(
@@ -84,7 +92,7 @@ impl SinglePage<'_> {
             records: page.records.clone(),
             request: request_of(self.job, step, self.region),
             next: page.next.clone().filter(|_| !is_last),
-            cut: is_last && page.next.is_some() && names(self.job, step, &Variable::Since),
+            cut: is_last && page.next.is_some() && self.job.names(step, &Variable::Since),
             greatest: None,
             empty_pages: u64::from(page.records.is_empty()),
             requested: Vec::new(),
@@ -104,6 +112,7 @@ impl SinglePage<'_> {
         PassRef::New {
             job: self.job.name.clone(),
             region: self.region.code.clone(),
+            slice: self.region.slice,
             started_at: self.request.began,
         }
     }

@@ -51,13 +51,6 @@ pub fn since_of(job: &Job, state: &RegionState) -> Option<SinceValue> {
     job.since.value(last.map(|last| last.began), greatest)
 }
 
-/// Whether a step's requests name a variable, the headers of its upstream included.
-#[must_use]
-pub fn names(job: &Job, step: &Step, variable: &Variable) -> bool {
-    let mut headers = job.credential.upstream.headers.values();
-    step.names(variable) || headers.any(|template| template.names(variable))
-}
-
 /// Fits the steps of a region's unfinished pass to those that its job has now.
 pub fn fit(job: &Job, region: &Region, pass: &mut OpenPass) -> Edited {
     let wanted = wanted(job, region, |step| step.ids.is_none());
@@ -180,7 +173,7 @@ pub fn alike<T>(
     let region = Region::shared();
     let by_time = [Variable::Now, Variable::Date]
         .iter()
-        .any(|variable| names(job, step, variable));
+        .any(|variable| job.names(step, variable));
     let mut requests: HashMap<Timestamp, String> = HashMap::new();
     let mut groups: Vec<Alike<T>> = Vec::new();
     for thing in things {

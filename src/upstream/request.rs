@@ -457,6 +457,7 @@ fn in_segments(region: &Region) -> Region {
     Region {
         code: in_segment(&region.code),
         values: values.collect(),
+        slice: region.slice,
     }
 }
 

@@ -6,6 +6,7 @@ use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Error, Row};
 use serde::de::DeserializeOwned;
 
+use crate::config::Slice;
 use crate::quota::{Cost, Timestamp, Units};
 
 /// 0000-01-01T00:00:00Z, and the last microsecond of 9999: RFC 3339 has no text for a time outside them.
@@ -38,6 +39,26 @@ pub fn read_optional_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Opti
         ValueRef::Null => Ok(None),
         _ => read_time(row, column).map(Some),
     }
+}
+
+/// Reads two columns that hold the edges of a slice, or null.
+pub fn read_slice(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Slice>> {
+    let edges = (
+        read_optional_time(row, column)?,
+        read_optional_time(row, column + 1)?,
+    );
+    Ok(match edges {
+        (Some(from), Some(to)) => Some(Slice { from, to }),
+        _ => None,
+    })
+}
+
+/// The edges of a slice as columns.
+pub fn slice(slice: Option<Slice>) -> (Option<String>, Option<String>) {
+    (
+        slice.map(|slice| time(slice.from)),
+        slice.map(|slice| time(slice.to)),
+    )
 }
 
 /// Reads a column that holds JSON.

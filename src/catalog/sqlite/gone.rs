@@ -11,6 +11,7 @@ use crate::quota::Timestamp;
 /// The last complete pass of the same region of the job, and the step in it that requested the same.
 const BEFORE: &str = "select before.id, checkpoint.step
     from pass join pass before on before.job = pass.job and before.region = pass.region
+        and before.slice_from is pass.slice_from and before.slice_to is pass.slice_to
         and before.outcome = 'complete' and before.id <> pass.id
     left join checkpoint on checkpoint.pass = before.id and checkpoint.request = (
         select request from checkpoint own where own.pass = ?1 and own.step = ?2 and own.request is not null limit 1)
@@ -24,7 +25,7 @@ const MISSING: &str = "select record.number from listing
         and record.gone_at is null and record.last_seen < (select started_at from pass where id = ?3)";
 /// The passes that tell what each list has now: its newest complete one, and those that are open.
 const CURRENT: &str =
-    "select id, max(started_at) from pass where outcome = 'complete' group by job, region
+    "select id, max(started_at) from pass where outcome = 'complete' group by job, region, slice_from, slice_to
     union all select id, started_at from pass where finished_at is null";
 const MARK: &str = "update record set gone_at = ?2 where number = ?1 and not exists (
     select 1 from json_each(?3) current cross join listing

@@ -5,7 +5,8 @@ use super::passes::{Counts, count};
 use super::{StoreError, columns, integer, tags, views};
 use crate::catalog::{Landed, OpenBatch, PassId, PassRef};
 
-const BEGIN: &str = "insert into pass (job, region, started_at) values (?1, ?2, ?3)";
+const BEGIN: &str =
+    "insert into pass (job, region, started_at, slice_from, slice_to) values (?1, ?2, ?3, ?4, ?5)";
 const NEWEST: &str = "select coalesce(max(number), 0) from record";
 /// A record of more than 1 MiB counts as changed whenever it is returned: comparing would take as much memory again.
 /// Keeps `text_hash` of a stored record: the hash of the text that the index holds of it.
@@ -121,9 +122,11 @@ fn begin(tx: &Transaction<'_>, pass: &PassRef) -> rusqlite::Result<PassId> {
         PassRef::New {
             job,
             region,
+            slice,
             started_at,
         } => {
-            let values = (job, region, columns::time(*started_at));
+            let (from, to) = columns::slice(*slice);
+            let values = (job, region, columns::time(*started_at), from, to);
             tx.prepare_cached(BEGIN)?.insert(values).map(PassId)
         }
     }

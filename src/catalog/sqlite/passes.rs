@@ -6,15 +6,23 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::{StoreError, columns};
 use crate::catalog::{
-    OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, RegionState, StepPosition, UncutPass,
+    EndedSlice, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, RegionState, SliceState,
+    StepPosition, UncutPass, slice_states,
 };
 use crate::quota::{Cost, Timestamp};
 
-const OPEN_OF_REGION: &str = "select id, region, started_at, greatest from pass
-    where job = ?1 and region = ?2 and outcome is null and finished_at is null
+const OPEN_OF_REGION: &str = "select id, region, started_at, greatest, slice_from, slice_to from pass
+    where job = ?1 and region = ?2 and slice_from is null and outcome is null and finished_at is null
     order by started_at desc, id desc limit 1";
 const OPEN: &str =
-    "select id, region, started_at, greatest from pass where job = ?1 and finished_at is null
+    "select id, region, started_at, greatest, slice_from, slice_to from pass where job = ?1 and finished_at is null
+    order by started_at, id";
+const OPEN_SLICES: &str = "select id, region, started_at, greatest, slice_from, slice_to from pass
+    where job = ?1 and region = ?2 and slice_from is not null and outcome is null and finished_at is null
+    order by started_at, id";
+const ENDED_SLICES: &str = "select id, outcome, started_at, finished_at, slice_from, slice_to from pass
+    where job = ?1 and region = ?2 and slice_from is not null and outcome in ('complete', 'refused', 'abandoned')
+        and started_at <= ?3
     order by started_at, id";
 /// The cursor is that of the row with the greatest page.
 const POSITIONS: &str = "select step, max(page), cursor, request, empty_pages from checkpoint where pass = ?1 group by step";
@@ -24,10 +32,10 @@ const BATCHES: &str = "select batch.step, batch.ids, batch.missing, batch.cursor
     from batch join pass on pass.id = batch.pass where batch.pass = ?1 order by batch.step, batch.ids";
 const END_BATCHES: &str = "delete from batch where pass = ?1";
 const LAST: &str = "select id, started_at, finished_at from pass
-    where job = ?1 and region = ?2 and outcome = ?3 and started_at <= ?4
+    where job = ?1 and region = ?2 and outcome = ?3 and started_at <= ?4 and slice_from is null
     order by started_at desc, id desc limit 1";
 const SINCE: &str = "select started_at, greatest from pass
-    where job = ?1 and region = ?2 and outcome = 'complete' and cut = 0 and started_at <= ?3
+    where job = ?1 and region = ?2 and outcome = 'complete' and cut = 0 and started_at <= ?3 and slice_from is null
     order by started_at desc limit 1";
 const END_STEP: &str = "update checkpoint set cursor = null, cut = ?3
     where pass = ?1 and step = ?2
@@ -45,16 +53,21 @@ const COUNT: &str = "update pass set pages = pages + ?2, records = records + ?3,
     requests = min(requests, 9223372036854775807 - ?4) + ?4
     where id = ?1";
 const END_WITHOUT_PAGE: &str =
-    "insert into pass (job, region, started_at, outcome, finished_at) values (?1, ?2, ?3, ?4, ?5)";
+    "insert into pass (job, region, started_at, outcome, finished_at, slice_from, slice_to)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const FINISH: &str = "update pass set outcome = ?2, finished_at = ?3,
     cut = exists (select 1 from checkpoint where pass = ?1 and checkpoint.cut = 1)
     where id = ?1 and finished_at is null";
 /// A history reads most passes, so no index would make it faster.
-const HISTORY: &str = "select job, region, started_at, outcome, pages, records, requests, units, finished_at from pass
-    where started_at >= ?1 order by started_at, id";
+const HISTORY: &str =
+    "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
+        slice_from, slice_to
+    from pass where started_at >= ?1 order by started_at, id";
 pub const STATEMENTS: &[&str] = &[
     OPEN,
     OPEN_OF_REGION,
+    OPEN_SLICES,
+    ENDED_SLICES,
     POSITIONS,
     BATCHES,
     END_BATCHES,
@@ -121,6 +134,42 @@ fn newest_open(
         .optional()
 }
 
+/// The slices of these regions that have passes.
+pub fn slices(
+    connection: &Connection,
+    job: &str,
+    regions: &[String],
+    now: Timestamp,
+) -> rusqlite::Result<Vec<SliceState>> {
+    let mut states = Vec::new();
+    for region in regions {
+        let mut ended = connection.prepare_cached(ENDED_SLICES)?;
+        let ended = ended.query_map((job, region, columns::time(now)), ended_slice)?;
+        let ended = ended.filter_map(Result::transpose);
+        let ended = ended.collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut open = connection.prepare_cached(OPEN_SLICES)?;
+        let open = open.query_map((job, region), |row| open_pass(connection, row))?;
+        let open = open.collect::<rusqlite::Result<Vec<_>>>()?;
+        states.extend(slice_states(region, &ended, open));
+    }
+    Ok(states)
+}
+
+fn ended_slice(row: &Row<'_>) -> rusqlite::Result<Option<EndedSlice>> {
+    let word: String = row.get(1)?;
+    let ended = PassEnd::parse(&word).zip(columns::read_slice(row, 4)?);
+    let Some((end, slice)) = ended else {
+        return Ok(None);
+    };
+    Ok(Some(EndedSlice {
+        slice,
+        pass: PassId(row.get(0)?),
+        end,
+        started_at: columns::read_time(row, 2)?,
+        finished_at: columns::read_time(row, 3)?,
+    }))
+}
+
 /// Pages of each step of the last complete passes of a region, newest first.
 pub fn last_pages(
     connection: &Connection,
@@ -152,6 +201,7 @@ fn open_pass(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<OpenPas
         region: row.get(1)?,
         started_at: columns::read_time(row, 2)?,
         greatest: row.get(3)?,
+        slice: columns::read_slice(row, 4)?,
         steps: positions(connection, id)?,
         batches: batches(connection, id)?,
     })
@@ -276,9 +326,12 @@ pub fn finish(
         PassRef::New {
             job,
             region,
+            slice,
             started_at,
         } => {
-            let ended = (job, region, columns::time(*started_at), end.as_str(), now);
+            let (from, to) = columns::slice(*slice);
+            let began = columns::time(*started_at);
+            let ended = (job, region, began, end.as_str(), now, from, to);
             Ok(PassId(tx.prepare_cached(END_WITHOUT_PAGE)?.insert(ended)?))
         }
         PassRef::Open(pass) => {
@@ -385,5 +438,6 @@ fn pass_record(row: &Row<'_>) -> rusqlite::Result<PassRecord> {
         requests: count(6)?,
         units: columns::read_cost(row, 7)?,
         finished_at: columns::read_optional_time(row, 8)?,
+        slice: columns::read_slice(row, 9)?,
     })
 }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::{SqliteCatalog, estimates, passes, pending, recall, tags};
 use crate::catalog::{
     CatalogError, Estimate, NamedIds, OpenPass, PassId, PassReader, PendingId, PendingQuery,
-    RecordIds, RegionState, StepListing,
+    RecordIds, RegionState, SliceState, StepListing,
 };
 use crate::config::Pointer;
 use crate::quota::Timestamp;
@@ -21,6 +21,17 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
     ) -> Result<Vec<RegionState>, CatalogError> {
         let (job, regions) = (job.to_owned(), regions.to_vec());
         self.read(move |connection| passes::region_states(connection, &job, &regions, now))
+            .await
+    }
+
+    async fn slices(
+        &self,
+        job: &str,
+        regions: &[String],
+        now: Timestamp,
+    ) -> Result<Vec<SliceState>, CatalogError> {
+        let (job, regions) = (job.to_owned(), regions.to_vec());
+        self.read(move |connection| passes::slices(connection, &job, &regions, now))
             .await
     }
 

@@ -32,7 +32,7 @@ struct Trial<'a> {
     credential: &'a Arc<Credential>,
     job: &'a Job,
     step: &'a Step,
-    region: &'a Region,
+    region: Arc<Region>,
 }
 
 /// Returns the cheapest request that lists, of all jobs with a credential.
@@ -52,7 +52,7 @@ fn cheapest<'a>(
         credential,
         job,
         step,
-        region: job.regions.first()?,
+        region: job.first_slice_of(job.regions.first()?, environment.clock.now()),
     })
 }
 
@@ -133,7 +133,7 @@ impl Trial<'_> {
             truth_of_a_refusal(charged, &reported.cost)
         };
         if truth != *charged {
-            let in_ledger = self.credential.in_ledger(&truth, self.region);
+            let in_ledger = self.credential.in_ledger(&truth, &self.region);
             let in_ledger = in_ledger.unwrap_or_else(|_| truth.clone());
             ledger
                 .settle(&self.credential.account, &permit.id, &in_ledger)
@@ -151,7 +151,7 @@ impl Trial<'_> {
         let ask = ChargeRequest {
             account: &self.credential.account,
             id: None,
-            cost: &self.credential.in_ledger(&call.cost, self.region)?,
+            cost: &self.credential.in_ledger(&call.cost, &self.region)?,
             leave: &Cost::none(),
             outage: call.outage_policy(environment.config.ledger.cheap_max),
             purpose: &Purpose {
@@ -181,7 +181,7 @@ impl Trial<'_> {
         let now = environment.clock.now();
         PageRequest {
             step: self.step,
-            region: self.region,
+            region: &self.region,
             ids: &[],
             cursor: None,
             began: now,

@@ -208,9 +208,9 @@ fn of_jobs<'a>(families: &mut Families, jobs: impl Iterator<Item = &'a Arc<Job>>
 }
 
 fn of_regions<'a>(families: &mut Families, states: impl Iterator<Item = &'a Candidate>) {
-    for one in states {
+    for one in run::each_region(states) {
         let labels = [(JOB, one.job.name.as_str()), ("region", &one.region.code)];
-        let last = one.state.last_complete.map_or(0.0, seconds);
+        let last = one.region_last_complete().map_or(0.0, seconds);
         families.add(&metric::LAST_SUCCESS, &labels, last);
     }
 }

@@ -94,6 +94,15 @@ struct RegionStatus {
     unfinished: bool,
     /// The position of an unfinished pass.
     stopped_at: Option<StoppedAt>,
+    /// The progress of a backfill; absent in a job without slices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slices: Option<SliceProgress>,
+}
+
+#[derive(Debug, Serialize)]
+struct SliceProgress {
+    complete: u64,
+    of: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -141,9 +150,9 @@ pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
 /// Returns the regions whose last complete pass is older than this, or that never had one.
 fn stale(regions: &[RegionStatus], span: Duration) -> Vec<Stale> {
     let is_fresh = |age: f64| age <= span.as_secs_f64();
-    let old = regions
-        .iter()
-        .filter(|one| !one.age_seconds.is_some_and(is_fresh));
+    // A backfill that is complete has no younger passes.
+    let regions = regions.iter().filter(|one| one.slices.is_none());
+    let old = regions.filter(|one| !one.age_seconds.is_some_and(is_fresh));
     let named = old.map(|one| Stale {
         job: one.job.clone(),
         region: one.region.clone(),
@@ -278,19 +287,25 @@ async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<Region
         .map(|job| (job.clone(), job.regions.clone()))
         .collect();
     let candidates = run::candidates(&*catalog, &selection, now).await?;
-    let status = |candidate: &Candidate| RegionStatus {
-        job: candidate.job.name.clone(),
-        region: candidate.region.code.clone(),
-        last_complete: candidate.state.last_complete,
-        age_seconds: candidate
-            .state
-            .last_complete
-            .map(|began| now.since(began).as_secs_f64()),
-        due_at: candidate.due_at(),
-        unfinished: candidate.resumable(now).is_some(),
-        stopped_at: stopped_at(candidate, now),
+    let status = |candidate: &Candidate| {
+        let last_complete = candidate.region_last_complete();
+        let backfill = candidate.backfill.as_ref();
+        RegionStatus {
+            job: candidate.job.name.clone(),
+            region: candidate.region.code.clone(),
+            last_complete,
+            age_seconds: last_complete.map(|began| now.since(began).as_secs_f64()),
+            due_at: candidate.due_at(),
+            unfinished: candidate.resumable(now).is_some(),
+            stopped_at: stopped_at(candidate, now),
+            slices: backfill.map(|backfill| SliceProgress {
+                complete: backfill.done.len() as u64,
+                of: backfill.done.len() as u64 + backfill.left,
+            }),
+        }
     };
-    Ok(candidates.iter().map(status).collect())
+    // The slices that are begun come first.
+    Ok(run::each_region(&candidates).map(status).collect())
 }
 
 fn stopped_at(candidate: &Candidate, now: Timestamp) -> Option<StoppedAt> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::output::{self, Colour, Screen, Style};
 use super::super::table::{cost, count, instant, span, table, text};
-use super::{LimitStatus, RegionStatus, Spend, Stale, bars};
+use super::{LimitStatus, RegionStatus, SliceProgress, Spend, Stale, bars};
 use crate::ledger::ChargeSource;
 use crate::quota::{Timestamp, Units};
 
@@ -183,17 +183,21 @@ pub fn regions(regions: &[RegionStatus], now: Timestamp, screen: Screen) -> Stri
             region
                 .last_complete
                 .map_or_else(|| "-".to_owned(), |began| span(now.since(began))),
-            due.map_or_else(
-                || "now".to_owned(),
-                |due| format!("in {}", span(due.since(now))),
-            ),
+            match (due, &region.slices) {
+                (Some(due), _) => format!("in {}", span(due.since(now))),
+                (None, Some(slices)) if slices.complete == slices.of => "never".to_owned(),
+                (None, _) => "now".to_owned(),
+            },
         ]);
     }
     let stopped = regions
         .iter()
         .filter_map(|region| stopped(region, now))
         .map(|line| screen.wrapped(&line));
+    let backfills = regions.iter().filter_map(backfill);
+    let backfills = backfills.map(|line| screen.wrapped(&line));
     let mut lines: Vec<String> = std::iter::once(text(&table)).chain(stopped).collect();
+    lines.extend(backfills);
     if regions
         .iter()
         .all(|region| region.last_complete.is_none() && !region.unfinished)
@@ -204,6 +208,18 @@ pub fn regions(regions: &[RegionStatus], now: Timestamp, screen: Screen) -> Stri
         ));
     }
     lines.join("\n")
+}
+
+/// `backfill US: 12 of 60 slices are complete.`
+fn backfill(region: &RegionStatus) -> Option<String> {
+    let SliceProgress { complete, of } = region.slices.as_ref()?;
+    Some(format!(
+        "{} {}: {} of {} slices are complete.",
+        region.job,
+        output::shown(&region.region),
+        count(*complete),
+        count(*of)
+    ))
 }
 
 fn stopped(region: &RegionStatus, now: Timestamp) -> Option<String> {

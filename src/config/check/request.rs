@@ -32,24 +32,45 @@ pub fn requests(config: &Config, root: &Item<'_>) {
             }
         }
         uses_since(job, root);
+        uses_slices(job, root);
     }
 }
 
 /// A job's `since` must have a step that uses it.
 fn uses_since(job: &Job, root: &Item<'_>) {
-    let headers = &job.credential.upstream.headers;
-    let in_headers = || {
-        headers
-            .values()
-            .any(|header| header.names(&Variable::Since))
-    };
     if let Some(since) = root.find(&["jobs", &job.name, "since"])
-        && !job.steps.iter().any(|step| step.names(&Variable::Since))
-        && !in_headers()
+        && job.slices.is_none()
+        && !job
+            .steps
+            .iter()
+            .any(|step| job.names(step, &Variable::Since))
     {
         since.refuse::<()>(
             "no step of this job uses {since}",
             "add it to the step's params, for example updated_after = \"{since}\", or remove the key",
+        );
+    }
+}
+
+/// Each step that lists must name the slice: otherwise every slice would be the same list.
+fn uses_slices(job: &Job, root: &Item<'_>) {
+    let Some(slices) = root.find(&["jobs", &job.name, "slices"]) else {
+        return;
+    };
+    let edges = [Variable::SliceFrom, Variable::SliceTo];
+    let names_slice = |step: &Step| edges.iter().any(|edge| job.names(step, edge));
+    let mut lists = job.steps.iter().filter(|step| step.ids.is_none());
+    if let Some(same) = lists.find(|step| !names_slice(step)) {
+        slices.refuse::<()>(
+            format!("{} would list the same in every slice: it does not use {{slice.from}}", same.call.name),
+            "add the slice to the step's params, for example { from = \"{slice.from}\", to = \"{slice.to}\" }, or move the step to \
+            a job without slices",
+        );
+    }
+    if let Some(since) = root.find(&["jobs", &job.name, "since"]) {
+        since.refuse::<()>(
+            "a job with `slices` has no {since}: each slice has its own {slice.from}",
+            "remove the key",
         );
     }
 }
@@ -321,6 +342,27 @@ fn asks_for_ids(
 fn stands_for_something(job: &Job, step: &Step, item: &Item<'_>, variable: &Variable) {
     let shared = step.ids.is_some();
     match variable {
+        Variable::SliceFrom | Variable::SliceTo if job.slices.is_none() => {
+            item.refuse::<()>(
+                format!("the slice has no value: job {:?} has no `slices`", job.name),
+                "add slices = { from = \"2024-01-01\", step = \"30d\" } to the job",
+            );
+        }
+        Variable::Since if job.slices.is_some() => {
+            item.refuse::<()>(
+                "a job with `slices` has no {since}: each slice has its own {slice.from}",
+                "write {slice.from}, or move the step to a job without slices",
+            );
+        }
+        Variable::SliceFrom | Variable::SliceTo if shared => {
+            item.refuse::<()>(
+                format!(
+                    "the slice has no value: a batch of ids of job {:?} serves several slices",
+                    job.name
+                ),
+                "remove the slice",
+            );
+        }
         Variable::Region | Variable::Since | Variable::OfRegion(_) if shared => {
             item.refuse::<()>(
                 format!(

@@ -34,6 +34,14 @@ impl Default for Date {
 }
 
 impl Date {
+    /// A time, written to the second.
+    pub fn of_moments() -> Self {
+        Self {
+            format: SECOND.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// Reads `-1d:%Y/%m/%d`, or only one of the two; without a format it is written as a day.
     pub fn of_day(text: &str) -> Option<Self> {
         Self::parse(text, DAY)

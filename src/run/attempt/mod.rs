@@ -209,7 +209,7 @@ impl<'a> Attempt<'a> {
         let stats = &self.context.request_stats;
         stats.count(&self.account().name, call, outcome, took);
         if let Ok(page) = fetched {
-            let (job, region) = (&self.job.name, &self.region.code);
+            let (job, region) = (&self.job.name, self.region.key());
             let (units, records) = (logged(&self.cost), page.records.len());
             tracing::info!(job, region, call, units, records, ?took, "page fetched");
         }

@@ -58,7 +58,7 @@ impl Attempt<'_> {
         }
         context
             .leases
-            .check(&Resource::region(&self.job.name, &self.region.code))?;
+            .check(&Resource::region(&self.job.name, &self.region.key()))?;
         context.can_land().await?;
         context.ready(credential).await?;
         let cost = &self.cost;

@@ -177,7 +177,7 @@ impl Attempt<'_> {
         }
         let pause = retry.pause;
         let pause = pause.unwrap_or_else(|| backoff(upstream.pause, number));
-        let (job, region, call) = (&self.job.name, &self.region.code, &self.call.name);
+        let (job, region, call) = (&self.job.name, self.region.key(), &self.call.name);
         let (units, why) = (logged(&self.cost), retry.why);
         tracing::info!(
             job,

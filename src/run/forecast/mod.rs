@@ -1,5 +1,6 @@
 //! Forecasts what a schedule leads to: each of its runs is simulated.
 
+mod backfill;
 mod fit;
 mod schedule;
 mod spend;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use self::backfill::Backfills;
 use super::Selection;
 use super::report::accounts;
 use super::simulation::{Balance, Bounds, Refused, Simulation, Snapshot, balances};
@@ -16,6 +18,7 @@ use crate::catalog::{CatalogError, PassReader};
 use crate::ledger::LedgerClient;
 use crate::quota::{LimitName, Timestamp, Units};
 
+pub use backfill::BackfillForecast;
 pub use fit::JobFit;
 pub use schedule::{Schedule, ScheduleError};
 pub use spend::DaySpend;
@@ -42,6 +45,9 @@ pub struct Forecast {
     pub stalest: Option<Stalest>,
     /// How often each job could run, and over how many regions, so that nothing is refused; empty until `what_fits` fills it.
     pub jobs: Vec<JobFit>,
+    /// When each backfill is complete; absent without one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub backfills: Vec<BackfillForecast>,
 }
 
 /// What a schedule charges to a limit.
@@ -107,6 +113,8 @@ pub struct Plan<'a> {
     pub selection: &'a Selection,
     /// When runs start, in order.
     pub starts: &'a [Timestamp],
+    /// When runs start after `until`, as far as a backfill may need them.
+    pub later: &'a [Timestamp],
     /// From when.
     pub from: Timestamp,
     /// Until when.
@@ -154,15 +162,21 @@ pub async fn forecast(
             }
         })
     });
+    let limits = limits.collect();
+    let backfills = simulated
+        .backfills
+        .finish(&simulated.simulation, plan)
+        .await?;
     Ok(Forecast {
         from: plan.from,
         until: plan.until,
         runs: plan.starts.len() as u64,
         stopped_runs: simulated.stopped_runs,
         days: spend::by_day(&accounts, &granted),
-        limits: limits.collect(),
+        limits,
         stalest: simulated.stalest,
         jobs: Vec::new(),
+        backfills,
     })
 }
 
@@ -175,6 +189,15 @@ pub async fn what_fits(
     ledger: &dyn LedgerClient,
     plan: Plan<'_>,
 ) -> Result<Vec<JobFit>, CatalogError> {
+    // A backfill takes whatever is left, so it has no interval.
+    let selection = plan
+        .selection
+        .iter()
+        .filter(|(job, _)| job.slices.is_none());
+    let plan = Plan {
+        selection: &selection.cloned().collect(),
+        ..plan
+    };
     let snapshot = Snapshot::of(catalog, plan.selection, plan.from).await?;
     let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
     fit::fits(
@@ -201,6 +224,7 @@ struct Simulated {
     stopped_runs: u64,
     stalest: Option<Stalest>,
     used: BTreeMap<(String, LimitName), Vec<Used>>,
+    backfills: Backfills,
 }
 
 async fn simulated(
@@ -210,6 +234,7 @@ async fn simulated(
 ) -> Result<Simulated, CatalogError> {
     let simulation = snapshot.simulation(plan.selection, balances, Bounds::Enforced, plan.from);
     let mut simulated = Simulated {
+        backfills: Backfills::new(&simulation, plan).await?,
         simulation,
         stopped_runs: 0,
         stalest: None,
@@ -224,6 +249,10 @@ async fn simulated(
         simulated.look(*start, plan.from).await?;
         let report = simulated.simulation.run(*start, plan.concurrency).await?;
         simulated.stopped_runs += u64::from(report.stopped_by.is_some());
+        simulated
+            .backfills
+            .look(&simulated.simulation, *start)
+            .await?;
     }
     while next_sample <= plan.until {
         simulated.sample(next_sample, plan);
@@ -247,7 +276,8 @@ impl Simulated {
 
     /// Records the region that has waited longest.
     async fn look(&mut self, now: Timestamp, from: Timestamp) -> Result<(), CatalogError> {
-        for candidate in self.simulation.candidates().await? {
+        let candidates = self.simulation.candidates().await?;
+        for candidate in candidates.iter().filter(|one| one.backfill.is_none()) {
             let since = candidate
                 .state
                 .last_complete

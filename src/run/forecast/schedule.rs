@@ -75,6 +75,16 @@ impl Schedule {
     }
 }
 
+impl Schedule {
+    /// Returns the next `count` starts after `from`, by the clocks of `zone`.
+    pub fn next<Z: TimeZone>(&self, from: Timestamp, count: usize, zone: &Z) -> Vec<Timestamp> {
+        let local: DateTime<Z> = from.to_utc().with_timezone(zone);
+        let starts = self.0.iter_after(local).take(count);
+        let starts = starts.map(|at| Timestamp::from(at.with_timezone(&Utc)));
+        starts.collect()
+    }
+}
+
 /// Translates a form of systemd's `OnCalendar` to cron.
 fn as_cron(text: &str) -> Option<String> {
     let known = match text {

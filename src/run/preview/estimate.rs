@@ -52,7 +52,7 @@ pub async fn estimate(
 fn listing_steps(job: &Job, due: &[&Candidate], passes: &[PassEstimate]) -> Vec<Estimated> {
     let mut steps = Vec::new();
     for (candidate, pass) in due.iter().zip(passes) {
-        let region = &candidate.region.code;
+        let region = &candidate.region;
         let pages = pass.pages.iter();
         steps.extend(pages.filter_map(|(index, pages)| estimated(job, region, *index, *pages)));
     }
@@ -117,10 +117,12 @@ fn batch_steps(
         if others_bring_them(job, index, step, due_jobs) {
             count.min = 0;
         }
-        steps.extend(estimated(job, Region::SHARED, index, count).map(|mut one| {
-            one.step.due = !passes.is_empty();
-            one
-        }));
+        steps.extend(
+            estimated(job, &Region::shared(), index, count).map(|mut one| {
+                one.step.due = !passes.is_empty();
+                one
+            }),
+        );
     }
     steps
 }
@@ -150,7 +152,7 @@ fn others_bring_them(job: &Job, index: usize, step: &Step, due_jobs: &[Arc<Job>]
 
 /// The steps of a region that is not due.
 fn idle_steps(candidate: &Candidate) -> Vec<Estimated> {
-    let (job, region) = (&candidate.job, &candidate.region.code);
+    let (job, region) = (&candidate.job, &candidate.region);
     let nothing = Range::exactly(0);
     let idle = |(index, _)| {
         let mut idle = estimated(job, region, index, nothing)?;
@@ -161,14 +163,13 @@ fn idle_steps(candidate: &Candidate) -> Vec<Estimated> {
 }
 
 /// A due step with this many requests; `None` where the job has no such step.
-fn estimated(job: &Job, region: &str, index: usize, requests: Range) -> Option<Estimated> {
+fn estimated(job: &Job, region: &Region, index: usize, requests: Range) -> Option<Estimated> {
     let step = job.steps.get(index)?;
-    let of_region = job.regions.iter().find(|known| known.code == region);
-    let of_region = of_region.map_or_else(|| Arc::new(Region::shared()), Arc::clone);
-    let call = job.credential.call_in_ledger(&step.call, &of_region);
+    let call = job.credential.call_in_ledger(&step.call, region);
     let preview = StepPreview {
         job: job.name.clone(),
-        region: region.to_owned(),
+        region: region.code.clone(),
+        slice: region.slice,
         due: true,
         call: step.call.name.clone(),
         requests,
@@ -177,7 +178,7 @@ fn estimated(job: &Job, region: &str, index: usize, requests: Range) -> Option<E
         fits: Fits::Unknown,
     };
     Some(Estimated {
-        key: (job.name.clone(), region.to_owned(), index),
+        key: (job.name.clone(), region.key(), index),
         step: preview,
         call,
     })

@@ -16,6 +16,7 @@ use super::range::Range;
 use super::report::{accounts, limit_reports};
 use super::simulation::{Bounds, Snapshot, balances};
 use crate::catalog::{CatalogError, PassReader};
+use crate::config::Slice;
 use crate::ledger::LedgerClient;
 use crate::quota::{LimitName, Timestamp, Units};
 
@@ -42,6 +43,9 @@ pub struct StepPreview {
     pub job: String,
     /// The region; `*` for batches that serve several.
     pub region: String,
+    /// The slice, in a job with `slices`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Slice>,
     /// Whether it is due now.
     pub due: bool,
     /// The call.
@@ -77,6 +81,9 @@ pub struct PassPreview {
     pub job: String,
     /// The region.
     pub region: String,
+    /// The slice, in a job with `slices`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Slice>,
     /// How much of its pass fits; `all` where the run completes it.
     pub fits: Fits,
 }

@@ -132,6 +132,7 @@ impl Simulations {
         due.map(|pass| PassPreview {
             job: pass.job.clone(),
             region: pass.region.clone(),
+            slice: pass.slice,
             fits: fits(pass),
         })
         .collect()

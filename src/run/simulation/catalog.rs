@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::super::due::Candidate;
+use super::super::due::{Backfill, Candidate};
 use super::snapshot::{CatalogSnapshot, RecordKind};
 use crate::catalog::{
-    CatalogError, Estimate, Landed, Landing, Lease, Leases, NamedIds, OpenBatch, OpenPass, PassEnd,
-    PassId, PassReader, PassRef, PassScope, PassStore, PendingId, PendingQuery, Rearrangement,
-    RecordIds, RegionState, Resource, StepListing, StepPosition, Taken, UncutPass,
+    CatalogError, EndedSlice, Estimate, Landed, Landing, Lease, Leases, NamedIds, OpenBatch,
+    OpenPass, PassEnd, PassId, PassReader, PassRef, PassScope, PassStore, PendingId, PendingQuery,
+    Rearrangement, RecordIds, RegionState, Resource, SliceState, StepListing, StepPosition, Taken,
+    UncutPass, slice_states,
 };
-use crate::config::Pointer;
+use crate::config::{Pointer, Slice};
 use crate::quota::{Cost, Timestamp};
 use crate::record::{CachedPage, Tag};
 
@@ -30,12 +31,18 @@ struct State {
     /// From when on the next pass lists, by job and region.
     since: HashMap<(String, String), UncutPass>,
     fetched: HashMap<RecordKind, HashMap<Arc<str>, Timestamp>>,
+    /// The slices that were complete before the simulation, by job and region, and the pages of the last one.
+    backfills: HashMap<(String, String), (Arc<Backfill>, PagesByStep)>,
 }
+
+/// Pages, by the step's index.
+type PagesByStep = Vec<(usize, u64)>;
 
 #[derive(Debug)]
 struct SimulatedPass {
     job: String,
     region: String,
+    slice: Option<Slice>,
     started_at: Timestamp,
     end: Option<PassEnd>,
     ended_at: Timestamp,
@@ -91,6 +98,7 @@ impl State {
         let blank = |started_at, end| SimulatedPass {
             job: job.name.clone(),
             region: state.region.clone(),
+            slice: candidate.region.slice,
             started_at,
             end: Some(end),
             ended_at: started_at,
@@ -99,6 +107,14 @@ impl State {
             batches: Vec::new(),
             listings: Vec::new(),
         };
+        if let Some(backfill) = &candidate.backfill {
+            let region = (job.name.clone(), state.region.clone());
+            let known = || (Arc::clone(backfill), state.last_pages.clone());
+            self.backfills.entry(region).or_insert_with(known);
+        }
+        if candidate.is_backfilled() {
+            return;
+        }
         if let (Some(id), Some(started_at)) = (state.last_complete_pass, state.last_complete) {
             let position = |&(step, pages): &(usize, u64)| StepPosition {
                 step,
@@ -144,10 +160,13 @@ impl State {
         self.passes.insert(id.0, pass);
     }
 
-    /// The newest pass of a region that ended so.
+    /// The newest pass of a region that ended so, outside its slices.
     fn last(&self, job: &str, region: &str, end: PassEnd) -> Option<(i64, &SimulatedPass)> {
         let of_region = |(_, pass): &(&i64, &SimulatedPass)| {
-            pass.end == Some(end) && pass.region == region && pass.job == job
+            pass.end == Some(end)
+                && pass.slice.is_none()
+                && pass.region == region
+                && pass.job == job
         };
         let passes = self.passes.iter().filter(of_region);
         passes
@@ -161,12 +180,7 @@ impl State {
         let refused = self
             .last(job, region, PassEnd::Refused)
             .map(|(_, pass)| pass.started_at);
-        let pages = |(_, pass): (i64, &SimulatedPass)| {
-            pass.positions
-                .iter()
-                .map(|at| (at.step, at.pages))
-                .collect()
-        };
+        let pages = |(_, pass): (i64, &SimulatedPass)| pass.pages();
         RegionState {
             region: region.to_owned(),
             last_complete,
@@ -180,9 +194,51 @@ impl State {
             last_abandoned: self
                 .last(job, region, PassEnd::Abandoned)
                 .map(|(_, pass)| pass.ended_at),
-            unfinished: self.open(job).rfind(|pass| pass.region == region),
+            unfinished: self
+                .open(job)
+                .rfind(|pass| pass.region == region && pass.slice.is_none()),
             last_pages: complete.map(pages).unwrap_or_default(),
         }
+    }
+
+    /// The slices of a region that have passes.
+    fn slices(&self, job: &str, region: &str) -> Vec<SliceState> {
+        let before = self.backfills.get(&(job.to_owned(), region.to_owned()));
+        let before = before.map_or(&[][..], |(backfill, _)| &backfill.done);
+        let of_region = |pass: &&SimulatedPass| pass.region == region && pass.job == job;
+        let ended = |(id, pass): (&i64, &SimulatedPass)| {
+            Some(EndedSlice {
+                slice: Some(pass).filter(of_region)?.slice?,
+                pass: PassId(*id),
+                end: pass.end?,
+                started_at: pass.started_at,
+                finished_at: pass.ended_at,
+            })
+        };
+        let mut ended: Vec<EndedSlice> = self
+            .passes
+            .iter()
+            .filter_map(|(id, pass)| ended((id, pass)))
+            .collect();
+        ended.sort_by_key(|one| (one.started_at, one.pass));
+        let open = self.open(job).filter(|pass| pass.region == region);
+        let now = slice_states(region, &ended, open.collect());
+        before.iter().cloned().chain(now).collect()
+    }
+
+    /// The pages of the last complete slice of a region.
+    fn last_pages(&self, job: &str, region: &str) -> Option<PagesByStep> {
+        let of_region = |pass: &&SimulatedPass| {
+            pass.end == Some(PassEnd::Complete)
+                && pass.slice.is_some()
+                && pass.region == region
+                && pass.job == job
+        };
+        let passes = self.passes.values().filter(of_region);
+        let last = passes.max_by_key(|pass| pass.started_at);
+        let before = || self.backfills.get(&(job.to_owned(), region.to_owned()));
+        last.map(SimulatedPass::pages)
+            .or_else(|| before().map(|(_, pages)| pages.clone()))
     }
 
     /// The unfinished passes of a job, oldest first.
@@ -195,6 +251,7 @@ impl State {
             .map(|(id, pass)| OpenPass {
                 id: PassId(*id),
                 region: pass.region.clone(),
+                slice: pass.slice,
                 started_at: pass.started_at,
                 greatest: None,
                 steps: pass.positions.clone(),
@@ -205,36 +262,36 @@ impl State {
         open.into_iter()
     }
 
-    fn begin_new(&mut self, job: &str, region: &str, started_at: Timestamp) -> PassId {
-        let id = PassId(self.next);
-        let (job, region) = (job.to_owned(), region.to_owned());
-        let (positions, batches, listings) = (Vec::new(), Vec::new(), Vec::new());
-        self.put(
-            id,
-            SimulatedPass {
+    /// Returns the id of a pass, which is put among the others if it is new.
+    fn id_of(&mut self, pass: &PassRef) -> PassId {
+        let (job, region, slice, started_at) = match pass {
+            PassRef::Open(id) => return *id,
+            PassRef::New {
                 job,
                 region,
+                slice,
                 started_at,
-                end: None,
-                ended_at: started_at,
-                cut: false,
-                positions,
-                batches,
-                listings,
-            },
-        );
+            } => (job, region, slice, *started_at),
+        };
+        let id = PassId(self.next);
+        let new = SimulatedPass {
+            job: job.clone(),
+            region: region.clone(),
+            slice: *slice,
+            started_at,
+            end: None,
+            ended_at: started_at,
+            cut: false,
+            positions: Vec::new(),
+            batches: Vec::new(),
+            listings: Vec::new(),
+        };
+        self.put(id, new);
         id
     }
 
     fn land(&mut self, landing: &Landing) -> Landed {
-        let id = match &landing.pass {
-            PassRef::Open(id) => *id,
-            PassRef::New {
-                job,
-                region,
-                started_at,
-            } => self.begin_new(job, region, *started_at),
-        };
+        let id = self.id_of(&landing.pass);
         let kind = (landing.upstream.clone(), landing.kind.kind.clone());
         let ids: Vec<Arc<str>> = landing
             .records
@@ -263,14 +320,7 @@ impl State {
     }
 
     fn finish(&mut self, pass: &PassRef, end: PassEnd, now: Timestamp) -> PassId {
-        let id = match pass {
-            PassRef::Open(id) => *id,
-            PassRef::New {
-                job,
-                region,
-                started_at,
-            } => self.begin_new(job, region, *started_at),
-        };
+        let id = self.id_of(pass);
         let Some(ended) = self.passes.get_mut(&id.0) else {
             return id;
         };
@@ -283,6 +333,11 @@ impl State {
         let began = ended.started_at;
         let counts = end == PassEnd::Complete && !ended.cut;
         let (job, region) = (ended.job.clone(), ended.region.clone());
+        if ended.slice.is_some() {
+            // What slices listed is not read again, and each is complete once.
+            ended.listings.clear();
+            return id;
+        }
         if counts {
             let place = (job.clone(), region.clone());
             // Simulated pages have no values.
@@ -293,7 +348,11 @@ impl State {
         let newest = self.last(&job, &region, end).map(|(id, _)| id);
         // Only the last one of each is ever read.
         self.passes.retain(|id, pass| {
-            pass.end != Some(end) || pass.job != job || pass.region != region || Some(*id) == newest
+            pass.end != Some(end)
+                || pass.slice.is_some()
+                || pass.job != job
+                || pass.region != region
+                || Some(*id) == newest
         });
         id
     }
@@ -342,6 +401,11 @@ impl State {
 }
 
 impl SimulatedPass {
+    fn pages(&self) -> PagesByStep {
+        let positions = self.positions.iter();
+        positions.map(|at| (at.step, at.pages)).collect()
+    }
+
     fn advance(&mut self, landing: &Landing) {
         let is_same = |at: &StepPosition| at.step == landing.step;
         let before = self.positions.iter().position(is_same);
@@ -420,6 +484,7 @@ fn open(snapshot: &CatalogSnapshot, upstream: &str, job: &str, pass: &OpenPass) 
     SimulatedPass {
         job: job.to_owned(),
         region: pass.region.clone(),
+        slice: pass.slice,
         started_at: pass.started_at,
         end: None,
         ended_at: pass.started_at,
@@ -434,6 +499,7 @@ fn listings(snapshot: &CatalogSnapshot, upstream: &str, pass: PassId) -> Vec<Sim
     let mut blank = SimulatedPass {
         job: String::new(),
         region: String::new(),
+        slice: None,
         started_at: Timestamp::from_micros(0),
         end: None,
         ended_at: Timestamp::from_micros(0),
@@ -464,6 +530,27 @@ impl PassReader for SimulatedCatalog {
             .iter()
             .map(|region| state.region_state(job, region))
             .collect())
+    }
+
+    async fn slices(
+        &self,
+        job: &str,
+        regions: &[String],
+        _: Timestamp,
+    ) -> Result<Vec<SliceState>, CatalogError> {
+        let state = self.state();
+        let slices = |region: &String| state.slices(job, region);
+        Ok(regions.iter().flat_map(slices).collect())
+    }
+
+    async fn last_pages(
+        &self,
+        job: &str,
+        region: &str,
+        _: u32,
+    ) -> Result<Vec<PagesByStep>, CatalogError> {
+        let last = self.state().last_pages(job, region);
+        Ok(last.into_iter().collect())
     }
 
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {

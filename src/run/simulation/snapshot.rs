@@ -40,7 +40,7 @@ type Named = HashMap<Arc<str>, Vec<Arc<str>>>;
 /// The expected responses, and what of them the catalog has.
 #[derive(Debug, Default)]
 pub struct CatalogSnapshot {
-    /// By job, region and the step's index.
+    /// By job, region and slice, and the step's index.
     pages: HashMap<(String, String, usize), Pages>,
     /// The ids that a record names, by its kind, the place and its id.
     names: HashMap<(RecordKind, String), Named>,
@@ -92,10 +92,11 @@ impl CatalogSnapshot {
         Ok(snapshot)
     }
 
-    /// The pages that a step lists for a region.
-    pub fn pages(&self, job: &str, region: &str, step: usize) -> &[Vec<Arc<str>>] {
-        self.pages
-            .get(&(job.to_owned(), region.to_owned(), step))
+    /// The pages that a step lists for a region. A slice that appears later has the pages of another one.
+    pub fn pages(&self, job: &str, region: &Region, step: usize) -> &[Vec<Arc<str>>] {
+        let of = |key: String| self.pages.get(&(job.to_owned(), key, step));
+        of(region.key())
+            .or_else(|| of(region.code.clone()))
             .map_or(&[], Vec::as_slice)
     }
 
@@ -128,7 +129,7 @@ impl CatalogSnapshot {
     }
 
     fn foresee(&mut self, candidate: &Candidate) {
-        let (job, region) = (&candidate.job, &candidate.region.code);
+        let (job, region) = (&candidate.job, &candidate.region.key());
         for (index, step) in listing_steps(job) {
             let pages = pages_of_pass(candidate, index, step);
             let pages = match self.last(candidate, index) {
@@ -148,6 +149,10 @@ impl CatalogSnapshot {
                         .clone()
                         .map(|cursor| (key.clone(), (landed, cursor))),
                 );
+            }
+            if candidate.region.slice.is_some() {
+                let later = (job.name.clone(), candidate.region.code.clone(), index);
+                self.pages.entry(later).or_insert_with(|| pages.clone());
             }
             self.pages.insert(key, pages);
         }

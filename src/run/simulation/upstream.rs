@@ -124,7 +124,7 @@ impl SimulatedUpstream {
                 "no job of this simulation has this step".to_owned(),
             ));
         };
-        let place = (job.name.clone(), request.region.code.clone(), step);
+        let place = (job.name.clone(), request.region.key(), step);
         let number: usize = request
             .cursor
             .and_then(|cursor| cursor.parse().ok())
@@ -138,7 +138,7 @@ impl SimulatedUpstream {
                 unchanged,
             ));
         }
-        let pages = self.snapshot.pages(&job.name, &request.region.code, step);
+        let pages = self.snapshot.pages(&job.name, request.region, step);
         let ids = pages.get(number).into_iter().flatten().map(|id| &**id);
         Ok(page(
             ids,

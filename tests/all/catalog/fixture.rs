@@ -249,6 +249,7 @@ pub(super) fn new_pass(region: &str, started_at: Timestamp) -> PassRef {
     PassRef::New {
         job: JOB.into(),
         region: region.into(),
+        slice: None,
         started_at,
     }
 }

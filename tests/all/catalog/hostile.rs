@@ -33,6 +33,7 @@ async fn ids_cursors_regions_and_calls_of_any_text_are_kept_as_they_are() {
         page.pass = PassRef::New {
             job: (*odd).into(),
             region: (*odd).into(),
+            slice: None,
             started_at: at(0),
         };
         page.call = (*odd).into();

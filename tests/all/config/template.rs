@@ -10,6 +10,7 @@ fn london() -> Region {
     Region {
         code: "GB".to_owned(),
         values: BTreeMap::from([("city".to_owned(), "London".to_owned())]),
+        slice: None,
     }
 }
 

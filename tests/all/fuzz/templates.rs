@@ -11,7 +11,7 @@ use super::text_near;
 proptest! {
     #[test]
     fn a_changed_template_is_rendered_or_refused(text in text_near("template"), now in any::<i64>(), since in any::<i64>()) {
-        let region = Region { code: text.clone(), values: BTreeMap::from([("city".to_owned(), text.clone())]) };
+        let region = Region { code: text.clone(), values: BTreeMap::from([("city".to_owned(), text.clone())]), slice: None };
         let values = Values {
             region: &region,
             ids: std::slice::from_ref(&text),

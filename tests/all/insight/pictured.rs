@@ -93,6 +93,7 @@ fn week() -> Forecast {
             fit("trending", Some(3600), Some(900), 8),
             fit("discover", None, None, 3),
         ],
+        backfills: Vec::new(),
     }
 }
 

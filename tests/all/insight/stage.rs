@@ -144,6 +144,7 @@ impl Stage {
         let plan = Plan {
             selection: &selection,
             starts,
+            later: &[],
             from,
             until,
             concurrency: 4,
@@ -231,6 +232,7 @@ impl Stage {
         let plan = Plan {
             selection: &selection,
             starts,
+            later: &[],
             from,
             until,
             concurrency: 4,

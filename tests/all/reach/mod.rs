@@ -5,6 +5,7 @@ mod formats;
 mod limits;
 mod paging;
 mod records;
+mod slices;
 
 use serde_json::Value;
 

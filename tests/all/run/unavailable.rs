@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use ingest::catalog::{
     CatalogError, Estimate, Landed, Landing, NamedIds, OpenPass, PassEnd, PassId, PassReader,
-    PassRef, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds, RegionState,
+    PassRef, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds, RegionState, SliceState,
     SqliteCatalog, StepListing,
 };
 use ingest::config::Pointer;
@@ -56,6 +56,7 @@ macro_rules! pass_on {
 
 pass_on! { PassReader:
     region_states(job: &str, regions: &[String], now: Timestamp) -> Vec<RegionState>;
+    slices(job: &str, regions: &[String], now: Timestamp) -> Vec<SliceState>;
     open_passes(job: &str) -> Vec<OpenPass>;
     listing(pass: PassId) -> Vec<StepListing>;
     pending_ids(query: PendingQuery) -> Vec<PendingId>;

@@ -53,6 +53,7 @@ pub(crate) fn asking(url: &str) -> Asking {
         region: Region {
             code: "US".to_owned(),
             values: BTreeMap::new(),
+            slice: None,
         },
         ids: Vec::new(),
         cursor: None,

@@ -229,6 +229,7 @@ impl Life {
             let schedule = Schedule {
                 selection,
                 starts: &[now],
+                later: &[],
                 from: now,
                 until: now,
                 concurrency,

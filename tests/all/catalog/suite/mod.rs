@@ -237,6 +237,7 @@ macro_rules! pass_suite {
             nothing_is_known_of_a_region_that_was_never_walked
             an_unfinished_pass_stands_where_it_stopped
             open_passes_come_oldest_first_with_the_shared_one_among_them
+            a_slice_has_its_own_passes_which_no_region_counts
             a_complete_pass_is_dated_by_its_start_and_tells_its_pages
             the_last_complete_pass_is_the_one_that_began_last
             a_refusal_counts_until_a_later_pass_is_complete

@@ -2,6 +2,7 @@ use ingest::catalog::{
     OpenPass, PassEnd, PassId, PassRef, PassScope, PendingQuery, Rearrangement, RegionState,
     StepPosition,
 };
+use ingest::config::Slice;
 
 use super::super::fixture::{JOB, Page, at, daily, new_pass, pointer, video, video_of};
 use super::Catalog;
@@ -61,6 +62,7 @@ pub(crate) async fn an_unfinished_pass_stands_where_it_stopped(mut f: Catalog) {
     let open = OpenPass {
         id: pass,
         region: "US".into(),
+        slice: None,
         started_at: at(0),
         greatest: None,
         steps,
@@ -73,6 +75,59 @@ pub(crate) async fn an_unfinished_pass_stands_where_it_stopped(mut f: Catalog) {
     assert_eq!(region_state(&f, "US").await.unfinished, Some(open));
     assert_eq!(region_state(&f, "GB").await.unfinished, None);
     assert_eq!(f.store.open_passes("another").await.unwrap(), []);
+}
+
+pub(crate) async fn a_slice_has_its_own_passes_which_no_region_counts(mut f: Catalog) {
+    let slice = |day: u64| Slice {
+        from: at(day * 24 * 60),
+        to: at((day + 1) * 24 * 60),
+    };
+    let new = |day, started_at| PassRef::New {
+        job: JOB.into(),
+        region: "US".into(),
+        slice: Some(slice(day)),
+        started_at,
+    };
+    let page = |day| Page {
+        pass: new(day, at(day)),
+        ..Page::of(vec![])
+    };
+    let done = f.land(&page(1)).await.pass;
+    finish(&f, done, PassEnd::Complete).await;
+    let open = f.land(&page(2).next("2")).await.pass;
+    let refused = f
+        .store
+        .finish(&new(3, at(3)), PassEnd::Refused, at(4))
+        .await;
+    refused.unwrap();
+    f.reopen();
+    let regions = ["US".to_owned(), "GB".to_owned()];
+    let slices = f.store.slices(JOB, &regions, at(59)).await.unwrap();
+    assert_eq!(slices.len(), 3);
+    assert!(slices.iter().all(|one| one.state.region == "US"));
+    let [first, second, third] = [&slices[0], &slices[1], &slices[2]];
+    assert_eq!(first.slice, slice(1));
+    assert_eq!(first.state.last_complete, Some(at(1)));
+    assert_eq!(first.state.last_complete_pass, Some(done));
+    assert_eq!(second.slice, slice(2));
+    assert_eq!(second.state.unfinished.as_ref().unwrap().id, open);
+    assert_eq!(
+        second.state.unfinished.as_ref().unwrap().slice,
+        Some(slice(2))
+    );
+    assert_eq!(third.state.last_refused, Some(at(3)));
+    let state = region_state(&f, "US").await;
+    let nothing = RegionState {
+        region: "US".into(),
+        ..RegionState::default()
+    };
+    assert_eq!(state, nothing);
+    assert_eq!(f.store.open_passes(JOB).await.unwrap().len(), 1);
+    assert_eq!(f.store.last_pages(JOB, "US", 1).await.unwrap(), [[(0, 1)]]);
+    assert_eq!(
+        f.store.slices("another", &regions, at(59)).await.unwrap(),
+        []
+    );
 }
 
 pub(crate) async fn open_passes_come_oldest_first_with_the_shared_one_among_them(f: Catalog) {

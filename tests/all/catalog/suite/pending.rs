@@ -95,6 +95,7 @@ pub(crate) async fn only_open_passes_of_the_job_and_listings_of_the_call_and_kin
     let other_job = PassRef::New {
         job: "another".into(),
         region: "US".into(),
+        slice: None,
         started_at: at(0),
     };
     f.land(&Page {

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -349,6 +349,17 @@ fn open_once(path: &Path, schema: Schema) -> Result<Database, OpenError> {
     configure(&mut connection).map_err(failed)?;
     migrate(&mut connection, path, schema)?;
     Database::to_write(path, connection, &before).map_err(failed)
+}
+
+/// Opens another connection to a file that this process has open for writing.
+///
+/// # Errors
+/// Fails if the file is gone or cannot be opened.
+pub fn open_again(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    configure(&mut connection)?;
+    Ok(connection)
 }
 
 fn configure(connection: &mut Connection) -> rusqlite::Result<()> {

@@ -59,13 +59,20 @@ impl<A: Send + Sync> Archive for SqliteCatalog<A> {
     }
 
     async fn search(&self, query: SearchQuery) -> Result<SearchResults, CatalogError> {
-        let index = Arc::clone(&self.index);
+        let (index, indexer) = (Arc::clone(&self.index), Arc::clone(&self.indexer.0));
         let interruptible = Interruptible::default();
         let _wanted = interruptible.wanted();
         self.on_its_thread(move |database| {
+            indexer.finish();
+            let newest = index.catch_up(database)?;
             database.read(|connection| {
                 let _running = interruptible.runs_on(connection)?;
-                nested(search::search(connection, &index, &interruptible, &query))
+                nested(search::search(
+                    (connection, newest),
+                    &index,
+                    &interruptible,
+                    &query,
+                ))
             })?
         })
         .await

@@ -4,6 +4,7 @@ mod archive;
 mod columns;
 mod estimates;
 mod gone;
+mod indexer;
 mod land;
 mod page;
 mod parents;
@@ -30,6 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use thiserror::Error;
 
+use self::indexer::{FinishOnDrop, Indexer};
 use self::text_index::TextIndex;
 use super::{CatalogError, PassId};
 use crate::apart::{CutOff, apart, apart_alone};
@@ -41,6 +43,7 @@ pub struct SqliteCatalog<A = ReadWrite> {
     path: PathBuf,
     database: Arc<Mutex<Database>>,
     index: Arc<TextIndex>,
+    indexer: FinishOnDrop,
     access: A,
 }
 
@@ -172,10 +175,12 @@ impl SqliteCatalog {
 
 impl<A> SqliteCatalog<A> {
     fn new(path: &Path, database: Database, index: TextIndex, access: A) -> Self {
+        let index = Arc::new(index);
         Self {
             path: path.to_owned(),
             database: Arc::new(Mutex::new(database)),
-            index: Arc::new(index),
+            indexer: FinishOnDrop(Arc::new(Indexer::new(path, Arc::clone(&index)))),
+            index,
             access,
         }
     }

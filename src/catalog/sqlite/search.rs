@@ -52,9 +52,9 @@ const COMMON: i64 = 100_000;
 /// The shortest of the newest matches whose texts are compared, where the index cannot rank in time.
 const COMPARED: usize = 200;
 
-/// Returns the records that contain all words, best match first.
+/// Returns the records that contain all words, best match first. The index should hold the changes up to `newest`.
 pub fn search(
-    records: &Connection,
+    (records, newest): (&Connection, Option<i64>),
     index: &TextIndex,
     interruptible: &Interruptible,
     query: &SearchQuery,
@@ -70,7 +70,9 @@ pub fn search(
         words,
         since: query.since.map(columns::time),
     };
-    let matches = index.read(records, interruptible, |index| search.matches(index))?;
+    let matches = index.read((records, newest), interruptible, |index| {
+        search.matches(index)
+    })?;
     let mut hits = match &matches {
         Matches::Ranked(numbers) => search.hits(numbers)?,
         Matches::Shortest(numbers, _) => search.compared(numbers)?,

@@ -26,11 +26,14 @@ impl PassStore for SqliteCatalog {
     async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
         let page = LandingPage::new(landing);
         let large = page.is_large();
-        let index = Arc::clone(&self.index);
+        let (index, indexer) = (Arc::clone(&self.index), Arc::clone(&self.indexer.0));
         let land = move |connection: &mut Connection| {
             let (landed, changes) = in_transaction(connection, |tx| land::land(tx, &page))?;
-            if !changes.is_empty() {
-                index.follow(connection, Some((&page, &changes)));
+            match changes.is_empty() {
+                true => {}
+                // It does not wait, which would need its memory for longer.
+                false if large => index.follow(connection, &[(page, changes)]),
+                false => indexer.add((page, changes)),
             }
             Ok(landed)
         };
@@ -118,7 +121,7 @@ impl PassStore for SqliteCatalog {
         self.change(move |connection| {
             let dropped = prune::drop_unseen(connection, &upstream, &since)?;
             if dropped > 0 {
-                index.follow(connection, None);
+                index.follow(connection, &[]);
             }
             Ok(dropped)
         })

@@ -9,13 +9,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
-use super::land::Changes;
-use super::page::LandingPage;
+use super::indexer::ChangedPage;
 use super::{StoreError, rebuild};
-use crate::sqlite::{self, Database, Interruptible, Schema};
+use crate::sqlite::{self, Database, Interruptible, OpenError, Schema};
 
 /// The index's file, in the directory of its catalog.
 pub const FILE: &str = "search.db";
@@ -53,7 +54,8 @@ const UNINDEX: &str = "delete from record_text where rowid = ?1";
 
 const IS_FOLLOWED: &str = "select exists (select 1 from text_change where seq = ?1 and mark = ?2)";
 const CHANGED_SINCE: &str = "select seq, number, mark from text_change where seq > ?1 order by seq";
-const CHANGES_SINCE: &str = "select count(*) from text_change where seq > ?1";
+const CHANGES_BETWEEN: &str = "select count(*) from text_change where seq > ?1 and seq <= ?2";
+const NEWEST_CHANGE: &str = "select max(seq) from text_change";
 const HAS_RECORDS: &str = "select exists (select 1 from record)";
 const OLDEST_CHANGE: &str = "select min(seq) from text_change";
 const FORGET: &str = "delete from text_change where seq < ?1";
@@ -61,7 +63,8 @@ const FORGET: &str = "delete from text_change where seq < ?1";
 pub const STATEMENTS: &[&str] = &[
     IS_FOLLOWED,
     CHANGED_SINCE,
-    CHANGES_SINCE,
+    CHANGES_BETWEEN,
+    NEWEST_CHANGE,
     OLDEST_CHANGE,
     FORGET,
 ];
@@ -69,6 +72,9 @@ pub const STATEMENTS: &[&str] = &[
 /// The entries of the log that are kept although the index has applied them. A power cut can undo committed changes of the
 /// index, but not more than its write-ahead log holds, which is fewer. An index that lacks more entries is rebuilt.
 const KEPT: i64 = 10_000;
+
+/// How long a search waits for the index of pages that a run landed just before.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The position of an index in the log of its catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +101,7 @@ impl TextIndex {
             Ok(database) => *index.locked() = Some(database),
             Err(error) => index.report(&error.to_string()),
         }
-        index.follow(records, None);
+        index.follow(records, &[]);
         if let Err(error) = index.shorten_log(records) {
             index.report(&sqlite::explain(&error));
         }
@@ -111,9 +117,9 @@ impl TextIndex {
         }
     }
 
-    /// Indexes what changed in the catalog; `landed` is a page whose texts are in memory. The page is stored already, so a
+    /// Indexes what changed in the catalog; the texts of the pages `landed` are in memory. The pages are stored already, so a
     /// failure is only reported, and the next writer tries again.
-    pub fn follow(&self, records: &mut Connection, landed: Option<(&LandingPage, &Changes)>) {
+    pub fn follow(&self, records: &mut Connection, landed: &[ChangedPage]) {
         if let Some(database) = self.locked().as_mut()
             && let Err(error) = database.change(|index| follow(index, records, landed))
         {
@@ -138,23 +144,44 @@ impl TextIndex {
         Ok(indexed)
     }
 
-    /// Reads from the index, and returns the result of `read`. Calls it again if the index changed meanwhile.
+    /// Waits until the index holds the newest change of the catalog. Returns that change; `None` if nothing ever changed.
+    /// Gives up after [`PATIENCE`]: no process may be left that would index it.
+    pub fn catch_up(&self, records: &mut Database) -> Result<Option<i64>, StoreError> {
+        let newest =
+            records.read(|records| records.query_row(NEWEST_CHANGE, [], |row| row.get(0)))?;
+        let Some(seq) = newest else { return Ok(None) };
+        let began = Instant::now();
+        while self.lacks(seq)? && began.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(newest)
+    }
+
+    /// Whether the index does not hold a change yet.
+    fn lacks(&self, seq: i64) -> Result<bool, StoreError> {
+        let mut opened = self.locked();
+        let Some(database) = self.opened(&mut opened)? else {
+            return Ok(false);
+        };
+        let followed = database.read(followed)?;
+        Ok(followed.is_some_and(|followed| followed.seq < seq))
+    }
+
+    /// Reads from the index, and returns the result of `read`. Calls it again if the index changed meanwhile. Warns if the
+    /// index lacks changes up to `newest`.
     pub fn read<T: Default>(
         &self,
-        records: &Connection,
+        (records, newest): (&Connection, Option<i64>),
         interruptible: &Interruptible,
         read: impl Fn(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         let mut opened = self.locked();
-        if opened.is_none() {
-            *opened = sqlite::open_read_only(&self.path, SCHEMA)?;
-        }
-        let Some(database) = opened.as_mut() else {
+        let Some(database) = self.opened(&mut opened)? else {
             return nothing_indexed(records).map(|()| T::default());
         };
         let (missing, found) = database.read(|index| {
             let _running = interruptible.runs_on(index)?;
-            Ok((missing(index, records)?, read(index)?))
+            Ok((missing(index, records, newest)?, read(index)?))
         })?;
         match missing {
             None => nothing_indexed(records)?,
@@ -163,11 +190,23 @@ impl TextIndex {
         Ok(found)
     }
 
+    /// Opens the index for reading if it is not open; `None` if its file does not exist.
+    fn opened<'a>(
+        &self,
+        database: &'a mut Option<Database>,
+    ) -> Result<Option<&'a mut Database>, OpenError> {
+        if database.is_none() {
+            *database = sqlite::open_read_only(&self.path, SCHEMA)?;
+        }
+        Ok(database.as_mut())
+    }
+
     fn locked(&self) -> MutexGuard<'_, Option<Database>> {
         self.database.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report(&self, error: &str) {
+    /// Reports the first failure of this process.
+    pub fn report(&self, error: &str) {
         if !self.reported.swap(true, Ordering::Relaxed) {
             let file = self.path.display();
             tracing::warn!(
@@ -233,7 +272,7 @@ fn followed_here(index: &Connection, records: &Connection) -> rusqlite::Result<O
 fn follow(
     index: &mut Connection,
     records: &mut Connection,
-    landed: Option<(&LandingPage, &Changes)>,
+    landed: &[ChangedPage],
 ) -> rusqlite::Result<()> {
     let tx = index.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match followed_here(&tx, records)? {
@@ -256,7 +295,7 @@ fn follow_from(
     index: &Transaction<'_>,
     records: &mut Connection,
     from: Followed,
-    landed: Option<(&LandingPage, &Changes)>,
+    landed: &[ChangedPage],
 ) -> rusqlite::Result<()> {
     let snapshot = records.transaction()?;
     let mut statement = snapshot.prepare_cached(CHANGED_SINCE)?;
@@ -266,7 +305,8 @@ fn follow_from(
         let (seq, number): (i64, i64) = (change.get(0)?, change.get(1)?);
         let mark = change.get(2)?;
         last = Followed { seq, mark };
-        match landed.and_then(|(page, changes)| changes.text(page, seq)) {
+        let mut pages = landed.iter();
+        match pages.find_map(|(page, changes)| changes.text(page, seq)) {
             Some(text) => replace(index, number, text)?,
             None => replace(index, number, rebuild::text(&snapshot, number)?.as_deref())?,
         }
@@ -310,14 +350,18 @@ fn nothing_indexed(records: &Connection) -> Result<(), StoreError> {
     }
 }
 
-/// The number of changes that the index lacks; `None` if its position is not in the catalog's log.
-fn missing(index: &Connection, records: &Connection) -> rusqlite::Result<Option<i64>> {
+/// The number of changes up to `newest` that the index lacks; `None` if its position is not in the catalog's log.
+fn missing(
+    index: &Connection,
+    records: &Connection,
+    newest: Option<i64>,
+) -> rusqlite::Result<Option<i64>> {
     let Some(followed) = followed_here(index, records)? else {
         return Ok(None);
     };
     records
-        .prepare_cached(CHANGES_SINCE)?
-        .query_row([followed.seq], |row| row.get(0))
+        .prepare_cached(CHANGES_BETWEEN)?
+        .query_row((followed.seq, newest), |row| row.get(0))
         .map(Some)
 }
 

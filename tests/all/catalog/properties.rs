@@ -282,7 +282,7 @@ impl World {
     }
 
     async fn compare(&self, now: u64) {
-        self.compare_records();
+        self.compare_records().await;
         self.compare_passes();
         self.compare_positions().await;
         for fresh_since in [0, now / 2, now, now + 1] {
@@ -293,7 +293,7 @@ impl World {
         }
     }
 
-    fn compare_records(&self) {
+    async fn compare_records(&self) {
         let stored = self
             .f
             .rows("select id, first_seen, last_seen from record where kind = 'video' order by id");
@@ -303,6 +303,8 @@ impl World {
             .iter()
             .map(|(id, (first, last, _))| format!("{id} {} {}", at(*first), at(*last)));
         assert_eq!(stored, expected.collect::<Vec<_>>());
+        // A search waits for the index.
+        self.f.found("t").await;
         let indexed = self
             .f
             .rows("select count(*) from record_text where record_text match 't'");

@@ -330,7 +330,7 @@ pub enum Command {
 /// The options of `init`.
 #[derive(Debug, Clone, Args)]
 pub struct InitArgs {
-    /// A preset of `ingest presets` [default: the shipped configuration]
+    /// A preset of `ingest presets`, or `blank` for every key once, with its description [default: the shipped configuration]
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// File to write

@@ -1,6 +1,7 @@
 //! `ingest presets` lists the presets, `ingest init` writes one. They are the files of `presets/`, which the program contains
 //! without knowing their names.
 
+use std::borrow::Cow;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,6 +12,7 @@ use include_dir::{Dir, include_dir};
 use super::environment::unknown;
 use super::{Error, output};
 use crate::cli::{Format, Global, InitArgs};
+use crate::config::blank::blank;
 use crate::exit::Exit;
 
 static PRESETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/presets");
@@ -18,6 +20,9 @@ static PRESETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/presets");
 const USUAL: &str = "quotas.toml";
 /// The shipped configuration.
 pub const SHIPPED: &str = include_str!("../../quotas.toml");
+
+/// The preset that is generated.
+const BLANK: &str = "blank";
 
 /// A configuration to start from.
 struct Preset {
@@ -81,7 +86,7 @@ pub fn list(global: &Global) -> Result<Exit, Error> {
 /// Writes a preset, or the shipped configuration, to a file that does not exist yet.
 pub fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
     let text = text_of(args.preset.as_deref())?;
-    write(&args.file, text)?;
+    write(&args.file, &text)?;
     if global.format == Format::Json {
         output::json(&serde_json::json!({ "file": args.file.to_string_lossy() }))?;
     } else if !global.quiet {
@@ -99,16 +104,20 @@ pub fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-fn text_of(name: Option<&str>) -> Result<&'static str, Error> {
-    let Some(name) = name else { return Ok(SHIPPED) };
+fn text_of(name: Option<&str>) -> Result<Cow<'static, str>, Error> {
+    let Some(name) = name else {
+        return Ok(SHIPPED.into());
+    };
+    if name == BLANK {
+        return Ok(blank().into());
+    }
     let presets = Preset::all();
     match presets.iter().find(|preset| preset.name == name) {
-        Some(preset) => Ok(preset.text),
-        None => Err(Error::Usage(unknown(
-            "preset",
-            name,
-            presets.iter().map(|preset| preset.name),
-        ))),
+        Some(preset) => Ok(preset.text.into()),
+        None => {
+            let names = presets.iter().map(|preset| preset.name);
+            Err(Error::Usage(unknown("preset", name, names.chain([BLANK]))))
+        }
     }
 }
 

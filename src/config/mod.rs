@@ -23,6 +23,7 @@ mod template;
 mod upstream;
 
 // How the file becomes these types.
+pub mod blank;
 mod check;
 mod declare;
 mod error;

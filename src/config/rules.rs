@@ -94,7 +94,7 @@ pub const RULES: Leaf<Vec<Rule>> = Leaf {
         let list = Shape {
             label: "list of rules and names of rule sets".to_owned(),
             schema: list,
-            ..RULE.shape()
+            ..RULE.shape().below("[]")
         };
         sets().or(list)
     },

@@ -1,6 +1,7 @@
 //! The presets: right, complete, and run against the sandbox through the binary.
 
 mod answers;
+mod blank;
 mod granular;
 mod init;
 mod names;

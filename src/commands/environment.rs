@@ -205,6 +205,13 @@ impl Environment {
         accounts(self.config.credentials.values())
     }
 
+    /// Returns all jobs, each with all of its regions.
+    pub fn all_jobs(&self) -> Selection {
+        let jobs = self.config.jobs.iter();
+        jobs.map(|job| (Arc::clone(job), job.regions.clone()))
+            .collect()
+    }
+
     /// Returns the selected jobs and their regions.
     pub fn select(&self, args: &RunArgs) -> Result<Selection, Error> {
         self.select_of(&args.regions, &args.jobs)

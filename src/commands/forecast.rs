@@ -39,6 +39,10 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
             args.schedule, args.days
         )));
     }
+    let ledger = refill::reading_ledger(&environment).await?;
+    let catalog = environment.passes()?;
+    let others = environment.all_jobs();
+    let selection = run::reserved(&*catalog, &*ledger, selection, &others, from).await?;
     let has_backfill = selection.iter().any(|(job, _)| job.slices.is_some());
     let later = match has_backfill {
         true => schedule.next(until, LATER, &Local),
@@ -52,8 +56,6 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
         until,
         concurrency: usize::from(args.concurrency),
     };
-    let ledger = refill::reading_ledger(&environment).await?;
-    let catalog = environment.passes()?;
     let jobs = run::what_fits(&*catalog, &*ledger, plan).await?;
     let forecast = Forecast {
         jobs,

@@ -21,6 +21,8 @@ pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     let catalog = environment.passes()?;
     let selection = run::learned(&*catalog, selection).await?;
     let (now, concurrency) = (environment.clock.now(), usize::from(args.concurrency));
+    let others = environment.all_jobs();
+    let selection = run::reserved(&*catalog, &*ledger, selection, &others, now).await?;
     let preview = run::preview(&*catalog, &*ledger, &selection, now, concurrency).await?;
     match global.format {
         Format::Json => output::json(&preview)?,

@@ -77,6 +77,8 @@ async fn run_in(
         ..context(environment, catalog, &selection, stop.clone()).await?
     };
     let (began, watch) = (environment.clock.now(), Monotonic::now());
+    let (catalog, ledger, others) = (&*context.catalog, &*context.ledger, environment.all_jobs());
+    let selection = run::reserved(catalog, ledger, selection, &others, began).await?;
     let report = run::run(&context, &selection).await?;
     if let Some(file) = metrics_file(args) {
         let figures = Figures {
@@ -280,7 +282,7 @@ fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
         count(stop.remaining.get()),
     );
     let leaves = format!(
-        ", {} of them reserved by `leave`",
+        ", {} of them reserved for other jobs",
         count(stop.leave().get())
     );
     let leaves = if stop.leave() == Units::ZERO {

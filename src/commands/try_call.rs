@@ -321,6 +321,7 @@ fn job_of(credential: &Arc<Credential>, call: &Arc<Call>, regions: &[Arc<Region>
     Job {
         since: crate::config::Since::default(),
         slices: None,
+        leaves_needed: false,
         name: format!("try {}", call.name),
         credential: Arc::clone(credential),
         regions: regions.to_vec(),

@@ -29,6 +29,8 @@ pub struct Job {
     pub every: Option<Duration>,
     /// The units of each limit that it leaves to others.
     pub leave: Cost,
+    /// Whether it leaves what the other jobs of its account need: a backfill whose `leave` is not configured.
+    pub leaves_needed: bool,
     /// How long after its start an unfinished pass is resumed.
     pub resume_within: Duration,
     /// The value of `{since}`.
@@ -118,16 +120,19 @@ keys! {
         regions: Option<Place> = Optional(Later(ListOf(TEXT, 1)), "['US', 'GB']"),
         /// A region is due this long after the start of its last complete pass. If unset, at every run.
         every: Option<Duration> = Optional(DURATION, "'1h'"),
-        /// The units of each limit that this job leaves to others. A plain number is units of the limit `daily`.
-        leave: Cost = Or(LEAVE, "{}", "{ daily = 1_000 }"),
+        /// The units of each limit that this job leaves to others. A plain number is units of the limit `daily`. If unset, none; a job
+        /// with `slices` then leaves what the other jobs need.
+        leave: Option<Cost> = Optional(LEAVE, "{ daily = 1_000 }"),
         /// How long an unfinished pass can be resumed. After that a new pass starts.
         resume_within: Duration = Or(DURATION, "'36h'", "'7d'"),
         /// The value of `{since}` before the first complete pass: a date or a time. Or where the records have the value of the
         /// next pass. If unset, `{since}` is the start of the last complete pass, and `1970-01-01T00:00:00Z` before that.
         since: Option<Since> = Optional(SinceType, "'2024-01-01'"),
         /// A backfill: the job fetches each span of time once, and its steps name the span by `{slice.from}` and `{slice.to}`. A
-        /// slice is complete when its pass is; the others are fetched by the next runs, after everything else that is due. `every`
-        /// is then the time after which a slice is requested again that the upstream refused.
+        /// slice is complete when its pass is; the others are fetched by the next runs, after everything else that is due. The other
+        /// jobs of the account keep the units that they are going to need before units that are spent now return; with `leave`,
+        /// they keep that number instead. `every` is the time after which a slice is requested again that the upstream refused.
+        /// What the newest slice does not contain yet is for another job.
         slices: Option<Slices> = Optional(SlicesType, "{ from = '2024-01-01', step = '30d' }"),
         /// The steps, in order. The first lists; later ones list too, or fetch the ids that an earlier one listed.
         steps: Place = Required(Later(ListOf(STEP, 1)), "[{ call = 'things.list' }]"),
@@ -190,15 +195,17 @@ pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
     let steps = keys
         .steps
         .and_then(|place| steps(&place.item(&root)?, upstream));
+    let (leave, slices) = (keys.leave?, keys.slices?);
     Some(Job {
         name: item.name().to_owned(),
         credential: credential?,
         regions: regions?,
         every: keys.every?,
-        leave: keys.leave?,
+        leaves_needed: slices.is_some() && leave.is_none(),
+        leave: leave.unwrap_or_default(),
         resume_within: keys.resume_within?,
         since: keys.since?.unwrap_or_default(),
-        slices: keys.slices?,
+        slices,
         steps: steps?,
     })
 }

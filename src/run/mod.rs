@@ -20,6 +20,7 @@ mod prefetch;
 mod preview;
 mod range;
 mod report;
+mod reserve;
 mod shared_pass;
 mod simulation;
 mod single_page;
@@ -53,6 +54,7 @@ pub use preview::{
 };
 pub use range::Range;
 pub use report::{FAILURE, accounts, limit_report, limit_reports};
+pub use reserve::reserved;
 pub use simulation::SimulatedCatalog;
 pub use single_page::SinglePage;
 pub use stats::{CallStats, InFlight, RequestOutcome, RequestStats};

@@ -96,7 +96,7 @@ fn stopped(by: &StoppedBy) -> String {
     let of_which = if leave == Units::ZERO {
         String::new()
     } else {
-        format!(", {leave} of them reserved by `leave`")
+        format!(", {leave} of them reserved for other jobs")
     };
     format!(
         "{} needs {} {}; {remaining} remaining{of_which}; retry at {}",

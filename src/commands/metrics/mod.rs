@@ -217,12 +217,8 @@ fn of_regions<'a>(families: &mut Families, states: impl Iterator<Item = &'a Cand
 
 /// Adds every region of every job, including those that this run did not walk.
 async fn region_states(environment: &Environment) -> Result<Vec<Candidate>, Error> {
-    let jobs = environment.config.jobs.iter();
-    let all = jobs
-        .map(|job| (Arc::clone(job), job.regions.clone()))
-        .collect();
     let (catalog, now) = (environment.passes()?, environment.clock.now());
-    Ok(run::candidates(&*catalog, &all, now).await?)
+    Ok(run::candidates(&*catalog, &environment.all_jobs(), now).await?)
 }
 
 fn truth(is: bool) -> f64 {

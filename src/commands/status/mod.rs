@@ -280,13 +280,7 @@ fn gathered(
 
 async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<RegionStatus>, Error> {
     let catalog = environment.passes()?;
-    let selection = environment
-        .config
-        .jobs
-        .iter()
-        .map(|job| (job.clone(), job.regions.clone()))
-        .collect();
-    let candidates = run::candidates(&*catalog, &selection, now).await?;
+    let candidates = run::candidates(&*catalog, &environment.all_jobs(), now).await?;
     let status = |candidate: &Candidate| {
         let last_complete = candidate.region_last_complete();
         let backfill = candidate.backfill.as_ref();

@@ -613,3 +613,51 @@ fn what_is_wrong_for_two_jobs_is_said_once() {
     let found = problems(&text, &["upstreams.things.calls.'things.list'.path={city}"]);
     assert_eq!(found.len(), 1, "{found:?}");
 }
+
+#[test]
+fn slices_divide_time_and_appear_when_they_are_over() {
+    let slices = |keys: &str| {
+        let text = SMALL
+            .replace("every = \"1h\"", &format!("slices = {{ {keys} }}"))
+            .replace("{region}", "{slice.from}");
+        let config = right(&text, &[]);
+        config.jobs[0].slices.unwrap()
+    };
+    let at = |text: &str| ingest::quota::Timestamp::parse(text).unwrap();
+    let left = |keys: &str, now: &str| {
+        let left = slices(keys).left(at(now), &[]);
+        let names: Vec<String> = left.slices.iter().map(ToString::to_string).collect();
+        (names.join(" "), left.next_at)
+    };
+    let weeks = "from = \"2024-01-01\", step = \"week\"";
+    assert_eq!(
+        left(weeks, "2024-01-14T23:59:59Z"),
+        (
+            "2024-01-01/2024-01-08".to_owned(),
+            Some(at("2024-01-15T00:00:00Z"))
+        )
+    );
+    assert_eq!(
+        left(weeks, "2024-01-15T00:00:00Z").0,
+        "2024-01-08/2024-01-15 2024-01-01/2024-01-08"
+    );
+    assert_eq!(
+        left(
+            "from = \"2024-01-01\", step = \"1d\", to = \"now-2d\"",
+            "2024-01-03T23:00:00Z"
+        ),
+        (String::new(), Some(at("2024-01-04T00:00:00Z")))
+    );
+    assert_eq!(
+        left(
+            "from = \"2024-01-31T12:00:00Z\", step = \"3 months\", to = \"2024-06-01\"",
+            "2030-01-01T00:00:00Z"
+        ),
+        (
+            "2024-04-30T12:00:00.000000Z/2024-06-01T00:00:00.000000Z \
+             2024-01-31T12:00:00.000000Z/2024-04-30T12:00:00.000000Z"
+                .to_owned(),
+            None
+        )
+    );
+}

@@ -1072,6 +1072,66 @@ fn complaint(&(before, after, line, path, phrases): &Case) -> Option<String> {
 }
 
 #[test]
+fn mistakes_of_slices_are_named() {
+    let sliced = |keys: &str, param: &str| {
+        let text = SMALL
+            .replace("every = \"1h\"", keys)
+            .replace("{region}", param);
+        let found = problems(&text, &[]);
+        let found = found.iter().map(ToString::to_string);
+        found.collect::<Vec<_>>().join("\n")
+    };
+    let january = "slices = { from = \"2024-01-01\", step = \"30d\" }";
+    assert_eq!(sliced(january, "{slice.from:-1d:%s}"), "");
+    let cases = [
+        ("", "{slice.from}", "job \"all\" has no `slices`"),
+        (january, "{region}", "would list the same in every slice"),
+        (january, "{slice.from} {since}", "has no {since}"),
+        (
+            january,
+            "{slice.start}",
+            "{slice.start} is not a template variable",
+        ),
+        (january, "{slice.to:yesterday}", "not a valid date or time"),
+        (january, "{{slice.to}}", "single braces"),
+        (
+            "slices = { from = \"2024-01-01\", step = \"1s\" }",
+            "{slice.from}",
+            "at least a minute",
+        ),
+        (
+            "slices = { from = \"2024-01-01\", step = \"fortnight\" }",
+            "{slice.from}",
+            "expected a duration",
+        ),
+        (
+            "slices = { from = \"last year\", step = \"1d\" }",
+            "{slice.from}",
+            "expected a date",
+        ),
+        (
+            "slices = { from = \"2024-01-01\", step = \"1d\", to = \"2023-01-01\" }",
+            "{slice.from}",
+            "expected an end after `from`",
+        ),
+        (
+            "slices = { from = \"2024-01-01\", step = \"1d\", to = \"tomorrow\" }",
+            "{slice.from}",
+            "write for example \"2025-01-01\", \"now\" or \"now-2d\"",
+        ),
+        (
+            "since = \"2024-01-01\"\nslices = { from = \"2024-01-01\", step = \"1d\" }",
+            "{slice.from}",
+            "a job with `slices` has no {since}",
+        ),
+    ];
+    for (keys, param, phrase) in cases {
+        let said = sliced(keys, param);
+        assert!(said.contains(phrase), "{keys} {param} gave {said:?}");
+    }
+}
+
+#[test]
 fn a_file_that_says_nothing_is_wrong() {
     for text in ["", "# nothing", "[upstreams]", "upstreams = {}"] {
         let found = super::problems(text, &[]);

@@ -22,7 +22,7 @@ fn world(stub: &StubUpstream, slices: &str, quota: u64) -> World {
          records = {{ at = \"/data\", kind = \"row\", id = \"/id\" }}\n\
          [credentials.rows]\nupstream = \"rows\"\n\
          limits = {{ daily = {{ quota = {quota}, window = \"24h\" }} }}\n\
-         [jobs.backfill]\ncredential = \"rows\"\nslices = {slices}\n\
+         [jobs.backfill]\ncredential = \"rows\"\nslices = {slices}\nleave = 0\n\
          [[jobs.backfill.steps]]\ncall = \"list\"\n\
          params = {{ from = \"{{slice.from:%Y-%m-%d}}\", to = \"{{slice.to:%Y-%m-%d}}\" }}\n\
          [jobs.today]\ncredential = \"rows\"\n\
@@ -345,4 +345,33 @@ fn a_region_has_its_own_slices_and_ids_are_fetched_for_all_of_them() {
     let steps = preview["steps"].as_array().unwrap();
     let listing = steps.iter().filter(|step| step["call"] == "list");
     assert_eq!(listing.count(), 6, "{preview}");
+}
+
+#[test]
+fn a_backfill_leaves_the_other_jobs_what_they_need_before_its_units_return() {
+    let stub = StubUpstream::start(rows);
+    let slices = JANUARY.replace("10d", "1d");
+    let text = std::fs::read_to_string(world(&stub, &slices, 3).config().path).unwrap();
+    let text = text.replace("leave = 0\n", "");
+    let mut world = World::written(&text, &[]);
+    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
+    world.set("jobs.today.every=1h");
+    let arguments = ["--region", "all", "--concurrency", "1"];
+    let first = world.json(&[&arguments[..], &["--set", "jobs.backfill.leave=0"]].concat());
+    assert_eq!(first["requests"], 3, "{first}");
+    // The other job has run once in these 24 hours, and runs 23 or 24 times more.
+    world.set("credentials.rows.limits.daily.quota=32");
+    let preview = world.json(&[&arguments[..], &["--dry-run"]].concat());
+    let report = world.json(&arguments);
+    assert_eq!(report["outcome"], "stopped", "{report}");
+    assert!(
+        report.to_string().contains("reserved for other jobs"),
+        "{report}"
+    );
+    let used = report["limits"][0]["used"].as_u64().unwrap();
+    assert!((8..=9).contains(&used), "{report}");
+    assert_eq!(preview["limits"][0]["spends"], used - 3, "{preview}");
+    // A configured number takes precedence.
+    world.set("jobs.backfill.leave={ daily = 1 }");
+    assert_eq!(world.json(&arguments)["limits"][0]["used"], 31);
 }

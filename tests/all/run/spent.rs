@@ -91,7 +91,7 @@ fn each_call_that_a_spent_limit_stops_is_told_by_its_own_cost_and_when_just_that
         {
             let detail = pass["detail"].as_str().unwrap();
             assert!(
-                detail.contains("search.list needs 100 daily") && !detail.contains("reserved by"),
+                detail.contains("search.list needs 100 daily") && !detail.contains("reserved for"),
                 "{detail}"
             );
             let by_hand = world.json(&["charge", "youtube", "search.list"])["retry_at"]

@@ -325,6 +325,7 @@ fn context(job: &Job, directory: &TempDir, clock: &Arc<Hand>) -> Context {
     let (credential, client): (_, Arc<dyn Upstream>) = (&job.credential, Arc::new(client(job)));
     let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
     Context {
+        unlanded: None,
         catalog: Arc::new(SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap()),
         ledger: Arc::new(LocalClient::new(
             Arc::new(ledger),

@@ -130,6 +130,7 @@ async fn land(
         },
     };
     let landing = Landing {
+        id: uuid::Uuid::now_v7(),
         pass: of_page,
         step: 0,
         upstream: "youtube".into(),
@@ -391,6 +392,7 @@ async fn open_eight_passes(catalog: &SqliteCatalog) {
         });
         let records: Vec<Record> = numbers.flat_map(page).collect();
         let landing = Landing {
+            id: uuid::Uuid::now_v7(),
             pass,
             step: 0,
             upstream: "youtube".into(),

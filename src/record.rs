@@ -1,9 +1,10 @@
 //! Records and pages, as upstreams return them and the catalog stores them.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// One record of a response.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The id, unique within the kind.
     pub id: String,
@@ -12,7 +13,7 @@ pub struct Record {
 }
 
 /// The `ETag` of a response, for a conditional request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tag {
     /// The request without its secret.
     pub request: String,

@@ -150,6 +150,7 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
             let records: Vec<Record> = (first..first + PAGE).map(record).collect();
             let next = (page + 1 < PAGES_A_PASS).then(|| page.to_string());
             let landing = Landing {
+                id: uuid::Uuid::now_v7(),
                 pass: reference,
                 step: 0,
                 upstream: "youtube".into(),

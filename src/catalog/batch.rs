@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::quota::Timestamp;
 
 /// A batch of ids between two of its pages. It is in the catalog, so that the next run continues at the page where one
 /// stopped. Only after its last page is an id absent that did not come.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenBatch {
     /// The step's index in its job.
     pub step: usize,

@@ -1,13 +1,18 @@
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
 use super::{OpenBatch, PassId, PassRef, Term};
 use crate::config::Records;
 use crate::quota::{Cost, Timestamp};
 use crate::record::{Record, Tag};
 
 /// A page to store.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Landing {
+    /// A number of its own, by which a catalog on a server knows that it has the page already: the answer to its commit was lost.
+    pub id: Uuid,
     /// The pass that requested it.
     pub pass: PassRef,
     /// The step's index in its job.
@@ -16,7 +21,8 @@ pub struct Landing {
     pub upstream: String,
     /// The call that returned it.
     pub call: String,
-    /// How the call's records are read.
+    /// How the call's records are read. Not part of the page when that is written to a file.
+    #[serde(skip)]
     pub kind: Arc<Records>,
     /// The records, in the answer's order.
     pub records: Vec<Record>,

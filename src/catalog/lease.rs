@@ -2,13 +2,14 @@ use std::fmt::{self, Debug};
 
 use async_trait::async_trait;
 use rustix::system::uname;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::CatalogError;
 use crate::quota::Timestamp;
 
 /// What at most one run works on at a time.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Resource {
     /// A region of a job, or `*` for the job's batches.
     Region {
@@ -25,6 +26,13 @@ pub enum Resource {
         /// The kind of record.
         kind: String,
     },
+    /// The deletion of records that an upstream's `keep` no longer keeps.
+    Retention {
+        /// The upstream.
+        upstream: String,
+    },
+    /// The rebuilding of what is derived from records.
+    Repair,
 }
 
 impl Resource {
@@ -52,6 +60,8 @@ impl fmt::Display for Resource {
         match self {
             Self::Region { job, region } => write!(f, "{job} {region}"),
             Self::Ids { upstream, kind } => write!(f, "the {kind} ids of {upstream}"),
+            Self::Retention { upstream } => write!(f, "the old records of {upstream}"),
+            Self::Repair => f.write_str("the repair of the catalog"),
         }
     }
 }
@@ -101,7 +111,7 @@ pub struct HeldLease {
 
 /// One term of a lease that can expire: a resource, its holder, and how often the resource was taken before. A store of such
 /// leases changes a pass only for the current term.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {
     /// The resource.
     pub resource: Resource,

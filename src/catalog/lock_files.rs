@@ -1,13 +1,17 @@
+use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use async_trait::async_trait;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use super::{CatalogError, Holder, Lease, Leases, Resource, Taken};
+use super::{CatalogError, HeldLease, Holder, Lease, Leases, Resource, Taken};
 use crate::fnv::fnv;
 use crate::private;
+use crate::quota::Timestamp;
 
 /// Leases for the processes of one machine: each is a lock on a file. The system releases it when its process ends, and
 /// only then, so a lease is never lost and needs no term.
@@ -33,6 +37,8 @@ impl LockFiles {
         let names: &[&str] = match resource {
             Resource::Region { job, region } => &[job, region],
             Resource::Ids { upstream, kind } => &["ids", upstream, kind],
+            Resource::Retention { upstream } => &["keep", "", upstream],
+            Resource::Repair => &["repair", "", ""],
         };
         let escaped = |name: &&str| utf8_percent_encode(name, NON_ALPHANUMERIC).to_string();
         let name = names.iter().map(escaped).collect::<Vec<_>>().join(".");
@@ -42,6 +48,45 @@ impl LockFiles {
             format!("{name:.100}-{:032x}", fnv(&name))
         };
         self.directory.join(format!("{name}.lock"))
+    }
+}
+
+impl LockFiles {
+    /// Returns which resources the processes of this machine hold, by the locks of a state directory. Without the system's
+    /// list of locks, and for names that are too long for a file, it is not known.
+    #[must_use]
+    pub fn held(state_dir: &Path) -> Vec<HeldLease> {
+        let locked = fs::read_to_string("/proc/locks").unwrap_or_default();
+        // A line ends with `PROCESS MAJOR:MINOR:INODE START END`.
+        let inode = |line: &str| {
+            line.split_whitespace()
+                .nth(5)?
+                .rsplit(':')
+                .next()?
+                .parse()
+                .ok()
+        };
+        let locked: HashSet<u64> = locked.lines().filter_map(inode).collect();
+        let files = fs::read_dir(state_dir.join("locks")).into_iter().flatten();
+        let held = files.flatten().filter_map(|file| {
+            let about = file.metadata().ok()?;
+            let resource = resource(file.file_name().to_str()?)?;
+            let holder = holder(&file.path()).filter(|_| locked.contains(&about.ino()))?;
+            Some(HeldLease { resource, holder })
+        });
+        held.collect()
+    }
+}
+
+/// The resource of a lock file.
+fn resource(name: &str) -> Option<Resource> {
+    let names = name.strip_suffix(".lock")?.split('.');
+    let names = names.map(|name| percent_decode_str(name).decode_utf8().ok());
+    let names: Vec<_> = names.collect::<Option<_>>()?;
+    match names.as_slice() {
+        [job, region] => Some(Resource::region(job, region)),
+        [ids, upstream, kind] if ids == "ids" => Some(Resource::ids(upstream, kind)),
+        _ => None,
     }
 }
 
@@ -95,7 +140,16 @@ fn holder(path: &Path) -> Option<Holder> {
     Some(Holder {
         machine: machine.to_owned(),
         process: process.parse().ok()?,
-        since: None,
+        since: since(path),
         until: None,
     })
+}
+
+/// When a lock was taken: its holder writes its name then.
+fn since(path: &Path) -> Option<Timestamp> {
+    let written = fs::metadata(path).ok()?.modified().ok()?;
+    let since = written.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_micros())
+        .ok()
+        .map(Timestamp::from_micros)
 }

@@ -1,15 +1,17 @@
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::OpenBatch;
 use crate::config::Slice;
 use crate::quota::Timestamp;
 
 /// A pass in the catalog.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PassId(pub i64);
 
 /// The pass that a page belongs to. A pass is in the catalog from its first page on, or from its end if it landed none.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PassRef {
     /// Not in the catalog yet.
     New {

@@ -11,7 +11,10 @@ use super::Error;
 use super::charging::Charging;
 #[cfg(feature = "sandbox")]
 use super::presets;
-use crate::catalog::{Archive, PassReader, PassStore, Postgres, ReadOnly, SqliteCatalog};
+use crate::catalog::{
+    Archive, HeldLease, Leases, LockFiles, PassReader, PassStore, Postgres, ReadOnly, RowLeases,
+    SqliteCatalog, postgres,
+};
 use crate::cli::{Global, RunArgs};
 use crate::clock::{Clock, SystemClock};
 #[cfg(feature = "sandbox")]
@@ -23,7 +26,7 @@ use crate::config::{
 };
 use crate::private;
 use crate::quota::Account;
-use crate::run::{Selection, accounts};
+use crate::run::{Context, Selection, Unlanded, accounts};
 #[cfg(feature = "sandbox")]
 use crate::secret::{Secret, Secrets};
 use crate::upstream::{self, Client, ClientError};
@@ -140,6 +143,53 @@ impl Environment {
         };
         let database = || Postgres::new(url, password.clone(), schema);
         Some(self.database.get_or_init(database))
+    }
+
+    /// The leases of this process: rows of the catalog's database, or lock files.
+    pub fn leases(&self) -> Result<Arc<dyn Leases>, Error> {
+        if let Some(database) = self.database() {
+            let length = self.config.catalog.lease;
+            return Ok(Arc::new(RowLeases::new(database, length)));
+        }
+        let files = LockFiles::open(&self.state_dir);
+        Ok(Arc::new(files.map_err(Error::io(
+            "cannot create the directory of locks",
+        ))?))
+    }
+
+    /// Returns who walks which region, on any machine that shares the catalog.
+    pub async fn held_leases(&self) -> Result<Vec<HeldLease>, Error> {
+        match self.database() {
+            Some(database) => {
+                let held = postgres::held(database).await;
+                Ok(held.map_err(|error| database.error(error))?)
+            }
+            None => Ok(LockFiles::held(&self.state_dir)),
+        }
+    }
+
+    /// Where pages are kept that the catalog cannot take; `None` for a catalog in files, which is on the same disk.
+    pub fn unlanded(&self) -> Option<Unlanded> {
+        self.database().map(|_| Unlanded::new(&self.state_dir))
+    }
+
+    /// Lands the pages that an earlier run kept.
+    pub async fn land_kept(&self, context: &Context) -> Result<(), Error> {
+        let Some(unlanded) = &context.unlanded else {
+            return Ok(());
+        };
+        let kind_of = |upstream: &str, call: &str| {
+            let upstream = self.config.upstreams.get(upstream)?;
+            upstream.calls.get(call)?.records.clone()
+        };
+        let landed = unlanded.land_all(context, &kind_of).await?;
+        if landed > 0 {
+            tracing::info!(
+                pages = landed,
+                "stored pages that an earlier run could not store"
+            );
+        }
+        Ok(())
     }
 
     /// The catalog, for landing.

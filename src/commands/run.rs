@@ -13,7 +13,7 @@ use super::progress::watcher;
 use super::refill::charging_ledger;
 use super::table::{coloured, cost, count, counted, instant, span, table, text, units};
 use super::{Error, output, signals, slices};
-use crate::catalog::{LockFiles, PassStore};
+use crate::catalog::PassStore;
 use crate::cli::{Format, Global, RunArgs};
 use crate::clock::{Clock, Monotonic, SystemClock};
 use crate::config::Region;
@@ -77,9 +77,12 @@ async fn run_in(
         ..context(environment, catalog, &selection, stop.clone()).await?
     };
     let (began, watch) = (environment.clock.now(), Monotonic::now());
+    environment.land_kept(&context).await?;
     let (catalog, ledger, others) = (&*context.catalog, &*context.ledger, environment.all_jobs());
     let selection = run::reserved(catalog, ledger, selection, &others, began).await?;
-    let report = run::run(&context, &selection).await?;
+    let report = run::run(&context, &selection).await;
+    context.leases.close().await;
+    let report = report?;
     if let Some(file) = metrics_file(args) {
         let figures = Figures {
             jobs: selection.iter().map(|(job, _)| job.name.clone()).collect(),
@@ -132,14 +135,13 @@ async fn context(
     selection: &run::Selection,
     stop: Stop,
 ) -> Result<Context, Error> {
-    let leases = LockFiles::open(&environment.state_dir)
-        .map_err(Error::io("cannot create the directory of locks"))?;
     Ok(Context {
         catalog,
         ledger: charging_ledger(environment).await?,
         upstreams: environment.upstreams(selection),
         clock: Arc::clone(&environment.clock),
-        leases: Arc::new(leases),
+        leases: environment.leases()?,
+        unlanded: environment.unlanded(),
         stop,
         blocked: Blocked::default(),
         learned_costs: LearnedCosts::default(),

@@ -10,7 +10,6 @@ use super::environment::{Environment, unknown};
 use super::refill::charging_ledger;
 use super::table::cost as cost_text;
 use super::{Error, output, signals};
-use crate::catalog::LockFiles;
 use crate::cli::{Format, Global, TryArgs};
 use crate::config::{
     Call, Credential, Etag, Job, Pointer, Records, Region, Rule, SinceValue, Step, Upstream,
@@ -265,14 +264,13 @@ impl Tried {
         environment: &Environment,
         upstream: Arc<dyn upstream::Upstream>,
     ) -> Result<Context, Error> {
-        let leases = LockFiles::open(&environment.state_dir)
-            .map_err(Error::io("cannot create the directory of locks"))?;
         Ok(Context {
             catalog: environment.catalog()?,
             ledger: charging_ledger(environment).await?,
             upstreams: HashMap::from([(self.credential().name.clone(), Ok(upstream))]),
             clock: Arc::clone(&environment.clock),
-            leases: Arc::new(leases),
+            leases: environment.leases()?,
+            unlanded: environment.unlanded(),
             stop: signals::listen("the request in flight is completed first")?,
             blocked: Blocked::default(),
             learned_costs: LearnedCosts::default(),

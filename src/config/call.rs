@@ -73,7 +73,7 @@ keys! {
 
 keys! {
     /// What a response contains.
-    #[derive(Debug, Clone, PartialEq, Eq)]
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
     pub struct Records {
         /// Where the records are: a list of them, or one object, which is one record. `*` stands for every element of a list and
         /// for every member of an object. If unset, the whole response.

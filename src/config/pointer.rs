@@ -4,7 +4,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 /// A place in a JSON document (RFC 6901), in which a token `*` stands for every element of an array, and for every member of an object that has no member `*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pointer {
     text: String,
     tokens: Vec<String>,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use chrono::{Months, NaiveTime};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::declare::{DURATION, Leaf, Or, Required, Shape, Type, Words, keys};
@@ -13,7 +13,7 @@ use super::since::moment;
 use crate::quota::Timestamp;
 
 /// A span of time, from its start up to but not including its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Slice {
     /// The first instant.
     pub from: Timestamp,

@@ -11,8 +11,9 @@ use crate::catalog::{Lease, OpenBatch, PassId, PendingId, Resource, Taken};
 use crate::config::{Ids, Job, Region, Step};
 use crate::quota::Timestamp;
 
-/// How often a run tries to take a resource that another run holds.
+/// How long a run waits between two attempts to take a resource that another run holds: at first, and at most.
 const LEASE_POLL: Duration = Duration::from_millis(20);
+const SLOWEST_POLL: Duration = Duration::from_millis(500);
 
 /// Fetches the ids that the listings of these passes name, and fills the last batch with ids that other passes wait for. Passes that
 /// stopped half-way only fill it: a short budget goes to those that can complete.
@@ -91,12 +92,14 @@ pub async fn try_take(context: &Context, resource: &Resource) -> Result<Option<L
 
 /// Takes a resource, and waits while another run holds it.
 async fn take(context: &Context, resource: &Resource) -> Result<Lease, StopReason> {
+    let mut pause = LEASE_POLL;
     loop {
         match try_take(context, resource).await? {
             Some(lease) => return Ok(lease),
             None if context.stop.signal().is_some() => return Err(StopReason::Interrupted(None)),
-            None => context.stop.sleep(&*context.clock, LEASE_POLL).await,
+            None => context.stop.sleep(&*context.clock, pause).await,
         }
+        pause = (pause * 2).min(SLOWEST_POLL);
     }
 }
 

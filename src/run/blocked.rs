@@ -1,6 +1,7 @@
 //! What this run must not request: refusals that it has met, so that it does not pay to meet them again.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::outcome::StoppedBy;
@@ -10,6 +11,17 @@ use crate::quota::{Account, Cost, Timestamp, Units};
 #[derive(Debug, Default)]
 pub struct Blocked {
     state: Mutex<BlockedState>,
+    /// How many pages wait for a catalog that does not answer.
+    landings: AtomicUsize,
+}
+
+/// A page that waits for the catalog, until it is dropped.
+pub struct WaitingLanding<'a>(&'a AtomicUsize);
+
+impl Drop for WaitingLanding<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -135,6 +147,18 @@ impl Blocked {
             .held
             .entry(account.to_owned())
             .or_insert_with(|| why.to_owned());
+    }
+
+    /// Records that a page waits for the catalog, for as long as the guard lives.
+    pub fn wait_to_land(&self) -> WaitingLanding<'_> {
+        self.landings.fetch_add(1, Ordering::Relaxed);
+        WaitingLanding(&self.landings)
+    }
+
+    /// Whether a page waits for the catalog.
+    #[must_use]
+    pub fn waits_to_land(&self) -> bool {
+        self.landings.load(Ordering::Relaxed) > 0
     }
 
     /// Returns why pages cannot be landed, once one could not: a page that would be lost is not paid for.

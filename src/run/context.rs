@@ -10,7 +10,8 @@ use super::learned_cost::LearnedCosts;
 use super::stats::{InFlight, PassStats, RequestStats};
 use super::stop::Stop;
 use super::stop_reason::StopReason;
-use crate::catalog::{Landed, Landing, Leases, PassRef, PassStore};
+use super::unlanded::Unlanded;
+use crate::catalog::{CatalogError, Landed, Landing, Leases, PassRef, PassStore};
 use crate::clock::Clock;
 use crate::config::Credential;
 use crate::ledger::LedgerClient;
@@ -29,6 +30,8 @@ pub struct Context {
     pub ledger: Arc<dyn LedgerClient>,
     /// The client of the upstream, by the credential's name; or why there is none.
     pub upstreams: HashMap<String, Result<Arc<dyn Upstream>, String>>,
+    /// Where pages are kept that the catalog could not take; `None` if its files are on the same disk.
+    pub unlanded: Option<Unlanded>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The leases of regions and batches.
@@ -69,25 +72,40 @@ impl Context {
         }
     }
 
-    /// Stores a page. A page is paid for, so while the catalog is only unavailable its landing is repeated.
+    /// Stores a page. A page is paid for, so while the catalog is only unavailable its landing is repeated, and meanwhile the
+    /// run sends no request. A page that cannot be stored in the end is kept for the next run, if there is a place for it.
     ///
     /// # Errors
     /// Fails if the page cannot be stored; the run then sends no further request.
     pub async fn land(&self, landing: Landing) -> Result<Landed, StopReason> {
         let landing = Arc::new(landing);
         let until = self.clock.now() + LANDING_PATIENCE;
+        let mut waiting = None;
         loop {
             match self.catalog.land(Arc::clone(&landing)).await {
                 Err(error) if error.is_retryable() && self.clock.now() < until => {
+                    waiting.get_or_insert_with(|| self.blocked.wait_to_land());
                     self.clock.sleep(LANDING_PAUSE).await;
                 }
-                landed => {
-                    return landed.map_err(|error| {
-                        self.blocked.cannot_land(&error.to_string());
-                        error.into()
-                    });
+                Ok(landed) => return Ok(landed),
+                Err(error) => {
+                    let why = self.kept(&landing, &error);
+                    self.blocked.cannot_land(&why);
+                    return Err(StopReason::Failed(why));
                 }
             }
+        }
+    }
+
+    /// Keeps a page that the catalog could not take. Returns what happened.
+    fn kept(&self, landing: &Landing, error: &CatalogError) -> String {
+        let Some(unlanded) = &self.unlanded else {
+            return error.to_string();
+        };
+        let path = unlanded.path().display();
+        match unlanded.save(landing) {
+            Ok(()) => format!("{error}; the page is kept in {path}, and the next run stores it"),
+            Err(why) => format!("{error}; the page is lost, since {path} cannot be written: {why}"),
         }
     }
 
@@ -96,6 +114,9 @@ impl Context {
     /// # Errors
     /// Fails if an earlier page could not be landed, or the catalog is no longer in place.
     pub async fn can_land(&self) -> Result<(), StopReason> {
+        while self.blocked.unwritable().is_none() && self.blocked.waits_to_land() {
+            self.clock.sleep(LANDING_PAUSE / 5).await;
+        }
         if let Some(why) = self.blocked.unwritable() {
             return Err(StopReason::Failed(why));
         }

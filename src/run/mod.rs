@@ -28,6 +28,7 @@ mod stats;
 mod steps;
 mod stop;
 mod stop_reason;
+mod unlanded;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::catalog::CatalogError;
+use crate::catalog::{CatalogError, Resource, Taken};
 use crate::config::{Job, Region};
 
 pub use blocked::Blocked;
@@ -61,6 +62,7 @@ pub use stats::{CallStats, InFlight, RequestOutcome, RequestStats};
 pub use steps::since_of;
 pub use stop::{Signal, Stop, StopSender, channel};
 pub use stop_reason::StopReason;
+pub use unlanded::Unlanded;
 
 use admission::admit_regions;
 use concurrent::walk_admitted;
@@ -139,6 +141,13 @@ async fn drop_unseen(context: &Context, selection: &Selection) -> Result<(), Cat
         .filter_map(|upstream| Some((upstream.name.as_str(), upstream.keep?)))
         .collect();
     for (upstream, keep) in upstreams {
+        let resource = Resource::Retention {
+            upstream: upstream.to_owned(),
+        };
+        // Whoever holds it deletes the same records.
+        let Taken::Granted(_lease) = context.leases.take(&resource).await? else {
+            continue;
+        };
         let dropped = context.catalog.drop_unseen(upstream, now - keep).await?;
         if dropped > 0 {
             tracing::info!(

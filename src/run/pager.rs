@@ -11,6 +11,7 @@ use crate::catalog::{Landed, Landing, OpenBatch, PassRef, Resource};
 use crate::config::{Job, Region, SinceValue, Step};
 use crate::quota::Timestamp;
 use crate::upstream::{Page, PageRequest};
+use uuid::Uuid;
 
 /// The position of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,8 +179,9 @@ impl<'a> Pager<'a> {
         let place_of_records = (self.job, self.step, self.region);
         let regional = &self.context.regional_records;
         regional.compare(place_of_records, &page.records, &mut self.stats.findings);
-        let place_of_lease = Resource::region(&self.job.name, &self.region.code);
+        let place_of_lease = Resource::region(&self.job.name, &self.region.key());
         let landing = Landing {
+            id: Uuid::now_v7(),
             pass: place.pass,
             step: place.step,
             upstream: self.job.credential.upstream.name.clone(),
@@ -204,6 +206,12 @@ impl<'a> Pager<'a> {
         self.stats.land(records, page.skipped);
         let (job, region) = (&self.job.name, self.region.key());
         self.context.progress.landed(job, &region, records);
+        if landed.lease_lost {
+            return Err(StopReason::Failed(format!(
+                "another run may have taken over {job} {region}: the records of the last page are kept, \
+                and that run may request it again"
+            )));
+        }
         Ok(landed)
     }
 

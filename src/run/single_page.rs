@@ -11,6 +11,7 @@ use crate::catalog::{Landing, PassRef, Resource, Taken};
 use crate::config::{Job, Region, Variable};
 use crate::quota::Cost;
 use crate::upstream::{Page, PageRequest};
+use uuid::Uuid;
 
 /// The request of one page.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +85,7 @@ impl SinglePage<'_> {
         };
         let is_last = step.max_pages == Some(1);
         let landing = Landing {
+            id: Uuid::now_v7(),
             pass: self.pass(),
             step: self.step,
             upstream: self.job.credential.upstream.name.clone(),
@@ -103,7 +105,7 @@ impl SinglePage<'_> {
             now: context.clock.now(),
             term: context
                 .leases
-                .term(&Resource::region(&self.job.name, &self.region.code)),
+                .term(&Resource::region(&self.job.name, &self.region.key())),
         };
         context.land(landing).await.map(drop)
     }

@@ -425,26 +425,39 @@ fn qualified(sql: &str, postgres: &Postgres) -> String {
     sql.replace("{}", &format!("\"{}\"", postgres.schema()))
 }
 
-/// The `job` of a row. No name contains a brace, so that of ids is the name of no job.
+/// The `job` of a row. No name contains a brace, so that of anything but a region is the name of no job.
 pub fn job_of(resource: &Resource) -> String {
     match resource {
-        Resource::Region { job, .. } => job.clone(),
-        Resource::Ids { upstream, .. } => format!("{{{upstream}}}"),
+        Resource::Region { job, .. } => storable(job),
+        Resource::Ids { upstream, .. } => storable(&format!("{{ids {upstream}}}")),
+        Resource::Retention { upstream } => storable(&format!("{{keep {upstream}}}")),
+        Resource::Repair => "{repair}".to_owned(),
     }
 }
 
 /// The `region` of a row; of ids it is their kind.
 pub fn region_of(resource: &Resource) -> String {
     match resource {
-        Resource::Region { region, .. } => region.clone(),
-        Resource::Ids { kind, .. } => kind.clone(),
+        Resource::Region { region, .. } => storable(region),
+        Resource::Ids { kind, .. } => storable(kind),
+        Resource::Retention { .. } | Resource::Repair => String::new(),
     }
 }
 
+/// Text without U+0000, which PostgreSQL cannot store.
+fn storable(text: &str) -> String {
+    text.replace('\0', "{0}")
+}
+
 fn resource(job: &str, region: &str) -> Resource {
-    let upstream = job.strip_prefix('{').and_then(|job| job.strip_suffix('}'));
-    match upstream {
-        Some(upstream) => Resource::ids(upstream, region),
-        None => Resource::region(job, region),
+    let text = |text: &str| text.replace("{0}", "\0");
+    let inner = job.strip_prefix('{').and_then(|job| job.strip_suffix('}'));
+    match inner.map(|inner| inner.split_once(' ')) {
+        Some(Some(("ids", upstream))) => Resource::ids(&text(upstream), &text(region)),
+        Some(Some(("keep", upstream))) => Resource::Retention {
+            upstream: text(upstream),
+        },
+        Some(None) if job == "{repair}" => Resource::Repair,
+        _ => Resource::region(&text(job), &text(region)),
     }
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::environment::Environment;
 use super::output::Screen;
 use super::{Error, output, refill};
+use crate::catalog::Resource;
 use crate::cli::{Format, Global, StatusArgs};
 use crate::exit::Exit;
 use crate::ledger::{ChargeSource, ClientError, LedgerClient, Purpose, Spent};
@@ -33,6 +34,8 @@ struct Status {
     /// Charges in the window by job, region and call: from the ledger, or from this machine's journal.
     spend: Vec<Spend>,
     regions: Vec<RegionStatus>,
+    /// Who walks which region now, on any machine that shares the catalog. The region of batches is `*`.
+    walking: Vec<Walking>,
     /// The result of `--fail-if-stale`; absent without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     stale: Option<Vec<Stale>>,
@@ -44,6 +47,18 @@ struct Stale {
     job: String,
     region: String,
     age_seconds: Option<f64>,
+}
+
+/// A region that a run walks.
+#[derive(Debug, Serialize)]
+struct Walking {
+    job: String,
+    region: String,
+    machine: String,
+    process: u32,
+    since: Option<Timestamp>,
+    /// When the region is free if the machine dies; `None` where that is when its process ends.
+    until: Option<Timestamp>,
 }
 
 #[derive(Debug, Serialize)]
@@ -121,6 +136,7 @@ pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
         limits: Vec::new(),
         spend: Vec::new(),
         regions: regions(&environment, now).await?,
+        walking: walking(&environment).await?,
         stale: None,
     };
     status.stale = args.fail_if_stale.map(|span| stale(&status.regions, span));
@@ -302,6 +318,22 @@ async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<Region
     Ok(run::each_region(&candidates).map(status).collect())
 }
 
+async fn walking(environment: &Environment) -> Result<Vec<Walking>, Error> {
+    let held = environment.held_leases().await?.into_iter();
+    let walking = held.filter_map(|held| match held.resource {
+        Resource::Region { job, region } => Some(Walking {
+            job,
+            region,
+            machine: held.holder.machine,
+            process: held.holder.process,
+            since: held.holder.since,
+            until: held.holder.until,
+        }),
+        Resource::Ids { .. } | Resource::Retention { .. } | Resource::Repair => None,
+    });
+    Ok(walking.collect())
+}
+
 fn stopped_at(candidate: &Candidate, now: Timestamp) -> Option<StoppedAt> {
     let pass = candidate.resumable(now)?;
     let step = pass
@@ -331,6 +363,7 @@ fn in_words(status: &Status, now: Timestamp, screen: Screen) -> String {
         .collect();
     parts.push(words::spend(&status.spend, screen));
     parts.push(words::regions(&status.regions, now, screen));
+    parts.push(words::walking(&status.walking, screen));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::output::{self, Colour, Screen, Style};
 use super::super::table::{cost, count, instant, span, table, text};
-use super::{LimitStatus, RegionStatus, SliceProgress, Spend, Stale, bars};
+use super::{LimitStatus, RegionStatus, SliceProgress, Spend, Stale, Walking, bars};
 use crate::ledger::ChargeSource;
 use crate::quota::{Timestamp, Units};
 
@@ -220,6 +220,33 @@ fn backfill(region: &RegionStatus) -> Option<String> {
         count(*complete),
         count(*of)
     ))
+}
+
+pub fn walking(walking: &[Walking], screen: Screen) -> String {
+    if walking.is_empty() {
+        return String::new();
+    }
+    let headers = [
+        "JOB",
+        "WALKED NOW",
+        "BY",
+        "SINCE",
+        "FREE AGAIN AT THE LATEST",
+    ];
+    let mut table = table(screen, &headers, &[]);
+    for one in walking {
+        table.add_row([
+            one.job.clone(),
+            output::shown(&one.region),
+            format!("process {} on {}", one.process, output::shown(&one.machine)),
+            one.since.map_or_else(|| "-".to_owned(), instant),
+            one.until.map_or_else(
+                || "when it ends".to_owned(),
+                |until| format!("{}, if it dies", instant(until)),
+            ),
+        ]);
+    }
+    text(&table)
 }
 
 fn stopped(region: &RegionStatus, now: Timestamp) -> Option<String> {

@@ -15,7 +15,7 @@ use super::stats::RequestOutcome;
 use super::stats::{PassStats, logged};
 use super::stop_reason::StopReason;
 use crate::clock::Monotonic;
-use crate::config::{Call, Etag, Job, Region};
+use crate::config::{Call, Etag, Job, Region, Step};
 use crate::ledger::{ClientError, Permit};
 use crate::quota::{Account, Cost, LimitName, Timestamp, Units};
 use crate::record::CachedPage;
@@ -31,6 +31,7 @@ struct Attempt<'a> {
     context: &'a Context,
     job: &'a Job,
     region: &'a Region,
+    step: &'a Step,
     /// The call, at the cost learned so far.
     call: Arc<Call>,
     /// What it charges, by the names of the limits in the ledger.
@@ -86,6 +87,7 @@ pub async fn fetch_page(
             context,
             job,
             region,
+            step: request.step,
             cost: cost.map_err(StopReason::Failed)?,
             leave: job.leave.iter().filter_map(left).collect(),
             call,

@@ -7,6 +7,7 @@ use super::{Attempt, NoPage};
 use crate::catalog::Resource;
 use crate::ledger::{Acquired, ChargeRequest, ClientError, Permit, Purpose};
 use crate::quota::Rejection;
+use crate::run::batches::ids_of;
 use crate::run::outcome::StoppedBy;
 use crate::run::stop_reason::StopReason;
 use crate::upstream::{Connection, Failure};
@@ -56,9 +57,11 @@ impl Attempt<'_> {
         if let Some(why) = unreachable.or_else(|| context.blocked.held(&self.account().name)) {
             return Err(StopReason::Failed(why));
         }
-        context
-            .leases
-            .check(&Resource::region(&self.job.name, &self.region.key()))?;
+        let region = Resource::region(&self.job.name, &self.region.key());
+        context.leases.check(&region)?;
+        if self.step.ids.is_some() {
+            context.leases.check(&ids_of(self.job, self.step))?;
+        }
         context.can_land().await?;
         context.ready(credential).await?;
         let cost = &self.cost;

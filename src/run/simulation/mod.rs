@@ -194,6 +194,7 @@ impl Simulation {
                 .collect(),
             clock,
             leases: self.catalog.clone(),
+            unlanded: None,
             stop: channel().1,
             blocked: Blocked::default(),
             request_stats: crate::run::RequestStats::default(),

@@ -221,6 +221,7 @@ impl Page {
 
     pub(super) async fn land(&self, catalog: &dyn PassStore) -> Result<Landed, CatalogError> {
         let landing = Landing {
+            id: uuid::Uuid::now_v7(),
             pass: self.pass.clone(),
             step: self.step,
             upstream: self.upstream.clone(),

@@ -194,6 +194,7 @@ impl Stage {
             upstreams,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             // One run at a time; and a child that another test is just starting would hold on to a lock.
+            unlanded: None,
             leases: Arc::new(LockFiles::open(self.directory.path()).unwrap()),
             stop: channel().1,
             blocked: Blocked::default(),

@@ -170,6 +170,7 @@ impl Lab {
             ledger,
             upstreams: upstreams(config),
             clock,
+            unlanded: None,
             leases: Arc::new(LockFiles::open(state).unwrap()),
             stop: run::channel().1,
             blocked: Blocked::default(),

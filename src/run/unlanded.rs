@@ -1,0 +1,150 @@
+//! Pages that were paid for and that the catalog could not take: a file in the state directory, which the next run lands first.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::context::Context;
+use crate::catalog::{CatalogError, Landing, PassRef};
+use crate::config::Records;
+use crate::private;
+
+/// The file of unlanded pages: a JSON object per line.
+#[derive(Debug, Clone)]
+pub struct Unlanded {
+    path: PathBuf,
+}
+
+/// How the records of an upstream's call are read, as it is configured now.
+pub type KindOf<'a> = &'a (dyn Fn(&str, &str) -> Option<Arc<Records>> + Sync);
+
+impl Unlanded {
+    /// The file in a state directory, whether it exists or not.
+    #[must_use]
+    pub fn new(state_dir: &Path) -> Self {
+        Self {
+            path: state_dir.join("unlanded.jsonl"),
+        }
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a page, and waits until the disk has it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self, landing: &Landing) -> io::Result<()> {
+        let _lock = self.lock()?;
+        let mut line = serde_json::to_vec(landing)?;
+        line.push(b'\n');
+        let mut file = private::open_to_lock(&self.path)?;
+        file.write_all(&line)?;
+        file.sync_all()
+    }
+
+    /// Lands all pages of the file, and deletes it. The pages of another term of a lease than the current one bring their records
+    /// and counts only, as any page whose lease was lost.
+    ///
+    /// # Errors
+    /// The catalog fails; the pages that are left stay in the file.
+    pub async fn land_all(
+        &self,
+        context: &Context,
+        kind_of: KindOf<'_>,
+    ) -> Result<u64, CatalogError> {
+        let failed = |error: io::Error| {
+            let path = self.path.display();
+            CatalogError::Failed(format!("cannot land the pages in {path}: {error}"))
+        };
+        if !self.path.exists() {
+            return Ok(0);
+        }
+        // Held meanwhile, so that no other run of this machine lands them too.
+        let _lock = self.lock().map_err(failed)?;
+        let text = match fs::read_to_string(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+            text => text.map_err(failed)?,
+        };
+        let mut begun = HashMap::new();
+        let (mut landed, mut left) = (0, Vec::new());
+        let mut lines = text.lines();
+        let mut outcome = Ok(());
+        for line in lines.by_ref() {
+            match self.land(context, kind_of, line, &mut begun).await {
+                Ok(true) => landed += 1,
+                Ok(false) => left.push(line),
+                Err(error) => {
+                    left.push(line);
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        left.extend(lines);
+        self.replace(&left).map_err(failed)?;
+        outcome.map(|()| landed)
+    }
+
+    /// Lands the page of one line. Returns `false` if the line cannot be used.
+    async fn land(
+        &self,
+        context: &Context,
+        kind_of: KindOf<'_>,
+        line: &str,
+        begun: &mut HashMap<String, PassRef>,
+    ) -> Result<bool, CatalogError> {
+        let mut landing: Landing = match serde_json::from_str(line) {
+            Ok(landing) => landing,
+            Err(error) => {
+                let path = self.path.display();
+                tracing::error!("{path}: a page cannot be read, and stays there: {error}");
+                return Ok(false);
+            }
+        };
+        let Some(kind) = kind_of(&landing.upstream, &landing.call) else {
+            tracing::error!(
+                "{}: a page of {} stays there, since that call is no longer configured with records",
+                self.path.display(),
+                landing.call
+            );
+            return Ok(false);
+        };
+        landing.kind = kind;
+        // Several pages can have waited for the first one that would have stored their pass.
+        let name = format!("{:?}", landing.pass);
+        if let Some(pass) = begun.get(&name) {
+            landing.pass = pass.clone();
+        }
+        let landed = context.catalog.land(Arc::new(landing)).await?;
+        begun.insert(name, PassRef::Open(landed.pass));
+        Ok(true)
+    }
+
+    /// Writes the lines that are left in place of the file, or deletes it.
+    fn replace(&self, left: &[&str]) -> io::Result<()> {
+        if left.is_empty() {
+            return fs::remove_file(&self.path);
+        }
+        let beside = self.path.with_extension("new");
+        let _ = fs::remove_file(&beside);
+        let mut file = private::open_to_lock(&beside)?;
+        for line in left {
+            writeln!(file, "{line}")?;
+        }
+        file.sync_all()?;
+        fs::rename(beside, &self.path)
+    }
+
+    /// Waits for the other processes of this machine that use the file.
+    fn lock(&self) -> io::Result<File> {
+        let lock = private::open_to_lock(&self.path.with_extension("lock"))?;
+        lock.lock()?;
+        Ok(lock)
+    }
+}

@@ -7,13 +7,20 @@
 mod batch;
 mod error;
 mod landing;
+mod layout;
 mod lease;
+mod listings;
 mod lock_files;
+mod page;
 mod pass;
+mod places;
 pub mod postgres;
 mod query;
+mod scratch;
 mod sqlite;
 mod text;
+mod tokens;
+mod values;
 mod words;
 
 use std::sync::Arc;
@@ -34,7 +41,9 @@ pub use pass::{
     EndedSlice, OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState, SliceState,
     StepPosition, UncutPass, slice_states,
 };
-pub use postgres::{Parameter, Postgres, PostgresError, RowLeases, Session, Transaction};
+pub use postgres::{
+    Parameter, Postgres, PostgresCatalog, PostgresError, RowLeases, Session, Transaction,
+};
 pub use query::{
     Estimate, NamedIds, PassRecord, PassScope, PendingId, PendingQuery, RecordIds, RecordsPage,
     RecordsQuery, SearchHit, SearchQuery, SearchResults, StepListing, StoredRecord,

@@ -30,21 +30,38 @@ pub fn join(text: &str) -> String {
     text.replace(BREAK, "")
 }
 
+/// A word that is searched for.
+pub struct Word {
+    /// The word, [`part`]ed.
+    pub parted: String,
+    /// Whether it stands for all words that begin so.
+    pub is_beginning: bool,
+}
+
 /// FTS5 queries, one for each of these words, whatever characters they contain. A record that matches all contains all words.
 pub fn queries(words: &str) -> Vec<String> {
+    let query = |word: Word| {
+        let star = if word.is_beginning { "*" } else { "" };
+        format!("\"{}\"{star}", word.parted.replace('"', "\"\""))
+    };
+    searched(words).map(query).collect()
+}
+
+/// The words that a search has, each once.
+pub fn searched(words: &str) -> impl Iterator<Item = Word> {
     let words: BTreeSet<&str> = words
         .split(|c: char| c.is_whitespace() || c.is_control())
         .collect();
-    words.into_iter().filter_map(query).collect()
+    words.into_iter().filter_map(word)
 }
 
-fn query(word: &str) -> Option<String> {
+fn word(word: &str) -> Option<Word> {
     let beginning = beginning(word);
-    let star = beginning.map_or("", |_| "*");
     let word = beginning.unwrap_or(word);
-    word.chars()
-        .any(char::is_alphanumeric)
-        .then(|| format!("\"{}\"{star}", part(word).replace('"', "\"\"")))
+    word.chars().any(char::is_alphanumeric).then(|| Word {
+        parted: part(word).into_owned(),
+        is_beginning: beginning.is_some(),
+    })
 }
 
 /// The fewest characters that stand for all words that begin so: the words that begin with one letter are too many.

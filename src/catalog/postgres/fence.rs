@@ -5,6 +5,7 @@ use tokio_postgres::types::Type;
 use super::connection::Transaction;
 use super::error::PostgresError;
 use super::lease::{job_of, region_of};
+use super::sql::Columns;
 use crate::catalog::{PassId, Resource, Term};
 
 /// The lock makes the next holder wait for the end of the transaction: it changes the term, which is part of a unique key. A
@@ -50,7 +51,7 @@ pub async fn fence_pass(transaction: &Transaction<'_>, pass: PassId) -> Result<(
     let rows = transaction.query(OF_PASS, &[(&pass.0, Type::INT8)]).await?;
     let row = rows.first().ok_or(PostgresError::NoSuchPass(pass))?;
     transaction.identify(row.try_get(0)?);
-    let resource = Resource::region(row.try_get(1)?, row.try_get(2)?);
+    let resource = Resource::region(&row.text(1)?, &row.text(2)?);
     let term = transaction.postgres().terms().of(&resource);
     match fence(transaction, term.as_ref()).await? {
         true => Ok(()),

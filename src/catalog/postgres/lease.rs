@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::connection::{Parameter, Postgres};
 use super::error::PostgresError;
+use super::sql::{restored, stored};
 use crate::catalog::{CatalogError, HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
 use crate::clock::Monotonic;
 use crate::quota::Timestamp;
@@ -428,9 +429,9 @@ fn qualified(sql: &str, postgres: &Postgres) -> String {
 /// The `job` of a row. No name contains a brace, so that of anything but a region is the name of no job.
 pub fn job_of(resource: &Resource) -> String {
     match resource {
-        Resource::Region { job, .. } => storable(job),
-        Resource::Ids { upstream, .. } => storable(&format!("{{ids {upstream}}}")),
-        Resource::Retention { upstream } => storable(&format!("{{keep {upstream}}}")),
+        Resource::Region { job, .. } => stored(job).into_owned(),
+        Resource::Ids { upstream, .. } => format!("{{ids {}}}", stored(upstream)),
+        Resource::Retention { upstream } => format!("{{keep {}}}", stored(upstream)),
         Resource::Repair => "{repair}".to_owned(),
     }
 }
@@ -438,26 +439,20 @@ pub fn job_of(resource: &Resource) -> String {
 /// The `region` of a row; of ids it is their kind.
 pub fn region_of(resource: &Resource) -> String {
     match resource {
-        Resource::Region { region, .. } => storable(region),
-        Resource::Ids { kind, .. } => storable(kind),
+        Resource::Region { region, .. } => stored(region).into_owned(),
+        Resource::Ids { kind, .. } => stored(kind).into_owned(),
         Resource::Retention { .. } | Resource::Repair => String::new(),
     }
 }
 
-/// Text without U+0000, which PostgreSQL cannot store.
-fn storable(text: &str) -> String {
-    text.replace('\0', "{0}")
-}
-
 fn resource(job: &str, region: &str) -> Resource {
-    let text = |text: &str| text.replace("{0}", "\0");
     let inner = job.strip_prefix('{').and_then(|job| job.strip_suffix('}'));
     match inner.map(|inner| inner.split_once(' ')) {
-        Some(Some(("ids", upstream))) => Resource::ids(&text(upstream), &text(region)),
+        Some(Some(("ids", upstream))) => Resource::ids(&restored(upstream), &restored(region)),
         Some(Some(("keep", upstream))) => Resource::Retention {
-            upstream: text(upstream),
+            upstream: restored(upstream),
         },
         Some(None) if job == "{repair}" => Resource::Repair,
-        _ => Resource::region(&text(job), &text(region)),
+        _ => Resource::region(&restored(job), &restored(region)),
     }
 }

@@ -1,15 +1,38 @@
 //! The catalog in a PostgreSQL database, which several machines share.
 
 mod about;
+mod archive;
+mod catalog;
 mod connection;
 mod error;
+mod estimates;
 mod fence;
+mod gone;
+mod land;
 mod lease;
+mod parents;
+mod passes;
 mod password;
+mod pending;
+mod prune;
+mod reader;
+mod rearrange;
+mod rebuild;
+mod recall;
+mod records;
 mod route;
+mod schema;
+mod search;
+mod select;
+mod sql;
+mod store;
+mod tags;
 mod tls;
+mod views;
+mod words;
 
 pub use about::{About, about};
+pub use catalog::PostgresCatalog;
 pub use connection::{Parameter, Postgres, Session, Transaction};
 pub use error::PostgresError;
 pub use fence::{fence, fence_pass};

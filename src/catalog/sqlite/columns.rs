@@ -1,27 +1,17 @@
 //! How values are stored in columns: times as text that sorts, costs and lists as JSON.
 
-use std::collections::BTreeMap;
-
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Error, Row};
 use serde::de::DeserializeOwned;
 
+use crate::catalog::values;
 use crate::config::Slice;
-use crate::quota::{Cost, Timestamp, Units};
-
-/// 0000-01-01T00:00:00Z, and the last microsecond of 9999: RFC 3339 has no text for a time outside them.
-const FIRST: i64 = -62_167_219_200_000_000;
-const LAST: i64 = 253_402_300_799_999_999;
+use crate::quota::{Cost, Timestamp};
 
 /// Formats a time as RFC 3339 of a fixed width. A time whose year does not have four digits becomes the nearest one that
 /// has.
 pub fn time(at: Timestamp) -> String {
-    Timestamp::from_micros(at.micros().clamp(FIRST, LAST)).to_string()
-}
-
-/// Formats a list as JSON.
-pub fn list(list: &[String]) -> String {
-    serde_json::json!(list).to_string()
+    values::clamped(at).to_string()
 }
 
 /// Reads a column that holds a time.
@@ -69,6 +59,6 @@ pub fn read_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite:
 
 /// Reads a column that holds a cost.
 pub fn read_cost(row: &Row<'_>, column: usize) -> rusqlite::Result<Cost> {
-    let units: BTreeMap<String, Units> = read_json(row, column)?;
-    Ok(units.into_iter().collect())
+    values::cost(row.get_ref(column)?.as_str()?)
+        .map_err(|error| Error::FromSqlConversionFailure(column, Type::Text, error.into()))
 }

@@ -8,8 +8,8 @@ use std::{mem, thread};
 use rusqlite::Connection;
 
 use super::land::Changes;
-use super::page::LandingPage;
 use super::text_index::TextIndex;
+use crate::catalog::page::LandingPage;
 use crate::sqlite;
 
 /// The most pages that wait, which bounds the memory: the next page is landed after they are indexed.

@@ -1,8 +1,9 @@
 use rusqlite::{Transaction, params};
 
-use super::page::LandingPage;
 use super::passes::{Counts, count};
-use super::{StoreError, columns, integer, tags, views};
+use super::{StoreError, columns, tags, views};
+use crate::catalog::page::LandingPage;
+use crate::catalog::values::{integer, list as json_list};
 use crate::catalog::{Landed, OpenBatch, PassId, PassRef};
 
 const BEGIN: &str =
@@ -138,13 +139,14 @@ fn store(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Re
     let mut newest: i64 = tx.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
     let mut statement = tx.prepare_cached(STORE)?;
     let mut changes = Changes::default();
+    let now = columns::time(page.landing.now);
     for (place, row) in page.rows.iter().enumerate() {
         let (upstream, kind, hash) = (&page.landing.upstream, page.kind(), row.text_hash());
         if page.landing.kind.history {
-            let former = params![upstream, kind, row.id, pass.0, page.now, row.body];
+            let former = params![upstream, kind, row.id, pass.0, now, row.body];
             tx.prepare_cached(KEEP_VERSION)?.execute(former)?;
         }
-        let values = params![upstream, kind, row.id, page.now, hash, row.body];
+        let values = params![upstream, kind, row.id, now, hash, row.body];
         let stored = statement.query_row(values, |stored| stored.try_into())?;
         let (number, indexed): (i64, Option<i64>) = stored;
         // Only one transaction writes at a time, so a greater number means that the record is new.
@@ -192,11 +194,12 @@ fn list(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Res
 
 fn store_absent(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<()> {
     let (upstream, kind) = (&page.landing.upstream, page.kind());
+    let now = columns::time(page.landing.now);
     for (id, came) in page.answers() {
         if came {
             tx.prepare_cached(CAME)?.execute((upstream, kind, id))?;
         } else {
-            let values = (upstream, kind, id, &page.now);
+            let values = (upstream, kind, id, &now);
             tx.prepare_cached(ABSENT)?.execute(values)?;
         }
     }
@@ -210,7 +213,7 @@ fn store_batch(
     step: i64,
     batch: &OpenBatch,
 ) -> rusqlite::Result<()> {
-    let ids = columns::list(&batch.ids);
+    let ids = json_list(&batch.ids);
     if batch.cursors.is_empty() {
         let stored = tx.prepare_cached(FETCHED)?.execute((pass.0, step, ids));
         return stored.map(drop);
@@ -219,8 +222,8 @@ fn store_batch(
         pass.0,
         step,
         ids,
-        columns::list(&batch.missing),
-        columns::list(&batch.cursors),
+        json_list(&batch.missing),
+        json_list(&batch.cursors),
         columns::time(batch.began),
         integer(batch.empty_pages),
     );
@@ -241,7 +244,7 @@ fn checkpoint(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlit
         pass.0,
         page.step,
         cursor,
-        &page.now,
+        columns::time(landing.now),
         &landing.request,
         integer(landing.empty_pages),
         landing.cut,

@@ -6,7 +6,6 @@ mod estimates;
 mod gone;
 mod indexer;
 mod land;
-mod page;
 mod parents;
 mod passes;
 mod path;
@@ -251,9 +250,4 @@ fn in_transaction<T>(
     let done = work(&tx)?;
     tx.commit()?;
     Ok(done)
-}
-
-/// Converts to SQLite's signed integers; saturates.
-fn integer(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

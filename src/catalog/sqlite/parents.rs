@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, Transaction};
 
 use super::{StoreError, recall};
+use crate::catalog::listings::{Children, parents_of};
 use crate::catalog::{PassId, PendingQuery, RecordIds};
 
 const NAMING: &str = "select listing.id from pass
@@ -24,12 +25,6 @@ const FURTHER: &str =
     where pass = ?1 and step = ?2 and position = ?3";
 pub const STATEMENTS: &[&str] = &[NAMING, CHILDREN, FIRST, LAST_POSITION, FURTHER];
 
-/// A record that was returned for a requested id, and what is listed of it.
-struct Child {
-    position: i64,
-    parents: HashSet<Arc<str>>,
-}
-
 /// Writes the parents of what a step of ids returned: one row for each. A further row is no further record, so the pass
 /// counts none.
 pub fn link(
@@ -46,48 +41,25 @@ pub fn link(
     let mut last: i64 = tx
         .prepare_cached(LAST_POSITION)?
         .query_row((pass.0, step), |row| row.get(0))?;
-    for (requested, mut child) in children {
-        for parent in parents.get(&*requested).into_iter().flatten() {
-            let is_first = child.parents.is_empty();
-            if !child.parents.insert(Arc::clone(parent)) {
-                continue;
-            }
-            let row = (pass.0, step, child.position);
-            if is_first {
-                let values = (row.0, row.1, row.2, parent);
-                tx.prepare_cached(FIRST)?.execute(values)?;
-            } else {
-                last = last.saturating_add(1);
-                let values = (row.0, row.1, row.2, last, parent);
-                tx.prepare_cached(FURTHER)?.execute(values)?;
-            }
+    for row in children.missing(&parents) {
+        if row.is_first {
+            let values = (pass.0, step, row.position, row.parent);
+            tx.prepare_cached(FIRST)?.execute(values)?;
+        } else {
+            last = last.saturating_add(1);
+            let values = (pass.0, step, row.position, last, row.parent);
+            tx.prepare_cached(FURTHER)?.execute(values)?;
         }
     }
     Ok(())
 }
 
-/// The children with the ids that requested them, in the order in which they came.
-fn children(
-    connection: &Connection,
-    pass: PassId,
-    step: i64,
-) -> rusqlite::Result<Vec<(String, Child)>> {
+fn children(connection: &Connection, pass: PassId, step: i64) -> rusqlite::Result<Children> {
     let mut statement = connection.prepare_cached(CHILDREN)?;
     let mut rows = statement.query((pass.0, step))?;
-    let mut children: Vec<(String, Child)> = Vec::new();
-    let mut places: HashMap<(String, String), usize> = HashMap::new();
+    let mut children = Children::default();
     while let Some(row) = rows.next()? {
-        let (id, requested): (String, String) = (row.get(1)?, row.get(2)?);
-        let place = *places
-            .entry((id, requested.clone()))
-            .or_insert(children.len());
-        if place == children.len() {
-            let (position, parents) = (row.get(0)?, HashSet::new());
-            children.push((requested, Child { position, parents }));
-        }
-        if let Some((_, child)) = children.get_mut(place) {
-            child.parents.extend(row.get::<_, Option<Arc<str>>>(3)?);
-        }
+        children.add(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
     }
     Ok(children)
 }
@@ -113,11 +85,6 @@ fn parents(
         kind: query.listed_kind.clone(),
         ids,
     };
-    let mut parents: HashMap<Arc<str>, Vec<Arc<str>>> = HashMap::new();
-    for (parent, named) in recall::named_ids(connection, &naming, &query.at)? {
-        for id in named {
-            parents.entry(id).or_default().push(Arc::clone(&parent));
-        }
-    }
-    Ok(parents)
+    let named = recall::named_ids(connection, &naming, &query.at)?;
+    Ok(parents_of(named))
 }

@@ -1,13 +1,11 @@
 //! Passes: which are open and where they stopped, how they started over and how they ended.
 
-use std::collections::BTreeMap;
-
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::{StoreError, columns};
 use crate::catalog::{
     EndedSlice, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, RegionState, SliceState,
-    StepPosition, UncutPass, slice_states,
+    StepPosition, UncutPass, slice_states, values,
 };
 use crate::quota::{Cost, Timestamp};
 
@@ -308,8 +306,8 @@ pub fn forget_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<(), 
     let pages = tx.prepare_cached(FORGET)?.execute((pass.0, step))?;
     tx.prepare_cached(UNCOUNT)?.execute((
         pass.0,
-        super::integer(pages as u64),
-        super::integer(records as u64),
+        values::integer(pages as u64),
+        values::integer(records as u64),
     ))?;
     Ok(())
 }
@@ -358,7 +356,7 @@ pub fn count(tx: &Transaction<'_>, pass: PassId, counts: &Counts<'_>) -> Result<
         .prepare_cached(UNITS)?
         .query_row([pass.0], |row| row.get(0))
         .optional()?;
-    let units = sum(&spent.ok_or(StoreError::NoSuchPass(pass))?, counts.units);
+    let units = values::sum(&spent.ok_or(StoreError::NoSuchPass(pass))?, counts.units);
     tx.prepare_cached(COUNT)?.execute((
         pass.0,
         counts.pages,
@@ -391,15 +389,6 @@ pub fn count_unproductive(
             units,
         },
     )
-}
-
-fn sum(spent: &str, more: &Cost) -> String {
-    let mut units: BTreeMap<String, u64> = serde_json::from_str(spent).unwrap_or_default();
-    for (limit, taken) in more.iter() {
-        let sum = units.entry(limit.clone()).or_default();
-        *sum = sum.saturating_add(taken.get());
-    }
-    serde_json::json!(units).to_string()
 }
 
 pub fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), StoreError> {

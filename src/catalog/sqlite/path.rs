@@ -1,21 +1,12 @@
 //! JSON pointers as SQL expressions.
 
+use crate::catalog::places::{self, is_index};
 use crate::config::Pointer;
 
-/// Splits a pointer: its leading tokens without indices and `*`, as a JSON path for SQL, and a pointer to apply to the value
-/// at that path.
+/// Splits a pointer: a JSON path for SQL, and a pointer to apply to the value at that path.
 pub fn split(pointer: &Pointer) -> (String, Option<Pointer>) {
-    let plain = pointer
-        .tokens()
-        .iter()
-        .take_while(|token| *token != "*" && !is_index(token))
-        .count();
-    let (members, rest) = pointer.tokens().split_at(plain);
-    let rest: String = rest
-        .iter()
-        .map(|token| format!("/{}", escape(token)))
-        .collect();
-    (path(members), Pointer::parse(&rest).ok())
+    let (members, rest) = places::split(pointer);
+    (path(members), rest)
 }
 
 /// An expression for the value of a pointer in the JSON `document`; for a pointer with a `*`, a JSON array of all values.
@@ -91,12 +82,4 @@ fn path(tokens: &[String]) -> String {
             format!("{path}.{}", serde_json::Value::from(token.as_str()))
         }
     })
-}
-
-fn is_index(token: &str) -> bool {
-    !token.is_empty() && token.len() < 10 && token.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn escape(token: &str) -> String {
-    token.replace('~', "~0").replace('/', "~1")
 }

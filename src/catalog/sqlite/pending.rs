@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use rusqlite::{CachedStatement, Connection, ToSql};
-use serde_json::Value;
 
 use super::{columns, path};
+use crate::catalog::places::ids_in;
 use crate::catalog::{PassId, PassScope, PendingId, PendingQuery};
 use crate::config::Pointer;
 use crate::quota::Timestamp;
@@ -142,7 +142,9 @@ impl<'a> Lookups<'a> {
         let part: Option<String> = self
             .part
             .query_row((record, &self.path), |row| row.get(0))?;
-        let named: Rc<[Rc<str>]> = ids_in(part, self.rest.as_ref()).map(Rc::from).collect();
+        let named: Rc<[Rc<str>]> = ids_in(part.as_deref(), self.rest.as_ref())
+            .map(Rc::from)
+            .collect();
         self.named.insert(record, Rc::clone(&named));
         Ok(named)
     }
@@ -158,13 +160,4 @@ impl<'a> Lookups<'a> {
         let in_this_pass = listed.unfinished && fetched >= listed.started_at.as_str();
         Ok(in_this_pass || fetched >= self.fresh_since.as_str())
     }
-}
-
-/// The ids at the place `rest` of a part of a record, which is JSON.
-pub fn ids_in(part: Option<String>, rest: Option<&Pointer>) -> impl Iterator<Item = String> {
-    let part: Value = part
-        .and_then(|part| serde_json::from_str(&part).ok())
-        .unwrap_or_default();
-    let ids = rest.map(|rest| rest.texts_in(&part)).unwrap_or_default();
-    ids.into_iter().filter(|id| !id.is_empty())
 }

@@ -2,8 +2,9 @@
 
 use rusqlite::{Connection, Transaction};
 
+use super::StoreError;
 use super::passes::{forget_step, must_exist};
-use super::{StoreError, integer};
+use crate::catalog::values::integer;
 use crate::catalog::{PassId, Rearrangement};
 
 const FORGET_RESTART: &str = "delete from restart where pass = ?1 and step = ?2";

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use serde_json::Value;
 
-use super::page::Text;
 use super::text_index::{self, Followed};
 use super::views;
+use crate::catalog::page::Text;
 use crate::config::Pointer;
 
 const EMPTY: &str = "insert into record_text (record_text) values ('delete-all')";

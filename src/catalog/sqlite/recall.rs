@@ -1,11 +1,12 @@
 //! What earlier passes listed, the ids that it names, and when those were fetched.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::{path, pending};
+use crate::catalog::listings::Listings;
+use crate::catalog::places::ids_in;
 use crate::catalog::{NamedIds, PassId, RecordIds, StepListing};
 use crate::config::Pointer;
 use crate::quota::Timestamp;
@@ -17,29 +18,12 @@ pub const STATEMENTS: &[&str] = &[LISTING, PART];
 pub fn listing(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<StepListing>> {
     let mut statement = connection.prepare_cached(LISTING)?;
     let mut rows = statement.query([pass.0])?;
-    let mut all: Vec<StepListing> = Vec::new();
-    let mut children: HashSet<(usize, Arc<str>)> = HashSet::new();
+    let mut listings = Listings::default();
     while let Some(row) = rows.next()? {
         let (step, call, kind) = (row.get::<_, u32>(0)? as usize, text(row, 1)?, text(row, 2)?);
-        let id: Arc<str> = Arc::from(text(row, 3)?);
-        // A child has a row for each of its parents.
-        if row.get(4)? && !children.insert((step, Arc::clone(&id))) {
-            continue;
-        }
-        match all
-            .last_mut()
-            .filter(|last| (last.step, &*last.call, &*last.kind) == (step, call, kind))
-        {
-            Some(last) => last.ids.push(id),
-            None => all.push(StepListing {
-                step,
-                call: call.to_owned(),
-                kind: kind.to_owned(),
-                ids: vec![id],
-            }),
-        }
+        listings.add(step, (call, kind), Arc::from(text(row, 3)?), row.get(4)?);
     }
-    Ok(all)
+    Ok(listings.done())
 }
 
 fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r str> {
@@ -56,9 +40,10 @@ pub fn named_ids(
     let mut named = Vec::new();
     for id in &records.ids {
         let values = (&records.upstream, &records.kind, id, &path);
-        let part = statement.query_row(values, |row| row.get(0)).optional()?;
+        let part: Option<Option<String>> =
+            statement.query_row(values, |row| row.get(0)).optional()?;
         if let Some(part) = part {
-            let ids = pending::ids_in(part, rest.as_ref());
+            let ids = ids_in(part.as_deref(), rest.as_ref());
             named.push((Arc::clone(id), ids.map(Arc::from).collect()));
         }
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::text_index::TextIndex;
 use super::{StoreError, columns, views};
+use crate::catalog::scratch::Scratch;
 use crate::catalog::text::text_of;
 use crate::catalog::{RANKED, SearchHit, SearchQuery, SearchResults, words};
 use crate::sqlite::Interruptible;
@@ -39,11 +40,6 @@ const COUNT: &str =
     "select count(*) from (select 1 from record_text where record_text match ?1 limit ?2)";
 /// `sz` is the number of words, as a variable-length integer of SQLite.
 const LENGTH: &str = "select sz from record_text_docsize where id = ?1";
-
-const SCRATCH: &str = r#"create virtual table hit using fts5 (
-    text, tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co M*'")"#;
-const BEST_TEXTS: &str = "select rowid from hit where hit match ?1 order by rank";
-const EXCERPTS: &str = "select rowid, snippet(hit, 0, char(0xE000), char(0xE001), '…', 32) from hit where hit match ?1";
 
 /// The matches that are examined at most to find [`RANKED`] that pass the filters.
 const EXAMINED: usize = 50_000;
@@ -170,13 +166,8 @@ impl Search<'_> {
     /// Returns the best of these records by their texts.
     fn compared(&self, numbers: &[i64]) -> rusqlite::Result<Vec<SearchHit>> {
         let mut hits: Vec<Option<SearchHit>> = self.hits(numbers)?.into_iter().map(Some).collect();
-        let scratch = self.scratch(hits.iter().flatten())?;
-        let mut statement = scratch.prepare(BEST_TEXTS)?;
-        let best = statement.query_map([&self.all], |row| row.get::<_, u32>(0))?;
-        let best: Vec<u32> = best.collect::<rusqlite::Result<_>>()?;
-        let best = best
-            .into_iter()
-            .filter_map(|at| hits.get_mut(at as usize)?.take());
+        let best = self.scratch(hits.iter().flatten())?.best(&self.all)?;
+        let best = best.into_iter().filter_map(|at| hits.get_mut(at)?.take());
         Ok(best.take(self.query.limit as usize).collect())
     }
 
@@ -192,29 +183,18 @@ impl Search<'_> {
         statement.query_row(filters, hit).optional()
     }
 
-    /// An index of the texts of these records, each under its place among them.
-    fn scratch<'h>(
-        &self,
-        hits: impl Iterator<Item = &'h SearchHit>,
-    ) -> rusqlite::Result<Connection> {
-        let scratch = Connection::open_in_memory()?;
-        scratch.execute_batch(SCRATCH)?;
-        let mut insert = scratch.prepare("insert into hit (rowid, text) values (?1, ?2)")?;
-        for (number, hit) in (0_u32..).zip(hits) {
+    /// An index of the texts of these records.
+    fn scratch<'h>(&self, hits: impl Iterator<Item = &'h SearchHit>) -> rusqlite::Result<Scratch> {
+        Scratch::new(hits.map(|hit| {
             let pointers = views::text_pointers(self.records, &hit.upstream, &hit.kind)?;
-            insert.execute((number, words::part(&text_of(&hit.body, &pointers))))?;
-        }
-        drop(insert);
-        Ok(scratch)
+            Ok(text_of(&hit.body, &pointers))
+        }))
     }
 
     fn cut_excerpts(&self, hits: &mut [SearchHit]) -> rusqlite::Result<()> {
-        let scratch = self.scratch(hits.iter())?;
-        let mut excerpts = scratch.prepare(EXCERPTS)?;
-        let mut rows = excerpts.query([&self.all])?;
-        while let Some(row) = rows.next()? {
-            if let Some(hit) = hits.get_mut(row.get::<_, u32>(0)? as usize) {
-                hit.excerpt = words::join(&row.get::<_, String>(1)?);
+        for (place, excerpt) in self.scratch(hits.iter())?.excerpts(&self.all)? {
+            if let Some(hit) = hits.get_mut(place) {
+                hit.excerpt = excerpt;
             }
         }
         Ok(())

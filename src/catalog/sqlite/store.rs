@@ -3,11 +3,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use rusqlite::Connection;
 
-use super::page::LandingPage;
 use super::{
-    SqliteCatalog, columns, estimates, gone, in_transaction, integer, land, parents, passes, prune,
+    SqliteCatalog, columns, estimates, gone, in_transaction, land, parents, passes, prune,
     rearrange, tags,
 };
+use crate::catalog::page::LandingPage;
+use crate::catalog::values::integer;
 use crate::catalog::{
     CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore, PendingQuery,
     Rearrangement,

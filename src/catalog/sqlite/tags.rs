@@ -7,8 +7,8 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde_json::Value;
 
 use super::columns;
-use super::page::LandingPage;
 use crate::catalog::Landing;
+use crate::catalog::page::LandingPage;
 use crate::record::{CachedPage, Record, Tag};
 
 /// How long the tag of a page that is no longer requested is kept.
@@ -47,7 +47,7 @@ pub fn remember(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<()
         kind,
         ids.to_string(),
         next,
-        page.now
+        columns::time(page.landing.now)
     ])?;
     forget_old(tx, upstream, &columns::time(page.landing.now - KEPT))
 }

@@ -1,13 +1,12 @@
-//! How the records of a kind are read. Each landing stores it, so that the kind's view has the columns that are configured
-//! now.
+//! The view of each kind of record.
 
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
-use serde_json::{Value, json};
 
 use super::{path, typed};
-use crate::config::{Column, ColumnType, Pointer, Records};
+use crate::catalog::layout::{self, KindLayout};
+use crate::config::{Pointer, Records};
 
 pub const SHAPE: &str =
     "select text, columns from kind where upstream = ?1 and kind = ?2 and call = ?3";
@@ -30,33 +29,11 @@ const PARENT: &str = "(select case when min(listing.parent) = max(listing.parent
 const KINDS: &str = "select distinct upstream, kind from kind";
 const VIEW: &str = "select sql from sqlite_schema where type = 'view' and name = ?1";
 
-/// How a call's records are read, as it is stored.
-#[derive(Debug, PartialEq, Eq)]
-struct KindLayout {
-    text: String,
-    columns: String,
-}
-
-impl KindLayout {
-    fn new(records: &Records) -> Self {
-        let text: Vec<&str> = records.text.iter().map(Pointer::as_str).collect();
-        let columns: BTreeMap<&str, Value> = records
-            .columns
-            .iter()
-            .map(|(name, column)| (name.as_str(), stored(column)))
-            .collect();
-        Self {
-            text: serde_json::json!(text).to_string(),
-            columns: serde_json::json!(columns).to_string(),
-        }
-    }
-
-    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            text: row.get(0)?,
-            columns: row.get(1)?,
-        })
-    }
+fn read_layout(row: &rusqlite::Row<'_>) -> rusqlite::Result<KindLayout> {
+    Ok(KindLayout {
+        text: row.get(0)?,
+        columns: row.get(1)?,
+    })
 }
 
 /// Stores how a call's records are read, and replaces the kind's view if that changed.
@@ -69,7 +46,7 @@ pub fn declare(
     let (kind, shape) = (&records.kind, KindLayout::new(records));
     let stored = tx
         .prepare_cached(SHAPE)?
-        .query_row((upstream, kind, call), KindLayout::read)
+        .query_row((upstream, kind, call), read_layout)
         .optional()?;
     if stored.as_ref() == Some(&shape) {
         return Ok(());
@@ -120,19 +97,7 @@ pub fn text_pointers(
     upstream: &str,
     kind: &str,
 ) -> rusqlite::Result<Vec<Pointer>> {
-    let texts = shapes(connection, upstream, kind)?
-        .into_iter()
-        .flat_map(|shape| {
-            let pointers: Vec<String> = serde_json::from_str(&shape.text).unwrap_or_default();
-            pointers
-        });
-    let mut pointers: Vec<Pointer> = Vec::new();
-    for pointer in texts.filter_map(|text| Pointer::parse(&text).ok()) {
-        if !pointers.contains(&pointer) {
-            pointers.push(pointer);
-        }
-    }
-    Ok(pointers)
+    Ok(layout::text_pointers(&shapes(connection, upstream, kind)?))
 }
 
 fn shapes(
@@ -142,7 +107,7 @@ fn shapes(
 ) -> rusqlite::Result<Vec<KindLayout>> {
     connection
         .prepare_cached(SHAPES)?
-        .query_map((upstream, kind), KindLayout::read)?
+        .query_map((upstream, kind), read_layout)?
         .collect()
 }
 
@@ -207,15 +172,12 @@ fn selects(upstream: &str, kind: &str, columns: &BTreeMap<String, Vec<String>>) 
     )
 }
 
-/// Expressions by column. A column that two calls read from different places has two.
+/// Expressions by column.
 fn columns(shapes: &[KindLayout]) -> BTreeMap<String, Vec<String>> {
-    let mut columns: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for shape in shapes {
-        let named: BTreeMap<String, Value> =
-            serde_json::from_str(&shape.columns).unwrap_or_default();
-        let named = named.into_iter();
-        for (name, column) in named.filter_map(|(name, stored)| Some((name, column(&stored)?))) {
-            let found = columns.entry(name).or_default();
+    let columns = layout::columns(shapes).into_iter();
+    let with_expressions = columns.map(|(name, places)| {
+        let mut found: Vec<String> = Vec::new();
+        for column in places {
             let value = path::expression("record.body", column.at.tokens());
             let json = path::json("record.body", column.at.tokens());
             let expression = typed::typed(column.kind, value, json);
@@ -223,26 +185,9 @@ fn columns(shapes: &[KindLayout]) -> BTreeMap<String, Vec<String>> {
                 found.push(expression);
             }
         }
-    }
-    columns
-}
-
-/// A column as the catalog stores it: its pointer, or its pointer and its type.
-fn stored(column: &Column) -> Value {
-    match column.kind {
-        None => column.at.as_str().into(),
-        Some(kind) => json!({ "at": column.at.as_str(), "type": kind.name() }),
-    }
-}
-
-fn column(stored: &Value) -> Option<Column> {
-    let at = stored.get("at").unwrap_or(stored).as_str()?;
-    let kind = stored.get("type").and_then(Value::as_str);
-    Some(Column {
-        at: Pointer::parse(at).ok()?,
-        kind: kind.and_then(ColumnType::named),
-        template: None,
-    })
+        (name, found)
+    });
+    with_expressions.collect()
 }
 
 fn first_of(expressions: &[String]) -> String {

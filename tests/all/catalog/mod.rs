@@ -23,3 +23,7 @@ mod a_sqlite_file {
 mod the_simulated_catalog {
     super::suite::pass_suite!(super::places::simulated);
 }
+
+mod a_postgres_schema {
+    super::suite::suite!(super::places::postgres_schema);
+}

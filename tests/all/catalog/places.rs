@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
-use ingest::catalog::{LockFiles, SqliteCatalog};
+use std::time::Duration;
+
+use ingest::catalog::{LockFiles, Postgres, PostgresCatalog, RowLeases, SqliteCatalog};
+use ingest::config::PostgresUrl;
 use ingest::run::SimulatedCatalog;
 use tempfile::TempDir;
+use tokio::runtime;
+use tokio::task::block_in_place;
 
 use super::suite::{Handle, Place};
+use crate::support::postgres::{PostgresServer, Schema};
 
 struct SqliteFile(TempDir);
 
@@ -37,6 +43,33 @@ impl Place for Simulated {
             store: self.0.clone(),
             leases: self.0.clone(),
             archive: None,
+        }
+    }
+}
+
+struct PostgresSchema(Schema);
+
+pub(super) fn postgres_schema() -> Arc<dyn Place> {
+    let server = block_in_place(PostgresServer::shared);
+    Arc::new(PostgresSchema(server.schema()))
+}
+
+/// A schema as a process has it open.
+pub(super) fn database(schema: &Schema) -> Postgres {
+    let url = PostgresUrl::parse(&schema.url).unwrap();
+    Postgres::new(&url, None, &schema.name)
+}
+
+impl Place for PostgresSchema {
+    fn open(&self) -> Handle {
+        let database = database(&self.0);
+        let open = PostgresCatalog::open(database.clone());
+        let catalog = block_in_place(|| runtime::Handle::current().block_on(open)).unwrap();
+        let catalog = Arc::new(catalog);
+        Handle {
+            store: catalog.clone(),
+            leases: Arc::new(RowLeases::new(&database, Duration::from_secs(60))),
+            archive: Some(catalog),
         }
     }
 }

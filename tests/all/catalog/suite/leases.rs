@@ -24,6 +24,7 @@ pub(crate) async fn a_resource_has_one_holder_at_a_time(f: Catalog) {
     );
     f.leases.check(&us()).unwrap();
     drop(lease);
+    f.leases.close().await;
     assert!(take(&*other.leases, &us()).await.is_some());
 }
 

@@ -1,12 +1,13 @@
+//! A page in the form in which it is stored.
+
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::columns;
-use crate::catalog::text::text_of;
-use crate::catalog::{Landing, words};
+use super::text::text_of;
+use super::{Landing, values, words};
 use crate::config::Pointer;
 use crate::record::Record;
 
@@ -14,7 +15,6 @@ use crate::record::Record;
 pub struct LandingPage {
     pub landing: Arc<Landing>,
     pub step: i64,
-    pub now: String,
     pub rows: Vec<Row>,
 }
 
@@ -37,8 +37,7 @@ impl LandingPage {
     pub fn new(landing: Arc<Landing>) -> Self {
         let row = |record| Row::new(record, &landing.kind.text);
         Self {
-            step: super::integer(landing.step as u64),
-            now: columns::time(landing.now),
+            step: values::integer(landing.step as u64),
             rows: landing.records.iter().map(row).collect(),
             landing,
         }
@@ -49,7 +48,7 @@ impl LandingPage {
         &self.landing.kind.kind
     }
 
-    /// Whether the page takes much memory. SQLite needs as much again to store it.
+    /// Whether the page takes much memory. Storing it needs as much again.
     pub fn is_large(&self) -> bool {
         const LARGE: usize = 1024 * 1024;
         self.rows.iter().map(|row| row.body.len()).sum::<usize>() > LARGE

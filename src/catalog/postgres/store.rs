@@ -1,0 +1,87 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::catalog::{PostgresCatalog, writing};
+use super::{estimates, gone, land, parents, passes, prune, rearrange, tags, views};
+use crate::catalog::page::LandingPage;
+use crate::catalog::values::integer;
+use crate::catalog::{
+    CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore, PendingQuery,
+    Rearrangement,
+};
+use crate::quota::{Cost, Timestamp};
+
+#[async_trait]
+impl PassStore for PostgresCatalog {
+    async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
+        let page = LandingPage::new(landing);
+        let (landed, is_new_layout) = writing!(self, tx => land::land(&tx, &page))?;
+        if is_new_layout {
+            views::refresh(&self.postgres).await;
+        }
+        Ok(landed)
+    }
+
+    async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError> {
+        writing!(self, tx => passes::restart_step(&tx, pass, integer(step as u64)))
+    }
+
+    async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError> {
+        writing!(self, tx => rearrange::rearrange(&tx, pass, change))
+    }
+
+    async fn link_parents(
+        &self,
+        pass: PassId,
+        step: usize,
+        query: PendingQuery,
+    ) -> Result<(), CatalogError> {
+        writing!(self, tx => parents::link(&tx, pass, integer(step as u64), &query))
+    }
+
+    async fn mark_gone(
+        &self,
+        pass: PassId,
+        steps: &[usize],
+        now: Timestamp,
+    ) -> Result<u64, CatalogError> {
+        let steps: Vec<i64> = steps.iter().map(|step| integer(*step as u64)).collect();
+        writing!(self, tx => gone::mark(&tx, pass, &steps, now))
+    }
+
+    async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError> {
+        writing!(self, tx => passes::end_step(&tx, pass, integer(step as u64), cut))
+    }
+
+    async fn finish(
+        &self,
+        pass: &PassRef,
+        end: PassEnd,
+        now: Timestamp,
+    ) -> Result<PassId, CatalogError> {
+        writing!(self, tx => passes::finish(&tx, pass, end, now))
+    }
+
+    async fn count_unproductive(
+        &self,
+        pass: &PassRef,
+        requests: u64,
+        units: &Cost,
+        now: Timestamp,
+    ) -> Result<(), CatalogError> {
+        writing!(self, tx => passes::count_unproductive(&tx, pass, (requests, units), now))
+    }
+
+    async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {
+        writing!(self, tx => estimates::learn(&tx, &estimate))
+    }
+
+    async fn forget_tags(&self, upstream: &str, call: &str) -> Result<(), CatalogError> {
+        writing!(self, tx => tags::forget(&tx, upstream, call))
+    }
+
+    async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
+        self.done(prune::drop_unseen(&self.postgres, upstream, since).await)
+    }
+}

@@ -39,10 +39,23 @@ pub async fn admit_regions(
             .await?;
         estimates.push((job, passes));
     }
-    let count = most_that_fit(queue.len(), |count| {
+    let count = most_that_fit(walk_together(queue), |count| {
         remaining.cover(&costs(queue.get(..count).unwrap_or(queue), &estimates))
     });
     Ok(queue.drain(..count.min(queue.len())).collect())
+}
+
+/// Returns how many regions from the front of the queue may walk together at all. Slices wait until everything else was walked.
+/// Before the first slice of a region is complete, nothing says how large a slice is, so they walk one by one: several could all
+/// stop in their middle.
+fn walk_together(queue: &[Candidate]) -> usize {
+    let ordinary = queue.iter().take_while(|one| one.backfill.is_none());
+    let is_guess = |one: &Candidate| one.backfill.is_some() && one.state.last_pages.is_empty();
+    match (ordinary.count(), queue.first()) {
+        (0, Some(first)) if is_guess(first) => 1,
+        (0, _) => queue.len(),
+        (ordinary, _) => ordinary,
+    }
 }
 
 /// Returns what the whole queue charges at most; `None` where nothing bounds that.

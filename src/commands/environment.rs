@@ -233,7 +233,7 @@ impl Environment {
         &self,
         selection: &Selection,
     ) -> HashMap<String, Result<Arc<dyn upstream::Upstream>, String>> {
-        let credentials = selection.iter().map(|(job, _)| &job.credential);
+        let credentials = selection.iter().flat_map(|(job, _)| job.credentials());
         credentials
             .map(|credential| (credential.name.clone(), self.upstream(credential)))
             .collect()

@@ -184,7 +184,10 @@ fn draws_on(environment: &Environment, pass: &PassRecord, account: &Account) -> 
         .config
         .jobs
         .iter()
-        .any(|job| job.name == pass.job && job.credential.account.name == account.name)
+        .filter(|job| job.name == pass.job)
+        // Which credential a request used is not known, so each account counts all of them.
+        .flat_map(|job| job.credentials())
+        .any(|credential| credential.account.name == account.name)
 }
 
 /// When its requests were made is not known: at its end at the latest, which is now for one that goes on.

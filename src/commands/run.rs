@@ -109,7 +109,7 @@ async fn unrepaid(
     ledger: &dyn LedgerClient,
 ) -> Vec<(Arc<Account>, Cost)> {
     let mut all = Vec::new();
-    for account in run::accounts(selection.iter().map(|(job, _)| &job.credential)) {
+    for account in run::accounts(selection.iter().flat_map(|(job, _)| job.credentials())) {
         match ledger.unrepaid(&account).await {
             Ok(units) => all.push((account, units)),
             Err(error) => tracing::error!(account = account.name, "{error}"),

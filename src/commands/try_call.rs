@@ -125,11 +125,11 @@ impl Tried {
         let jobs = config
             .jobs
             .iter()
-            .filter(|job| job.credential.name == credential.name);
+            .filter(|job| job.credentials().any(|one| one.name == credential.name));
         let steps = jobs.flat_map(|job| (0..).zip(&job.steps).map(move |step| (job, step)));
         let mut having = steps.filter(|(_, (_, step))| step.call.name == call.name);
         let (job, step) = match having.next() {
-            Some((job, (index, _))) => ((**job).clone(), Some(index)),
+            Some((job, (index, _))) => (job.with(credential), Some(index)),
             None => (job_of(credential, call, &config.regions), None),
         };
         let region = job.first_slice_of(&region(&job, args)?, environment.clock.now());
@@ -322,6 +322,7 @@ fn job_of(credential: &Arc<Credential>, call: &Arc<Call>, regions: &[Arc<Region>
         leaves_needed: false,
         name: format!("try {}", call.name),
         credential: Arc::clone(credential),
+        fallbacks: Vec::new(),
         regions: regions.to_vec(),
         every: None,
         leave: Cost::none(),

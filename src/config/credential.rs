@@ -35,6 +35,19 @@ pub struct Credential {
 }
 
 impl Credential {
+    /// Whether every limit of it is one of another credential too.
+    #[must_use]
+    pub fn shares_limits(&self, other: &Self) -> bool {
+        let mut own = self.limits.values().map(|limit| &limit.ledger_name);
+        let has = |name: &LimitName| {
+            other
+                .limits
+                .values()
+                .any(|limit| limit.ledger_name == *name)
+        };
+        self.account.name == other.account.name && own.all(has)
+    }
+
     /// Returns the longest time that a run sleeps for a limit, by its name in the ledger.
     #[must_use]
     pub fn wait(&self, limit: &str) -> Duration {

@@ -23,6 +23,8 @@ pub struct Job {
     pub name: String,
     /// The credential of its requests.
     pub credential: Arc<Credential>,
+    /// The credentials that it uses, in this order, when the quota of the one before is exhausted.
+    pub fallbacks: Vec<Arc<Credential>>,
     /// The regions that it walks.
     pub regions: Vec<Arc<Region>>,
     /// A region is due again this long after the start of its last complete pass; `None`: at every run.
@@ -57,6 +59,26 @@ pub struct Step {
 }
 
 impl Job {
+    /// Returns all of its credentials, in the order in which it uses them. They are of one upstream.
+    pub fn credentials(&self) -> impl Iterator<Item = &Arc<Credential>> {
+        std::iter::once(&self.credential).chain(&self.fallbacks)
+    }
+
+    /// Returns the job with only this credential.
+    #[must_use]
+    pub fn with(&self, credential: &Arc<Credential>) -> Self {
+        Self {
+            credential: Arc::clone(credential),
+            fallbacks: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the job with each of its credentials alone.
+    pub fn by_credential(&self) -> impl Iterator<Item = Self> {
+        self.credentials().map(|credential| self.with(credential))
+    }
+
     /// Returns the region with the slice that a backfill fetches first at `now`; as it is in a job without slices.
     #[must_use]
     pub fn first_slice_of(&self, region: &Arc<Region>, now: Timestamp) -> Arc<Region> {
@@ -114,8 +136,12 @@ impl Ids {
 
 keys! {
     partial struct JobKeys {
-        /// The credential of the requests. Its upstream has the calls of the steps.
-        credential: Place = Required(Later(TEXT), "'things'"),
+        /// The credential of the requests. Its upstream has the calls of the steps. Required, unless there are `credentials`.
+        credential: Option<Place> = Optional(Later(TEXT), "'things'"),
+        /// Several credentials of one upstream, each with its own quota. A run uses the first until its quota is exhausted, then the
+        /// next. A pass continues with another credential at the same cursor, so the upstream's cursors must not belong to one
+        /// credential. Use this only if the terms of the upstream allow it: most forbid several accounts that evade one quota.
+        credentials: Option<Vec<Place>> = Optional(ListOf(Later(TEXT), 1), "['things', 'more_things']"),
         /// The regions to walk. If unset, all of them.
         regions: Option<Place> = Optional(Later(ListOf(TEXT, 1)), "['US', 'GB']"),
         /// A region is due this long after the start of its last complete pass. If unset, at every run.
@@ -182,11 +208,18 @@ pub struct Known<'a> {
 pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
     let keys = JOB.read(item.clone())?;
     let root = item.root();
-    let credential = keys.credential.and_then(|place| {
-        known
-            .credentials
-            .named_by(&place.item(&root)?, "credential")
-    });
+    let credentials = match (keys.credential?, keys.credentials?) {
+        (Some(_), Some(_)) => item.find(&["credentials"]).and_then(|item| {
+            item.refuse(
+                "this job has `credential` too",
+                "remove one of the two: `credentials` lists all of them",
+            )
+        }),
+        (None, None) => item.lacks("credential", "\"...\""),
+        (Some(place), None) => credentials(&[place], &root, known),
+        (None, Some(places)) => credentials(&places, &root, known),
+    };
+    let credential = credentials.as_ref().and_then(|all| all.first().cloned());
     let regions = match keys.regions? {
         Some(place) => some_regions(&place.item(&root)?, known.regions),
         None => Some(all_regions(&item, known.regions)),
@@ -199,6 +232,7 @@ pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
     Some(Job {
         name: item.name().to_owned(),
         credential: credential?,
+        fallbacks: credentials?.into_iter().skip(1).collect(),
         regions: regions?,
         every: keys.every?,
         leaves_needed: slices.is_some() && leave.is_none(),
@@ -208,6 +242,41 @@ pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
         slices,
         steps: steps?,
     })
+}
+
+/// The credentials of a job: of one upstream, and each with limits of its own.
+fn credentials(
+    places: &[Place],
+    root: &Item<'_>,
+    known: &Known<'_>,
+) -> Option<Vec<Arc<Credential>>> {
+    let mut all: Vec<Arc<Credential>> = Vec::new();
+    for place in places {
+        let item = place.item(root)?;
+        let credential: Arc<Credential> = known.credentials.named_by(&item, "credential")?;
+        if let Some(first) = all.first()
+            && first.upstream.name != credential.upstream.name
+        {
+            return item.refuse(
+                format!(
+                    "the other credentials are of upstream {:?}",
+                    first.upstream.name
+                ),
+                "list credentials of one upstream",
+            );
+        }
+        if let Some(same) = all.iter().find(|one| one.shares_limits(&credential)) {
+            return item.refuse(
+                format!(
+                    "it has no quota of its own: {:?} uses the same account",
+                    same.name
+                ),
+                "remove it, or give the credentials different accounts",
+            );
+        }
+        all.push(credential);
+    }
+    Some(all)
 }
 
 /// All regions of the file, of a job that names none. If the file has none, the job makes one pass.

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use super::context::Context;
 use super::due::{Candidate, jobs};
 use super::estimate::{Estimator, PassEstimate, expected_cost};
+use super::report::accounts;
 use super::stop_reason::StopReason;
-use crate::config::Job;
+use crate::config::{Credential, Job};
 use crate::ledger::Available;
-use crate::quota::Cost;
+use crate::quota::{Cost, LimitUsage, Units};
 
 /// What each job charges.
 type Costs = Vec<(Arc<Job>, Cost)>;
@@ -121,9 +122,8 @@ struct Remaining(HashMap<String, Available>);
 impl Remaining {
     async fn read(context: &Context, jobs: &[Arc<Job>]) -> Self {
         let mut remaining = HashMap::new();
-        for job in jobs {
-            let account = &job.credential.account;
-            if let Ok(available) = context.ledger.available(account).await {
+        for account in accounts(jobs.iter().flat_map(|job| job.credentials())) {
+            if let Ok(available) = context.ledger.available(&account).await {
                 remaining.insert(account.name.clone(), available);
             }
         }
@@ -141,6 +141,10 @@ impl Remaining {
         let fits = |(job, cost): &(Arc<Job>, Cost)| {
             let account = job.credential.account.name.as_str();
             let total = totals.get(account).cloned().unwrap_or_default();
+            if !job.fallbacks.is_empty() {
+                let mut limits = cost.limits();
+                return limits.all(|limit| total.of(limit) <= self.of_all(job, limit));
+            }
             match self.0.get(account) {
                 Some(Available::Metered(usages)) => cost.limits().all(|limit| {
                     let usage = usages.iter().find(|usage| usage.limit == *limit);
@@ -153,5 +157,24 @@ impl Remaining {
             }
         };
         costs.iter().all(fits)
+    }
+
+    /// Returns the units of a limit that all credentials of a job have left for it together.
+    fn of_all(&self, job: &Job, limit: &str) -> Units {
+        let limit = job.credential.configured_name(limit);
+        let remaining = |credential: &Arc<Credential>| match self.0.get(&credential.account.name) {
+            Some(Available::Metered(usages)) => {
+                let is_same =
+                    |usage: &&LimitUsage| credential.configured_name(&usage.limit) == limit;
+                let remaining = usages.iter().filter(is_same).map(|usage| usage.remaining);
+                remaining
+                    .min()
+                    .unwrap_or_default()
+                    .saturating_sub(job.leave.of(limit))
+            }
+            Some(Available::Unmetered(units)) => *units,
+            None => Units::ZERO,
+        };
+        job.credentials().map(remaining).sum()
     }
 }

@@ -119,9 +119,11 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
 async fn some_credential(context: &Context, due: &[Candidate]) -> Result<(), RunError> {
     let mut missing = Vec::new();
     for job in jobs(due) {
-        match context.missing_secret(&job.credential).await {
-            None => return Ok(()),
-            Some(why) => missing.push(why),
+        for credential in job.credentials() {
+            match context.missing_secret(credential).await {
+                None => return Ok(()),
+                Some(why) => missing.push(why),
+            }
         }
     }
     missing.dedup();

@@ -192,7 +192,7 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
         .iter()
         .map(|pass| RunOutcome::from(pass.outcome))
         .max();
-    let accounts = accounts(selection.iter().map(|(job, _)| &job.credential));
+    let accounts = accounts(selection.iter().flat_map(|(job, _)| job.credentials()));
     let mut limits = Vec::new();
     for account in &accounts {
         limits.extend(limit_reports(&*context.ledger, account).await);
@@ -203,7 +203,13 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
         requests: passes.iter().map(|pass| pass.requests).sum(),
         passes,
         unmetered_units: walked.unmetered,
-        stopped_by: soonest(context, &accounts, &limits).await,
+        // Where every pass is complete, another credential was used, or nothing was left to do.
+        stopped_by: match outcome {
+            Some(RunOutcome::NothingDue | RunOutcome::Complete) | None => None,
+            Some(RunOutcome::Stopped | RunOutcome::Failed | RunOutcome::Interrupted) => {
+                soonest(context, &accounts, &limits).await
+            }
+        },
         limits,
     }
 }

@@ -9,9 +9,9 @@ use super::Selection;
 use super::report::accounts;
 use super::simulation::{Bounds, Simulation, Snapshot, balances};
 use crate::catalog::{CatalogError, PassReader};
-use crate::config::Job;
+use crate::config::{Credential, Job};
 use crate::ledger::LedgerClient;
-use crate::quota::{Account, LimitName, Timestamp, Units};
+use crate::quota::{Account, Cost, LimitName, Timestamp, Units};
 
 /// The shortest time between two simulated runs.
 const SHORTEST: Duration = Duration::from_secs(15 * 60);
@@ -36,10 +36,13 @@ pub async fn reserved(
         return Ok(selection);
     }
     let sliced = selection.iter().filter(|(job, _)| job.leaves_needed);
-    let accounts = accounts(sliced.map(|(job, _)| &job.credential));
+    let accounts = accounts(sliced.flat_map(|(job, _)| job.credentials()));
     let of_accounts = others.iter().filter(|(job, _)| {
-        let own = &job.credential.account.name;
-        job.slices.is_none() && accounts.iter().any(|account| account.name == *own)
+        let of_account = |account: &Arc<Account>| {
+            let mut own = job.credentials();
+            own.any(|credential| credential.account.name == account.name)
+        };
+        job.slices.is_none() && accounts.iter().any(of_account)
     });
     let others: Selection = of_accounts.cloned().collect();
     let is_selected = |job: &Job| selection.iter().any(|(one, _)| one.name == job.name);
@@ -165,15 +168,21 @@ async fn next(
 /// Returns the job with what it leaves. It can use a limit that nobody else uses at the moment, so it never leaves all of it.
 fn leaving(job: &Job, growth: &Used) -> Job {
     let mut leaving = job.clone();
-    let account = &job.credential.account;
+    for credential in job.credentials() {
+        leave_of(credential, job, growth, &mut leaving.leave);
+    }
+    leaving
+}
+
+fn leave_of(credential: &Credential, job: &Job, growth: &Used, leave: &mut Cost) {
+    let account = &credential.account;
     for ((_, limit), units) in growth.iter().filter(|((name, _), _)| *name == account.name) {
-        let configured = job.credential.configured_name(limit);
+        let configured = credential.configured_name(limit);
         let costs = job.steps.iter().map(|step| step.call.cost.of(configured));
         let largest = costs.max().unwrap_or_default();
         let enforced = account.limits.get(limit).map(crate::quota::Limit::enforced);
         let most = enforced.unwrap_or_default().saturating_sub(largest);
-        let units = (*units).min(most).max(leaving.leave.of(configured));
-        leaving.leave.set(configured, units);
+        let units = (*units).min(most).max(leave.of(configured));
+        leave.set(configured, units);
     }
-    leaving
 }

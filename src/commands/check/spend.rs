@@ -44,7 +44,7 @@ fn cheapest<'a>(
         .config
         .jobs
         .iter()
-        .filter(|job| job.credential.name == credential.name);
+        .filter(|job| job.credentials().any(|one| one.name == credential.name));
     let steps = jobs.flat_map(|job| job.steps.iter().map(move |step| (job, step)));
     let listing = steps.filter(|(_, step)| step.ids.is_none());
     let (job, step) = listing.min_by_key(|(_, step)| step.call.cost.total())?;

@@ -15,9 +15,10 @@ pub fn costs(config: &Config, root: &Item<'_>) {
         }
     }
     for job in &config.jobs {
-        leave(job, root);
+        job.by_credential().for_each(|job| leave(&job, root));
         for (at, step) in job.steps.iter().enumerate() {
-            fits(job, at, step, root);
+            job.by_credential()
+                .for_each(|job| fits(&job, at, step, root));
         }
     }
 }

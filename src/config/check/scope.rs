@@ -21,7 +21,8 @@ pub fn scopes(config: &Config, root: &Item<'_>) {
     }
     for job in &config.jobs {
         for (at, step) in job.steps.iter().enumerate() {
-            charges(job, at, step, root);
+            job.by_credential()
+                .for_each(|job| charges(&job, at, step, root));
         }
     }
 }

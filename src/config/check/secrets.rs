@@ -28,7 +28,7 @@ pub fn secrets(config: &Config, root: &Item<'_>) {
 fn uses_of<'a>(config: &Config, credential: &Credential, root: &Item<'a>) -> Vec<Use<'a>> {
     let upstream = root.find(&["upstreams", &credential.upstream.name]);
     let jobs = config.jobs.iter();
-    let jobs = jobs.filter(|job| job.credential.name == credential.name);
+    let jobs = jobs.filter(|job| job.credentials().any(|one| one.name == credential.name));
     let jobs = jobs.filter_map(|job| root.find(&["jobs", &job.name]));
     let mut uses = Vec::new();
     for item in upstream.into_iter().chain(jobs) {

@@ -62,11 +62,44 @@ impl From<ClientError> for NoPage {
     }
 }
 
-/// Fetches one page, with as many attempts as the upstream is configured for. `stats` counts all of them, whatever the result.
+/// Fetches one page with the first credential whose limits allow it. `stats` counts all attempts, whatever the result.
+///
+/// # Errors
+/// Why there is no page. Where the limits of all credentials stop the request, the one that fits soonest.
+pub async fn fetch_page(
+    context: &Context,
+    job: &Job,
+    request: PageRequest<'_>,
+    stats: &mut PassStats,
+) -> Result<Page, StopReason> {
+    let mut soonest: Option<(Timestamp, StopReason)> = None;
+    let mut stopped = match fetch_with(context, job, request, stats).await {
+        Err(reason) if !job.fallbacks.is_empty() => reason,
+        fetched => return fetched,
+    };
+    for credential in &job.fallbacks {
+        let Some(at) = stopped.stop().map(|stop| stop.retry_at) else {
+            return Err(stopped);
+        };
+        if soonest.as_ref().is_none_or(|(soonest, _)| at < *soonest) {
+            soonest = Some((at, stopped));
+        }
+        match fetch_with(context, &job.with(credential), request, stats).await {
+            Err(reason) => stopped = reason,
+            fetched => return fetched,
+        }
+    }
+    match (stopped.stop().map(|stop| stop.retry_at), soonest) {
+        (Some(at), Some((soonest, reason))) if soonest <= at => Err(reason),
+        _ => Err(stopped),
+    }
+}
+
+/// Fetches one page with a job's first credential, with as many attempts as the upstream is configured for.
 ///
 /// # Errors
 /// Why there is no page.
-pub async fn fetch_page(
+async fn fetch_with(
     context: &Context,
     job: &Job,
     request: PageRequest<'_>,

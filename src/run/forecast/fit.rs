@@ -157,9 +157,16 @@ async fn refuses_nothing(
     plan: Plan<'_>,
 ) -> Result<bool, CatalogError> {
     let simulation = snapshot.simulation(plan.selection, balances, Bounds::Enforced, plan.from);
+    let mut jobs = plan.selection.iter();
+    let has_fallbacks = jobs.any(|(job, _)| !job.fallbacks.is_empty());
     for start in plan.starts {
-        simulation.run(*start, plan.concurrency).await?;
-        if !simulation.refused().is_empty() {
+        let report = simulation.run(*start, plan.concurrency).await?;
+        // A job with several credentials goes on where one is refused.
+        let refused = match has_fallbacks {
+            true => report.stopped_by.is_some(),
+            false => !simulation.refused().is_empty(),
+        };
+        if refused {
             return Ok(false);
         }
     }

@@ -132,7 +132,7 @@ pub async fn forecast(
     ledger: &dyn LedgerClient,
     plan: Plan<'_>,
 ) -> Result<Forecast, CatalogError> {
-    let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
+    let accounts = accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials()));
     let snapshot = Snapshot::of(catalog, plan.selection, plan.from).await?;
     let balances = balances(ledger, &accounts, plan.from).await;
     let simulated = simulated(&snapshot, &balances, plan).await?;
@@ -199,7 +199,7 @@ pub async fn what_fits(
         ..plan
     };
     let snapshot = Snapshot::of(catalog, plan.selection, plan.from).await?;
-    let accounts = accounts(plan.selection.iter().map(|(job, _)| &job.credential));
+    let accounts = accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials()));
     fit::fits(
         &snapshot,
         &balances(ledger, &accounts, plan.from).await,
@@ -264,7 +264,7 @@ async fn simulated(
 
 impl Simulated {
     fn sample(&mut self, at: Timestamp, plan: Plan<'_>) {
-        for account in accounts(plan.selection.iter().map(|(job, _)| &job.credential)) {
+        for account in accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials())) {
             for (limit, units) in self.simulation.used(&account, at) {
                 self.used
                     .entry((account.name.clone(), limit))

@@ -158,7 +158,7 @@ pub async fn preview(
     now: Timestamp,
     concurrency: usize,
 ) -> Result<Preview, CatalogError> {
-    let accounts = accounts(selection.iter().map(|(job, _)| &job.credential));
+    let accounts = accounts(selection.iter().flat_map(|(job, _)| job.credentials()));
     let mut limits = Vec::new();
     for account in &accounts {
         limits.extend(limit_reports(ledger, account).await);
@@ -189,7 +189,9 @@ pub async fn preview(
     let steps = simulations.steps(steps);
     let mut previews = Vec::new();
     for limit in &limits {
-        let first_unfit = simulations.first_unfit(ledger, &accounts, limit, now).await;
+        let first_unfit = simulations
+            .first_unfit(ledger, &accounts, (limit, selection), now)
+            .await;
         previews.push(LimitPreview {
             first_unfit,
             ..simulations.limit(limit, selection, &steps)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::estimate::{Estimated, units};
 use super::{FirstUnfit, Fits, LimitPreview, PassPreview, StepPreview};
 use crate::catalog::CatalogError;
-use crate::config::Region;
+use crate::config::{Job, Region};
 use crate::ledger::LedgerClient;
 use crate::quota::{Account, Timestamp, Units};
 use crate::run::Selection;
@@ -152,15 +152,73 @@ impl Simulations {
         let units = of_account
             .filter_map(|step| step.units.get(&limit.limit))
             .copied();
+        let units = units.fold(Range::exactly(0), Range::plus);
         LimitPreview {
             account: limit.account.clone(),
             limit: limit.limit.clone(),
             remaining: limit.remaining,
-            units: units.fold(Range::exactly(0), Range::plus),
+            units: self.shared(limit, selection, units),
             spends: self.fitting.as_ref().map(|fitting| fitting.charged(limit)),
-            fits: self.fits(limit),
+            fits: match self.continues_elsewhere(limit, selection) {
+                true => Fits::All,
+                false => self.fits(limit),
+            },
             first_unfit: None,
         }
+    }
+
+    /// Returns the units of a limit of which other credentials of a job charge a part.
+    fn shared(&self, limit: &LimitReport, selection: &Selection, units: Range) -> Range {
+        let Some(fitting) = &self.fitting else {
+            return units;
+        };
+        let mut jobs = of_several(selection, &limit.account);
+        let Some(job) = jobs.next() else {
+            return units;
+        };
+        let own = fitting.charged(limit);
+        let is_first = job.credential.account.name == limit.account;
+        let expected = match is_first {
+            true => {
+                let accounts = job.fallbacks.iter().map(|credential| &credential.account);
+                let elsewhere = accounts.map(|account| {
+                    let account = account.name.clone();
+                    fitting.charged(&LimitReport {
+                        account,
+                        ..limit.clone()
+                    })
+                });
+                let elsewhere: Units = elsewhere.sum();
+                units
+                    .expected
+                    .saturating_sub(elsewhere.get())
+                    .max(own.get())
+            }
+            false => own.get(),
+        };
+        Range {
+            min: 0,
+            expected,
+            max: match is_first {
+                true => units.max,
+                false => None,
+            },
+        }
+    }
+
+    /// Whether the jobs that a limit refuses have other credentials, with which they come to their end.
+    fn continues_elsewhere(&self, limit: &LimitReport, selection: &Selection) -> bool {
+        let Some(fitting) = &self.fitting else {
+            return false;
+        };
+        let jobs: Vec<&str> = of_several(selection, &limit.account)
+            .map(|job| job.name.as_str())
+            .collect();
+        let mut passes = fitting.report.passes.iter();
+        !jobs.is_empty()
+            && passes.all(|pass| {
+                pass.outcome != PassOutcome::Stopped || !jobs.contains(&pass.job.as_str())
+            })
     }
 
     /// Returns how much of the requests fits a limit. One that refuses nothing fits them all, unless another limit kept the run
@@ -193,10 +251,13 @@ impl Simulations {
         &self,
         ledger: &dyn LedgerClient,
         accounts: &[Arc<Account>],
-        limit: &LimitReport,
+        (limit, selection): (&LimitReport, &Selection),
         now: Timestamp,
     ) -> Option<FirstUnfit> {
         let fitting = self.fitting.as_ref()?;
+        if self.continues_elsewhere(limit, selection) {
+            return None;
+        }
         let first = fitting.first_refused(limit)?;
         let retry_at = fitting.retry_at(ledger, accounts, &first).await.max(now);
         let job = first.purpose.job.clone().unwrap_or_default();
@@ -213,6 +274,15 @@ impl Simulations {
             retry_at,
         })
     }
+}
+
+/// Returns the jobs with several credentials, one of which draws on an account.
+fn of_several<'s>(selection: &'s Selection, account: &str) -> impl Iterator<Item = &'s Arc<Job>> {
+    let draws_on = move |job: &&Arc<Job>| {
+        let mut credentials = job.credentials();
+        !job.fallbacks.is_empty() && credentials.any(|one| one.account.name == account)
+    };
+    selection.iter().map(|(job, _)| job).filter(draws_on)
 }
 
 /// Returns when a charge fits a limit. The ledger says that more exactly where the simulation does not have each of its

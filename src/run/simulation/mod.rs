@@ -185,7 +185,8 @@ impl Simulation {
         let credentials = self
             .selection
             .iter()
-            .map(|(job, _)| job.credential.name.clone());
+            .flat_map(|(job, _)| job.credentials())
+            .map(|credential| credential.name.clone());
         Context {
             catalog: self.catalog.clone(),
             ledger: Arc::new(LocalClient::new(self.ledger.clone(), Arc::clone(&clock))),

@@ -1072,6 +1072,49 @@ fn complaint(&(before, after, line, path, phrases): &Case) -> Option<String> {
 }
 
 #[test]
+fn mistakes_of_several_credentials_are_named() {
+    let listed = |keys: &str, more: &str| {
+        let text = SMALL.replacen("credential = \"main\"", keys, 1) + more;
+        let found = problems(&text, &[]);
+        let found = found.iter().map(ToString::to_string);
+        found.collect::<Vec<_>>().join("\n")
+    };
+    let both = "credentials = [\"main\", \"other\"]";
+    let other = "[credentials.other]\nupstream = \"things\"\nsecret = { env = \"OTHER\" }\n";
+    let daily = "limits = { daily = { quota = 90, window = \"24h\" } }\n";
+    assert_eq!(listed(both, &format!("{other}{daily}")), "");
+    let cases = [
+        ("", String::new(), "credential: is missing"),
+        (both, String::new(), "\"other\""),
+        (
+            "credential = \"main\"\ncredentials = [\"main\"]",
+            String::new(),
+            "remove one of the two",
+        ),
+        ("credentials = []", String::new(), "jobs.all.credentials"),
+        (
+            "credentials = [\"main\", \"main\"]",
+            String::new(),
+            "no quota of its own",
+        ),
+        (
+            both,
+            format!("{other}account = \"main\"\n"),
+            "no quota of its own",
+        ),
+        (
+            both,
+            format!("{other}limits = {{ daily = {{ quota = 15, window = \"24h\" }} }}\n"),
+            "`leave` reserves 20",
+        ),
+    ];
+    for (keys, more, phrase) in cases {
+        let said = listed(keys, &more);
+        assert!(said.contains(phrase), "{keys} {more} gave {said:?}");
+    }
+}
+
+#[test]
 fn mistakes_of_slices_are_named() {
     let sliced = |keys: &str, param: &str| {
         let text = SMALL

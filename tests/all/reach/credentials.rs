@@ -1,0 +1,148 @@
+//! Jobs with several credentials.
+
+use serde_json::json;
+
+use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
+use crate::support::world::World;
+
+/// A world whose job uses the keys `k1` and `k2`, each with this quota.
+fn world(stub: &StubUpstream, quota: u64) -> World {
+    let credential = |name: &str| {
+        format!(
+            "[credentials.{name}]\nupstream = \"rows\"\nsecret = {{ command = [\"printf\", \"{name}\"] }}\n\
+             limits = {{ daily = {{ quota = {quota}, window = \"24h\" }} }}\n"
+        )
+    };
+    let text = format!(
+        "[upstreams.rows]\nbase_url = \"{}\"\nauth = {{ header = \"x-key\" }}\n\
+         errors = [{{ status = 402, class = \"spent\" }}]\n\
+         [upstreams.rows.calls.list]\npath = \"list\"\ncost = 1\n\
+         page = {{ kind = \"token\", param = \"after\", next = \"/next\" }}\n\
+         records = {{ at = \"/data\", kind = \"row\", id = \"/id\" }}\n{}{}\
+         [jobs.rows]\ncredentials = [\"k1\", \"k2\"]\nsteps = [{{ call = \"list\" }}]\n",
+        "https://rows.example.com",
+        credential("k1"),
+        credential("k2")
+    );
+    let mut world = World::written(&text, &[]);
+    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
+    for key in ["k1", "k2"] {
+        world.set(&format!(
+            "credentials.{key}.secret={{ command = [\"printf\", \"{key}\"] }}"
+        ));
+    }
+    world.set("upstreams.rows.pause=1ms");
+    world
+}
+
+/// A list of this many pages.
+fn pages(request: &StubRequest, count: u64) -> StubAnswer {
+    let page: u64 = request
+        .param("after")
+        .map_or(1, |page| page.parse().unwrap());
+    let next = (page < count).then(|| (page + 1).to_string());
+    StubAnswer::json(&json!({ "data": [{ "id": page }], "next": next }))
+}
+
+/// The key and cursor of each request.
+fn requests(stub: &StubUpstream) -> Vec<String> {
+    let shown = |request: &StubRequest| {
+        let key = request.header("x-key").unwrap();
+        format!("{key} {}", request.param("after").unwrap_or("1"))
+    };
+    stub.requests().iter().map(shown).collect()
+}
+
+#[test]
+fn the_next_credential_is_used_when_the_quota_of_one_is_exhausted_as_the_preview_says() {
+    let stub = StubUpstream::start(|request| pages(request, 3));
+    let mut world = world(&stub, 3);
+    assert_eq!(world.json(&["--region", "all"])["outcome"], "complete");
+    // The second pass takes three more, of which the first key has none left.
+    world.set("credentials.k1.limits.daily.quota=5");
+    let preview = world.json(&["--region", "all", "--dry-run"]);
+    let limits = preview["limits"].as_array().unwrap();
+    let spends: Vec<_> = limits
+        .iter()
+        .map(|limit| limit["spends"].as_u64())
+        .collect();
+    assert_eq!(spends, [Some(2), Some(1)], "{preview}");
+    for limit in limits {
+        assert_eq!(limit["fits"], "all", "{preview}");
+        assert_eq!(limit["expected"], limit["spends"]);
+        assert!(limit["first_unfit"].is_null());
+    }
+    assert_eq!(preview["passes"][0]["fits"], "all");
+    let report = world.json(&["--region", "all"]);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    assert!(report["stopped_by"].is_null(), "{report}");
+    assert_eq!(report["limits"][0]["used"], 5);
+    assert_eq!(report["limits"][1]["used"], 1);
+    assert_eq!(requests(&stub)[3..], ["k1 1", "k1 2", "k2 3"]);
+    let status = world.json(&["status"]);
+    assert_eq!(status["limits"].as_array().unwrap().len(), 2);
+    let history = world.json(&["history"]);
+    let rows = history["rows"].as_array().unwrap();
+    let units = |account: &str| {
+        let row = rows.iter().find(|row| row["account"] == account).unwrap();
+        row["units"]["daily"].as_u64().unwrap()
+    };
+    assert_eq!((units("k1"), units("k2")), (5, 1), "{history}");
+}
+
+#[test]
+fn a_pass_stops_when_all_are_exhausted_and_continues_with_any() {
+    let stub = StubUpstream::start(|request| pages(request, 6));
+    let mut world = world(&stub, 2);
+    let report = world.json(&["--region", "all"]);
+    assert_eq!(report["outcome"], "stopped", "{report}");
+    assert_eq!(report["stopped_by"]["account"], "k1", "{report}");
+    let preview = world.json(&["--region", "all", "--dry-run"]);
+    assert_eq!(preview["limits"][0]["fits"], "none", "{preview}");
+    world.set("credentials.k2.limits.daily.quota=9");
+    let report = world.json(&["--region", "all"]);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    assert_eq!(report["passes"][0]["resumed"], true);
+    assert_eq!(
+        requests(&stub),
+        ["k1 1", "k1 2", "k2 3", "k2 4", "k2 5", "k2 6"]
+    );
+    let forecast = world.json(&[
+        "forecast",
+        "--region",
+        "all",
+        "--schedule",
+        "hourly",
+        "--days",
+        "1",
+    ]);
+    assert_eq!(forecast["limits"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_refusal_of_the_upstream_closes_the_limit_of_one_credential() {
+    let stub = StubUpstream::start(|request| {
+        let is_second = request.param("after").is_some();
+        match request.header("x-key") {
+            Some("k1") if is_second => StubAnswer::error(402, &json!({})),
+            _ => pages(request, 2),
+        }
+    });
+    let world = world(&stub, 100);
+    for _ in 0..2 {
+        assert_eq!(world.json(&["--region", "all"])["outcome"], "complete");
+    }
+    assert_eq!(requests(&stub), ["k1 1", "k1 2", "k2 2", "k2 1", "k2 2"]);
+}
+
+#[test]
+fn a_call_is_tried_with_each_of_the_credentials() {
+    let stub = StubUpstream::start(|request| pages(request, 1));
+    let world = world(&stub, 100);
+    for key in ["k1", "k2"] {
+        let tried = world.json(&["try", key, "list"]);
+        assert_eq!(tried["job"], "rows", "{tried}");
+        assert_eq!(tried["class"], "page");
+    }
+    assert_eq!(requests(&stub), ["k1 1", "k2 1"]);
+}

@@ -14,12 +14,7 @@ fn main() -> ExitCode {
     commands::answer_shell();
     let cli = Cli::read();
     log(&cli.global);
-    commands::dispatch(
-        cli,
-        #[cfg(feature = "serve")]
-        ingest::serve::serve,
-    )
-    .into()
+    commands::dispatch(cli).into()
 }
 
 /// Logs go to stderr. `RUST_LOG` overrides `-v` and `-q`.

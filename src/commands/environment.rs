@@ -12,8 +12,8 @@ use super::charging::Charging;
 #[cfg(feature = "sandbox")]
 use super::presets;
 use crate::catalog::{
-    Archive, HeldLease, Leases, LockFiles, PassReader, PassStore, Postgres, ReadOnly, RowLeases,
-    SqliteCatalog, postgres,
+    Archive, HeldLease, Leases, LockFiles, PassReader, PassStore, Postgres, PostgresCatalog,
+    ReadOnly, RowLeases, SqliteCatalog, postgres,
 };
 use crate::cli::{Global, RunArgs};
 use crate::clock::{Clock, SystemClock};
@@ -105,20 +105,6 @@ impl Environment {
         })
     }
 
-    /// Returns the same environment, without the lock of a process that charges.
-    #[cfg(feature = "serve")]
-    pub fn another(&self) -> Self {
-        Self {
-            config: self.config.clone(),
-            state_dir: self.state_dir.clone(),
-            clock: Arc::clone(&self.clock),
-            charging: OnceLock::new(),
-            database: self.database.clone(),
-            #[cfg(feature = "sandbox")]
-            practising: self.practising,
-        }
-    }
-
     /// Creates the state directory if it does not exist.
     pub fn create_state_dir(&self) -> Result<(), Error> {
         let remedy = "set --state-dir or $INGEST_STATE_DIR";
@@ -207,25 +193,43 @@ impl Environment {
     }
 
     /// The catalog, for landing.
-    pub fn catalog(&self) -> Result<Arc<dyn PassStore>, Error> {
-        Ok(Arc::new(SqliteCatalog::open(
-            &self.state_dir.join(CATALOG_FILE),
-        )?))
+    pub async fn catalog(&self) -> Result<Arc<dyn PassStore>, Error> {
+        if let Some(database) = self.database() {
+            return Ok(Arc::new(PostgresCatalog::open(database.clone()).await?));
+        }
+        let path = self.state_dir.join(CATALOG_FILE);
+        Ok(Arc::new(SqliteCatalog::open(&path)?))
     }
 
     /// The passes of the catalog, for reading.
-    pub fn passes(&self) -> Result<Arc<dyn PassReader>, Error> {
-        Ok(Arc::new(self.catalog_to_read()?))
+    pub async fn passes(&self) -> Result<Arc<dyn PassReader>, Error> {
+        Ok(match self.shared_catalog().await? {
+            Some(catalog) => Arc::new(catalog),
+            None => Arc::new(self.catalog_in_files()?),
+        })
     }
 
     /// The records and the history of the catalog, for reading.
-    pub fn archive(&self) -> Result<Arc<dyn Archive>, Error> {
-        Ok(Arc::new(self.catalog_to_read()?))
+    pub async fn archive(&self) -> Result<Arc<dyn Archive>, Error> {
+        Ok(match self.shared_catalog().await? {
+            Some(catalog) => Arc::new(catalog),
+            None => Arc::new(self.catalog_in_files()?),
+        })
     }
 
-    fn catalog_to_read(&self) -> Result<SqliteCatalog<ReadOnly>, Error> {
-        let path = self.state_dir.join(CATALOG_FILE);
-        Ok(SqliteCatalog::open_read_only(&path)?)
+    async fn shared_catalog(&self) -> Result<Option<PostgresCatalog>, Error> {
+        match self.database() {
+            Some(database) => Ok(PostgresCatalog::open_read_only(database.clone()).await?),
+            None => Ok(None),
+        }
+    }
+
+    /// The catalog in the state directory, for reading. An empty one in place of a database that has none yet.
+    fn catalog_in_files(&self) -> Result<SqliteCatalog<ReadOnly>, Error> {
+        Ok(match self.database() {
+            Some(_) => SqliteCatalog::none()?,
+            None => SqliteCatalog::open_read_only(&self.state_dir.join(CATALOG_FILE))?,
+        })
     }
 
     /// Returns the clients of the upstreams of these jobs.

@@ -33,7 +33,7 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
         columns,
         changes_only: args.since.is_some(),
     };
-    let archive = environment.archive()?;
+    let archive = environment.archive().await?;
     match &args.to {
         None => {
             let written = write(&*archive, query, Writer::new(format, io::stdout())).await;
@@ -47,11 +47,8 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Returns the columns of a kind, over all calls that return it; fails for an unknown kind.
-pub fn columns(
-    environment: &Environment,
-    kind: &str,
-) -> Result<BTreeMap<String, Vec<Pointer>>, Error> {
+/// The columns of a kind, over all calls that return it.
+fn columns(environment: &Environment, kind: &str) -> Result<BTreeMap<String, Vec<Pointer>>, Error> {
     let calls = environment
         .config
         .upstreams
@@ -232,12 +229,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Writes a record as one line of JSON.
-pub fn json_line(
-    lines: &mut impl Write,
-    record: &StoredRecord,
-    changes_only: bool,
-) -> io::Result<()> {
+fn json_line(lines: &mut impl Write, record: &StoredRecord, changes_only: bool) -> io::Result<()> {
     let text = |text: &str| Value::from(text).to_string();
     let (upstream, kind, id) = (text(&record.upstream), text(&record.kind), text(&record.id));
     let StoredRecord {

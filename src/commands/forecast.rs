@@ -40,7 +40,7 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
         )));
     }
     let ledger = refill::reading_ledger(&environment).await?;
-    let catalog = environment.passes()?;
+    let catalog = environment.passes().await?;
     let others = environment.all_jobs();
     let selection = run::reserved(&*catalog, &*ledger, selection, &others, from).await?;
     let has_backfill = selection.iter().any(|(job, _)| job.slices.is_some());

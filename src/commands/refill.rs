@@ -2,6 +2,7 @@
 //! the configuration names it since today. It is charged that first, or a whole window would be granted again. Only this
 //! module opens a ledger for charging, so that no command can charge one that was not refilled.
 
+mod claimed;
 mod restored;
 
 use std::sync::Arc;
@@ -17,10 +18,12 @@ use crate::quota::{Account, ChargeId, Cost, Entry, Timestamp};
 
 /// Opens the ledger for charging.
 pub async fn charging_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Error> {
+    let claimed = claimed::claim(environment).await?;
     let ledger = open(environment, Mode::ReadWrite)?;
     let is_empty = ledger.is_empty().await?;
     if environment.config.ledger.store != LedgerStore::Sqlite {
         fill(environment, &*ledger, is_empty).await?;
+        claimed.finish(environment).await?;
         return Ok(ledger);
     }
     let charging = Charging::begin(&environment.state_dir).await?;
@@ -150,7 +153,8 @@ async fn refill(
     let now = environment.clock.now();
     let counted_from = now - account.longest_window();
     let passes = environment
-        .archive()?
+        .archive()
+        .await?
         .history(counted_from - longest_pass(environment))
         .await?;
     let mut entries: Vec<Entry> = passes

@@ -69,7 +69,7 @@ async fn run_in(
     let selection = environment.select(args)?;
     environment.create_state_dir()?;
     let stop = signals::listen("the page in flight is stored first")?;
-    let catalog = environment.catalog()?;
+    let catalog = environment.catalog().await?;
     let selection = run::learned(&*catalog, selection).await?;
     let context = Context {
         progress: watcher(global),

@@ -16,7 +16,6 @@ use crate::quota::Timestamp;
 
 /// The result of `search`.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct SearchReport<'a> {
     /// Best match first.
     hits: Vec<FoundHit<'a>>,
@@ -25,7 +24,6 @@ pub struct SearchReport<'a> {
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 struct FoundHit<'a> {
     upstream: &'a str,
     kind: &'a str,
@@ -60,7 +58,7 @@ pub async fn find(environment: &Environment, args: &SearchArgs) -> Result<Search
         since: args.since.map(|span| environment.clock.now() - span),
         limit: args.limit,
     };
-    Ok(environment.archive()?.search(query).await?)
+    Ok(environment.archive().await?.search(query).await?)
 }
 
 impl<'a> SearchReport<'a> {

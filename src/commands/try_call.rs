@@ -265,7 +265,7 @@ impl Tried {
         upstream: Arc<dyn upstream::Upstream>,
     ) -> Result<Context, Error> {
         Ok(Context {
-            catalog: environment.catalog()?,
+            catalog: environment.catalog().await?,
             ledger: charging_ledger(environment).await?,
             upstreams: HashMap::from([(self.credential().name.clone(), Ok(upstream))]),
             clock: Arc::clone(&environment.clock),

@@ -15,7 +15,7 @@ use crate::catalog::{CatalogError, Landed, Landing, Leases, PassRef, PassStore};
 use crate::clock::Clock;
 use crate::config::Credential;
 use crate::ledger::LedgerClient;
-use crate::quota::Units;
+use crate::quota::{Timestamp, Units};
 use crate::upstream::{Failure, Upstream};
 
 /// How long the landing of a page is repeated while the catalog is unavailable, and how often.
@@ -83,7 +83,7 @@ impl Context {
         let mut waiting = None;
         loop {
             match self.catalog.land(Arc::clone(&landing)).await {
-                Err(error) if error.is_retryable() && self.clock.now() < until => {
+                Err(error) if error.is_retryable() && self.may_wait(until) => {
                     waiting.get_or_insert_with(|| self.blocked.wait_to_land());
                     self.clock.sleep(LANDING_PAUSE).await;
                 }
@@ -95,6 +95,12 @@ impl Context {
                 }
             }
         }
+    }
+
+    /// Whether a page may wait for the catalog: up to an instant, and no longer than to a signal if it can be kept.
+    fn may_wait(&self, until: Timestamp) -> bool {
+        let is_stopping = self.unlanded.is_some() && self.stop.signal().is_some();
+        self.clock.now() < until && !is_stopping
     }
 
     /// Keeps a page that the catalog could not take. Returns what happened.

@@ -27,7 +27,6 @@ mod readme;
 mod recipes;
 mod run;
 mod sandbox;
-mod serve;
 mod soak;
 mod support;
 mod upstream;

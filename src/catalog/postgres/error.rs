@@ -4,7 +4,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
 
-use crate::catalog::{CatalogError, PassId, Resource};
+use crate::catalog::{CatalogError, Landed, PassId, Resource};
 
 /// Why an operation on the database failed.
 #[derive(Debug, Error)]
@@ -29,6 +29,9 @@ pub enum PostgresError {
     /// Another process may have taken what the transaction changes.
     #[error("the lease of {0} is lost, so another machine may walk it; nothing was changed")]
     LeaseLost(Resource),
+    /// The page was stored before.
+    #[error("the page was stored before")]
+    Landed(Landed),
     /// There is no such pass.
     #[error("no pass {}", .0.0)]
     NoSuchPass(PassId),
@@ -56,7 +59,7 @@ impl PostgresError {
                 error.code().is_none() || self.is_passing() && !self.is_conflict()
             }
             Self::Silent(_) | Self::InDoubt | Self::Connect { .. } => true,
-            Self::LeaseLost(_) | Self::NoSuchPass(_) | Self::Unusable(_) => false,
+            Self::LeaseLost(_) | Self::Landed(_) | Self::NoSuchPass(_) | Self::Unusable(_) => false,
         }
     }
 
@@ -79,7 +82,7 @@ impl PostgresError {
                 None => is_lost(error),
             },
             Self::Silent(_) | Self::InDoubt => true,
-            Self::LeaseLost(_) | Self::NoSuchPass(_) | Self::Unusable(_) => false,
+            Self::LeaseLost(_) | Self::Landed(_) | Self::NoSuchPass(_) | Self::Unusable(_) => false,
         }
     }
 
@@ -90,6 +93,7 @@ impl PostgresError {
             | Self::Silent(_)
             | Self::InDoubt
             | Self::LeaseLost(_)
+            | Self::Landed(_)
             | Self::NoSuchPass(_)
             | Self::Unusable(_) => None,
         }

@@ -63,11 +63,13 @@ const ABSENT: &str = "insert into absent (upstream, kind, id, at) select $1, $2,
 const FETCHED: &str = "delete from batch where pass = $1 and step = $2 and ids = $3";
 const BEGUN: &str = "insert into batch (pass, step, ids, missing, cursors, began, empty_pages)
     values ($1, $2, $3, $4, $5, $6, $7)";
-const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut)
+/// The checkpoint of a landing that is repeated since the answer to its commit was lost.
+const KNOWN: &str = "select pass, cursor is null from checkpoint where landing = $1";
+const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut, landing)
     select $1, $2, coalesce((select max(page) from checkpoint where pass = $1 and step = $2), 0) + 1,
         case when exists (select 1 from checkpoint
             where pass = $1 and step = $2 and hashtextextended(cursor, 0) = hashtextextended($3, 0) and cursor = $3)
-        then null else $3 end, $4, $5, $6, $7
+        then null else $3 end, $4, $5, $6, $7, $8
     returning cursor is null";
 
 /// A pass that another machine's run would otherwise continue beside its own.
@@ -177,9 +179,10 @@ async fn before(tx: &Transaction<'_>, page: &LandingPage) -> Result<Before, Post
     let count = integer(page.rows.len() as u64);
     // Only an open pass can have listed anything.
     let (open, step) = (open(&landing.pass), page.step);
-    let (is_held, of_pass, layout, numbers, hashes, last, listed) = try_join!(
+    let (is_held, known, of_pass, layout, numbers, hashes, last, listed) = try_join!(
         biased;
         fence(tx, landing.term.as_ref()),
+        async { tx.query(KNOWN, parameters![landing.id]).await },
         of_pass(tx, &landing.pass),
         views::layout(tx, (&upstream, &kind), &landing.call),
         async { tx.query(NUMBERS, parameters![count]).await },
@@ -187,6 +190,14 @@ async fn before(tx: &Transaction<'_>, page: &LandingPage) -> Result<Before, Post
         async { tx.query(LAST_POSITION, parameters![open, step]).await },
         async { tx.query(LISTED, parameters![open, step, upstream, kind, ids]).await },
     )?;
+    if let Some(known) = known.first() {
+        // The transaction is rolled back: it may have begun another pass.
+        return Err(PostgresError::Landed(Landed {
+            pass: PassId(known.value(0)?),
+            cursor_repeats: known.value::<bool>(1)? && landing.next.is_some(),
+            lease_lost: false,
+        }));
+    }
     let Some(of_pass) = of_pass.first() else {
         return Err(PostgresError::NoSuchPass(PassId(open)));
     };
@@ -527,6 +538,7 @@ async fn checkpoint(
                 stored_text(&landing.request),
                 integer(landing.empty_pages),
                 landing.cut,
+                landing.id,
             ],
         )
         .await?;

@@ -10,6 +10,7 @@ mod fence;
 mod gone;
 mod land;
 mod lease;
+mod ledgers;
 mod parents;
 mod passes;
 mod password;
@@ -37,3 +38,6 @@ pub use connection::{Parameter, Postgres, Session, Transaction};
 pub use error::PostgresError;
 pub use fence::{fence, fence_pass};
 pub use lease::{RowLeases, TABLE as LEASE_TABLE, held};
+pub use ledgers::{
+    RecordedLedger, TABLE as LEDGER_TABLE, record as record_ledger, replace as replace_ledger,
+};

@@ -244,7 +244,7 @@ fn ended_slice(row: &Row) -> Result<Option<EndedSlice>, PostgresError> {
 }
 
 /// Reads two columns that hold the edges of a slice, or null.
-fn slice(row: &Row, column: usize) -> Result<Option<Slice>, PostgresError> {
+pub fn slice(row: &Row, column: usize) -> Result<Option<Slice>, PostgresError> {
     let edges = (row.optional_time(column)?, row.optional_time(column + 1)?);
     Ok(match edges {
         (Some(from), Some(to)) => Some(Slice { from, to }),

@@ -1,7 +1,7 @@
 //! What the schema of a catalog holds, version by version.
 
 use super::sql::{Columns, parameters, plain};
-use super::{LEASE_TABLE, Postgres, PostgresError, Transaction};
+use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 
 /// The statements that take a schema from each version to the next. Released ones are never changed: a change is a new one.
 ///
@@ -24,11 +24,12 @@ use super::{LEASE_TABLE, Postgres, PostgresError, Transaction};
 /// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
 /// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
 /// | `batch` | ids that were requested together and are between two pages: those not returned yet, and the cursors; JSON; `began` is the time with which its requests are rendered |
+/// | `account_ledger` | the ledger in which every machine charges an account, and the machine that recorded it |
 /// | `lease` | who works on a region of a job, and until when; a row is never deleted, so that `term` only rises |
 ///
 /// Views select columns of `record.body` by the functions `json_of`, `members_of` and `as_…`, which are null where a value is
 /// not of its type. Anybody may use them.
-const MIGRATIONS: &[&[&str]] = &[&[VERSION_1, LEASE_TABLE]];
+const MIGRATIONS: &[&[&str]] = &[&[VERSION_1, LEASE_TABLE, LEDGER_TABLE]];
 
 /// The lock under which schemas are upgraded. Any number that no other program takes.
 const LOCK: &str = "select pg_advisory_xact_lock(7815696102)";
@@ -127,6 +128,7 @@ create table checkpoint (
     request     text collate "C",
     empty_pages bigint not null default 0,
     cut         boolean not null default false,
+    landing     uuid unique,
     primary key (pass, step, page)
 );
 create index checkpoint_by_cursor on checkpoint (pass, step, hashtextextended(cursor, 0));

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
+use uuid::Uuid;
 
 use super::{Parameter, PostgresError};
 use crate::catalog::values::clamped;
@@ -49,7 +50,8 @@ parametric! {
     i64: INT8 INT8_ARRAY,
     bool: BOOL BOOL_ARRAY,
     Cow<'_, str>: TEXT TEXT_ARRAY,
-    DateTime<Utc>: TIMESTAMPTZ TIMESTAMPTZ_ARRAY
+    DateTime<Utc>: TIMESTAMPTZ TIMESTAMPTZ_ARRAY,
+    Uuid: UUID UUID_ARRAY
 }
 
 impl<T: Parametric> Parametric for Option<T> {

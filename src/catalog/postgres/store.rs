@@ -3,7 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::catalog::{PostgresCatalog, writing};
-use super::{estimates, gone, land, parents, passes, prune, rearrange, tags, views};
+use super::{PostgresError, estimates, gone, land, parents, passes, prune, rearrange, tags, views};
 use crate::catalog::page::LandingPage;
 use crate::catalog::values::integer;
 use crate::catalog::{
@@ -16,7 +16,18 @@ use crate::quota::{Cost, Timestamp};
 impl PassStore for PostgresCatalog {
     async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
         let page = LandingPage::new(landing);
-        let (landed, is_new_layout) = writing!(self, tx => land::land(&tx, &page))?;
+        let work = || async {
+            let mut session = self.postgres.session().await?;
+            let tx = session.begin().await?;
+            let landed = land::land(&tx, &page).await?;
+            tx.commit().await?;
+            Ok(landed)
+        };
+        let landed = match self.postgres.repeated(work).await {
+            Err(PostgresError::Landed(landed)) => Ok((landed, false)),
+            landed => landed,
+        };
+        let (landed, is_new_layout) = self.done(landed)?;
         if is_new_layout {
             views::refresh(&self.postgres).await;
         }

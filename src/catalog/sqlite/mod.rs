@@ -111,6 +111,17 @@ impl SqliteCatalog {
         Ok(SqliteCatalog::new(path, database, index, ReadOnly))
     }
 
+    /// A catalog with nothing in it, for reading.
+    ///
+    /// # Errors
+    /// Fails if SQLite cannot be used.
+    pub fn none() -> Result<SqliteCatalog<ReadOnly>, OpenError> {
+        let nowhere = Path::new("/dev/null/catalog.db");
+        let database = sqlite::open_empty(Self::SCHEMA)?;
+        let index = TextIndex::to_read(nowhere);
+        Ok(SqliteCatalog::new(nowhere, database, index, ReadOnly))
+    }
+
     /// The statements whose cost must not grow with the catalog, so that a test can check their query plans.
     #[must_use]
     pub fn statements() -> Vec<&'static str> {

@@ -184,7 +184,7 @@ async fn catalog(environment: &Environment) -> Finding {
     }
     let path = environment.state_dir.join(CATALOG_FILE);
     let what = path.display().to_string();
-    match environment.passes() {
+    match environment.passes().await {
         Ok(_) => match sqlite::can_be_written(&path) {
             Ok(()) => good(what, "usable".to_owned()),
             Err(why) => bad(what, why),

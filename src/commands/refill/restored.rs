@@ -38,7 +38,7 @@ async fn passes_since(
     let Some(newest) = newest_charge(environment, account, mode).await?.max(added) else {
         return Ok(Vec::new());
     };
-    let mut passes = match environment.archive() {
+    let mut passes = match environment.archive().await {
         Ok(catalog) => catalog.history(newest).await.unwrap_or_default(),
         // The command that needs the catalog reports what is wrong with it.
         Err(_) => Vec::new(),

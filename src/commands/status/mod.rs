@@ -29,120 +29,123 @@ const SOON: [Duration; 3] = [
 
 /// The result of `status`.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-pub struct Status {
-    pub limits: Vec<LimitStatus>,
+struct Status {
+    limits: Vec<LimitStatus>,
     /// Charges in the window by job, region and call: from the ledger, or from this machine's journal.
-    pub spend: Vec<Spend>,
-    pub regions: Vec<RegionStatus>,
+    spend: Vec<Spend>,
+    regions: Vec<RegionStatus>,
     /// Who walks which region now, on any machine that shares the catalog. The region of batches is `*`.
-    pub walking: Vec<Walking>,
+    walking: Vec<Walking>,
     /// The result of `--fail-if-stale`; absent without it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stale: Option<Vec<Stale>>,
+    stale: Option<Vec<Stale>>,
 }
 
 /// A region without a complete pass within the time of `--fail-if-stale`.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-pub struct Stale {
-    pub job: String,
-    pub region: String,
-    pub age_seconds: Option<f64>,
+struct Stale {
+    job: String,
+    region: String,
+    age_seconds: Option<f64>,
 }
 
 /// A region that a run walks.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-pub struct Walking {
-    pub job: String,
-    pub region: String,
-    pub machine: String,
-    pub process: u32,
-    pub since: Option<Timestamp>,
+struct Walking {
+    job: String,
+    region: String,
+    machine: String,
+    process: u32,
+    since: Option<Timestamp>,
     /// When the region is free if the machine dies; `None` where that is when its process ends.
-    pub until: Option<Timestamp>,
+    until: Option<Timestamp>,
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-pub struct LimitStatus {
+struct LimitStatus {
     #[serde(flatten)]
-    pub report: LimitReport,
-    pub headroom: Units,
-    pub since_reset: Option<Units>,
-    pub returns: Vec<Return>,
+    report: LimitReport,
+    headroom: Units,
+    since_reset: Option<Units>,
+    returns: Vec<Return>,
     /// The units that return within an hour, six hours and a day.
-    pub returns_within: ReturnsWithin,
+    returns_within: ReturnsWithin,
     /// The units that went unmetered on this machine and are not charged to the ledger yet.
-    pub unrepaid: Units,
+    unrepaid: Units,
     /// When this machine charges again: the ledger lost data and `after_loss` is `wait`.
-    pub waits_until: Option<Timestamp>,
+    waits_until: Option<Timestamp>,
 }
 
 #[derive(Debug, Default, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-pub struct ReturnsWithin {
+struct ReturnsWithin {
     #[serde(rename = "1h")]
-    pub hour: Units,
+    hour: Units,
     #[serde(rename = "6h")]
-    pub six_hours: Units,
+    six_hours: Units,
     #[serde(rename = "24h")]
-    pub day: Units,
+    day: Units,
 }
 
 /// Charges in an account's windows, by job, region and call.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-pub struct Spend {
-    pub account: String,
+struct Spend {
+    account: String,
     #[serde(rename = "told_by")]
-    pub source: ChargeSource,
-    pub job: Option<String>,
-    pub region: Option<String>,
-    pub call: String,
-    pub charges: u64,
-    pub units: Cost,
+    source: ChargeSource,
+    job: Option<String>,
+    region: Option<String>,
+    call: String,
+    charges: u64,
+    units: Cost,
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-pub struct RegionStatus {
-    pub job: String,
-    pub region: String,
-    pub last_complete: Option<Timestamp>,
-    pub age_seconds: Option<f64>,
-    pub due_at: Option<Timestamp>,
-    pub unfinished: bool,
+struct RegionStatus {
+    job: String,
+    region: String,
+    last_complete: Option<Timestamp>,
+    age_seconds: Option<f64>,
+    due_at: Option<Timestamp>,
+    unfinished: bool,
     /// The position of an unfinished pass.
-    pub stopped_at: Option<StoppedAt>,
+    stopped_at: Option<StoppedAt>,
     /// The progress of a backfill; absent in a job without slices.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub slices: Option<SliceProgress>,
+    slices: Option<SliceProgress>,
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-pub struct SliceProgress {
-    pub complete: u64,
-    pub of: u64,
+struct SliceProgress {
+    complete: u64,
+    of: u64,
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-pub struct StoppedAt {
-    pub call: String,
-    pub pages: u64,
-    pub since: Timestamp,
+struct StoppedAt {
+    call: String,
+    pages: u64,
+    since: Timestamp,
 }
 
 /// Shows the status.
 pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let (status, now) = (
-        report(&environment, args.fail_if_stale).await?,
-        environment.clock.now(),
-    );
+    let now = environment.clock.now();
+    let ledger = refill::reading_ledger(&environment).await?;
+    let mut status = Status {
+        limits: Vec::new(),
+        spend: Vec::new(),
+        regions: regions(&environment, now).await?,
+        walking: walking(&environment).await?,
+        stale: None,
+    };
+    status.stale = args.fail_if_stale.map(|span| stale(&status.regions, span));
+    for account in environment.accounts() {
+        status
+            .limits
+            .extend(limit_statuses(&*ledger, &account, now).await?);
+        status.spend.extend(spend(&*ledger, &account, now).await);
+    }
     match global.format {
         Format::Json => output::json(&status)?,
         Format::Text => {
@@ -158,30 +161,6 @@ pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
     } else {
         Exit::Success
     })
-}
-
-/// Returns the status; with `fail_if_stale` also the regions without a complete pass within this time.
-pub async fn report(
-    environment: &Environment,
-    fail_if_stale: Option<Duration>,
-) -> Result<Status, Error> {
-    let now = environment.clock.now();
-    let ledger = refill::reading_ledger(environment).await?;
-    let mut status = Status {
-        limits: Vec::new(),
-        spend: Vec::new(),
-        regions: regions(environment, now).await?,
-        walking: walking(environment).await?,
-        stale: None,
-    };
-    status.stale = fail_if_stale.map(|span| stale(&status.regions, span));
-    for account in environment.accounts() {
-        status
-            .limits
-            .extend(limit_statuses(&*ledger, &account, now).await?);
-        status.spend.extend(spend(&*ledger, &account, now).await);
-    }
-    Ok(status)
 }
 
 /// Returns the regions whose last complete pass is older than this, or that never had one.
@@ -316,7 +295,7 @@ fn gathered(
 }
 
 async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<RegionStatus>, Error> {
-    let catalog = environment.passes()?;
+    let catalog = environment.passes().await?;
     let candidates = run::candidates(&*catalog, &environment.all_jobs(), now).await?;
     let status = |candidate: &Candidate| {
         let last_complete = candidate.region_last_complete();

@@ -44,6 +44,7 @@ pub(crate) struct PostgresServer {
 pub(crate) struct Schema {
     pub(crate) url: String,
     pub(crate) name: String,
+    through: Option<String>,
 }
 
 impl PostgresServer {
@@ -182,6 +183,7 @@ impl PostgresServer {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         Schema {
             url: self.url(),
+            through: None,
             name: format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)),
         }
     }
@@ -215,8 +217,19 @@ impl Schema {
     /// Makes a world's catalog this schema.
     pub(crate) fn in_world(&self, world: &mut World) {
         world
-            .set(&format!("catalog.url=\"{}\"", self.url))
+            .set(&format!(
+                "catalog.url=\"{}\"",
+                self.through.as_ref().unwrap_or(&self.url)
+            ))
             .set(&format!("catalog.schema={}", self.name));
+    }
+
+    /// The same schema, which the program reaches at another URL.
+    pub(crate) fn through(self, url: &str) -> Self {
+        Self {
+            through: Some(url.to_owned()),
+            ..self
+        }
     }
 
     pub(crate) fn rows(&self, sql: &str) -> Vec<Row> {

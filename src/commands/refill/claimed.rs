@@ -1,0 +1,163 @@
+//! Machines that share a catalog charge an account in one ledger. The catalog records which.
+
+use std::fs;
+use std::io::Write;
+
+use uuid::Uuid;
+
+use crate::catalog::postgres::{self, RecordedLedger};
+use crate::catalog::{Postgres, PostgresError};
+use crate::commands::Error;
+use crate::commands::environment::Environment;
+use crate::config::LedgerStore;
+use crate::private;
+
+/// The file with the identity of this machine's ledger file. Beside it, and not in it: a ledger that was deleted and filled again
+/// from the catalog is the same one.
+const IDENTITY: &str = "ledger.id";
+/// The file with what the catalog said last, for commands that charge while it cannot be reached.
+const CLAIMED: &str = "ledger.claimed";
+/// What precedes the number of a ledger file.
+const FILE: &str = "file ";
+
+/// The ledger of this machine, as the catalog agreed to it.
+pub struct Claimed {
+    ledger: String,
+    /// Accounts that the catalog records in this machine's file, which a shared ledger is about to replace.
+    replaced: Vec<(String, String)>,
+}
+
+/// Records that this machine charges its accounts in its ledger.
+///
+/// # Errors
+/// An account is charged in another ledger, or nothing is known of it while the catalog cannot be reached.
+pub async fn claim(environment: &Environment) -> Result<Claimed, Error> {
+    let ledger = identity(environment)?;
+    let mut claimed = Claimed {
+        ledger,
+        replaced: Vec::new(),
+    };
+    let Some(database) = environment.database() else {
+        return Ok(claimed);
+    };
+    let mut agreed = format!("{} {}", database.shown(), database.schema());
+    for account in environment.accounts() {
+        agreed += &format!("\n{} in {}", account.name, claimed.ledger);
+    }
+    let path = environment.state_dir.join(CLAIMED);
+    match claim_all(environment, database, &mut claimed).await {
+        Ok(()) => {}
+        Err(Rejected::Another(why)) => return Err(Error::Refused(why)),
+        Err(Rejected::Failed(error))
+            if fs::read_to_string(&path).is_ok_and(|was| was == agreed) =>
+        {
+            tracing::warn!(
+                "cannot ask the catalog in which ledger the accounts are charged: {error}"
+            );
+            return Ok(claimed);
+        }
+        Err(Rejected::Failed(error)) => return Err(database.error(error).into()),
+    }
+    private::create_file(&path)
+        .and_then(|()| fs::write(&path, &agreed))
+        .map_err(Error::io(format!("cannot write {}", path.display())))?;
+    Ok(claimed)
+}
+
+impl Claimed {
+    /// Records the shared ledger in place of this machine's file, whose charges it has by now.
+    pub async fn finish(self, environment: &Environment) -> Result<(), Error> {
+        let Some(database) = environment.database() else {
+            return Ok(());
+        };
+        for (account, former) in &self.replaced {
+            let replaced = postgres::replace_ledger(database, account, &self.ledger, former).await;
+            replaced.map_err(|error| database.error(error))?;
+        }
+        Ok(())
+    }
+}
+
+enum Rejected {
+    /// An account is charged in another ledger.
+    Another(String),
+    /// The catalog cannot be asked.
+    Failed(PostgresError),
+}
+
+async fn claim_all(
+    environment: &Environment,
+    database: &Postgres,
+    claimed: &mut Claimed,
+) -> Result<(), Rejected> {
+    for account in environment.accounts() {
+        let name = &account.name;
+        let recorded = postgres::record_ledger(database, name, &claimed.ledger).await;
+        let recorded = recorded.map_err(Rejected::Failed)?;
+        if recorded.ledger == claimed.ledger {
+            continue;
+        }
+        let own = own_file(environment);
+        let is_own = own.as_ref() == Some(&recorded.ledger);
+        if is_own && environment.config.ledger.store != LedgerStore::Sqlite {
+            claimed.replaced.push((name.clone(), recorded.ledger));
+        } else {
+            return Err(Rejected::Another(another(
+                name, &recorded, claimed, database,
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Why an account cannot be charged here, with both ledgers and what to do.
+fn another(account: &str, recorded: &RecordedLedger, own: &Claimed, database: &Postgres) -> String {
+    let (ledger, machine) = (&recorded.ledger, &recorded.machine);
+    let there = match ledger.strip_prefix(FILE) {
+        Some(_) => format!("the ledger file of {machine}"),
+        None => ledger.clone(),
+    };
+    let here = match own.ledger.strip_prefix(FILE) {
+        Some(_) => "the ledger file of this machine".to_owned(),
+        None => own.ledger.clone(),
+    };
+    let remedy = match ledger.strip_prefix(FILE) {
+        Some(_) => format!(
+            "set ledger.url to the same Redis on every machine, first on {machine}, which takes its \
+            charges along"
+        ),
+        None => format!("write ledger.url = \"{ledger}\""),
+    };
+    format!(
+        "account {account} is charged in {there}, and this machine would charge it in {here}: its quota \
+        would be spent twice; {remedy}. If that ledger is gone for good: delete from \
+        {}.account_ledger where account = '{account}'",
+        database.schema()
+    )
+}
+
+/// The identity of the configured ledger.
+fn identity(environment: &Environment) -> Result<String, Error> {
+    if let LedgerStore::Redis(url) = &environment.config.ledger.store {
+        return Ok(url.identity());
+    }
+    if environment.database().is_none() {
+        return Ok(FILE.to_owned());
+    }
+    if let Some(known) = own_file(environment) {
+        return Ok(known);
+    }
+    environment.create_state_dir()?;
+    let path = environment.state_dir.join(IDENTITY);
+    let made = Uuid::now_v7().simple().to_string();
+    let written = private::open_to_lock(&path).and_then(|mut file| file.write_all(made.as_bytes()));
+    written.map_err(Error::io(format!("cannot write {}", path.display())))?;
+    Ok(format!("{FILE}{made}"))
+}
+
+/// The identity of this machine's ledger file; `None` if it never had one.
+fn own_file(environment: &Environment) -> Option<String> {
+    let known = fs::read_to_string(environment.state_dir.join(IDENTITY)).ok()?;
+    let known = known.get(..32)?;
+    Some(format!("{FILE}{known}"))
+}

@@ -1,0 +1,417 @@
+//! Several machines with one catalog and one Redis: state directories of their own, and one upstream that counts.
+
+use std::collections::HashMap;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::pgbouncer::PgBouncer;
+use crate::support::postgres::{PostgresServer, Schema};
+use crate::support::redis_server::{RedisServer, wait_until};
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use crate::support::world::{Ran, World};
+
+const REGIONS: [&str; 6] = ["A", "B", "C", "D", "E", "F"];
+/// Pages of a region, and records of a page.
+const PAGES: usize = 3;
+const ROWS: usize = 4;
+
+/// Machines that share everything but their state directories.
+struct Machines {
+    world: World,
+    stub: StubUpstream,
+    _redis: RedisServer,
+}
+
+impl Machines {
+    /// Machines whose upstream takes this long for a page.
+    fn new(schema: &Schema, regions: &[&str], delay: Duration, sets: &[&str]) -> Self {
+        let stub = StubUpstream::start(move |request| {
+            answer(
+                request.param("ids"),
+                request.param("region"),
+                request.param("page"),
+            )
+            .after(delay)
+        });
+        let redis = RedisServer::start();
+        let text = format!(
+            "regions = {regions:?}\n\
+            [ledger]\nurl = \"redis://127.0.0.1:{}\"\ntimeout = \"5s\"\n\
+            [upstreams.rows]\nbase_url = \"https://rows.example.com\"\npause = \"1ms\"\nkeep = \"30d\"\n\
+            [upstreams.rows.calls.list]\npath = \"list\"\ncost = 1\n\
+            page = {{ kind = \"token\", param = \"page\", next = \"/next\" }}\n\
+            records = {{ at = \"/data\", kind = \"row\", id = \"/id\", text = [\"/id\"] }}\n\
+            [upstreams.rows.calls.get]\npath = \"get\"\ncost = 1\n\
+            records = {{ at = \"/data\", kind = \"thing\", id = \"/id\" }}\n\
+            [credentials.rows]\nupstream = \"rows\"\nlimits = {{ daily = {{ quota = 10_000, window = \"24h\" }} }}\n\
+            [jobs.rows]\ncredential = \"rows\"\nevery = \"1h\"\nsteps = [\n\
+            {{ call = \"list\", params = {{ region = \"{{region}}\" }} }},\n\
+            {{ call = \"get\", params = {{ ids = \"{{ids}}\" }}, ids = {{ from = \"list\", at = \"/id\", batch = 8, fresh_for = \"1d\" }} }}]\n",
+            redis.port()
+        );
+        let mut world = World::written(&text, &[]);
+        world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
+        schema.in_world(&mut world);
+        for set in sets {
+            world.set(set);
+        }
+        Self {
+            world,
+            stub,
+            _redis: redis,
+        }
+    }
+
+    fn command(&self, machine: usize, arguments: &[&str]) -> Command {
+        let mut command = self.world.command(arguments);
+        let state = self
+            .world
+            .directory
+            .path()
+            .join(format!("machine-{machine}"));
+        command.env("INGEST_STATE_DIR", state);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn start(&self, machine: usize) -> Child {
+        self.command(machine, &["--region", "all", "--format", "json"])
+            .spawn()
+            .unwrap()
+    }
+
+    fn run(&self, machine: usize) -> Ran {
+        ended(self.start(machine))
+    }
+
+    fn ask(&self, machine: usize, arguments: &[&str]) -> Ran {
+        Ran::of(self.command(machine, arguments).output().unwrap())
+    }
+
+    /// How often each page and each id was requested.
+    fn times(&self) -> HashMap<String, usize> {
+        let mut times = HashMap::new();
+        for request in self.stub.requests() {
+            let ids = request.param("ids");
+            let page = || format!("{:?} {:?}", request.param("region"), request.param("page"));
+            let asked = match ids {
+                Some(ids) => ids.split(',').map(str::to_owned).collect(),
+                None => vec![page()],
+            };
+            for one in asked {
+                *times.entry(one).or_default() += 1;
+            }
+        }
+        times
+    }
+
+    fn assert_each_once(&self, regions: usize) {
+        let times = self.times();
+        assert_eq!(times.len(), regions * PAGES * (1 + ROWS));
+        assert!(times.values().all(|times| *times == 1), "{times:?}");
+        self.assert_counted();
+    }
+
+    /// The ledger counts what the upstream counted.
+    fn assert_counted(&self) {
+        let status: Value = self.ask(1, &["status", "--format", "json"]).json();
+        assert_eq!(status["limits"][0]["used"], self.stub.requests().len());
+    }
+
+    fn wait_for_requests(&self, least: usize) {
+        wait_until("requests are sent", || self.stub.requests().len() >= least);
+    }
+}
+
+fn answer(ids: Option<&str>, region: Option<&str>, page: Option<&str>) -> StubAnswer {
+    let row = |id: &str| json!({ "id": id });
+    if let Some(ids) = ids {
+        let rows: Vec<Value> = ids.split(',').map(row).collect();
+        return StubAnswer::json(&json!({ "data": rows }));
+    }
+    let (region, page) = (
+        region.unwrap(),
+        page.map_or(0, |page| page.parse().unwrap()),
+    );
+    let rows: Vec<Value> = (0..ROWS)
+        .map(|one| row(&format!("{region}{page}{one}")))
+        .collect();
+    let next = (page + 1 < PAGES).then(|| (page + 1).to_string());
+    StubAnswer::json(&json!({ "data": rows, "next": next }))
+}
+
+fn ended(child: Child) -> Ran {
+    Ran::of(child.wait_with_output().unwrap())
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn complete(schema: &Schema) -> i64 {
+    schema.count("select count(*) from pass where outcome = 'complete' and region <> '*'")
+}
+
+fn outcome(ran: &Ran, region: &str) -> (String, String) {
+    let report = ran.json();
+    let passes = report["passes"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{ran:?}"));
+    let pass = passes.iter().find(|pass| pass["region"] == region);
+    let pass = pass.unwrap_or_else(|| panic!("{report:#}"));
+    let detail = pass["detail"].as_str().unwrap_or_default().to_owned();
+    (pass["outcome"].as_str().unwrap().to_owned(), detail)
+}
+
+#[test]
+fn four_machines_divide_the_regions_and_request_no_page_and_no_id_twice() {
+    let schema = PostgresServer::shared().schema();
+    let machines = Machines::new(&schema, &REGIONS, Duration::from_millis(150), &[]);
+    let runs: Vec<Child> = (0..4).map(|machine| machines.start(machine)).collect();
+    let mut walked = Vec::new();
+    for ran in runs.into_iter().map(ended) {
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let report = ran.json();
+        let passes = report["passes"].as_array().unwrap().iter();
+        let complete = passes.filter(|pass| pass["outcome"] == "complete");
+        walked.push(complete.count());
+    }
+    assert!(
+        walked.iter().filter(|count| **count > 0).count() > 1,
+        "{walked:?}"
+    );
+    // Whoever found all regions busy may have left before the batches: nothing is paid for again.
+    assert_eq!(machines.run(0).code, 0);
+    machines.assert_each_once(REGIONS.len());
+    assert_eq!(complete(&schema), REGIONS.len() as i64);
+    assert_eq!(
+        schema.count("select count(*) from lease where expires_at > now()"),
+        0
+    );
+    assert_eq!(machines.run(3).json()["outcome"], "nothing_due");
+}
+
+#[test]
+fn each_machine_names_who_walks_a_region() {
+    let schema = PostgresServer::shared().schema();
+    let machines = Machines::new(&schema, &["A"], Duration::from_millis(500), &[]);
+    let walking = machines.start(0);
+    machines.wait_for_requests(1);
+    let (outcome, detail) = outcome(&machines.run(1), "A");
+    let machine = rustix::system::uname();
+    let by = format!(
+        "process {} on {}",
+        walking.id(),
+        machine.nodename().to_str().unwrap()
+    );
+    assert_eq!(outcome, "busy");
+    assert!(
+        detail.contains(&by) && detail.contains("since 20"),
+        "{detail}"
+    );
+    let status = machines.ask(1, &["status", "--format", "json"]).json();
+    let held = &status["walking"][0];
+    assert_eq!(
+        (&held["job"], &held["region"]),
+        (&"rows".into(), &"A".into())
+    );
+    assert_eq!(held["process"], walking.id());
+    assert!(held["since"].as_str() < held["until"].as_str(), "{held}");
+    let shown = machines.ask(1, &["status"]).stdout;
+    assert!(shown.contains(&by), "{shown}");
+    assert_eq!(ended(walking).code, 0);
+    let after = machines.ask(1, &["status", "--format", "json"]).json();
+    assert_eq!(after["walking"], json!([]));
+}
+
+#[test]
+fn a_machine_that_dies_frees_its_regions_within_a_lease() {
+    let schema = PostgresServer::shared().schema();
+    let delay = Duration::from_millis(300);
+    let machines = Machines::new(&schema, &["A"], delay, &["catalog.lease=2s"]);
+    let mut dying = machines.start(0);
+    machines.wait_for_requests(2);
+    signal(&dying, Signal::KILL);
+    dying.wait().unwrap();
+    assert_eq!(outcome(&machines.run(1), "A").0, "busy");
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(outcome(&machines.run(1), "A").0, "complete");
+    let times = machines.times();
+    let twice = times.values().filter(|times| **times > 1).count();
+    assert!(
+        twice <= 1 && times.values().all(|times| *times <= 2),
+        "{times:?}"
+    );
+    machines.assert_counted();
+}
+
+#[test]
+fn a_machine_that_stalls_longer_than_its_lease_sends_nothing_more_and_lands_no_cursor() {
+    let schema = PostgresServer::shared().schema();
+    let delay = Duration::from_millis(300);
+    let machines = Machines::new(&schema, &["A"], delay, &["catalog.lease=1s"]);
+    let stalled = machines.start(0);
+    machines.wait_for_requests(2);
+    signal(&stalled, Signal::STOP);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(outcome(&machines.run(1), "A").0, "complete");
+    let (sent, passes) = (
+        machines.stub.requests().len(),
+        schema.count("select count(*) from pass"),
+    );
+    let checkpoints = schema.count("select count(*) from checkpoint");
+    signal(&stalled, Signal::CONT);
+    let stalled = ended(stalled);
+    assert_eq!(stalled.code, 1, "{stalled:?}");
+    let (outcome, detail) = outcome(&stalled, "A");
+    assert_eq!(outcome, "failed");
+    assert!(detail.contains("another"), "{detail}");
+    assert_eq!(machines.stub.requests().len(), sent);
+    assert_eq!(schema.count("select count(*) from checkpoint"), checkpoints);
+    assert_eq!(schema.count("select count(*) from pass"), passes);
+    assert_eq!(
+        schema.count("select sum(requests)::bigint from pass"),
+        sent as i64
+    );
+    machines.assert_counted();
+}
+
+#[test]
+fn a_run_goes_on_after_its_server_and_its_pooler_were_restarted() {
+    let mut server = PostgresServer::with(&["fsync=on"]);
+    let mut pooler = PgBouncer::before(&server);
+    let schema = server.schema().through(&pooler.url());
+    let delay = Duration::from_millis(200);
+    let machines = Machines::new(&schema, &["A", "B"], delay, &[]);
+    let runs = [machines.start(0), machines.start(1)];
+    machines.wait_for_requests(2);
+    server.restart();
+    machines.wait_for_requests(3);
+    pooler.restart();
+    let outcomes = runs.map(ended);
+    let failed = outcomes.iter().filter(|ran| ran.code != 0).count();
+    // A statement that is not the landing of a page may have met the restart; the next run continues.
+    assert!(failed == 0 || machines.run(0).code == 0, "{outcomes:?}");
+    assert_eq!(machines.run(1).code, 0);
+    assert_eq!(complete(&schema), 2);
+    machines.assert_each_once(2);
+}
+
+#[test]
+fn a_page_that_no_database_took_is_kept_and_stored_by_the_next_run_before_anything_else() {
+    let mut server = PostgresServer::with(&[]);
+    let schema = server.schema();
+    let delay = Duration::from_millis(300);
+    let machines = Machines::new(&schema, &["A"], delay, &["catalog.lease=1h"]);
+    let run = machines.start(0);
+    machines.wait_for_requests(2);
+    server.kill();
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(
+        machines.stub.requests().len(),
+        2,
+        "it must not send while a page waits"
+    );
+    signal(&run, Signal::TERM);
+    let ran = ended(run);
+    assert_ne!(ran.code, 0, "{ran:?}");
+    let (_, detail) = outcome(&ran, "A");
+    assert!(
+        detail.contains("unlanded.jsonl, and the next run stores it"),
+        "{detail}"
+    );
+    let kept = machines
+        .world
+        .directory
+        .path()
+        .join("machine-0/unlanded.jsonl");
+    assert_eq!(std::fs::read_to_string(&kept).unwrap().lines().count(), 1);
+    let away = machines.run(0);
+    assert_eq!(
+        (away.code, machines.stub.requests().len()),
+        (1, 2),
+        "{away:?}"
+    );
+    server.start();
+    schema.rows("update lease set expires_at = now()");
+    let next = machines.run(0);
+    assert_eq!(outcome(&next, "A").0, "complete", "{next:?}");
+    assert!(!kept.exists());
+    machines.assert_each_once(1);
+}
+
+#[test]
+fn a_kept_page_of_a_region_that_another_machine_took_over_brings_its_records_only() {
+    let mut server = PostgresServer::with(&[]);
+    let schema = server.schema();
+    let delay = Duration::from_millis(300);
+    let machines = Machines::new(&schema, &["A"], delay, &["catalog.lease=1h"]);
+    let run = machines.start(0);
+    machines.wait_for_requests(2);
+    server.kill();
+    std::thread::sleep(Duration::from_millis(500));
+    signal(&run, Signal::TERM);
+    ended(run);
+    server.start();
+    schema.rows("update lease set expires_at = now()");
+    assert_eq!(outcome(&machines.run(1), "A").0, "complete");
+    let checkpoints = schema.count("select count(*) from checkpoint");
+    let next = machines.run(0);
+    assert_eq!(next.json()["outcome"], "nothing_due", "{next:?}");
+    assert_eq!(schema.count("select count(*) from checkpoint"), checkpoints);
+    assert_eq!(
+        schema.count("select sum(requests)::bigint from pass"),
+        machines.stub.requests().len() as i64
+    );
+    let times = machines.times();
+    assert_eq!(
+        times.values().filter(|times| **times == 2).count(),
+        1,
+        "{times:?}"
+    );
+}
+
+#[test]
+fn machines_that_charge_ledgers_of_their_own_are_refused_and_one_may_move_to_a_shared_one() {
+    let schema = PostgresServer::shared().schema();
+    let machines = Machines::new(&schema, &["A", "B"], Duration::ZERO, &[]);
+    let with_file = |machine: usize, region: &str| {
+        let arguments = [
+            "--region",
+            region,
+            "--format",
+            "json",
+            "--set",
+            "ledger.url=sqlite",
+        ];
+        ended(machines.command(machine, &arguments).spawn().unwrap())
+    };
+    let first = with_file(0, "A");
+    assert_eq!(first.code, 0, "{first:?}");
+    let sent = machines.stub.requests().len();
+    let refused = with_file(1, "B");
+    assert_eq!(refused.code, 1, "{refused:?}");
+    let why = refused.json()["error"].as_str().unwrap().to_owned();
+    assert!(
+        why.contains("account rows is charged in the ledger file of "),
+        "{why}"
+    );
+    assert!(why.contains("in the ledger file of this machine"), "{why}");
+    let shared = machines.run(1);
+    assert_eq!(shared.code, 1, "{shared:?}");
+    assert!(shared.stdout.contains("first on "), "{shared:?}");
+    assert_eq!(machines.stub.requests().len(), sent);
+    let moved = machines.run(0);
+    assert_eq!(moved.code, 0, "{moved:?}");
+    machines.assert_counted();
+    assert_eq!(machines.run(1).code, 0);
+    let back = with_file(0, "A");
+    let why = back.json()["error"].as_str().unwrap().to_owned();
+    assert!(
+        why.contains("write ledger.url = \"redis://127.0.0.1"),
+        "{why}"
+    );
+}

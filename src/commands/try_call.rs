@@ -26,6 +26,9 @@ use crate::upstream::{self, Failure, Missing, Page, PageRequest, Recorder, Shown
 /// Shows at most this many records.
 const SHOWN: usize = 3;
 
+const EMPTY: &str = "the page has no records, so ids, columns and paging cannot be examined; if there should be some, check the \
+    parameters (a time in `{since}` can be in the wrong unit), or try another region";
+
 /// The request that is tried.
 struct Tried {
     /// With one attempt per request, and without asking for what is unchanged.
@@ -206,7 +209,30 @@ impl Tried {
         let since = self.job.since.first.as_ref();
         let request = self.request(environment.clock.now(), since)?;
         let trial = client.examine_saved(request, saved).await;
-        self.report(client.show(request), Some(trial))
+        let mut report = self.report(client.show(request), Some(trial))?;
+        report.notes.extend(self.same_for_all(&client, request));
+        Ok(report)
+    }
+
+    /// A note if another region of the job has the same request.
+    fn same_for_all(&self, client: &upstream::Client, request: PageRequest<'_>) -> Option<String> {
+        let other = self
+            .job
+            .regions
+            .iter()
+            .find(|other| other.code != self.region.code)?;
+        let same = PageRequest {
+            region: other,
+            ..request
+        };
+        let is_same = request.ids.is_empty() && client.show(request).ok() == client.show(same).ok();
+        is_same.then(|| {
+            format!(
+                "the request for the region {} is the same: no parameter, path or body contains {{region}} or a value of it, so \
+                each region requests the same list",
+                other.code
+            )
+        })
     }
 
     /// Sends the request, charged like any other.
@@ -232,8 +258,9 @@ impl Tried {
             request,
         };
         let (fetched, charged) = single.fetch(&context, land).await;
-        let shown = self.client(environment)?.show(request);
-        let mut report = self.report(shown, recorder.last())?;
+        let client = self.client(environment)?;
+        let mut report = self.report(client.show(request), recorder.last())?;
+        report.notes.extend(self.same_for_all(&client, request));
         report.charged = Some(charged);
         match fetched {
             Ok(_) => report.landed = land,
@@ -402,6 +429,9 @@ impl Report {
 
     fn show(&mut self, page: Page, records: Option<&Records>) {
         self.record_count = page.records.len();
+        if page.records.is_empty() && !page.lacks_list && page.skipped == 0 {
+            self.notes.push(EMPTY.to_owned());
+        }
         self.next = page.next;
         self.notes.extend(page.dead_end);
         let Some(about) = records else { return };

@@ -13,7 +13,7 @@ use super::item::{self, Item};
 use super::names::{Named, advice};
 use super::since::{Since, SinceType};
 use super::slices::{Slices, SlicesType};
-use super::{Call, Credential, Pointer, Region, Upstream, Variable};
+use super::{Call, Credential, Pointer, Region, Template, Upstream, Variable};
 use crate::quota::{Cost, Timestamp};
 
 /// What to fetch, as a list of calls, for each region.
@@ -103,11 +103,21 @@ impl Step {
     /// Whether its path, parameters, body or own headers use a variable.
     #[must_use]
     pub fn names(&self, variable: &Variable) -> bool {
+        self.templates().any(|template| template.names(variable))
+    }
+
+    /// Whether its requests use `{since}` with an offset, so that they list records from before it too.
+    #[must_use]
+    pub fn shifts_since(&self) -> bool {
+        self.templates()
+            .any(|template| template.as_str().contains("{since:-"))
+    }
+
+    fn templates(&self) -> impl Iterator<Item = &Template> {
         let params = self.params.values().flat_map(Param::templates);
         let body = self.body.iter().flat_map(Body::templates);
         let templates = params.chain(&self.call.path).chain(body);
-        let mut templates = templates.chain(self.call.headers.values());
-        templates.any(|template| template.names(variable))
+        templates.chain(self.call.headers.values())
     }
 }
 

@@ -156,6 +156,8 @@ keys! {
     pub struct ByOffset {
         /// The parameter that carries the number of records to skip. A JSON pointer is a place in the body: `/variables/after`.
         param: String = Required(TEXT, "'offset'"),
+        /// The number of the first record: 1 where the parameter carries the number of a page's first record, counted from 1.
+        first: u64 = Or(PAGES, "0", "1"),
         /// Where paging parameters are sent.
         place as "in": Place = Or(Words(PLACES), "'query'", "'body'"),
         /// The size of a page.
@@ -440,7 +442,9 @@ impl Paging {
         let value = match self {
             Self::None | Self::Link(_) | Self::NextUrl(_) => None,
             Self::Token(by) => by.value(cursor),
-            Self::Offset(_) => Some(Value::from(count(cursor, 0)?)),
+            Self::Offset(ByOffset { first, .. }) => {
+                Some(Value::from(count(cursor, 0)?.saturating_add(*first)))
+            }
             Self::Number(ByNumber { first, .. }) => Some(Value::from(count(cursor, *first)?)),
         };
         let go_to = match self {
@@ -521,7 +525,7 @@ impl Paging {
             Self::None => Some(0),
             Self::Token(by) if by.first.as_deref() == Some(cursor) => Some(0),
             Self::Token(_) | Self::Link(_) | Self::NextUrl(_) => decode(cursor),
-            Self::Offset(_) => cursor.parse().ok(),
+            Self::Offset(ByOffset { first, .. }) => cursor.parse::<u64>().ok()?.checked_sub(*first),
             Self::Number(ByNumber { first, .. }) => {
                 let page = cursor.parse::<u64>().ok()?.checked_sub(*first)?;
                 page.checked_mul(size)

@@ -79,6 +79,8 @@ keys! {
 const SETS: [(&str, &str); 1] = [("google", include_str!("rules/google.toml"))];
 
 const RULE: AndThen<Table<RuleKeys>, Rule> = AndThen(table(), rule);
+/// Too many requests.
+const TOO_MANY: u16 = 429;
 
 pub const RULES: Leaf<Vec<Rule>> = Leaf {
     read: rules,
@@ -150,6 +152,15 @@ fn rule(item: &Item<'_>, keys: RuleKeys) -> Option<Rule> {
             "add status = [\"4xx\", \"5xx\"] or another condition",
         );
     }
+    if conditions.is_empty()
+        && status.contains(&StatusMatch::Exactly(TOO_MANY))
+        && !waits(keys.class)
+    {
+        return item.refuse(
+            "429 means that there were too many requests, and this class does not wait",
+            "write { status = 429, class = \"slow_down\" } before it, or \"spent\" if the quota is exhausted, and remove 429 here",
+        );
+    }
     Some(Rule {
         status,
         conditions,
@@ -159,6 +170,14 @@ fn rule(item: &Item<'_>, keys: RuleKeys) -> Option<Rule> {
         until: keys.until_header.map(Until::EpochHeader),
         free: keys.free,
     })
+}
+
+/// Whether the requests after such a refusal wait.
+const fn waits(class: Class) -> bool {
+    match class {
+        Class::Spent | Class::SlowDown | Class::Transient => true,
+        Class::End | Class::Denied | Class::Skip | Class::BadCursor => false,
+    }
 }
 
 const STATUS: Leaf<StatusMatch> = Leaf {

@@ -74,6 +74,9 @@ pub enum TemplateError {
     /// Braces around nothing.
     #[error("`{{}}` has no variable name")]
     Nameless,
+    /// A separator of ids without a character.
+    #[error("`{{ids:}}` has no separator; write {{ids}} for a comma, or for example {{ids:|}}")]
+    Separator,
     /// A date with an invalid offset or format.
     #[error(
         "`{{{0}}}` is not a valid date or time; write for example {{date:-1d:%Y-%m-%d}} or {{since:-5m:%s}}"
@@ -443,6 +446,7 @@ fn variable(name: &str) -> Result<Part, TemplateError> {
     }
     if let Some(separator) = name.strip_prefix("ids:") {
         return Ok(Part::Ids(match separator {
+            "" => return Err(TemplateError::Separator),
             "json" => JoinedIds::Json,
             separator => JoinedIds::By(separator.to_owned()),
         }));

@@ -111,6 +111,10 @@ pub struct Pager<'a> {
     /// Pages fetched, and how many of them had no list where the configuration expects one.
     fetched: u64,
     without_list: u64,
+    /// Pages that begin with records of the page before.
+    overlapping: u64,
+    /// Records listed on the fetched pages.
+    listed: u64,
 }
 
 impl<'a> Pager<'a> {
@@ -126,6 +130,8 @@ impl<'a> Pager<'a> {
             previous: None,
             fetched: 0,
             without_list: 0,
+            overlapping: 0,
+            listed: 0,
         }
     }
 
@@ -248,9 +254,12 @@ impl<'a> Pager<'a> {
         if repeats {
             page.next = None;
             self.notes.push(format!(
-                "{} returned the same page twice; treating the list as complete",
+                "{} returned the same page twice; treating the list as complete; if it has more, the upstream may not know \
+                `page.param`, or `page.first` is wrong",
                 self.step.call.name
             ));
+        } else {
+            self.note_gaps(&page, pages);
         }
         let dead_end = page.dead_end.take();
         let ends = self.is_last(pages + 1);
@@ -290,8 +299,43 @@ impl<'a> Pager<'a> {
             .map(|record| record.id.clone())
             .collect();
         let repeats = page.next.is_some() && self.previous.as_ref() == Some(&ids);
+        let overlaps = self.previous.as_ref().is_some_and(|previous| {
+            let first = ids.first();
+            first.is_some_and(|first| previous.contains(first))
+        });
+        self.overlapping += u64::from(overlaps);
         self.previous = Some(ids);
         repeats
+    }
+
+    /// Notes at the end of a list whose cursor is a count of ours that the count seems wrong: every page begins with records of
+    /// the page before, or the response says that there are more records than all pages had.
+    fn note_gaps(&mut self, page: &Page, pages_before: u64) {
+        self.listed = self.listed.saturating_add(page.listed);
+        let call = &self.step.call;
+        let is_whole = self.fetched == pages_before.saturating_add(1) && self.fetched > 1;
+        if page.next.is_some() || !call.paging.counts_itself() || !is_whole {
+            return;
+        }
+        let turns = self.fetched - u64::from(page.listed == 0) - 1;
+        let total = page.unread.total.as_ref().map(|(_, total)| *total);
+        let has_too_many = self.overlapping > 0 && total.is_some_and(|total| total < self.listed);
+        if turns > 0 && (self.overlapping >= turns || has_too_many) {
+            self.notes.push(format!(
+                "{}: pages begin with records of the page before; check `page.param` and `page.first`",
+                call.name
+            ));
+        }
+        if let Some((at, total)) = &page.unread.total
+            && *total > self.listed
+            && !self.is_last(self.fetched)
+        {
+            self.notes.push(format!(
+                "{}: the list ended after {} records, and the response has {total} at {at}: if that is the number of all records, \
+                check `page.first` and `page.size`",
+                call.name, self.listed
+            ));
+        }
     }
 
     /// Checks that a list may continue behind this many empty pages in a row. The upstream's cursor can lead past any number

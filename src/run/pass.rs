@@ -219,6 +219,9 @@ pub async fn walk(
             prefetch,
         };
         let walked = pager.run(&mut list).await;
+        if walked.is_ok() {
+            pager.notes.extend(found_nothing(pass, &pager));
+        }
         pass.stats.add(&pager.stats);
         pass.notes.append(&mut pager.notes);
         walked?;
@@ -253,6 +256,7 @@ impl Target for Listing<'_> {
             .prefetch
             .map(|_| ListedIds::new(job, call, &page.page.records, self.pass.began));
         self.see(pager, &page.page.records);
+        pager.stats.findings.see_ids(job, call, &page.page.records);
         let place = PagePosition {
             pass: self.pass.reference.clone(),
             step: self.index,
@@ -331,8 +335,19 @@ impl Listing<'_> {
         let Some(at) = at.filter(|_| pager.job.names(pager.step, &Variable::Since)) else {
             return;
         };
-        let texts = records.iter().flat_map(|record| at.texts_in(&record.body));
-        let seen = texts.max_by(|one, other| SinceValue::compare(one, other));
+        let texts = || records.iter().flat_map(|record| at.texts_in(&record.body));
+        let is_older = |text: String| match &self.pass.since {
+            Some(SinceValue::Text(since)) => SinceValue::compare(&text, since).is_lt(),
+            Some(SinceValue::Time(_)) | None => false,
+        };
+        let older = format!(
+            "{}: records are older than {{since}}; check the parameter that carries it, and its format",
+            pager.step.call.name
+        );
+        if !pager.notes.contains(&older) && !pager.step.shifts_since() && texts().any(is_older) {
+            pager.notes.push(older);
+        }
+        let seen = texts().max_by(|one, other| SinceValue::compare(one, other));
         let note = format!(
             "{}: no record of a page has a value at `{at}` (`since.at`), so {{since}} does not advance by it",
             pager.step.call.name
@@ -343,6 +358,19 @@ impl Listing<'_> {
         let all = self.pass.greatest.take().into_iter().chain(seen);
         self.pass.greatest = all.max_by(|one, other| SinceValue::compare(one, other));
     }
+}
+
+/// Returns a note if a list that begins at a configured `{since}` has no record at all.
+fn found_nothing(pass: &Pass, pager: &Pager<'_>) -> Option<String> {
+    let is_first = pass.since.is_some() && pass.since == pass.job.since.first && !pass.resumed;
+    let is_empty = pager.stats.records == 0 && pager.stats.skipped == 0;
+    (is_first && is_empty && pager.job.names(pager.step, &Variable::Since)).then(|| {
+        format!(
+            "{}: no record since the first value of `since`; check the format in which the parameter has {{since}}, such as \
+            {{since:%s}} for seconds",
+            pager.step.call.name
+        )
+    })
 }
 
 /// Returns whether a step that `max_pages` ends names `{since}`, and notes it. If the next pass listed only what is newer than

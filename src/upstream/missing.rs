@@ -25,6 +25,37 @@ pub enum Missing {
         at: String,
         /// The number of records on the page.
         records: u64,
+        /// A place with a value that looks like a next page.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unread: Option<String>,
+    },
+    /// The page ends its list, and the response says that there is a next page where the configuration does not look.
+    UnreadNext {
+        /// The place.
+        at: String,
+    },
+    /// The first page ends its list, and the response says that there are more records.
+    Rest {
+        /// Where it says so.
+        at: String,
+        /// The number that it says.
+        total: u64,
+        /// The number of records on the page.
+        records: u64,
+    },
+    /// A key of `page` reads a place that has no value.
+    Paging {
+        /// The key.
+        key: &'static str,
+        /// The place.
+        at: String,
+    },
+    /// The page has more records than were requested.
+    Size {
+        /// The parameter for the size of a page.
+        param: String,
+        /// The configured size.
+        size: u64,
     },
     /// No record has a value for a column.
     Column {
@@ -45,6 +76,11 @@ pub enum Missing {
     /// No record has a text there.
     Text {
         /// The place in a record.
+        at: String,
+    },
+    /// No record has an id that a later step requests.
+    Ids {
+        /// Its place in a record.
         at: String,
     },
     /// Records have no id.
@@ -88,7 +124,12 @@ pub fn missing(
             missing.extend(of_records(records, page));
         }
     }
-    missing.extend(next_page(&call.paging, page));
+    let next = next_page(&call.paging, page);
+    if next.is_none() {
+        missing.extend(of_end(page));
+    }
+    missing.extend(next);
+    missing.extend(of_paging(&call.paging, page));
     missing.extend(of_quota(call, limits, reported));
     missing
 }
@@ -159,7 +200,46 @@ fn next_page(paging: &Paging, page: &Page) -> Option<Missing> {
     Some(Missing::Next {
         at,
         records: listed,
+        unread: page.unread.next.clone(),
     })
+}
+
+/// What shows that a list goes on behind its last page.
+fn of_end(page: &Page) -> Option<Missing> {
+    if page.next.is_some() || page.dead_end.is_some() || page.unchanged {
+        return None;
+    }
+    if let Some(at) = page.unread.next.clone() {
+        return Some(Missing::UnreadNext { at });
+    }
+    let (at, total) = page.unread.total.clone()?;
+    let has_rest = page.is_first && page.listed > 0 && total > page.listed;
+    has_rest.then_some(Missing::Rest {
+        at,
+        total,
+        records: page.listed,
+    })
+}
+
+/// What shows that a page is turned wrongly.
+fn of_paging(paging: &Paging, page: &Page) -> Vec<Missing> {
+    let mut found = Vec::new();
+    if page.listed > 0 && page.listed >= paging.page_size() {
+        let lacking = page.unread.lacking.iter();
+        found.extend(lacking.map(|(key, at)| Missing::Paging {
+            key,
+            at: at.clone(),
+        }));
+    }
+    if let Some(size) = paging.size().filter(|size| page.listed > size.size)
+        && let Some(param) = &size.param
+    {
+        found.push(Missing::Size {
+            param: param.clone(),
+            size: size.size,
+        });
+    }
+    found
 }
 
 fn of_quota<'a>(
@@ -190,11 +270,39 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::List { at } => write!(f, "there are no records at `{at}` (`records.at`)"),
-            Self::Next { at, records } => write!(
+            Self::Next {
+                at,
+                records,
+                unread,
+            } => {
+                let unread = unread.as_ref();
+                let unread = unread
+                    .map(|at| format!("; the response has a value at {at} that looks like it"));
+                write!(
+                    f,
+                    "the page is full ({records} records) and has no value at {} (`page.next`): if this is \
+                    not the last page, the rest of the list is lost{}",
+                    place(at),
+                    unread.unwrap_or_default()
+                )
+            }
+            Self::UnreadNext { at } => write!(
                 f,
-                "the page is full ({records} records) and has no value at {} (`page.next`): if this is \
-                not the last page, the rest of the list is lost",
-                place(at)
+                "the list ends here, and the response has a value at {at} that looks like a next page (`page`): if it is \
+                one, the rest of the list is lost"
+            ),
+            Self::Rest { at, total, records } => write!(
+                f,
+                "the list ends here with {records} records, and the response has {total} at {at}: if that is the number of \
+                all records, the rest of the list is lost (`page`)"
+            ),
+            Self::Paging { key, at } => {
+                write!(f, "the response has no value at `{at}` (`page.{key}`)")
+            }
+            Self::Size { param, size } => write!(
+                f,
+                "the page has more than the {size} records that `{param}` requests (`page.size_param`, `page.size`): the \
+                upstream does not know the parameter, or not this size"
             ),
             Self::Column { column, at } => {
                 write!(
@@ -207,6 +315,10 @@ impl fmt::Display for Missing {
                 "no value of the column `{column}` at `{at}` is of the type `{type}`, so the view shows none"
             ),
             Self::Text { at } => write!(f, "no record has a text at `{at}` (`records.text`)"),
+            Self::Ids { at } => write!(
+                f,
+                "no record has an id at `{at}` (`ids.at`) for a later step, which so requests nothing"
+            ),
             Self::Id { records } => write!(
                 f,
                 "{records} records have no id (`records.id`) and are not landed"

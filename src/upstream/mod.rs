@@ -25,6 +25,7 @@ mod retry_after;
 mod text;
 mod token;
 mod trial;
+mod unread;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,6 +48,7 @@ pub use refusal::failure_of;
 pub use response::Response;
 pub use retry_after::{LONGEST_WAIT, retry_after};
 pub use trial::{Classified, Recorder, ShownRequest, Trial};
+pub use unread::Unread;
 
 /// One request of a step.
 #[derive(Debug, Clone, Copy)]
@@ -117,6 +119,12 @@ pub struct Page {
     pub unchanged: bool,
     /// Why no next page can be requested although the response names one.
     pub dead_end: Option<String>,
+    /// Whether it is the first page of its list.
+    pub is_first: bool,
+    /// The number of records that the response listed.
+    pub listed: u64,
+    /// What it says about its list although the configuration does not read it.
+    pub unread: Unread,
     /// The slot of a large response: no other one is processed until this is dropped.
     pub slot: LargeBodySlot,
 }

@@ -13,7 +13,7 @@ use super::refusal::{self, failure_of, is_free, said};
 use super::reported;
 use super::request::RequestParts;
 use super::text::{html_text, is_html};
-use super::{Failure, Page, ReportedCost, transient};
+use super::{Failure, Page, ReportedCost, transient, unread};
 use super::{body, charset};
 use crate::apart::{apart, apart_alone};
 use crate::config::{Etag, Format, classify};
@@ -207,6 +207,7 @@ impl Response {
             records.ok_or_else(|| Failure::Skip(format!("`{}` has no records", call.name)))?;
         // The cursor can be inside the records, so it is read before they are taken out of the document.
         let mut says = paging::read(&call.paging, &document, self);
+        let unread = unread::read(&call.paging, records, &document, self);
         let keep_last = paging::is_in_last_record(&call.paging);
         let found = records::take(&mut document, records, &parts.values(), keep_last)
             .map_err(|wrong| Failure::WrongShape(wrong.to_string()))?;
@@ -227,6 +228,9 @@ impl Response {
             tag,
             unchanged: false,
             dead_end,
+            is_first: parts.request.cursor.is_none(),
+            listed: found.listed,
+            unread,
             slot: self.slot.clone(),
         })
     }

@@ -4,11 +4,42 @@ use crate::config::body::body_of;
 use crate::config::item::Item;
 use crate::config::{Body, Call, Method, Place, place_in_json};
 
+/// Members that count records, which no cursor is.
+const COUNTS: [&str; 8] = [
+    "count",
+    "total",
+    "totalCount",
+    "totalItems",
+    "totalResults",
+    "total_count",
+    "total_items",
+    "total_results",
+];
+
+/// A cursor is no number of records.
+pub fn next_is_no_total(page: &Item<'_>) {
+    let Some(next) = page.find(&["next"]) else {
+        return;
+    };
+    let text = next.as_text().unwrap_or_default();
+    let counts = text
+        .rsplit('/')
+        .next()
+        .is_some_and(|name| COUNTS.contains(&name));
+    if counts {
+        next.refuse::<()>(
+            "this place names a number of records, which is not the cursor of a page",
+            "write kind = \"offset\" with total, or where the response has the cursor",
+        );
+    }
+}
+
 /// A parameter in the body must have a place there.
 pub fn place(item: &Item<'_>, call: &Call) {
     let Some(page) = item.find(&["page"]) else {
         return;
     };
+    next_is_no_total(&page);
     let size = call.paging.size().and_then(|size| size.param.as_deref());
     let params = [("param", call.paging.cursor_param()), ("size_param", size)];
     let in_query = page.find(&["in"]);

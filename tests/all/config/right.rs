@@ -212,6 +212,7 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'offset', param = 'o', in = 'body', size_param = 'n', size = 10, total = '/total' }",
             Paging::Offset(ByOffset {
+                first: 0,
                 more: None,
                 param: "o".to_owned(),
                 place: Place::Body,

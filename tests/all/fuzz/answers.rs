@@ -31,6 +31,7 @@ fn paging() -> impl Strategy<Value = Paging> {
             empty_pages: 20
         })),
         Just(Paging::Offset(ByOffset {
+            first: 0,
             more: None,
             param: "o".to_owned(),
             total,

@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::support::world::{Ran, World};
 
 /// What a key alone may lack: another key that it needs.
-const LACKS: [&str; 12] = [
+const LACKS: [&str; 13] = [
+    "it does not use {slice.from}",
     "is missing",
     "is not a template variable",
     "no region has values for this scope",

@@ -4,6 +4,7 @@ mod authentication;
 mod credentials;
 mod formats;
 mod limits;
+mod mistakes;
 mod paging;
 mod records;
 mod slices;

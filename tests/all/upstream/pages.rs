@@ -20,6 +20,7 @@ fn size(param: Option<&str>, size: u64) -> PageSize {
 fn offset(total: Option<&str>, place: Place) -> Paging {
     let (param, total) = ("offset".to_owned(), total.map(pointer));
     Paging::Offset(ByOffset {
+        first: 0,
         more: None,
         param,
         place,

@@ -1,0 +1,158 @@
+//! What a response says about its list although the configuration does not read it: a next page, the number of all records.
+
+use serde_json::Value;
+
+use super::link::next_link;
+use super::response::Response;
+use crate::config::{Lead, Paging, Pointer, Records};
+
+/// What a page says about its list beside what is configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// A place with a value that looks like a next page.
+    pub next: Option<String>,
+    /// A place that looks like the number of all records, and that number.
+    pub total: Option<(String, u64)>,
+    /// Keys of `page` whose place has no value.
+    pub lacking: Vec<(&'static str, String)>,
+}
+
+/// How deep a document is searched: paging is near its root.
+const DEEPEST: usize = 4;
+/// The most members of one object that are searched: more are records by name.
+const WIDEST: usize = 40;
+
+/// Names of members, in lower case without marks between words.
+const NEXT: [&str; 13] = [
+    "next",
+    "nextcursor",
+    "nexthref",
+    "nextlink",
+    "nextmarker",
+    "nextoffset",
+    "nextpage",
+    "nextpagetoken",
+    "nextpageurl",
+    "nexttoken",
+    "nexturl",
+    "continuationtoken",
+    "odatanextlink",
+];
+const MORE: [&str; 5] = [
+    "hasmore",
+    "hasmorepages",
+    "hasnext",
+    "hasnextpage",
+    "morepages",
+];
+const TOTAL: [&str; 9] = [
+    "count",
+    "found",
+    "numfound",
+    "rowcount",
+    "total",
+    "totalcount",
+    "totalitems",
+    "totalrecords",
+    "totalresults",
+];
+
+/// Reads what a response says. Its records are still in the document.
+pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Response) -> Unread {
+    let mut search = Search {
+        records: &records.at,
+        found: Unread::default(),
+    };
+    search.walk(document, &mut Vec::new());
+    let mut found = search.found;
+    let links = response.headers.get_all("link").iter();
+    if next_link(links.filter_map(|value| value.to_str().ok())).is_some() {
+        found
+            .next
+            .get_or_insert_with(|| "the header `link`".to_owned());
+    }
+    let total = match paging.lead() {
+        Lead::Total(at) => Some(("total", at)),
+        Lead::Nowhere
+        | Lead::Token(_)
+        | Lead::TokenHeader(_)
+        | Lead::LastRecord(_)
+        | Lead::Url(_)
+        | Lead::LinkHeader => None,
+    };
+    let read = total
+        .into_iter()
+        .chain(paging.more().map(|at| ("more", at)));
+    let lacking = read.filter(|(_, at)| at.find(document).is_none_or(Value::is_null));
+    found.lacking = lacking.map(|(key, at)| (key, at.to_string())).collect();
+    found
+}
+
+struct Search<'a> {
+    /// Where the records are, which are not searched.
+    records: &'a Pointer,
+    found: Unread,
+}
+
+impl Search<'_> {
+    fn walk(&mut self, value: &Value, path: &mut Vec<String>) {
+        let Value::Object(members) = value else {
+            return;
+        };
+        if members.len() > WIDEST || path.len() > DEEPEST || self.is_record(path) {
+            return;
+        }
+        for (name, member) in members {
+            path.push(name.replace('~', "~0").replace('/', "~1"));
+            self.see(name, member, path);
+            self.walk(member, path);
+            path.pop();
+        }
+    }
+
+    /// Whether the value at a path is a record, or the records by name.
+    fn is_record(&self, path: &[String]) -> bool {
+        let fixed: Vec<&String> = self
+            .records
+            .tokens()
+            .iter()
+            .take_while(|token| *token != "*")
+            .collect();
+        path.len() >= fixed.len() && fixed.iter().zip(path).all(|(token, name)| *token == name)
+    }
+
+    fn see(&mut self, name: &str, value: &Value, path: &[String]) {
+        let plain: String = name
+            .chars()
+            .filter(char::is_ascii_alphanumeric)
+            .map(|letter| letter.to_ascii_lowercase())
+            .collect();
+        let at = || format!("`/{}`", path.join("/"));
+        let names_next = match value {
+            Value::Bool(truth) => *truth && MORE.contains(&plain.as_str()),
+            Value::String(text) => !text.trim().is_empty() && NEXT.contains(&plain.as_str()),
+            Value::Number(number) => {
+                number.as_u64().is_some_and(|number| number > 0) && NEXT.contains(&plain.as_str())
+            }
+            Value::Object(link) => {
+                let href = link.get("href").and_then(Value::as_str);
+                href.is_some_and(|href| !href.is_empty()) && NEXT.contains(&plain.as_str())
+            }
+            Value::Null | Value::Array(_) => false,
+        };
+        if names_next {
+            self.found.next.get_or_insert_with(at);
+        }
+        let number = match value {
+            Value::Number(number) => number.as_u64(),
+            Value::String(text) => text.parse().ok(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        if let Some(number) = number.filter(|_| TOTAL.contains(&plain.as_str())) {
+            let known = self.found.total.as_ref().map_or(0, |(_, known)| *known);
+            if number > known {
+                self.found.total = Some((at(), number));
+            }
+        }
+    }
+}

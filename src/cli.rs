@@ -2,7 +2,7 @@
 
 use std::env;
 use std::io::{self, Write};
-#[cfg(feature = "sandbox")]
+#[cfg(any(feature = "sandbox", feature = "serve"))]
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -315,6 +315,9 @@ pub enum Command {
     /// Serve the stand-in for the upstreams
     #[cfg(feature = "sandbox")]
     Sandbox(SandboxArgs),
+    /// Serve a page, a read API, and charging over HTTP
+    #[cfg(feature = "serve")]
+    Serve(ServeArgs),
     /// Print a completion script
     Completions {
         /// Shell to complete for
@@ -531,6 +534,15 @@ pub struct ReopenArgs {
     pub account: String,
     /// A limit of the account, such as daily
     pub limit: String,
+}
+
+/// The options of `serve`.
+#[cfg(feature = "serve")]
+#[derive(Debug, Clone, Args)]
+pub struct ServeArgs {
+    /// Address to listen on [default: serve.listen]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
 }
 
 /// The options of `sandbox`.

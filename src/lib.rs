@@ -18,5 +18,7 @@ pub mod run;
 pub mod sandbox;
 pub mod saved_response;
 pub mod secret;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod sqlite;
 pub mod upstream;

@@ -14,7 +14,12 @@ fn main() -> ExitCode {
     commands::answer_shell();
     let cli = Cli::read();
     log(&cli.global);
-    commands::dispatch(cli).into()
+    commands::dispatch(
+        cli,
+        #[cfg(feature = "serve")]
+        ingest::serve::serve,
+    )
+    .into()
 }
 
 /// Logs go to stderr. `RUST_LOG` overrides `-v` and `-q`.

@@ -8,6 +8,7 @@ mod json;
 mod reading;
 mod state;
 mod unversioned;
+mod written;
 
 use std::cell::Cell;
 use std::fs;
@@ -32,6 +33,7 @@ pub use integrity::{Integrity, confirmed, mend};
 pub use interrupt::Interruptible;
 pub use json::Json;
 pub use state::Files;
+use written::WrittenHere;
 
 /// How long a writer waits for another process to finish its transaction. Transactions take well under a millisecond
 /// each; only a queue of very many processes gets near this.
@@ -345,10 +347,11 @@ fn open_once(path: &Path, schema: Schema) -> Result<Database, OpenError> {
         source: confirmed(path, source),
     };
     let before = Files::of(path);
+    let written = WrittenHere::new(&before);
     let mut connection = Connection::open(path).map_err(|error| refused(path, schema, error))?;
     configure(&mut connection).map_err(failed)?;
     migrate(&mut connection, path, schema)?;
-    Database::to_write(path, connection, &before).map_err(failed)
+    Database::to_write(path, connection, &before, written).map_err(failed)
 }
 
 /// Opens another connection to a file that this process has open for writing.

@@ -12,29 +12,47 @@ use super::{Error, output};
 use crate::cli::{ChargeArgs, Format, Global};
 use crate::config::{Call, Credential, Region};
 use crate::exit::Exit;
-use crate::ledger::{Acquired, ChargeRequest, Permit, Purpose, fresh_id};
-use crate::quota::{ChargeId, Cost, Grant, LimitName, Outage, Rejection, Timestamp, Units};
+use crate::ledger::{Acquired, ChargeRequest, LedgerClient, Permit, Purpose, fresh_id};
+use crate::quota::{
+    Account, ChargeId, Cost, Grant, LimitName, Outage, Rejection, Timestamp, Units,
+};
 
 /// What became of a charge.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Charged {
     pub decision: Word,
     /// Under which it was granted.
     pub id: Option<ChargeId>,
     units: Cost,
     remaining: BTreeMap<LimitName, Units>,
-    retry_after_seconds: Option<f64>,
+    pub retry_after_seconds: Option<f64>,
     retry_at: Option<Timestamp>,
     /// The same in words, why not included.
     pub detail: String,
     /// Whether it was charged before under that id, and so may have been used.
     #[serde(skip)]
     pub repeated: bool,
+    /// Why it was refused; `None` where it was not.
+    #[serde(skip)]
+    pub refusal: Option<Refusal>,
+}
+
+/// Why a charge was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The id already holds another charge.
+    OtherCharge,
+    /// It is larger than its limit.
+    Never,
+    /// The ledger cannot be reached.
+    Unavailable,
 }
 
 /// What the ledger said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub enum Word {
     Granted,
     Rejected,
@@ -59,8 +77,9 @@ pub async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, Error> {
 /// A charge by hand: of which call, how often, under which id.
 pub struct Charging {
     credential: Arc<Credential>,
-    call: Arc<Call>,
+    purpose: Purpose,
     cost: Cost,
+    outage: Outage,
     /// The id that makes it safe to repeat.
     id: ChargeId,
 }
@@ -79,37 +98,75 @@ impl Charging {
                 call.name
             )),
         };
+        let cost = cost.map_err(named)?;
+        let cheap_max = environment.config.ledger.cheap_max;
+        let single = call.outage_policy(cheap_max);
+        let as_single = cost.largest() <= cheap_max || call.outage.is_some();
         Ok(Self {
-            cost: cost.map_err(named)?,
+            outage: if as_single { single } else { Outage::Refuse },
+            purpose: by_hand(&call.name),
             credential,
-            call,
+            cost,
             id,
         })
     }
 
-    /// Puts it to the ledger.
+    /// A charge of these units of a credential, by the names of their limits in the configuration. `purpose` is its call in
+    /// reports.
+    pub fn of_units(
+        environment: &Environment,
+        credential: &str,
+        units: &Cost,
+        purpose: &str,
+        id: Option<&str>,
+    ) -> Result<Self, Error> {
+        let credential = credential_named(environment, credential)?;
+        let limits = credential.account.limits.keys().map(String::as_str);
+        if let Some(lacking) = units
+            .limits()
+            .find(|limit| !credential.account.limits.contains_key(*limit))
+        {
+            return Err(Error::Usage(unknown("limit", lacking, limits)));
+        }
+        if units.is_none() {
+            return Err(Error::Usage("a charge needs at least one unit".to_owned()));
+        }
+        let is_cheap = units.largest() <= environment.config.ledger.cheap_max;
+        Ok(Self {
+            outage: if is_cheap {
+                Outage::Allow
+            } else {
+                Outage::Refuse
+            },
+            purpose: by_hand(purpose),
+            cost: units.clone(),
+            id: id.map_or_else(fresh_id, ChargeId::new),
+            credential,
+        })
+    }
+
+    /// The account of the charge.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.credential.account
+    }
+
+    /// Charges the ledger of the configuration.
     pub async fn charge(&self, environment: &Environment) -> Result<Charged, Error> {
         environment.create_state_dir()?;
-        let single = self.call.outage_policy(environment.config.ledger.cheap_max);
-        let cheap = self.cost.largest() <= environment.config.ledger.cheap_max;
+        self.charge_in(&*charging_ledger(environment).await?).await
+    }
+
+    /// Charges a ledger.
+    pub async fn charge_in(&self, ledger: &dyn LedgerClient) -> Result<Charged, Error> {
         let ask = ChargeRequest {
             account: &self.credential.account,
             id: Some(&self.id),
             cost: &self.cost,
             leave: &Cost::none(),
-            outage: if cheap || self.call.outage.is_some() {
-                single
-            } else {
-                Outage::Refuse
-            },
-            purpose: &Purpose {
-                job: None,
-                region: None,
-                call: self.call.name.clone(),
-            },
+            outage: self.outage,
+            purpose: &self.purpose,
         };
-        let verdict = charging_ledger(environment).await?.acquire(ask).await?;
-        Ok(charged(&verdict, &self.cost))
+        Ok(charged(&ledger.acquire(ask).await?, &self.cost))
     }
 
     /// Gives back what was granted under an id.
@@ -150,11 +207,7 @@ fn find(
     credential: &str,
     call: &str,
 ) -> Result<(Arc<Credential>, Arc<Call>), Error> {
-    let credentials = &environment.config.credentials;
-    let known = credentials.keys().map(String::as_str);
-    let credential = credentials
-        .get(credential)
-        .ok_or_else(|| Error::Usage(unknown("credential", credential, known)))?;
+    let credential = &credential_named(environment, credential)?;
     let calls = &credential.upstream.calls;
     let known = calls.keys().map(String::as_str);
     let call = calls
@@ -174,6 +227,22 @@ fn find(
     }
 }
 
+fn credential_named(environment: &Environment, name: &str) -> Result<Arc<Credential>, Error> {
+    let credentials = &environment.config.credentials;
+    let known = credentials.keys().map(String::as_str);
+    let found = credentials.get(name).cloned();
+    found.ok_or_else(|| Error::Usage(unknown("credential", name, known)))
+}
+
+/// The purpose of a charge that no job makes.
+fn by_hand(call: &str) -> Purpose {
+    Purpose {
+        job: None,
+        region: None,
+        call: call.to_owned(),
+    }
+}
+
 fn charged(verdict: &Acquired, units: &Cost) -> Charged {
     let charged = Charged {
         decision: Word::Refused,
@@ -184,6 +253,7 @@ fn charged(verdict: &Acquired, units: &Cost) -> Charged {
         retry_at: None,
         detail: String::new(),
         repeated: false,
+        refusal: None,
     };
     match verdict {
         Acquired::Permitted(Permit {
@@ -198,6 +268,7 @@ fn charged(verdict: &Acquired, units: &Cost) -> Charged {
                 cost(held),
                 cost(units)
             ),
+            refusal: Some(Refusal::OtherCharge),
             ..charged
         },
         Acquired::Permitted(permit) => Charged {
@@ -225,10 +296,12 @@ fn charged(verdict: &Acquired, units: &Cost) -> Charged {
                 "Refused: the charge needs {}, and {limit} never grants more than {most}",
                 cost(units)
             ),
+            refusal: Some(Refusal::Never),
             ..charged
         },
         Acquired::Refused(why) => Charged {
             detail: format!("Refused: {why}"),
+            refusal: Some(Refusal::Unavailable),
             ..charged
         },
     }

@@ -105,6 +105,20 @@ impl Environment {
         })
     }
 
+    /// Returns the same environment, without the lock of a process that charges.
+    #[cfg(feature = "serve")]
+    pub fn another(&self) -> Self {
+        Self {
+            config: self.config.clone(),
+            state_dir: self.state_dir.clone(),
+            clock: Arc::clone(&self.clock),
+            charging: OnceLock::new(),
+            database: self.database.clone(),
+            #[cfg(feature = "sandbox")]
+            practising: self.practising,
+        }
+    }
+
     /// Creates the state directory if it does not exist.
     pub fn create_state_dir(&self) -> Result<(), Error> {
         let remedy = "set --state-dir or $INGEST_STATE_DIR";

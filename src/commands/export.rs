@@ -47,8 +47,11 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// The columns of a kind, over all calls that return it.
-fn columns(environment: &Environment, kind: &str) -> Result<BTreeMap<String, Vec<Pointer>>, Error> {
+/// Returns the columns of a kind, over all calls that return it; fails for an unknown kind.
+pub fn columns(
+    environment: &Environment,
+    kind: &str,
+) -> Result<BTreeMap<String, Vec<Pointer>>, Error> {
     let calls = environment
         .config
         .upstreams
@@ -229,7 +232,12 @@ impl<W: Write> Writer<W> {
     }
 }
 
-fn json_line(lines: &mut impl Write, record: &StoredRecord, changes_only: bool) -> io::Result<()> {
+/// Writes a record as one line of JSON.
+pub fn json_line(
+    lines: &mut impl Write,
+    record: &StoredRecord,
+    changes_only: bool,
+) -> io::Result<()> {
     let text = |text: &str| Value::from(text).to_string();
     let (upstream, kind, id) = (text(&record.upstream), text(&record.kind), text(&record.id));
     let StoredRecord {

@@ -16,26 +16,29 @@ use crate::exit::Exit;
 use crate::ledger::{ChargeSource, Spent};
 use crate::quota::{LimitName, Timestamp};
 
+/// The result of `history`.
 #[derive(Debug, Serialize)]
-struct History {
-    since: Timestamp,
-    rows: Vec<Row>,
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub struct History {
+    pub since: Timestamp,
+    pub rows: Vec<Row>,
 }
 
 /// Passes and spend of one region of a job in one UTC day. Charges by hand have neither job nor region.
 #[derive(Debug, Default, Serialize)]
-struct Row {
-    day: String,
-    account: String,
-    job: Option<String>,
-    region: Option<String>,
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub struct Row {
+    pub day: String,
+    pub account: String,
+    pub job: Option<String>,
+    pub region: Option<String>,
     /// Passes that began, and how many of them are complete.
-    passes: u64,
-    complete: u64,
-    pages: u64,
-    records: u64,
-    requests: u64,
-    units: BTreeMap<LimitName, u64>,
+    pub passes: u64,
+    pub complete: u64,
+    pub pages: u64,
+    pub records: u64,
+    pub requests: u64,
+    pub units: BTreeMap<LimitName, u64>,
 }
 
 type Key = (String, String, Option<String>, Option<String>);
@@ -43,9 +46,19 @@ type Key = (String, String, Option<String>, Option<String>);
 /// Shows passes and spend.
 pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let since = environment.clock.now() - args.since;
+    let history = report(&environment, environment.clock.now() - args.since).await?;
+    match (args.csv, global.format) {
+        (true, _) => output::text(&as_csv(&history.rows, Cells::of(args.raw))?)?,
+        (_, Format::Json) => output::json(&history)?,
+        (_, Format::Text) => output::text_line(&in_words(&history.rows, Screen::of_stdout()))?,
+    }
+    Ok(Exit::Success)
+}
+
+/// Returns the passes and the spend since then.
+pub async fn report(environment: &Environment, since: Timestamp) -> Result<History, Error> {
     let passes = environment.archive().await?.history(since).await?;
-    let ledger = recorded_ledger(&environment)?;
+    let ledger = recorded_ledger(environment)?;
     let mut rows = BTreeMap::new();
     let mut in_ledger = BTreeSet::new();
     for account in environment.accounts() {
@@ -68,16 +81,10 @@ pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error>
         let account = job.map_or("", |job| &*job.credential.account.name);
         add_pass(&mut rows, account, pass, in_ledger.contains(account));
     }
-    let history = History {
+    Ok(History {
         since,
         rows: rows.into_values().collect(),
-    };
-    match (args.csv, global.format) {
-        (true, _) => output::text(&as_csv(&history.rows, Cells::of(args.raw))?)?,
-        (_, Format::Json) => output::json(&history)?,
-        (_, Format::Text) => output::text_line(&in_words(&history.rows, Screen::of_stdout()))?,
-    }
-    Ok(Exit::Success)
+    })
 }
 
 fn row<'r>(

@@ -3,44 +3,47 @@
 mod advice;
 mod backup;
 mod cells;
-mod charge;
+pub(crate) mod charge;
 mod charging;
 mod check;
 mod completion;
-mod environment;
+pub(crate) mod environment;
 mod error;
 mod exec;
-mod export;
+pub(crate) mod export;
 mod forecast;
 mod generate;
-mod history;
-mod metrics;
+pub(crate) mod history;
+pub(crate) mod metrics;
 mod notify;
-mod output;
+pub(crate) mod output;
 mod presets;
-mod preview;
+pub(crate) mod preview;
 mod progress;
-mod refill;
-mod release;
+pub(crate) mod refill;
+pub(crate) mod release;
 mod reopen;
 mod repair;
 mod replace;
 mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;
-mod search;
-mod signals;
+pub(crate) mod search;
+pub(crate) mod signals;
 mod slices;
-mod status;
-mod table;
+pub(crate) mod status;
+pub(crate) mod table;
 mod try_call;
 
 use std::io::{self, Write};
 use std::time::Duration;
 
-use tokio::runtime::Runtime;
+#[cfg(feature = "serve")]
+use futures_util::future::BoxFuture;
 
 use crate::cli::{Cli, Command, Format, Log};
+#[cfg(feature = "serve")]
+use crate::cli::{Global, ServeArgs};
 use crate::exit::Exit;
 
 pub use completion::answer_shell;
@@ -51,17 +54,28 @@ pub use output::{Screen, Style};
 /// The time that other threads get at the end: a name lookup that nobody answers would take half a minute.
 const LAST_WORK: Duration = Duration::from_secs(1);
 
+/// The server. It uses the reports of the commands, so the commands cannot use it.
+#[cfg(feature = "serve")]
+pub type Server = for<'a> fn(&'a Global, &'a ServeArgs) -> BoxFuture<'a, Result<Exit, Error>>;
+
 /// Runs the command. The runtime starts here and not in `main`, so that it is compiled once, with the library.
 #[must_use]
-pub fn dispatch(cli: Cli) -> Exit {
+pub fn dispatch(cli: Cli, #[cfg(feature = "serve")] serve: Server) -> Exit {
     let (format, log) = (cli.global.format, cli.global.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
     match runtime
         .map_err(Error::io("cannot start"))
-        .and_then(|runtime| to_its_end(runtime, cli))
-    {
+        .and_then(|runtime| {
+            let ended = runtime.block_on(execute(
+                cli,
+                #[cfg(feature = "serve")]
+                serve,
+            ));
+            runtime.shutdown_timeout(LAST_WORK);
+            ended
+        }) {
         Ok(exit) => exit,
         Err(error) => {
             report(&error, format, log);
@@ -70,13 +84,7 @@ pub fn dispatch(cli: Cli) -> Exit {
     }
 }
 
-fn to_its_end(runtime: Runtime, cli: Cli) -> Result<Exit, Error> {
-    let ended = runtime.block_on(execute(cli));
-    runtime.shutdown_timeout(LAST_WORK);
-    ended
-}
-
-async fn execute(cli: Cli) -> Result<Exit, Error> {
+async fn execute(cli: Cli, #[cfg(feature = "serve")] serve: Server) -> Result<Exit, Error> {
     let global = &cli.global;
     match &cli.command {
         None if cli.run.dry_run => preview::preview(global, &cli.run).await,
@@ -99,6 +107,8 @@ async fn execute(cli: Cli) -> Result<Exit, Error> {
         Some(Command::Reopen(args)) => reopen::reopen(global, args).await,
         #[cfg(feature = "sandbox")]
         Some(Command::Sandbox(args)) => sandbox::sandbox(global, args).await,
+        #[cfg(feature = "serve")]
+        Some(Command::Serve(args)) => serve(global, args).await,
         Some(Command::Completions { shell }) => generate::completions(*shell),
         Some(Command::Man { command }) => generate::man(command.as_deref()),
     }

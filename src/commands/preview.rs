@@ -10,25 +10,35 @@ use crate::cli::{Format, Global, RunArgs};
 use crate::config::{Region, Slice};
 use crate::exit::Exit;
 use crate::run::{
-    self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Previous, Range, StepPreview,
+    self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Previous, Range, Selection,
+    StepPreview,
 };
 
 /// Previews the spend; charges, requests and writes nothing.
 pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     let environment = environment(global, args)?;
     let selection = environment.select(args)?;
-    let ledger = refill::reading_ledger(&environment).await?;
-    let catalog = environment.passes().await?;
-    let selection = run::learned(&*catalog, selection).await?;
-    let (now, concurrency) = (environment.clock.now(), usize::from(args.concurrency));
-    let others = environment.all_jobs();
-    let selection = run::reserved(&*catalog, &*ledger, selection, &others, now).await?;
-    let preview = run::preview(&*catalog, &*ledger, &selection, now, concurrency).await?;
+    let preview = report(&environment, selection, args.concurrency).await?;
     match global.format {
         Format::Json => output::json(&preview)?,
         Format::Text => output::text_line(&in_words(&preview, Screen::of_stdout()))?,
     }
     Ok(Exit::Success)
+}
+
+/// Returns what a run over this selection would spend, with so many regions at once.
+pub async fn report(
+    environment: &Environment,
+    selection: Selection,
+    concurrency: u16,
+) -> Result<Preview, Error> {
+    let ledger = refill::reading_ledger(environment).await?;
+    let catalog = environment.passes().await?;
+    let selection = run::learned(&*catalog, selection).await?;
+    let (now, concurrency) = (environment.clock.now(), usize::from(concurrency));
+    let others = environment.all_jobs();
+    let selection = run::reserved(&*catalog, &*ledger, selection, &others, now).await?;
+    Ok(run::preview(&*catalog, &*ledger, &selection, now, concurrency).await?)
 }
 
 #[cfg(feature = "sandbox")]

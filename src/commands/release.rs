@@ -17,10 +17,7 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
     let id = ChargeId::new(&args.id);
     environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;
-    let (account, charge) = match &args.account {
-        Some(name) => one_of(&*ledger, named(&accounts, name)?, &id).await?,
-        None => find(&*ledger, &accounts, &id).await?,
-    };
+    let (account, charge) = locate(&*ledger, &accounts, args.account.as_deref(), &id).await?;
     if let Some(charge) = charge {
         ledger.settle(&account, &charge, &Cost::none()).await?;
     }
@@ -35,6 +32,20 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
         ))?,
     }
     Ok(Exit::Success)
+}
+
+/// Returns the account of a charge, the named one or the only one of these that has the id, and the charge unless it was
+/// released.
+pub async fn locate(
+    ledger: &dyn LedgerClient,
+    accounts: &[Arc<Account>],
+    account: Option<&str>,
+    id: &ChargeId,
+) -> Result<(Arc<Account>, Option<ChargeId>), Error> {
+    match account {
+        Some(name) => one_of(ledger, named(accounts, name)?, id).await,
+        None => find(ledger, accounts, id).await,
+    }
 }
 
 fn named(accounts: &[Arc<Account>], name: &str) -> Result<Arc<Account>, Error> {

@@ -16,6 +16,7 @@ use crate::quota::Timestamp;
 
 /// The result of `search`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct SearchReport<'a> {
     /// Best match first.
     hits: Vec<FoundHit<'a>>,
@@ -24,6 +25,7 @@ pub struct SearchReport<'a> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 struct FoundHit<'a> {
     upstream: &'a str,
     kind: &'a str,

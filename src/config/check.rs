@@ -25,6 +25,7 @@ pub fn config(config: &Config, root: &Item<'_>) {
     scope::scopes(config, root);
     request::requests(config, root);
     secrets::secrets(config, root);
+    clients(config, root);
     views::views(config, root);
 }
 
@@ -44,6 +45,21 @@ fn transport(config: &Config, upstream: &Upstream, root: &Item<'_>) {
             "a secret is sent only over https, or over http to this machine",
             "write https://",
         );
+    }
+}
+
+/// A client of the server can charge only credentials that exist.
+fn clients(config: &Config, root: &Item<'_>) {
+    for (name, client) in &config.serve.clients {
+        for (place, credential) in client.charge.iter().flatten().enumerate() {
+            let place = ["serve", "clients", name, "charge", &place.to_string()];
+            let known = || config.credentials.keys().map(String::as_str);
+            if known().all(|known| known != credential)
+                && let Some(item) = root.find(&place)
+            {
+                item.refuse::<()>("unknown credential", advice(credential, known()));
+            }
+        }
     }
 }
 

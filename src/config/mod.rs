@@ -17,6 +17,7 @@ mod postgres_url;
 mod redis_url;
 mod region;
 mod rules;
+mod serve;
 mod since;
 mod slices;
 mod template;
@@ -65,6 +66,7 @@ pub use region::Region;
 pub use reqwest::Method;
 pub use rules::{Class, Condition, Rule, StatusMatch, Until, classify};
 pub use schema::schema;
+pub use serve::{May, ReaderLimit, ServeClient, ServeConfig};
 pub use since::{Since, SinceValue};
 pub use slices::{Slice, Slices, SlicesLeft};
 pub use template::{Template, TemplateError, Values, Variable};
@@ -85,6 +87,8 @@ pub struct Config {
     pub catalog: CatalogConfig,
     /// The URLs that a run pings.
     pub notify: Notify,
+    /// The server of `ingest serve`.
+    pub serve: ServeConfig,
     /// The upstreams by name.
     pub upstreams: BTreeMap<String, Arc<Upstream>>,
     /// The credentials by name.

@@ -15,6 +15,7 @@ use super::job::{self, JOB};
 use super::ledger::{LEDGER, LedgerConfig};
 use super::names::Named;
 use super::region::{REGIONS, Region};
+use super::serve::{SERVE, ServeConfig};
 use super::set;
 use super::tree::Node;
 use super::upstream::Upstream;
@@ -32,6 +33,8 @@ keys! {
         /// URLs that a run requests by POST when it starts and ends, for healthchecks.io and similar services. The body is the
         /// summary of the run. Anyone who knows a URL can ping it: make the file readable for its user only.
         notify: Notify = Or(table::<Notify>(), "{}", "{ success = 'https://hc-ping.com/UUID' }"),
+        /// The server of `ingest serve`: a page, a read API, and charging over HTTP.
+        serve: ServeConfig = Or(SERVE, "{}", "{ listen = '127.0.0.1:8080' }"),
         /// The APIs, by name.
         upstreams: Place = Required(Later(ByName(table::<Upstream>(), "NAME")), "{ things = { base_url = 'https://api.example.com/v1', calls = { 'things.list' = { path = 'things', cost = 1 } } } }"),
         /// Secrets, and the accounts whose quota they use, by name.
@@ -87,6 +90,7 @@ fn sections(document: &Document) -> Option<Config> {
         ledger: root.ledger?,
         catalog: root.catalog?,
         notify: root.notify?,
+        serve: root.serve?,
         upstreams: upstreams.right,
         credentials: credentials.right,
         jobs: jobs.into_iter().map(Into::into).collect(),

@@ -14,6 +14,7 @@ use crate::quota::Timestamp;
 
 /// A span of time, from its start up to but not including its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Slice {
     /// The first instant.
     pub from: Timestamp,

@@ -23,7 +23,7 @@ use crate::quota::{
 pub use carry_over::{CarryOver, carried_over};
 pub use client::local::LocalClient;
 pub use client::read_only::ReadOnlyClient;
-pub use client::shared::{Policy, SharedClient};
+pub use client::shared::{CircuitBreaker, Policy, SharedClient};
 pub use client::{
     Acquired, Available, ChargeRequest, ChargeSource, ClientError, Found, LedgerClient, Permit,
     Spending, fresh_id,

@@ -22,6 +22,7 @@ pub struct LimitUsage {
 
 /// Units that return.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Return {
     /// The first instant at which they all have returned.
     pub at: Timestamp,

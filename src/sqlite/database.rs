@@ -10,6 +10,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::reading::{self, Protection};
 use super::state::Files;
+use super::written::WrittenHere;
 use super::{BUSY_TIMEOUT, confirmed, is_busy, keep_plans, pause};
 
 /// How long a reader tries again after an error that passes when a writer has opened or closed the file.
@@ -21,6 +22,8 @@ pub struct Database {
     path: PathBuf,
     connection: Connection,
     access: Access,
+    /// Dropped after the connection, which is declared before it.
+    _written: Option<WrittenHere>,
 }
 
 #[derive(Debug)]
@@ -41,7 +44,12 @@ impl Deref for Database {
 
 impl Database {
     /// A file that was opened for writing, and was `before` that.
-    pub fn to_write(path: &Path, connection: Connection, before: &Files) -> rusqlite::Result<Self> {
+    pub fn to_write(
+        path: &Path,
+        connection: Connection,
+        before: &Files,
+        written: WrittenHere,
+    ) -> rusqlite::Result<Self> {
         let files = Files::of(path);
         if !files.is_same_file(before) {
             before.in_place()?;
@@ -50,6 +58,7 @@ impl Database {
             path: path.to_owned(),
             connection,
             access: Access::Writing(Box::new(files)),
+            _written: Some(written),
         })
     }
 
@@ -60,6 +69,7 @@ impl Database {
             path: path.to_owned(),
             connection,
             access: Access::Reading(protection),
+            _written: None,
         })
     }
 
@@ -69,6 +79,7 @@ impl Database {
             path: path.to_owned(),
             connection,
             access: Access::Reading(Protection::Locks),
+            _written: None,
         }
     }
 

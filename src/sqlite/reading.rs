@@ -10,6 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{Access, access};
 
 use super::state::Files;
+use super::written::is_written_here;
 use super::{beside, keep_plans, wait_while_busy};
 
 /// What keeps a reader from mixing two states of a file.
@@ -25,7 +26,8 @@ pub enum Protection {
 enum Mode {
     /// There is no write-ahead log. SQLite would create one, unless the file is opened as immutable.
     Closed,
-    /// There is a log and the shared memory that indexes it: a writer is working or was killed. SQLite locks the log.
+    /// There is a log and the shared memory that indexes it: a writer is working or was killed. SQLite locks the log. Or this
+    /// process writes the file.
     InUse,
     /// There is a log without its index, as in a copy, or an empty log. SQLite would create the index, unless it has the file
     /// exclusively, and a user without write permission cannot lock the file.
@@ -71,13 +73,19 @@ impl Mode {
 /// Opens a file that is there, and writes nothing, not even the side files of a log.
 pub fn open(path: &Path) -> rusqlite::Result<(Connection, Protection)> {
     let files = Files::settled(path);
-    let mode = Mode::of(path);
+    let is_written_here = is_written_here(&files);
+    let mode = if is_written_here {
+        Mode::InUse
+    } else {
+        Mode::of(path)
+    };
     if mode == Mode::InUse {
         let opened = mode.open(path).and_then(|connection| {
             super::version(&connection)?;
             Ok(connection)
         });
         match opened {
+            Err(error) if is_written_here => return Err(error),
             // The writer that created the log was killed before it created the index.
             Err(error) if is_code(&error, ErrorCode::FileLockingProtocolFailed) => {}
             // The process that had the file open has closed it since.

@@ -20,6 +20,9 @@ pub struct Files {
     found: [Option<FileState>; 3],
 }
 
+/// The device and the inode of a file.
+pub type Identity = (u64, u64);
+
 /// One file: which it is, and when it was written last. Not when its owner was set, which SQLite does at each opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileState {
@@ -39,7 +42,7 @@ impl FileState {
         })
     }
 
-    const fn identity(self) -> (u64, u64) {
+    const fn identity(self) -> Identity {
         (self.device, self.inode)
     }
 }
@@ -73,15 +76,16 @@ impl Files {
 
     /// Whether `other` has the same database file.
     pub fn is_same_file(&self, other: &Self) -> bool {
-        let file = |files: &Self| {
-            files
-                .found
-                .first()
-                .copied()
-                .flatten()
-                .map(FileState::identity)
-        };
-        file(self) == file(other)
+        self.database() == other.database()
+    }
+
+    /// Which file the database is; `None` if there is none.
+    pub fn database(&self) -> Option<Identity> {
+        self.found
+            .first()
+            .copied()
+            .flatten()
+            .map(FileState::identity)
     }
 
     /// Fails unless every file is still the one that was opened: what is written to a file that was deleted is lost,

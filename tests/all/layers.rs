@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each module may use besides itself and what stands beside all of them.
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 10] = [
     ("quota", &[]),
     ("config", &["quota"]),
     ("secret", &["config"]),
@@ -18,6 +18,12 @@ const MAY_USE: [(&str, &[&str]); 9] = [
         "commands",
         &[
             "catalog", "cli", "config", "ledger", "quota", "run", "sandbox", "secret", "upstream",
+        ],
+    ),
+    (
+        "serve",
+        &[
+            "catalog", "cli", "commands", "config", "ledger", "quota", "run", "secret",
         ],
     ),
 ];

@@ -27,6 +27,7 @@ mod readme;
 mod recipes;
 mod run;
 mod sandbox;
+mod serve;
 mod soak;
 mod support;
 mod upstream;

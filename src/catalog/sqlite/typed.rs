@@ -11,18 +11,27 @@ pub fn typed(kind: Option<ColumnType>, value: String, json: String) -> String {
         None => value,
         Some(ColumnType::Text) => format!("cast({value} as text)"),
         Some(ColumnType::Json) => json,
-        Some(ColumnType::Integer) => nested(text, &INTEGER),
-        Some(ColumnType::Real) => nested(text, &REAL),
-        Some(ColumnType::Boolean) => nested(text, &BOOLEAN),
-        Some(ColumnType::Timestamp) => nested(text, &timestamp()),
+        Some(ColumnType::Integer) => stepwise(&text, &INTEGER),
+        Some(ColumnType::Real) => stepwise(&text, &REAL),
+        Some(ColumnType::Boolean) => stepwise(&text, &BOOLEAN),
+        Some(ColumnType::Timestamp) => stepwise(&text, &timestamp()),
     }
 }
 
-/// Each step selects from the one before it; the first one from `text`, which has the column `v`.
-fn nested<S: AsRef<str>>(text: String, steps: &[S]) -> String {
-    let steps = steps.iter().map(AsRef::as_ref);
-    let selects = steps.fold(text, |from, step| format!("select {step} from ({from})"));
-    format!("({selects})")
+/// Each step selects from the one before it; the first one from `text`, which has the column `v`. The steps follow each other
+/// as common tables instead of being nested: the parser of SQLite before 3.46 holds 100 symbols, and a view that it cannot
+/// parse makes the whole file unreadable.
+fn stepwise<S: AsRef<str>>(text: &str, steps: &[S]) -> String {
+    let tables = steps
+        .iter()
+        .enumerate()
+        .map(|(index, step)| format!("t{} as (select {} from t{index})", index + 1, step.as_ref()));
+    let tables: Vec<String> = tables.collect();
+    format!(
+        "(with t0 as ({text}), {} select * from t{})",
+        tables.join(", "),
+        steps.len()
+    )
 }
 
 const INTEGER: [&str; 2] = [

@@ -21,7 +21,7 @@ use super::environment::Environment;
 use super::replace::file_to_replace;
 use crate::config::Job;
 use crate::quota::{Account, Cost, Timestamp};
-use crate::run::{self, CallStats, Candidate, RunOutcome, RunReport};
+use crate::run::{self, CallStats, Candidate, LimitReport, RunOutcome, RunReport};
 
 /// The start and duration of a run.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +67,37 @@ pub fn write_broken(file: &Path, error: &Error, span: Span) {
     report_failure(file, written);
 }
 
+/// Returns the state now: limits, units that the ledger has not recorded, and the age of each region. What the runs of a
+/// metrics file counted is added, if `$INGEST_METRICS_FILE` names one.
+#[cfg(feature = "serve")]
+pub async fn current(environment: &Environment) -> Result<String, Error> {
+    let ledger = super::refill::reading_ledger(environment).await?;
+    let mut limits = Vec::new();
+    let mut unrepaid = Vec::new();
+    for account in environment.accounts() {
+        let usages = ledger.usage(&account).await.unwrap_or_default();
+        let usage = |name: &str| usages.iter().find(|usage| usage.limit == name);
+        let reports = account.limits.iter();
+        limits.extend(
+            reports.map(|(name, limit)| run::limit_report(&account, name, limit, usage(name))),
+        );
+        unrepaid.push((Arc::clone(&account), ledger.unrepaid(&account).await?));
+    }
+    let states = region_states(environment).await?;
+    let mut families = Families::new(None);
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    families.add(&metric::BUILD, &version, 1.0);
+    families.add(&metric::CONFIG_VALID, &[], truth(true));
+    of_limits(&mut families, &limits);
+    of_unrepaid(&mut families, &unrepaid);
+    of_jobs(&mut families, environment.config.jobs.iter());
+    of_regions(&mut families, states.iter());
+    let of_runs = std::env::var_os("INGEST_METRICS_FILE").filter(|file| !file.is_empty());
+    let of_runs = of_runs.and_then(|file| fs::read_to_string(file).ok());
+    families.go_on(&of_runs.unwrap_or_default(), &Keep::NotSet);
+    Ok(families.text())
+}
+
 fn report_failure(file: &Path, written: io::Result<()>) {
     if let Err(error) = written {
         tracing::error!(
@@ -95,7 +126,7 @@ fn of_finished(
     of_every_run(&mut families, figures.report.outcome, true, figures.span);
     of_requests(&mut families, &figures.requests);
     of_units(&mut families, environment, figures.report);
-    of_limits(&mut families, figures.report);
+    of_limits(&mut families, &figures.report.limits);
     of_unrepaid(&mut families, &figures.unrepaid);
     let is_own = |job: &Arc<Job>| figures.jobs.contains(&job.name) || holds_job(old, &job.name);
     of_jobs(
@@ -171,8 +202,8 @@ fn of_units(families: &mut Families, environment: &Environment, report: &RunRepo
     families.add(&metric::UNMETERED, &[], number(unmetered));
 }
 
-fn of_limits(families: &mut Families, report: &RunReport) {
-    for limit in &report.limits {
+fn of_limits(families: &mut Families, limits: &[LimitReport]) {
+    for limit in limits {
         let labels = [(ACCOUNT, limit.account.as_str()), ("limit", &*limit.limit)];
         let gauges = [
             (&metric::LIMIT_ENFORCED, Some(limit.enforced)),

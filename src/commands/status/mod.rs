@@ -29,123 +29,120 @@ const SOON: [Duration; 3] = [
 
 /// The result of `status`.
 #[derive(Debug, Serialize)]
-struct Status {
-    limits: Vec<LimitStatus>,
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub struct Status {
+    pub limits: Vec<LimitStatus>,
     /// Charges in the window by job, region and call: from the ledger, or from this machine's journal.
-    spend: Vec<Spend>,
-    regions: Vec<RegionStatus>,
+    pub spend: Vec<Spend>,
+    pub regions: Vec<RegionStatus>,
     /// Who walks which region now, on any machine that shares the catalog. The region of batches is `*`.
-    walking: Vec<Walking>,
+    pub walking: Vec<Walking>,
     /// The result of `--fail-if-stale`; absent without it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    stale: Option<Vec<Stale>>,
+    pub stale: Option<Vec<Stale>>,
 }
 
 /// A region without a complete pass within the time of `--fail-if-stale`.
 #[derive(Debug, Serialize)]
-struct Stale {
-    job: String,
-    region: String,
-    age_seconds: Option<f64>,
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub struct Stale {
+    pub job: String,
+    pub region: String,
+    pub age_seconds: Option<f64>,
 }
 
 /// A region that a run walks.
 #[derive(Debug, Serialize)]
-struct Walking {
-    job: String,
-    region: String,
-    machine: String,
-    process: u32,
-    since: Option<Timestamp>,
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub struct Walking {
+    pub job: String,
+    pub region: String,
+    pub machine: String,
+    pub process: u32,
+    pub since: Option<Timestamp>,
     /// When the region is free if the machine dies; `None` where that is when its process ends.
-    until: Option<Timestamp>,
+    pub until: Option<Timestamp>,
 }
 
 #[derive(Debug, Serialize)]
-struct LimitStatus {
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub struct LimitStatus {
     #[serde(flatten)]
-    report: LimitReport,
-    headroom: Units,
-    since_reset: Option<Units>,
-    returns: Vec<Return>,
+    pub report: LimitReport,
+    pub headroom: Units,
+    pub since_reset: Option<Units>,
+    pub returns: Vec<Return>,
     /// The units that return within an hour, six hours and a day.
-    returns_within: ReturnsWithin,
+    pub returns_within: ReturnsWithin,
     /// The units that went unmetered on this machine and are not charged to the ledger yet.
-    unrepaid: Units,
+    pub unrepaid: Units,
     /// When this machine charges again: the ledger lost data and `after_loss` is `wait`.
-    waits_until: Option<Timestamp>,
+    pub waits_until: Option<Timestamp>,
 }
 
 #[derive(Debug, Default, Serialize)]
-struct ReturnsWithin {
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub struct ReturnsWithin {
     #[serde(rename = "1h")]
-    hour: Units,
+    pub hour: Units,
     #[serde(rename = "6h")]
-    six_hours: Units,
+    pub six_hours: Units,
     #[serde(rename = "24h")]
-    day: Units,
+    pub day: Units,
 }
 
 /// Charges in an account's windows, by job, region and call.
 #[derive(Debug, Serialize)]
-struct Spend {
-    account: String,
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub struct Spend {
+    pub account: String,
     #[serde(rename = "told_by")]
-    source: ChargeSource,
-    job: Option<String>,
-    region: Option<String>,
-    call: String,
-    charges: u64,
-    units: Cost,
+    pub source: ChargeSource,
+    pub job: Option<String>,
+    pub region: Option<String>,
+    pub call: String,
+    pub charges: u64,
+    pub units: Cost,
 }
 
 #[derive(Debug, Serialize)]
-struct RegionStatus {
-    job: String,
-    region: String,
-    last_complete: Option<Timestamp>,
-    age_seconds: Option<f64>,
-    due_at: Option<Timestamp>,
-    unfinished: bool,
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub struct RegionStatus {
+    pub job: String,
+    pub region: String,
+    pub last_complete: Option<Timestamp>,
+    pub age_seconds: Option<f64>,
+    pub due_at: Option<Timestamp>,
+    pub unfinished: bool,
     /// The position of an unfinished pass.
-    stopped_at: Option<StoppedAt>,
+    pub stopped_at: Option<StoppedAt>,
     /// The progress of a backfill; absent in a job without slices.
     #[serde(skip_serializing_if = "Option::is_none")]
-    slices: Option<SliceProgress>,
+    pub slices: Option<SliceProgress>,
 }
 
 #[derive(Debug, Serialize)]
-struct SliceProgress {
-    complete: u64,
-    of: u64,
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub struct SliceProgress {
+    pub complete: u64,
+    pub of: u64,
 }
 
 #[derive(Debug, Serialize)]
-struct StoppedAt {
-    call: String,
-    pages: u64,
-    since: Timestamp,
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub struct StoppedAt {
+    pub call: String,
+    pub pages: u64,
+    pub since: Timestamp,
 }
 
 /// Shows the status.
 pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let now = environment.clock.now();
-    let ledger = refill::reading_ledger(&environment).await?;
-    let mut status = Status {
-        limits: Vec::new(),
-        spend: Vec::new(),
-        regions: regions(&environment, now).await?,
-        walking: walking(&environment).await?,
-        stale: None,
-    };
-    status.stale = args.fail_if_stale.map(|span| stale(&status.regions, span));
-    for account in environment.accounts() {
-        status
-            .limits
-            .extend(limit_statuses(&*ledger, &account, now).await?);
-        status.spend.extend(spend(&*ledger, &account, now).await);
-    }
+    let (status, now) = (
+        report(&environment, args.fail_if_stale).await?,
+        environment.clock.now(),
+    );
     match global.format {
         Format::Json => output::json(&status)?,
         Format::Text => {
@@ -161,6 +158,30 @@ pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
     } else {
         Exit::Success
     })
+}
+
+/// Returns the status; with `fail_if_stale` also the regions without a complete pass within this time.
+pub async fn report(
+    environment: &Environment,
+    fail_if_stale: Option<Duration>,
+) -> Result<Status, Error> {
+    let now = environment.clock.now();
+    let ledger = refill::reading_ledger(environment).await?;
+    let mut status = Status {
+        limits: Vec::new(),
+        spend: Vec::new(),
+        regions: regions(environment, now).await?,
+        walking: walking(environment).await?,
+        stale: None,
+    };
+    status.stale = fail_if_stale.map(|span| stale(&status.regions, span));
+    for account in environment.accounts() {
+        status
+            .limits
+            .extend(limit_statuses(&*ledger, &account, now).await?);
+        status.spend.extend(spend(&*ledger, &account, now).await);
+    }
+    Ok(status)
 }
 
 /// Returns the regions whose last complete pass is older than this, or that never had one.

@@ -3,10 +3,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, Page, record};
+use crate::reach::{Api, run};
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 
 /// The Python that has the other programs; the system's where there is none.
 fn python() -> PathBuf {
@@ -54,4 +58,36 @@ async fn every_reader_finds_the_same_rows() {
             assert_eq!(rows, &expected, "{reader}");
         }
     }
+}
+
+/// The last program that closes a database removes its log, unless another one has locks on it.
+#[test]
+fn a_reader_that_ends_during_a_run_leaves_the_run_its_log() {
+    let stub = StubUpstream::start(|_| {
+        let answer = StubAnswer::json(&json!([{ "id": 1 }]));
+        answer.after(Duration::from_millis(1500))
+    });
+    let world = Api {
+        call: r#"records = { kind = "thing", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    assert_eq!(run(&world)["outcome"], "complete");
+    let reader = world.catalog();
+    let count = |reader: &rusqlite::Connection| -> i64 {
+        reader
+            .query_row("select count(*) from record", [], |row| row.get(0))
+            .unwrap()
+    };
+    assert_eq!(count(&reader), 1);
+    let second = thread::spawn({
+        let mut command = world.command(&["--region", "all"]);
+        move || command.output().unwrap()
+    });
+    while stub.requests().len() < 2 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    drop(reader);
+    let second = second.join().unwrap();
+    assert_eq!(second.status.code(), Some(0), "{second:?}");
 }

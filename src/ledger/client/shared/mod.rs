@@ -24,7 +24,7 @@ use crate::ledger::journal::{Journal, Marked, SyncState};
 use crate::ledger::{Charge, ChargeReply, Granted, LedgerError, SharedLedger};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Grant, LimitUsage, Timestamp, Units};
 
-use breaker::CircuitBreaker;
+pub use breaker::CircuitBreaker;
 use sync::Losses;
 
 /// The journal is pruned once in this many charges of the ledger.

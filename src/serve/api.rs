@@ -1,0 +1,439 @@
+//! The routes, and the read API: the JSON of the commands.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use ring::digest::{SHA256, digest};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tower_http::compression::CompressionLayer;
+
+use super::guard::{HEALTH, guard};
+use super::problem::Problem;
+use super::{App, charge, metrics, openapi, page};
+use crate::catalog::RecordsQuery;
+use crate::cli::SearchArgs;
+use crate::commands::search::SearchReport;
+use crate::commands::{Error, export, history, preview, search, status};
+
+/// The longest body of a request, in bytes.
+const LONGEST_BODY: usize = 64 * 1024;
+/// The longest words of a search, in bytes.
+const LONGEST_WORDS: usize = 1024;
+/// The most records of one response.
+const MOST: u32 = 1000;
+
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/api/v1/status", get(status_json))
+        .route("/api/v1/history", get(history_json))
+        .route("/api/v1/search", get(search_json))
+        .route("/api/v1/plan", get(plan_json))
+        .route("/api/v1/records/{kind}", get(records))
+        .route("/api/v1/records/{kind}/{id}", get(record))
+        .route("/api/v1/charge", post(charge::charge))
+        .route("/api/v1/release", post(charge::release))
+        .route("/api/v1/settle", post(charge::settle))
+        .route("/metrics", get(metrics::metrics))
+        .route("/openapi.json", get(openapi::description))
+        .route(HEALTH, get(health))
+        .merge(page::routes())
+        .fallback(nothing)
+        .method_not_allowed_fallback(other_method)
+        .layer(DefaultBodyLimit::max(LONGEST_BODY))
+        .layer(from_fn_with_state(Arc::clone(&app), guard))
+        .layer(CompressionLayer::new())
+        .with_state(app)
+}
+
+async fn nothing(uri: Uri) -> Problem {
+    let detail = format!(
+        "there is nothing at {}; see /openapi.json",
+        crate::plain::one_line(uri.path())
+    );
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+async fn other_method() -> Problem {
+    let detail = "this address does not answer requests of this method; see /openapi.json";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+}
+
+async fn health(State(app): State<Arc<App>>) -> Response {
+    json_text(&json!({ "status": "ok", "limits": app.limiter.store() }))
+}
+
+/// Reads the parameters of a request.
+pub fn parameters<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
+    let query = Query::try_from_uri(uri);
+    query
+        .map(|Query(parameters)| parameters)
+        .map_err(|error| Problem::bad_request(crate::plain::one_line(&error.body_text())))
+}
+
+/// A span such as `7d`; an absent or empty one is `None`.
+pub fn span(name: &str, text: Option<&str>) -> Result<Option<Duration>, Problem> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let wrong = |_| {
+        let text = crate::plain::one_line(text);
+        Problem::bad_request(format!(
+            "{name}: `{text}` is no time span; write for example 7d"
+        ))
+    };
+    humantime::parse_duration(text).map(Some).map_err(wrong)
+}
+
+/// A number in a range; an absent or empty one is `usual`.
+pub fn number(name: &str, text: Option<&str>, usual: u32) -> Result<u32, Problem> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return Ok(usual);
+    };
+    let number = text
+        .parse()
+        .ok()
+        .filter(|number| (1..=MOST).contains(number));
+    number
+        .ok_or_else(|| Problem::bad_request(format!("{name}: expected a number from 1 to {MOST}")))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatusParameters {
+    fail_if_stale: Option<String>,
+}
+
+async fn status_json(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters: StatusParameters = parameters(&uri)?;
+    let stale = span("fail_if_stale", parameters.fail_if_stale.as_deref())?;
+    let status = app
+        .read(move |environment| async move { status::report(&environment, stale).await })
+        .await?;
+    Ok(tagged_json(&headers, &status))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HistoryParameters {
+    pub since: Option<String>,
+}
+
+/// The time that a history covers if nothing else is requested.
+const MONTH: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+impl HistoryParameters {
+    pub fn since(&self) -> Result<Duration, Problem> {
+        Ok(span("since", self.since.as_deref())?.unwrap_or(MONTH))
+    }
+}
+
+async fn history_json(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let since = parameters::<HistoryParameters>(&uri)?.since()?;
+    let history = app
+        .read(move |environment| async move {
+            let since = environment.clock.now() - since;
+            history::report(&environment, since).await
+        })
+        .await?;
+    Ok(tagged_json(&headers, &history))
+}
+
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SearchParameters {
+    #[serde(default)]
+    pub q: String,
+    pub kind: Option<String>,
+    pub region: Option<String>,
+    pub since: Option<String>,
+    pub limit: Option<String>,
+}
+
+impl SearchParameters {
+    /// The arguments of the command `search`.
+    pub fn arguments(&self) -> Result<SearchArgs, Problem> {
+        if self.q.len() > LONGEST_WORDS {
+            let detail = format!("q: expected at most {LONGEST_WORDS} bytes");
+            return Err(Problem::bad_request(detail));
+        }
+        let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        Ok(SearchArgs {
+            words: vec![self.q.clone()],
+            kind: filled(&self.kind),
+            region: filled(&self.region),
+            since: span("since", self.since.as_deref())?,
+            limit: number("limit", self.limit.as_deref(), 20)?,
+        })
+    }
+}
+
+async fn search_json(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters: SearchParameters = parameters(&uri)?;
+    if parameters.q.trim().is_empty() {
+        return Err(Problem::bad_request("q: expected the words to search for"));
+    }
+    let arguments = parameters.arguments()?;
+    let results = app
+        .read(move |environment| async move { search::find(&environment, &arguments).await })
+        .await?;
+    Ok(tagged_json(&headers, &SearchReport::of(&results)))
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanParameters {
+    pub region: Option<String>,
+    pub job: Option<String>,
+}
+
+/// How many regions the run of a plan walks at once, as many as a run does.
+const CONCURRENCY: u16 = 8;
+
+/// Returns what the next run would spend.
+pub async fn plan(app: &App, parameters: PlanParameters) -> Result<crate::run::Preview, Problem> {
+    let named = |text: Option<String>, usual: &[&str]| match text.filter(|text| !text.is_empty()) {
+        Some(text) => text.split(',').map(str::to_owned).collect(),
+        None => usual
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>(),
+    };
+    let (regions, jobs) = (
+        named(parameters.region, &["all"]),
+        named(parameters.job, &[]),
+    );
+    app.read(move |environment| async move {
+        let selection = environment.select_of(&regions, &jobs)?;
+        preview::report(&environment, selection, CONCURRENCY).await
+    })
+    .await
+}
+
+async fn plan_json(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let preview = plan(&app, parameters(&uri)?).await?;
+    Ok(tagged_json(&headers, &preview))
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordsParameters {
+    region: Option<String>,
+    /// Changes within this time.
+    since: Option<String>,
+    /// Seen within this time.
+    seen_since: Option<String>,
+    limit: Option<String>,
+    cursor: Option<String>,
+}
+
+async fn records(
+    State(app): State<Arc<App>>,
+    Path(kind): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters: RecordsParameters = parameters(&uri)?;
+    let since = span("since", parameters.since.as_deref())?;
+    let seen_since = span("seen_since", parameters.seen_since.as_deref())?;
+    let most = number("limit", parameters.limit.as_deref(), 100)?;
+    let cursor = parameters
+        .cursor
+        .as_deref()
+        .filter(|cursor| !cursor.is_empty());
+    let after = cursor.map(str::parse::<i64>).transpose();
+    let after = after.map_err(|_| Problem::bad_request("cursor: not one of this server"))?;
+    let region = parameters.region.clone();
+    let of_kind = kind.clone();
+    let page = app
+        .read(move |environment| async move {
+            export::columns(&environment, &of_kind)?;
+            let now = environment.clock.now();
+            let query = RecordsQuery {
+                kind: of_kind,
+                region,
+                since: seen_since.map(|span| now - span),
+                changed_since: since.map(|span| now - span),
+            };
+            Ok(environment
+                .archive()
+                .await?
+                .records_page(query, after, most)
+                .await?)
+        })
+        .await?;
+    let mut lines = Vec::new();
+    for record in &page.records {
+        export::json_line(&mut lines, record, since.is_some())
+            .map_err(|error| Problem::from(Error::io("cannot write the records")(error)))?;
+    }
+    let next = page
+        .records
+        .last()
+        .filter(|_| page.more)
+        .map(|last| last.position);
+    let mut response = tagged(&headers, lines.clone(), "application/x-ndjson", &lines);
+    if let Some(next) = next {
+        link_next(response.headers_mut(), &kind, &parameters, next);
+    }
+    Ok(response)
+}
+
+/// `Link: </api/v1/records/video?cursor=123>; rel="next"`
+fn link_next(headers: &mut HeaderMap, kind: &str, parameters: &RecordsParameters, next: i64) {
+    let encoded = |text: &str| {
+        percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+    };
+    let others = [
+        ("region", &parameters.region),
+        ("since", &parameters.since),
+        ("seen_since", &parameters.seen_since),
+        ("limit", &parameters.limit),
+    ];
+    let others = others
+        .iter()
+        .filter_map(|(name, value)| Some(format!("&{name}={}", encoded(value.as_deref()?))));
+    let kind = encoded(kind);
+    let link = format!(
+        "</api/v1/records/{kind}?cursor={next}{}>; rel=\"next\"",
+        others.collect::<String>()
+    );
+    if let Ok(link) = HeaderValue::try_from(link) {
+        headers.insert(header::LINK, link);
+    }
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordParameters {
+    upstream: Option<String>,
+}
+
+async fn record(
+    State(app): State<Arc<App>>,
+    Path((kind, id)): Path<(String, String)>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters: RecordParameters = parameters(&uri)?;
+    let found = app
+        .read(move |environment| async move {
+            export::columns(&environment, &kind)?;
+            let archive = environment.archive().await?;
+            let mut found = Vec::new();
+            let upstreams = environment.config.upstreams.keys();
+            for upstream in
+                upstreams.filter(|name| parameters.upstream.as_ref().is_none_or(|one| one == *name))
+            {
+                found.extend(archive.record(upstream, &kind, &id).await?);
+            }
+            Ok(found)
+        })
+        .await?;
+    match found.as_slice() {
+        [] => Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "no record has this kind and id",
+        )),
+        [record] => {
+            let mut line = Vec::new();
+            export::json_line(&mut line, record, false)
+                .map_err(|error| Problem::from(Error::io("cannot write the record")(error)))?;
+            Ok(tagged(&headers, line.clone(), "application/json", &line))
+        }
+        several => {
+            let upstreams: Vec<&str> = several.iter().map(|one| one.upstream.as_str()).collect();
+            let detail = format!(
+                "records of {} have this kind and id; add ?upstream=",
+                upstreams.join(" and ")
+            );
+            Err(Problem::bad_request(detail))
+        }
+    }
+}
+
+/// A response in JSON with a tag, or 304 if the client has it. Two answers that differ only in how old things are, are the
+/// same answer.
+pub fn tagged_json(headers: &HeaderMap, value: &impl Serialize) -> Response {
+    let mut value = serde_json::to_value(value).unwrap_or_default();
+    let text = value.to_string();
+    if let Value::Object(members) = &mut value {
+        members.remove("since");
+    }
+    without_ages(&mut value);
+    tagged(
+        headers,
+        text.into_bytes(),
+        "application/json",
+        value.to_string().as_bytes(),
+    )
+}
+
+fn without_ages(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, _| name != "age_seconds" && name != "retry_after_seconds");
+            members.values_mut().for_each(without_ages);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(without_ages),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// A response with a tag of what it is about, or 304 if the client has it.
+pub fn tagged(
+    headers: &HeaderMap,
+    body: Vec<u8>,
+    media_type: &'static str,
+    about: &[u8],
+) -> Response {
+    let tag: String = digest(&SHA256, about)
+        .as_ref()
+        .iter()
+        .take(12)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    // Weak, since a compressed body has the same tag.
+    let tag = format!("W/\"{tag}\"");
+    let known = headers.get_all(header::IF_NONE_MATCH).iter();
+    let known = known
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    let is_known = known.map(str::trim).any(|known| {
+        known == "*" || known.trim_start_matches("W/") == tag.trim_start_matches("W/")
+    });
+    let etag = [(header::ETAG, tag.clone())];
+    if is_known {
+        return (StatusCode::NOT_MODIFIED, etag).into_response();
+    }
+    (etag, [(header::CONTENT_TYPE, media_type)], body).into_response()
+}
+
+/// A response in JSON.
+pub fn json_text(value: &impl Serialize) -> Response {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}

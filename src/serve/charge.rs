@@ -1,0 +1,504 @@
+//! Charging over HTTP: the charge of `ingest charge`, for programs without `ingest`. The client's `Idempotency-Key` is the id
+//! of the charge, so that a request whose answer was lost is safe to repeat.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use ring::digest::{SHA256, digest};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::App;
+use super::client::{Client, Identity};
+use super::fields::whole_seconds;
+use super::problem::Problem;
+use crate::cli::ChargeArgs;
+use crate::commands::charge::{Charged, Charging, Refusal, Word};
+use crate::commands::environment::Environment;
+use crate::commands::refill::charging_ledger;
+use crate::commands::{Error, release as release_command};
+use crate::config::LedgerStore;
+use crate::ledger::LedgerClient;
+use crate::quota::{Account, ChargeId, Cost, LimitName, Units};
+
+/// The longest body of a request, in bytes.
+const LONGEST_BODY: usize = 64 * 1024;
+/// How long a body may take to arrive.
+const BODY: Duration = Duration::from_secs(10);
+/// The most answers that are kept for repeated requests. Behind them the ledger itself counts an id once.
+const MOST_ANSWERS: usize = 10_000;
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The call of a charge of units, in reports.
+const OF_UNITS: &str = "charge";
+
+/// The ledger, and the charges that clients may repeat.
+#[derive(Default)]
+pub struct Charges {
+    /// A shared ledger stays open, so that a charge needs no new connection.
+    shared: OnceCell<Arc<dyn LedgerClient>>,
+    answers: Mutex<Answers>,
+}
+
+#[derive(Default)]
+struct Answers {
+    by_key: HashMap<String, Kept>,
+    /// Oldest first.
+    order: VecDeque<String>,
+}
+
+struct Kept {
+    /// Of the client and the body: another request under the same key is a mistake.
+    fingerprint: Vec<u8>,
+    in_progress: bool,
+    body: Option<Bytes>,
+}
+
+/// The units of a charge: of each limit, or a number for the limit `daily`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum UnitsBody {
+    /// Of the limit `daily`.
+    Daily(u64),
+    /// By limit.
+    ByLimit(BTreeMap<LimitName, u64>),
+}
+
+/// A charge: of a call, or of units.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChargeBody {
+    /// A credential of the configuration.
+    credential: String,
+    /// A call of its upstream, which costs what is configured.
+    call: Option<String>,
+    /// The units, in place of a call.
+    cost: Option<UnitsBody>,
+    /// How many times; 1 if absent.
+    #[schemars(range(min = 1))]
+    times: Option<u64>,
+    /// The region of the requests; required if the call charges a limit with a scope.
+    region: Option<String>,
+}
+
+/// A charge to release.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseBody {
+    /// The id of the charge; the `Idempotency-Key` if absent.
+    id: Option<String>,
+    /// The credential that was charged; required if it cannot be found by its id alone.
+    credential: Option<String>,
+}
+
+/// A charge and its true cost.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SettleBody {
+    /// The id of the charge; the `Idempotency-Key` if absent.
+    id: Option<String>,
+    /// The credential that was charged; required if it cannot be found by its id alone.
+    credential: Option<String>,
+    /// The units that it truly cost.
+    cost: UnitsBody,
+}
+
+/// A charge that counts no longer.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Released {
+    id: ChargeId,
+    account: String,
+    released: bool,
+}
+
+/// A charge with its true cost.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Settled {
+    id: ChargeId,
+    account: String,
+    settled: bool,
+    units: Cost,
+}
+
+impl From<UnitsBody> for Cost {
+    fn from(body: UnitsBody) -> Self {
+        match body {
+            UnitsBody::Daily(units) => Self::from_iter([("daily".to_owned(), Units::new(units))]),
+            UnitsBody::ByLimit(limits) => limits
+                .into_iter()
+                .map(|(limit, units)| (limit, Units::new(units)))
+                .collect(),
+        }
+    }
+}
+
+/// `POST /api/v1/charge`
+pub async fn charge(
+    State(app): State<Arc<App>>,
+    Extension(identity): Extension<Identity>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let client = client(&identity)?;
+    let key = key(request.headers())?;
+    let body: ChargeBody = body(request).await?;
+    may_charge(&client, &body.credential)?;
+    let charging = charging(&app.environment, &body, key.as_deref())?;
+    let Some(key) = key else {
+        return app.charge(charging).await.map(answered);
+    };
+    let key = format!("{} {key}", charging.account().name);
+    let fingerprint = fingerprint(&client, &body);
+    app.charges.begin(&key, fingerprint)?;
+    // A client that hangs up must not leave the charge half done: its next request would find it in progress for ever.
+    let task = tokio::spawn(async move {
+        let charged = app.charge(charging).await;
+        let answer = app.charges.end(&key, charged.as_ref().ok());
+        charged.map(|charged| answer.unwrap_or_else(|| answered(charged)))
+    });
+    let ended = task.await;
+    ended.map_err(|error| Problem::from(Error::io("a charge did not finish")(error.into())))?
+}
+
+/// `POST /api/v1/release`
+pub async fn release(
+    State(app): State<Arc<App>>,
+    Extension(identity): Extension<Identity>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let client = client(&identity)?;
+    let key = key(request.headers())?;
+    let body: ReleaseBody = body(request).await?;
+    let (id, accounts) = named(&app, &client, body.id.or(key), body.credential.as_deref())?;
+    let released = app
+        .in_ledger(move |ledger| async move {
+            let (account, charge) = locate(&*ledger, &accounts, &id).await?;
+            if let Some(charge) = charge {
+                ledger.settle(&account, &charge, &Cost::none()).await?;
+            }
+            Ok(Released {
+                id,
+                account: account.name.clone(),
+                released: true,
+            })
+        })
+        .await?;
+    Ok(super::api::json_text(&released))
+}
+
+/// `POST /api/v1/settle`
+pub async fn settle(
+    State(app): State<Arc<App>>,
+    Extension(identity): Extension<Identity>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let client = client(&identity)?;
+    let key = key(request.headers())?;
+    let body: SettleBody = body(request).await?;
+    let (id, accounts) = named(&app, &client, body.id.or(key), body.credential.as_deref())?;
+    let units = Cost::from(body.cost);
+    let settled = app
+        .in_ledger(move |ledger| async move {
+            let (account, charge) = locate(&*ledger, &accounts, &id).await?;
+            if let Some(limit) = units
+                .limits()
+                .find(|limit| !account.limits.contains_key(*limit))
+            {
+                let detail = format!("account {} has no limit `{limit}`", account.name);
+                return Err(Problem::bad_request(detail));
+            }
+            let Some(charge) = charge else {
+                let detail = format!("charge `{id}` was released");
+                return Err(Problem::new(StatusCode::CONFLICT, detail));
+            };
+            ledger.settle(&account, &charge, &units).await?;
+            Ok(Settled {
+                id,
+                account: account.name.clone(),
+                settled: true,
+                units,
+            })
+        })
+        .await?;
+    Ok(super::api::json_text(&settled))
+}
+
+fn client(identity: &Identity) -> Result<Arc<Client>, Problem> {
+    let missing = || {
+        Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "a charge needs the token of a client",
+        )
+    };
+    identity.client.clone().ok_or_else(missing)
+}
+
+fn may_charge(client: &Client, credential: &str) -> Result<(), Problem> {
+    if client.config.may_charge(credential) {
+        return Ok(());
+    }
+    let credential = crate::plain::one_line(credential);
+    let detail = format!(
+        "client `{}` may not charge credential `{credential}`",
+        client.name
+    );
+    Err(Problem::new(StatusCode::FORBIDDEN, detail))
+}
+
+/// The id of the request: a string in quotes, as the header's definition has it, or the bare text.
+fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get(KEY) else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default().trim();
+    let quoted = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    let text = quoted.unwrap_or(text);
+    match text.len() {
+        1..=255 => Ok(Some(text.to_owned())),
+        _ => Err(Problem::bad_request(
+            "Idempotency-Key: expected 1 to 255 printable ASCII characters",
+        )),
+    }
+}
+
+async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
+    let bytes = timeout(BODY, to_bytes(request.into_body(), LONGEST_BODY)).await;
+    let late = |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long");
+    let long = |_| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long");
+    let bytes = bytes.map_err(late)?.map_err(long)?;
+    let wrong = |error: serde_json::Error| {
+        Problem::bad_request(format!(
+            "the body: {}",
+            crate::plain::one_line(&error.to_string())
+        ))
+    };
+    serde_json::from_slice(&bytes).map_err(wrong)
+}
+
+fn charging(
+    environment: &Environment,
+    body: &ChargeBody,
+    key: Option<&str>,
+) -> Result<Charging, Problem> {
+    let times = body.times.unwrap_or(1);
+    if times == 0 {
+        return Err(Problem::bad_request("times: expected 1 or more"));
+    }
+    let charging = match (&body.call, &body.cost) {
+        (Some(call), None) => Charging::of(
+            environment,
+            &ChargeArgs {
+                credential: body.credential.clone(),
+                call: call.clone(),
+                id: key.map(str::to_owned),
+                region: body.region.clone(),
+                times,
+            },
+        ),
+        (None, Some(cost)) => {
+            let units = Cost::from(cost.clone()).times(times);
+            Charging::of_units(environment, &body.credential, &units, OF_UNITS, key)
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(Problem::bad_request("expected one of `call` and `cost`"));
+        }
+    };
+    Ok(charging?)
+}
+
+/// The charge that a request names, and the accounts in which the client may look for it.
+fn named(
+    app: &App,
+    client: &Client,
+    id: Option<String>,
+    credential: Option<&str>,
+) -> Result<(ChargeId, Vec<Arc<Account>>), Problem> {
+    let id = id.filter(|id| !id.is_empty());
+    let id = id.ok_or_else(|| Problem::bad_request("expected the `id` of the charge"))?;
+    if let Some(credential) = credential {
+        may_charge(client, credential)?;
+    }
+    let credentials = app.environment.config.credentials.values();
+    let own = credentials.filter(|one| {
+        client.config.may_charge(&one.name) && credential.is_none_or(|name| name == one.name)
+    });
+    let accounts = crate::run::accounts(own);
+    match (accounts.is_empty(), credential) {
+        (false, _) => Ok((ChargeId::new(id), accounts)),
+        (true, Some(name)) => {
+            let name = crate::plain::one_line(name);
+            Err(Problem::bad_request(format!("unknown credential `{name}`")))
+        }
+        (true, None) => Err(Problem::bad_request("there is no credential to charge")),
+    }
+}
+
+/// Finds a charge in the only account, which need not be told by its id, or in the one that has it.
+async fn locate(
+    ledger: &dyn LedgerClient,
+    accounts: &[Arc<Account>],
+    id: &ChargeId,
+) -> Result<(Arc<Account>, Option<ChargeId>), Problem> {
+    let only = match accounts {
+        [only] => Some(only.name.as_str()),
+        _ => None,
+    };
+    Ok(release_command::locate(ledger, accounts, only, id).await?)
+}
+
+fn fingerprint(client: &Client, body: &ChargeBody) -> Vec<u8> {
+    let text = serde_json::json!([client.name, body]).to_string();
+    digest(&SHA256, text.as_bytes()).as_ref().to_vec()
+}
+
+impl App {
+    async fn charge(&self, charging: Charging) -> Result<Charged, Problem> {
+        self.in_ledger(move |ledger| async move { Ok(charging.charge_in(&*ledger).await?) })
+            .await
+    }
+
+    /// Works with the ledger, opened for charging. One in a file is opened for each request: whoever has it open keeps a new
+    /// one from being filled.
+    async fn in_ledger<T, F>(
+        &self,
+        work: impl FnOnce(Arc<dyn LedgerClient>) -> F + Send + 'static,
+    ) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Problem>> + Send,
+    {
+        if self.environment.config.ledger.store != LedgerStore::Sqlite {
+            let open = || open(&self.environment);
+            let ledger = self.charges.shared.get_or_try_init(open).await?;
+            return work(Arc::clone(ledger)).await;
+        }
+        let (environment, runtime) = (self.environment.another(), Handle::current());
+        let worked = spawn_blocking(move || {
+            runtime.block_on(async { work(open(&environment).await?).await })
+        });
+        worked
+            .await
+            .map_err(|error| Problem::from(Error::io("a charge did not finish")(error.into())))?
+    }
+}
+
+async fn open(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Problem> {
+    environment.create_state_dir()?;
+    match charging_ledger(environment).await {
+        // A new ledger is being filled.
+        Err(Error::Refused(why)) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why)),
+        opened => Ok(opened?),
+    }
+}
+
+impl Charges {
+    /// Notes that a charge is in progress.
+    fn begin(&self, key: &str, fingerprint: Vec<u8>) -> Result<(), Problem> {
+        let mut answers = self.answers();
+        if let Some(kept) = answers.by_key.get_mut(key) {
+            if kept.fingerprint != fingerprint {
+                let detail = "another request was sent under this Idempotency-Key; use a new one";
+                return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+            }
+            if kept.in_progress {
+                let detail = "a request with this Idempotency-Key is in progress";
+                return Err(Problem::new(StatusCode::CONFLICT, detail));
+            }
+            kept.in_progress = true;
+            return Ok(());
+        }
+        let kept = Kept {
+            fingerprint,
+            in_progress: true,
+            body: None,
+        };
+        answers.by_key.insert(key.to_owned(), kept);
+        answers.order.push_back(key.to_owned());
+        answers.forget_oldest();
+        Ok(())
+    }
+
+    /// Notes what became of a charge. Returns the answer that was given before, if the ledger says that it still holds.
+    fn end(&self, key: &str, charged: Option<&Charged>) -> Option<Response> {
+        let mut answers = self.answers();
+        let is_held = charged
+            .is_some_and(|charged| matches!(charged.decision, Word::Granted | Word::Unmetered));
+        let kept = answers.by_key.get_mut(key)?;
+        kept.in_progress = false;
+        if !is_held {
+            // What was not recorded is decided anew; an earlier answer is kept for the charge that it was of.
+            if kept.body.is_none() {
+                answers.by_key.remove(key);
+            }
+            return None;
+        }
+        let charged = charged?;
+        match &kept.body {
+            Some(body) if charged.repeated => Some(json_response(StatusCode::OK, body.clone())),
+            _ => {
+                kept.body = Some(Bytes::from(serde_json::to_vec(charged).ok()?));
+                None
+            }
+        }
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Answers {
+    fn forget_oldest(&mut self) {
+        while self.order.len() > MOST_ANSWERS {
+            let Some(oldest) = self.order.pop_front() else {
+                return;
+            };
+            match self.by_key.get(&oldest) {
+                Some(kept) if kept.in_progress => {
+                    self.order.push_back(oldest);
+                    return;
+                }
+                _ => drop(self.by_key.remove(&oldest)),
+            }
+        }
+    }
+}
+
+fn answered(charged: Charged) -> Response {
+    let status = match (charged.decision, charged.refusal) {
+        (Word::Granted | Word::Unmetered, _) => StatusCode::OK,
+        (Word::Rejected, _) => StatusCode::TOO_MANY_REQUESTS,
+        (Word::Refused, Some(Refusal::Never)) => StatusCode::BAD_REQUEST,
+        (Word::Refused, Some(Refusal::OtherCharge)) => StatusCode::UNPROCESSABLE_ENTITY,
+        (Word::Refused, Some(Refusal::Unavailable) | None) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let body = serde_json::to_vec(&charged).unwrap_or_default();
+    let mut response = json_response(status, body.into());
+    let retry = match status {
+        StatusCode::SERVICE_UNAVAILABLE => Some(5),
+        _ => charged
+            .retry_after_seconds
+            .map(|seconds| whole_seconds(Duration::try_from_secs_f64(seconds).unwrap_or_default())),
+    };
+    if let Some(seconds) = retry {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+fn json_response(status: StatusCode, body: Bytes) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}

@@ -1,0 +1,224 @@
+//! Whose request it is: a client with a token, or an address.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderName, header};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::digest::{SHA256, digest};
+use secrecy::ExposeSecret;
+use subtle::ConstantTimeEq;
+
+use super::connections::Peer;
+use crate::commands::Error;
+use crate::config::{ServeClient, ServeConfig};
+use crate::secret::Secret;
+
+/// The clients with a token, and how the others are told apart.
+pub struct Clients {
+    known: Vec<Known>,
+    /// Whether every request needs a token.
+    pub must_present_token: bool,
+    trusted_hops: usize,
+    /// The names of the server that a request may use.
+    pub hosts: Vec<String>,
+}
+
+struct Known {
+    client: Arc<Client>,
+    /// Of the token: tokens of any length are compared in the same time.
+    digest: [u8; 32],
+}
+
+/// A client with a token.
+#[derive(Debug)]
+pub struct Client {
+    /// Its name.
+    pub name: String,
+    /// What it may do.
+    pub config: ServeClient,
+}
+
+/// Whose request it is.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The client whose token was presented; `None`: none.
+    pub client: Option<Arc<Client>>,
+    /// How the token was presented.
+    pub presented: Presented,
+    /// The address that the request is counted by if it has no valid token.
+    pub address: IpAddr,
+}
+
+/// How a token was presented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presented {
+    /// Not at all.
+    Nothing,
+    /// As a bearer token.
+    Bearer,
+    /// As the password of HTTP Basic.
+    Basic,
+}
+
+impl Clients {
+    /// Reads the tokens.
+    ///
+    /// # Errors
+    /// A token cannot be read, or two clients have the same.
+    pub async fn read(config: &ServeConfig, must_present_token: bool) -> Result<Self, Error> {
+        let mut known = Vec::new();
+        for (name, client) in &config.clients {
+            let owner = format!("serve.clients.{name}.token");
+            let secret = Secret::owned_by(owner, Some(client.token.clone()));
+            let shown = secret.show().await;
+            let shown = shown.map_err(|error| Error::Usage(error.to_string()))?;
+            let token = shown.secret.unwrap_or_default();
+            known.push(Known {
+                client: Arc::new(Client {
+                    name: name.clone(),
+                    config: client.clone(),
+                }),
+                digest: digest_of(token.expose_secret().as_bytes()),
+            });
+        }
+        let different: HashSet<_> = known.iter().map(|one| one.digest).collect();
+        if different.len() < known.len() {
+            return Err(Error::Usage(
+                "two clients of [serve.clients] have the same token; give each its own".to_owned(),
+            ));
+        }
+        Ok(Self {
+            known,
+            must_present_token,
+            trusted_hops: config.trusted_hops,
+            hosts: config.hosts.clone(),
+        })
+    }
+
+    /// Returns whose request it is.
+    pub fn identify(&self, headers: &HeaderMap, peer: Peer) -> Identity {
+        let (presented, token) = presented(headers);
+        Identity {
+            client: token.and_then(|token| self.find(&token)),
+            presented,
+            address: self.address(headers, peer),
+        }
+    }
+
+    /// Compares the token with each, whichever it is, so that the time tells nothing.
+    fn find(&self, token: &[u8]) -> Option<Arc<Client>> {
+        let presented = digest_of(token);
+        let mut found = None;
+        for known in &self.known {
+            if bool::from(known.digest.ct_eq(&presented)) {
+                found = Some(&known.client);
+            }
+        }
+        found.cloned()
+    }
+
+    /// The address of the client: of the connection, or as the proxies in front of the server report it.
+    fn address(&self, headers: &HeaderMap, peer: Peer) -> IpAddr {
+        let peer = peer.address.ip();
+        let reported = match self.trusted_hops {
+            0 => None,
+            hops => reported(headers, hops),
+        };
+        network(reported.unwrap_or(peer))
+    }
+}
+
+fn digest_of(token: &[u8]) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest(&SHA256, token).as_ref());
+    bytes
+}
+
+fn presented(headers: &HeaderMap) -> (Presented, Option<Vec<u8>>) {
+    let Some(value) = headers.get(header::AUTHORIZATION) else {
+        return (Presented::Nothing, None);
+    };
+    let (scheme, rest) = value
+        .to_str()
+        .unwrap_or_default()
+        .split_once(' ')
+        .unwrap_or_default();
+    if scheme.eq_ignore_ascii_case("basic") {
+        let decoded = STANDARD.decode(rest.trim()).unwrap_or_default();
+        let password = decoded
+            .iter()
+            .position(|byte| *byte == b':')
+            .and_then(|colon| decoded.get(colon + 1..));
+        return (
+            Presented::Basic,
+            Some(password.unwrap_or_default().to_vec()),
+        );
+    }
+    // A header that is neither is a token that nobody has.
+    let token = if scheme.eq_ignore_ascii_case("bearer") {
+        rest.trim()
+    } else {
+        ""
+    };
+    (Presented::Bearer, Some(token.as_bytes().to_vec()))
+}
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The address at this place from the right, over all lines of the header together: what is further left, the client wrote.
+/// `None` where it is not reported, or where the two headers disagree: a proxy sets one, and a client can send the other.
+fn reported(headers: &HeaderMap, hops: usize) -> Option<IpAddr> {
+    let nth = |name: &HeaderName, address: fn(&str) -> Option<IpAddr>| {
+        headers.contains_key(name).then(|| {
+            let lines = headers.get_all(name).iter();
+            let joined: Vec<&str> = lines
+                .map(|line| line.to_str().unwrap_or_default())
+                .collect();
+            let joined = joined.join(",");
+            let place = joined.rsplit(',').nth(hops.saturating_sub(1))?;
+            address(place.trim())
+        })
+    };
+    match (
+        nth(&FORWARDED_FOR, address),
+        nth(&header::FORWARDED, forwarded_address),
+    ) {
+        (Some(one), None) | (None, Some(one)) => one,
+        (Some(one), Some(other)) if one == other => one,
+        (Some(_), Some(_)) | (None, None) => None,
+    }
+}
+
+/// `203.0.113.7`, `203.0.113.7:4711`, `2001:db8::1`, `[2001:db8::1]:4711`
+fn address(text: &str) -> Option<IpAddr> {
+    if let Ok(address) = text.parse() {
+        return Some(address);
+    }
+    if let Ok(address) = text.parse::<std::net::SocketAddr>() {
+        return Some(address.ip());
+    }
+    text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+/// `for="[2001:db8::1]:4711";proto=https`
+fn forwarded_address(element: &str) -> Option<IpAddr> {
+    let mut pairs = element
+        .split(';')
+        .filter_map(|pair| pair.trim().split_once('='));
+    let (_, value) = pairs.find(|(name, _)| name.eq_ignore_ascii_case("for"))?;
+    address(value.trim_matches('"'))
+}
+
+/// The address of which requests are counted together: an IPv6 host has a whole /64 of addresses.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Accepts connections. Each is bounded: in number, in the time that a head may take, and in the time that the other side
+//! may take to read an answer.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::response::Response;
+use futures_util::future::select_all;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use tower_service::Service;
+
+use crate::run::Stop;
+
+/// The most connections at once. Further ones wait in the socket's queue.
+const MOST: usize = 4096;
+/// File descriptors that are left to everything else.
+const OTHER_FILES: u64 = 128;
+/// How long a request's head may take, counted from the end of the last answer: idle connections are closed too.
+const HEAD: Duration = Duration::from_secs(10);
+/// How long the other side may take to read anything of an answer.
+const UNREAD: Duration = Duration::from_secs(20);
+/// The longest head, in bytes.
+const LONGEST_HEAD: usize = 32 * 1024;
+/// How long requests in progress may take after a signal.
+const GRACE: Duration = Duration::from_secs(5);
+/// The pause after a failed accept: most often no file descriptor is left.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The two ends of a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    /// The other side.
+    pub address: SocketAddr,
+    /// This side.
+    pub local: SocketAddr,
+}
+
+/// Serves until `stop`; then accepts no connection and gives requests in progress a few seconds.
+pub async fn serve(listeners: Vec<TcpListener>, router: Router, mut stop: Stop) {
+    let slots = Arc::new(Semaphore::new(slots()));
+    let graceful = GracefulShutdown::new();
+    loop {
+        let accepted = async {
+            let slot = Arc::clone(&slots).acquire_owned().await;
+            (slot, accept(&listeners).await)
+        };
+        let (slot, accepted) = tokio::select! {
+            accepted = accepted => accepted,
+            _ = stop.wait() => break,
+        };
+        match accepted.and_then(|stream| Ok((peer(&stream)?, stream))) {
+            Ok((peer, stream)) => {
+                let connection = graceful.watch(connection(stream, peer, router.clone()));
+                tokio::spawn(async move {
+                    if let Err(error) = connection.await {
+                        tracing::debug!("connection of {}: {error}", peer.address);
+                    }
+                    drop(slot);
+                });
+            }
+            Err(error) => {
+                tracing::debug!("cannot accept a connection: {error}");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+    drop(listeners);
+    if timeout(GRACE, graceful.shutdown()).await.is_err() {
+        tracing::warn!(
+            "requests took longer than 5 s after the signal; their connections are closed"
+        );
+    }
+}
+
+/// The most connections that the system's limit on file descriptors allows.
+fn slots() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let current = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    // A connection needs one; a read behind it a few more, but few reads run at once.
+    let allowed = current.map_or(MOST as u64, |files| files.saturating_sub(OTHER_FILES));
+    usize::try_from(allowed).map_or(MOST, |allowed| allowed.clamp(16, MOST))
+}
+
+async fn accept(listeners: &[TcpListener]) -> io::Result<TcpStream> {
+    let accepted = listeners.iter().map(|listener| Box::pin(listener.accept()));
+    let (first, _, _) = select_all(accepted).await;
+    first.map(|(stream, _)| stream)
+}
+
+fn peer(stream: &TcpStream) -> io::Result<Peer> {
+    stream.set_nodelay(true)?;
+    Ok(Peer {
+        address: stream.peer_addr()?,
+        local: stream.local_addr()?,
+    })
+}
+
+fn connection(
+    stream: TcpStream,
+    peer: Peer,
+    router: Router,
+) -> impl hyper_util::server::graceful::GracefulConnection<Error = hyper::Error> + Send {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        answer(router.clone(), request)
+    });
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(LONGEST_HEAD)
+        .serve_connection(TokioIo::new(Patient::new(stream)), service)
+}
+
+async fn answer(mut router: Router, request: Request<Incoming>) -> Result<Response, Infallible> {
+    router.call(request.map(Body::new)).await
+}
+
+/// A connection that fails when the other side reads nothing for too long.
+struct Patient {
+    stream: TcpStream,
+    /// When a write that waits has waited too long.
+    until: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patient {
+    const fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            until: None,
+        }
+    }
+
+    fn waited<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.until = None;
+            return written;
+        }
+        let until = self
+            .until
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + UNREAD)));
+        until
+            .as_mut()
+            .poll(context)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.waited(written, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.waited(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.waited(flushed, context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

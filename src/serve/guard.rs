@@ -1,0 +1,117 @@
+//! Which requests are answered. Every response passes here, errors too, and gets the fields that all have.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::client::{Identity, Presented};
+use super::connections::Peer;
+use super::problem::Problem;
+use super::{App, fields, host};
+use crate::config::May;
+
+/// Probes are answered without a token, and are not counted.
+pub const HEALTH: &str = "/healthz";
+
+/// Answers a request, or refuses it.
+pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let now = app.environment.clock.now();
+    let Some(peer) = request.extensions().get::<Peer>().copied() else {
+        return Problem::bad_request("the connection has no address").into_response();
+    };
+    let identity = app.clients.identify(request.headers(), peer);
+    if !host::is_own(request.headers(), request.uri(), peer, &app.clients.hosts) {
+        let usage = app.limiter.look(&identity, now);
+        return with_fields(other_host().into_response(), &usage);
+    }
+    if request.uri().path() == HEALTH {
+        let usage = app.limiter.look(&identity, now);
+        return with_fields(next.run(request).await, &usage);
+    }
+    let usage = app.limiter.take(&identity, now).await;
+    let response = match usage.retry_in {
+        Some(retry_in) => fields::too_many(&usage, retry_in).into_response(),
+        None => match permitted(&app, &request, &identity) {
+            Err(problem) => problem.into_response(),
+            Ok(()) => {
+                request.extensions_mut().insert(identity);
+                next.run(request).await
+            }
+        },
+    };
+    with_fields(response, &usage)
+}
+
+fn with_fields(mut response: Response, usage: &super::limiter::Usage) -> Response {
+    fields::add(response.headers_mut(), usage);
+    response
+}
+
+fn permitted(app: &App, request: &Request, identity: &Identity) -> Result<(), Problem> {
+    let is_unknown = identity.client.is_none() && identity.presented != Presented::Nothing;
+    if is_unknown {
+        return Err(Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "no client has this token",
+        ));
+    }
+    if request.method() == Method::POST {
+        return may_post(request, identity);
+    }
+    match &identity.client {
+        Some(client) if !client.config.may(May::Read) => Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            format!(
+                "client `{}` may not read; add \"read\" to its `may`",
+                client.name
+            ),
+        )),
+        None if app.clients.must_present_token => Err(Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "this server needs the token of a client: as `Authorization: Bearer TOKEN`, or as the password of HTTP Basic",
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A web page of another server can make a browser send a request, but not one of this type, and not without its origin.
+fn may_post(request: &Request, identity: &Identity) -> Result<(), Problem> {
+    if !host::is_same_origin(request.headers()) {
+        let detail = "the request comes from a page of another server";
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    }
+    let content_type = request.headers().get(header::CONTENT_TYPE);
+    let content_type = content_type
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if !media_type.eq_ignore_ascii_case("application/json") {
+        let detail = "the body must be JSON: send `Content-Type: application/json`";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+    }
+    match (&identity.client, identity.presented) {
+        // A browser adds a password by itself, so a page could make it charge.
+        (Some(client), Presented::Bearer) if client.config.may(May::Charge) => Ok(()),
+        (Some(client), Presented::Bearer) => Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            format!(
+                "client `{}` may not charge; add \"charge\" to its `may`",
+                client.name
+            ),
+        )),
+        _ => Err(Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "a charge needs the token of a client, as `Authorization: Bearer TOKEN`",
+        )),
+    }
+}
+
+fn other_host() -> Problem {
+    Problem::new(
+        StatusCode::FORBIDDEN,
+        "the name in `Host` is none of this server's; add it to serve.hosts",
+    )
+}

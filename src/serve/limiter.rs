@@ -1,0 +1,302 @@
+//! The limits on requests: sliding, for each client, by the rule of [`quota::admission`](crate::quota::admission). Counted in
+//! the ledger's Redis where there is one, since several servers then share it, and in memory otherwise.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::commands::Error;
+use crate::config::{Config, LedgerStore, ReaderLimit};
+use crate::ledger::redis::RedisLedger;
+use crate::ledger::{Charge, ChargeReply, CircuitBreaker, Purpose, SharedLedger, fresh_id};
+use crate::quota::admission::{Claim, LimitState};
+use crate::quota::{Account, Cost, Decision, Limit, LimitName, SlidingLog, Timestamp, Units};
+
+use super::client::Identity;
+
+/// The most clients that are counted each by itself. Further ones are counted together while all of these have requests in
+/// their window: forgetting one of them would let it exceed its limit.
+const MOST_CLIENTS: usize = 100_000;
+/// How often clients without requests in their window are looked for when there are that many.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// The limits on requests.
+pub struct Limiter {
+    readers: Arc<Policy>,
+    clients: HashMap<String, Arc<Policy>>,
+    memory: Mutex<Memory>,
+    redis: Option<Redis>,
+}
+
+/// A limit on the requests of each of some clients.
+pub struct Policy {
+    /// Its name in responses.
+    pub name: &'static str,
+    name_in_ledger: LimitName,
+    /// Its arithmetic.
+    pub limit: Limit,
+    /// The length of a part of the window whose requests are remembered together.
+    part: Duration,
+}
+
+/// What a client has used of its limit.
+#[derive(Clone)]
+pub struct Usage {
+    /// The limit.
+    pub policy: Arc<Policy>,
+    /// The requests that it can still send now.
+    pub remaining: Units,
+    /// How long until it can send more; `None` while it can send all.
+    pub more_in: Option<Duration>,
+    /// How long until the request fits; `None` if it is within the limit.
+    pub retry_in: Option<Duration>,
+}
+
+/// A client, as its requests are counted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Client(String),
+    Address(IpAddr),
+    /// All clients beyond [`MOST_CLIENTS`].
+    Others,
+}
+
+#[derive(Default)]
+struct Memory {
+    logs: HashMap<Key, (Arc<Policy>, SlidingLog)>,
+    swept: Option<Timestamp>,
+}
+
+struct Redis {
+    ledger: RedisLedger,
+    breaker: CircuitBreaker,
+}
+
+impl Limiter {
+    /// Limiters of the configured clients.
+    ///
+    /// # Errors
+    /// The ledger's URL cannot be used.
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        let policies = config.serve.clients.iter();
+        let policies =
+            policies.map(|(name, client)| (name.clone(), Policy::new("client", &client.limit)));
+        let redis = match &config.ledger.store {
+            LedgerStore::Sqlite => None,
+            LedgerStore::Redis(url) => {
+                let ledger = RedisLedger::configured(url, &config.ledger);
+                Some(Redis {
+                    ledger: ledger.map_err(|error| Error::Usage(error.to_string()))?,
+                    breaker: CircuitBreaker::default(),
+                })
+            }
+        };
+        Ok(Self {
+            readers: Policy::new("readers", &config.serve.readers),
+            clients: policies.collect(),
+            memory: Mutex::default(),
+            redis,
+        })
+    }
+
+    /// Where requests are counted now: `memory` or `redis`.
+    pub fn store(&self) -> &'static str {
+        match &self.redis {
+            Some(redis) if redis.breaker.open_reason().is_none() => "redis",
+            Some(_) | None => "memory",
+        }
+    }
+
+    /// Counts a request if it fits. A request that does not fit is not counted.
+    pub async fn take(&self, identity: &Identity, now: Timestamp) -> Usage {
+        let (key, policy) = self.counted_as(identity);
+        let in_redis = match &self.redis {
+            Some(redis) => redis.take(&key, &policy, now).await,
+            None => None,
+        };
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        match in_redis {
+            // Requests that Redis counted are counted here too: they hold while Redis is away.
+            Some(usage) if usage.retry_in.is_none() => {
+                memory.take(key, &policy, now);
+                usage
+            }
+            Some(usage) => usage,
+            None => memory.take(key, &policy, now),
+        }
+    }
+
+    /// Returns what the client has used on this server, and counts nothing.
+    pub fn look(&self, identity: &Identity, now: Timestamp) -> Usage {
+        let (key, policy) = self.counted_as(identity);
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = memory
+            .logs
+            .get(&key)
+            .map(|(_, log)| log.clone())
+            .unwrap_or_default();
+        let now = log.advance(&policy.limit, now);
+        policy.usage(&log, now)
+    }
+
+    fn counted_as(&self, identity: &Identity) -> (Key, Arc<Policy>) {
+        let client = identity.client.as_ref();
+        let known = client.and_then(|client| Some((client, self.clients.get(&client.name)?)));
+        match known {
+            Some((client, policy)) => (Key::Client(client.name.clone()), Arc::clone(policy)),
+            None => (Key::Address(identity.address), Arc::clone(&self.readers)),
+        }
+    }
+}
+
+impl Memory {
+    fn take(&mut self, key: Key, policy: &Arc<Policy>, now: Timestamp) -> Usage {
+        let key = self.place(key, now);
+        let (_, log) = self
+            .logs
+            .entry(key)
+            .or_insert_with(|| (Arc::clone(policy), SlidingLog::new()));
+        policy.take(log, now)
+    }
+
+    /// Returns under which key a client is counted.
+    fn place(&mut self, key: Key, now: Timestamp) -> Key {
+        if self.logs.len() < MOST_CLIENTS || self.logs.contains_key(&key) {
+            return key;
+        }
+        if self.swept.is_none_or(|swept| now.since(swept) >= SWEEP) {
+            self.swept = Some(now);
+            self.logs.retain(|_, (policy, log)| {
+                log.advance(&policy.limit, now);
+                !log.is_empty()
+            });
+        }
+        let is_full = self.logs.len() >= MOST_CLIENTS;
+        if is_full { Key::Others } else { key }
+    }
+}
+
+impl Policy {
+    fn new(name: &'static str, config: &ReaderLimit) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            name_in_ledger: "requests".to_owned(),
+            limit: config.limit,
+            part: config.counting.part(&config.limit),
+        })
+    }
+
+    fn take(self: &Arc<Self>, log: &mut SlidingLog, now: Timestamp) -> Usage {
+        let now = log.advance(&self.limit, now);
+        let retry_in = self.retry_in(log, now);
+        if retry_in.is_none() {
+            log.add(ONE, self.part, now);
+        }
+        Usage {
+            retry_in,
+            ..self.usage(log, now)
+        }
+    }
+
+    /// Returns how long until one request fits; `None` if it fits now.
+    fn retry_in(&self, log: &SlidingLog, now: Timestamp) -> Option<Duration> {
+        let account = self.account(String::new());
+        let claim = Claim {
+            account: &account,
+            cost: &self.cost(),
+            leave: &Cost::none(),
+        };
+        let Ok(state) = LimitState::read(&self.name_in_ledger, &self.limit, log, now);
+        let Ok(decision) = claim.decide(&[state], now);
+        match decision {
+            Decision::Granted(_) => None,
+            Decision::Rejected(rejection) => Some(rejection.retry_after),
+            // Neither can happen: a quota is at least 1, and a request has no id.
+            Decision::Never { .. } | Decision::TakenBack => Some(self.limit.window().longest()),
+        }
+    }
+
+    fn usage(self: &Arc<Self>, log: &SlidingLog, now: Timestamp) -> Usage {
+        let Ok(state) = LimitState::read(&self.name_in_ledger, &self.limit, log, now);
+        Usage {
+            policy: Arc::clone(self),
+            remaining: state.remaining(),
+            more_in: log.first_return(&self.limit).map(|at| at.since(now)),
+            retry_in: None,
+        }
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::from_iter([(self.name_in_ledger.clone(), ONE)])
+    }
+
+    fn account(&self, name: String) -> Account {
+        Account {
+            name,
+            limits: BTreeMap::from([(self.name_in_ledger.clone(), self.limit)]),
+        }
+    }
+}
+
+const ONE: Units = Units::new(1);
+
+impl Redis {
+    /// Counts a request in Redis; `None` while Redis cannot be reached. After a failure no request waits for it until an
+    /// interval is over.
+    async fn take(&self, key: &Key, policy: &Arc<Policy>, now: Timestamp) -> Option<Usage> {
+        if self.breaker.open_reason().is_some() {
+            return None;
+        }
+        let account = policy.account(key.account());
+        let (cost, id) = (policy.cost(), fresh_id());
+        let charge = Charge {
+            account: &account,
+            id: &id,
+            cost: &cost,
+            leave: &Cost::none(),
+            purpose: &Purpose::default(),
+        };
+        match self.ledger.charge(charge, None, now).await {
+            Ok(reply) => {
+                self.breaker.record_success();
+                usage(reply, policy)
+            }
+            Err(error) => {
+                self.breaker.record_failure(&format!(
+                    "{error}; requests of readers are counted in the memory of this server"
+                ));
+                None
+            }
+        }
+    }
+}
+
+impl Key {
+    /// The account in Redis.
+    fn account(&self) -> String {
+        match self {
+            Self::Client(name) => format!("serve/client/{name}"),
+            Self::Address(address) => format!("serve/reader/{address}"),
+            Self::Others => "serve/readers".to_owned(),
+        }
+    }
+}
+
+fn usage(reply: ChargeReply, policy: &Arc<Policy>) -> Option<Usage> {
+    let (remaining, retry_in) = match reply {
+        ChargeReply::Granted(granted) => {
+            let left = granted.grant.remaining.get(&policy.name_in_ledger).copied();
+            (left.unwrap_or_default(), None)
+        }
+        ChargeReply::Rejected { rejection, .. } => (Units::ZERO, Some(rejection.retry_after)),
+        ChargeReply::Never { .. } | ChargeReply::TakenBack | ChargeReply::Lost => return None,
+    };
+    Some(Usage {
+        policy: Arc::clone(policy),
+        remaining,
+        // Redis does not report it: no unit is back later than after a window.
+        more_in: retry_in.or_else(|| Some(policy.limit.window().longest() + policy.limit.grace())),
+        retry_in,
+    })
+}

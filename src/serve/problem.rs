@@ -1,0 +1,114 @@
+//! Errors as `application/problem+json` (RFC 9457).
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::commands::Error;
+use crate::ledger::ClientError;
+
+/// The type of a problem that needs no more than its status.
+const BLANK: &str = "about:blank";
+/// The type of a request beyond the limit on requests.
+pub const QUOTA: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+/// How long a client waits after a 503, in seconds.
+const RETRY: u64 = 5;
+
+/// An error.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct Problem {
+    /// The kind of problem, as a URI.
+    pub r#type: &'static str,
+    /// The kind of problem in words.
+    pub title: String,
+    /// The status of the response.
+    pub status: u16,
+    /// What happened, and what to do.
+    pub detail: String,
+    /// The limits on requests that the request exceeds; only in a response 429.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub violated_policies: Vec<&'static str>,
+    /// The seconds after which the request can be repeated.
+    #[serde(skip)]
+    pub retry_after: Option<u64>,
+}
+
+impl Problem {
+    /// A problem with a status.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            r#type: BLANK,
+            title: status.canonical_reason().unwrap_or_default().to_owned(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            violated_policies: Vec::new(),
+            retry_after: (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY),
+        }
+    }
+
+    /// A request that makes no sense.
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// A read that took too long, or had no turn in time.
+    pub fn too_slow() -> Self {
+        let detail = "the query took longer than serve.query_timeout and was cancelled; narrow it, or try again later";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::Usage(what) => Self::bad_request(what),
+            Error::Refused(what) => Self::new(StatusCode::NOT_FOUND, what),
+            Error::Client(client) if client.is_outage() => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            }
+            Error::Config(_)
+            | Error::State(_)
+            | Error::Catalog(_)
+            | Error::Ledger(_)
+            | Error::Client(_)
+            | Error::Io { .. } => {
+                tracing::error!("{error}");
+                let detail = "the state of this server cannot be read or written; its log says why";
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+            }
+        }
+    }
+}
+
+impl From<ClientError> for Problem {
+    fn from(error: ClientError) -> Self {
+        Error::from(error).into()
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_string(&self).unwrap_or_default();
+        let content_type = [(header::CONTENT_TYPE, "application/problem+json")];
+        let mut response = (status, content_type, body).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            for challenge in [
+                "Bearer realm=\"ingest\"",
+                "Basic realm=\"ingest\", charset=\"UTF-8\"",
+            ] {
+                headers.append(
+                    header::WWW_AUTHENTICATE,
+                    HeaderValue::from_static(challenge),
+                );
+            }
+        }
+        response
+    }
+}

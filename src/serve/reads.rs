@@ -1,0 +1,65 @@
+//! Runs the reads: few at once, away from the threads that answer, each with a deadline.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::App;
+use super::problem::Problem;
+use crate::commands::Error;
+use crate::commands::environment::Environment;
+
+/// The most reads at once. They wait for disks or a server more than for processors, but a run beside needs those too.
+const MOST: usize = 4;
+/// How long a read that was cancelled may take to end.
+const TO_END: Duration = Duration::from_millis(250);
+
+/// The turns and the deadline of reads.
+pub struct Reads {
+    turns: Arc<Semaphore>,
+    within: Duration,
+}
+
+impl Reads {
+    /// Reads that may take this long each, waiting included.
+    pub fn new(within: Duration) -> Self {
+        Self {
+            turns: Arc::new(Semaphore::new(MOST)),
+            within,
+        }
+    }
+}
+
+impl App {
+    /// Reads from the state. At the deadline the read is cancelled.
+    pub async fn read<T, F>(
+        &self,
+        read: impl FnOnce(Arc<Environment>) -> F + Send + 'static,
+    ) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>>,
+    {
+        let until = Instant::now() + self.reads.within;
+        let turn = timeout_at(until, Arc::clone(&self.reads.turns).acquire_owned());
+        let turn = turn.await.map_err(|_| Problem::too_slow())?;
+        let environment = Arc::clone(&self.environment);
+        let runtime = Handle::current();
+        // Opening a file waits for its disk and its writers.
+        let reading = spawn_blocking(move || {
+            let _turn = turn;
+            runtime.block_on(async { timeout_at(until, read(environment)).await })
+        });
+        let rest = until.saturating_duration_since(Instant::now()) + TO_END;
+        match timeout(rest, reading).await {
+            Ok(Ok(Ok(result))) => Ok(result?),
+            Ok(Ok(Err(_))) | Err(_) => Err(Problem::too_slow()),
+            Ok(Err(error)) => Err(Error::io("a read did not finish")(error.into()).into()),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Charging over HTTP: the same ledger, the same ids, and an answer for every outcome.
+
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::{CLIENT, Served, TOKEN};
+
+const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
+
+fn served(more: &[&str]) -> Served {
+    Served::new(&[&[MANY, CLIENT], more].concat())
+}
+
+fn call(times: u64) -> Value {
+    json!({ "credential": "youtube", "call": "videos.list", "times": times })
+}
+
+const QUOTA: u64 = 1100;
+
+/// A server whose daily limit has this many units left.
+fn nearly_spent(left: u64) -> Served {
+    let quota = format!("credentials.youtube.limits.daily.quota={QUOTA}");
+    let served = served(&[&quota, "credentials.youtube.limits.daily.headroom=0"]);
+    assert_eq!(served.post(CHARGE, None, &call(QUOTA - left)).status, 200);
+    served
+}
+
+const CHARGE: &str = "/api/v1/charge";
+
+#[test]
+fn a_charge_is_that_of_the_command() {
+    let served = served(&[]);
+    let answer = served.post(CHARGE, Some("one"), &call(3));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let command = served.world.json(&[
+        "charge",
+        "youtube",
+        "videos.list",
+        "--times",
+        "3",
+        "--id",
+        "one",
+    ]);
+    assert_eq!(answer.json(), command, "the same id, the same charge");
+    assert_eq!(served.world.charged("daily"), 3);
+    let units = served.post(
+        CHARGE,
+        None,
+        &json!({ "credential": "youtube", "cost": { "daily": 7 }, "times": 2 }),
+    );
+    assert_eq!(
+        (units.status, &units.json()["decision"]),
+        (200, &json!("granted"))
+    );
+    let daily = served.post(CHARGE, None, &json!({ "credential": "youtube", "cost": 1 }));
+    assert_eq!(daily.json()["units"], json!({ "daily": 1 }));
+    assert_eq!(served.world.charged("daily"), 18);
+}
+
+#[test]
+fn a_repeated_request_has_the_same_answer_and_is_charged_once() {
+    let served = served(&[]);
+    let first = served.post(CHARGE, Some("\"k-1\""), &call(3));
+    served.post(CHARGE, None, &call(5));
+    let again = served.post(CHARGE, Some("k-1"), &call(3));
+    assert_eq!((again.status, again.text()), (200, first.text()));
+    assert_eq!(served.world.charged("daily"), 8);
+    let other = served.post(CHARGE, Some("k-1"), &call(4));
+    assert_eq!(
+        (other.status, other.header("content-type")),
+        (422, Some("application/problem+json"))
+    );
+    assert_eq!(served.world.charged("daily"), 8);
+}
+
+#[test]
+fn a_key_is_known_after_a_restart() {
+    let mut served = served(&[]);
+    served.post(CHARGE, Some("k"), &call(3));
+    served.child.kill().unwrap();
+    served.child.wait().unwrap();
+    let (child, address) = super::start(&served.world, &["--listen", "127.0.0.1:0"]);
+    (served.child, served.address) = (child, address);
+    assert_eq!(served.post(CHARGE, Some("k"), &call(3)).status, 200);
+    assert_eq!(served.world.charged("daily"), 3);
+    assert_eq!(served.post(CHARGE, Some("k"), &call(4)).status, 422);
+    assert_eq!(served.world.charged("daily"), 3);
+}
+
+#[test]
+fn a_rejected_charge_says_when_it_fits_and_records_nothing() {
+    let served = nearly_spent(10);
+    assert_eq!(served.post(CHARGE, None, &call(8)).status, 200);
+    let rejected = served.post(CHARGE, Some("later"), &call(3));
+    assert_eq!(
+        (rejected.status, rejected.header("content-type")),
+        (429, Some("application/json"))
+    );
+    let body = rejected.json();
+    assert_eq!(body["decision"], "rejected");
+    let wait: u64 = rejected.header("retry-after").unwrap().parse().unwrap();
+    assert_eq!(
+        wait,
+        body["retry_after_seconds"].as_f64().unwrap().ceil() as u64
+    );
+    assert_eq!(
+        body["retry_at"].as_str().unwrap().len(),
+        "2026-11-22T08:01:27.123456Z".len()
+    );
+    assert_eq!(served.world.charged("daily"), QUOTA - 2);
+    assert_eq!(
+        served.post(CHARGE, Some("later"), &call(2)).status,
+        200,
+        "a rejected key is decided anew"
+    );
+    let never = served.post(CHARGE, None, &call(QUOTA + 1));
+    assert_eq!(
+        (never.status, &never.json()["decision"]),
+        (400, &json!("refused"))
+    );
+}
+
+#[test]
+fn a_charge_is_released_and_settled_by_its_id() {
+    let served = served(&[]);
+    served.post(CHARGE, Some("a"), &call(9));
+    let settled = served.post("/api/v1/settle", None, &json!({ "id": "a", "cost": 4 }));
+    assert_eq!(
+        settled.json(),
+        json!({ "id": "a", "account": "youtube", "settled": true, "units": { "daily": 4 } })
+    );
+    assert_eq!(served.world.charged("daily"), 4);
+    let released = served.post(
+        "/api/v1/release",
+        None,
+        &json!({ "id": "a", "credential": "youtube" }),
+    );
+    assert_eq!(
+        released.json(),
+        json!({ "id": "a", "account": "youtube", "released": true })
+    );
+    assert_eq!(served.world.charged("daily"), 0);
+    assert_eq!(
+        served.post("/api/v1/release", Some("a"), &json!({})).status,
+        200,
+        "again"
+    );
+    assert_eq!(
+        served
+            .post("/api/v1/settle", None, &json!({ "id": "a", "cost": 4 }))
+            .status,
+        409
+    );
+    assert_eq!(
+        served
+            .post("/api/v1/release", None, &json!({ "id": "unknown" }))
+            .status,
+        404
+    );
+    assert_eq!(served.post("/api/v1/release", None, &json!({})).status, 400);
+    assert_eq!(
+        served
+            .post(
+                "/api/v1/settle",
+                None,
+                &json!({ "id": "a", "cost": { "monthly": 4 } })
+            )
+            .status,
+        400
+    );
+    assert_eq!(served.post(CHARGE, Some("a"), &call(9)).status, 200);
+    assert_eq!(
+        served.world.charged("daily"),
+        9,
+        "a released key is charged anew"
+    );
+}
+
+#[test]
+fn a_client_charges_only_what_it_may() {
+    let served = served(&[
+        "serve.clients.dashboards.charge=[\"youtube\"]",
+        "serve.clients.reader={ token = { env = \"OTHERS\" } }",
+    ]);
+    let as_reader = |path: &str| {
+        let headers = [
+            "Content-Type: application/json",
+            "Authorization: Bearer another-token",
+        ];
+        served
+            .send(&format!("POST {path}"), &headers, &call(1).to_string())
+            .status
+    };
+    for path in [CHARGE, "/api/v1/release", "/api/v1/settle"] {
+        assert_eq!(as_reader(path), 403, "{path}");
+    }
+    let other = json!({ "credential": "other", "call": "videos.list" });
+    assert_eq!(served.post(CHARGE, None, &other).status, 403);
+    for (body, said) in [
+        (
+            json!({ "credential": "youtube", "call": "videos.lst" }),
+            "did you mean",
+        ),
+        (
+            json!({ "credential": "youtube" }),
+            "one of `call` and `cost`",
+        ),
+        (
+            json!({ "credential": "youtube", "call": "videos.list", "times": 0 }),
+            "1 or more",
+        ),
+        (
+            json!({ "credential": "youtube", "cost": { "dayly": 1 } }),
+            "did you mean",
+        ),
+        (
+            json!({ "credential": "youtube", "cost": {} }),
+            "at least one unit",
+        ),
+        (
+            json!({ "credential": "youtube", "call": "videos.list", "tims": 3 }),
+            "unknown field",
+        ),
+        (json!([1]), "the body"),
+    ] {
+        let answer = served.post(CHARGE, None, &body);
+        assert_eq!(answer.status, 400, "{body}");
+        assert!(answer.text().contains(said), "{body}: {}", answer.text());
+    }
+    assert_eq!(served.world.charged("daily"), 0);
+}
+
+#[test]
+fn charges_at_once_never_exceed_the_limit() {
+    let served = nearly_spent(25);
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    (0..5)
+                        .map(|_| served.post(CHARGE, None, &call(1)).status)
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let granted = statuses.iter().filter(|status| **status == 200).count();
+    assert_eq!(granted, 25, "{statuses:?}");
+    assert!(
+        statuses.iter().all(|status| matches!(status, 200 | 429)),
+        "{statuses:?}"
+    );
+    assert_eq!(served.world.charged("daily"), QUOTA);
+}
+
+#[test]
+fn the_same_key_at_once_is_charged_once() {
+    let served = served(&[]);
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| served.post(CHARGE, Some("same"), &call(2)).status))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert!(
+        statuses.iter().all(|status| matches!(status, 200 | 409)),
+        "{statuses:?}"
+    );
+    assert!(statuses.contains(&200));
+    assert_eq!(served.world.charged("daily"), 2);
+}
+
+#[test]
+fn a_client_that_hangs_up_leaves_no_key_in_progress() {
+    use std::io::Write;
+    let served = served(&[]);
+    for _ in 0..5 {
+        let body = call(2).to_string();
+        let mut stream = std::net::TcpStream::connect(served.address).unwrap();
+        let head = format!(
+            "POST {CHARGE} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer {TOKEN}\r\nIdempotency-Key: gone\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+    }
+    for _ in 0..100 {
+        let answer = served.post(CHARGE, Some("gone"), &call(2));
+        if answer.status == 200 {
+            assert_eq!(served.world.charged("daily"), 2);
+            return;
+        }
+        assert_eq!(answer.status, 409);
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("the key stays in progress");
+}

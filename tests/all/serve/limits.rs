@@ -1,0 +1,225 @@
+//! The limits on requests of readers.
+
+use std::time::{Duration, Instant};
+
+use super::{CLIENT, Served, TOKEN};
+
+#[test]
+fn a_request_beyond_the_limit_says_when_the_next_one_fits() {
+    let served = Served::new(&["serve.readers={ quota = 3, window = \"2s\" }"]);
+    let began = Instant::now();
+    for left in [2, 1, 0] {
+        let answer = served.get("/api/v1/history");
+        assert_eq!(answer.status, 200);
+        assert_eq!(
+            answer.header("ratelimit-policy"),
+            Some("\"readers\";q=3;w=2")
+        );
+        let field = answer.header("ratelimit").unwrap();
+        assert!(
+            field.starts_with(&format!("\"readers\";r={left};t=")),
+            "{field}"
+        );
+        assert_eq!(answer.header("x-ratelimit-reset"), None);
+    }
+    let rejected = served.get("/api/v1/history");
+    assert_eq!(
+        (rejected.status, rejected.header("content-type")),
+        (429, Some("application/problem+json"))
+    );
+    let problem = rejected.json();
+    assert_eq!(
+        problem["type"],
+        "https://iana.org/assignments/http-problem-types#quota-exceeded"
+    );
+    assert_eq!(problem["violated-policies"], serde_json::json!(["readers"]));
+    let wait: u64 = rejected.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=3).contains(&wait), "{wait}");
+    assert_eq!(
+        rejected.header("ratelimit"),
+        Some(&*format!("\"readers\";r=0;t={wait}"))
+    );
+    // Rejected requests do not count: trying again and again does not postpone the next one.
+    while began.elapsed() < Duration::from_millis(1500) {
+        assert_eq!(served.get("/api/v1/history").status, 429);
+    }
+    std::thread::sleep(Duration::from_secs(wait));
+    assert_eq!(served.get("/api/v1/history").status, 200);
+}
+
+#[test]
+fn probes_do_not_count() {
+    let served = Served::new(&["serve.readers={ quota = 2, window = \"1min\" }"]);
+    for _ in 0..10 {
+        assert_eq!(served.get("/healthz").status, 200);
+    }
+    assert_eq!(
+        served
+            .get("/api/v1/history")
+            .header("ratelimit")
+            .map(|field| field.starts_with("\"readers\";r=1;")),
+        Some(true)
+    );
+}
+
+#[test]
+fn a_client_with_a_token_has_a_limit_of_its_own() {
+    let served = Served::new(&["serve.readers={ quota = 2, window = \"1min\" }", CLIENT]);
+    let bearer = format!("Authorization: Bearer {TOKEN}");
+    for _ in 0..5 {
+        let answer = served.send("GET /api/v1/history", &[&bearer], "");
+        assert_eq!(answer.status, 200);
+        assert_eq!(
+            answer.header("ratelimit-policy"),
+            Some("\"client\";q=100000;w=60")
+        );
+    }
+    assert_eq!(served.get("/api/v1/history").status, 200);
+    // A wrong token is a request of its address: nobody guesses tokens without end.
+    let wrong = |token: &str| {
+        served
+            .send(
+                "GET /api/v1/history",
+                &[&format!("Authorization: Bearer {token}")],
+                "",
+            )
+            .status
+    };
+    assert_eq!((wrong("a"), wrong("b"), wrong("c")), (401, 429, 429));
+}
+
+#[test]
+fn behind_proxies_the_client_is_counted_from_the_right() {
+    let served = Served::new(&[
+        "serve.readers={ quota = 1, window = \"1min\" }",
+        "serve.trusted_hops=2",
+    ]);
+    let get = |lines: &[&str]| served.send("GET /api/v1/history", lines, "").status;
+    assert_eq!(get(&["X-Forwarded-For: 198.51.100.1, 10.0.0.9"]), 200);
+    assert_eq!(
+        get(&["X-Forwarded-For: 203.0.113.5, 198.51.100.1, 10.0.0.9"]),
+        429,
+        "what is further left, the client wrote"
+    );
+    assert_eq!(
+        get(&[
+            "X-Forwarded-For: 203.0.113.5",
+            "X-Forwarded-For: 198.51.100.1",
+            "X-Forwarded-For: 10.0.0.9"
+        ]),
+        429,
+        "over all lines"
+    );
+    assert_eq!(get(&["X-Forwarded-For: 198.51.100.2:4711, 10.0.0.9"]), 200);
+    assert_eq!(
+        get(&["Forwarded: for=198.51.100.2;proto=https, for=10.0.0.9"]),
+        429
+    );
+    assert_eq!(
+        get(&["Forwarded: for=\"[2001:db8:1:2::1]:4711\", for=10.0.0.9"]),
+        200
+    );
+    assert_eq!(
+        get(&["X-Forwarded-For: 2001:db8:1:2:ffff::9, 10.0.0.9"]),
+        429,
+        "the same /64"
+    );
+    assert_eq!(get(&["X-Forwarded-For: 2001:db8:1:3::9, 10.0.0.9"]), 200);
+    assert_eq!(
+        get(&["X-Forwarded-For: ::ffff:198.51.100.2, 10.0.0.9"]),
+        429,
+        "the same address"
+    );
+    // What no proxy reported is counted by the connection.
+    assert_eq!(get(&[]), 200);
+    assert_eq!(get(&["X-Forwarded-For: 10.0.0.9"]), 429);
+    assert_eq!(get(&["X-Forwarded-For: nonsense, 10.0.0.9"]), 429);
+    assert_eq!(
+        get(&[
+            "X-Forwarded-For: 203.0.113.77, 10.0.0.9",
+            "Forwarded: for=203.0.113.78, for=10.0.0.9"
+        ]),
+        429,
+        "a client sends the other header"
+    );
+}
+
+#[test]
+fn without_proxies_nobody_chooses_its_address() {
+    let served = Served::new(&["serve.readers={ quota = 1, window = \"1min\" }"]);
+    assert_eq!(served.get("/api/v1/history").status, 200);
+    for n in 0..5 {
+        let forged = format!("X-Forwarded-For: 203.0.113.{n}");
+        assert_eq!(
+            served.send("GET /api/v1/history", &[&forged], "").status,
+            429
+        );
+    }
+}
+
+/// Sends these requests over one connection, and returns the statuses.
+fn pipelined(served: &Served, requests: impl Iterator<Item = String>) -> Vec<u16> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(served.address).unwrap();
+    let mut reader = stream.try_clone().unwrap();
+    let requests: Vec<String> = requests.collect();
+    let count = requests.len();
+    let writer = std::thread::spawn(move || {
+        for batch in requests.chunks(100) {
+            stream.write_all(batch.concat().as_bytes()).unwrap();
+        }
+        stream
+    });
+    let (mut text, mut statuses) = (Vec::new(), Vec::new());
+    let mut bytes = vec![0; 1 << 16];
+    while statuses.len() < count {
+        let read = reader.read(&mut bytes).unwrap();
+        assert!(read > 0, "closed after {}", statuses.len());
+        text.extend_from_slice(&bytes[..read]);
+        while let Some(at) = text
+            .windows(9)
+            .position(|nine| nine == b"HTTP/1.1 ")
+            .filter(|at| at + 12 <= text.len())
+        {
+            statuses.push(
+                std::str::from_utf8(&text[at + 9..at + 12])
+                    .unwrap()
+                    .parse()
+                    .unwrap(),
+            );
+            text.drain(..at + 12);
+        }
+        let keep = text.len().saturating_sub(20);
+        text.drain(..keep);
+    }
+    drop(writer.join().unwrap());
+    statuses
+}
+
+#[test]
+fn very_many_addresses_take_bounded_memory() {
+    let served = Served::new(&[
+        "serve.readers={ quota = 60, window = \"1h\" }",
+        "serve.trusted_hops=1",
+    ]);
+    assert_eq!(served.get("/nothing").status, 404);
+    let before = served.resident();
+    let request = |n: u32| {
+        let [_, b, c, d] = n.to_be_bytes();
+        format!(
+            "GET /nothing HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 11.{b}.{c}.{d}\r\n\r\n"
+        )
+    };
+    let statuses = pipelined(&served, (0..99_999).map(request));
+    assert!(statuses.iter().all(|status| *status == 404));
+    // Those beyond the most that are counted share what one client has.
+    let beyond = pipelined(&served, (100_000..100_200).map(request));
+    assert_eq!(beyond.iter().filter(|status| **status == 404).count(), 60);
+    let grown = served.resident().saturating_sub(before);
+    assert!(grown < 50, "{grown} MiB more");
+    assert_eq!(
+        pipelined(&served, (0..3).map(request)),
+        [404, 404, 404],
+        "nobody is forgotten"
+    );
+}

@@ -1,0 +1,344 @@
+//! What keeps others out: names, origins, tokens, and bounds on connections.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::{CLIENT, Served, TOKEN, start};
+use crate::support::world::{Ran, World};
+
+const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
+
+#[test]
+fn a_page_whose_name_resolves_to_this_machine_reads_nothing() {
+    let served = Served::new(&[MANY, "serve.hosts=[\"Ingest.example.org\"]"]);
+    let port = served.address.port();
+    for host in [
+        "localhost",
+        "LocalHost.",
+        "127.0.0.1",
+        "[::1]",
+        "127.8.8.8",
+        "ingest.example.org",
+    ] {
+        for host in [
+            host.to_owned(),
+            format!("{host}:{port}"),
+            format!("{host}:9"),
+        ] {
+            let answer = served.send("GET /api/v1/status", &[&format!("Host: {host}")], "");
+            assert_eq!(answer.status, 200, "{host}");
+        }
+    }
+    for host in [
+        "evil.example",
+        "evil.example:8080",
+        "localhost.evil.example",
+        "evil.localhost.",
+        "127.0.0.1.evil.example",
+        "192.0.2.1",
+        "[::2]",
+        "",
+        "ingest.example.org.evil",
+        "localhost@evil.example",
+        "localhost:x",
+        "0.0.0.0",
+    ] {
+        for path in ["/api/v1/status", "/healthz", "/"] {
+            let answer = served.send(&format!("GET {path}"), &[&format!("Host: {host}")], "");
+            assert_eq!(answer.status, 403, "{host} {path}");
+            assert!(answer.header("ratelimit").is_some());
+        }
+    }
+    let two = served.send(
+        "GET /healthz",
+        &["Host: localhost", "Host: evil.example"],
+        "",
+    );
+    assert!(matches!(two.status, 400 | 403), "{two:?}");
+    let absolute = served.send("GET http://evil.example/healthz", &["Host: localhost"], "");
+    assert_eq!(absolute.status, 403);
+}
+
+#[test]
+fn a_page_of_another_server_cannot_charge() {
+    let served = Served::new(&[MANY, CLIENT]);
+    let body = json!({ "credential": "youtube", "call": "videos.list" }).to_string();
+    let token = format!("Authorization: Bearer {TOKEN}");
+    let json = "Content-Type: application/json";
+    let host = format!("http://{}", served.address);
+    let post = |headers: &[&str]| served.send("POST /api/v1/charge", headers, &body).status;
+    for refused in [
+        vec![json, &*token, "Origin: http://evil.example"],
+        vec![json, &*token, "Origin: null"],
+        vec![json, &*token, "Sec-Fetch-Site: cross-site"],
+        vec![json, &*token, "Sec-Fetch-Site: same-site"],
+    ] {
+        assert_eq!(post(&refused), 403, "{refused:?}");
+    }
+    assert_eq!(post(&["Content-Type: text/plain", &token]), 415);
+    assert_eq!(
+        post(&["Content-Type: application/x-www-form-urlencoded", &token]),
+        415
+    );
+    assert_eq!(post(&[&token]), 415);
+    assert_eq!(post(&[json]), 401);
+    assert_eq!(post(&[json, "Authorization: Bearer wrong"]), 401);
+    let basic = format!(
+        "Authorization: Basic {}",
+        STANDARD.encode(format!("x:{TOKEN}"))
+    );
+    assert_eq!(
+        post(&[json, &basic]),
+        401,
+        "a browser adds a password by itself"
+    );
+    assert_eq!(served.world.charged("daily"), 0);
+    let options = served.send(
+        "OPTIONS /api/v1/charge",
+        &[
+            "Origin: http://evil.example",
+            "Access-Control-Request-Method: POST",
+        ],
+        "",
+    );
+    assert_eq!(options.status, 405);
+    assert_eq!(options.header("access-control-allow-origin"), None);
+    let own = format!("Origin: {host}");
+    assert_eq!(
+        post(&[json, &token, &own, "Sec-Fetch-Site: same-origin"]),
+        200
+    );
+    assert_eq!(
+        post(&["Content-Type: application/json; charset=utf-8", &token]),
+        200
+    );
+}
+
+#[test]
+fn every_answer_forbids_scripts_frames_and_guesses() {
+    let served = Served::new(&[MANY]);
+    for path in ["/", "/api/v1/status", "/healthz", "/nothing"] {
+        let answer = served.get(path);
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(
+            policy.starts_with("default-src 'none'; style-src 'self'"),
+            "{policy}"
+        );
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.header("access-control-allow-origin"), None);
+    }
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_client_with_a_token() {
+    let world = World::new();
+    let ran = world.ingest(&["serve", "--listen", "0.0.0.0:0"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(
+        ran.stderr.contains("[serve.clients.NAME]"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn on_such_an_address_every_request_but_a_probe_needs_a_token() {
+    let world = World::configured(
+        &[
+            MANY,
+            CLIENT,
+            "serve.clients.charger={ token = { env = \"OTHERS\" }, may = [\"charge\"] }",
+        ],
+        |_| {},
+    );
+    let (child, mut address) = start(&world, &["--listen", "0.0.0.0:0"]);
+    address.set_ip([127, 0, 0, 1].into());
+    let served = Served {
+        world,
+        child,
+        address,
+    };
+    for path in [
+        "/",
+        "/api/v1/status",
+        "/metrics",
+        "/openapi.json",
+        "/style.css",
+    ] {
+        let answer = served.get(path);
+        assert_eq!(answer.status, 401, "{path}");
+        assert!(answer.header("www-authenticate").is_some());
+    }
+    assert_eq!(served.get("/healthz").status, 200);
+    let read = |authorization: &str| {
+        served
+            .send(
+                "GET /api/v1/status",
+                &[&format!("Authorization: {authorization}")],
+                "",
+            )
+            .status
+    };
+    assert_eq!(read(&format!("Bearer {TOKEN}")), 200);
+    assert_eq!(
+        read(&format!(
+            "Basic {}",
+            STANDARD.encode(format!("anybody:{TOKEN}"))
+        )),
+        200
+    );
+    assert_eq!(
+        read(&format!("Basic {}", STANDARD.encode("anybody:wrong"))),
+        401
+    );
+    assert_eq!(read("Bearer another-token"), 403, "may charge, not read");
+    for wrong in [
+        "Bearer",
+        "Bearer ",
+        "Basic !!",
+        "Digest x",
+        "Bearer wrong",
+        &format!("Bearer {TOKEN}x"),
+    ] {
+        assert_eq!(read(wrong), 401, "{wrong}");
+    }
+}
+
+#[test]
+fn a_token_is_in_no_output() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = (taken.local_addr().unwrap().to_string(), taken);
+    let world = World::configured(&[MANY, CLIENT], |_| {});
+    let mut command = world.command(&["serve", "--listen", &taken.0, "-vvv"]);
+    let ran = Ran::of(command.env("DASHBOARDS", TOKEN).output().unwrap());
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(!ran.stderr.contains(TOKEN) && !ran.stdout.contains(TOKEN));
+    let missing = world.ingest(&["serve"]);
+    assert_eq!(missing.code, 2, "{missing:?}");
+    assert!(
+        missing.stderr.contains("serve.clients.dashboards.token"),
+        "{}",
+        missing.stderr
+    );
+}
+
+#[test]
+fn a_signal_lets_requests_in_progress_end() {
+    let mut served = Served::new(&[MANY]);
+    let idle = TcpStream::connect(served.address).unwrap();
+    assert_eq!(served.get("/healthz").status, 200);
+    let began = Instant::now();
+    served.signal(Signal::TERM);
+    let ended = served.child.wait().unwrap();
+    assert!(ended.success(), "{ended}");
+    assert!(
+        began.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        began.elapsed()
+    );
+    drop(idle);
+    assert!(TcpStream::connect(served.address).is_err());
+}
+
+#[test]
+fn a_slow_head_and_an_idle_connection_are_closed() {
+    let served = Served::new(&[MANY]);
+    let began = Instant::now();
+    let mut slow = TcpStream::connect(served.address).unwrap();
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        .unwrap();
+    slow.set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut idle = TcpStream::connect(served.address).unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    idle.set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut rest = Vec::new();
+    let _ = slow.read_to_end(&mut rest);
+    idle.read_to_end(&mut rest).unwrap();
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(served.get("/healthz").status, 200);
+}
+
+#[test]
+fn a_slow_body_ends() {
+    let served = Served::new(&[MANY, CLIENT]);
+    let mut slow = TcpStream::connect(served.address).unwrap();
+    let head = format!(
+        "POST /api/v1/charge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 100\r\nConnection: close\r\n\r\n{{"
+    );
+    slow.write_all(head.as_bytes()).unwrap();
+    slow.set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut answer = String::new();
+    let _ = slow.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+}
+
+#[test]
+fn what_is_too_large_is_refused() {
+    let served = Served::new(&[MANY, CLIENT]);
+    let large = json!({ "credential": "x".repeat(100_000) });
+    assert_eq!(served.post("/api/v1/charge", None, &large).status, 413);
+    let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
+    let token = format!("Authorization: Bearer {TOKEN}");
+    let answer = served.send(
+        "POST /api/v1/charge",
+        &["Content-Type: application/json", &token],
+        &deep,
+    );
+    assert_eq!(answer.status, 400);
+    let long = format!("GET /api/v1/search?q={}", "x".repeat(40_000));
+    assert!(matches!(
+        served.send(&long, &[], "").status,
+        400 | 414 | 431
+    ));
+    let many: Vec<String> = (0..200).map(|n| format!("X-{n}: y")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(served.send("GET /healthz", &many, "").status, 431);
+    assert_eq!(served.get("/healthz").status, 200);
+}
+
+#[test]
+fn text_of_a_request_adds_no_header_and_no_markup() {
+    let served = Served::after_a_run(&[MANY]);
+    for path in [
+        "/api/v1/records/video?limit=1&region=US%0d%0aX-Injected:%20yes",
+        "/api/v1/records/video%0d%0aX-Injected:%20yes",
+        "/nothing%0d%0aX-Injected:%20yes",
+        "/api/v1/search?q=%3Cscript%3Ealert(1)%3C/script%3E&kind=%3Cscript%3E",
+    ] {
+        let answer = served.get(path);
+        assert_eq!(answer.header("x-injected"), None, "{path}");
+        assert_ne!(
+            answer.header("content-type"),
+            Some("text/html; charset=utf-8")
+        );
+    }
+}
+
+#[test]
+fn a_socket_of_systemd_is_used() {
+    let world = World::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let given = crate::serve::activated(&world, &listener);
+    drop(listener);
+    let served = Served {
+        world,
+        child: given,
+        address,
+    };
+    assert_eq!(served.get("/healthz").status, 200);
+}

@@ -1,6 +1,7 @@
 //! Checks of values that are valid by themselves, but not together.
 
 mod cost;
+mod names;
 mod paging;
 mod request;
 mod scope;
@@ -10,6 +11,22 @@ mod views;
 use super::item::Item;
 use super::names::advice;
 use super::{Auth, Config, Upstream};
+
+/// Reports the contradictions within the tables of a configuration that are right, where others are not: what depends on those is
+/// not known.
+pub fn some(config: &Config, regions_are_right: bool, root: &Item<'_>) {
+    config
+        .upstreams
+        .values()
+        .for_each(|upstream| transport(config, upstream, root));
+    cost::costs(config, root);
+    if regions_are_right {
+        scope::scopes(config, root);
+        request::requests(config, root);
+    }
+    views::views(config, root);
+    names::names(config, root);
+}
 
 /// Reports every contradiction within a configuration.
 pub fn config(config: &Config, root: &Item<'_>) {

@@ -325,7 +325,11 @@ fn steps(item: &Item<'_>, upstream: Option<&Upstream>) -> Option<Vec<Step>> {
             "write [{ call = \"...\" }]",
         );
     }
-    let upstream = upstream?;
+    let Some(upstream) = upstream else {
+        // What a step says of itself is checked all the same.
+        items.into_iter().for_each(|item| drop(STEP.read(item)));
+        return None;
+    };
     let mut earlier = Earlier::default();
     item::all(items.into_iter().map(|item| {
         let step = step(item, upstream, &earlier);

@@ -53,19 +53,34 @@ pub fn config(text: &str, path: &Path, sets: &[String]) -> Result<Config, Vec<Pr
     }
     let document = Document::new(path.to_owned(), root);
     let config = sections(&document);
-    if let Some(config) = &config {
-        check::config(config, &document.item());
+    match &config {
+        Some(Sections { config, .. }) if document.is_right() => {
+            check::config(config, &document.item());
+        }
+        Some(Sections {
+            config,
+            regions_are_right,
+        }) => check::some(config, *regions_are_right, &document.item()),
+        None => {}
     }
-    match config {
+    match config.map(|sections| sections.config) {
         Some(config) if document.is_right() => Ok(config),
         _ => Err(document.into_problems()),
     }
 }
 
-/// Every section by itself; what makes no sense together is left to `check`.
-fn sections(document: &Document) -> Option<Config> {
+/// The tables that are right.
+struct Sections {
+    config: Config,
+    regions_are_right: bool,
+}
+
+/// Every section by itself; what makes no sense together is left to `check`. Sections that are wrong are the default ones.
+fn sections(document: &Document) -> Option<Sections> {
     let item = document.item();
     let root = table::<Root>().read(item.clone())?;
+    let blank = Document::new(document.file.clone(), Node::parse("").ok()?);
+    let default = table::<Root>().read(blank.item())?;
     let upstreams = root.upstreams.and_then(|place| some(place.item(&item)?));
     let upstreams = Named::read(upstreams.unwrap_or_default(), |item| {
         table::<Upstream>().read(item.clone())
@@ -84,18 +99,22 @@ fn sections(document: &Document) -> Option<Config> {
         .into_iter()
         .filter_map(|item| job::job(item, &known))
         .collect();
+    let regions_are_right = regions.is_some();
     let config = Config {
         path: document.file.clone(),
-        regions: regions?,
-        ledger: root.ledger?,
-        catalog: root.catalog?,
-        notify: root.notify?,
+        regions: regions.unwrap_or_default(),
+        ledger: root.ledger.or(default.ledger)?,
+        catalog: root.catalog.or(default.catalog)?,
+        notify: root.notify.or(default.notify)?,
         serve: root.serve?,
         upstreams: upstreams.right,
         credentials: credentials.right,
         jobs: jobs.into_iter().map(Into::into).collect(),
     };
-    document.is_right().then_some(config)
+    Some(Sections {
+        config,
+        regions_are_right,
+    })
 }
 
 /// The JSON schema of the whole file, and its description for the manual.

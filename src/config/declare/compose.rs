@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Key, Keys, Need, Part, Shape, Type, name, object};
 use crate::config::item::{self, Item};
-use crate::config::names::{advice, choice};
+use crate::config::names::{advice, choice, closest};
 use crate::config::tree::{Node, Origin};
 
 /// A table of these keys and no others.
@@ -113,10 +113,11 @@ impl<T: Copy> Type for Words<T> {
         let found = self.0.iter().find(|(word, ..)| *word == text);
         found.map(|(_, meaning, _)| *meaning).or_else(|| {
             let words: Vec<_> = self.0.iter().map(|(word, ..)| *word).collect();
-            item.refuse(
-                format!("expected {}", choice(&words)),
-                advice(text, words.iter().copied()),
-            )
+            let instead = match closest(text, &words) {
+                None if words.len() > 1 => "write one of these".to_owned(),
+                _ => advice(text, words.iter().copied()),
+            };
+            item.refuse(format!("expected {}", choice(&words)), instead)
         })
     }
 

@@ -1072,6 +1072,64 @@ fn complaint(&(before, after, line, path, phrases): &Case) -> Option<String> {
 }
 
 #[test]
+fn names_that_refer_to_nothing_are_reported_together_with_other_mistakes() {
+    let mistakes = [
+        (
+            "timeout = \"30s\"",
+            "timeout = \"soon\"",
+            "upstreams.things.timeout",
+        ),
+        (
+            "cost = { daily = 1 }",
+            "cost = { dayly = 1 }",
+            "did you mean daily?",
+        ),
+        (
+            "call = \"owners.list\"",
+            "call = \"owner.list\"",
+            "did you mean \"owners.list\"?",
+        ),
+        ("url = \"sqlite\"", "url = 7", "ledger.url"),
+        ("max_pages = 4", "max_page = 4", "did you mean max_pages?"),
+    ];
+    let text = mistakes
+        .iter()
+        .fold(SMALL.to_owned(), |text, (right, wrong, _)| {
+            assert!(text.contains(right), "{right}");
+            text.replacen(right, wrong, 1)
+        });
+    let found: Vec<String> = problems(&text, &[])
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(found.len(), mistakes.len(), "{}", found.join("\n"));
+    for (_, wrong, phrase) in mistakes {
+        let is_named = found.iter().any(|one| one.contains(phrase));
+        assert!(is_named, "{wrong} gave {}", found.join("\n"));
+    }
+    // What is right is checked as usual beside a table that is not.
+    let text = SMALL.replacen("url = \"sqlite\"", "url = 7", 1).replacen(
+        "leave = { daily = 20 }",
+        "leave = { dayly = 20 }",
+        1,
+    );
+    assert_eq!(problems(&text, &[]).len(), 2);
+}
+
+#[test]
+fn a_wrong_word_is_answered_with_the_right_ones_once() {
+    let text = SMALL.replacen("cost = 1", "cost = 1\noutage = \"perhaps\"", 1);
+    let found: Vec<String> = problems(&text, &[])
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert!(
+        found[0].ends_with("expected one of allow, refuse; write one of these"),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn mistakes_of_several_credentials_are_named() {
     let listed = |keys: &str, more: &str| {
         let text = SMALL.replacen("credential = \"main\"", keys, 1) + more;

@@ -139,7 +139,7 @@ impl HistoryParameters {
     }
 }
 
-async fn history_json(
+pub async fn history_json(
     State(app): State<Arc<App>>,
     uri: Uri,
     headers: HeaderMap,
@@ -229,7 +229,7 @@ pub async fn plan(app: &App, parameters: PlanParameters) -> Result<crate::run::P
     .await
 }
 
-async fn plan_json(
+pub async fn plan_json(
     State(app): State<Arc<App>>,
     uri: Uri,
     headers: HeaderMap,

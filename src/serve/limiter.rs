@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::commands::Error;
@@ -112,10 +112,16 @@ impl Limiter {
     pub async fn take(&self, identity: &Identity, now: Timestamp) -> Usage {
         let (key, policy) = self.counted_as(identity);
         let in_redis = match &self.redis {
-            Some(redis) => redis.take(&key, &policy, now).await,
+            Some(redis) => {
+                // What this server counted while Redis was away holds after that too.
+                if let Some(rejected) = self.memory().rejected(&key, now) {
+                    return rejected;
+                }
+                redis.take(&key, &policy, now).await
+            }
             None => None,
         };
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = self.memory();
         match in_redis {
             // Requests that Redis counted are counted here too: they hold while Redis is away.
             Some(usage) if usage.retry_in.is_none() => {
@@ -130,7 +136,7 @@ impl Limiter {
     /// Returns what the client has used on this server, and counts nothing.
     pub fn look(&self, identity: &Identity, now: Timestamp) -> Usage {
         let (key, policy) = self.counted_as(identity);
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = self.memory();
         let mut log = memory
             .logs
             .get(&key)
@@ -138,6 +144,10 @@ impl Limiter {
             .unwrap_or_default();
         let now = log.advance(&policy.limit, now);
         policy.usage(&log, now)
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn counted_as(&self, identity: &Identity) -> (Key, Arc<Policy>) {
@@ -158,6 +168,17 @@ impl Memory {
             .entry(key)
             .or_insert_with(|| (Arc::clone(policy), SlidingLog::new()));
         policy.take(log, now)
+    }
+
+    /// Returns the rejection of a client whose requests here are as many as its limit; `None` if there are fewer.
+    fn rejected(&mut self, key: &Key, now: Timestamp) -> Option<Usage> {
+        let (policy, log) = self.logs.get_mut(key)?;
+        let now = log.advance(&policy.limit, now);
+        let retry_in = policy.retry_in(log, now)?;
+        Some(Usage {
+            retry_in: Some(retry_in),
+            ..policy.usage(log, now)
+        })
     }
 
     /// Returns under which key a client is counted.

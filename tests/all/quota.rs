@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use chrono_tz::Tz;
+use ingest::quota::admission::{Claim, LimitState};
 use ingest::quota::{
-    Account, Calendar, Cost, Limit, LimitError, Period, Timestamp, Units, Window, WindowError,
+    Account, Calendar, Cost, Counting, Decision, Limit, LimitError, Period, SlidingLog, Timestamp,
+    Units, Window, WindowError,
 };
 use proptest::prelude::*;
 
@@ -371,6 +373,74 @@ fn time_ends_without_a_panic() {
                 window.counted_from(instant),
                 instant.to_string(),
             );
+        }
+    }
+}
+
+/// Puts a charge of one unit to a log: the instant at which it fits, if it does not now.
+fn one_unit(
+    log: &mut SlidingLog,
+    limit: Limit,
+    part: Duration,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let name = "requests".to_owned();
+    let account = Account {
+        name: String::new(),
+        limits: [(name.clone(), limit)].into(),
+    };
+    let now = log.advance(&limit, now);
+    let Ok(state) = LimitState::read(&name, &limit, &*log, now);
+    let claim = Claim {
+        account: &account,
+        cost: &cost([("requests", 1)]),
+        leave: &Cost::none(),
+    };
+    let Ok(decision) = claim.decide(&[state], now);
+    match decision {
+        Decision::Granted(_) => {
+            log.add(Units::new(1), part, now);
+            None
+        }
+        Decision::Rejected(rejection) => Some(rejection.retry_at),
+        other => panic!("{other:?}"),
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_window_has_more_than_the_limit_however_charges_are_remembered(
+        quota in 1_u64..12,
+        seconds in 1_u64..100,
+        buckets in prop::option::of(1_u32..40),
+        gaps in prop::collection::vec((0_u64..4, 0_u64..1_000_000), 1..120),
+    ) {
+        let span = Duration::from_secs(seconds);
+        let limit = Limit::new(Units::new(quota), Units::ZERO, window(Some(span), None)).unwrap();
+        let counting = buckets.map_or(Counting::Exact, Counting::Buckets);
+        let part = counting.part(&limit);
+        let (mut log, mut granted) = (SlidingLog::new(), Vec::new());
+        let mut now = time("2026-01-01T00:00:00Z");
+        for (kind, fraction) in gaps {
+            // Bursts, short pauses, and pauses of about a window.
+            let gap = span.as_micros() as u64 / 1_000_000 * fraction;
+            now += Duration::from_micros([0, gap / 100, gap / 4, gap][kind as usize]);
+            match one_unit(&mut log, limit, part, now) {
+                None => granted.push(now),
+                Some(retry_at) => {
+                    prop_assert!(retry_at > now);
+                    let (mut early, mut on_time) = (log.clone(), log.clone());
+                    prop_assert_eq!(one_unit(&mut on_time, limit, part, retry_at), None);
+                    prop_assert!(one_unit(&mut early, limit, part, retry_at - MICROSECOND).is_some());
+                    // Up to one part of the window too strict, and no more.
+                    let nth = granted[granted.len() - quota as usize];
+                    prop_assert!(retry_at <= limit.window().expiry(nth) + part);
+                }
+            }
+        }
+        for first in &granted {
+            let within = granted.iter().filter(|at| *at >= first && at.since(*first) < span);
+            prop_assert!(within.count() as u64 <= quota);
         }
     }
 }

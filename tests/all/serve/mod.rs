@@ -1,8 +1,11 @@
 //! `ingest serve`: the page, the read API, charging over HTTP, and what keeps others out.
 
 mod charging;
+mod deployed;
 mod limits;
+mod page;
 mod reading;
+mod redis;
 mod safety;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,0 +1,146 @@
+//! The page: every view without scripts, whatever upstreams write.
+
+use serde_json::Value;
+
+use super::Served;
+
+const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
+
+#[test]
+fn every_view_is_a_page_without_scripts_and_has_a_twin_in_json() {
+    let served = Served::after_a_run(&[MANY]);
+    for (path, shown) in [
+        ("/", "youtube/daily"),
+        ("/search", "Words"),
+        ("/search?q=a&kind=video&region=US&since=7d", "record"),
+        ("/history", "trending"),
+        ("/history?since=1d", "trending"),
+        ("/plan", "Limits"),
+        ("/plan?region=US&job=trending", "Limits"),
+    ] {
+        let page = served.get(path);
+        assert_eq!(
+            (page.status, page.header("content-type")),
+            (200, Some("text/html; charset=utf-8")),
+            "{path}"
+        );
+        let text = page.text();
+        assert!(text.contains(shown), "{path}: {text}");
+        for forbidden in [
+            "<script",
+            "javascript:",
+            " style=",
+            " onclick",
+            "<iframe",
+            "http://",
+            "https://fonts",
+        ] {
+            assert!(!text.contains(forbidden), "{path} contains {forbidden}");
+        }
+        for needed in [
+            "<html lang=\"en\">",
+            "<main",
+            "<h1>",
+            "name=\"viewport\"",
+            "aria-current=\"page\"",
+            "href=\"#content\"",
+        ] {
+            assert!(text.contains(needed), "{path} lacks {needed}");
+        }
+        let tag = page.header("etag").unwrap();
+        assert!(tag.starts_with("W/"), "{tag}");
+    }
+    for twin in [
+        "/index.json",
+        "/search.json?q=a",
+        "/history.json?since=1d",
+        "/plan.json?region=US",
+    ] {
+        let answer = served.get(twin);
+        assert_eq!(answer.status, 200, "{twin}");
+        assert!(answer.json().is_object());
+    }
+    assert_eq!(
+        served.get("/history.json").json()["rows"],
+        served.world.json(&["history"])["rows"]
+    );
+}
+
+#[test]
+fn the_style_sheet_has_a_name_of_its_content_and_is_kept() {
+    let served = Served::new(&[MANY]);
+    let page = served.get("/").text();
+    let path = page
+        .split("rel=\"stylesheet\" href=\"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    let style = served.get(path);
+    assert_eq!(
+        (style.status, style.header("content-type")),
+        (200, Some("text/css; charset=utf-8"))
+    );
+    assert!(style.header("cache-control").unwrap().contains("immutable"));
+    assert!(style.text().contains("prefers-color-scheme: dark"));
+    assert_eq!(served.get("/style-0000000000000000.css").status, 404);
+}
+
+#[test]
+fn what_an_upstream_writes_is_text() {
+    let mut served = Served::after_a_run(&[MANY]);
+    let hostile = r#"<script>alert(1)</script><img src=x onerror=alert(1)> "quoted" & 'so' zzyzx"#;
+    let body = serde_json::json!({
+        "id": "evil", "snippet": { "title": hostile, "channelTitle": "javascript:alert(1)", "channelId": "https://example.com/?a=1&b=\"2", "publishedAt": "\u{202e}desrever" },
+    });
+    let catalog = served.world.catalog();
+    catalog
+        .execute(
+            "update record set body = ?1, id = '<b>evil</b>', text_hash = null where number = (select min(number) from record where kind = 'video')",
+            [body.to_string()],
+        )
+        .unwrap();
+    drop(catalog);
+    assert_eq!(served.world.ingest(&["repair"]).code, 0);
+    let page = served.get("/search?q=zzyzx");
+    let text = page.text();
+    assert!(text.contains("1 record"), "{text}");
+    for forbidden in ["<script", "<img", "<b>", "href=\"javascript", "\u{202e}"] {
+        assert!(!text.contains(forbidden), "{forbidden}: {text}");
+    }
+    assert!(text.contains("rel=\"noreferrer\""), "{text}");
+    let own = served.get("/search?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&kind=%3Cscript%3E&region=%3Cscript%3E").text();
+    assert!(!own.contains("<script"), "{own}");
+    let word: Value = served.get("/search.json?q=zzyz").json();
+    assert_eq!(
+        word["hits"].as_array().unwrap().len(),
+        1,
+        "the word that is being typed"
+    );
+    assert_eq!(
+        served.get("/api/v1/search?q=zzyz").json()["hits"]
+            .as_array()
+            .unwrap()
+            .len(),
+        0
+    );
+    assert_eq!(
+        served.get("/api/v1/search?q=zzyz*").json()["hits"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    served.child.kill().unwrap();
+}
+
+#[test]
+fn a_mistake_in_a_filter_is_shown_beside_the_form() {
+    let served = Served::after_a_run(&[MANY]);
+    let page = served.get("/search?q=a&kind=vidoe");
+    assert!(page.text().contains("did you mean `video`") && page.text().contains("<form"));
+    let page = served.get("/history?since=yesterday");
+    assert_eq!(page.status, 400);
+    assert!(page.text().contains("write for example 7d"));
+}

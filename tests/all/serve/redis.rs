@@ -1,0 +1,146 @@
+//! A server over a shared ledger: charges, and the limits on requests, which several servers share.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{CLIENT, Served, start};
+use crate::support::redis_server::RedisServer;
+use crate::support::world::World;
+
+const CHARGE: &str = "/api/v1/charge";
+
+fn world_over(server: &RedisServer, sets: &[&str]) -> World {
+    let url = format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port());
+    World::configured(&[&[url.as_str(), CLIENT], sets].concat(), |_| {})
+}
+
+#[test]
+fn servers_that_share_a_redis_share_the_limits_on_requests() {
+    let redis = RedisServer::start();
+    let one = Served::over(world_over(
+        &redis,
+        &[
+            "serve.readers={ quota = 4, window = \"1min\" }",
+            "ledger.timeout=2s",
+        ],
+    ));
+    let (child, address) = start(&one.world, &["--listen", "127.0.0.1:0"]);
+    let other = Served {
+        world: world_over(&redis, &[]),
+        child,
+        address,
+    };
+    assert_eq!(one.get("/healthz").json()["limits"], "redis");
+    let statuses =
+        [&one, &other, &one, &other, &one, &other].map(|server| server.get("/nothing").status);
+    assert_eq!(statuses, [404, 404, 404, 404, 429, 429]);
+    let rejected = other.get("/nothing");
+    let wait: u64 = rejected.header("retry-after").unwrap().parse().unwrap();
+    assert!((50..=61).contains(&wait), "{wait}");
+}
+
+#[test]
+fn a_redis_that_is_away_costs_one_timeout_and_the_limits_hold() {
+    let redis = RedisServer::start();
+    let served = Served::over(world_over(
+        &redis,
+        &[
+            "serve.readers={ quota = 30, window = \"1min\" }",
+            "ledger.timeout=500ms",
+        ],
+    ));
+    let statuses: Vec<u16> = (0..10).map(|_| served.get("/nothing").status).collect();
+    assert_eq!(statuses, [404; 10]);
+    redis.hang();
+    let began = Instant::now();
+    let statuses: Vec<u16> = (0..25).map(|_| served.get("/nothing").status).collect();
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 404).count(),
+        20,
+        "{statuses:?}"
+    );
+    assert_eq!(served.get("/healthz").json()["limits"], "memory");
+    redis.resume();
+    let began = Instant::now();
+    while served.get("/healthz").json()["limits"] != "redis" {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        assert_eq!(served.get("/nothing").status, 429);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_charge_over_http_is_in_the_shared_ledger() {
+    let redis = RedisServer::start();
+    let served = Served::over(world_over(&redis, &["ledger.timeout=2s"]));
+    let body = json!({ "credential": "youtube", "call": "videos.list", "times": 4 });
+    let first = served.post(CHARGE, Some("k"), &body);
+    assert_eq!(first.status, 200, "{}", first.text());
+    let again = served.post(CHARGE, Some("k"), &body);
+    assert_eq!((again.status, again.text()), (200, first.text()));
+    assert_eq!(served.world.charged("daily"), 4);
+    assert_eq!(
+        served
+            .post(
+                "/api/v1/settle",
+                Some("k"),
+                &json!({ "credential": "youtube", "cost": 1 })
+            )
+            .status,
+        200
+    );
+    assert_eq!(served.world.charged("daily"), 1);
+    assert_eq!(
+        served
+            .post(
+                "/api/v1/release",
+                Some("k"),
+                &json!({ "credential": "youtube" })
+            )
+            .status,
+        200
+    );
+    assert_eq!(served.world.charged("daily"), 0);
+}
+
+#[test]
+fn without_the_ledger_the_outage_policy_decides_and_the_answer_says_so() {
+    let redis = RedisServer::start();
+    let served = Served::over(world_over(&redis, &["ledger.timeout=500ms"]));
+    let charge = |times: u64| {
+        served.post(
+            CHARGE,
+            None,
+            &json!({ "credential": "youtube", "call": "videos.list", "times": times }),
+        )
+    };
+    assert_eq!(charge(1).status, 200);
+    drop(redis);
+    let cheap = charge(3);
+    assert_eq!(
+        (cheap.status, &cheap.json()["decision"]),
+        (200, &json!("unmetered")),
+        "{}",
+        cheap.text()
+    );
+    let dear = charge(20);
+    assert_eq!(
+        (dear.status, &dear.json()["decision"]),
+        (503, &json!("refused")),
+        "{}",
+        dear.text()
+    );
+    assert!(dear.header("retry-after").is_some());
+    let mut last = 200;
+    for _ in 0..40 {
+        last = charge(3).status;
+    }
+    assert_eq!(last, 503, "no more than unmetered_max units go ahead");
+    assert_eq!(served.get("/api/v1/status").status, 200);
+}

@@ -77,7 +77,7 @@ async fn overview(app: &App, uri: &Uri) -> Result<Overview, Problem> {
     let Nothing {} = parameters(uri)?;
     app.read(|environment| async move {
         let now = environment.clock.now();
-        let passes = environment.archive()?.history(now - WEEK).await?;
+        let passes = environment.archive().await?.history(now - WEEK).await?;
         Ok(Overview {
             status: status::report(&environment, None).await?,
             day: day(&environment, now).await?,

@@ -2,7 +2,7 @@
 //! Then four ways to count a sliding window, each with the schedule of requests that gets the most within a minute, found by a
 //! search: `docs/boundary.svg` shows them.
 //! `cargo run --release --example boundary`
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -174,8 +174,11 @@ impl Counting for Sliding {
     }
 }
 
+/// Begins to count.
+pub type Begin = fn() -> Box<dyn Counting>;
+
 /// Each way to count, by its name.
-pub fn countings() -> [(&'static str, fn() -> Box<dyn Counting>); 4] {
+pub fn countings() -> [(&'static str, Begin); 4] {
     [
         ("fixed window", || Box::<FixedWindow>::default()),
         ("two buckets, interpolated", || Box::<TwoBuckets>::default()),
@@ -193,7 +196,7 @@ const SECONDS: usize = 180;
 type Got = [u64; SECONDS];
 
 /// Asks at some seconds for all that there is.
-fn got(counting: fn() -> Box<dyn Counting>, asks: &[bool; SECONDS]) -> Got {
+fn got(counting: Begin, asks: &[bool; SECONDS]) -> Got {
     let mut counting = counting();
     let mut got = [0; SECONDS];
     for (second, got) in got
@@ -218,7 +221,7 @@ fn burst_of(got: &Got) -> (u64, usize) {
 
 /// Searches for the schedule whose worst minute gets the most: from several beginnings, seconds are added to it and taken from
 /// it, and it is moved as a whole, for as long as that makes it worse.
-pub fn worst(counting: fn() -> Box<dyn Counting>) -> (Got, u64, usize) {
+pub fn worst(counting: Begin) -> (Got, u64, usize) {
     let begin = |first: usize| {
         let mut asks = [false; SECONDS];
         asks[first] = true;
@@ -232,7 +235,7 @@ pub fn worst(counting: fn() -> Box<dyn Counting>) -> (Got, u64, usize) {
     (best, units, from)
 }
 
-fn climb(counting: fn() -> Box<dyn Counting>, mut asks: [bool; SECONDS]) -> Got {
+fn climb(counting: Begin, mut asks: [bool; SECONDS]) -> Got {
     let mut best = got(counting, &asks);
     loop {
         let before = burst_of(&best).0;

@@ -13,6 +13,8 @@ mod landing;
 mod large;
 #[path = "../../benches/ledger/main.rs"]
 mod ledger;
+#[path = "../../benches/machines/main.rs"]
+mod machines;
 #[path = "../../benches/reading.rs"]
 mod reading;
 #[path = "../../benches/run/main.rs"]
@@ -36,6 +38,11 @@ fn large_runs() {
 #[test]
 fn ledger_runs() {
     ledger::shortened();
+}
+
+#[test]
+fn machines_runs() {
+    machines::shortened();
 }
 
 #[test]

@@ -76,12 +76,17 @@ impl World {
 
     /// A world of a configuration that a test wrote.
     pub fn written(text: &str, sets: &[&str]) -> Self {
+        Self::written_with(text, sets, |_| {})
+    }
+
+    /// The same, with a sandbox whose options are changed.
+    pub fn written_with(text: &str, sets: &[&str], change: impl FnOnce(&mut Options)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("written.toml");
         std::fs::write(&path, text).unwrap();
         Self {
             directory,
-            ..Self::of(path, sets, |_| {})
+            ..Self::of(path, sets, change)
         }
     }
 

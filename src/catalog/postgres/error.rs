@@ -51,6 +51,13 @@ impl PostgresError {
         self.code().is_some_and(|code| conflicts.contains(code))
     }
 
+    /// Whether a table, or the schema, does not exist.
+    #[must_use]
+    pub fn is_missing_table(&self) -> bool {
+        let missing = [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME];
+        self.code().is_some_and(|code| missing.contains(code))
+    }
+
     /// Whether the connection it happened on may be of no further use.
     #[must_use]
     pub fn ends_connection(&self) -> bool {

@@ -405,8 +405,12 @@ impl Renewal {
 /// # Errors
 /// The statement failed.
 pub async fn held(postgres: &Postgres) -> Result<Vec<HeldLease>, PostgresError> {
-    let rows = postgres.query(&qualified(ALL, postgres), &[]).await?;
-    rows.iter().map(held_lease).collect()
+    match postgres.query(&qualified(ALL, postgres), &[]).await {
+        Ok(rows) => rows.iter().map(held_lease).collect(),
+        // No run has created the catalog yet.
+        Err(error) if error.is_missing_table() => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 fn held_lease(row: &Row) -> Result<HeldLease, PostgresError> {

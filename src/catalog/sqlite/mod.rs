@@ -116,7 +116,7 @@ impl SqliteCatalog {
     /// # Errors
     /// Fails if SQLite cannot be used.
     pub fn none() -> Result<SqliteCatalog<ReadOnly>, OpenError> {
-        let nowhere = Path::new("/dev/null/catalog.db");
+        let nowhere = Path::new("/nonexistent/catalog.db");
         let database = sqlite::open_empty(Self::SCHEMA)?;
         let index = TextIndex::to_read(nowhere);
         Ok(SqliteCatalog::new(nowhere, database, index, ReadOnly))

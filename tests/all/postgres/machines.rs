@@ -415,3 +415,22 @@ fn machines_that_charge_ledgers_of_their_own_are_refused_and_one_may_move_to_a_s
         "{why}"
     );
 }
+
+#[test]
+fn every_command_that_reads_reads_an_empty_catalog_before_the_first_run() {
+    let schema = PostgresServer::shared().schema();
+    let machines = Machines::new(&schema, &REGIONS, Duration::ZERO, &[]);
+    for command in [
+        &["status"][..],
+        &["history"],
+        &["search", "word"],
+        &["export", "--kind", "row"],
+        &["--region", "all", "--dry-run"],
+        &["forecast", "--schedule", "0 3 * * *"],
+        &["check", "--connect"],
+    ] {
+        let ran = machines.world.ingest(command);
+        assert_eq!(ran.code, 0, "{command:?}: {ran:?}");
+    }
+    assert_eq!(machines.stub.requests().len(), 0);
+}

@@ -14,7 +14,7 @@ use ingest::catalog::{
     Archive, Landing, PassId, PassReader, PassRef, PassScope, PassStore, PendingQuery, SearchQuery,
     SqliteCatalog,
 };
-use ingest::config::{Column, Field, Format, Pointer, Records};
+use ingest::config::{Column, Field, Format, Layout, Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
 use ingest::record::Record;
 use ingest::sqlite;
@@ -440,6 +440,7 @@ fn kind() -> Arc<Records> {
         id: vec![Field::At(pointer("/id"))],
         key: None,
         format: Format::default(),
+        layout: Layout::default(),
         text: ["/snippet/title", "/snippet/description", "/snippet/tags/*"]
             .map(pointer)
             .into(),

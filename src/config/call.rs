@@ -14,6 +14,7 @@ use super::declare::{
 use super::field::{COLUMN, Column, FIELD, Field, RESPONSE_FIELD, ResponseField};
 use super::format::{FORMATS, Format};
 use super::item::{self, Item};
+use super::layout::{LAYOUTS, Layout};
 use super::names::advice;
 use super::paging::{PAGING, Paging};
 use super::upstream::HEADERS;
@@ -75,7 +76,8 @@ keys! {
     /// What a response contains.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     pub struct Records {
-        /// Where the records are: a list of them, or one object, which is one record. `*` stands for every element of a list and
+        /// Where the records are: a list of them, or one object, which is one record. Null is an empty list, and null in a list
+        /// is no record. `*` stands for every element of a list and
         /// for every member of an object. If unset, the whole response.
         at: Pointer = Or(POINTER, "''", "'/items'"),
         /// The field in which a record stores the name of the member that it was found under: that of the last `*` in `at` that
@@ -83,6 +85,8 @@ keys! {
         key: Option<String> = Optional(TEXT, "'date'"),
         /// The format of the response.
         format: Format = Or(Words(FORMATS), "'json'", "'csv'"),
+        /// How the records at `at` are arranged.
+        layout: Layout = Or(Words(LAYOUTS), "'objects'", "'columns'"),
         /// The kind of record. Ids are unique within a kind, and a newer record replaces an older one. The view of the kind in
         /// the catalog, if it has columns, is `UPSTREAM_KIND`.
         kind: String = Required(TEXT, "'thing'"),

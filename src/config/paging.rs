@@ -3,7 +3,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Pointer;
 use super::declare::{
@@ -102,8 +102,9 @@ keys! {
     pub struct ByToken {
         /// The parameter that carries the token. A JSON pointer is a place in the body: `/variables/after`.
         param: String = Required(TEXT, "'pageToken'"),
-        /// Where the response contains the token of the next page. A number stays a number in a body. Exactly one of `next`,
-        /// `next_header` and `last` is present.
+        /// Where the response contains the token of the next page. In a body, a number stays a number and a list stays a list. In
+        /// a query, the token may be an object with a member that is named as `param`: each member is sent as a parameter.
+        /// Exactly one of `next`, `next_header` and `last` is present.
         next: Option<Pointer> = Optional(POINTER, "'/nextPageToken'"),
         /// The response header with the token of the next page.
         next_header: Option<String> = Optional(HEADER_NAME, "'x-next-page'"),
@@ -115,6 +116,8 @@ keys! {
         /// Where the response says whether there are more pages: true or false. A list that ends while there are more is not
         /// complete.
         more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
+        /// Where the response says whether this is the last page: true or false, the opposite of `more`.
+        done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
         /// Where paging parameters are sent.
         place as "in": Place = Or(Words(PLACES), "'query'", "'body'"),
         /// The size of a page.
@@ -143,6 +146,8 @@ keys! {
         next: Pointer = Required(POINTER, "'/links/next'"),
         /// Where the response says whether there are more pages: true or false.
         more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
+        /// Where the response says whether this is the last page: true or false, the opposite of `more`.
+        done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
         /// The size of a page.
         size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
         /// The most empty pages in a row that a list may contain while the URL continues. A list with more is not complete.
@@ -166,6 +171,8 @@ keys! {
         total: Option<Pointer> = Optional(POINTER, "'/total'"),
         /// Where the response says whether there are more pages: true or false. It takes precedence over `total` and `size`.
         more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
+        /// Where the response says whether this is the last page: true or false, the opposite of `more`.
+        done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
     }
 }
 
@@ -179,6 +186,8 @@ keys! {
         first: u64 = Or(PAGES, "1", "0"),
         /// Where the response says whether there are more pages: true or false. It takes precedence over `size`.
         more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
+        /// Where the response says whether this is the last page: true or false, the opposite of `more`.
+        done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
         /// Where paging parameters are sent.
         place as "in": Place = Or(Words(PLACES), "'query'", "'body'"),
         /// The size of a page.
@@ -367,15 +376,45 @@ impl Paging {
         }
     }
 
-    /// A token as it is stored: in a body, what was a number in the response stays a number.
+    /// Where a response says whether it is the last page.
     #[must_use]
-    pub fn stored_token(&self, token: String, is_number: bool) -> String {
-        let is_ambiguous = token.starts_with(NUMBER) || token.starts_with(TEXT_TOKEN);
-        match (self.place(), is_number) {
-            (Place::Body, true) => format!("{NUMBER}{token}"),
-            (Place::Body, false) if is_ambiguous => format!("{TEXT_TOKEN}{token}"),
-            (Place::Body | Place::Query, _) => token,
+    pub const fn done(&self) -> Option<&Pointer> {
+        match self {
+            Self::Token(ByToken { done, .. })
+            | Self::NextUrl(ByNextUrl { done, .. })
+            | Self::Offset(ByOffset { done, .. })
+            | Self::Number(ByNumber { done, .. }) => done.as_ref(),
+            Self::Link(_) | Self::None => None,
         }
+    }
+
+    /// A token as it is stored. In a body, a number or a list stays what it was in the response; in a query, an object
+    /// stays one. `None` if a token of this type cannot be sent.
+    #[must_use]
+    pub fn stored_token(&self, token: &Value) -> Option<String> {
+        let place = self.place();
+        match (token, place) {
+            (Value::String(text), _) if is_ambiguous(text, place) => {
+                Some(format!("{TEXT_TOKEN}{text}"))
+            }
+            (Value::String(text), _) => Some(text.clone()),
+            (Value::Number(number), Place::Body) => Some(format!("{NUMBER}{number}")),
+            (Value::Number(number), Place::Query) => Some(number.to_string()),
+            (Value::Array(values), Place::Body) if !values.is_empty() => {
+                Some(format!("{JSON}{token}"))
+            }
+            (Value::Object(members), Place::Query) if self.are_parameters(members) => {
+                Some(format!("{JSON}{token}"))
+            }
+            (Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_), _) => None,
+        }
+    }
+
+    /// Whether the members of an object are the parameters of the next page. A place that is wrong by one level is often an
+    /// object too, which has no member with the name of the parameter.
+    fn are_parameters(&self, members: &Map<String, Value>) -> bool {
+        let has_param = |param| members.contains_key(param);
+        self.cursor_param().is_some_and(has_param) && members.values().all(is_plain)
     }
 
     /// The cursor as templates contain it: as text, on the first page too if that has one.
@@ -383,10 +422,7 @@ impl Paging {
     pub fn cursor_text<'a>(&'a self, cursor: Option<&'a str>) -> Option<&'a str> {
         match (self, cursor) {
             (Self::Token(by), None) => by.first.as_deref(),
-            (Self::Token(by), Some(cursor)) if by.sent_in() == Place::Body => {
-                let text = cursor.strip_prefix(NUMBER);
-                Some(text.or(cursor.strip_prefix(TEXT_TOKEN)).unwrap_or(cursor))
-            }
+            (Self::Token(by), Some(cursor)) => Some(StoredToken::of(cursor, by.sent_in()).text()),
             (_, cursor) => cursor,
         }
     }
@@ -536,8 +572,60 @@ impl Paging {
 
 /// A stored token for a body begins with this if it was a number in the response,
 const NUMBER: &str = "number:";
-/// and with this if it was a text that begins with either.
+/// a stored token begins with this if it was a list or an object,
+const JSON: &str = "json:";
+/// and with this if it was a text that could be confused with one of them.
 const TEXT_TOKEN: &str = "text:";
+
+fn is_plain(value: &Value) -> bool {
+    matches!(value, Value::String(_) | Value::Number(_) | Value::Bool(_))
+}
+
+/// Whether a text begins as another type of token is stored.
+fn is_ambiguous(text: &str, place: Place) -> bool {
+    let rest = text.trim_start_matches(TEXT_TOKEN);
+    match place {
+        Place::Body => {
+            text.starts_with(TEXT_TOKEN) || [NUMBER, JSON].iter().any(|mark| rest.starts_with(mark))
+        }
+        Place::Query => rest.starts_with(JSON),
+    }
+}
+
+/// A token, as it is stored.
+enum StoredToken<'a> {
+    Text(&'a str),
+    /// A number, a list or an object.
+    Json(&'a str),
+}
+
+impl<'a> StoredToken<'a> {
+    fn of(stored: &'a str, place: Place) -> Self {
+        if let Some(text) = stored.strip_prefix(TEXT_TOKEN)
+            && (place == Place::Body || is_ambiguous(text, place))
+        {
+            return Self::Text(text);
+        }
+        let number = stored.strip_prefix(NUMBER).filter(|_| place == Place::Body);
+        match number.or(stored.strip_prefix(JSON)) {
+            Some(json) => Self::Json(json),
+            None => Self::Text(stored),
+        }
+    }
+
+    const fn text(&self) -> &'a str {
+        match self {
+            Self::Text(text) | Self::Json(text) => text,
+        }
+    }
+
+    fn value(&self) -> Value {
+        match self {
+            Self::Text(text) => (*text).into(),
+            Self::Json(json) => serde_json::from_str(json).unwrap_or_else(|_| (*json).into()),
+        }
+    }
+}
 
 impl ByToken {
     /// Where a response has the token of the next page.
@@ -557,18 +645,10 @@ impl ByToken {
 
     /// The token as it is sent.
     fn value(&self, cursor: Option<&str>) -> Option<Value> {
-        let Some(cursor) = cursor else {
-            return self.first.as_deref().map(Value::from);
-        };
-        if self.sent_in() == Place::Body {
-            if let Some(number) = cursor.strip_prefix(NUMBER) {
-                return Some(serde_json::from_str(number).unwrap_or_else(|_| number.into()));
-            }
-            if let Some(text) = cursor.strip_prefix(TEXT_TOKEN) {
-                return Some(text.into());
-            }
+        match cursor {
+            None => self.first.as_deref().map(Value::from),
+            Some(cursor) => Some(StoredToken::of(cursor, self.sent_in()).value()),
         }
-        Some(cursor.into())
     }
 }
 

@@ -1,11 +1,47 @@
 //! Invented records in the format that a call expects.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::answer::{Content, Reply};
-use crate::config::Format;
+use crate::config::{Format, Layout, Records};
+
+/// The same response, whose records are arranged as the configuration expects them.
+pub fn arranged(mut reply: Reply, records: &Records) -> Reply {
+    if let Content::Json(body) = &mut reply.content
+        && let Some(list) = body.pointer_mut(records.at.as_str())
+    {
+        let objects = || {
+            list.as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_object)
+        };
+        let names: BTreeSet<String> = objects().flat_map(Map::keys).cloned().collect();
+        let value = |object: &Map<String, Value>, name: &String| {
+            object.get(name).cloned().unwrap_or_default()
+        };
+        let arranged = match records.layout {
+            Layout::Objects => return reply,
+            Layout::Columns => {
+                let column = |name: &String| {
+                    let values = objects().map(|object| value(object, name));
+                    (name.clone(), values.collect())
+                };
+                Value::Object(names.iter().map(column).collect())
+            }
+            Layout::Rows => {
+                let row = |object| Value::from_iter(names.iter().map(|name| value(object, name)));
+                let first = Value::from_iter(names.iter().cloned());
+                std::iter::once(first).chain(objects().map(row)).collect()
+            }
+        };
+        *list = arranged;
+    }
+    reply
+}
 
 /// The same response in a format.
 pub fn encoded(reply: Reply, format: Format) -> Reply {

@@ -8,7 +8,7 @@ use super::below;
 use super::chance::Chance;
 use super::check::Refused;
 use super::draw::{Drawing, Facts};
-use super::encode::encoded;
+use super::encode::{arranged, encoded};
 use super::fault::{self, Mishap};
 use super::pointer::set;
 use super::refuse::{Reason, refuse};
@@ -58,7 +58,7 @@ impl World {
         let reply = self.report_cost(reply, request);
         let records = request.route.call.records.as_ref();
         match records.filter(|_| reply.status == 200) {
-            Some(records) => encoded(reply, records.format),
+            Some(records) => encoded(arranged(reply, records), records.format),
             None => reply,
         }
     }
@@ -250,10 +250,17 @@ impl Question<'_> {
 /// Adds what the configuration reads to request the next page.
 fn lead_on(reply: Reply, request: &CallRequest<'_>, next: Option<&str>, total: u64) -> Reply {
     let url = next.map(|token| linked(request, token).to_string());
-    let reply = match request.route.call.paging.more() {
-        Some(at) => with_value(reply, at, next.is_some().into()),
-        None => reply,
-    };
+    let paging = &request.route.call.paging;
+    let flags = [
+        (paging.more(), next.is_some()),
+        (paging.done(), next.is_none()),
+    ];
+    let reply = flags
+        .into_iter()
+        .fold(reply, |reply, (at, is_true)| match at {
+            Some(at) => with_value(reply, at, is_true.into()),
+            None => reply,
+        });
     match (request.route.call.paging.lead(), next, url) {
         (Lead::Total(at), ..) => with_value(reply, at, total.into()),
         (Lead::Token(at), Some(token), _) => with_value(reply, at, token.into()),

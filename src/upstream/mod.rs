@@ -10,6 +10,7 @@ mod decode;
 mod http;
 mod json;
 mod large_body;
+mod layout;
 mod line;
 mod link;
 mod missing;

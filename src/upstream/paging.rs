@@ -37,7 +37,8 @@ pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
         // It is read when the records are known.
         Lead::LastRecord(_) | Lead::Nowhere => Ok(None),
     };
-    let more = paging.more().and_then(|at| truth(at.find(document)?));
+    let truth = |at: Option<&Pointer>| truth(at?.find(document)?);
+    let more = truth(paging.more()).or(truth(paging.done()).map(|is_last| !is_last));
     Says { reported, more }
 }
 
@@ -138,17 +139,21 @@ fn is_full(parts: &RequestParts<'_>, listed: u64) -> bool {
     parts.page_size.is_none_or(|size| listed >= size)
 }
 
-/// The token at a place: a text or a number, as it is stored. Nothing, null, false and blank texts are the end.
+/// The token at a place, as it is stored. Nothing, null, false and blank texts are the end.
 fn token(paging: &Paging, at: &Pointer, document: &Value) -> Result<Option<String>, Failure> {
     match at.find(document) {
         None | Some(Value::Null | Value::Bool(false)) => Ok(None),
         Some(Value::String(token)) if token.trim().is_empty() => Ok(None),
-        Some(Value::String(token)) => Ok(Some(paging.stored_token(token.clone(), false))),
         Some(token @ Value::Number(_)) if is_inexact(token) => {
             Err(no_token("a number that is not an exact integer", at))
         }
-        Some(Value::Number(token)) => Ok(Some(paging.stored_token(token.to_string(), true))),
-        Some(other) => Err(no_token(name_of(other), at)),
+        Some(token) => {
+            let stored = paging.stored_token(token);
+            stored.map_or_else(
+                || Err(no_token(name_of(token), at)),
+                |token| Ok(Some(token)),
+            )
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::config::{Field, Records, Values};
+use super::layout::{from_columns, from_rows};
+use crate::config::{Field, Layout, Records, Values};
 use crate::record::Record;
 
 /// What is not as it should be in a response.
@@ -56,6 +57,9 @@ pub fn take(
         last: bodies.found.last().filter(|_| keep_last).cloned(),
     };
     for mut body in bodies.found {
+        if body.is_null() {
+            continue;
+        }
         add_fields(&mut body, what, values);
         match id_of(&body, &what.id, values) {
             None => found.skipped += 1,
@@ -96,7 +100,7 @@ fn add_fields(body: &mut Value, what: &Records, values: &Values<'_>) {
 struct Search<'a> {
     what: &'a Records,
     found: Vec<Value>,
-    /// Whether an object lacks a member that the pointer names.
+    /// Whether an object lacks a member that the pointer names, or the member is null.
     lacks_list: bool,
 }
 
@@ -146,8 +150,13 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Takes the records at the end of the pointer: the elements of an array, or one value.
+    /// Takes the records at the end of the pointer: the elements of an array, or one value. Null is an empty list, which some
+    /// upstreams write so, and the whole response of an id that the upstream does not have any more.
     fn take(&mut self, value: &mut Value, name: Option<&str>) -> Result<(), WrongShape> {
+        if value.is_null() {
+            return self.lacks();
+        }
+        self.arrange(value)?;
         match (value, name.zip(self.what.key.as_deref())) {
             (Value::Array(elements), named) => {
                 for mut element in std::mem::take(elements) {
@@ -176,6 +185,22 @@ impl<'a> Search<'a> {
             }
             (other, _) => return Err(self.wrong(name_of(other), "a list or an object")),
         }
+        Ok(())
+    }
+
+    /// Turns columns and rows into a list of objects.
+    fn arrange(&self, value: &mut Value) -> Result<(), WrongShape> {
+        let arranged = match (self.what.layout, &mut *value) {
+            (Layout::Objects, _) => return Ok(()),
+            (Layout::Columns, Value::Object(members)) => from_columns(std::mem::take(members)),
+            (Layout::Rows, Value::Array(rows)) => from_rows(std::mem::take(rows)),
+            (Layout::Columns | Layout::Rows, other) => Err(name_of(other)),
+        };
+        let expected = match self.what.layout {
+            Layout::Columns => "an object with a list for each field",
+            Layout::Objects | Layout::Rows => "a list of lists that begins with their names",
+        };
+        *value = Value::Array(arranged.map_err(|found| self.wrong(found, expected))?);
         Ok(())
     }
 

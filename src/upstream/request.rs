@@ -326,10 +326,14 @@ fn parameters(
         Ok(((*name).to_owned(), texts))
     });
     let own = own.collect::<Result<Vec<_>, Failure>>()?;
-    let cursor = turn
-        .cursor
-        .as_ref()
-        .map(|(name, cursor)| ((*name).to_owned(), vec![plain(cursor)]));
+    let cursor = match &turn.cursor {
+        None => Vec::new(),
+        Some((_, Value::Object(members))) => {
+            let parameter = |(name, value): (&String, &Value)| (name.clone(), vec![plain(value)]);
+            members.iter().map(parameter).collect()
+        }
+        Some((name, cursor)) => vec![((*name).to_owned(), vec![plain(cursor)])],
+    };
     Ok(match turn.place {
         Place::Query => size.into_iter().chain(own).chain(cursor).collect(),
         Place::Body => own.into_iter().collect(),

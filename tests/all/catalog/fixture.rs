@@ -9,7 +9,7 @@ use ingest::catalog::{
     Archive, CatalogError, Landed, Landing, OpenBatch, PassId, PassReader, PassRef, PassScope,
     PassStore, PendingId, PendingQuery, SearchQuery, SqliteCatalog,
 };
-use ingest::config::{Column, Field, Format, Pointer, Records};
+use ingest::config::{Column, Field, Format, Layout, Pointer, Records};
 use ingest::quota::{Cost, Timestamp, Units};
 use ingest::record::{Record, Tag};
 use rusqlite::Connection;
@@ -286,6 +286,7 @@ pub(super) fn records_of(kind: &str, text: &[&str], columns: &[(&str, &str)]) ->
         id: vec![Field::At(pointer("/id"))],
         key: None,
         format: Format::default(),
+        layout: Layout::default(),
         text: text.iter().map(|text| pointer(text)).collect(),
         columns: columns
             .iter()

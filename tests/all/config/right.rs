@@ -190,6 +190,7 @@ fn pages_are_turned_in_each_way() {
             "{ kind = 'next_url', next = '/next' }",
             Paging::NextUrl(ByNextUrl {
                 more: None,
+                done: None,
                 next: pointer("/next"),
                 size: None,
                 empty_pages: 20,
@@ -199,6 +200,7 @@ fn pages_are_turned_in_each_way() {
             "{ kind = 'token', param = 't', next = '/a/b' }",
             Paging::Token(ByToken {
                 more: None,
+                done: None,
                 first: None,
                 last: None,
                 next_header: None,
@@ -214,6 +216,7 @@ fn pages_are_turned_in_each_way() {
             Paging::Offset(ByOffset {
                 first: 0,
                 more: None,
+                done: None,
                 param: "o".to_owned(),
                 place: Place::Body,
                 size: size().unwrap(),
@@ -224,6 +227,7 @@ fn pages_are_turned_in_each_way() {
             "{ kind = 'number', param = 'p', first = 0 }",
             Paging::Number(ByNumber {
                 more: None,
+                done: None,
                 param: "p".to_owned(),
                 first: 0,
                 place: Place::Query,

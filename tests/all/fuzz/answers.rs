@@ -26,6 +26,7 @@ fn paging() -> impl Strategy<Value = Paging> {
         })),
         Just(Paging::NextUrl(ByNextUrl {
             more: None,
+            done: None,
             next: pointer("/next"),
             size: None,
             empty_pages: 20
@@ -33,6 +34,7 @@ fn paging() -> impl Strategy<Value = Paging> {
         Just(Paging::Offset(ByOffset {
             first: 0,
             more: None,
+            done: None,
             param: "o".to_owned(),
             total,
             place: Place::Query,
@@ -40,6 +42,7 @@ fn paging() -> impl Strategy<Value = Paging> {
         })),
         Just(Paging::Number(ByNumber {
             more: None,
+            done: None,
             param: "p".to_owned(),
             first: 1,
             place: Place::Query,

@@ -186,3 +186,103 @@ fn the_end_of_a_list_costs_nothing_where_its_rule_says_so() {
     assert_eq!(run(&world)["outcome"], "complete");
     assert_eq!(world.charged("daily"), 0);
 }
+
+/// Zendesk's shape: the last page has a cursor too, which is that of the next export.
+#[test]
+fn a_response_that_says_it_is_the_last_page_ends_the_list() {
+    let stub = StubUpstream::start(|request| {
+        let at: u64 = request.param("cursor").map_or(0, |at| at.parse().unwrap());
+        StubAnswer::json(&json!({
+            "rows": rows(at + 1..=at + 2), "after_cursor": (at + 2).to_string(), "end_of_stream": at == 2,
+        }))
+    });
+    let world = Api {
+        call: r#"
+page = { kind = "token", param = "cursor", next = "/after_cursor", done = "/end_of_stream" }
+records = { at = "/rows", kind = "row", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let run = run(&world);
+    assert_eq!(run["outcome"], "complete", "{run}");
+    assert!(!run.to_string().contains("twice"), "{run}");
+    assert_eq!((ids(&world).len(), stub.requests().len()), (4, 2));
+}
+
+/// Elasticsearch's shape: the sort values of the last hit, a number and a text.
+#[test]
+fn a_list_as_the_token_is_sent_as_a_list_in_a_body() {
+    let stub = StubUpstream::start(|request| {
+        let after = match request.json().get("search_after") {
+            None => 0,
+            Some(values) => {
+                assert_eq!(values[1], "x");
+                values[0].as_u64().unwrap()
+            }
+        };
+        let hits =
+            (after + 1..=(after + 2).min(5)).map(|id| json!({ "_id": id, "sort": [id, "x"] }));
+        StubAnswer::json(&json!({ "hits": hits.collect::<Vec<_>>() }))
+    });
+    let world = Api {
+        call: r#"
+json = { size = 2 }
+page = { kind = "token", param = "search_after", in = "body", last = "/sort", size = 2 }
+records = { at = "/hits", kind = "hit", id = "/_id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    assert_eq!(run(&world)["outcome"], "complete");
+    assert_eq!((ids(&world).len(), stub.requests().len()), (5, 3));
+}
+
+/// MediaWiki's shape: every member of `continue` goes into the next request.
+#[test]
+fn an_object_as_the_token_is_sent_as_one_parameter_for_each_member() {
+    let stub = StubUpstream::start(|request| {
+        let body = match request.param("gcmcontinue") {
+            None => {
+                json!({ "pages": rows(1..=2), "continue": { "continue": "gcmcontinue||", "gcmcontinue": "page|2", "lll": 7 } })
+            }
+            Some(token) => {
+                assert_eq!(token, "page|2");
+                assert_eq!(request.param("continue"), Some("gcmcontinue||"));
+                assert_eq!(request.param("lll"), Some("7"));
+                json!({ "pages": rows(3..=3), "batchcomplete": true })
+            }
+        };
+        StubAnswer::json(&body)
+    });
+    let world = Api {
+        call: r#"
+page = { kind = "token", param = "continue", next = "/continue" }
+records = { at = "/pages", kind = "page", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    assert_eq!(run(&world)["outcome"], "complete");
+    assert_eq!((ids(&world).len(), stub.requests().len()), (3, 2));
+}
+
+#[test]
+fn a_list_or_another_object_as_the_token_of_a_query_is_refused() {
+    for (token, found) in [
+        (json!([1]), "an array"),
+        (json!({ "cursor": "x" }), "an object"),
+    ] {
+        let stub = StubUpstream::answering([StubAnswer::json(
+            &json!({ "rows": rows(1..=2), "next": token }),
+        )]);
+        let world = Api {
+            call: r#"
+page = { kind = "token", param = "after", next = "/next" }
+records = { at = "/rows", kind = "row", id = "/id" }"#,
+            ..Api::default()
+        }
+        .world(&stub);
+        let run = run(&world);
+        assert_eq!(run["outcome"], "failed", "{run}");
+        let reason = format!("{found} instead of the next page's token");
+        assert!(run.to_string().contains(&reason), "{run}");
+    }
+}

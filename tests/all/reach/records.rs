@@ -270,3 +270,106 @@ fn the_sqlite_of_older_systems_can_parse_a_view_with_columns_of_every_type() {
         );
     }
 }
+
+/// Hacker News returns null for an item that was deleted, Spotify a list with null for a track that it does not know.
+#[test]
+fn an_id_that_the_upstream_does_not_have_any_more_does_not_fail_the_others() {
+    let stub = StubUpstream::start(|request| match request.path.as_str() {
+        "/top" => StubAnswer::json(&json!([1, 2, 3])),
+        "/item/2" => StubAnswer::json(&json!(null)),
+        path => StubAnswer::json(&json!({ "id": path.trim_start_matches("/item/") })),
+    });
+    let mut world = crate::support::world::World::written(
+        r#"
+[upstreams.api]
+base_url = "https://api.example.com"
+[upstreams.api.calls.top]
+path = "top"
+cost = 1
+records = { kind = "top", id = "" }
+[upstreams.api.calls.item]
+path = "item/{id}"
+cost = 1
+records = { kind = "item", id = "/id" }
+[credentials.main]
+upstream = "api"
+limits = { daily = { quota = 100, window = "24h" } }
+[jobs.all]
+credential = "main"
+steps = [{ call = "top" }, { call = "item", ids = { from = "top", at = "", batch = 1 } }]
+"#,
+        &[],
+    );
+    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
+    assert_eq!(run(&world)["outcome"], "complete");
+    let items = world.count("select count(*) from record where kind = 'item'");
+    assert_eq!((items, stub.requests().len()), (2, 4));
+}
+
+/// The shapes of Open-Meteo and SEC EDGAR, and of the US Census Bureau.
+#[test]
+fn columns_and_rows_become_one_record_for_each_index() {
+    let columns = json!({ "hourly": { "time": ["t1", "t2"], "rain": [0.5, null], "unit": "mm" } });
+    let rows =
+        json!({ "hourly": [["time", "rain", "unit"], ["t1", 0.5, "mm"], ["t2", null, "mm"]] });
+    for (layout, body) in [("columns", columns), ("rows", rows)] {
+        let stub = stub(body);
+        let call = format!(
+            r#"records = {{ at = "/hourly", layout = "{layout}", kind = "hour", id = ["{{region}}", "/time"] }}"#
+        );
+        let world = Api {
+            call: &call,
+            ..Api::default()
+        }
+        .world(&stub);
+        assert_eq!(run(&world)["outcome"], "complete", "{layout}");
+        let expected = [
+            ("US/t1", json!({ "time": "t1", "rain": 0.5, "unit": "mm" })),
+            ("US/t2", json!({ "time": "t2", "rain": null, "unit": "mm" })),
+        ];
+        assert_eq!(
+            records(&world),
+            expected.map(|(id, body)| (id.to_owned(), body)),
+            "{layout}"
+        );
+    }
+}
+
+#[test]
+fn columns_and_rows_that_do_not_fit_together_are_refused_with_a_reason() {
+    for (layout, body, reason) in [
+        (
+            "columns",
+            json!({ "a": [1, 2], "b": [1] }),
+            "lists of different lengths",
+        ),
+        ("columns", json!({ "a": 1 }), "an object without lists"),
+        (
+            "columns",
+            json!([{ "a": 1 }]),
+            "an array instead of an object with a list for each field",
+        ),
+        (
+            "rows",
+            json!([["a"], [1, 2]]),
+            "a row with more values than there are names",
+        ),
+        (
+            "rows",
+            json!([{ "a": 1 }]),
+            "a first row that is no list of names",
+        ),
+    ] {
+        let stub = stub(body.clone());
+        let call = format!(r#"records = {{ layout = "{layout}", kind = "thing", id = "/a" }}"#);
+        let world = Api {
+            call: &call,
+            ..Api::default()
+        }
+        .world(&stub);
+        let run = run(&world);
+        assert_eq!(run["outcome"], "failed", "{body}");
+        assert!(run.to_string().contains(reason), "{run}");
+        assert_eq!(stub.requests().len(), 1, "{body}");
+    }
+}

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use ingest::clock::{Deadline, Monotonic};
 use ingest::config::{
-    self, Auth, ByToken, Call, Field, Format, Method, PageSize, Paging, Param, Params, Place,
-    Pointer, Records, Region, Rule, Step, Template,
+    self, Auth, ByToken, Call, Field, Format, Layout, Method, PageSize, Paging, Param, Params,
+    Place, Pointer, Records, Region, Rule, Step, Template,
 };
 use ingest::quota::{Cost, Timestamp};
 use ingest::upstream::secret::Secret;
@@ -105,6 +105,7 @@ pub(super) fn records(at: &str, id: &[&str]) -> Records {
         kind: "thing".to_owned(),
         key: None,
         format: Format::default(),
+        layout: Layout::default(),
         id: id.iter().map(|id| Field::At(pointer(id))).collect(),
         text: Vec::new(),
         columns: BTreeMap::new(),
@@ -126,6 +127,7 @@ pub(crate) fn token_paging() -> Paging {
     });
     Paging::Token(ByToken {
         more: None,
+        done: None,
         first: None,
         last: None,
         next_header: None,

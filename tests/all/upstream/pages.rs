@@ -22,6 +22,7 @@ fn offset(total: Option<&str>, place: Place) -> Paging {
     Paging::Offset(ByOffset {
         first: 0,
         more: None,
+        done: None,
         param,
         place,
         size: size(Some("limit"), 2),
@@ -32,6 +33,7 @@ fn offset(total: Option<&str>, place: Place) -> Paging {
 fn number(first: u64, size: Option<PageSize>) -> Paging {
     Paging::Number(ByNumber {
         more: None,
+        done: None,
         param: "page".to_owned(),
         first,
         place: Place::Query,
@@ -276,6 +278,7 @@ async fn a_cursor_that_should_be_a_number_and_is_none_is_a_bad_one() {
 fn next_url() -> Paging {
     Paging::NextUrl(ByNextUrl {
         more: None,
+        done: None,
         next: pointer("/links/next"),
         size: None,
         empty_pages: 20,
@@ -400,6 +403,7 @@ async fn a_token_that_no_url_holds_is_not_sent() {
     let (param, next) = ("page".to_owned(), pointer("/next"));
     in_body.call.paging = Paging::Token(ByToken {
         more: None,
+        done: None,
         first: None,
         last: None,
         next_header: None,

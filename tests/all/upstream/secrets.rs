@@ -487,6 +487,7 @@ async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
             let next = pointer("/next");
             let paging = Paging::Token(ByToken {
                 more: None,
+                done: None,
                 first: None,
                 last: None,
                 next_header: None,
@@ -557,6 +558,7 @@ async fn a_short_secret_does_not_spoil_requests_in_which_it_occurs() {
         }),
         Paging::NextUrl(ByNextUrl {
             more: None,
+            done: None,
             next: pointer("/next"),
             size: None,
             empty_pages: 20,

@@ -292,6 +292,9 @@ pub enum Command {
     Repair,
     /// Copy the files of the state directory, also while a run is in progress
     Backup(BackupArgs),
+    /// Copy the catalog between a file and PostgreSQL
+    #[command(subcommand)]
+    Catalog(CatalogCommand),
     /// Print the JSON Schema of quotas.toml, for editors
     Schema,
     /// Search the ingested records (full text); costs no quota
@@ -339,6 +342,24 @@ pub struct InitArgs {
     /// File to write
     #[arg(default_value = "quotas.toml")]
     pub file: PathBuf,
+}
+
+/// What to do with the catalog.
+#[derive(Debug, Clone, Subcommand)]
+pub enum CatalogCommand {
+    /// Copy a whole catalog and verify the copy. An interrupted copy continues when it is started again
+    Copy(CatalogCopyArgs),
+}
+
+/// The options of `catalog copy`.
+#[derive(Debug, Clone, Args)]
+pub struct CatalogCopyArgs {
+    /// The catalog to copy: `sqlite` for the file in the state directory, or postgres://...
+    #[arg(long, value_name = "URL")]
+    pub from: String,
+    /// The copy: `sqlite` or postgres://...
+    #[arg(long, value_name = "URL")]
+    pub to: String,
 }
 
 /// The options of `status`.

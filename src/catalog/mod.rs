@@ -5,6 +5,7 @@
 //! that show records read. [`Leases`] keep two runs from working on one region. The tests in `tests/all/catalog/suite` define the behaviour of every implementation.
 
 mod batch;
+mod copy;
 mod error;
 mod landing;
 mod layout;
@@ -33,6 +34,7 @@ use crate::quota::{Cost, Timestamp};
 use crate::record::{CachedPage, Tag};
 
 pub use batch::OpenBatch;
+pub use copy::{CopiedTable, CopyStore, copy};
 pub use error::CatalogError;
 pub use landing::{Landed, Landing};
 pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken, Term};

@@ -7,6 +7,7 @@ pub(crate) mod charge;
 mod charging;
 mod check;
 mod completion;
+mod copy_catalog;
 pub(crate) mod environment;
 mod error;
 mod exec;
@@ -41,7 +42,7 @@ use std::time::Duration;
 #[cfg(feature = "serve")]
 use futures_util::future::BoxFuture;
 
-use crate::cli::{Cli, Command, Format, Log};
+use crate::cli::{CatalogCommand, Cli, Command, Format, Log};
 #[cfg(feature = "serve")]
 use crate::cli::{Global, ServeArgs};
 use crate::exit::Exit;
@@ -92,6 +93,9 @@ async fn execute(cli: Cli, #[cfg(feature = "serve")] serve: Server) -> Result<Ex
         Some(Command::Status(args)) => status::status(global, *args).await,
         Some(Command::Check(args)) => check::check(global, *args).await,
         Some(Command::Backup(args)) => backup::backup(global, args).await,
+        Some(Command::Catalog(CatalogCommand::Copy(args))) => {
+            copy_catalog::copy_catalog(global, args).await
+        }
         Some(Command::Repair) => repair::repair(global).await,
         Some(Command::Schema) => generate::schema(),
         Some(Command::Init(args)) => presets::init(global, args),

@@ -9,7 +9,7 @@ use super::environment::{CATALOG_FILE, Environment};
 use super::table::counted;
 use super::{Error, output};
 use crate::apart::apart;
-use crate::catalog::SqliteCatalog;
+use crate::catalog::{Postgres, PostgresCatalog, Resource, SqliteCatalog, Taken};
 use crate::cli::{Format, Global};
 use crate::exit::Exit;
 use crate::ledger::{JOURNAL_FILE, Journal, LEDGER_FILE, SqliteLedger};
@@ -47,6 +47,9 @@ pub async fn repair(global: &Global) -> Result<Exit, Error> {
         if sqlite::is_there(&path, name)? {
             repaired.push(one(path).await?);
         }
+    }
+    if let Some(database) = environment.database() {
+        repaired.push(shared(&environment, database).await?);
     }
     match global.format {
         Format::Json => output::json(&serde_json::json!({ "files": repaired }))?,
@@ -104,6 +107,31 @@ async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
     })
 }
 
+/// Repairs the catalog that machines share. The server keeps its tables and their indices intact itself.
+async fn shared(environment: &Environment, database: &Postgres) -> Result<Repaired, Error> {
+    let leases = environment.leases()?;
+    let lease = match leases.take(&Resource::Repair).await? {
+        Taken::Granted(lease) => lease,
+        Taken::Held(holder) => {
+            let holder =
+                holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string());
+            return Err(Error::Refused(format!(
+                "{} is being repaired by {holder}",
+                database.shown()
+            )));
+        }
+    };
+    let catalog = PostgresCatalog::open(database.clone()).await?;
+    let indexed = catalog.rebuild_text().await?;
+    drop(lease);
+    leases.close().await;
+    Ok(Repaired {
+        file: database.shown().to_owned(),
+        outcome: Outcome::Whole,
+        detail: format!("is intact; {}", rebuilt_from(indexed)),
+    })
+}
+
 /// Returns why this release must not repair a file: a later release can have other indices. Writes nothing.
 fn foreign(path: &Path) -> Option<String> {
     if path.ends_with(LEDGER_FILE) {
@@ -131,10 +159,14 @@ fn damaged(complaints: &str) -> String {
 
 async fn rebuilt(path: &Path) -> Result<String, Error> {
     let indexed = SqliteCatalog::open(path)?.rebuild_text().await?;
-    Ok(format!(
+    Ok(rebuilt_from(indexed))
+}
+
+fn rebuilt_from(indexed: u64) -> String {
+    format!(
         "its full-text index was rebuilt from {}",
         counted(indexed, "record")
-    ))
+    )
 }
 
 fn in_words(repaired: &[Repaired], state_dir: &Path) -> String {

@@ -4,6 +4,7 @@ mod about;
 mod archive;
 mod catalog;
 mod connection;
+mod copying;
 mod error;
 mod estimates;
 mod fence;

@@ -17,7 +17,7 @@ use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 /// | `record_version` | a former body of a record of a kind with `history`, the pass whose page replaced it, and when |
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
 /// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices |
-/// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` where `max_pages` ended the step |
+/// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` where `max_pages` ended the step; `landing` is the number of the landing, so that one that is repeated is stored once |
 /// | `restart` | a step of a pass that was started over |
 /// | `absent` | an id that was requested and not returned, and when |
 /// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
@@ -208,7 +208,7 @@ $$;
 
 create function as_real(value text) returns double precision
 language sql immutable strict parallel safe as $$
-    select case when value ~ '^-?(?=[.]?[0-9])[0-9]{0,300}([.][0-9]{0,300})?([eE][+-]?[0-9]{1,3})?$' then
+    select case when length(value) <= 300 and value ~ '^-?(?=[.]?[0-9])[0-9]*([.][0-9]*)?([eE][+-]?[0-9]{1,3})?$' then
         case when abs(value::numeric) > 1.797e308 then null
             when abs(value::numeric) < 1e-300 then 0
             else value::double precision end
@@ -223,8 +223,8 @@ $$;
 create function as_time(value text) returns timestamptz
 language plpgsql immutable strict set timezone to 'UTC' as $$
 begin
-    if value ~ '^[0-9]{1,11}$' then
-        return to_timestamp(value::bigint);
+    if value ~ '^[0-9]{1,11}([.][0-9]+)?$' then
+        return to_timestamp(trunc(value::numeric));
     elsif value ~ '^[0-9]{12,14}$' then
         return to_timestamp(value::bigint / 1000);
     elsif value ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}' then

@@ -2,6 +2,7 @@
 
 mod archive;
 mod columns;
+mod copying;
 mod estimates;
 mod gone;
 mod indexer;

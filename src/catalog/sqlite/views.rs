@@ -69,14 +69,25 @@ pub fn refresh(connection: &mut Connection) -> rusqlite::Result<()> {
     tx.commit()
 }
 
+/// Replaces the views of all kinds.
+pub fn create_all(tx: &Transaction<'_>) -> rusqlite::Result<()> {
+    for (upstream, kind) in kinds(tx)? {
+        create_view(tx, &upstream, &kind)?;
+    }
+    Ok(())
+}
+
+fn kinds(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+    connection
+        .prepare(KINDS)?
+        .query_map([], |row| row.try_into())?
+        .collect()
+}
+
 /// The upstreams and kinds whose view differs from this release's definition.
 fn outdated(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
-    let mut statement = connection.prepare(KINDS)?;
-    let kinds = statement
-        .query_map([], |row| row.try_into())?
-        .collect::<rusqlite::Result<Vec<(String, String)>>>()?;
     let mut outdated = Vec::new();
-    for (upstream, kind) in kinds {
+    for (upstream, kind) in kinds(connection)? {
         let view = format!("{upstream}_{kind}");
         let found: Option<String> = connection
             .prepare_cached(VIEW)?

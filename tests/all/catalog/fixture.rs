@@ -220,7 +220,11 @@ impl Page {
     }
 
     pub(super) async fn land(&self, catalog: &dyn PassStore) -> Result<Landed, CatalogError> {
-        let landing = Landing {
+        catalog.land(Arc::new(self.landing())).await
+    }
+
+    pub(super) fn landing(&self) -> Landing {
+        Landing {
             id: uuid::Uuid::now_v7(),
             pass: self.pass.clone(),
             step: self.step,
@@ -241,8 +245,7 @@ impl Page {
             tag: self.tag.clone(),
             now: self.now,
             term: None,
-        };
-        catalog.land(Arc::new(landing)).await
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Every catalog passes the suite. The other modules test what only the catalog in a SQLite file has: files, tables, views.
 
+mod both;
 mod changes;
 mod files;
 mod fixture;
@@ -13,6 +14,7 @@ mod properties;
 mod prune;
 mod readers;
 mod restored;
+mod shared_views;
 mod suite;
 mod views;
 

@@ -1,6 +1,7 @@
 //! The catalog in PostgreSQL, through the binary: connections, and several machines that share one.
 
 mod connection;
+mod copying;
 mod machines;
 mod pooler;
 mod tls;

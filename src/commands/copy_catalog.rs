@@ -1,0 +1,86 @@
+//! `ingest catalog copy`: copies the catalog from a file to PostgreSQL or back.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::environment::{CATALOG_FILE, Environment};
+use super::table::counted;
+use super::{Error, output};
+use crate::catalog::{CopiedTable, CopyStore, Postgres, PostgresCatalog, SqliteCatalog, copy};
+use crate::cli::{CatalogCopyArgs, Format, Global};
+use crate::config::PostgresUrl;
+use crate::exit::Exit;
+
+/// The word for the file in the state directory.
+const FILE: &str = "sqlite";
+
+/// Copies the catalog, and reports what was written.
+pub async fn copy_catalog(global: &Global, args: &CatalogCopyArgs) -> Result<Exit, Error> {
+    let environment = Environment::load(global)?;
+    if args.from == args.to {
+        return Err(Error::Usage(
+            "--from and --to name the same catalog".to_owned(),
+        ));
+    }
+    if args.from == FILE && !environment.state_dir.join(CATALOG_FILE).exists() {
+        return Err(Error::Refused(format!(
+            "no catalog to copy: {} does not exist",
+            environment.state_dir.join(CATALOG_FILE).display()
+        )));
+    }
+    let from = opened(&environment, "--from", &args.from).await?;
+    let to = opened(&environment, "--to", &args.to).await?;
+    let report = |table: CopiedTable| {
+        tracing::debug!(
+            table = table.name,
+            rows = table.rows,
+            written = table.written,
+            "copied"
+        );
+    };
+    let copied = copy(&*from, &*to, &report).await?;
+    match global.format {
+        Format::Json => output::json(&json!({
+            "tables": copied.iter().map(in_json).collect::<Vec<_>>(),
+            "verified": true,
+        }))?,
+        Format::Text if global.quiet => {}
+        Format::Text => output::text_line(&in_words(&copied))?,
+    }
+    Ok(Exit::Success)
+}
+
+async fn opened(
+    environment: &Environment,
+    option: &str,
+    url: &str,
+) -> Result<Arc<dyn CopyStore>, Error> {
+    if url == FILE {
+        environment.create_state_dir()?;
+        let path = environment.state_dir.join(CATALOG_FILE);
+        return Ok(Arc::new(SqliteCatalog::open(&path)?));
+    }
+    let parsed = PostgresUrl::parse(url).map_err(|error| {
+        Error::Usage(format!(
+            "{option}: {error}; write `sqlite` or postgres://USER@HOST/DATABASE"
+        ))
+    })?;
+    let config = &environment.config.catalog;
+    let database = Postgres::new(&parsed, config.password.clone(), &config.schema);
+    Ok(Arc::new(PostgresCatalog::open(database).await?))
+}
+
+fn in_json(table: &CopiedTable) -> serde_json::Value {
+    json!({ "table": table.name, "rows": table.rows, "written": table.written })
+}
+
+fn in_words(copied: &[CopiedTable]) -> String {
+    let rows = copied.iter().map(|table| table.rows).sum();
+    let written: u64 = copied.iter().map(|table| table.written).sum();
+    format!(
+        "The copy has the same {} in {}; {written} of them were written now.",
+        counted(rows, "row"),
+        counted(copied.len() as u64, "table")
+    )
+}

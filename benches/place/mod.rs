@@ -59,6 +59,7 @@ impl Place {
         let sources = Sources {
             path: Some(shipped()),
             sets: sets.clone(),
+            ..Sources::default()
         };
         let config = Config::load(&sources).unwrap();
         let listen = "127.0.0.1:0".parse().unwrap();

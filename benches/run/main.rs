@@ -58,6 +58,7 @@ fn measure(plan: Plan) {
     let config = Config::load(&Sources {
         path: Some(shipped),
         sets: Vec::new(),
+        ..Sources::default()
     })
     .unwrap();
     let sandbox = runtime

@@ -128,7 +128,7 @@ fn of_accounts(names: impl Fn(&crate::quota::Account) -> Vec<String>) -> Vec<Str
 fn of_config(names: impl FnOnce(&Config) -> Vec<String>) -> Vec<String> {
     let sources = Sources {
         path: typed_config(env::args_os()),
-        sets: Vec::new(),
+        ..Sources::default()
     };
     Config::load(&sources).map_or_else(|_| Vec::new(), |config| names(&config))
 }

@@ -54,6 +54,7 @@ impl Environment {
         let config = Config::load(&Sources {
             path: global.config.clone(),
             sets: global.sets.clone(),
+            state_dir: state_dir(global).ok(),
         })?;
         Self::of(config, global)
     }

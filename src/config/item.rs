@@ -121,6 +121,10 @@ impl<'a> Item<'a> {
         })
     }
 
+    pub const fn origin(&self) -> &'a Origin {
+        &self.node.origin
+    }
+
     pub const fn kind(&self) -> &'a Kind {
         &self.node.kind
     }

@@ -15,6 +15,8 @@ pub struct Sources {
     pub path: Option<PathBuf>,
     /// Each `--set PATH=VALUE`, in order.
     pub sets: Vec<String>,
+    /// The state directory, which keeps what a command of the configuration printed; `None`: it is run each time.
+    pub state_dir: Option<PathBuf>,
 }
 
 /// The surroundings of a process.
@@ -72,7 +74,8 @@ impl Config {
         surroundings: &Surroundings<'_>,
     ) -> Result<Self, ConfigError> {
         let (path, text) = find(sources, surroundings)?;
-        Self::parse(&text, &path, &sources.sets)
+        let state_dir = sources.state_dir.as_deref();
+        read::config(&text, &path, &sources.sets, state_dir).map_err(ConfigError::Wrong)
     }
 
     /// Reads the text of a configuration. Messages call it `path`.
@@ -80,7 +83,7 @@ impl Config {
     /// # Errors
     /// Anything in it or in a `--set` is invalid: every problem that was found.
     pub fn parse(text: &str, path: &Path, sets: &[String]) -> Result<Self, ConfigError> {
-        read::config(text, path, sets).map_err(ConfigError::Wrong)
+        read::config(text, path, sets, None).map_err(ConfigError::Wrong)
     }
 }
 

@@ -17,6 +17,7 @@ mod pointer;
 mod postgres_url;
 mod redis_url;
 mod region;
+mod region_source;
 mod rules;
 mod serve;
 mod since;

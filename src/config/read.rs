@@ -15,6 +15,7 @@ use super::job::{self, JOB};
 use super::ledger::{LEDGER, LedgerConfig};
 use super::names::Named;
 use super::region::{REGIONS, Region};
+use super::region_source;
 use super::serve::{SERVE, ServeConfig};
 use super::set;
 use super::tree::Node;
@@ -24,7 +25,7 @@ use super::{Config, Notify};
 keys! {
     partial struct Root {
         /// The partitions that jobs walk: a list of codes, or a table of regions with values, which templates use by their names:
-        /// `[regions.GB]` with `city = "London"` is used as `{city}`. If unset, each job makes one pass, whose region is shown as `-`.
+        /// `[regions.GB]` with `city = "London"` is used as `{city}`. Or where to read them from: `{ file = "places.csv" }`. If unset, each job makes one pass, whose region is shown as `-`.
         regions: Option<Vec<Arc<Region>>> = Optional(REGIONS, "['US', 'GB', 'DE']"),
         /// Where charges are recorded.
         ledger: LedgerConfig = Or(LEDGER, "{}", "{ url = 'sqlite', timeout = '1s' }"),
@@ -45,13 +46,23 @@ keys! {
 }
 
 /// Reads a configuration, or says everything that is wrong with it.
-pub fn config(text: &str, path: &Path, sets: &[String]) -> Result<Config, Vec<Problem>> {
+pub fn config(
+    text: &str,
+    path: &Path,
+    sets: &[String],
+    state_dir: Option<&Path>,
+) -> Result<Config, Vec<Problem>> {
     let mut root =
         Node::parse(text).map_err(|error| vec![set::not_toml(path, error.line, &error.message)])?;
     for set in sets {
         set::apply(&mut root, set).map_err(|problem| vec![problem])?;
     }
-    let document = Document::new(path.to_owned(), root);
+    let mut document = Document::new(path.to_owned(), root);
+    match region_source::listed(&document, state_dir) {
+        Ok(Some(regions)) => document.root.put("regions", regions),
+        Ok(None) => {}
+        Err(()) => return Err(document.into_problems()),
+    }
     let config = sections(&document);
     match &config {
         Some(Sections { config, .. }) if document.is_right() => {

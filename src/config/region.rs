@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::declare::{Leaf, SCALAR, Shape, Type};
 use super::item::{self, Item};
+use super::region_source::RegionSource;
 use super::tree::Kind;
 use super::{Slice, Template};
 
@@ -82,7 +83,11 @@ pub const REGIONS: Leaf<Vec<Arc<Region>>> = Leaf {
             "additionalProperties": SCALAR.shape().schema,
         });
         let regions = Shape::scalar("table", values).named("CODE");
-        Shape::scalar("list of strings", codes).or(regions.with("minProperties", 1))
+        let listed = super::declare::table::<RegionSource>().shape();
+        let regions = regions.with("minProperties", 1);
+        Shape::scalar("list of strings", codes)
+            .or(regions)
+            .or(listed)
     },
 };
 

@@ -90,6 +90,15 @@ impl Node {
         }
     }
 
+    /// Replaces the value of a key that a table has.
+    pub fn put(&mut self, key: &str, kind: Kind) {
+        if let Kind::Table(entries) = &mut self.kind
+            && let Some(entry) = entries.iter_mut().find(|entry| entry.key == key)
+        {
+            entry.node.kind = kind;
+        }
+    }
+
     /// The value of a key of a table, or an element of a list by its number.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match &self.kind {

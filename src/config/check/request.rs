@@ -408,7 +408,7 @@ fn every_region_has(job: &Job, item: &Item<'_>, name: &str) {
             format!(
                 "{name} has no value in these regions of job {:?}: {}",
                 job.name,
-                lacking.join(", ")
+                some_of(&lacking)
             ),
             format!(
                 "add [regions.{}] {name} = \"...\", or restrict the job's `regions` to those that \
@@ -416,6 +416,16 @@ fn every_region_has(job: &Job, item: &Item<'_>, name: &str) {
                 quoted(first)
             ),
         );
+    }
+}
+
+/// The first names of a list that can have thousands.
+fn some_of(names: &[&str]) -> String {
+    const MOST: usize = 20;
+    let shown: Vec<&str> = names.iter().copied().take(MOST).collect();
+    match names.len().saturating_sub(MOST) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

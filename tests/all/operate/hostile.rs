@@ -19,6 +19,7 @@ fn load(bytes: &[u8]) -> Result<(), ConfigError> {
     Config::load(&Sources {
         path: Some(path),
         sets: Vec::new(),
+        ..Sources::default()
     })
     .map(drop)
 }

@@ -7,6 +7,7 @@ mod limits;
 mod mistakes;
 mod paging;
 mod records;
+mod regions;
 mod slices;
 
 use serde_json::Value;

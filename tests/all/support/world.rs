@@ -98,6 +98,7 @@ impl World {
         let config = Config::load(&Sources {
             path: Some(path.clone()),
             sets: sets.clone(),
+            ..Sources::default()
         })
         .unwrap();
         let mut options = Options {
@@ -137,6 +138,7 @@ impl World {
         Config::load(&Sources {
             path: Some(self.config.clone()),
             sets: self.sets.clone(),
+            ..Sources::default()
         })
         .unwrap()
     }

@@ -110,6 +110,7 @@ impl Place {
         let config = Config::load(&Sources {
             path: Some(shipped()),
             sets: sandboxs,
+            ..Sources::default()
         })
         .unwrap();
         sets.push(limits(window));

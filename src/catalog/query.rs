@@ -161,7 +161,7 @@ pub struct RecordsPage {
 /// A full-text query.
 #[derive(Debug, Clone)]
 pub struct SearchQuery {
-    /// Words that a record must all contain. A word that ends in `*` stands for every word that begins so, if at least two
+    /// Words that a record must all contain. A word that ends in `*` stands for every word that begins so, if at least three
     /// characters precede the `*`. Nothing else in them is query syntax.
     pub words: String,
     /// Only records of this kind.

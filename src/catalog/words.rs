@@ -64,8 +64,8 @@ fn word(word: &str) -> Option<Word> {
     })
 }
 
-/// The fewest characters that stand for all words that begin so: the words that begin with one letter are too many.
-const SHORTEST_BEGINNING: usize = 2;
+/// The fewest characters that stand for all words that begin so: the words that begin with one or two letters are too many to search in time.
+const SHORTEST_BEGINNING: usize = 3;
 
 /// Returns the beginning of words that `beginning*` stands for; `None` for a whole word.
 fn beginning(word: &str) -> Option<&str> {

@@ -24,9 +24,18 @@ const SCALE: usize = 11;
 
 /// Simulates the schedule, and shows the result.
 pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Error> {
+    let forecast = report(&Environment::load(global)?, args).await?;
+    match global.format {
+        Format::Json => output::json(&forecast)?,
+        Format::Text => output::text_line(&in_words(&forecast, Screen::of_stdout()))?,
+    }
+    Ok(Exit::Success)
+}
+
+/// Returns what the schedule leads to.
+pub async fn report(environment: &Environment, args: &ForecastArgs) -> Result<Forecast, Error> {
     let schedule =
         Schedule::parse(&args.schedule).map_err(|error| Error::Usage(error.to_string()))?;
-    let environment = Environment::load(global)?;
     let selection = environment.select_of(&args.regions, &args.jobs)?;
     let from = environment.clock.now();
     let until = from + DAY * args.days;
@@ -39,7 +48,7 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
             args.schedule, args.days
         )));
     }
-    let ledger = refill::reading_ledger(&environment).await?;
+    let ledger = refill::reading_ledger(environment).await?;
     let catalog = environment.passes().await?;
     let others = environment.all_jobs();
     let selection = run::reserved(&*catalog, &*ledger, selection, &others, from).await?;
@@ -57,15 +66,10 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
         concurrency: usize::from(args.concurrency),
     };
     let jobs = run::what_fits(&*catalog, &*ledger, plan).await?;
-    let forecast = Forecast {
+    Ok(Forecast {
         jobs,
         ..run::forecast(&*catalog, &*ledger, plan).await?
-    };
-    match global.format {
-        Format::Json => output::json(&forecast)?,
-        Format::Text => output::text_line(&in_words(&forecast, Screen::of_stdout()))?,
-    }
-    Ok(Exit::Success)
+    })
 }
 
 /// Returns the text of a forecast.

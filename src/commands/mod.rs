@@ -12,7 +12,7 @@ pub(crate) mod environment;
 mod error;
 mod exec;
 pub(crate) mod export;
-mod forecast;
+pub(crate) mod forecast;
 mod generate;
 pub(crate) mod history;
 pub(crate) mod metrics;

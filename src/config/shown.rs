@@ -10,6 +10,8 @@ pub fn shown(path: &[String], node: &Node) -> Option<String> {
     match segments.as_slice() {
         ["ledger", "url"] => scheme(node),
         ["ledger"] | ["credentials"] | ["credentials", _] | ["notify", ..] | [] => None,
+        ["serve"] | ["serve", "clients"] | ["serve", "clients", _] => None,
+        ["serve", "clients", _, "token", ..] => None,
         _ if segments.iter().any(|segment| {
             matches!(
                 *segment,

@@ -206,22 +206,30 @@ pub struct PlanParameters {
     pub job: Option<String>,
 }
 
+impl PlanParameters {
+    /// The regions and the jobs.
+    pub fn selected(&self) -> (Vec<String>, Vec<String>) {
+        (
+            named(self.region.as_deref(), &["all"]),
+            named(self.job.as_deref(), &[]),
+        )
+    }
+}
+
+/// Names that are separated by commas; absent or empty ones are `usual`.
+fn named(text: Option<&str>, usual: &[&str]) -> Vec<String> {
+    match text.filter(|text| !text.is_empty()) {
+        Some(text) => text.split(',').map(str::to_owned).collect(),
+        None => usual.iter().map(|name| (*name).to_owned()).collect(),
+    }
+}
+
 /// How many regions the run of a plan walks at once, as many as a run does.
-const CONCURRENCY: u16 = 8;
+pub const CONCURRENCY: u16 = 8;
 
 /// Returns what the next run would spend.
 pub async fn plan(app: &App, parameters: PlanParameters) -> Result<crate::run::Preview, Problem> {
-    let named = |text: Option<String>, usual: &[&str]| match text.filter(|text| !text.is_empty()) {
-        Some(text) => text.split(',').map(str::to_owned).collect(),
-        None => usual
-            .iter()
-            .map(|name| (*name).to_owned())
-            .collect::<Vec<_>>(),
-    };
-    let (regions, jobs) = (
-        named(parameters.region, &["all"]),
-        named(parameters.job, &[]),
-    );
+    let (regions, jobs) = parameters.selected();
     app.read(move |environment| async move {
         let selection = environment.select_of(&regions, &jobs)?;
         preview::report(&environment, selection, CONCURRENCY).await
@@ -229,7 +237,7 @@ pub async fn plan(app: &App, parameters: PlanParameters) -> Result<crate::run::P
     .await
 }
 
-pub async fn plan_json(
+async fn plan_json(
     State(app): State<Arc<App>>,
     uri: Uri,
     headers: HeaderMap,

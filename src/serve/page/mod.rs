@@ -45,7 +45,7 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/history", get(history::page))
         .route("/history.json", get(api::history_json))
         .route("/plan", get(plan::page))
-        .route("/plan.json", get(api::plan_json))
+        .route("/plan.json", get(plan::json))
         .route(&STYLE_PATH, get(style))
 }
 
@@ -130,4 +130,9 @@ fn table(caption: &str, heads: &[&str], rows: &Markup) -> Markup {
             }
         }
     }
+}
+
+/// Text of several lines, without characters that mislead.
+fn lines(text: &str) -> String {
+    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }

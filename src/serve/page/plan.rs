@@ -1,4 +1,4 @@
-//! `/plan`: what the next run would spend.
+//! `/plan`: what the next run would spend, and what a schedule leads to.
 
 use std::sync::Arc;
 
@@ -7,12 +7,17 @@ use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::{table, view};
+use serde::{Deserialize, Serialize};
+
+use super::{lines, table, view};
+use crate::cli::ForecastArgs;
+use crate::commands::output::{Screen, Style};
 use crate::commands::table::{count, instant, span};
+use crate::commands::{forecast, forecast_in_words};
 use crate::plain::plain;
-use crate::run::{Fits, LimitPreview, Preview, Range};
+use crate::run::{Fits, Forecast, LimitPreview, Preview, Range};
 use crate::serve::App;
-use crate::serve::api::{self, PlanParameters, parameters};
+use crate::serve::api::{self, PlanParameters, parameters, tagged_json};
 use crate::serve::problem::Problem;
 
 /// `GET /plan`
@@ -21,18 +26,115 @@ pub async fn page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> 
     view(&headers, "/plan", content)
 }
 
-async fn content(app: &App, uri: &Uri) -> Result<Markup, Problem> {
-    let parameters: PlanParameters = parameters(uri)?;
-    let (region, job) = (parameters.region.clone(), parameters.job.clone());
+/// `GET /plan.json`
+pub async fn json(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    Ok(tagged_json(
+        &headers,
+        &planned(&app, &parameters(&uri)?).await?,
+    ))
+}
+
+/// What the view is asked for.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    region: Option<String>,
+    job: Option<String>,
+    schedule: Option<String>,
+    days: Option<String>,
+}
+
+/// What the view shows.
+#[derive(Serialize)]
+struct Planned {
+    #[serde(flatten)]
+    preview: Preview,
+    /// What a schedule leads to; absent if none is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forecast: Option<Forecast>,
+}
+
+async fn planned(app: &App, asked: &Asked) -> Result<Planned, Problem> {
+    let parameters = PlanParameters {
+        region: asked.region.clone(),
+        job: asked.job.clone(),
+    };
+    let (regions, jobs) = parameters.selected();
+    let schedule = asked
+        .schedule
+        .clone()
+        .filter(|text| !text.trim().is_empty());
+    let days = api::number("days", asked.days.as_deref(), 7)?;
+    if days > MOST_DAYS {
+        let detail = format!("days: expected a number from 1 to {MOST_DAYS}");
+        return Err(Problem::bad_request(detail));
+    }
     let preview = api::plan(app, parameters).await?;
-    let query = uri.query().map(|query| format!("?{query}"));
-    Ok(html! {
+    let Some(schedule) = schedule else {
+        return Ok(Planned {
+            preview,
+            forecast: None,
+        });
+    };
+    let arguments = ForecastArgs {
+        schedule,
+        days,
+        regions,
+        jobs,
+        concurrency: api::CONCURRENCY,
+    };
+    let forecast = app
+        .read(|environment| async move { forecast::report(&environment, &arguments).await })
+        .await?;
+    Ok(Planned {
+        preview,
+        forecast: Some(forecast),
+    })
+}
+
+/// The most days that a forecast looks ahead, as in the command.
+const MOST_DAYS: u32 = 60;
+/// The forecast is a text of this many columns.
+const SCREEN: Screen = Screen {
+    width: Some(110),
+    style: Style::Plain,
+};
+
+async fn content(app: &App, uri: &Uri) -> Result<Markup, Problem> {
+    let asked: Asked = parameters(uri)?;
+    let planned = planned(app, &asked).await;
+    let text =
+        |text: &Option<String>, usual: &str| text.clone().unwrap_or_else(|| usual.to_owned());
+    let form = html! {
         form method="get" action="/plan" {
-            (field("region", "Regions, or all", region.as_deref().unwrap_or("all")))
-            (field("job", "Jobs; all if empty", job.as_deref().unwrap_or_default()))
+            (field("region", "Regions, or all", &text(&asked.region, "all")))
+            (field("job", "Jobs; all if empty", &text(&asked.job, "")))
+            (field("schedule", "Schedule, such as hourly", &text(&asked.schedule, "")))
+            (field("days", "Days ahead", &text(&asked.days, "7")))
             div { button type="submit" { "Show" } }
         }
-        (shown(&preview))
+    };
+    let planned = match planned {
+        Ok(planned) => planned,
+        Err(problem) if problem.status == 400 => {
+            return Ok(
+                html! { (form) p role="alert" class="bad" { (plain(&problem.detail)) "." } },
+            );
+        }
+        Err(problem) => return Err(problem),
+    };
+    let query = uri.query().map(|query| format!("?{query}"));
+    Ok(html! {
+        (form)
+        (shown(&planned.preview))
+        @if let Some(forecast) = &planned.forecast {
+            h2 { "Forecast" }
+            pre tabindex="0" { (lines(&forecast_in_words(forecast, SCREEN))) }
+        }
         p class="quiet" { a href=(format!("/plan.json{}", query.unwrap_or_default())) { "JSON" } }
     })
 }

@@ -9,7 +9,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use url::Url;
 
-use super::view;
+use super::{lines, view};
 use crate::catalog::{SearchHit, SearchResults};
 use crate::commands::environment::Environment;
 use crate::commands::search::SearchReport;
@@ -189,9 +189,4 @@ fn linked(text: &str) -> Markup {
             None => (plain(text)),
         }
     }
-}
-
-/// Text of several lines, without characters that mislead.
-fn lines(text: &str) -> String {
-    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }

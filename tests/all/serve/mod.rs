@@ -7,6 +7,7 @@ mod page;
 mod reading;
 mod redis;
 mod safety;
+mod settings;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -8,7 +8,7 @@ const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
 
 #[test]
 fn every_view_is_a_page_without_scripts_and_has_a_twin_in_json() {
-    let served = Served::after_a_run(&[MANY]);
+    let served = Served::after_a_run(&[MANY, "serve.query_timeout=30s"]);
     for (path, shown) in [
         ("/", "youtube/daily"),
         ("/search", "Words"),
@@ -17,6 +17,11 @@ fn every_view_is_a_page_without_scripts_and_has_a_twin_in_json() {
         ("/history?since=1d", "trending"),
         ("/plan", "Limits"),
         ("/plan?region=US&job=trending", "Limits"),
+        (
+            "/plan?schedule=daily&days=1&region=US&job=trending",
+            "Forecast",
+        ),
+        ("/plan?schedule=sometimes", "class=\"bad\""),
     ] {
         let page = served.get(path);
         assert_eq!(

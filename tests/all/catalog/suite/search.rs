@@ -370,7 +370,7 @@ pub(crate) async fn a_star_stands_for_the_rest_of_a_word(f: Catalog) {
     assert_eq!(
         found(&f, "x*").await,
         ["five"],
-        "one character is a word, not a beginning"
+        "so short, it is a word, not a beginning"
     );
     assert_eq!(
         search(&f, words("pupp*")).await[0]

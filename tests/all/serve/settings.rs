@@ -34,7 +34,7 @@ fn a_wrong_value_is_refused_with_what_to_write() {
         ),
         (
             "serve.clients.a={ token = { env = \"A\" }, may = [\"write\"] }",
-            "expected read or charge",
+            "expected one of read, charge",
         ),
         (
             "serve.clients.a={ token = { env = \"A\" }, may = [\"charge\"], charge = [\"youtub\"] }",

@@ -546,6 +546,9 @@ pub enum Shape {
     Ndjson,
     /// Comma-separated values: the configured columns of the kind.
     Csv,
+    /// Parquet: the configured columns of the kind, with their types.
+    #[cfg(feature = "parquet")]
+    Parquet,
 }
 
 /// The options of `reopen`.

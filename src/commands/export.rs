@@ -11,10 +11,12 @@ use serde_json::Value;
 use super::Error;
 use super::cells::Cells;
 use super::environment::{Environment, unknown};
+#[cfg(feature = "parquet")]
+use super::parquet::ParquetFile;
 use super::replace::file_to_replace;
 use crate::catalog::{Archive, RecordsQuery, StoredRecord};
 use crate::cli::{ExportArgs, Global, Shape};
-use crate::config::{Pointer, Records};
+use crate::config::{ColumnType, Pointer, Records};
 use crate::exit::Exit;
 
 /// Writes the records to stdout, or atomically to a file.
@@ -36,7 +38,9 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     let archive = environment.archive().await?;
     match &args.to {
         None => {
-            let written = write(&*archive, query, Writer::new(format, io::stdout())).await;
+            let writer = Writer::new(format, io::stdout());
+            let writer = writer.map_err(Error::io("cannot write the records"))?;
+            let written = write(&*archive, query, writer).await;
             match written {
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
                 written => written.map(|_| ())?,
@@ -48,10 +52,7 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
 }
 
 /// Returns the columns of a kind, over all calls that return it; fails for an unknown kind.
-pub fn columns(
-    environment: &Environment,
-    kind: &str,
-) -> Result<BTreeMap<String, Vec<Pointer>>, Error> {
+pub fn columns(environment: &Environment, kind: &str) -> Result<Vec<ExportColumn>, Error> {
     let calls = environment
         .config
         .upstreams
@@ -68,18 +69,48 @@ pub fn columns(
             known.into_iter(),
         )));
     }
-    let mut columns: BTreeMap<String, Vec<Pointer>> = BTreeMap::new();
+    let mut columns: BTreeMap<String, ExportColumn> = BTreeMap::new();
     for (name, column) in all
         .iter()
         .filter(|records| records.kind == kind)
         .flat_map(|records| &records.columns)
     {
-        columns
-            .entry(name.clone())
-            .or_default()
-            .push(column.at.clone());
+        let new = || ExportColumn {
+            name: name.clone(),
+            kind: column.kind,
+            places: Vec::new(),
+        };
+        let found = columns.entry(name.clone()).or_insert_with(new);
+        // Two calls may give it different types: then it has none.
+        found.kind = found.kind.filter(|kind| Some(*kind) == column.kind);
+        found.places.push(column.at.clone());
     }
-    Ok(columns)
+    Ok(columns.into_values().collect())
+}
+
+/// A configured column.
+#[derive(Debug, Clone)]
+pub struct ExportColumn {
+    pub name: String,
+    /// The type of its values; `None`: as they are in the record.
+    pub kind: Option<ColumnType>,
+    /// Where records have it, over all calls.
+    places: Vec<Pointer>,
+}
+
+impl ExportColumn {
+    /// Returns the value at the first place that has one; several values of a place as a list.
+    pub fn value(&self, body: &Value) -> Option<Value> {
+        let values = self.places.iter().map(|at| at.find_all(body));
+        let value = |found: Vec<&Value>| match found.as_slice() {
+            [] | [Value::Null] => None,
+            [one] => Some((*one).clone()),
+            several => Some(Value::from_iter(
+                several.iter().map(|value| (*value).clone()),
+            )),
+        };
+        values.filter_map(value).next()
+    }
 }
 
 /// Writes a temporary file beside it and renames that when it is complete.
@@ -101,7 +132,10 @@ async fn to_file(
         .create_new(true)
         .open(&beside)
         .map_err(Error::io(what.clone()))?;
-    let written = write(archive, query, Writer::new(format, file)).await;
+    let written = match Writer::new(format, file) {
+        Ok(writer) => write(archive, query, writer).await,
+        Err(error) => Err(Error::io(what.clone())(error)),
+    };
     let finished = written.and_then(|file: File| {
         file.sync_all()
             .and_then(|()| fs::rename(&beside, path))
@@ -141,13 +175,13 @@ async fn write<W: Write + Send>(
 struct LineFormat {
     shape: Shape,
     cells: Cells,
-    columns: BTreeMap<String, Vec<Pointer>>,
+    columns: Vec<ExportColumn>,
     /// Whether only changes are wanted. A gone record is then its id and `gone_at`, without its last body.
     changes_only: bool,
 }
 
 /// Writes records in one of the formats.
-enum Writer<W: Write> {
+enum Writer<W: Write + Send> {
     Ndjson {
         lines: BufWriter<W>,
         changes_only: bool,
@@ -156,17 +190,22 @@ enum Writer<W: Write> {
         changes_only: bool,
         lines: Box<csv::Writer<W>>,
         cells: Cells,
-        columns: BTreeMap<String, Vec<Pointer>>,
+        columns: Vec<ExportColumn>,
         begun: bool,
+    },
+    #[cfg(feature = "parquet")]
+    Parquet {
+        file: Box<ParquetFile<W>>,
+        changes_only: bool,
     },
 }
 
 /// The columns of every kind.
 const OF_ALL: [&str; 4] = ["upstream", "id", "first_seen", "last_seen"];
 
-impl<W: Write> Writer<W> {
-    fn new(format: LineFormat, to: W) -> Self {
-        match format.shape {
+impl<W: Write + Send> Writer<W> {
+    fn new(format: LineFormat, to: W) -> io::Result<Self> {
+        Ok(match format.shape {
             Shape::Ndjson => Self::Ndjson {
                 lines: BufWriter::new(to),
                 changes_only: format.changes_only,
@@ -178,7 +217,12 @@ impl<W: Write> Writer<W> {
                 changes_only: format.changes_only,
                 begun: false,
             },
-        }
+            #[cfg(feature = "parquet")]
+            Shape::Parquet => Self::Parquet {
+                file: Box::new(ParquetFile::begin(to, format.columns)?),
+                changes_only: format.changes_only,
+            },
+        })
     }
 
     fn record(&mut self, record: &StoredRecord) -> io::Result<()> {
@@ -195,18 +239,19 @@ impl<W: Write> Writer<W> {
                 begun,
             } => {
                 begin(lines, columns, begun)?;
-                let body: Value = match (record.gone_at, *changes_only) {
-                    (Some(_), true) => Value::Null,
-                    _ => serde_json::from_str(&record.body).unwrap_or_default(),
-                };
+                let body = body_of(record, *changes_only);
                 let gone_at = record.gone_at.map(|at| at.to_string()).unwrap_or_default();
                 let (first, last) = (record.first_seen.to_string(), record.last_seen.to_string());
                 let text = |text: &str| cells.text(text).into_owned();
                 let of_all = [text(&record.upstream), text(&record.id), first, last];
-                let own = columns.values().map(|places| cell(places, &body, *cells));
+                let own = columns.iter().map(|column| cell(column, &body, *cells));
                 lines
                     .write_record(of_all.into_iter().chain(own).chain([gone_at]))
                     .map_err(failed)
+            }
+            #[cfg(feature = "parquet")]
+            Self::Parquet { file, changes_only } => {
+                file.record(record, &body_of(record, *changes_only))
             }
         }
     }
@@ -228,7 +273,17 @@ impl<W: Write> Writer<W> {
                     .into_inner()
                     .map_err(|error| io::Error::other(error.to_string()))
             }
+            #[cfg(feature = "parquet")]
+            Self::Parquet { file, .. } => file.finish(),
         }
+    }
+}
+
+/// The body of a record; null for a gone one where only changes are wanted.
+fn body_of(record: &StoredRecord, changes_only: bool) -> Value {
+    match (record.gone_at, changes_only) {
+        (Some(_), true) => Value::Null,
+        _ => serde_json::from_str(&record.body).unwrap_or_default(),
     }
 }
 
@@ -262,7 +317,7 @@ pub fn json_line(
 
 fn begin<W: Write>(
     lines: &mut csv::Writer<W>,
-    columns: &BTreeMap<String, Vec<Pointer>>,
+    columns: &[ExportColumn],
     begun: &mut bool,
 ) -> io::Result<()> {
     if !std::mem::replace(begun, true) {
@@ -270,7 +325,7 @@ fn begin<W: Write>(
             .write_record(
                 OF_ALL
                     .into_iter()
-                    .chain(columns.keys().map(String::as_str))
+                    .chain(columns.iter().map(|column| column.name.as_str()))
                     .chain(["gone_at"]),
             )
             .map_err(failed)?;
@@ -286,17 +341,11 @@ fn failed(error: csv::Error) -> io::Error {
     }
 }
 
-/// The first of these places that holds a value: text as it is, any other value as JSON.
-fn cell(places: &[Pointer], body: &Value, cells: Cells) -> String {
-    let found = places
-        .iter()
-        .filter_map(|at| match at.find_all(body).as_slice() {
-            [] | [Value::Null] => None,
-            [Value::String(text)] => Some(cells.text(text).into_owned()),
-            [one] => Some(one.to_string()),
-            several => {
-                Some(Value::from_iter(several.iter().map(|value| (*value).clone())).to_string())
-            }
-        });
-    found.into_iter().next().unwrap_or_default()
+/// The value of a column: text as it is, any other value as JSON.
+fn cell(column: &ExportColumn, body: &Value, cells: Cells) -> String {
+    match column.value(body) {
+        None => String::new(),
+        Some(Value::String(text)) => cells.text(&text).into_owned(),
+        Some(other) => other.to_string(),
+    }
 }

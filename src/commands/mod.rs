@@ -18,6 +18,8 @@ pub(crate) mod history;
 pub(crate) mod metrics;
 mod notify;
 pub(crate) mod output;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod presets;
 pub(crate) mod preview;
 mod progress;

@@ -154,6 +154,7 @@ impl ColumnType {
     pub fn fits(self, value: &Value) -> bool {
         let text = match value {
             Value::String(text) => text.clone(),
+            Value::Bool(truth) => u8::from(*truth).to_string(),
             other => other.to_string(),
         };
         let is_digits = |text: &str, most: usize| {

@@ -6,6 +6,8 @@ mod formats;
 mod limits;
 mod mistakes;
 mod paging;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod records;
 mod regions;
 mod slices;

@@ -339,6 +339,17 @@ pub struct InitArgs {
     /// A preset of `ingest presets`, or `blank` for every key once, with its description [default: the shipped configuration]
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
+    /// Write a first draft for a call that FILE describes: OpenAPI 3 (JSON or YAML) or Google discovery
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "call",
+        conflicts_with = "preset"
+    )]
+    pub openapi: Option<PathBuf>,
+    /// Call of the description, such as GET:/things
+    #[arg(long, value_name = "METHOD:PATH", requires = "openapi")]
+    pub call: Option<String>,
     /// File to write
     #[arg(default_value = "quotas.toml")]
     pub file: PathBuf,

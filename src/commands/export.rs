@@ -22,7 +22,7 @@ use crate::exit::Exit;
 /// Writes the records to stdout, or atomically to a file.
 pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let columns = columns(&environment, &args.kind)?;
+    let columns = typed_columns(&environment, &args.kind)?;
     let query = RecordsQuery {
         kind: args.kind.clone(),
         region: args.region.clone(),
@@ -51,8 +51,17 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
+/// Returns the places of the columns of a kind, over all calls that return it; fails for an unknown kind.
+pub fn columns(
+    environment: &Environment,
+    kind: &str,
+) -> Result<BTreeMap<String, Vec<Pointer>>, Error> {
+    let columns = typed_columns(environment, kind)?.into_iter();
+    Ok(columns.map(|column| (column.name, column.places)).collect())
+}
+
 /// Returns the columns of a kind, over all calls that return it; fails for an unknown kind.
-pub fn columns(environment: &Environment, kind: &str) -> Result<Vec<ExportColumn>, Error> {
+fn typed_columns(environment: &Environment, kind: &str) -> Result<Vec<ExportColumn>, Error> {
     let calls = environment
         .config
         .upstreams

@@ -17,6 +17,7 @@ mod generate;
 pub(crate) mod history;
 pub(crate) mod metrics;
 mod notify;
+mod openapi;
 pub(crate) mod output;
 #[cfg(feature = "parquet")]
 mod parquet;

@@ -2,7 +2,7 @@
 //! without knowing their names.
 
 use std::borrow::Cow;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::path::Path;
 use include_dir::{Dir, include_dir};
 
 use super::environment::unknown;
-use super::{Error, output};
+use super::{Error, openapi, output};
 use crate::cli::{Format, Global, InitArgs};
 use crate::config::blank::blank;
 use crate::exit::Exit;
@@ -85,7 +85,10 @@ pub fn list(global: &Global) -> Result<Exit, Error> {
 
 /// Writes a preset, or the shipped configuration, to a file that does not exist yet.
 pub fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
-    let text = text_of(args.preset.as_deref())?;
+    let text = match args.openapi.as_deref().zip(args.call.as_deref()) {
+        Some((file, call)) => described(file, call)?.into(),
+        None => text_of(args.preset.as_deref())?,
+    };
     write(&args.file, &text)?;
     if global.format == Format::Json {
         output::json(&serde_json::json!({ "file": args.file.to_string_lossy() }))?;
@@ -119,6 +122,13 @@ fn text_of(name: Option<&str>) -> Result<Cow<'static, str>, Error> {
             Err(Error::Usage(unknown("preset", name, names.chain([BLANK]))))
         }
     }
+}
+
+/// The draft for a call of a description.
+fn described(file: &Path, call: &str) -> Result<String, Error> {
+    let what = format!("cannot read {}", file.display());
+    let text = fs::read_to_string(file).map_err(Error::io(what))?;
+    openapi::draft(&text, call)
 }
 
 /// Rejects an existing file: it is somebody's work.

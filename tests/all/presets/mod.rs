@@ -5,6 +5,7 @@ mod blank;
 mod granular;
 mod init;
 mod names;
+mod openapi;
 mod runs;
 
 use std::path::{Path, PathBuf};

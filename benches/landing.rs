@@ -22,7 +22,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use serde_json::{Value, json};
 
 /// Pages of 50, as the upstream serves them.
-const PAGE: usize = 50;
+pub const PAGE: usize = 50;
 
 /// How much is landed.
 #[derive(Clone, Copy)]
@@ -86,9 +86,9 @@ async fn run(plan: Plan) {
 
 /// How long each page took, in the catalog and bare.
 #[derive(Default)]
-struct Times {
-    landed: Vec<Duration>,
-    written: Vec<Duration>,
+pub struct Times {
+    pub landed: Vec<Duration>,
+    pub written: Vec<Duration>,
 }
 
 /// Turn by turn, so that whatever else the machine does meets both.
@@ -113,8 +113,8 @@ async fn side_by_side(
 }
 
 /// Four pages make a pass, which `pass` remembers.
-async fn land(
-    catalog: &SqliteCatalog,
+pub async fn land(
+    catalog: &dyn PassStore,
     pass: &mut Option<PassId>,
     records: &[Record],
     walk: usize,
@@ -162,10 +162,10 @@ struct Bare {
     pass: i64,
 }
 
-struct Row {
-    id: String,
-    body: String,
-    text: String,
+pub struct Row {
+    pub id: String,
+    pub body: String,
+    pub text: String,
 }
 
 impl Bare {
@@ -241,7 +241,7 @@ impl Bare {
     }
 }
 
-fn rows(records: &[Record]) -> Vec<Row> {
+pub fn rows(records: &[Record]) -> Vec<Row> {
     let kind = kind();
     let text = |record: &Record| {
         kind.text
@@ -260,7 +260,7 @@ fn rows(records: &[Record]) -> Vec<Row> {
         .collect()
 }
 
-fn landing_table(figures: &[(&str, Times)]) -> Table {
+pub fn landing_table(figures: &[(&str, Times)]) -> Table {
     let mut table = Table::new();
     table.set_header([
         "page of 50",
@@ -427,7 +427,7 @@ async fn asked(question: impl AsyncFn() -> usize) -> (Duration, usize) {
     (median(&times), answers)
 }
 
-fn kind() -> Arc<Records> {
+pub fn kind() -> Arc<Records> {
     let pointer = |text: &str| Pointer::parse(text).unwrap();
     let columns = [
         ("title", "/snippet/title"),
@@ -461,7 +461,7 @@ fn kind() -> Arc<Records> {
 }
 
 /// Other counts under the same texts, which is what most of an hour's changes are.
-fn seen_again(pages: &[Vec<Record>]) -> Vec<Vec<Record>> {
+pub fn seen_again(pages: &[Vec<Record>]) -> Vec<Vec<Record>> {
     let mut pages = pages.to_vec();
     for record in pages.iter_mut().flatten() {
         record.body["statistics"]["viewCount"] = Value::from("7654321");
@@ -469,7 +469,7 @@ fn seen_again(pages: &[Vec<Record>]) -> Vec<Vec<Record>> {
     pages
 }
 
-fn page(number: usize) -> Vec<Record> {
+pub fn page(number: usize) -> Vec<Record> {
     (number * PAGE..(number + 1) * PAGE).map(video).collect()
 }
 
@@ -517,7 +517,7 @@ impl Dice {
     }
 }
 
-fn at(hours: usize) -> Timestamp {
+pub fn at(hours: usize) -> Timestamp {
     Timestamp::from_micros(1_772_366_400_000_000) + Duration::from_secs(3_600 * hours as u64)
 }
 

@@ -19,6 +19,8 @@ mod machines;
 mod reading;
 #[path = "../../benches/run/main.rs"]
 mod run;
+#[path = "../../benches/shared_landing.rs"]
+mod shared_landing;
 
 #[test]
 fn economy_runs() {
@@ -53,4 +55,9 @@ fn reading_runs() {
 #[test]
 fn run_runs() {
     run::shortened();
+}
+
+#[test]
+fn shared_landing_runs() {
+    shared_landing::shortened();
 }

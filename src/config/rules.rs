@@ -52,6 +52,8 @@ keys! {
         /// The response header with the time to retry: in RFC 3339, as an HTTP date, in seconds or milliseconds since 1970, or in
         /// seconds from now. `Retry-After` is always understood.
         until_header: Option<String> = Optional(HEADER_NAME, "'x-ratelimit-reset'"),
+        /// Where the body has the time to retry, instead of `until_header`.
+        until_at: Option<Pointer> = Optional(POINTER, "'/retry_after'"),
         /// Whether the upstream does not count the request. Its charge is then released.
         free: bool = Or(TRUTH, "false", "true"),
     }
@@ -161,13 +163,20 @@ fn rule(item: &Item<'_>, keys: RuleKeys) -> Option<Rule> {
             "write { status = 429, class = \"slow_down\" } before it, or \"spent\" if the quota is exhausted, and remove 429 here",
         );
     }
+    let until = match (keys.until_header, keys.until_at) {
+        (Some(_), Some(_)) => {
+            return item.refuse("expected one of until_header, until_at", "remove the other");
+        }
+        (Some(header), None) => Some(Until::EpochHeader(header)),
+        (None, at) => at.map(Until::At),
+    };
     Some(Rule {
         status,
         conditions,
         class: keys.class,
         limit: keys.limit,
         limit_at: keys.limit_at,
-        until: keys.until_header.map(Until::EpochHeader),
+        until,
         free: keys.free,
     })
 }
@@ -308,6 +317,8 @@ const CLASSES: &[(&str, Class, &str)] = &[
 pub enum Until {
     /// A header with seconds since the Unix epoch.
     EpochHeader(String),
+    /// A place in the body.
+    At(Pointer),
 }
 
 impl Rule {

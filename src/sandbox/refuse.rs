@@ -9,6 +9,7 @@ use super::draw::{Drawing, Facts};
 use super::pointer::set;
 use super::request::CallRequest;
 use super::shape::{RefusalShape, ResponseShape};
+use super::world::with_value;
 use crate::config::{Class, Condition, Rule, StatusMatch, Until, Upstream, classify};
 
 /// Why a request is refused.
@@ -145,15 +146,11 @@ fn exhausted_as(
     let message = format!("The quota of {} is exhausted.", exhausted.limit);
     known_as(upstream, class, (name, Some(&exhausted.limit)), |rule| {
         let answer = answer(rule, 429, name, &message);
+        let seconds = exhausted.fits_at.micros().div_euclid(1_000_000);
+        let seconds = seconds.saturating_add(1);
         match rule.and_then(|rule| rule.until.as_ref()) {
-            Some(Until::EpochHeader(header)) => {
-                let seconds = exhausted
-                    .fits_at
-                    .micros()
-                    .div_euclid(1_000_000)
-                    .saturating_add(1);
-                answer.with_header(header, seconds.to_string())
-            }
+            Some(Until::EpochHeader(header)) => answer.with_header(header, seconds.to_string()),
+            Some(Until::At(at)) => with_value(answer, at, seconds.into()),
             None => answer,
         }
     })

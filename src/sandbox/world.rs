@@ -286,7 +286,7 @@ fn put_into_last(items: &mut [Value], at: &Pointer, token: &str) {
     }
 }
 
-fn with_value(mut reply: Reply, at: &Pointer, value: Value) -> Reply {
+pub(super) fn with_value(mut reply: Reply, at: &Pointer, value: Value) -> Reply {
     if let Content::Json(body) = &mut reply.content {
         set(body, at.tokens(), value);
     }

@@ -43,7 +43,7 @@ pub fn failure_of(answer: &Response, rules: &[Rule], now: Timestamp) -> Failure 
         wait: answer
             .header(RETRY_AFTER.as_str())
             .and_then(|value| retry_after(value, now)),
-        until: rule.and_then(|rule| until(rule, answer, now)),
+        until: rule.and_then(|rule| until(rule, answer, document, now)),
     };
     refusal.failure(rule.map_or(by_status, |rule| rule.class), now)
 }
@@ -159,9 +159,11 @@ fn limit_of(rule: &Rule, answer: &Response, document: &Value) -> Option<String> 
     rule.limit.clone().or_else(reported)
 }
 
-fn until(rule: &Rule, answer: &Response, now: Timestamp) -> Option<Timestamp> {
-    let Until::EpochHeader(name) = rule.until.as_ref()?;
-    reset(answer.header(name)?, now)
+fn until(rule: &Rule, answer: &Response, document: &Value, now: Timestamp) -> Option<Timestamp> {
+    match rule.until.as_ref()? {
+        Until::EpochHeader(name) => reset(answer.header(name)?, now),
+        Until::At(at) => reset(&at.text_in(document)?, now),
+    }
 }
 
 /// The message of a response as one short line without a full stop, since more may follow; empty if there is none.

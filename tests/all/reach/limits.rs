@@ -92,3 +92,20 @@ fn a_reset_is_a_time_or_a_number_of_seconds() {
         assert!(within_the_hour, "{reset}: {limit}");
     }
 }
+
+/// Discord's shape: a fraction of a second too early is refused again.
+#[test]
+fn a_body_says_when_to_retry() {
+    let refused = || StubAnswer::error(429, &json!({ "message": "slow", "retry_after": 1.337 }));
+    let stub = StubUpstream::answering([refused(), StubAnswer::json(&json!({ "data": [] }))]);
+    let world = Api {
+        upstream: r#"errors = [{ status = 429, class = "slow_down", until_at = "/retry_after" }]"#,
+        call: LIST,
+        ..Api::default()
+    }
+    .world(&stub);
+    let began = std::time::Instant::now();
+    assert_eq!(run(&world)["outcome"], "complete");
+    assert!(began.elapsed() >= std::time::Duration::from_millis(1337));
+    assert_eq!(stub.requests().len(), 2);
+}

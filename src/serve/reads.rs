@@ -16,6 +16,8 @@ use crate::commands::environment::Environment;
 
 /// The most reads at once. They wait for disks or a server more than for processors, but a run beside needs those too.
 const MOST: usize = 4;
+/// How long a read waits for its turn, before its own time begins: many clients at once wait a little, and are not refused.
+const WAIT: Duration = Duration::from_secs(10);
 /// How long a read that was cancelled may take to end.
 const TO_END: Duration = Duration::from_millis(250);
 
@@ -26,7 +28,7 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Reads that may take this long each, waiting included.
+    /// Reads that may take this long each, once it is their turn.
     pub fn new(within: Duration) -> Self {
         Self {
             turns: Arc::new(Semaphore::new(MOST)),
@@ -45,9 +47,9 @@ impl App {
         T: Send + 'static,
         F: Future<Output = Result<T, Error>>,
     {
-        let until = Instant::now() + self.reads.within;
-        let turn = timeout_at(until, Arc::clone(&self.reads.turns).acquire_owned());
+        let turn = timeout(WAIT, Arc::clone(&self.reads.turns).acquire_owned());
         let turn = turn.await.map_err(|_| Problem::too_slow())?;
+        let until = Instant::now() + self.reads.within;
         let environment = Arc::clone(&self.environment);
         let runtime = Handle::current();
         // Opening a file waits for its disk and its writers.

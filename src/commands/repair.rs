@@ -109,6 +109,7 @@ async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
 
 /// Repairs the catalog that machines share. The server keeps its tables and their indices intact itself.
 async fn shared(environment: &Environment, database: &Postgres) -> Result<Repaired, Error> {
+    let catalog = PostgresCatalog::open(database.clone()).await?;
     let leases = environment.leases()?;
     let lease = match leases.take(&Resource::Repair).await? {
         Taken::Granted(lease) => lease,
@@ -121,7 +122,6 @@ async fn shared(environment: &Environment, database: &Postgres) -> Result<Repair
             )));
         }
     };
-    let catalog = PostgresCatalog::open(database.clone()).await?;
     let indexed = catalog.rebuild_text().await?;
     drop(lease);
     leases.close().await;

@@ -258,6 +258,7 @@ impl Tried {
             request,
         };
         let (fetched, charged) = single.fetch(&context, land).await;
+        context.leases.close().await;
         let client = self.client(environment)?;
         let mut report = self.report(client.show(request), recorder.last())?;
         report.notes.extend(self.same_for_all(&client, request));

@@ -4,6 +4,7 @@ use tokio_postgres::types::Type;
 
 use super::connection::Postgres;
 use super::error::PostgresError;
+use super::schema;
 
 const ABOUT: &str = "select current_setting('server_version'), current_user::text,
     coalesce((select version from pg_stat_ssl where ssl and pid = pg_backend_pid()), 'no TLS'),
@@ -23,6 +24,8 @@ pub struct About {
     pub database: String,
     /// The owner of the catalog's schema; `None` if the schema does not exist.
     pub owner: Option<String>,
+    /// The version of the catalog in the schema; `None` if there is none yet.
+    pub catalog: Option<i64>,
     /// Whether the role may create a schema.
     pub may_create: bool,
     /// Whether the role may use the schema.
@@ -35,10 +38,12 @@ pub struct About {
 /// The connection or the statement failed.
 pub async fn about(postgres: &Postgres) -> Result<About, PostgresError> {
     let schema = postgres.schema();
+    let catalog = schema::found(postgres).await?;
     let rows = postgres.query(ABOUT, &[(&schema, Type::TEXT)]).await?;
     let nothing = || PostgresError::Unusable("the server returned nothing".to_owned());
     let row = rows.first().ok_or_else(nothing)?;
     Ok(About {
+        catalog,
         version: row.try_get(0)?,
         role: row.try_get(1)?,
         encryption: row.try_get(2)?,

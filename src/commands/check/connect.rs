@@ -111,7 +111,16 @@ async fn of_catalog(database: &Postgres) -> Result<Result<String, String>, Postg
             "{server}; the schema `{schema}` is {owner}'s: run GRANT {owner} TO {role}, or set \
             catalog.schema"
         )),
-        Some(owner) => Ok(format!("{server}; schema `{schema}` of {owner}")),
+        Some(owner) => {
+            let version = found
+                .catalog
+                .map(|version| format!("has version {version}"));
+            let version =
+                version.unwrap_or_else(|| "is empty, and the first run fills it".to_owned());
+            Ok(format!(
+                "{server}; the schema `{schema}` of {owner} {version}"
+            ))
+        }
     })
 }
 

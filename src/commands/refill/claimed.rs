@@ -90,6 +90,9 @@ async fn claim_all(
     database: &Postgres,
     claimed: &mut Claimed,
 ) -> Result<(), Rejected> {
+    postgres::upgrade(database)
+        .await
+        .map_err(Rejected::Failed)?;
     for account in environment.accounts() {
         let name = &account.name;
         let recorded = postgres::record_ledger(database, name, &claimed.ledger).await;

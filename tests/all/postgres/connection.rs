@@ -1,8 +1,12 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
+use ingest::catalog::Postgres;
+use ingest::config::PostgresUrl;
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
 use crate::support::postgres::PostgresServer;
 use crate::support::redis_server::free_port;
@@ -177,4 +181,40 @@ fn a_server_that_takes_no_writes_is_passed_over() {
     assert!(good, "{said}");
     let (good, said) = checked(&world, &standby.url(), &[]);
     assert!(!good && said.contains("does not allow writes"), "{said}");
+}
+
+#[test]
+fn a_statement_that_is_given_up_ends_on_the_server_too() {
+    let server = PostgresServer::shared();
+    let url = PostgresUrl::parse(&server.url()).unwrap();
+    Runtime::new().unwrap().block_on(async {
+        let postgres = Postgres::new(&url, None, "none");
+        let begun = Instant::now();
+        let sql = "select pg_sleep(3600), 'given up'";
+        let patience = Duration::from_millis(300);
+        let silent = postgres.autocommit(sql, &[], patience).await.unwrap_err();
+        assert!(
+            silent.to_string().contains("no answer within 300ms"),
+            "{silent}"
+        );
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        let running = "select count(*) from pg_stat_activity
+            where query like 'select pg_sleep(3600)%' and state = 'active'";
+        while postgres.query(running, &[]).await.unwrap()[0].get::<_, i64>(0) > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it still runs");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+}
+
+#[test]
+fn a_server_that_hangs_is_given_up_in_time() {
+    let server = PostgresServer::with(&[]);
+    let world = World::new();
+    let url = format!("{}?connect_timeout=1", server.url());
+    assert!(checked(&world, &url, &[]).0);
+    server.hang();
+    let (good, said) = checked(&world, &url, &[]);
+    server.resume();
+    assert!(!good && said.contains("no answer within 1s"), "{said}");
 }

@@ -434,3 +434,97 @@ fn every_command_that_reads_reads_an_empty_catalog_before_the_first_run() {
     }
     assert_eq!(machines.stub.requests().len(), 0);
 }
+
+#[test]
+fn a_new_database_is_shown_as_empty_and_made_by_whatever_writes_first() {
+    let schema = PostgresServer::shared().schema();
+    let machines = Machines::new(&schema, &["A"], Duration::ZERO, &[]);
+    for arguments in [
+        &["status"][..],
+        &["history"],
+        &["search", "A00"],
+        &["--region", "all", "--dry-run"],
+    ] {
+        let ran = machines.ask(0, arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
+    }
+    let exists = format!(
+        "select count(*) from pg_namespace where nspname = '{}'",
+        schema.name
+    );
+    assert_eq!(schema.count(&exists), 0, "reading must not write");
+    assert_eq!(machines.ask(0, &["charge", "rows", "list"]).code, 0);
+    assert_eq!(schema.count(&exists), 1);
+    let tried = machines.ask(0, &["try", "rows", "--region", "A", "--land"]);
+    assert_eq!(tried.code, 0, "{tried:?}");
+    assert_eq!(outcome(&machines.run(1), "A").0, "complete");
+    let found = machines.ask(2, &["search", "A00"]);
+    assert!(found.stdout.contains("A00"), "{found:?}");
+    let checked = machines.ask(2, &["check", "--connect"]);
+    assert!(checked.stdout.contains("has version 1"), "{checked:?}");
+    let repaired = machines.ask(2, &["repair"]);
+    assert!(
+        repaired.stdout.contains("rebuilt from 12 records")
+            || repaired.stdout.contains("rebuilt from 24 records"),
+        "{repaired:?}"
+    );
+}
+
+#[test]
+fn a_schema_of_a_later_release_is_refused() {
+    let schema = PostgresServer::shared().schema();
+    let machines = Machines::new(&schema, &["A"], Duration::ZERO, &[]);
+    assert_eq!(machines.run(0).code, 0);
+    let sent = machines.stub.requests().len();
+    schema.rows("update schema_version set version = 99 returning version");
+    for ran in [
+        machines.run(1),
+        machines.ask(1, &["status"]),
+        machines.ask(1, &["check", "--connect"]),
+    ] {
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(format!("{ran:?}").contains("upgrade ingest"), "{ran:?}");
+    }
+    assert_eq!(machines.stub.requests().len(), sent);
+}
+
+/// A standby that lagged is the server's data as it was a while ago.
+#[test]
+fn after_a_failover_to_a_standby_that_lagged_pages_are_paid_for_twice_and_all_of_them_are_counted()
+{
+    let mut server = PostgresServer::with(&[]);
+    let schema = server.schema();
+    let machines = Machines::new(
+        &schema,
+        &["A"],
+        Duration::from_millis(400),
+        &["catalog.lease=30s"],
+    );
+    assert_eq!(machines.ask(0, &["charge", "rows", "list"]).code, 0);
+    let standby = server.copy();
+    let first = machines.start(0);
+    machines.wait_for_requests(2);
+    server.fail_over(standby);
+    let second = machines.run(1);
+    assert_eq!(
+        outcome(&second, "A").0,
+        "complete",
+        "both hold the region: {second:?}"
+    );
+    let first = ended(first);
+    assert_eq!(
+        outcome(&first, "A").0,
+        "failed",
+        "its term is unknown here: {first:?}"
+    );
+    let status: Value = machines.ask(1, &["status", "--format", "json"]).json();
+    assert_eq!(
+        status["limits"][0]["used"],
+        machines.stub.requests().len() + 1
+    );
+    assert_eq!(
+        schema.count("select count(*) from record where kind = 'row'"),
+        (PAGES * ROWS) as i64
+    );
+    assert_eq!(complete(&schema), 1);
+}

@@ -1,5 +1,4 @@
 //! PgBouncer in transaction mode, before a server.
-#![allow(dead_code)]
 
 use std::fs;
 use std::os::unix::fs::chown;

@@ -1,6 +1,5 @@
 //! PostgreSQL servers for tests: one that all tests share, each with a schema of its own, and private ones for tests that stop
 //! or configure theirs.
-#![allow(dead_code)]
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -140,6 +139,28 @@ impl PostgresServer {
         self.start();
     }
 
+    /// A copy of its data, to which it can fail over.
+    pub(crate) fn copy(&mut self) -> PathBuf {
+        self.kill();
+        let copy = self.directory.path().join("copy");
+        self.copy_data(&self.data(), &copy);
+        self.start();
+        copy
+    }
+
+    /// Goes on with a copy of the data, at the same port.
+    pub(crate) fn fail_over(&mut self, copy: PathBuf) {
+        self.kill();
+        fs::remove_dir_all(self.data()).unwrap();
+        fs::rename(copy, self.data()).unwrap();
+        self.start();
+    }
+
+    fn copy_data(&self, from: &Path, to: &Path) {
+        let copied = as_its_user("cp".into()).arg("-a").args([from, to]).status();
+        assert!(copied.unwrap().success());
+    }
+
     /// Stops it in mid-air: connections stay open, and nothing answers.
     pub(crate) fn hang(&self) {
         self.signal_all(Signal::STOP);
@@ -207,13 +228,6 @@ impl Drop for PostgresServer {
 }
 
 impl Schema {
-    /// A world whose catalog is in this schema.
-    pub(crate) fn world(&self, sets: &[&str]) -> World {
-        let mut world = World::configured(sets, |_| {});
-        self.in_world(&mut world);
-        world
-    }
-
     /// Makes a world's catalog this schema.
     pub(crate) fn in_world(&self, world: &mut World) {
         world

@@ -1,0 +1,16 @@
+-- The roles and the schema of a catalog. Run once, by a superuser or the owner of the database:
+--   createdb ingest
+--   psql -d ingest -v password="$(cat /etc/ingest/catalog.key)" -f roles.sql
+-- `ingest` owns the schema, which it upgrades by itself; it may do nothing else. `ingest_reader` is for people and dashboards:
+-- SELECT on everything in the schema, also on what later releases add.
+\set ON_ERROR_STOP on
+create role ingest login password :'password' connection limit 90;
+create role ingest_reader nologin;
+
+revoke create on schema public from public;
+create schema ingest authorization ingest;
+grant usage on schema ingest to ingest_reader;
+grant select on all tables in schema ingest to ingest_reader;
+alter default privileges for role ingest in schema ingest grant select on tables to ingest_reader;
+alter role ingest_reader set search_path to ingest;
+alter role ingest_reader set statement_timeout to '60s';

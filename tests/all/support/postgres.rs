@@ -1,5 +1,6 @@
 //! PostgreSQL servers for tests: one that all tests share, each with a schema of its own, and private ones for tests that stop
 //! or configure theirs.
+#![allow(dead_code, reason = "a benchmark uses a part of it")]
 
 use std::fs;
 use std::os::unix::fs::chown;

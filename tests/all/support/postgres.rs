@@ -229,6 +229,13 @@ impl Drop for PostgresServer {
 }
 
 impl Schema {
+    /// A world whose catalog is in this schema.
+    pub(crate) fn world(&self, sets: &[&str]) -> World {
+        let mut world = World::configured(sets, |_| {});
+        self.in_world(&mut world);
+        world
+    }
+
     /// Makes a world's catalog this schema.
     pub(crate) fn in_world(&self, world: &mut World) {
         world

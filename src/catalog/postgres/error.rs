@@ -51,6 +51,12 @@ impl PostgresError {
         self.code().is_some_and(|code| conflicts.contains(code))
     }
 
+    /// Whether another transaction inserted the same row.
+    #[must_use]
+    pub fn is_duplicate(&self) -> bool {
+        self.code() == Some(&SqlState::UNIQUE_VIOLATION)
+    }
+
     /// Whether a table, or the schema, does not exist.
     #[must_use]
     pub fn is_missing_table(&self) -> bool {

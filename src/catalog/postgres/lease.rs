@@ -187,13 +187,14 @@ impl RowLeases {
             (&length, Type::FLOAT8),
         ];
         let take = qualified(TAKE, &self.postgres);
-        // The same holder takes it once more, so a take whose answer was lost is repeated.
+        // The same holder takes it once more, so a take whose answer was lost is repeated. So is one that met the first take of
+        // the same resource: the clause for conflicts covers one of the two unique keys.
         let take = || {
             self.postgres
                 .autocommit(&take, &parameters, self.patience())
         };
         let rows = match take().await {
-            Err(error) if error.ends_connection() => take().await?,
+            Err(error) if error.ends_connection() || error.is_duplicate() => take().await?,
             rows => rows?,
         };
         if let Some(row) = rows.first() {

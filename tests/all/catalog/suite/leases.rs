@@ -28,6 +28,21 @@ pub(crate) async fn a_resource_has_one_holder_at_a_time(f: Catalog) {
     assert!(take(&*other.leases, &us()).await.is_some());
 }
 
+pub(crate) async fn of_several_that_take_a_new_resource_at_once_one_gets_it(f: Catalog) {
+    let others = [f.another(), f.another(), f.another()];
+    for number in 0..100 {
+        let resource = Resource::region("trending", &number.to_string());
+        let (a, b, c, d) = tokio::join!(
+            take(&*f.leases, &resource),
+            take(&*others[0].leases, &resource),
+            take(&*others[1].leases, &resource),
+            take(&*others[2].leases, &resource),
+        );
+        let granted = [a, b, c, d].into_iter().flatten().count();
+        assert_eq!(granted, 1, "{resource}");
+    }
+}
+
 pub(crate) async fn a_held_resource_names_its_holder(f: Catalog) {
     let other = f.another();
     let _lease = take(&*f.leases, &us()).await.unwrap();

@@ -189,6 +189,7 @@ macro_rules! suite {
         $crate::catalog::suite::behaviours! { $place, leases:
             a_resource_has_one_holder_at_a_time
             a_held_resource_names_its_holder
+            of_several_that_take_a_new_resource_at_once_one_gets_it
             regions_jobs_and_ids_are_taken_apart
         }
         $crate::catalog::suite::behaviours! { $place, pending:

@@ -13,9 +13,7 @@ use crate::cli::{ChargeArgs, Format, Global};
 use crate::config::{Call, Credential, Region};
 use crate::exit::Exit;
 use crate::ledger::{Acquired, ChargeRequest, LedgerClient, Permit, Purpose, fresh_id};
-use crate::quota::{
-    Account, ChargeId, Cost, Grant, LimitName, Outage, Rejection, Timestamp, Units,
-};
+use crate::quota::{ChargeId, Cost, Grant, LimitName, Outage, Rejection, Timestamp, Units};
 
 /// What became of a charge.
 #[derive(Debug, Serialize)]
@@ -34,6 +32,10 @@ pub struct Charged {
     #[serde(skip)]
     pub repeated: bool,
     /// Why it was refused; `None` where it was not.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "the server reads it")
+    )]
     #[serde(skip)]
     pub refusal: Option<Refusal>,
 }
@@ -113,6 +115,7 @@ impl Charging {
 
     /// A charge of these units of a credential, by the names of their limits in the configuration. `purpose` is its call in
     /// reports.
+    #[cfg(feature = "serve")]
     pub fn of_units(
         environment: &Environment,
         credential: &str,
@@ -146,7 +149,8 @@ impl Charging {
     }
 
     /// The account of the charge.
-    pub fn account(&self) -> &Arc<Account> {
+    #[cfg(feature = "serve")]
+    pub fn account(&self) -> &Arc<crate::quota::Account> {
         &self.credential.account
     }
 

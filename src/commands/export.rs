@@ -52,6 +52,7 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
 }
 
 /// Returns the places of the columns of a kind, over all calls that return it; fails for an unknown kind.
+#[cfg(feature = "serve")]
 pub fn columns(
     environment: &Environment,
     kind: &str,

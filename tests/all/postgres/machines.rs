@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::pgbouncer::PgBouncer;
 use crate::support::postgres::{PostgresServer, Schema};
 use crate::support::redis_server::{RedisServer, wait_until};
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use crate::support::world::{Ran, World};
 
 const REGIONS: [&str; 6] = ["A", "B", "C", "D", "E", "F"];
@@ -28,13 +30,23 @@ struct Machines {
 impl Machines {
     /// Machines whose upstream takes this long for a page.
     fn new(schema: &Schema, regions: &[&str], delay: Duration, sets: &[&str]) -> Self {
+        Self::waiting(schema, regions, sets, move |_| sleep(delay))
+    }
+
+    /// Machines whose upstream calls `wait` before each answer.
+    fn waiting(
+        schema: &Schema,
+        regions: &[&str],
+        sets: &[&str],
+        wait: impl Fn(&StubRequest) + Send + Sync + 'static,
+    ) -> Self {
         let stub = StubUpstream::start(move |request| {
+            wait(request);
             answer(
                 request.param("ids"),
                 request.param("region"),
                 request.param("page"),
             )
-            .after(delay)
         });
         let redis = RedisServer::start();
         let text = format!(
@@ -169,8 +181,19 @@ fn outcome(ran: &Ran, region: &str) -> (String, String) {
 #[test]
 fn four_machines_divide_the_regions_and_request_no_page_and_no_id_twice() {
     let schema = PostgresServer::shared().schema();
-    let machines = Machines::new(&schema, &REGIONS, Duration::from_millis(150), &[]);
-    let runs: Vec<Child> = (0..4).map(|machine| machines.start(machine)).collect();
+    // The first answers wait until more requests are in flight than one machine sends at a time.
+    let in_flight = AtomicUsize::new(0);
+    let wait = move |_: &StubRequest| {
+        in_flight.fetch_add(1, Ordering::SeqCst);
+        let began = Instant::now();
+        while in_flight.load(Ordering::SeqCst) < 3 && began.elapsed() < Duration::from_secs(20) {
+            sleep(Duration::from_millis(5));
+        }
+    };
+    let machines = Machines::waiting(&schema, &REGIONS, &[], wait);
+    let arguments = ["--region", "all", "--concurrency", "2", "--format", "json"];
+    let start = |machine| machines.command(machine, &arguments).spawn().unwrap();
+    let runs: Vec<Child> = (0..4).map(start).collect();
     let mut walked = Vec::new();
     for ran in runs.into_iter().map(ended) {
         assert_eq!(ran.code, 0, "{ran:?}");

@@ -28,7 +28,7 @@ const IN_USE: [&str; 8] = [
 ];
 
 /// What such a table needs besides its required keys.
-const NEEDED: [&str; 4] = ["regions", "path", "at", "window"];
+const NEEDED: [&str; 5] = ["credential", "regions", "path", "at", "window"];
 
 /// Returns the configuration.
 #[must_use]
@@ -51,9 +51,13 @@ fn table(text: &mut String, path: &str, header: &str, part: &Part) {
     if let Some(kind) = kind_of(part) {
         let _ = writeln!(text, "#kind = \"{kind}\"");
     }
-    let (tables, plain): (Vec<&Key>, Vec<&Key>) =
-        part.keys.iter().partition(|key| has_tables(&key.shape));
-    for key in plain {
+    let tables = part.keys.iter().filter(|key| has_tables(&key.shape));
+    // A key can be a value or a table.
+    let is_plain = |key: &&Key| {
+        !has_tables(&key.shape)
+            || NEEDED.contains(&key.name) && !matches!(key.example.kind, Kind::Table(_))
+    };
+    for key in part.keys.iter().filter(is_plain) {
         let is_needed = matches!(key.need, Need::Required) || NEEDED.contains(&key.name);
         let mark = if is_used && is_needed { "" } else { "#" };
         text.push_str(&comment(&about(key)));

@@ -45,7 +45,10 @@ pub fn take(
     values: &Values<'_>,
     keep_last: bool,
 ) -> Result<Found, WrongShape> {
-    let bodies = Search::run(document, what)?;
+    let is_by_ids = !values.ids.is_empty();
+    let mut bodies = Search::run(document, what, is_by_ids)?;
+    // An upstream can answer null for an id that it does not have.
+    bodies.found.retain(|body| !(is_by_ids && body.is_null()));
     let listed = count(&bodies.found);
     let mut seen = HashSet::new();
     let mut found = Found {
@@ -57,9 +60,6 @@ pub fn take(
         last: bodies.found.last().filter(|_| keep_last).cloned(),
     };
     for mut body in bodies.found {
-        if body.is_null() {
-            continue;
-        }
         add_fields(&mut body, what, values);
         match id_of(&body, &what.id, values) {
             None => found.skipped += 1,
@@ -100,15 +100,18 @@ fn add_fields(body: &mut Value, what: &Records, values: &Values<'_>) {
 struct Search<'a> {
     what: &'a Records,
     found: Vec<Value>,
+    /// Whether the response answers for ids.
+    is_by_ids: bool,
     /// Whether an object lacks a member that the pointer names, or the member is null.
     lacks_list: bool,
 }
 
 impl<'a> Search<'a> {
-    fn run(document: &mut Value, what: &'a Records) -> Result<Self, WrongShape> {
+    fn run(document: &mut Value, what: &'a Records, is_by_ids: bool) -> Result<Self, WrongShape> {
         let mut search = Self {
             what,
             found: Vec::new(),
+            is_by_ids,
             lacks_list: false,
         };
         search.walk(document, what.at.tokens(), None)?;
@@ -150,10 +153,10 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Takes the records at the end of the pointer: the elements of an array, or one value. Null is an empty list, which some
-    /// upstreams write so, and the whole response of an id that the upstream does not have any more.
+    /// Takes the records at the end of the pointer: the elements of an array, or one value. Null is no record in a response to
+    /// ids. In a list it is a mistake of the upstream, which would otherwise pass for the end of the list.
     fn take(&mut self, value: &mut Value, name: Option<&str>) -> Result<(), WrongShape> {
-        if value.is_null() {
+        if value.is_null() && self.is_by_ids {
             return self.lacks();
         }
         self.arrange(value)?;

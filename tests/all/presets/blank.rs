@@ -7,7 +7,12 @@ use serde_json::Value;
 use crate::support::world::{Ran, World};
 
 /// What a key alone may lack: another key that it needs.
-const LACKS: [&str; 13] = [
+const LACKS: [&str; 17] = [
+    "unknown credential",
+    // Regions come from a file or a program that are not here, or are not in use at the root.
+    "cannot read the regions",
+    "does not define this region",
+    "regions.valid_for",
     "it does not use {slice.from}",
     "is missing",
     "is not a template variable",
@@ -114,6 +119,16 @@ fn every_key_of_the_blank_configuration_can_be_used() {
     let path = world.directory.path().join("one.toml");
     let (mut accepted, mut wrong) = (0, Vec::new());
     for (what, file) in &files {
+        // Regions are a list or a table.
+        let file = match what.starts_with("#[regions]") {
+            true => file.replace("\nregions = [", "\n#regions = ["),
+            false => file.clone(),
+        };
+        // So are the credentials of a job.
+        let file = match what.ends_with("more_things\"]") {
+            true => file.replace("\ncredential = ", "\n#credential = "),
+            false => file,
+        };
         std::fs::write(&path, file).unwrap();
         let ran = check(&path);
         accepted += usize::from(ran.code == 0);

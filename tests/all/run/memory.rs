@@ -8,7 +8,9 @@ use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
 
 const MEBIBYTE: u64 = 1024;
-const MOST: u64 = 200 * MEBIBYTE;
+/// Of 200 MiB, without the code of the program: an upstream does not change it, it is 16 MiB in a release build, and more in a
+/// build for tests.
+const MOST: u64 = 180 * MEBIBYTE;
 
 /// The most memory that a run of all regions held against an upstream that always answers so, in KiB, and what it said.
 fn peak(answer: StubAnswer) -> (u64, String) {
@@ -35,13 +37,14 @@ fn peak(answer: StubAnswer) -> (u64, String) {
     (peak, String::from_utf8(output.stdout).unwrap())
 }
 
-/// In KiB; nothing once the process has ended.
+/// In KiB, without the code of the program; nothing once the process has ended.
 fn high_water_mark(run: &Child) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", run.id())).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
+    let figure = |name: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim().parse().ok()
+    };
+    Some(figure("VmHWM:")?.saturating_sub(figure("RssFile:")?))
 }
 
 #[test]

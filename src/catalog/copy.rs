@@ -59,7 +59,7 @@ pub type CopiedRow = Vec<Value>;
 
 use Holds::{Integer, Json, Text, Time, Truth};
 
-/// What is copied. Leases are not; the full-text index and the hashes of its texts are made anew.
+/// The tables that a copy contains. It has no leases. The target builds its full-text index and the hashes of its texts itself.
 pub const TABLES: &[Table] = &[
     Table {
         name: "kind",

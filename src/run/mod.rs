@@ -146,7 +146,7 @@ async fn drop_unseen(context: &Context, selection: &Selection) -> Result<(), Cat
         let resource = Resource::Retention {
             upstream: upstream.to_owned(),
         };
-        // Whoever holds it deletes the same records.
+        // The run that holds it deletes the same records.
         let Taken::Granted(_lease) = context.leases.take(&resource).await? else {
             continue;
         };

@@ -368,7 +368,7 @@ impl App {
             .await
     }
 
-    /// Works with the ledger, opened for charging. One in a file is opened for each request: whoever has it open keeps a new
+    /// Works with the ledger, opened for charging. One in a file is opened for each request: a process that has it open keeps a new
     /// one from being filled.
     async fn in_ledger<T, F>(
         &self,
@@ -437,7 +437,7 @@ impl Charges {
         let kept = answers.by_key.get_mut(key)?;
         kept.in_progress = false;
         if !is_held {
-            // What was not recorded is decided anew; an earlier answer is kept for the charge that it was of.
+            // The ledger decides again on a charge that it did not record. An earlier answer stays with its own charge.
             if kept.body.is_none() {
                 answers.by_key.remove(key);
             }

@@ -78,8 +78,9 @@ fn document() -> Value {
         bodies: settings.into_generator(),
     };
     let mut paths = Map::new();
-    for (path, operation) in gets(&mut schemas) {
-        paths.insert(path.to_owned(), json!({ "get": operation }));
+    for get in &GETS {
+        let operation = get.operation(&mut schemas);
+        paths.insert(get.path.to_owned(), json!({ "get": operation }));
     }
     for (path, operation) in posts(&mut schemas) {
         paths.insert(path.to_owned(), json!({ "post": operation }));
@@ -106,132 +107,118 @@ fn document() -> Value {
     })
 }
 
-fn gets(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {
-    let kind =
-        json!({ "name": "kind", "in": "path", "required": true, "schema": { "type": "string" } });
-    let id =
-        json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string" } });
-    let with = |first: &[&Value], others: &[(&str, &str)]| {
-        let first = first.iter().map(|one| (*one).clone());
-        Value::from_iter(first.chain(others.iter().map(|(name, text)| parameter(name, text))))
-    };
-    let status = schemas.json::<Status>();
-    let history = schemas.json::<History>();
-    let search = schemas.json::<SearchReport<'_>>();
-    let plan = schemas.json::<Preview>();
-    let record = schemas.json::<Record>();
-    let health = schemas.json::<Health>();
-    let lines = json!({ "application/x-ndjson": { "schema": schemas.of::<Record>() } });
-    let text = json!({ "text/plain": { "schema": { "type": "string" } } });
-    let any = json!({ "application/json": { "schema": { "type": "object" } } });
-    let mut get = |summary: &str, parameters: Value, content: Value| json!({ "summary": summary, "parameters": parameters, "responses": responses(schemas, content, &[]) });
-    vec![
-        (
-            "/api/v1/status",
-            get(
-                "The limits, and the age of each region",
-                with(
-                    &[],
-                    &[(
-                        "fail_if_stale",
-                        "Adds the regions without a complete pass within this time, such as 6h",
-                    )],
-                ),
-                status,
+/// A path that answers GET.
+struct Get {
+    path: &'static str,
+    summary: &'static str,
+    /// The parameters of the query, each with its description.
+    query: &'static [(&'static str, &'static str)],
+    content: fn(&mut Schemas) -> Value,
+}
+
+const GETS: [Get; 9] = [
+    Get {
+        path: "/api/v1/status",
+        summary: "The limits, and the age of each region",
+        query: &[(
+            "fail_if_stale",
+            "Adds the regions without a complete pass within this time, such as 6h",
+        )],
+        content: Schemas::json::<Status>,
+    },
+    Get {
+        path: "/api/v1/history",
+        summary: "Passes and spend by day, job and region",
+        query: &[(
+            "since",
+            "Only passes that started within this time; 30d if absent",
+        )],
+        content: Schemas::json::<History>,
+    },
+    Get {
+        path: "/api/v1/search",
+        summary: "Records that contain all words, best match first",
+        query: &[
+            (
+                "q",
+                "The words; one that ends in * stands for every word that begins so",
             ),
-        ),
-        (
-            "/api/v1/history",
-            get(
-                "Passes and spend by day, job and region",
-                with(
-                    &[],
-                    &[(
-                        "since",
-                        "Only passes that started within this time; 30d if absent",
-                    )],
-                ),
-                history,
+            ("kind", "Only records of this kind"),
+            ("region", "Only records listed for this region"),
+            ("since", "Only records seen within this time, such as 7d"),
+            ("limit", "The most records, up to 1000; 20 if absent"),
+        ],
+        content: Schemas::json::<SearchReport<'_>>,
+    },
+    Get {
+        path: "/api/v1/plan",
+        summary: "What the next run would spend",
+        query: &[
+            ("region", "Regions, separated by commas; all if absent"),
+            ("job", "Jobs, separated by commas; all if absent"),
+        ],
+        content: Schemas::json::<Preview>,
+    },
+    Get {
+        path: "/api/v1/records/{kind}",
+        summary: "Records, one line each, in the order of first sight. The Link header with rel=\"next\" names the next page",
+        query: &[
+            ("region", "Only records listed for this region"),
+            ("since", "Only changes within this time, such as 7d"),
+            ("seen_since", "Only records seen within this time"),
+            ("limit", "The most records, up to 1000; 100 if absent"),
+            (
+                "cursor",
+                "Where the page begins, from the Link header of the page before",
             ),
-        ),
-        (
-            "/api/v1/search",
-            get(
-                "Records that contain all words, best match first",
-                with(
-                    &[],
-                    &[
-                        (
-                            "q",
-                            "The words; one that ends in * stands for every word that begins so",
-                        ),
-                        ("kind", "Only records of this kind"),
-                        ("region", "Only records listed for this region"),
-                        ("since", "Only records seen within this time, such as 7d"),
-                        ("limit", "The most records, up to 1000; 20 if absent"),
-                    ],
-                ),
-                search,
-            ),
-        ),
-        (
-            "/api/v1/plan",
-            get(
-                "What the next run would spend",
-                with(
-                    &[],
-                    &[
-                        ("region", "Regions, separated by commas; all if absent"),
-                        ("job", "Jobs, separated by commas; all if absent"),
-                    ],
-                ),
-                plan,
-            ),
-        ),
-        (
-            "/api/v1/records/{kind}",
-            get(
-                "Records, one line each, in the order of first sight. The Link header with rel=\"next\" names the next page",
-                with(
-                    &[&kind],
-                    &[
-                        ("region", "Only records listed for this region"),
-                        ("since", "Only changes within this time, such as 7d"),
-                        ("seen_since", "Only records seen within this time"),
-                        ("limit", "The most records, up to 1000; 100 if absent"),
-                        (
-                            "cursor",
-                            "Where the page begins, from the Link header of the page before",
-                        ),
-                    ],
-                ),
-                lines,
-            ),
-        ),
-        (
-            "/api/v1/records/{kind}/{id}",
-            get(
-                "A record",
-                with(
-                    &[&kind, &id],
-                    &[(
-                        "upstream",
-                        "Required where several upstreams have a record of this kind and id",
-                    )],
-                ),
-                record,
-            ),
-        ),
-        (
-            "/metrics",
-            get("The state, for Prometheus", json!([]), text),
-        ),
-        (
-            "/healthz",
-            get("Whether the server answers", json!([]), health),
-        ),
-        ("/openapi.json", get("This description", json!([]), any)),
-    ]
+        ],
+        content: |schemas| json!({ "application/x-ndjson": { "schema": schemas.of::<Record>() } }),
+    },
+    Get {
+        path: "/api/v1/records/{kind}/{id}",
+        summary: "A record",
+        query: &[(
+            "upstream",
+            "Required where several upstreams have a record of this kind and id",
+        )],
+        content: Schemas::json::<Record>,
+    },
+    Get {
+        path: "/metrics",
+        summary: "The state, for Prometheus",
+        query: &[],
+        content: |_| json!({ "text/plain": { "schema": { "type": "string" } } }),
+    },
+    Get {
+        path: "/healthz",
+        summary: "Whether the server answers",
+        query: &[],
+        content: Schemas::json::<Health>,
+    },
+    Get {
+        path: "/openapi.json",
+        summary: "This description",
+        query: &[],
+        content: |_| json!({ "application/json": { "schema": { "type": "object" } } }),
+    },
+];
+
+impl Get {
+    fn operation(&self, schemas: &mut Schemas) -> Value {
+        let names = self.path.split('/');
+        let names = names.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let in_path = names.map(|name| {
+            json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
+        });
+        let in_query = self.query.iter().map(|(name, text)| parameter(name, text));
+        let parameters = Value::from_iter(in_path.chain(in_query));
+        let content = (self.content)(schemas);
+        json!({
+            "summary": self.summary,
+            "parameters": parameters,
+            "responses": responses(schemas, content, &[]),
+        })
+    }
 }
 
 fn posts(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {

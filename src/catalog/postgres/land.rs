@@ -21,7 +21,7 @@ const BEGIN: &str =
     "insert into pass (job, region, started_at, slice_from, slice_to) values ($1, $2, $3, $4, $5)
     returning id, units, pg_current_xact_id()::text";
 const NUMBERS: &str = "select nextval('record_number_seq') from generate_series(1, $1)";
-/// Whoever has locked a record changes its text.
+/// The transaction that holds a record's lock changes its text.
 const HASHES: &str =
     "select id, text_hash from record where upstream = $1 and kind = $2 and id = any($3)
     order by id for update";

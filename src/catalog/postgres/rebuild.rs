@@ -23,7 +23,7 @@ const ORPHANS: &str = "delete from record_text where not exists
     (select 1 from record where record.number = record_text.number)";
 const REINDEX: &str = "reindex index record_text_words";
 
-/// Indexes every record anew. Returns the number of indexed records.
+/// Replaces the index by one of all records. Returns the number of indexed records.
 pub async fn rebuild(postgres: &Postgres) -> Result<u64, PostgresError> {
     let (mut indexed, mut after) = (0_u64, 0_i64);
     loop {

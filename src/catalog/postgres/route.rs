@@ -78,8 +78,12 @@ impl Route {
                 Err(other) => return Err(other),
             }
         }
+        let remedy = match passing {
+            true => "; check that the server runs, the network, and catalog.url",
+            false => "",
+        };
         Err(PostgresError::Connect {
-            why: format!("cannot connect to {}", failures.join("; ")),
+            why: format!("cannot connect to {}{remedy}", failures.join("; ")),
             is_passing: passing,
         })
     }
@@ -153,7 +157,11 @@ impl Route {
 
 /// Why a host refused, with what to do where the cause is known.
 fn refused(error: &tokio_postgres::Error, tls: &Tls) -> PostgresError {
-    let why = error::explain(error);
+    let explained = error::explain(error);
+    // The caller names the server.
+    let why = explained
+        .strip_prefix("error connecting to server: ")
+        .unwrap_or(&explained);
     let remedy = match () {
         () if why.contains("does not support TLS") => {
             "; set up TLS on the server, or write sslmode=disable in catalog.url"

@@ -24,7 +24,7 @@ pub struct Indexer {
     index: Arc<TextIndex>,
     catalog: PathBuf,
     pages: Mutex<Vec<ChangedPage>>,
-    /// A second connection to the catalog, opened for the first page. Whoever indexes holds it.
+    /// A second connection to the catalog, opened for the first page. The thread that indexes holds it.
     records: Mutex<Option<Connection>>,
     /// Each indexes once: one is at work, and one waits for it.
     threads: Mutex<Vec<JoinHandle<()>>>,

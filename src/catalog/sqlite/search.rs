@@ -43,7 +43,7 @@ const LENGTH: &str = "select sz from record_text_docsize where id = ?1";
 
 /// The matches that are examined at most to find [`RANKED`] that pass the filters.
 const EXAMINED: usize = 50_000;
-/// A word that more records contain is common: FTS5 ranks by the number of records with each word, which it counts anew.
+/// A word that more records contain is common: to rank, FTS5 counts the records with each word at every search.
 const COMMON: i64 = 100_000;
 /// The shortest of the newest matches whose texts are compared, where the index cannot rank in time.
 const COMPARED: usize = 200;

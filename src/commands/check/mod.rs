@@ -32,7 +32,7 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     findings.extend(secrets(&environment).await);
     let (usable, ledger) = ledger(&environment).await;
     findings.push(usable);
-    findings.push(catalog(&environment).await);
+    findings.extend(catalog(&environment, args.connect).await);
     if args.connect {
         findings.extend(connect::everything(&environment, ledger.as_deref()).await);
     }
@@ -174,24 +174,26 @@ async fn can_be_read(environment: &Environment, ledger: &dyn LedgerClient) -> Re
     Ok(())
 }
 
-async fn catalog(environment: &Environment) -> Finding {
+/// Checks the catalog; `None` for a database that `--connect` checks.
+async fn catalog(environment: &Environment, connects: bool) -> Option<Finding> {
     if let Some(database) = environment.database() {
         let what = format!("the catalog ({})", database.shown());
         return match database.read_password().await {
-            Ok(()) => good(what, "not connected to; --connect does that".to_owned()),
-            Err(why) => bad(what, why),
+            Ok(()) if connects => None,
+            Ok(()) => Some(good(what, "not tried; --connect connects to it".to_owned())),
+            Err(why) => Some(bad(what, why)),
         };
     }
     let path = environment.state_dir.join(CATALOG_FILE);
     let what = path.display().to_string();
-    match environment.passes().await {
+    Some(match environment.passes().await {
         Ok(_) => match sqlite::can_be_written(&path) {
             Ok(()) => good(what, "usable".to_owned()),
             Err(why) => bad(what, why),
         },
         Err(Error::State(OpenError::Older { .. })) => earlier(what),
         Err(error) => unusable(what, &error.to_string()),
-    }
+    })
 }
 
 /// A file of an earlier release is not upgraded here.

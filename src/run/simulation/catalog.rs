@@ -134,17 +134,14 @@ impl State {
                 },
             );
         }
-        if let Some(started_at) = state.last_refused {
-            self.put(
-                PassId((-self.next).saturating_sub(1)),
-                blank(started_at, PassEnd::Refused),
-            );
-        }
-        if let Some(given_up_at) = state.last_abandoned {
-            self.put(
-                PassId((-self.next).saturating_sub(1)),
-                blank(given_up_at, PassEnd::Abandoned),
-            );
+        let without_pages = [
+            (state.last_refused, PassEnd::Refused),
+            (state.last_abandoned, PassEnd::Abandoned),
+        ];
+        for (ended_at, end) in without_pages {
+            if let Some(at) = ended_at {
+                self.put(PassId((-self.next).saturating_sub(1)), blank(at, end));
+            }
         }
         if let Some(since) = state.since.clone() {
             let region = (job.name.clone(), state.region.clone());

@@ -144,18 +144,16 @@ impl Counting for TwoBuckets {
 /// The counting of `ingest`: a log, or parts of the window.
 struct Sliding {
     log: SlidingLog,
-    part: Duration,
     limit: Limit,
 }
 
 impl Sliding {
     fn new(counting: quota::Counting) -> Self {
         let window = Window::new(Some(MINUTE), None).unwrap();
-        let limit = Limit::new(Units::new(LIMIT), Units::ZERO, window).unwrap();
+        let window = window.counted(counting).unwrap();
         Self {
             log: SlidingLog::new(),
-            part: counting.part(&limit),
-            limit,
+            limit: Limit::new(Units::new(LIMIT), Units::ZERO, window).unwrap(),
         }
     }
 }
@@ -168,7 +166,7 @@ impl Counting for Sliding {
         let Ok(state) = LimitState::read(&name, &self.limit, &self.log, now);
         let fits = state.remaining() > Units::ZERO;
         if fits {
-            self.log.add(Units::new(1), self.part, now);
+            self.log.add(Units::new(1), &self.limit, now);
         }
         fits
     }

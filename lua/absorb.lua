@@ -64,7 +64,7 @@ local function absorb(charge)
     end
   end
   changes.add_to_block(at, sums)
-  changes.record(charge.id, at, sums)
+  changes.record(charge.id, at, sums, true)
   return at
 end
 

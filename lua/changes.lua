@@ -49,6 +49,7 @@ local function open_changes(ledger)
       changes.mark(tonumber(last))
     end
     changes.evict(4 * BLOCK)
+    changes.merge(4 * BLOCK)
     return is_first
   end
 
@@ -97,25 +98,119 @@ local function open_changes(ledger)
   -- The log.
 
   -- Records a charge in the log; the caller moves the totals.
-  function changes.record(id, at, sums)
+  function changes.record(id, at, sums, is_lasting)
     call('ZADD', LOG, text(at), id)
-    call('HSET', UNITS, id, vector_of(sums, log.size))
+    call('HSET', UNITS, id, vector_of(sums, log.size) .. (is_lasting and '+' or ''))
     state[NEWEST] = max(state[NEWEST], at)
   end
 
-  -- Removes what a forgotten id has left behind, before the id names a new charge (L11).
+  -- Removes a forgotten id, before it names a new charge (L11). What it took stays while it may count.
   function changes.remove_forgotten(id)
     local at = tonumber(call('ZSCORE', LOG, id) or nil)
     if not at then
       return
     end
-    local sums = log.add_vector({}, call('HGET', UNITS, id), -1)
-    for code, units in pairs(sums) do
-      changes.add_to_total(code, at, units)
+    if log.is_forgotten(at) then
+      local sums = log.add_vector({}, call('HGET', UNITS, id), -1)
+      for code, units in pairs(sums) do
+        changes.add_to_total(code, at, units)
+      end
+      changes.add_to_block(at, sums)
+    else
+      local nameless = '\0' .. text(at)
+      local sums = log.add_vector(log.units_of(nameless), call('HGET', UNITS, id), 1)
+      call('ZADD', LOG, text(at), nameless)
+      call('HSET', UNITS, nameless, vector_of(sums, log.size))
     end
-    changes.add_to_block(at, sums)
     call('ZREM', LOG, id)
     call('HDEL', UNITS, id)
+  end
+
+  -- Merging: charges whose ids are forgotten and that count in the same parts become one, at the time of the last.
+
+  -- Whether two charges may be recorded as one at the later: `Account::merges`. No floor may divide them.
+  local function are_one(earlier, later)
+    for _, limit in ipairs(ledger.limits) do
+      local is_apart = not limit.part or math.floor(earlier / limit.part) ~= math.floor(later / limit.part)
+      if later >= limit.from and is_apart then
+        return false
+      end
+    end
+    for _, floor in ipairs(ledger.floors) do
+      if earlier <= floor.at and floor.at < later then
+        return false
+      end
+    end
+    return true
+  end
+
+  -- A head between the first and the last of them moves to the first: what it had passed is counted, until it expires.
+  local function move_heads(first, last)
+    for code = 1, log.size do
+      local place = FIRST_PLACE + (code - 1) * NEXT_PLACE
+      if state[place + HEAD] > first and state[place + HEAD] <= last then
+        state[place + TOTAL] = state[place + TOTAL] + log.between(code, first, state[place + HEAD])
+        state[place + HEAD] = first
+      end
+    end
+  end
+
+  local function merge_into_one(ids, times, vectors)
+    if #ids < 2 then
+      return
+    end
+    local first, last, sums = text(times[1]), text(times[#times]), {}
+    for _, vector in ipairs(vectors) do
+      log.add_vector(sums, vector, 1)
+    end
+    move_heads(times[1], times[#times])
+    call('ZREM', LOG, unpack(ids))
+    call('HDEL', UNITS, unpack(ids))
+    call('ZADD', LOG, last, '\0' .. last)
+    call('HSET', UNITS, '\0' .. last, vector_of(sums, log.size))
+    -- Blocks that end between them become part of the next.
+    local marks = call('ZRANGEBYSCORE', MARKS, first, '(' .. last)
+    if #marks > 0 then
+      call('ZREM', MARKS, unpack(marks))
+      call('HDEL', SUMS, unpack(marks))
+    end
+    local block = log.block_end(times[#times])
+    if block then
+      local before = log.block_start(times[#times])
+      call('HSET', SUMS, block, log.scan_vector(before and '(' .. before or '-inf', block))
+    end
+  end
+
+  -- Merges a bounded number of charges, where ids are forgotten while charges count. Before `commit`: it changes totals.
+  function changes.merge(most)
+    if ledger.remember >= ledger.keep then
+      return
+    end
+    local from, till = call('HGET', META, 'merged') or '0', text(log.remembered_from - 1)
+    local entries = call('ZRANGEBYSCORE', LOG, from, till, 'WITHSCORES', 'LIMIT', 0, most)
+    if #entries <= 2 then
+      return
+    end
+    local all = {}
+    for place = 1, #entries, 2 do
+      all[#all + 1] = entries[place]
+    end
+    local ids, times, vectors = {}, {}, {}
+    for place, vector in ipairs(call('HMGET', UNITS, unpack(all))) do
+      local at = tonumber(entries[2 * place])
+      if vector and not log.is_lasting(vector) then
+        if #ids > 0 and not are_one(times[#times], at) then
+          merge_into_one(ids, times, vectors)
+          ids, times, vectors = {}, {}, {}
+        end
+        ids[#ids + 1], times[#times + 1], vectors[#vectors + 1] = all[place], at, vector
+      end
+    end
+    merge_into_one(ids, times, vectors)
+    local last = entries[#entries]
+    -- All of one instant, and there may be more of them: those that follow are merged apart.
+    local is_stuck = last == from and #all == most
+    call('HSET', META, 'merged', is_stuck and text(tonumber(last) + 1) or last)
   end
 
   -- Removes what is older than is kept, a bounded number at a time. Before `commit`: it changes totals.

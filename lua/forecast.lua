@@ -14,6 +14,8 @@ local function open_forecast(ledger)
 
   -- The first instant at which a unit charged at `at` no longer counts: `Window::expiry` (L2).
   function forecast.expiry(limit, at)
+    -- A charge counts as if it were made at the end of its part.
+    at = limit.part and at - at % limit.part + limit.part - 1 or at
     local slid, reset = limit.slide and at + limit.slide + limit.grace, nil
     for _, day in ipairs(limit.days) do
       if day > at + limit.grace then

@@ -12,8 +12,10 @@ local function open_log(ledger)
   end
   local UNITS, LOG, MARKS, SUMS = KEYS[3], KEYS[2], KEYS[4], KEYS[5]
 
-  -- What was charged before this is forgotten: its id too.
+  -- What was charged before this is forgotten.
   log.kept_from = ledger.now - ledger.keep + 1
+  -- Ids that were charged before this are forgotten, except lasting ones.
+  log.remembered_from = ledger.now - ledger.remember + 1
   -- The number of limits in the state.
   log.size = (#ledger.state - FIRST_PLACE + 1) / NEXT_PLACE
 
@@ -33,15 +35,23 @@ local function open_log(ledger)
 
   -- Ids.
 
-  -- Whether the ids of an instant are forgotten.
+  -- Whether charges of an instant are forgotten.
   function log.is_forgotten(at)
     return at < log.kept_from
+  end
+
+  -- Whether the units say that the id is remembered while the charge may count.
+  function log.is_lasting(vector)
+    return vector and string.sub(vector, -1) == '+'
   end
 
   -- When the id was charged; nil when it is unknown or forgotten.
   function log.charged_at(id)
     local at = tonumber(call('ZSCORE', LOG, id) or nil)
-    return at and not log.is_forgotten(at) and at or nil
+    if not at or log.is_forgotten(at) then
+      return nil
+    end
+    return (at >= log.remembered_from or log.is_lasting(call('HGET', UNITS, id))) and at or nil
   end
 
   -- Sums over the log.

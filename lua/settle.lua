@@ -12,7 +12,7 @@ for index = 1, #limits do
   truth[index] = number()
 end
 
-local function settle(at)
+local function settle(at, is_lasting)
   local sums, delta = log.units_of(id), {}
   for index, limit in ipairs(limits) do
     local code = limit.code
@@ -24,7 +24,7 @@ local function settle(at)
     end
   end
   changes.add_to_block(at, delta)
-  changes.record(id, at, sums)
+  changes.record(id, at, sums, is_lasting)
 end
 
 if ledger.objection then
@@ -37,7 +37,7 @@ local at = log.charged_at(id)
 if not at then
   changes.remove_forgotten(id)
 end
-settle(at or now)
+settle(at or now, not at or log.is_lasting(call('HGET', KEYS[3], id)))
 state[SEQUENCE] = state[SEQUENCE] + STRIDE
 commit(ledger, true)
 return { 'settled', state[EPOCH], state[SEQUENCE], now }

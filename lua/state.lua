@@ -23,8 +23,13 @@ end
 
 local stored = call('HGET', KEYS[1], 'state')
 local state = stored and { cmsgpack.unpack(stored) } or { false, server, 0, 0, keep, 0, false }
+-- Where ids are remembered as long as charges are kept, they are even by a machine that keeps charges for longer.
+local remembers_all = remember >= keep
 if state[KEEP] > keep then
   keep = state[KEEP]
+end
+if remembers_all then
+  remember = keep
 end
 state[KEEP] = keep
 -- The ledger's time never runs backwards (L4): it is never before the newest charge, and it is after every floor.
@@ -34,7 +39,7 @@ local now = clock > state[NEWEST] and clock or state[NEWEST]
 local function counted_from(limit, at)
   local slid, days = limit.slide and at - limit.slide - limit.grace + 1, limit.days
   if #days == 0 then
-    return slid
+    return limit.part and slid - slid % limit.part or slid
   end
   local last
   for _, day in ipairs(days) do
@@ -49,7 +54,7 @@ end
 
 local limits = {}
 for index = 1, count do
-  local name, enforced, slide, grace, rule, days = cmsgpack.unpack(ARGV[1 + index])
+  local name, enforced, slide, grace, part, rule, days = cmsgpack.unpack(ARGV[1 + index])
   local place, other_rule
   for candidate = FIRST_PLACE, #state, NEXT_PLACE do
     if state[candidate] == name then
@@ -67,6 +72,7 @@ for index = 1, count do
     enforced = enforced,
     slide = slide,
     grace = grace,
+    part = part,
     rule = rule,
     days = days,
     place = place,
@@ -127,6 +133,7 @@ local ledger = {
   floors = floors,
   now = now,
   keep = keep,
+  remember = remember,
   stored = stored,
   stored_epoch = state[EPOCH],
   stored_sequence = state[SEQUENCE],

@@ -7,19 +7,23 @@
 --            unknown, else false (an earlier release wrote true: an hour);
 --            floors: lines of a limit's name, and time, used, charged since;
 --            checked: the mark up to which `check.lua` has compared the sums;
+--            merged: up to when charges whose ids are forgotten are merged;
 --            epochs: lines of an epoch that is over, and the sequence up to which its data survived, the oldest first
 --   2 log    sorted set: one member a charge, its id, by the microsecond at which it was made
---   3 units  hash: id -> units of each limit, in their order in the state: "100" or "0,1"; "0" of a charge of nothing. The
---            empty id lives as long as the hash: when it is gone, units were lost
+--   3 units  hash: id -> units of each limit, in their order in the state: "100" or "0,1"; "0" of a charge of nothing. A
+--            "+" behind them: the id is remembered while the charge may count, since it was absorbed, or settled before it
+--            arrived. An id of a zero byte and an instant is no charge's: it stands for charges whose ids are forgotten.
+--            The empty id lives as long as the hash: when it is gone, units were lost
 --   4 marks  sorted set: instants that divide the log into blocks of about BLOCK charges; the newest block is open
 --   5 sums   hash: mark -> units in the block that ends with it, its instant included
 --
 -- ARGV begins with values in MessagePack, one after another in each argument:
 --   1 the caller's clock; how far the ledger's may be from it, or false; a time to use instead of TIME, or false;
 --     what the caller has seen: epoch ('-': do not compare, '': nothing yet), sequence, newest id or '';
---     an epoch to begin when one must begin; how long charges are kept; the number of limits
---   and one for each limit: name, enforced units, sliding span or false, grace, its rule in words, an array of the
---     instants at which days begin.
+--     an epoch to begin when one must begin; how long charges are kept; how long their ids are remembered; the number of
+--     limits
+--   and one for each limit: name, enforced units, sliding span or false, grace, the length of the parts in which it counts
+--     or false, its rule in words, an array of the instants at which days begin.
 --
 -- Every time and span is in microseconds. Instants stay below 2^53, where a double is exact; they are written with '%d',
 -- because Lua would join them with 14 digits.
@@ -32,5 +36,5 @@
 
 local call = redis.call
 
-local caller, max_skew, told, seen_epoch, seen_sequence, seen_newest, fresh_epoch, keep, count =
+local caller, max_skew, told, seen_epoch, seen_sequence, seen_newest, fresh_epoch, keep, remember, count =
   cmsgpack.unpack(ARGV[1])

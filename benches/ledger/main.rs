@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)]
 
 mod books;
+mod counting;
 mod redis;
 #[path = "../../tests/all/support/redis_server.rs"]
 #[expect(
@@ -33,6 +34,9 @@ fn measure(only: &str, plan: &'static table::Plan) {
         .unwrap();
     if "sqlite".contains(only) || only.starts_with('-') {
         println!("{}", runtime.block_on(sqlite::charges(plan)));
+    }
+    if "counting".contains(only) || only.starts_with('-') {
+        println!("{}", runtime.block_on(counting::memory(plan)));
     }
     if "redis".contains(only) || only.starts_with('-') {
         println!("{}", runtime.block_on(redis::charges(plan)));

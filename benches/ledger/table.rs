@@ -18,6 +18,11 @@ pub(crate) struct Plan {
     pub(crate) redis_burst: usize,
     /// Of a charge that takes milliseconds.
     pub(crate) short_burst: usize,
+    /// Charges in the window whose memory is measured, where each counts by itself.
+    pub(crate) counted_exactly: u32,
+    /// At the rate of 10,000,000 a day: more than ids are remembered for, where charges count in parts.
+    pub(crate) counted_in_buckets: u32,
+    pub(crate) counting_turns: usize,
 }
 
 /// What `cargo bench` measures.
@@ -28,6 +33,9 @@ pub(crate) const FULL: Plan = Plan {
     redis_turns: 21,
     redis_burst: 150,
     short_burst: 5,
+    counted_exactly: 1_000_000,
+    counted_in_buckets: 300_000,
+    counting_turns: 40,
 };
 
 /// Enough to run every line once.
@@ -38,6 +46,9 @@ pub(crate) const SHORTENED: Plan = Plan {
     redis_turns: 2,
     redis_burst: 2,
     short_burst: 1,
+    counted_exactly: 100,
+    counted_in_buckets: 100,
+    counting_turns: 1,
 };
 
 /// A table whose columns but the first hold figures.
@@ -58,6 +69,10 @@ pub(crate) struct Times(Vec<Duration>);
 impl Times {
     pub(crate) fn add(&mut self, took: Duration) {
         self.0.push(took);
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn median(&self) -> Duration {

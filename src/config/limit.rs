@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::counting::{BUCKETS, COUNTING, CountingWord, PARTS};
 use super::declare::{
     DURATION, DURATION_OR_ZERO, Keys, Leaf, Optional, Or, Renamed, Required, SOME_UNITS, Shape,
     TEMPLATE, TEXT, Type, UNITS, Words, keys, table,
@@ -96,6 +97,13 @@ keys! {
         resets: Option<chrono_tz::Tz> = Optional(ZONE, "'America/Los_Angeles'"),
         /// The calendar period over which a limit with `resets` counts.
         period: Option<Period> = Optional(Words(PERIODS), "'month'"),
+        /// How charges are remembered. With `exact`, each takes some 250 bytes in Redis for as long as it counts: choose
+        /// `buckets` for more than a million charges in a window. It needs a `window` without `resets`. An account remembers
+        /// the ids of its charges for the longest of its limits that count exactly, or else for ten minutes: a repeat after
+        /// that is charged again. The counting can be changed at any time.
+        counting: CountingWord = Or(Words(COUNTING), "'exact'", "'buckets'"),
+        /// The number of parts of the window with `counting = "buckets"`. If unset, 60.
+        buckets: Option<u32> = Optional(BUCKETS, "24"),
         /// Each value of this template has a quota of its own: `"{region}"`, or values of the regions. The ledger and the
         /// reports name such a limit with its value: `hourly/12345`. A step with `ids` cannot charge it, because one request
         /// then serves several regions. If unset, the account has one quota.
@@ -132,9 +140,18 @@ pub const LIMIT: Leaf<CredentialLimit> = Leaf {
         let either = json!([{ "required": ["window"] }, { "required": ["resets"] }]);
         Shape::table(LimitKeys::keys())
             .with("anyOf", either)
-            .with("dependentRequired", json!({ "period": ["resets"] }))
+            .with(
+                "dependentRequired",
+                json!({ "period": ["resets"], "buckets": ["counting"] }),
+            )
+            .with("not", buckets_of_calendar())
     },
 };
+
+/// What the schema refuses.
+fn buckets_of_calendar() -> Value {
+    json!({ "required": ["counting", "resets"], "properties": { "counting": { "const": "buckets" } } })
+}
 
 keys! {
     /// Where responses report the state of a limit.
@@ -155,15 +172,7 @@ fn limit(item: Item<'_>) -> Option<CredentialLimit> {
     if keys.resets.is_none() && keys.period.is_some() {
         return item.lacks("resets", "the time zone of the period, such as \"UTC\"");
     }
-    let period = keys.period.unwrap_or_default();
-    let resets = keys.resets.map(|zone| Calendar::new(zone, period));
-    let window = match Window::new(keys.window, resets) {
-        Ok(window) => window,
-        Err(WindowError::Missing) => {
-            return item.lacks("window", "\"24h\", or resets = \"UTC\", or both");
-        }
-        Err(error) => return item.refuse(error, "write window = \"24h\""),
-    };
+    let window = window(&item, &keys)?;
     let limit = match Limit::new(keys.quota, keys.headroom, window) {
         Ok(limit) => limit,
         Err(error) => {
@@ -180,6 +189,23 @@ fn limit(item: Item<'_>) -> Option<CredentialLimit> {
         upstream_name: keys.upstream_name,
         reported: keys.reported,
     })
+}
+
+fn window(item: &Item<'_>, keys: &LimitKeys) -> Option<Window> {
+    if keys.counting == CountingWord::Exact && keys.buckets.is_some() {
+        return item.lacks("counting", "\"buckets\", or remove `buckets`");
+    }
+    let period = keys.period.unwrap_or_default();
+    let resets = keys.resets.map(|zone| Calendar::new(zone, period));
+    let counting = keys.counting.with(keys.buckets.unwrap_or(PARTS));
+    match Window::new(keys.window, resets).and_then(|window| window.counted(counting)) {
+        Ok(window) => Some(window),
+        Err(WindowError::Missing) => item.lacks("window", "\"24h\", or resets = \"UTC\", or both"),
+        Err(error @ WindowError::Zero) => item.refuse(error, "write window = \"24h\""),
+        Err(error @ WindowError::BucketsOfCalendar) => item
+            .find(&["counting"])?
+            .refuse(error, "remove `counting`, or replace `resets` by `window`"),
+    }
 }
 
 const SCOPE: Leaf<Template> = Leaf {

@@ -3,6 +3,7 @@
 mod body;
 mod call;
 mod catalog;
+mod counting;
 mod credential;
 mod field;
 mod format;
@@ -69,7 +70,7 @@ pub use region::Region;
 pub use reqwest::Method;
 pub use rules::{Class, Condition, Rule, StatusMatch, Until, classify};
 pub use schema::schema;
-pub use serve::{May, ReaderLimit, ServeClient, ServeConfig};
+pub use serve::{May, ServeClient, ServeConfig};
 pub use since::{Since, SinceValue};
 pub use slices::{Slice, Slices, SlicesLeft};
 pub use template::{Template, TemplateError, Values, Variable};

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::counting::{BUCKETS, COUNTING, CountingWord};
 use super::credential::{SECRET, SecretSource};
 use super::declare::{
     COUNT, DURATION, Leaf, ListOf, Named, Optional, Or, Required, Shape, TEXT, Type, Words, keys,
     table,
 };
 use super::item::{Item, all};
-use crate::quota::{Counting, Limit, Units, Window};
+use crate::quota::{Limit, Units, Window};
 
 /// `[serve]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,18 +27,9 @@ pub struct ServeConfig {
     /// The longest time that a query may take.
     pub query_timeout: Duration,
     /// The limit on the requests of each client without a token.
-    pub readers: ReaderLimit,
+    pub readers: Limit,
     /// Clients with a token, by name.
     pub clients: BTreeMap<String, ServeClient>,
-}
-
-/// A limit on the requests of one client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReaderLimit {
-    /// Its arithmetic.
-    pub limit: Limit,
-    /// How requests are remembered.
-    pub counting: Counting,
 }
 
 /// A client that presents a token.
@@ -50,7 +42,7 @@ pub struct ServeClient {
     /// The credentials that it may charge; `None`: all of them.
     pub charge: Option<Vec<String>>,
     /// The limit on its requests.
-    pub limit: ReaderLimit,
+    pub limit: Limit,
 }
 
 /// What a client may do.
@@ -105,7 +97,7 @@ keys! {
         /// The length of the sliding window.
         window: Duration = Required(DURATION, "'1min'"),
         /// How requests are remembered.
-        counting: bool = Or(Words(COUNTING), "'exact'", "'buckets'"),
+        counting: CountingWord = Or(Words(COUNTING), "'exact'", "'buckets'"),
         /// The number of parts of a window with `counting = "buckets"`.
         buckets: u32 = Or(BUCKETS, "60", "12"),
     }
@@ -141,21 +133,6 @@ const MAY: &[(&str, May, &str)] = &[
     ),
 ];
 
-/// Whether requests are remembered in buckets.
-const COUNTING: &[(&str, bool, &str)] = &[
-    (
-        "exact",
-        false,
-        "Each request by itself: as many entries as the quota.",
-    ),
-    (
-        "buckets",
-        true,
-        "The requests of each part of the window together, and the oldest part in full: fewer entries, never more than the \
-        quota, and up to one part of the window too strict.",
-    ),
-];
-
 fn serve(item: &Item<'_>, keys: ServeKeys) -> Option<ServeConfig> {
     let readers = keys.readers;
     let client = |(name, client): (String, ClientKeys)| {
@@ -183,22 +160,18 @@ fn serve(item: &Item<'_>, keys: ServeKeys) -> Option<ServeConfig> {
 }
 
 impl ReaderLimitKeys {
-    fn checked(&self, item: &Item<'_>) -> Option<ReaderLimit> {
+    fn checked(&self, item: &Item<'_>) -> Option<Limit> {
         let wrong = |error: &dyn std::fmt::Display| {
             item.refuse(error, "write for example { quota = 60, window = \"1min\" }")
         };
-        let window = match Window::new(Some(self.window), None) {
+        let counting = self.counting.with(self.buckets);
+        let window = Window::new(Some(self.window), None);
+        let window = match window.and_then(|window| window.counted(counting)) {
             Ok(window) => window,
             Err(error) => return wrong(&error),
         };
         match Limit::new(Units::new(self.quota), Units::ZERO, window) {
-            Ok(limit) => Some(ReaderLimit {
-                limit,
-                counting: match self.counting {
-                    true => Counting::Buckets(self.buckets),
-                    false => Counting::Exact,
-                },
-            }),
+            Ok(limit) => Some(limit),
             Err(error) => wrong(&error),
         }
     }
@@ -244,13 +217,5 @@ const HOPS: Leaf<usize> = Leaf {
     shape: || {
         let schema = json!({ "type": "integer", "minimum": 0, "maximum": 100 });
         Shape::scalar("integer from 0", schema)
-    },
-};
-
-const BUCKETS: Leaf<u32> = Leaf {
-    read: |item| u32::try_from(item.number(1..=10_000)?).ok(),
-    shape: || {
-        let schema = json!({ "type": "integer", "minimum": 1, "maximum": 10_000 });
-        Shape::scalar("integer from 1", schema)
     },
 };

@@ -1,6 +1,6 @@
 //! A ledger in memory: what a simulation charges, and the plainest store that passes the ledger suite.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,12 +8,19 @@ use async_trait::async_trait;
 
 use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Spent};
 use crate::quota::admission::{
-    Claim, ClosingState, FloorTotal, History, LimitState, Totals, ledger_time, remembered_from,
+    Claim, ClosingState, FloorTotal, History, LimitState, Totals, kept_from, ledger_time,
+    remembered_from,
 };
 use crate::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp,
     Units,
 };
+
+/// Larger than the number of charges at any instant.
+const LATE: u64 = 1 << 32;
+
+/// Merging charges of which there are fewer ids is not worth its time.
+const FEWEST_IDS: usize = 1_024;
 
 /// A ledger that lives as long as its value.
 #[derive(Debug, Default)]
@@ -27,8 +34,23 @@ struct AccountHistory {
     /// How many charges were made at each instant.
     counts: BTreeMap<Timestamp, u64>,
     /// The newest charge of each id.
-    ids: HashMap<ChargeId, Position>,
+    ids: HashMap<ChargeId, Known>,
     limits: HashMap<LimitName, LimitHistory>,
+    /// The number of ids at which charges whose ids are forgotten are merged next.
+    merges_at: usize,
+    /// Charges made before are merged; `None` before the first merge.
+    merged_until: Option<Timestamp>,
+    /// The number of charges that were absorbed for that time.
+    late: u64,
+}
+
+/// The charge of an id.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    position: Position,
+    /// Whether the id is remembered while the charge may count, since it can come again: it was absorbed, or settled
+    /// before it arrived.
+    lasting: bool,
 }
 
 /// The place of a charge in the order of its account: its time, and its number among the charges of that instant.
@@ -118,14 +140,23 @@ impl AccountHistory {
 
     /// Takes the position behind all charges made at `at`.
     fn next_position(&mut self, at: Timestamp) -> Position {
+        if self.merged_until.is_some_and(|until| at < until) {
+            // Charges of that time are no longer counted by instant.
+            self.late += 1;
+            return (at, LATE + self.late);
+        }
         let count = self.counts.entry(at).or_default();
         *count += 1;
         (at, *count)
     }
 
     fn remembered(&self, account: &Account, id: &ChargeId, now: Timestamp) -> Option<Position> {
-        let position = *self.ids.get(id)?;
-        (position.0 > remembered_from(account, now)).then_some(position)
+        let known = *self.ids.get(id)?;
+        let from = match known.lasting {
+            true => kept_from(account, now),
+            false => remembered_from(account, now),
+        };
+        (known.position.0 > from).then_some(known.position)
     }
 
     fn held(&self, account: &Account, position: Position) -> Cost {
@@ -181,25 +212,54 @@ impl AccountHistory {
             for (limit, interval) in &grant.probing {
                 self.limit(limit).closing = Some(ClosingState::after_probe(*interval, now));
             }
-            self.record(charge.account, charge.id, charge.cost, now);
+            let position = self.place(charge.id, now, false);
+            self.record(charge.account, position, charge.cost);
+            self.merge(charge.account, now);
         }
         decision
     }
 
-    fn record(&mut self, account: &Account, id: &ChargeId, cost: &Cost, at: Timestamp) {
+    /// Takes a position for a charge of an id.
+    fn place(&mut self, id: &ChargeId, at: Timestamp, lasting: bool) -> Position {
         let position = self.next_position(at);
-        self.ids.insert(id.clone(), position);
+        self.ids.insert(id.clone(), Known { position, lasting });
+        position
+    }
+
+    fn record(&mut self, account: &Account, position: Position, cost: &Cost) {
         for (name, _) in account.charged(cost) {
             self.limit(name).charge(position, cost.of(name));
         }
     }
 
+    /// Merges the charges whose ids are forgotten, where the account forgets ids of charges that count. Once for each
+    /// doubling of the ids, so that a charge costs the same however many there are.
+    fn merge(&mut self, account: &Account, now: Timestamp) {
+        if !account.forgets_ids() || self.ids.len() < self.merges_at {
+            return;
+        }
+        let (forgotten, kept) = (remembered_from(account, now), kept_from(account, now));
+        self.ids
+            .retain(|_, known| known.position.0 > if known.lasting { kept } else { forgotten });
+        let lasting = self.ids.values().filter(|known| known.lasting);
+        let lasting: BTreeSet<Position> = lasting.map(|known| known.position).collect();
+        for limit in self.limits.values_mut() {
+            limit.merge(|earlier, later| {
+                later.0 <= forgotten
+                    && !lasting.contains(&earlier)
+                    && !lasting.contains(&later)
+                    && account.merges(earlier.0, later.0, now)
+            });
+        }
+        self.counts = self.counts.split_off(&forgotten);
+        self.merged_until = Some(forgotten);
+        self.merges_at = 2 * self.ids.len() + FEWEST_IDS;
+    }
+
     fn settle(&mut self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) {
-        let position = self.remembered(account, id, now).unwrap_or_else(|| {
-            let position = self.next_position(now);
-            self.ids.insert(id.clone(), position);
-            position
-        });
+        let position = self
+            .remembered(account, id, now)
+            .unwrap_or_else(|| self.place(id, now, true));
         for name in account.limits.keys() {
             let charged = self
                 .limits
@@ -213,9 +273,10 @@ impl AccountHistory {
 
     fn absorb(&mut self, account: &Account, entry: &Entry, now: Timestamp) {
         let at = entry.at.min(now);
-        let forgotten = at <= remembered_from(account, now);
-        if !forgotten && self.remembered(account, &entry.id, now).is_none() {
-            self.record(account, &entry.id, &entry.cost, at);
+        let counts = at > kept_from(account, now);
+        if counts && self.remembered(account, &entry.id, now).is_none() {
+            let position = self.place(&entry.id, at, true);
+            self.record(account, position, &entry.cost);
         }
     }
 }
@@ -256,6 +317,25 @@ impl LimitHistory {
             total += charged.units;
             charged.total = total;
         }
+    }
+
+    /// Records neighbours as one charge, at the later position, where `merges` permits it and no floor divides them.
+    fn merge(&mut self, merges: impl Fn(Position, Position) -> bool) {
+        let floors = &self.floors;
+        self.charges.dedup_by(|later, earlier| {
+            let (from, to) = (earlier.position, later.position);
+            let divided = floors
+                .iter()
+                .any(|floor| from.0 <= floor.at && floor.at < to.0);
+            let merged = !divided && merges(from, to);
+            if merged {
+                *earlier = Charged {
+                    units: earlier.units + later.units,
+                    ..*later
+                };
+            }
+            merged
+        });
     }
 
     /// Returns the charges since `from`, oldest first.

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Cost, Limit, LimitName, Units};
+use super::{Cost, Limit, LimitName, Timestamp, Units};
 
 /// The holder of a quota, with its limits. Two keys of one project are one account.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,10 +57,43 @@ impl Account {
     /// Returns the longest that a charge of this account can count, with the grace at both ends.
     #[must_use]
     pub fn longest_window(&self) -> Duration {
-        let spans = self
-            .limits
-            .values()
-            .map(|limit| limit.window().longest() + limit.grace() * 2);
-        spans.max().unwrap_or_default()
+        self.limits.values().map(span).max().unwrap_or_default()
     }
+
+    /// Returns how long the id of a charge is remembered: as long as a limit counts the charge by itself. Where all that
+    /// still count it count in parts, for [`SHORTEST_MEMORY`], so that the charges of a part can be recorded as one.
+    #[must_use]
+    pub fn id_memory(&self) -> Duration {
+        let memory = |limit: &Limit| match limit.window().parts() {
+            None => span(limit),
+            Some(_) => span(limit).min(SHORTEST_MEMORY),
+        };
+        self.limits.values().map(memory).max().unwrap_or_default()
+    }
+
+    /// Whether charges are forgotten one by one while they count.
+    #[must_use]
+    pub fn forgets_ids(&self) -> bool {
+        self.id_memory() < self.longest_window()
+    }
+
+    /// Whether two charges, both older than ids are remembered, may be recorded as one at the later instant: no limit that
+    /// counts the later at `now` counts them in different parts.
+    #[must_use]
+    pub fn merges(&self, earlier: Timestamp, later: Timestamp, now: Timestamp) -> bool {
+        let counting = self.limits.values().map(Limit::window);
+        let mut counting = counting.filter(|window| window.expiry(later) > now);
+        counting.all(|window| window.counts_as(earlier) == window.counts_as(later))
+    }
+}
+
+/// How long ids are remembered at least, or for the longest window where that is shorter: much longer than any operation or
+/// request takes, so that what comes twice or late is recognised.
+pub const SHORTEST_MEMORY: Duration = Duration::from_secs(10 * 60);
+
+/// The longest that a limit counts a charge.
+fn span(limit: &Limit) -> Duration {
+    let window = limit.window();
+    let part = window.parts().map(|parts| parts.length());
+    window.longest() + part.unwrap_or_default() + limit.grace() * 2
 }

@@ -88,10 +88,17 @@ pub fn ledger_time(
         .max(after_floor.unwrap_or(caller))
 }
 
-/// Charges made later than this are remembered under their ids: nothing that counts is ever forgotten.
+/// Charges made later than this may count.
+#[must_use]
+pub fn kept_from(account: &Account, now: Timestamp) -> Timestamp {
+    now - account.longest_window()
+}
+
+/// Charges made later than this are remembered under their ids. Those that came without a decision of this ledger
+/// (absorbed, or settled before they arrived) are remembered while they may count: they can come again at any time.
 #[must_use]
 pub fn remembered_from(account: &Account, now: Timestamp) -> Timestamp {
-    now - account.longest_window()
+    now - account.id_memory()
 }
 
 /// What one request would charge.

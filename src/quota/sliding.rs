@@ -1,35 +1,11 @@
 //! Charges of one limit in memory, each under a running total: as many entries as charges, or one for each part of the
-//! window.
+//! window where the limit counts in parts.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::time::Duration;
 
 use super::admission::{ClosingState, FloorTotal, History, Totals};
 use super::{Limit, Timestamp, Units};
-
-/// How charges are remembered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counting {
-    /// Each by itself.
-    Exact,
-    /// In this number of parts of the window. The charges of a part count as if all were made at its end: never more than the
-    /// limit is granted, and up to one part too little.
-    Buckets(u32),
-}
-
-impl Counting {
-    /// The length of a part of the window.
-    #[must_use]
-    pub fn part(self, limit: &Limit) -> Duration {
-        match self {
-            Self::Exact => SHORTEST,
-            Self::Buckets(parts) => (limit.window().longest() / parts.max(1)).max(SHORTEST),
-        }
-    }
-}
-
-const SHORTEST: Duration = Duration::from_micros(1);
 
 /// The charges of one limit that still count.
 #[derive(Debug, Clone)]
@@ -67,8 +43,8 @@ impl SlidingLog {
     }
 
     /// Adds a charge at `now`, which is no earlier than the last one.
-    pub fn add(&mut self, units: Units, part: Duration, now: Timestamp) {
-        let (at, total) = (end_of_part(now, part), self.total() + units);
+    pub fn add(&mut self, units: Units, limit: &Limit, now: Timestamp) {
+        let (at, total) = (limit.window().counts_as(now), self.total() + units);
         match self.entries.back_mut() {
             Some(last) if last.0 >= at => last.1 = total,
             _ => self.entries.push_back((at, total)),
@@ -99,13 +75,6 @@ impl Default for SlidingLog {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// The last instant of the part of the window that contains `at`.
-fn end_of_part(at: Timestamp, part: Duration) -> Timestamp {
-    let length = i64::try_from(part.as_micros()).unwrap_or(i64::MAX).max(1);
-    let begin = at.micros().saturating_sub(at.micros().rem_euclid(length));
-    Timestamp::from_micros(begin.saturating_add(length - 1))
 }
 
 impl History for &SlidingLog {

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{Calendar, DAY, HOUR, Timestamp};
+use super::{Calendar, Counting, DAY, HOUR, Parts, Timestamp};
 
 /// The spans for which `status` reports what returns: an hour, six, a day.
 const REPORTED: [Duration; 3] = [HOUR, Duration::from_secs(6 * 60 * 60), DAY];
@@ -16,6 +16,7 @@ const SHORTEST_GRACE: Duration = Duration::from_millis(100);
 pub struct Window {
     sliding: Option<Duration>,
     resets: Option<Calendar>,
+    counting: Counting,
 }
 
 /// Why a window is invalid.
@@ -27,6 +28,9 @@ pub enum WindowError {
     /// A sliding span of no length would count nothing.
     #[error("a window must be longer than zero")]
     Zero,
+    /// The parts of a window and the periods of a calendar begin at different instants.
+    #[error("a limit that resets counts exactly")]
+    BucketsOfCalendar,
 }
 
 impl Window {
@@ -38,8 +42,41 @@ impl Window {
         match (sliding, resets) {
             (None, None) => Err(WindowError::Missing),
             (Some(span), _) if span < Duration::from_micros(1) => Err(WindowError::Zero),
-            _ => Ok(Self { sliding, resets }),
+            _ => Ok(Self {
+                sliding,
+                resets,
+                counting: Counting::Exact,
+            }),
         }
+    }
+
+    /// The same window with another counting.
+    ///
+    /// # Errors
+    /// When a window that follows a calendar would count in buckets.
+    pub fn counted(self, counting: Counting) -> Result<Self, WindowError> {
+        match (counting, self.resets) {
+            (Counting::Buckets(_), Some(_)) => Err(WindowError::BucketsOfCalendar),
+            (Counting::Buckets(_), None) | (Counting::Exact, _) => Ok(Self { counting, ..self }),
+        }
+    }
+
+    /// How its charges are remembered.
+    #[must_use]
+    pub const fn counting(&self) -> Counting {
+        self.counting
+    }
+
+    /// The parts whose charges count together; `None` where each charge counts by itself.
+    #[must_use]
+    pub fn parts(&self) -> Option<Parts> {
+        self.counting.parts(self.sliding?)
+    }
+
+    /// Returns the instant as whose a charge at `at` counts: the last of its part.
+    #[must_use]
+    pub fn counts_as(&self, at: Timestamp) -> Timestamp {
+        self.parts().map_or(at, |parts| parts.end(at))
     }
 
     /// The sliding span, if the window slides.
@@ -54,7 +91,7 @@ impl Window {
         self.resets
     }
 
-    /// The longest that a unit can count, without the grace: what a key or a row must outlive.
+    /// The longest span of the window, without the grace.
     #[must_use]
     pub fn longest(&self) -> Duration {
         let period = self.resets.map(|calendar| calendar.longest());
@@ -78,7 +115,7 @@ impl Window {
     /// and counts until that period has been over for the grace.
     #[must_use]
     pub fn expiry(&self, at: Timestamp) -> Timestamp {
-        let grace = self.grace();
+        let (at, grace) = (self.counts_as(at), self.grace());
         let slid = self.sliding.map(|span| at + span + grace);
         let reset = self
             .resets
@@ -96,10 +133,11 @@ impl Window {
         let reset = self
             .resets
             .map(|calendar| calendar.last_reset(now - grace) - grace);
-        match (slid, reset) {
+        let from = match (slid, reset) {
             (Some(slid), Some(reset)) => slid.min(reset),
             (slid, reset) => slid.or(reset).unwrap_or(now),
-        }
+        };
+        self.parts().map_or(from, |parts| parts.start(from))
     }
 
     /// Returns the ends of the slices in which returns from `now` on are reported: a few dozen instants up to the one at which

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::commands::Error;
-use crate::config::{Config, LedgerStore, ReaderLimit};
+use crate::config::{Config, LedgerStore};
 use crate::ledger::redis::RedisLedger;
 use crate::ledger::{Charge, ChargeReply, CircuitBreaker, Purpose, SharedLedger, fresh_id};
 use crate::quota::admission::{Claim, LimitState};
@@ -36,8 +36,6 @@ pub struct Policy {
     name_in_ledger: LimitName,
     /// Its arithmetic.
     pub limit: Limit,
-    /// The length of a part of the window whose requests are remembered together.
-    part: Duration,
 }
 
 /// What a client has used of its limit.
@@ -81,7 +79,7 @@ impl Limiter {
     pub fn new(config: &Config) -> Result<Self, Error> {
         let policies = config.serve.clients.iter();
         let policies =
-            policies.map(|(name, client)| (name.clone(), Policy::new("client", &client.limit)));
+            policies.map(|(name, client)| (name.clone(), Policy::new("client", client.limit)));
         let redis = match &config.ledger.store {
             LedgerStore::Sqlite => None,
             LedgerStore::Redis(url) => {
@@ -93,7 +91,7 @@ impl Limiter {
             }
         };
         Ok(Self {
-            readers: Policy::new("readers", &config.serve.readers),
+            readers: Policy::new("readers", config.serve.readers),
             clients: policies.collect(),
             memory: Mutex::default(),
             redis,
@@ -199,12 +197,11 @@ impl Memory {
 }
 
 impl Policy {
-    fn new(name: &'static str, config: &ReaderLimit) -> Arc<Self> {
+    fn new(name: &'static str, limit: Limit) -> Arc<Self> {
         Arc::new(Self {
             name,
             name_in_ledger: "requests".to_owned(),
-            limit: config.limit,
-            part: config.counting.part(&config.limit),
+            limit,
         })
     }
 
@@ -212,7 +209,7 @@ impl Policy {
         let now = log.advance(&self.limit, now);
         let retry_in = self.retry_in(log, now);
         if retry_in.is_none() {
-            log.add(ONE, self.part, now);
+            log.add(ONE, &self.limit, now);
         }
         Usage {
             retry_in,
@@ -281,7 +278,7 @@ impl Redis {
         match self.ledger.charge(charge, None, now).await {
             Ok(reply) => {
                 self.breaker.record_success();
-                usage(reply, policy)
+                usage(reply, policy, now)
             }
             Err(error) => {
                 self.breaker.record_failure(&format!(
@@ -304,7 +301,7 @@ impl Key {
     }
 }
 
-fn usage(reply: ChargeReply, policy: &Arc<Policy>) -> Option<Usage> {
+fn usage(reply: ChargeReply, policy: &Arc<Policy>, now: Timestamp) -> Option<Usage> {
     let (remaining, retry_in) = match reply {
         ChargeReply::Granted(granted) => {
             let left = granted.grant.remaining.get(&policy.name_in_ledger).copied();
@@ -317,7 +314,7 @@ fn usage(reply: ChargeReply, policy: &Arc<Policy>) -> Option<Usage> {
         policy: Arc::clone(policy),
         remaining,
         // Redis does not report it: no unit is back later than after a window.
-        more_in: retry_in.or_else(|| Some(policy.limit.window().longest() + policy.limit.grace())),
+        more_in: retry_in.or_else(|| Some(policy.limit.window().expiry(now).since(now))),
         retry_in,
     })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::closings::{self, Binding};
+use super::pending::entry;
 use super::position::{self, StoredPosition, SyncState, sync_state};
 use super::{Journal, JournalError, Moment, write};
 use crate::ledger::{Charge, Granted, Purpose};
@@ -173,11 +174,18 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let row = ChargeRow::settled(account, id, now, cost);
         self.with(move |connection| {
+            let tx = write(connection)?;
+            if let Some(before) = charged(&tx, &row)? {
+                let mut more = row.cost.clone();
+                more.take(&before.cost);
+                position::raise_used(&tx, &row.account, before.at, &more)?;
+            }
             row.upsert_settled(
-                connection,
+                &tx,
                 "on conflict do update set cost = excluded.cost, settled = 1, told = 0, version = version + 1,
                      state = case state when 'asked' then 'void' else state end",
-            )
+            )?;
+            tx.commit()
         })
         .await
     }
@@ -404,12 +412,16 @@ fn charge_unmetered(
 
 /// Returns what an id that may have been sent was charged; `None` when there is no such charge.
 fn held(tx: &Transaction<'_>, row: &ChargeRow) -> rusqlite::Result<Option<Cost>> {
+    Ok(charged(tx, row)?.map(|entry| entry.cost))
+}
+
+/// Returns the charge of an id that may have been sent; `None` when there is none.
+fn charged(tx: &Transaction<'_>, row: &ChargeRow) -> rusqlite::Result<Option<Entry>> {
     let mut statement = tx.prepare_cached(
-        "select cost from charge where account = ? and id = ? and state = 'sent'",
+        "select id, at, cost from charge where account = ? and id = ? and state = 'sent'",
     )?;
     let parameters = params![row.account, row.id.as_str()];
-    let held = statement.query_row(parameters, |row| row.get::<_, Json<Cost>>(0));
-    Ok(held.optional()?.map(|Json(cost)| cost))
+    statement.query_row(parameters, entry).optional()
 }
 
 /// Returns the units that went unmetered since `from`: of a charge of several limits, its largest component.

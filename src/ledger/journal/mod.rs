@@ -3,6 +3,7 @@
 
 mod charges;
 mod closings;
+mod merge;
 mod pending;
 mod position;
 mod recovery;
@@ -57,14 +58,22 @@ struct Moment {
     account: String,
     /// The account's longest window: an older charge counts nowhere.
     window: Duration,
+    /// For how long the ledger surely remembers the id of a charge. Half of what it does, where it forgets charges one by
+    /// one while they count: the clocks differ.
+    remembered: Duration,
     now: Timestamp,
 }
 
 impl Moment {
     fn new(account: &Account, now: Timestamp) -> Self {
+        let remembered = match account.forgets_ids() {
+            true => account.id_memory() / 2,
+            false => account.longest_window(),
+        };
         Self {
             account: account.name.clone(),
             window: account.longest_window(),
+            remembered,
             now,
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rusqlite::{Connection, Row, params};
 use rustix::process::{Pid, test_kill_process};
 
+use super::merge::merge;
 use super::{Journal, JournalError, charges, write};
 use crate::quota::{Account, ChargeId, Cost, Entry, Timestamp};
 use crate::sqlite::Json;
@@ -78,17 +79,18 @@ impl Journal {
         Ok(unsynced.map(|pending| pending.entry).collect())
     }
 
-    /// Deletes what is older than two windows and not pending (L24).
+    /// Deletes what is older than two windows and not pending (L24), and merges what the ledger merges.
     pub async fn prune(&self, account: &Account, now: Timestamp) -> Result<(), JournalError> {
         let before = now - account.longest_window().saturating_mul(2);
-        let account = account.name.clone();
+        let account = account.clone();
         self.with(move |connection| {
+            let tx = write(connection)?;
             let delete =
                 "delete from charge where account = ? and at < ? and told = 1 and state != 'asked'";
-            connection
-                .prepare_cached(delete)?
-                .execute(params![account, before.micros()])
-                .map(drop)
+            tx.prepare_cached(delete)?
+                .execute(params![account.name, before.micros()])?;
+            merge(&tx, &account, now)?;
+            tx.commit()
         })
         .await
     }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::{Journal, JournalError, Moment, write};
 use crate::ledger::{LedgerPosition, Report, Seen};
-use crate::quota::{Account, ChargeId, LimitName, Timestamp, Units};
+use crate::quota::{Account, ChargeId, Cost, LimitName, Timestamp, Units};
 
 /// What a charge must know before it is sent to the ledger.
 #[derive(Debug, Clone)]
@@ -173,7 +173,7 @@ fn surely_kept(window: Duration) -> Duration {
 }
 
 /// Reads the stored position; a default one after the ledger's keys may have expired, since a ledger that has forgotten
-/// everything by then has lost nothing (L45). A charge older than the window counts nowhere, so it is not looked for.
+/// everything by then has lost nothing (L45). A charge that the ledger has forgotten by itself is not looked for.
 pub fn stored(connection: &Connection, moment: &Moment) -> rusqlite::Result<StoredPosition> {
     let mut statement = connection.prepare_cached(
         "select epoch, sequence, newest, at, ahead, recovering, wait_until, newest_at from contact where account = ?",
@@ -186,13 +186,13 @@ pub fn stored(connection: &Connection, moment: &Moment) -> rusqlite::Result<Stor
 fn read(row: &Row<'_>, moment: &Moment) -> rusqlite::Result<StoredPosition> {
     let ahead = Duration::from_micros(row.get::<_, i64>(4)?.unsigned_abs());
     let newest_at = Timestamp::from_micros(row.get(7)?);
-    let counts = newest_at + moment.window > moment.now + ahead;
+    let is_remembered = newest_at + moment.remembered > moment.now + ahead;
     let newest: Option<String> = row.get(2)?;
     Ok(StoredPosition {
         seen: Seen {
             epoch: row.get(0)?,
             sequence: row.get::<_, i64>(1)?.unsigned_abs(),
-            newest: newest.filter(|_| counts).map(ChargeId::new),
+            newest: newest.filter(|_| is_remembered).map(ChargeId::new),
         },
         at: Timestamp::from_micros(row.get(3)?),
         ahead,
@@ -271,6 +271,23 @@ pub fn record_used(
     for (limit, used) in used {
         let used = i64::try_from(used.get()).unwrap_or(i64::MAX);
         statement.execute(params![account, limit, at.micros(), used])?;
+    }
+    Ok(())
+}
+
+/// Adds to the use that the ledger reported what a charge costs more than was known then.
+pub fn raise_used(
+    tx: &Transaction<'_>,
+    account: &str,
+    charged_at: Timestamp,
+    more: &Cost,
+) -> rusqlite::Result<()> {
+    let mut statement = tx.prepare_cached(
+        "update said set used = used + ? where account = ? and limit_name = ? and at >= ?",
+    )?;
+    for (limit, units) in more.iter() {
+        let units = i64::try_from(units.get()).unwrap_or(i64::MAX / 2);
+        statement.execute(params![units, account, limit, charged_at.micros()])?;
     }
     Ok(())
 }

@@ -1,11 +1,14 @@
 //! After the ledger lost its data: what this machine sends it again.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::position::{self, record_ledger};
 use super::{Journal, JournalError, Moment, closings, pending, write};
 use crate::ledger::{LedgerPosition, Seen};
-use crate::quota::{Account, Closing, Cost, Entry, Floor, LimitName, Timestamp, Units};
+use crate::quota::admission::remembered_from;
+use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, LimitName, Timestamp, Units};
 use crate::sqlite::Json;
 
 /// Everything that this machine knows of a ledger that lost its data.
@@ -88,6 +91,8 @@ impl Journal {
         intact: bool,
         wait_until: Option<Timestamp>,
     ) -> Result<(), JournalError> {
+        // A settlement of an id that the ledger has forgotten would be counted beside its charge.
+        let settled_from = remembered_from(account, position.at).micros();
         let (account, position) = (account.name.clone(), position.clone());
         let wait_until = wait_until.map_or(0, Timestamp::micros);
         let ledger = self.ledger.clone();
@@ -103,8 +108,9 @@ impl Journal {
             )?;
             if !intact {
                 tx.execute(
-                    "update charge set told = 0, version = version + 1 where account = ? and settled",
-                    [&account],
+                    "update charge set told = 0, version = version + 1
+                     where account = ? and settled and at > ?",
+                    params![account, settled_from],
                 )?;
             }
             record_ledger(&tx, &account, ledger.as_deref())?;
@@ -132,14 +138,17 @@ fn collect(
     moment: &Moment,
 ) -> rusqlite::Result<Recovery> {
     let seen = position::stored(connection, moment)?.seen;
+    let floors = floors(connection, account, moment.now)?;
     let mut entries = own_charges(connection, moment)?;
+    let granted = granted_long_ago(connection, moment)?;
+    entries.retain(|entry| !(granted.contains(&entry.id) && is_covered(entry, &floors)));
     // A stable sort that puts the newest charge last.
     entries.sort_by_key(|entry| Some(&entry.id) == seen.newest.as_ref());
     Ok(Recovery {
         seen,
         ledger: ledger(connection, &account.name)?,
         entries,
-        floors: floors(connection, account, moment.now)?,
+        floors,
         closings: closings::holding(connection, &account.name, moment.now)?,
     })
 }
@@ -159,6 +168,32 @@ fn own_charges(connection: &Connection, moment: &Moment) -> rusqlite::Result<Vec
     statement
         .query_map(params![moment.account, from], pending::entry)?
         .collect()
+}
+
+/// Ids of granted charges that the ledger may have merged with others while they count: one that survived would be counted
+/// again. None where the ledger remembers the ids of all charges that count.
+fn granted_long_ago(
+    connection: &Connection,
+    moment: &Moment,
+) -> rusqlite::Result<BTreeSet<ChargeId>> {
+    let mut statement = connection.prepare_cached(
+        "select id from charge where account = ? and at > ? and at <= ? and state = 'sent' and known and not unmetered
+             and call is not null",
+    )?;
+    let from = (moment.now - moment.window).micros();
+    let until = (moment.now - moment.remembered).micros();
+    let ids = statement.query_map(params![moment.account, from, until], |row| {
+        row.get::<_, String>(0)
+    })?;
+    ids.map(|id| Ok(ChargeId::new(id?))).collect()
+}
+
+/// Whether what the ledger reported later contains a charge.
+fn is_covered(entry: &Entry, floors: &[Floor]) -> bool {
+    entry.cost.limits().all(|limit| {
+        let mut floors = floors.iter().filter(|floor| floor.limit == *limit);
+        floors.any(|floor| floor.at >= entry.at)
+    })
 }
 
 fn spent_by_passes(connection: &Connection, moment: &Moment) -> rusqlite::Result<Cost> {

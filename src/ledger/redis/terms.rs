@@ -6,7 +6,9 @@ use std::time::Duration;
 use rmp::encode;
 
 use crate::ledger::{Seen, Update};
-use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Limit, Timestamp, Units, Window};
+use crate::quota::{
+    Account, ChargeId, Cost, Counting, Entry, Floor, Limit, Timestamp, Units, Window,
+};
 
 /// The largest number that the scripts take: they calculate in doubles.
 const LARGEST: u64 = 1 << 52;
@@ -51,8 +53,9 @@ impl Terms<'_> {
         };
         packed
             .word(&self.fresh_epoch)
-            .number(micros(self.account.longest_window()));
-        packed.number(self.account.limits.len() as u64);
+            .number(micros(self.account.longest_window()))
+            .number(micros(self.account.id_memory()))
+            .number(self.account.limits.len() as u64);
         packed.0
     }
 
@@ -65,6 +68,7 @@ impl Terms<'_> {
         packed.optional(window.sliding().map(micros));
         packed
             .number(micros(window.grace()))
+            .optional(window.parts().map(|parts| micros(parts.length())))
             .word(&rule(limit))
             .times(&periods(window, self.now, self.ahead));
         packed.0
@@ -152,8 +156,12 @@ fn rule(limit: &Limit) -> String {
     let resets = window
         .resets()
         .map(|calendar| format!(" a {} of {}", calendar.period(), calendar.zone()));
+    let parts = match window.counting() {
+        Counting::Exact => String::new(),
+        Counting::Buckets(parts) => format!(" in {parts} parts"),
+    };
     format!(
-        "{} less {}{}{}",
+        "{} less {}{}{}{parts}",
         limit.quota(),
         limit.headroom(),
         slides.unwrap_or_default(),

@@ -3,8 +3,11 @@ use std::collections::BTreeMap;
 use rusqlite::Result;
 
 use super::rows::{LogPosition, Rows};
-use crate::quota::admission::{History, remembered_from};
+use crate::quota::admission::{History, kept_from};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Timestamp};
+
+/// The end of time.
+const END: Timestamp = Timestamp::from_micros(i64::MAX);
 
 /// Sets the true cost of a charge, at its own time (L14), or records it for a charge that has not arrived yet (L15).
 pub fn settle(
@@ -14,7 +17,7 @@ pub fn settle(
     cost: &Cost,
     now: Timestamp,
 ) -> Result<()> {
-    let place = match rows.known(id, remembered_from(account, now))? {
+    let place = match rows.known(account, id, now)? {
         Some(place) => place,
         None => add(rows, id, now)?,
     };
@@ -22,7 +25,7 @@ pub fn settle(
         let units = cost.of(limit);
         if rows.taken(limit, place)?.unwrap_or_default() != units {
             rows.take(limit, place, units, 0)?;
-            rows.total_again(limit, place.at)?;
+            rows.total_again(limit, place.at, END)?;
         }
     }
     Ok(())
@@ -39,11 +42,7 @@ pub fn absorb(
     let mut changed = BTreeMap::new();
     for entry in entries {
         let at = entry.at.min(now);
-        if at > remembered_from(account, now)
-            && rows
-                .known(&entry.id, remembered_from(account, now))?
-                .is_none()
-        {
+        if at > kept_from(account, now) && rows.known(account, &entry.id, now)?.is_none() {
             let place = add(rows, &entry.id, at)?;
             for (limit, _) in account.charged(&entry.cost) {
                 rows.take(limit, place, entry.cost.of(limit), 0)?;
@@ -56,7 +55,7 @@ pub fn absorb(
     }
     changed
         .into_iter()
-        .try_for_each(|(limit, first)| rows.total_again(limit, first))?;
+        .try_for_each(|(limit, first)| rows.total_again(limit, first, END))?;
     floors.iter().try_for_each(|floor| {
         rows.add_floor(&Floor {
             at: floor.at.min(now),

@@ -1,9 +1,9 @@
 use rusqlite::Result;
 
 use super::super::Charge;
-use super::Moment;
 use super::rows::{LimitRows, LogPosition, Rows, signed};
-use crate::quota::admission::{Claim, ClosingState, LimitState, remembered_from};
+use super::{Moment, merge};
+use crate::quota::admission::{Claim, ClosingState, LimitState};
 use crate::quota::{Decision, Grant};
 
 /// Decides on a charge, and records it if it is granted.
@@ -19,13 +19,14 @@ pub fn charge(rows: Rows<'_>, charge: Charge<'_>, moment: Moment) -> Result<Deci
         .charged(cost)
         .map(|(name, limit)| LimitState::read(name, limit, rows.limit(name), now))
         .collect::<Result<Vec<_>>>()?;
-    if let Some(place) = rows.known(charge.id, remembered_from(account, now))? {
+    if let Some(place) = rows.known(account, charge.id, now)? {
         return Ok(claim.decide_repeated(&limits, rows.held(account, place)?));
     }
     let decision = claim.decide(&limits, moment.callers)?;
     if let Decision::Granted(grant) = &decision {
         record(rows, charge, &limits, moment)?;
         close_for_probes(rows, grant, moment)?;
+        merge::merge(rows, account, now)?;
     }
     Ok(decision)
 }

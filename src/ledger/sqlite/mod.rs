@@ -7,6 +7,7 @@
 
 mod afterwards;
 mod charge;
+mod merge;
 mod rows;
 mod schema;
 mod spent;
@@ -22,7 +23,7 @@ use self::rows::Rows;
 use self::schema::SCHEMA;
 use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Spent};
 use crate::apart::apart;
-use crate::quota::admission::{LimitState, ledger_time, remembered_from};
+use crate::quota::admission::{LimitState, kept_from, ledger_time};
 use crate::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp, Units,
 };
@@ -77,7 +78,7 @@ impl SqliteLedger {
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<Entry>, LedgerError> {
-        let (name, from) = (account.name.clone(), remembered_from(account, now));
+        let (name, from) = (account.name.clone(), kept_from(account, now));
         self.read(move |connection| Rows::new(connection, &name).entries(from))
             .await
     }
@@ -370,8 +371,8 @@ impl LocalLedger for SqliteLedger {
         let (account, id) = (account.clone(), id.clone());
         let reading = move |connection: &Connection| {
             let rows = Rows::new(connection, &account.name);
-            let from = remembered_from(&account, Moment::read(rows, now)?.now);
-            let Some(place) = rows.known(&id, from)? else {
+            let now = Moment::read(rows, now)?.now;
+            let Some(place) = rows.known(&account, &id, now)? else {
                 return Ok(ChargeStatus::Unknown);
             };
             Ok(if rows.held(&account, place)?.is_none() {

@@ -1,7 +1,10 @@
 use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row};
 
 use super::super::Purpose;
-use crate::quota::admission::{ClosingState, FloorTotal, History, Totals};
+use super::merge::MergeProgress;
+use crate::quota::admission::{
+    ClosingState, FloorTotal, History, Totals, kept_from, remembered_from,
+};
 use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Timestamp, Units};
 
 /// The place of a charge in the order of its account.
@@ -40,10 +43,24 @@ impl<'c> Rows<'c> {
         })
     }
 
-    /// Returns the newest charge under `id` made later than `after`.
-    pub fn known(&self, id: &ChargeId, after: Timestamp) -> Result<Option<LogPosition>> {
-        let sql = "SELECT at, n FROM charge WHERE account = ?1 AND id = ?2 AND at > ?3 ORDER BY at DESC, n DESC LIMIT 1";
-        self.find(sql, (self.account, id.as_str(), after.micros()), place)
+    /// Returns the newest charge under `id` that is remembered. One without a call was absorbed, or settled before it
+    /// arrived: it is remembered while it may count.
+    pub fn known(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        now: Timestamp,
+    ) -> Result<Option<LogPosition>> {
+        let sql = "SELECT at, n FROM charge WHERE account = ?1 AND id = ?2 AND at > iif(call IS NULL, ?4, ?3)
+                   ORDER BY at DESC, n DESC LIMIT 1";
+        let (remembered, kept) = (remembered_from(account, now), kept_from(account, now));
+        let params = (
+            self.account,
+            id.as_str(),
+            remembered.micros(),
+            kept.micros(),
+        );
+        self.find(sql, params, place)
     }
 
     /// The place behind all charges made at `at`.
@@ -115,16 +132,75 @@ impl<'c> Rows<'c> {
         )
     }
 
-    /// Sums a limit's running total up again, from `at` on. Costs as much as there are rows since.
-    pub fn total_again(&self, limit: &str, at: Timestamp) -> Result<()> {
+    /// Adds what a charge took of a limit to what another did.
+    pub fn move_taken(&self, limit: &str, from: LogPosition, to: LogPosition) -> Result<()> {
+        let Some(units) = self.taken(limit, from)? else {
+            return Ok(());
+        };
+        let all = self.taken(limit, to)?.unwrap_or_default() + units;
+        self.take(limit, to, all, 0)?;
+        let sql = "DELETE FROM taken WHERE account = ?1 AND limit_name = ?2 AND at = ?3 AND n = ?4";
+        self.execute(sql, (self.account, limit, from.at.micros(), from.n))
+    }
+
+    pub fn delete_charge(&self, place: LogPosition) -> Result<()> {
+        let sql = "DELETE FROM charge WHERE account = ?1 AND at = ?2 AND n = ?3";
+        self.execute(sql, (self.account, place.at.micros(), place.n))
+    }
+
+    /// How far the account is merged; `None` before the first time.
+    pub fn merge_progress(&self) -> Result<Option<MergeProgress>> {
+        let sql = "SELECT merged_from, due FROM merged WHERE account = ?1";
+        self.find(sql, (self.account,), |row| {
+            Ok(MergeProgress {
+                from: instant(row, 0)?,
+                due: instant(row, 1)?,
+            })
+        })
+    }
+
+    pub fn set_merge_progress(&self, progress: MergeProgress) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO merged (account, merged_from, due) VALUES (?1, ?2, ?3)";
+        let (from, due) = (progress.from.micros(), progress.due.micros());
+        self.execute(sql, (self.account, from, due))
+    }
+
+    /// Returns the first charges from `from` to `until` that a decision of this ledger recorded, in order.
+    pub fn merging<T>(
+        &self,
+        from: Timestamp,
+        until: Timestamp,
+        most: usize,
+        read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<(LogPosition, T)>> {
+        let sql = "SELECT at, n, job, region, call FROM charge
+                   WHERE account = ?1 AND at >= ?2 AND at <= ?3 AND call IS NOT NULL ORDER BY at, n LIMIT ?4";
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.places(
+            sql,
+            (self.account, from.micros(), until.micros(), most),
+            read,
+        )
+    }
+
+    /// The times of the floors from `from` on, of any limit.
+    pub fn floors_since(&self, from: Timestamp) -> Result<Vec<Timestamp>> {
+        let sql = "SELECT at FROM floor WHERE account = ?1 AND at >= ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let floors = statement.query_map((self.account, from.micros()), |row| instant(row, 0))?;
+        floors.collect()
+    }
+
+    /// Sums a limit's running total up again, from `at` to `until`. Costs as much as there are rows between them.
+    pub fn total_again(&self, limit: &str, at: Timestamp, until: Timestamp) -> Result<()> {
         let sql = "UPDATE taken SET total = again.total FROM (
                 SELECT at, n, sum(units) OVER (ORDER BY at, n ROWS UNBOUNDED PRECEDING) + coalesce((
                     SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND at < ?3
                     ORDER BY at DESC, n DESC LIMIT 1), 0) AS total
-                FROM taken WHERE account = ?1 AND limit_name = ?2 AND at >= ?3
+                FROM taken WHERE account = ?1 AND limit_name = ?2 AND at >= ?3 AND at <= ?4
             ) AS again
             WHERE taken.account = ?1 AND taken.limit_name = ?2 AND taken.at = again.at AND taken.n = again.n";
-        self.execute(sql, (self.account, limit, at.micros()))
+        self.execute(sql, (self.account, limit, at.micros(), until.micros()))
     }
 
     pub fn close(&self, limit: &str, closing: ClosingState) -> Result<()> {
@@ -174,13 +250,20 @@ impl<'c> Rows<'c> {
     pub fn charged<T>(
         &self,
         from: Timestamp,
-        mut read: impl FnMut(&Row<'_>) -> Result<T>,
+        read: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<Vec<(LogPosition, T)>> {
         let sql = "SELECT at, n, job, region, call FROM charge WHERE account = ?1 AND at >= ?2 ORDER BY at, n";
+        self.places(sql, (self.account, from.micros()), read)
+    }
+
+    fn places<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        mut read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<(LogPosition, T)>> {
         let mut statement = self.connection.prepare_cached(sql)?;
-        let charged = statement.query_map((self.account, from.micros()), |row| {
-            Ok((place(row)?, read(row)?))
-        })?;
+        let charged = statement.query_map(params, |row| Ok((place(row)?, read(row)?)))?;
         charged.collect()
     }
 

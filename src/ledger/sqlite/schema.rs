@@ -8,6 +8,8 @@ use crate::sqlite::Schema;
 ///   the order of `(at, n)`: the units between two instants are the difference of two rows, however many lie between.
 /// - `closing`: until when a limit is closed that the upstream reported as exhausted; `probing` when its reset is
 ///   unknown, with the length of that closing in `probe_interval`, in microseconds (`NULL`: an hour).
+/// - `merged`: how far the charges of an account are merged whose limits count in parts. A row of `charge` then stands for
+///   all charges of its purpose in a part of the window, under the id of the last.
 /// - `floor`: a lost ledger had reported `used` units at `at`.
 pub const SCHEMA: Schema = Schema {
     name: "ledger",
@@ -53,5 +55,12 @@ pub const SCHEMA: Schema = Schema {
         ) STRICT, WITHOUT ROWID;
     ",
         "ALTER TABLE closing ADD COLUMN probe_interval INTEGER;",
+        "
+        CREATE TABLE merged (
+            account TEXT NOT NULL PRIMARY KEY,
+            merged_from INTEGER NOT NULL,
+            due INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
+    ",
     ],
 };

@@ -41,14 +41,14 @@ pub fn spent(rows: Rows<'_>, account: &Account, from: Timestamp) -> Result<Vec<S
 
 /// The purposes, each once: thousands of charges are for a few dozen purposes.
 #[derive(Default)]
-struct Purposes {
+pub struct Purposes {
     all: BTreeSet<Arc<Purpose>>,
     last: Arc<Purpose>,
 }
 
 impl Purposes {
     /// Reads the purpose from the columns after the place.
-    fn read(&mut self, row: &Row<'_>) -> Result<Arc<Purpose>> {
+    pub fn read(&mut self, row: &Row<'_>) -> Result<Arc<Purpose>> {
         let (job, region, call) = (
             text(row, 2)?,
             text(row, 3)?,

@@ -7,7 +7,7 @@ use ingest::config::{
     JsonTemplate, LedgerStore, Method, PageSize, Paging, Place, Pointer, PostgresTls,
     ResponseField, SecretSource,
 };
-use ingest::quota::{Calendar, Limit, Outage, Units, Window};
+use ingest::quota::{Calendar, Counting, Limit, Outage, Units, Window};
 use serde_json::json;
 
 use super::{SMALL, problems, right, small_with};
@@ -429,6 +429,33 @@ fn a_limit_has_any_window() {
             &["jobs={}", &format!("credentials.main.limits.daily={text}")],
         );
         let expected = Limit::new(Units::new(5), Units::ZERO, window.unwrap()).unwrap();
+        assert_eq!(config.credentials["main"].account.limits["daily"], expected);
+    }
+}
+
+#[test]
+fn a_limit_counts_in_buckets_where_it_says_so() {
+    let sliding = || Window::new(Some(Duration::from_secs(86_400)), None).unwrap();
+    let cases = [
+        (
+            "{ quota = 5, window = '24h', counting = 'exact' }",
+            sliding(),
+        ),
+        (
+            "{ quota = 5, window = '24h', counting = 'buckets' }",
+            sliding().counted(Counting::Buckets(60)).unwrap(),
+        ),
+        (
+            "{ quota = 5, window = '24h', counting = 'buckets', buckets = 24 }",
+            sliding().counted(Counting::Buckets(24)).unwrap(),
+        ),
+    ];
+    for (text, window) in cases {
+        let config = right(
+            SMALL,
+            &["jobs={}", &format!("credentials.main.limits.daily={text}")],
+        );
+        let expected = Limit::new(Units::new(5), Units::ZERO, window).unwrap();
         assert_eq!(config.credentials["main"].account.limits["daily"], expected);
     }
 }

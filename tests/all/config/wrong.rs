@@ -834,6 +834,20 @@ const CREDENTIAL: &[Case] = &[
     ),
     (
         "window = \"24h\", resets = \"UTC\"",
+        "window = \"24h\", resets = \"UTC\", counting = \"buckets\"",
+        26,
+        "credentials.main.limits.daily.counting",
+        &["a limit that resets counts exactly", "remove `counting`"],
+    ),
+    (
+        "window = \"24h\", resets = \"UTC\"",
+        "window = \"24h\", buckets = 12",
+        26,
+        "credentials.main.limits.daily.counting",
+        &["is missing", "buckets"],
+    ),
+    (
+        "window = \"24h\", resets = \"UTC\"",
         "wait = \"1s\"",
         26,
         "credentials.main.limits.daily.window",

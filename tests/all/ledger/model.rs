@@ -5,7 +5,8 @@
 //! - A ledger's time is the latest of the caller's `now`, the newest entry of the account, and a microsecond after its
 //!   newest floor. So time never runs backwards, and whatever is charged comes after every floor. What is absorbed from
 //!   the future counts from that time.
-//! - An id is known for `Account::longest_window` after its charge. Later it names a new charge.
+//! - An id is known for `Account::id_memory` after its charge, and where it was absorbed or settled before it arrived for
+//!   `Account::longest_window`. Later it names a new charge.
 //! - A known id is granted whatever else holds; only then comes `Never`, for the first limit by name.
 //! - Of several limits that fit last at the same instant, the first by name is told.
 //! - Of two closings the later holds. One without a known reset lasts an hour; twice as long as the last, up to a day,
@@ -132,6 +133,8 @@ impl Ledger for Model {
 #[derive(Default)]
 struct Pages {
     entries: Vec<Entry>,
+    /// The ids and times of the entries that came without a decision.
+    lasting: Vec<(ChargeId, Timestamp)>,
     floors: Vec<Floor>,
     closings: BTreeMap<LimitName, Closed>,
 }
@@ -159,7 +162,15 @@ impl Pages {
     }
 
     fn known(&mut self, account: &Account, id: &ChargeId, now: Timestamp) -> Option<&mut Entry> {
-        let is_known = |entry: &Entry| entry.at + account.longest_window() > now;
+        let lasting = &self.lasting;
+        let is_known = |entry: &Entry| {
+            let lasts = lasting.contains(&(entry.id.clone(), entry.at));
+            let memory = match lasts {
+                true => account.longest_window(),
+                false => account.id_memory(),
+            };
+            entry.at + memory > now
+        };
         self.entries
             .iter_mut()
             .find(|entry| entry.id == *id && is_known(entry))
@@ -335,11 +346,14 @@ impl Pages {
     fn settle(&mut self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) {
         match self.known(account, id, now) {
             Some(entry) => entry.cost = cost.clone(),
-            None => self.entries.push(Entry {
-                id: id.clone(),
-                at: now,
-                cost: cost.clone(),
-            }),
+            None => {
+                self.lasting.push((id.clone(), now));
+                self.entries.push(Entry {
+                    id: id.clone(),
+                    at: now,
+                    cost: cost.clone(),
+                });
+            }
         }
     }
 
@@ -347,8 +361,10 @@ impl Pages {
         for entry in entries {
             let forgotten = entry.at + account.longest_window() <= now;
             if !forgotten && self.known(account, &entry.id, now).is_none() {
+                let at = entry.at.min(now);
+                self.lasting.push((entry.id.clone(), at));
                 self.entries.push(Entry {
-                    at: entry.at.min(now),
+                    at,
                     ..entry.clone()
                 });
             }

@@ -3,6 +3,7 @@
 mod bad_answers;
 mod bodies;
 mod broken_state;
+mod buckets;
 mod busy;
 mod clocks;
 mod connections;

@@ -88,7 +88,7 @@ pub enum Cut {
     KilledAfter(u8),
 }
 
-const WINDOWS: [&str; 9] = [
+const WINDOWS: [&str; 11] = [
     "window = \"24h\"",
     "window = \"1h\"",
     "resets = \"UTC\"",
@@ -98,6 +98,8 @@ const WINDOWS: [&str; 9] = [
     "resets = \"Australia/Lord_Howe\"",
     "window = \"2h\", resets = \"Europe/Berlin\"",
     "window = \"90m\"",
+    "window = \"24h\", counting = \"buckets\"",
+    "window = \"1h\", counting = \"buckets\", buckets = 12",
 ];
 const WAITS: [Duration; 9] = [
     Duration::from_secs(60),
@@ -166,7 +168,7 @@ pub fn plans() -> impl Strategy<Value = Plan> {
 
 fn limit() -> impl Strategy<Value = LimitPlan> {
     let room = prop_oneof![3 => 0_u16..=25, 2 => 25_u16..=400];
-    (0_u8..9, 0_u8..=3, room, prop::bool::weighted(0.2)).prop_map(
+    (0_u8..11, 0_u8..=3, room, prop::bool::weighted(0.2)).prop_map(
         |(window, headroom, room, waits)| LimitPlan {
             window,
             headroom,

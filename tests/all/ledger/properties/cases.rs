@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ingest::quota::{
-    Account, Calendar, Closing, Cost, Limit, LimitName, Period, Timestamp, Units, Window,
+    Account, Calendar, Closing, Cost, Counting, Limit, LimitName, Period, Timestamp, Units, Window,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -220,12 +220,15 @@ fn windows() -> impl Strategy<Value = Window> {
         1 => Just(Period::Week),
         1 => Just(Period::Month),
     ];
-    (option::weighted(0.75, spans), any::<bool>(), periods).prop_map(|(sliding, resets, period)| {
+    let windows = (option::weighted(0.75, spans), any::<bool>(), periods);
+    (windows, 0..80_u32).prop_map(|((sliding, resets, period), parts)| {
         let resets = resets || sliding.is_none();
-        Window::new(
-            sliding,
-            resets.then_some(Calendar::new(LOS_ANGELES, period)),
-        )
-        .unwrap()
+        let calendar = resets.then_some(Calendar::new(LOS_ANGELES, period));
+        let counting = match (calendar, parts) {
+            (None, 1..=40) => Counting::Buckets(parts),
+            (Some(_), _) | (None, _) => Counting::Exact,
+        };
+        let window = Window::new(sliding, calendar).unwrap();
+        window.counted(counting).unwrap()
     })
 }

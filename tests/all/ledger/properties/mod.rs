@@ -5,6 +5,7 @@ pub(crate) mod cases;
 pub(crate) mod leaving;
 pub(crate) mod overspend;
 pub(crate) mod retrying;
+pub(crate) mod strictness;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -35,6 +36,12 @@ macro_rules! properties {
         fn what_is_to_be_left_counts_as_if_it_were_charged() {
             use $crate::ledger::properties::{cases, check, leaving};
             check($open, cases::visits(), leaving::like_charging);
+        }
+
+        #[test]
+        fn counting_in_buckets_is_at_most_one_part_of_the_window_stricter() {
+            use $crate::ledger::properties::{cases, check, strictness};
+            check($open, cases::visits(), strictness::of_one_part);
         }
 
         #[test]

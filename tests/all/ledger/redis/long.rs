@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ingest::quota::{ChargeId, Cost, Decision, Timestamp};
+use ingest::quota::{ChargeId, Cost, Counting, Decision, Limit, Timestamp, Units, Window};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -14,6 +14,8 @@ use crate::ledger::books::{Books, account, at, cost, entry, floor, limit, secs};
 use crate::ledger::model::Model;
 
 const WINDOW: Duration = secs(600);
+/// Longer than ids are remembered where a limit counts in buckets.
+const LONG_WINDOW: Duration = secs(1_800);
 
 #[derive(Debug, Clone)]
 enum Event {
@@ -153,6 +155,21 @@ fn daily(units: u64) -> Cost {
 
 #[test]
 fn every_answer_is_the_models_over_long_histories() {
+    check(events(), limit(1000, Some(WINDOW), None));
+}
+
+#[test]
+fn every_answer_is_the_models_over_long_histories_that_count_in_buckets() {
+    let window = Window::new(Some(LONG_WINDOW), None).unwrap();
+    let window = window.counted(Counting::Buckets(20)).unwrap();
+    let passing = (0..900_000_000_i64).prop_map(|micros| Event::Pass { micros });
+    check(
+        prop_oneof![4 => events(), 1 => passing],
+        Limit::new(Units::new(1000), Units::ZERO, window).unwrap(),
+    );
+}
+
+fn check(events: impl Strategy<Value = Event>, daily: Limit) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -168,12 +185,9 @@ fn every_answer_is_the_models_over_long_histories() {
         max_shrink_iters: 40,
         ..Config::default()
     };
-    let outcome = TestRunner::new(config).run(&vec(events(), 1..14), |events| {
+    let outcome = TestRunner::new(config).run(&vec(events, 1..14), |events| {
         runtime.block_on(async {
-            let account = account([
-                ("daily", limit(1000, Some(WINDOW), None)),
-                ("other", limit(50, Some(secs(5)), None)),
-            ]);
+            let account = account([("daily", daily), ("other", limit(50, Some(secs(5)), None))]);
             let books = [store.ledger(), Model::open().await.ledger()]
                 .map(|ledger| Books::new(ledger, account.clone()));
             let mut pair = Pair {

@@ -8,6 +8,7 @@ mod kinds;
 mod long;
 mod loss;
 pub(crate) mod machine;
+mod merged;
 mod outage;
 mod protocol;
 pub(crate) mod replies;

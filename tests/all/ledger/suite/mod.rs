@@ -2,6 +2,7 @@
 //! dead code, and the compiler says so.
 
 pub(crate) mod afterwards;
+pub(crate) mod buckets;
 pub(crate) mod charges;
 pub(crate) mod closings;
 pub(crate) mod retry;
@@ -96,6 +97,18 @@ macro_rules! suite {
             since_reset_counts_the_calendar_day_alone
             returns_of_many_charges_are_few
             a_closed_limit_has_nothing_remaining
+        }
+        $crate::ledger::suite::behaviours! { $open, buckets:
+            charges_of_a_part_count_as_if_made_at_its_end
+            parts_return_one_after_another
+            an_id_is_remembered_for_ten_minutes_and_counts_once
+            a_release_of_a_forgotten_id_frees_nothing
+            a_settlement_of_a_forgotten_id_counts_in_full
+            a_settlement_corrects_the_part_of_its_charge
+            an_absorbed_id_is_remembered_while_it_counts
+            a_limit_that_counts_exactly_keeps_the_ids_of_its_account
+            what_is_merged_counts_as_before
+            a_changed_counting_never_grants_more
         }
         $crate::ledger::suite::behaviours! { $open, sharing:
             what_one_handle_charges_another_sees

@@ -2,7 +2,8 @@
 //! and indexes by the same upserts: `cargo bench --bench shared_landing`.
 //!
 //! The server is a private one on this machine, which waits for its disk at each commit (`fsync = on`). The bare loop knows its
-//! words and its positions beforehand, and reads nothing.
+//! words and its positions beforehand, and reads nothing. It looks records up by the same joins, and leaves it to the server when
+//! the words of new records are merged into the index.
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
 #[path = "landing.rs"]
@@ -46,7 +47,7 @@ const STORE: &str = "insert into record (upstream, kind, id, first_seen, last_se
     on conflict (upstream, kind, id) do update set last_seen = excluded.last_seen, body = excluded.body";
 const INDEX: &str = "insert into record_text (number, length, words)
     select record.number, 1, page.words::tsvector from unnest($1, $2) page (id, words)
-    join record on record.upstream = 'youtube' and record.kind = 'video' and record.id = page.id";
+    cross join lateral (select number from record where upstream = 'youtube' and kind = 'video' and id = page.id offset 0) record";
 const LIST: &str = "insert into listing (pass, step, position, call, upstream, kind, id)
     select $1, 0, $2 + page.place, 'videos.list', 'youtube', 'video', page.id
     from unnest($3) with ordinality page (id, place)";

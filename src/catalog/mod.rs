@@ -174,6 +174,23 @@ pub trait PassStore: PassReader {
         now: Timestamp,
     ) -> Result<PassId, CatalogError>;
 
+    /// Ends a pass as complete, after it marked the records as gone that these steps no longer list, as [`Self::mark_gone`] does.
+    /// Returns the number of records.
+    async fn complete(
+        &self,
+        pass: PassId,
+        steps: &[usize],
+        now: Timestamp,
+    ) -> Result<u64, CatalogError> {
+        let gone = match steps {
+            [] => 0,
+            steps => self.mark_gone(pass, steps, now).await?,
+        };
+        self.finish(&PassRef::Open(pass), PassEnd::Complete, now)
+            .await?;
+        Ok(gone)
+    }
+
     /// Adds requests that returned no page, and the units charged for them, to a pass. A new pass is stored as failed, so that
     /// `history` shows what it cost and a ledger that was lost is charged it.
     async fn count_unproductive(

@@ -22,14 +22,61 @@ enum Letter {
 
 type Alphabet = HashMap<char, Letter>;
 
-/// Returns the tokens of texts that [`super::words::part`] parted, text by text. A token is lower-case and without
-/// diacritics; it can be empty.
+/// The tokens of a text, in its order. A token is lower-case and without diacritics; it can be empty.
+pub struct Tokens {
+    /// All of them, one after the other: a page has thousands.
+    letters: String,
+    /// Where each one ends.
+    ends: Vec<usize>,
+}
+
+impl Tokens {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        let mut begin = 0;
+        self.ends.iter().map(move |end| {
+            let token = self.letters.get(begin..*end).unwrap_or_default();
+            begin = *end;
+            token
+        })
+    }
+
+    fn split(text: &str, alphabet: &Alphabet) -> Self {
+        let mut tokens = Self {
+            letters: String::with_capacity(text.len()),
+            ends: Vec::with_capacity(text.len() / 6),
+        };
+        let mut begin = None;
+        for character in text.chars() {
+            match letter(character, alphabet) {
+                Letter::Separator => tokens.end(&mut begin),
+                Letter::Folded(folded) => {
+                    let begin = *begin.get_or_insert(tokens.letters.len());
+                    if tokens.letters.len() - begin < LONGEST {
+                        tokens.letters.extend(folded);
+                    }
+                }
+            }
+        }
+        tokens.end(&mut begin);
+        tokens
+    }
+
+    /// Ends the token that began, if one did.
+    fn end(&mut self, begin: &mut Option<usize>) {
+        self.ends.extend(begin.take().map(|_| self.letters.len()));
+    }
+}
+
+/// Returns the tokens of texts that [`super::words::part`] parted, text by text.
 ///
 /// # Errors
 /// There is no memory for an index.
-pub fn tokens<'t>(
-    texts: impl Iterator<Item = &'t str> + Clone,
-) -> rusqlite::Result<Vec<Vec<String>>> {
+pub fn tokens<'t>(texts: impl Iterator<Item = &'t str> + Clone) -> rusqlite::Result<Vec<Tokens>> {
     let alphabet = alphabet();
     let unknown: BTreeSet<char> = {
         let known = alphabet.read().unwrap_or_else(PoisonError::into_inner);
@@ -45,30 +92,12 @@ pub fn tokens<'t>(
         known.extend(learned);
     }
     let known = alphabet.read().unwrap_or_else(PoisonError::into_inner);
-    Ok(texts.map(|text| split(text, &known)).collect())
+    Ok(texts.map(|text| Tokens::split(text, &known)).collect())
 }
 
 fn alphabet() -> &'static RwLock<Alphabet> {
     static ALPHABET: OnceLock<RwLock<Alphabet>> = OnceLock::new();
     ALPHABET.get_or_init(RwLock::default)
-}
-
-fn split(text: &str, alphabet: &Alphabet) -> Vec<String> {
-    let mut tokens = Vec::new();
-    let mut token: Option<String> = None;
-    for character in text.chars() {
-        match letter(character, alphabet) {
-            Letter::Separator => tokens.extend(token.take()),
-            Letter::Folded(folded) => {
-                let token = token.get_or_insert_default();
-                if token.len() < LONGEST {
-                    token.extend(folded);
-                }
-            }
-        }
-    }
-    tokens.extend(token);
-    tokens
 }
 
 fn letter(character: char, alphabet: &Alphabet) -> Letter {

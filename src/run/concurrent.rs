@@ -1,7 +1,7 @@
 //! Walks the admitted regions concurrently, with the batches that their listings fill; then fetches the last batches and ends the
 //! passes that are complete.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -27,6 +27,8 @@ pub struct Listed {
     pub pass: Pass,
     /// Why it stopped; `None` where all its lists are complete.
     pub reason: Option<StopReason>,
+    /// Whether nothing is left to do for it.
+    pub is_ended: bool,
 }
 
 /// The result of a region's turn.
@@ -109,9 +111,14 @@ async fn list_all(
     walked: &mut Walked,
 ) -> HashMap<String, Vec<Listed>> {
     let mut by_job: HashMap<String, Vec<Listed>> = HashMap::new();
-    let turns = futures_util::stream::iter(admitted).map(|one| list(context, one, &listings));
-    let mut turns = turns.buffered(context.concurrency);
-    while let Some(turn) = turns.next().await {
+    // A turn that ends early, such as that of a region that another machine walks, makes way for the next one at once.
+    let turns = admitted.into_iter().enumerate().map(|(place, one)| {
+        let turn = list(context, one, &listings);
+        async move { (place, turn.await) }
+    });
+    let turns = futures_util::stream::iter(turns).buffer_unordered(context.concurrency);
+    let turns: BTreeMap<usize, Turn> = turns.collect().await;
+    for turn in turns.into_values() {
         match turn {
             Turn::Listed(listed) => by_job
                 .entry(listed.pass.job.name.clone())
@@ -136,12 +143,22 @@ async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> T
             context
                 .progress
                 .started(&job, &region, pass.pages(), pass.expected_pages());
-            let reason = walk(context, &mut pass, listings.get(&job)).await.err();
+            let mut walked = walk(context, &mut pass, listings.get(&job)).await;
+            // Other regions wait for their upstream meanwhile.
+            let is_ended = !names_ids(&pass.job);
+            if is_ended {
+                walked = end(context, &pass, walked).await;
+            }
+            let reason = walked.err();
             let how = reason
                 .as_ref()
                 .map_or_else(|| "listed".to_owned(), ToString::to_string);
             context.progress.ended(&job, &region, &how);
-            Turn::Listed(Box::new(Listed { pass, reason }))
+            Turn::Listed(Box::new(Listed {
+                pass,
+                reason,
+                is_ended,
+            }))
         }
         Ok(Err(left)) => Turn::Left(candidate.into(), left, None),
         Err(reason) => Turn::Left(candidate.into(), reason.outcome(), Some(reason)),
@@ -223,18 +240,23 @@ async fn complete(
         batches.waiting = listings.into_iter().collect();
         batches.reason = Some(reason);
     }
-    for mut one in listed {
-        let ended = match one.reason.take() {
-            Some(reason) => Err(reason),
-            None => one
-                .pass
-                .id()
-                .filter(|id| batches.waits(*id))
-                .map_or(Ok(()), |_| Err(batches.why())),
-        };
-        let reason = end(context, &one.pass, ended).await.err();
-        walked.add(one.pass, reason.as_ref());
+    let ends = listed.into_iter().map(|mut one| {
+        let (context, batches) = (context, &batches);
+        async move {
+            if !one.is_ended {
+                let waits = one.pass.id().is_some_and(|id| batches.waits(id));
+                let waits = || waits.then(|| batches.why());
+                let ended = one.reason.take().or_else(waits).map_or(Ok(()), Err);
+                one.reason = end(context, &one.pass, ended).await.err();
+            }
+            one
+        }
+    });
+    let mut ends = futures_util::stream::iter(ends).buffered(context.concurrency);
+    while let Some(one) = ends.next().await {
+        walked.add(one.pass, one.reason.as_ref());
     }
+    drop(ends);
     // A pass that began after its charges would look like one that a restored ledger lacks, and be charged again.
     let began = batches.began.unwrap_or_else(|| context.clock.now());
     let reference = batches.reference(job, began);
@@ -253,16 +275,10 @@ async fn end(
         Err(StopReason::Unserved(_)) => Some(PassEnd::Refused),
         Err(_) => None,
     };
-    if end == Some(PassEnd::Complete) {
-        pass.mark_gone(context).await?;
-    }
+    let now = context.clock.now();
     let reference = match end {
-        Some(end) => PassRef::Open(
-            context
-                .catalog
-                .finish(&pass.reference, end, context.clock.now())
-                .await?,
-        ),
+        Some(PassEnd::Complete) => PassRef::Open(pass.complete(context).await?),
+        Some(end) => PassRef::Open(context.catalog.finish(&pass.reference, end, now).await?),
         None => pass.reference.clone(),
     };
     context.count_unproductive(&reference, &pass.stats).await;

@@ -10,7 +10,7 @@ use super::prefetch::{ListedIds, PrefetchSender};
 use super::stats::PassStats;
 use super::steps::{request_of, since_of};
 use super::stop_reason::StopReason;
-use crate::catalog::{Landed, Lease, OpenPass, PassId, PassRef, StepPosition};
+use crate::catalog::{Landed, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition};
 use crate::config::{Job, Region, SinceValue, Step, Variable};
 use crate::quota::Timestamp;
 use crate::record::Record;
@@ -117,12 +117,12 @@ impl Pass {
         self.positions.retain(|position| position.step != step);
     }
 
-    /// Marks the records as gone that its lists lost. A list for a time, such as `{since}` or `{date}`, lists something else
-    /// in every pass, so it loses none.
+    /// Ends it as complete, and marks the records as gone that its lists lost. A list for a time, such as `{since}` or `{date}`,
+    /// lists something else in every pass, so it loses none.
     ///
     /// # Errors
     /// When the catalog cannot be written.
-    pub async fn mark_gone(&self, context: &Context) -> Result<(), StopReason> {
+    pub async fn complete(&self, context: &Context) -> Result<PassId, StopReason> {
         let whole: Vec<usize> = listing_steps(&self.job)
             .filter(|(index, step)| {
                 let is_for_a_time = TIMES.iter().any(|time| self.job.names(step, time));
@@ -130,15 +130,17 @@ impl Pass {
             })
             .map(|(index, _)| index)
             .collect();
-        if let Some(id) = self.id()
-            && !whole.is_empty()
-        {
-            let now = context.clock.now();
-            let gone = context.catalog.mark_gone(id, &whole, now).await?;
-            let (job, region) = (&self.job.name, self.region.key());
-            tracing::debug!(job, region, gone, "marked records as gone");
-        }
-        Ok(())
+        let now = context.clock.now();
+        let Some(id) = self.id() else {
+            let finish = context
+                .catalog
+                .finish(&self.reference, PassEnd::Complete, now);
+            return Ok(finish.await?);
+        };
+        let gone = context.catalog.complete(id, &whole, now).await?;
+        let (job, region) = (&self.job.name, self.region.key());
+        tracing::debug!(job, region, gone, "marked records as gone");
+        Ok(id)
     }
 
     /// Returns the pass in the catalog; `None` before its first page.

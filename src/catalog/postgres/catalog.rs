@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use super::merging::Merging;
 use super::{Postgres, PostgresError, rebuild, schema, views};
 use crate::catalog::CatalogError;
 
@@ -7,6 +8,7 @@ use crate::catalog::CatalogError;
 #[derive(Clone)]
 pub struct PostgresCatalog {
     pub(super) postgres: Arc<Postgres>,
+    pub(super) merging: Arc<Merging>,
 }
 
 impl PostgresCatalog {
@@ -49,6 +51,7 @@ impl PostgresCatalog {
 
     fn new(postgres: Postgres) -> Self {
         Self {
+            merging: Merging::new(&postgres),
             postgres: Arc::new(postgres),
         }
     }

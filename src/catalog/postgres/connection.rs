@@ -295,8 +295,8 @@ impl Session {
         let begun = tokio::spawn(begun.try_for_each(|_| async { Ok(()) }));
         Ok(Transaction {
             session: self,
-            begun,
-            is_open: true,
+            begun: Mutex::new(Some(begun)),
+            is_open: AtomicBool::new(true),
             id: OnceLock::new(),
             patience,
         })
@@ -371,8 +371,8 @@ async fn cancel(connected: Connected) {
 pub struct Transaction<'s> {
     session: &'s mut Session,
     /// Reads the answer to its beginning.
-    begun: JoinHandle<Result<(), tokio_postgres::Error>>,
-    is_open: bool,
+    begun: Mutex<Option<JoinHandle<Result<(), tokio_postgres::Error>>>>,
+    is_open: AtomicBool,
     /// Its number, where a statement returned it.
     id: OnceLock<String>,
     patience: Duration,
@@ -430,22 +430,54 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// Nothing was written; or, by [`PostgresError::InDoubt`], that is not known.
-    pub async fn commit(mut self) -> Result<(), PostgresError> {
-        let begun = timeout(self.patience, &mut self.begun).await;
-        let begun = begun.map_err(|_| PostgresError::Silent(self.patience))?;
-        begun.unwrap_or(Ok(()))?;
-        self.is_open = false;
-        let committed = self.batch("commit").await;
+    pub async fn commit(self) -> Result<(), PostgresError> {
+        self.commit_after(async { Ok(()) }).await
+    }
+
+    /// Sends the last statements of the transaction and its commit, all in one round trip. The server rolls back instead if one of
+    /// them fails. None of their results can decide whether to commit.
+    ///
+    /// # Errors
+    /// Nothing was written; or, by [`PostgresError::InDoubt`], that is not known.
+    pub async fn commit_after<T>(
+        &self,
+        statements: impl Future<Output = Result<T, PostgresError>>,
+    ) -> Result<T, PostgresError> {
+        self.check_begun().await?;
+        self.is_open.store(false, Ordering::Relaxed);
+        // The first polls send the statements, then the commit.
+        let (done, committed) = tokio::join!(biased; statements, self.batch("commit"));
         match committed {
-            Err(error) if error.ends_connection() => {
-                let id = self.id.get().ok_or(PostgresError::InDoubt)?;
-                match self.session.postgres.was_committed(id).await {
-                    Some(true) => Ok(()),
-                    Some(false) => Err(error),
-                    None => Err(PostgresError::InDoubt),
-                }
-            }
-            committed => committed,
+            Ok(()) => {}
+            Err(error) if error.ends_connection() => self.check_committed(error).await?,
+            Err(error) => return Err(error),
+        }
+        done.map_err(|error| match error.is_rejection() {
+            true => error,
+            // The statements took place, and what they returned is lost.
+            false => PostgresError::InDoubt,
+        })
+    }
+
+    async fn check_begun(&self) -> Result<(), PostgresError> {
+        let begun = self
+            .begun
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(begun) = begun else { return Ok(()) };
+        let begun = timeout(self.patience, begun).await;
+        let begun = begun.map_err(|_| PostgresError::Silent(self.patience))?;
+        Ok(begun.unwrap_or(Ok(()))?)
+    }
+
+    /// Fails unless the server knows that the transaction was committed.
+    async fn check_committed(&self, lost: PostgresError) -> Result<(), PostgresError> {
+        let id = self.id.get().ok_or(PostgresError::InDoubt)?;
+        match self.session.postgres.was_committed(id).await {
+            Some(true) => Ok(()),
+            Some(false) => Err(lost),
+            None => Err(PostgresError::InDoubt),
         }
     }
 
@@ -462,7 +494,7 @@ impl Transaction<'_> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        if self.is_open {
+        if self.is_open.load(Ordering::Relaxed) {
             self.roll_back();
         }
     }

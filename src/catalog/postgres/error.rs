@@ -57,6 +57,12 @@ impl PostgresError {
         self.code() == Some(&SqlState::UNIQUE_VIOLATION)
     }
 
+    /// Whether the server rejected a statement, which rolls its transaction back.
+    #[must_use]
+    pub fn is_rejection(&self) -> bool {
+        self.code().is_some()
+    }
+
     /// Whether a table, or the schema, does not exist.
     #[must_use]
     pub fn is_missing_table(&self) -> bool {

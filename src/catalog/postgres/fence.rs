@@ -1,65 +1,69 @@
 //! The check with which a transaction that changes a pass begins: whether this process still holds the lease of its region.
 
-use tokio_postgres::types::Type;
+use std::borrow::Cow;
+
+use uuid::Uuid;
 
 use super::connection::Transaction;
 use super::error::PostgresError;
 use super::lease::{job_of, region_of};
 use super::passes::slice;
-use super::sql::Columns;
+use super::sql::{Columns, parameters};
 use crate::catalog::{PassId, Resource, Term};
 use crate::config::Region;
 
-/// The lock makes the next holder wait for the end of the transaction: it changes the term, which is part of a unique key. A
-/// renewal does not change the key, so it does not wait.
-const CURRENT: &str = "select pg_current_xact_id()::text, (select true from lease
-    where job = $1 and region = $2 and holder = $3 and term = $4 for key share)";
-const OF_PASS: &str =
-    "select pg_current_xact_id()::text, job, region, slice_from, slice_to from pass
-    where id = $1";
+const OF_PASS: &str = "select job, region, slice_from, slice_to from pass where id = $1";
+/// The lock of the lease's row makes the next holder wait for the end of the transaction: it changes the term, which is part of
+/// a unique key. A renewal does not change the key, so it does not wait. Both rows are read as they are once they are locked.
+const LOCK: &str = "select pg_current_xact_id()::text, (select true from lease
+        where job = $2 and region = $3 and holder = $4 and term = $5 for key share)
+    from pass where id = $1 for update";
 
-/// Returns whether a term is current, and keeps it current until the transaction ends. Only `set local` may precede it: it
-/// must not see an earlier state than what follows. No term: the lease cannot be lost.
-///
-/// # Errors
-/// The statement failed.
-pub async fn fence(
-    transaction: &Transaction<'_>,
+/// The columns of the row that says whether a term is current; null where the lease cannot be lost.
+pub fn lease_of(
     term: Option<&Term>,
-) -> Result<bool, PostgresError> {
-    let Some(term) = term else { return Ok(true) };
-    let (job, region) = (job_of(&term.resource), region_of(&term.resource));
-    let rows = transaction
-        .query(
-            CURRENT,
-            &[
-                (&job, Type::TEXT),
-                (&region, Type::TEXT),
-                (&term.holder, Type::UUID),
-                (&term.number, Type::INT8),
-            ],
-        )
-        .await?;
-    let Some(row) = rows.first() else {
-        return Ok(false);
-    };
-    transaction.identify(row.try_get(0)?);
-    Ok(row.try_get::<_, Option<bool>>(1)?.is_some())
+) -> (
+    Option<Cow<'_, str>>,
+    Option<Cow<'_, str>>,
+    Option<Uuid>,
+    Option<i64>,
+) {
+    let resource = term.map(|term| &term.resource);
+    (
+        resource.map(|resource| job_of(resource).into()),
+        resource.map(|resource| region_of(resource).into()),
+        term.map(|term| term.holder),
+        term.map(|term| term.number),
+    )
 }
 
-/// Checks that this process still holds the lease of a pass's region, if it took one, until the transaction ends.
+/// Locks a pass until the transaction ends, and checks that this process still holds the lease of its region, if it took one. What
+/// the transaction reads next is no earlier state.
 ///
 /// # Errors
 /// There is no such pass, the lease is lost, or a statement failed.
-pub async fn fence_pass(transaction: &Transaction<'_>, pass: PassId) -> Result<(), PostgresError> {
-    let rows = transaction.query(OF_PASS, &[(&pass.0, Type::INT8)]).await?;
+pub async fn lock_pass(tx: &Transaction<'_>, pass: PassId) -> Result<(), PostgresError> {
+    let terms = tx.postgres().terms();
+    let resource = match terms.walked_by(pass) {
+        Some(resource) => resource,
+        None => resource_of(tx, pass).await?,
+    };
+    let term = terms.of(&resource);
+    let (job, region, holder, number) = lease_of(term.as_ref());
+    let rows = tx
+        .query(LOCK, parameters![pass.0, job, region, holder, number])
+        .await?;
     let row = rows.first().ok_or(PostgresError::NoSuchPass(pass))?;
-    transaction.identify(row.try_get(0)?);
-    let region = Region::key_of(&row.text(2)?, slice(row, 3)?);
-    let resource = Resource::region(&row.text(1)?, &region);
-    let term = transaction.postgres().terms().of(&resource);
-    match fence(transaction, term.as_ref()).await? {
+    tx.identify(row.value(0)?);
+    match term.is_none() || row.value::<Option<bool>>(1)?.is_some() {
         true => Ok(()),
         false => Err(PostgresError::LeaseLost(resource)),
     }
+}
+
+async fn resource_of(tx: &Transaction<'_>, pass: PassId) -> Result<Resource, PostgresError> {
+    let rows = tx.query(OF_PASS, parameters![pass.0]).await?;
+    let row = rows.first().ok_or(PostgresError::NoSuchPass(pass))?;
+    let region = Region::key_of(&row.text(1)?, slice(row, 2)?);
+    Ok(Resource::region(&row.text(0)?, &region))
 }

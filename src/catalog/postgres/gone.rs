@@ -2,8 +2,11 @@
 //!
 //! A list is a job, a region and a step that lists everything there is. A record that a list had is gone when no list has it.
 
+use futures_util::future::try_join_all;
+use tokio_postgres::Row;
+
 use super::sql::{Columns, parameters, time};
-use super::{PostgresError, Transaction, passes};
+use super::{PostgresError, Transaction, lock_pass};
 use crate::catalog::PassId;
 use crate::quota::Timestamp;
 
@@ -43,11 +46,11 @@ pub async fn mark(
     steps: &[i64],
     now: Timestamp,
 ) -> Result<u64, PostgresError> {
-    passes::lock(tx, pass).await?;
     let mut missing: Vec<i64> = Vec::new();
     let mut previous = None;
-    for step in steps {
-        let rows = tx.query(BEFORE, parameters![pass.0, *step]).await?;
+    let before = try_join_all(steps.iter().map(|step| before(tx, pass, *step)));
+    let ((), before) = tokio::try_join!(biased; lock_pass(tx, pass), before)?;
+    for rows in before {
         let Some(row) = rows.first() else {
             continue;
         };
@@ -72,4 +75,8 @@ pub async fn mark(
     tx.query(LOCK, parameters![missing]).await?;
     tx.execute(MARK, parameters![missing, time(now), current, pass.0])
         .await
+}
+
+async fn before(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<Vec<Row>, PostgresError> {
+    tx.query(BEFORE, parameters![pass.0, step]).await
 }

@@ -3,43 +3,33 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
 
-use tokio::try_join;
-use tokio_postgres::Row as Found;
-
-use super::sql::{Columns, all_stored, parameters, plain, stored as stored_text, time};
-use super::words::Vector;
-use super::{PostgresError, Transaction, fence, passes, tags, views, words};
+use super::before::Before;
+use super::sql::{Columns, parameters, plain, stored as stored_text, time};
+use super::words::Vectors;
+use super::{PostgresError, Transaction, passes, tags, views};
 use crate::catalog::layout::KindLayout;
 use crate::catalog::page::{LandingPage, Row, Text};
 use crate::catalog::values::{self, integer};
-use crate::catalog::{Landed, OpenBatch, PassId, PassRef};
+use crate::catalog::{Landed, Landing, OpenBatch, PassId, PassRef};
 
-const OPEN: &str =
-    "select id, units, pg_current_xact_id()::text from pass where id = $1 for update";
-const BEGIN: &str =
-    "insert into pass (job, region, started_at, slice_from, slice_to) values ($1, $2, $3, $4, $5)
-    returning id, units, pg_current_xact_id()::text";
-const NUMBERS: &str = "select nextval('record_number_seq') from generate_series(1, $1)";
-/// The transaction that holds a record's lock changes its text.
-const HASHES: &str =
-    "select id, text_hash from record where upstream = $1 and kind = $2 and id = any($3)
-    order by id for update";
-const LAST_POSITION: &str =
-    "select coalesce(max(position), 0) from listing where pass = $1 and step = $2";
-const LISTED: &str = "select id, coalesce(requested, ''), parent is null from listing
-    where id = any($5) and kind = $4 and upstream = $3 and pass = $1 and step = $2";
 const KEEP_VERSION: &str =
     "insert into record_version (upstream, kind, id, pass, replaced_at, body)
     select record.upstream, record.kind, record.id, $3, $4, record.body
     from unnest($5, $6) with ordinality page (id, body, place)
-    join record on record.upstream = $1 and record.kind = $2 and record.id = page.id
+    cross join lateral (select * from record where upstream = $1 and kind = $2 and id = page.id offset 0) record
     where record.body <> page.body order by page.place";
+/// A record has its number, or the place of a new one among those that are drawn: new records are numbered in the order of the
+/// page, and written in the order of their ids.
+///
 /// A record of more than 1 MiB counts as changed whenever it is returned, as in a file. An unchanged body is not written
 /// again.
-const STORE: &str = "insert into record (number, upstream, kind, id, first_seen, last_seen, changed_at, text_hash, body)
-    select page.number, $1, $2, page.id, $3, $3, $3, page.text_hash, page.body
-    from unnest($4, $5, $6, $7) page (number, id, text_hash, body)
+const STORE: &str = "with drawn as materialized (select array_agg(number) numbers
+        from (select nextval('record_number_seq') number from generate_series(1, $9)) one)
+    insert into record (number, upstream, kind, id, first_seen, last_seen, changed_at, text_hash, body)
+    select coalesce(page.number, drawn.numbers[page.place]), $1, $2, page.id, $3, $3, $3, page.text_hash, page.body
+    from unnest($4, $5, $6, $7, $8) page (number, place, id, text_hash, body), drawn
     on conflict (upstream, kind, id) do update set last_seen = excluded.last_seen, gone_at = null,
         text_hash = excluded.text_hash,
         body = case when record.body = excluded.body then record.body else excluded.body end,
@@ -47,76 +37,91 @@ const STORE: &str = "insert into record (number, upstream, kind, id, first_seen,
             when record.body = excluded.body and record.gone_at is null then coalesce(record.changed_at, record.last_seen)
             else excluded.last_seen end";
 const INDEX: &str = "insert into record_text (number, length, words)
-    select record.number, page.length, page.words::tsvector from unnest($3, $4, $5) page (id, length, words)
-    join record on record.upstream = $1 and record.kind = $2 and record.id = page.id
+    select record.number, page.length, page.words from unnest($3, $4, $5) page (id, length, words)
+    cross join lateral (select number from record where upstream = $1 and kind = $2 and id = page.id offset 0) record
     order by record.number
     on conflict (number) do update set length = excluded.length, words = excluded.words";
 const UNINDEX: &str = "delete from record_text where number in
-    (select number from record where upstream = $1 and kind = $2 and id = any($3))";
-const LIST: &str = "insert into listing (pass, step, position, call, upstream, kind, id, requested)
-    select $1, $2, page.position, $3, $4, $5, page.id, page.requested
-    from unnest($6, $7, $8) page (position, id, requested)";
+    (select record.number from unnest($3) page (id) cross join lateral
+        (select number from record where upstream = $1 and kind = $2 and id = page.id offset 0) record)";
 const CAME: &str = "delete from absent where (upstream, kind, id) in
-    (select upstream, kind, id from absent where upstream = $1 and kind = $2 and id = any($3) order by id for update)";
+    (select absent.* from unnest($3) page (id) cross join lateral
+        (select upstream, kind, id from absent where upstream = $1 and kind = $2 and id = page.id for update) absent)";
 const ABSENT: &str = "insert into absent (upstream, kind, id, at) select $1, $2, page.id, $4 from unnest($3) page (id)
     on conflict (upstream, kind, id) do update set at = excluded.at";
 const FETCHED: &str = "delete from batch where pass = $1 and step = $2 and ids = $3";
 const BEGUN: &str = "insert into batch (pass, step, ids, missing, cursors, began, empty_pages)
     values ($1, $2, $3, $4, $5, $6, $7)";
-/// The checkpoint of a landing that is repeated since the answer to its commit was lost.
-const KNOWN: &str = "select pass, cursor is null from checkpoint where landing = $1";
-const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut, landing)
-    select $1, $2, coalesce((select max(page) from checkpoint where pass = $1 and step = $2), 0) + 1,
-        case when exists (select 1 from checkpoint
-            where pass = $1 and step = $2 and hashtextextended(cursor, 0) = hashtextextended($3, 0) and cursor = $3)
-        then null else $3 end, $4, $5, $6, $7, $8
-    returning cursor is null";
+/// What a page adds to its pass, which is locked: its listing, its cursor and its counts. A cursor that the step had before ends the
+/// step.
+const ADVANCE: &str = "with listed as (
+        insert into listing (pass, step, position, call, upstream, kind, id, requested)
+        select $1, $2, page.position, $3, $4, $5, page.id, page.requested
+        from unnest($6, $7, $8) page (position, id, requested)),
+    landed as (
+        insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut, landing)
+        select $1, $2, coalesce((select page from checkpoint where pass = $1 and step = $2 order by page desc limit 1), 0) + 1,
+            case when exists (select 1 from checkpoint
+                where pass = $1 and step = $2 and hashtextextended(cursor, 0) = hashtextextended($9, 0) and cursor = $9)
+            then null else $9 end, $10, $11, $12, $13, $14
+        returning cursor is null as is_done)
+    update pass set pages = pages + 1, records = records + $15, units = $16,
+        requests = least(requests, 9223372036854775807 - $17) + $17, greatest = coalesce($18, greatest)
+    where id = $1 returning (select is_done from landed)";
 
 /// A pass that another machine's run would otherwise continue beside its own.
 const FAILED: &str = "update pass set outcome = 'failed', finished_at = $2 where id = $1";
 
-/// What the catalog holds of a page before it lands.
-struct Before {
-    pass: PassId,
-    units: String,
-    /// Whether this process still holds the lease under which the page was requested.
-    is_held: bool,
-    /// The hash of each stored record's text, by id.
-    hashes: HashMap<String, Option<i64>>,
-    /// Unused numbers for the records, in their order.
-    numbers: Vec<i64>,
-    last_position: i64,
-    /// What the step listed of the page's records: id, the id that requested it, and whether it has no parent.
-    listed: Vec<(String, String, bool)>,
-    layout: Option<KindLayout>,
+/// A page that was stored.
+pub struct LandedPage {
+    pub landed: Landed,
+    /// Whether the view of its kind has to be replaced.
+    pub is_new_layout: bool,
+    /// How many words were appended to the full-text index.
+    pub words: i64,
 }
 
-/// Stores a page. Returns also whether the view of its kind has to be replaced.
+/// Stores a page and commits. What its records look like as they are stored is worked out while the server is asked what it has,
+/// once for all attempts.
 pub async fn land(
-    tx: &Transaction<'_>,
-    page: &LandingPage,
-) -> Result<(Landed, bool), PostgresError> {
-    let before = before(tx, page).await?;
+    tx: Transaction<'_>,
+    landing: &Arc<Landing>,
+    prepared: &OnceLock<LandingPage>,
+) -> Result<LandedPage, PostgresError> {
+    let (before, page) = tokio::join!(
+        biased;
+        Before::read(&tx, landing),
+        async { prepared.get_or_init(|| LandingPage::new(Arc::clone(landing))) },
+    );
+    let before = before?;
     let layout = KindLayout::new(&page.landing.kind);
     let is_new_layout = before.layout.as_ref() != Some(&layout);
     if is_new_layout {
-        views::remember(tx, page, &layout).await?;
+        views::remember(&tx, page, &layout).await?;
     }
     let stored = Stored::new(page, &before)?;
     for layer in &stored.earlier {
-        keep_versions(tx, page, before.pass, layer).await?;
-        store(tx, page, layer).await?;
+        keep_versions(&tx, page, before.pass, layer).await?;
+        store(&tx, page, layer).await?;
     }
     let cursor_repeats = match before.is_held {
-        true => write(tx, page, &before, &stored).await?,
-        false => write_without_lease(tx, page, &before, &stored).await?,
+        true => tx.commit_after(write(&tx, page, &before, &stored)).await?,
+        false => {
+            write_without_lease(&tx, page, &before, &stored).await?;
+            tx.commit().await?;
+            false
+        }
     };
     let landed = Landed {
         pass: before.pass,
         cursor_repeats,
         lease_lost: !before.is_held,
     };
-    Ok((landed, is_new_layout))
+    Ok(LandedPage {
+        landed,
+        is_new_layout,
+        words: stored.vectors.lengths.iter().sum(),
+    })
 }
 
 /// Writes a page, all statements in one round trip. Returns whether its cursor repeats.
@@ -126,23 +131,20 @@ async fn write(
     before: &Before,
     stored: &Stored<'_>,
 ) -> Result<bool, PostgresError> {
-    let (pass, listed) = (before.pass, Listed::new(page, before));
-    let listed_rows = integer(listed.ids.len() as u64);
-    let (.., cursor_repeats, ()) = try_join!(
+    let pass = before.pass;
+    let (.., cursor_repeats) = tokio::try_join!(
         biased;
         keep_versions(tx, page, pass, &stored.last),
         store(tx, page, &stored.last),
         index(tx, page, stored),
         unindex(tx, page, stored),
-        list(tx, page, pass, &listed),
         forget_absent(tx, page),
         store_absent(tx, page),
         forget_batch(tx, page, pass),
         store_batch(tx, page, pass),
         tags::remember(tx, page),
         tags::forget_aged(tx, page),
-        checkpoint(tx, page, pass),
-        count(tx, page, before, (1, listed_rows)),
+        advance(tx, page, before),
     )?;
     Ok(cursor_repeats)
 }
@@ -154,95 +156,20 @@ async fn write_without_lease(
     page: &LandingPage,
     before: &Before,
     stored: &Stored<'_>,
-) -> Result<bool, PostgresError> {
-    try_join!(
+) -> Result<(), PostgresError> {
+    tokio::try_join!(
         biased;
         keep_versions(tx, page, before.pass, &stored.last),
         store(tx, page, &stored.last),
         index(tx, page, stored),
         unindex(tx, page, stored),
-        count(tx, page, before, (0, 0)),
+        count(tx, page, before),
     )?;
     if matches!(page.landing.pass, PassRef::New { .. }) {
         tx.execute(FAILED, parameters![before.pass.0, time(page.landing.now)])
             .await?;
     }
-    Ok(false)
-}
-
-async fn before(tx: &Transaction<'_>, page: &LandingPage) -> Result<Before, PostgresError> {
-    let landing = &*page.landing;
-    let (upstream, kind) = of_kind(page);
-    let mut ids: Vec<Cow<'_, str>> = all_stored(page.rows.iter().map(|row| &row.id));
-    ids.sort_unstable();
-    ids.dedup();
-    let count = integer(page.rows.len() as u64);
-    // Only an open pass can have listed anything.
-    let (open, step) = (open(&landing.pass), page.step);
-    let (is_held, known, of_pass, layout, numbers, hashes, last, listed) = try_join!(
-        biased;
-        fence(tx, landing.term.as_ref()),
-        async { tx.query(KNOWN, parameters![landing.id]).await },
-        of_pass(tx, &landing.pass),
-        views::layout(tx, (&upstream, &kind), &landing.call),
-        async { tx.query(NUMBERS, parameters![count]).await },
-        async { tx.query(HASHES, parameters![upstream, kind, ids]).await },
-        async { tx.query(LAST_POSITION, parameters![open, step]).await },
-        async { tx.query(LISTED, parameters![open, step, upstream, kind, ids]).await },
-    )?;
-    if let Some(known) = known.first() {
-        // The transaction is rolled back: it may have begun another pass.
-        return Err(PostgresError::Landed(Landed {
-            pass: PassId(known.value(0)?),
-            cursor_repeats: known.value::<bool>(1)? && landing.next.is_some(),
-            lease_lost: false,
-        }));
-    }
-    let Some(of_pass) = of_pass.first() else {
-        return Err(PostgresError::NoSuchPass(PassId(open)));
-    };
-    tx.identify(of_pass.value(2)?);
-    let numbers = numbers.iter().map(|row| row.value(0));
-    let hashes = hashes.iter().map(|row| Ok((row.text(0)?, row.value(1)?)));
-    let listed = listed
-        .iter()
-        .map(|row| Ok((row.text(0)?, row.text(1)?, row.value(2)?)));
-    Ok(Before {
-        pass: PassId(of_pass.value(0)?),
-        units: of_pass.value(1)?,
-        is_held,
-        hashes: hashes.collect::<Result<_, PostgresError>>()?,
-        numbers: numbers.collect::<Result<_, _>>()?,
-        last_position: last.first().map_or(Ok(0), |row| row.value(0))?,
-        listed: listed.collect::<Result<_, PostgresError>>()?,
-        layout,
-    })
-}
-
-/// The id of an open pass, or one that no pass has.
-const fn open(pass: &PassRef) -> i64 {
-    match pass {
-        PassRef::Open(pass) => pass.0,
-        PassRef::New { .. } => -1,
-    }
-}
-
-/// Locks a pass, or begins one.
-async fn of_pass(tx: &Transaction<'_>, pass: &PassRef) -> Result<Vec<Found>, PostgresError> {
-    match pass {
-        PassRef::Open(pass) => tx.query(OPEN, parameters![pass.0]).await,
-        PassRef::New {
-            job,
-            region,
-            slice,
-            started_at,
-        } => {
-            let (from, to) = passes::edges(*slice);
-            let (job, region) = (stored_text(job), stored_text(region));
-            tx.query(BEGIN, parameters![job, region, time(*started_at), from, to])
-                .await
-        }
-    }
+    Ok(())
 }
 
 /// The records of a page as they are written.
@@ -251,7 +178,8 @@ struct Stored<'p> {
     earlier: Vec<Layer<'p>>,
     last: Layer<'p>,
     /// Records whose text changed, and their words.
-    indexed: BTreeMap<Cow<'p, str>, Vector>,
+    indexed: Vec<Cow<'p, str>>,
+    vectors: Vectors,
     /// Records that had a text and have none now.
     unindexed: Vec<Cow<'p, str>>,
 }
@@ -259,7 +187,32 @@ struct Stored<'p> {
 /// Records of different ids, in the order of their ids.
 #[derive(Default)]
 struct Layer<'p> {
-    rows: BTreeMap<Cow<'p, str>, (i64, &'p Row)>,
+    rows: BTreeMap<Cow<'p, str>, Numbered<'p>>,
+    /// How many of them need a new number.
+    drawn: i64,
+}
+
+/// A record, and its number or its place among the numbers that are drawn.
+struct Numbered<'p> {
+    row: &'p Row,
+    number: Option<i64>,
+    place: Option<i64>,
+    /// Its place in the page.
+    at: usize,
+}
+
+impl<'p> Layer<'p> {
+    fn add(&mut self, row: &'p Row, at: usize, number: Option<i64>) {
+        self.drawn += i64::from(number.is_none());
+        let place = number.is_none().then_some(self.drawn);
+        let numbered = Numbered {
+            row,
+            number,
+            place,
+            at,
+        };
+        self.rows.insert(stored_text(&row.id), numbered);
+    }
 }
 
 impl<'p> Stored<'p> {
@@ -267,34 +220,37 @@ impl<'p> Stored<'p> {
         let mut layers: Vec<Layer<'p>> = Vec::new();
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let mut texts: BTreeMap<&str, Option<&Text>> = BTreeMap::new();
-        for (row, number) in page.rows.iter().zip(&before.numbers) {
+        for (at, row) in page.rows.iter().enumerate() {
             let depth = seen.entry(&row.id).or_default();
             texts.insert(&row.id, row.text.as_ref());
             if layers.len() <= *depth {
                 layers.push(Layer::default());
             }
             if let Some(layer) = layers.get_mut(*depth) {
-                layer.rows.insert(stored_text(&row.id), (*number, row));
+                let known = before.records.get(&row.id);
+                layer.add(row, at, known.map(|known| known.number));
             }
             *depth += 1;
         }
-        let (mut indexed, mut unindexed) = (Vec::new(), Vec::new());
+        let (mut indexed, mut parted, mut unindexed) = (Vec::new(), Vec::new(), Vec::new());
         for (id, text) in texts {
             let hash = text.map(|text| text.hash);
-            let before = before.hashes.get(id);
+            let before = before.records.get(id).map(|record| record.text_hash);
             match text {
-                _ if before == Some(&hash) => {}
-                Some(text) => indexed.push((stored_text(id), text.parted.as_str())),
+                _ if before == Some(hash) => {}
+                Some(text) => {
+                    indexed.push(stored_text(id));
+                    parted.push(text.parted.as_str());
+                }
                 None if before.is_some() => unindexed.push(stored_text(id)),
                 None => {}
             }
         }
-        let words = words::vectors(indexed.iter().map(|(_, text)| *text))?;
-        let ids = indexed.into_iter().map(|(id, _)| id);
         Ok(Self {
             last: layers.pop().unwrap_or_default(),
             earlier: layers,
-            indexed: ids.zip(words).collect(),
+            indexed,
+            vectors: Vectors::of(parted.into_iter())?,
             unindexed,
         })
     }
@@ -311,9 +267,9 @@ async fn keep_versions(
     }
     let (upstream, kind) = of_kind(page);
     let mut rows: Vec<_> = layer.rows.iter().collect();
-    rows.sort_by_key(|(_, (number, _))| *number);
+    rows.sort_by_key(|(_, numbered)| numbered.at);
     let ids: Vec<Cow<'_, str>> = rows.iter().map(|(id, _)| (*id).clone()).collect();
-    let bodies: Vec<Cow<'_, str>> = rows.iter().map(|(_, (_, row))| plain(&row.body)).collect();
+    let bodies: Vec<Cow<'_, str>> = rows.iter().map(|(_, one)| plain(&one.row.body)).collect();
     tx.execute(
         KEEP_VERSION,
         parameters![upstream, kind, pass.0, time(page.landing.now), ids, bodies],
@@ -332,10 +288,11 @@ async fn store(
     }
     let (upstream, kind) = of_kind(page);
     let rows = layer.rows.values();
-    let numbers: Vec<i64> = rows.clone().map(|(number, _)| *number).collect();
+    let numbers: Vec<Option<i64>> = rows.clone().map(|one| one.number).collect();
+    let places: Vec<Option<i64>> = rows.clone().map(|one| one.place).collect();
     let ids: Vec<Cow<'_, str>> = layer.rows.keys().cloned().collect();
-    let hashes: Vec<Option<i64>> = rows.clone().map(|(_, row)| row.text_hash()).collect();
-    let bodies: Vec<Cow<'_, str>> = rows.map(|(_, row)| plain(&row.body)).collect();
+    let hashes: Vec<Option<i64>> = rows.clone().map(|one| one.row.text_hash()).collect();
+    let bodies: Vec<Cow<'_, str>> = rows.map(|one| plain(&one.row.body)).collect();
     tx.execute(
         STORE,
         parameters![
@@ -343,9 +300,11 @@ async fn store(
             kind,
             time(page.landing.now),
             numbers,
+            places,
             ids,
             hashes,
-            bodies
+            bodies,
+            layer.drawn,
         ],
     )
     .await
@@ -361,13 +320,13 @@ async fn index(
         return Ok(());
     }
     let (upstream, kind) = of_kind(page);
-    let ids: Vec<Cow<'_, str>> = stored.indexed.keys().cloned().collect();
-    let vectors = stored.indexed.values();
-    let lengths: Vec<i64> = vectors.clone().map(|vector| vector.length).collect();
-    let words: Vec<Cow<'_, str>> = vectors.map(|vector| plain(&vector.words)).collect();
-    tx.execute(INDEX, parameters![upstream, kind, ids, lengths, words])
-        .await
-        .map(drop)
+    let Vectors { words, lengths } = &stored.vectors;
+    tx.execute(
+        INDEX,
+        parameters![upstream, kind, stored.indexed, *lengths, *words],
+    )
+    .await
+    .map(drop)
 }
 
 async fn unindex(
@@ -421,32 +380,6 @@ impl<'p> Listed<'p> {
         }
         listed
     }
-}
-
-async fn list(
-    tx: &Transaction<'_>,
-    page: &LandingPage,
-    pass: PassId,
-    listed: &Listed<'_>,
-) -> Result<(), PostgresError> {
-    if listed.ids.is_empty() {
-        return Ok(());
-    }
-    let (upstream, kind) = of_kind(page);
-    let call = stored_text(&page.landing.call);
-    let Listed {
-        positions,
-        ids,
-        requested,
-    } = listed;
-    tx.execute(
-        LIST,
-        parameters![
-            pass.0, page.step, call, upstream, kind, *positions, *ids, *requested
-        ],
-    )
-    .await
-    .map(drop)
 }
 
 /// The requested ids that came, or that did not, in their order.
@@ -519,26 +452,42 @@ async fn store_batch(
     .map(drop)
 }
 
-/// Stores the cursor. Returns whether the step had it before; the step is then done.
-async fn checkpoint(
+/// Stores what a page adds to its pass. Returns whether the step had its cursor before; the step is then done.
+async fn advance(
     tx: &Transaction<'_>,
     page: &LandingPage,
-    pass: PassId,
+    before: &Before,
 ) -> Result<bool, PostgresError> {
     let landing = &*page.landing;
+    let Listed {
+        positions,
+        ids,
+        requested,
+    } = Listed::new(page, before);
+    let (upstream, kind) = of_kind(page);
     let next = landing.next.as_deref().map(stored_text);
     let rows = tx
         .query(
-            CHECKPOINT,
+            ADVANCE,
             parameters![
-                pass.0,
+                before.pass.0,
                 page.step,
+                stored_text(&landing.call),
+                upstream,
+                kind,
+                positions,
+                ids,
+                requested,
                 next,
                 time(landing.now),
                 stored_text(&landing.request),
                 integer(landing.empty_pages),
                 landing.cut,
                 landing.id,
+                integer(ids.len() as u64),
+                Cow::<str>::Owned(values::sum(&before.units, &landing.units)),
+                integer(landing.requests),
+                landing.greatest.as_deref().map(stored_text),
             ],
         )
         .await?;
@@ -546,16 +495,16 @@ async fn checkpoint(
     Ok(is_done && next.is_some())
 }
 
+/// Counts requests of a page that adds nothing to its pass.
 async fn count(
     tx: &Transaction<'_>,
     page: &LandingPage,
     before: &Before,
-    (pages, records): (i64, i64),
 ) -> Result<(), PostgresError> {
     let landing = &*page.landing;
     let units = values::sum(&before.units, &landing.units);
     let greatest = landing.greatest.as_deref().map(stored_text);
-    let requests = integer(landing.requests);
+    let (pages, records, requests) = (0_i64, 0_i64, integer(landing.requests));
     tx.execute(
         passes::COUNT,
         parameters![

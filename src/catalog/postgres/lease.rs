@@ -17,7 +17,9 @@ use uuid::Uuid;
 use super::connection::{Parameter, Postgres};
 use super::error::PostgresError;
 use super::sql::{restored, stored};
-use crate::catalog::{CatalogError, HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
+use crate::catalog::{
+    CatalogError, HeldLease, Holder, Lease, Leases, PassId, Resource, Taken, Term,
+};
 use crate::clock::Monotonic;
 use crate::quota::Timestamp;
 
@@ -37,10 +39,13 @@ pub const TABLE: &str = "create table lease (
     unique (job, region, term)
 )";
 
+/// A lease that another process holds is only read: its row would otherwise be locked, which is written to the disk.
 const TAKE: &str = "insert into {}.lease as lease
     (job, region, holder, machine, process, term, length, taken_at, expires_at)
-    values ($1, $2, $3, $4, $5, 1, make_interval(secs => $6), clock_timestamp(),
-        clock_timestamp() + make_interval(secs => $6))
+    select $1, $2, $3, $4, $5, 1, make_interval(secs => $6), clock_timestamp(),
+        clock_timestamp() + make_interval(secs => $6)
+    where not exists (select 1 from {}.lease
+        where job = $1 and region = $2 and holder <> $3 and expires_at > clock_timestamp())
     on conflict (job, region) do update set holder = excluded.holder, machine = excluded.machine,
         process = excluded.process, term = lease.term + 1, length = excluded.length,
         taken_at = clock_timestamp(), expires_at = clock_timestamp() + excluded.length
@@ -55,11 +60,16 @@ const RENEW: &str = "update {}.lease as lease set expires_at = clock_timestamp()
     where lease.job = held.job and lease.region = held.region and lease.term = held.term
         and lease.holder = $4 and lease.expires_at > clock_timestamp()
     returning lease.job, lease.region";
-const RELEASE: &str = "update {}.lease set expires_at = clock_timestamp()
-    where job = $1 and region = $2 and holder = $3 and term = $4 and expires_at > clock_timestamp()";
+const RELEASE: &str = "update {}.lease as lease set expires_at = clock_timestamp()
+    from unnest($1::text[], $2::text[], $3::bigint[]) as held (job, region, term)
+    where lease.job = held.job and lease.region = held.region and lease.term = held.term
+        and lease.holder = $4 and lease.expires_at > clock_timestamp()";
 
 /// The longest time that the last releases of a process may take.
 const LAST_RELEASES: Duration = Duration::from_secs(5);
+
+/// The most leases that one statement releases.
+const RELEASED_AT_ONCE: usize = 1_000;
 
 /// The leases that this process holds.
 #[derive(Default)]
@@ -75,12 +85,30 @@ struct Held {
     /// When the request began by which the database confirmed it last.
     confirmed: Monotonic,
     is_lost: bool,
+    /// The passes whose pages were landed under it.
+    passes: Vec<PassId>,
 }
 
 impl Terms {
     /// The term under which this process holds a resource, or held one that it lost; `None` if it did not take it.
     pub fn of(&self, resource: &Resource) -> Option<Term> {
         self.locked().get(resource)?.term.clone()
+    }
+
+    /// Stores the pass that is walked under a lease.
+    pub fn walks(&self, resource: &Resource, pass: PassId) {
+        if let Some(held) = self.locked().get_mut(resource)
+            && !held.passes.contains(&pass)
+        {
+            held.passes.push(pass);
+        }
+    }
+
+    /// The resource whose lease this process took to walk a pass; `None` where that is not known.
+    pub fn walked_by(&self, pass: PassId) -> Option<Resource> {
+        let held = self.locked();
+        let walked = held.iter().find(|(_, held)| held.passes.contains(&pass));
+        walked.map(|(resource, _)| resource.clone())
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<Resource, Held>> {
@@ -97,6 +125,7 @@ impl Terms {
             term: None,
             confirmed: Monotonic::now(),
             is_lost: false,
+            passes: Vec::new(),
         });
         true
     }
@@ -219,6 +248,7 @@ impl RowLeases {
                 term: Some(term.clone()),
                 confirmed: began,
                 is_lost: false,
+                passes: Vec::new(),
             },
         );
         Lease::new(Guard {
@@ -330,6 +360,7 @@ struct Renewal {
 impl Renewal {
     async fn run(self, holder: Uuid, mut requests: mpsc::UnboundedReceiver<Release>) {
         let mut next = Instant::now() + self.length / 4;
+        let mut waiting = Vec::new();
         loop {
             tokio::select! {
                 biased;
@@ -344,10 +375,9 @@ impl Renewal {
                     };
                     next = Instant::now() + pause;
                 }
-                request = requests.recv() => match request {
-                    None => return,
-                    Some(Release::One(term)) => self.release(&term).await,
-                    Some(Release::All(done)) => drop(done.send(())),
+                count = requests.recv_many(&mut waiting, RELEASED_AT_ONCE) => match count {
+                    0 => return,
+                    _ => self.release(holder, std::mem::take(&mut waiting)).await,
                 },
             }
         }
@@ -359,6 +389,46 @@ impl Renewal {
             return Ok(());
         }
         let began = Monotonic::now();
+        let patience = (self.length / 4).max(Duration::from_secs(1));
+        let rows = self.change(RENEW, (holder, &terms), patience).await?;
+        let confirmed: Result<Vec<Resource>, _> = rows
+            .iter()
+            .map(|row| Ok::<_, PostgresError>(resource(row.try_get(0)?, row.try_get(1)?)))
+            .collect();
+        self.terms.confirm(&terms, &confirmed?, began);
+        Ok(())
+    }
+
+    /// Releases the leases that nobody needs any more, all in one statement.
+    async fn release(&self, holder: Uuid, requests: Vec<Release>) {
+        let (mut terms, mut waiting) = (Vec::new(), Vec::new());
+        for request in requests {
+            match request {
+                Release::One(term) => terms.push(term),
+                Release::All(done) => waiting.push(done),
+            }
+        }
+        if !terms.is_empty()
+            && let Err(error) = self.change(RELEASE, (holder, &terms), LAST_RELEASES).await
+        {
+            let resources: Vec<String> =
+                terms.iter().map(|term| term.resource.to_string()).collect();
+            tracing::warn!(
+                "cannot release {}, whose leases expire by themselves: {error}",
+                resources.join(", ")
+            );
+        }
+        for done in waiting {
+            let _ = done.send(());
+        }
+    }
+
+    async fn change(
+        &self,
+        sql: &str,
+        (holder, terms): (Uuid, &[Term]),
+        patience: Duration,
+    ) -> Result<Vec<Row>, PostgresError> {
         let jobs: Vec<String> = terms.iter().map(|term| job_of(&term.resource)).collect();
         let regions: Vec<String> = terms.iter().map(|term| region_of(&term.resource)).collect();
         let numbers: Vec<i64> = terms.iter().map(|term| term.number).collect();
@@ -368,36 +438,8 @@ impl Renewal {
             (&numbers, Type::INT8_ARRAY),
             (&holder, Type::UUID),
         ];
-        let sql = qualified(RENEW, &self.postgres);
-        let patience = (self.length / 4).max(Duration::from_secs(1));
-        let rows = self
-            .postgres
-            .autocommit(&sql, &parameters, patience)
-            .await?;
-        let confirmed: Result<Vec<Resource>, _> = rows
-            .iter()
-            .map(|row| Ok::<_, PostgresError>(resource(row.try_get(0)?, row.try_get(1)?)))
-            .collect();
-        self.terms.confirm(&terms, &confirmed?, began);
-        Ok(())
-    }
-
-    async fn release(&self, term: &Term) {
-        let (job, region) = (job_of(&term.resource), region_of(&term.resource));
-        let parameters: [Parameter<'_>; 4] = [
-            (&job, Type::TEXT),
-            (&region, Type::TEXT),
-            (&term.holder, Type::UUID),
-            (&term.number, Type::INT8),
-        ];
-        let sql = qualified(RELEASE, &self.postgres);
-        let released = self.postgres.autocommit(&sql, &parameters, LAST_RELEASES);
-        if let Err(error) = released.await {
-            tracing::warn!(
-                "cannot release {}, whose lease expires by itself: {error}",
-                term.resource
-            );
-        }
+        let sql = qualified(sql, &self.postgres);
+        self.postgres.autocommit(&sql, &parameters, patience).await
     }
 }
 

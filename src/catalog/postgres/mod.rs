@@ -2,6 +2,7 @@
 
 mod about;
 mod archive;
+mod before;
 mod catalog;
 mod connection;
 mod copying;
@@ -12,6 +13,7 @@ mod gone;
 mod land;
 mod lease;
 mod ledgers;
+mod merging;
 mod parents;
 mod passes;
 mod password;
@@ -37,7 +39,7 @@ pub use about::{About, about};
 pub use catalog::PostgresCatalog;
 pub use connection::{Parameter, Postgres, Session, Transaction};
 pub use error::PostgresError;
-pub use fence::{fence, fence_pass};
+pub use fence::lock_pass;
 pub use lease::{RowLeases, TABLE as LEASE_TABLE, held};
 pub use ledgers::{
     RecordedLedger, TABLE as LEDGER_TABLE, record as record_ledger, replace as replace_ledger,

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::sql::{Columns, parameters, stored};
-use super::{PostgresError, Transaction, passes, recall};
+use super::{PostgresError, Transaction, lock_pass, recall};
 use crate::catalog::listings::{Children, parents_of};
 use crate::catalog::{NamedIds, PassId, PendingQuery, RecordIds};
 
@@ -34,7 +34,7 @@ pub async fn link(
     step: i64,
     query: &PendingQuery,
 ) -> Result<(), PostgresError> {
-    passes::lock(tx, pass).await?;
+    lock_pass(tx, pass).await?;
     let mut children = Children::default();
     for row in tx.query(CHILDREN, parameters![pass.0, step]).await? {
         let parent = row.optional_text(3)?.map(Arc::from);

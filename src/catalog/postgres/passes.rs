@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 
 use super::sql::{Columns, all_stored, parameters, plain, stored, time};
-use super::{PostgresError, Transaction, fence_pass};
+use super::{PostgresError, Transaction, lock_pass};
 use crate::catalog::values::{self, integer};
 use crate::catalog::{
     EndedSlice, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, RegionState, SliceState,
@@ -54,7 +54,6 @@ const POSITIONS: &str =
     from checkpoint where pass = any($1) order by pass, step, page desc";
 const BATCHES: &str = "select pass, step, ids, missing, cursors, began, empty_pages from batch
     where pass = any($1) order by pass, step, ids";
-const LOCK: &str = "select 1 from pass where id = $1 for update";
 const RESTART: &str = "insert into restart (pass, step) values ($1, $2) on conflict do nothing";
 const UNLIST: &str = "delete from listing where pass = $1 and step = $2";
 const FORGET: &str = "delete from checkpoint where pass = $1 and step = $2";
@@ -68,8 +67,8 @@ pub const COUNT: &str = "update pass set pages = pages + $2, records = records +
 const END_WITHOUT_PAGE: &str =
     "insert into pass (job, region, started_at, outcome, finished_at, slice_from, slice_to)
     values ($1, $2, $3, $4, $5, $6, $7) returning id";
-const END_BATCHES: &str = "delete from batch where pass = $1";
-const FINISH: &str = "update pass set outcome = $2, finished_at = $3,
+const FINISH: &str = "with fetched as (delete from batch where pass = $1)
+    update pass set outcome = $2, finished_at = $3,
         cut = exists (select 1 from checkpoint where checkpoint.pass = $1 and checkpoint.cut)
     where id = $1 and finished_at is null";
 const HISTORY: &str =
@@ -284,23 +283,13 @@ pub async fn last_pages(
         .collect())
 }
 
-/// Fails if there is no such pass, or if this process lost the lease of its region. Locks it until the transaction ends, so
-/// that no other changes it meanwhile.
-pub async fn lock(tx: &Transaction<'_>, pass: PassId) -> Result<(), PostgresError> {
-    fence_pass(tx, pass).await?;
-    match tx.query(LOCK, parameters![pass.0]).await?.is_empty() {
-        true => Err(PostgresError::NoSuchPass(pass)),
-        false => Ok(()),
-    }
-}
-
 /// Starts a step over, unless that was done before.
 pub async fn restart_step(
     tx: &Transaction<'_>,
     pass: PassId,
     step: i64,
 ) -> Result<bool, PostgresError> {
-    lock(tx, pass).await?;
+    lock_pass(tx, pass).await?;
     if tx.execute(RESTART, parameters![pass.0, step]).await? == 0 {
         return Ok(false);
     }
@@ -331,7 +320,7 @@ pub async fn end_step(
     step: i64,
     cut: bool,
 ) -> Result<(), PostgresError> {
-    lock(tx, pass).await?;
+    lock_pass(tx, pass).await?;
     tx.execute(END_STEP, parameters![pass.0, step, cut])
         .await
         .map(drop)
@@ -341,10 +330,10 @@ pub async fn end_step(
 pub async fn finish(
     tx: &Transaction<'_>,
     pass: &PassRef,
-    end: PassEnd,
-    now: Timestamp,
+    end_of: PassEnd,
+    at: Timestamp,
 ) -> Result<PassId, PostgresError> {
-    let (outcome, now) = (plain(end.as_str()), time(now));
+    let (outcome, now) = (plain(end_of.as_str()), time(at));
     match pass {
         PassRef::New {
             job,
@@ -371,13 +360,24 @@ pub async fn finish(
             Ok(PassId(id.unwrap_or_default()))
         }
         PassRef::Open(pass) => {
-            lock(tx, *pass).await?;
-            tx.execute(END_BATCHES, parameters![pass.0]).await?;
-            tx.execute(FINISH, parameters![pass.0, outcome, now])
-                .await?;
+            lock_pass(tx, *pass).await?;
+            end(tx, *pass, end_of, at).await?;
             Ok(*pass)
         }
     }
+}
+
+/// Ends a pass that is locked.
+pub async fn end(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    end: PassEnd,
+    now: Timestamp,
+) -> Result<(), PostgresError> {
+    let (outcome, now) = (plain(end.as_str()), time(now));
+    tx.execute(FINISH, parameters![pass.0, outcome, now])
+        .await
+        .map(drop)
 }
 
 /// Counts requests that brought no page.

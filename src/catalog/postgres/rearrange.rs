@@ -1,8 +1,8 @@
 //! Steps of an unfinished pass that have another index now, or are no longer in the job.
 
-use super::passes::{forget_step, lock};
+use super::passes::forget_step;
 use super::sql::parameters;
-use super::{PostgresError, Transaction};
+use super::{PostgresError, Transaction, lock_pass};
 use crate::catalog::values::integer;
 use crate::catalog::{PassId, Rearrangement};
 
@@ -28,7 +28,7 @@ pub async fn rearrange(
     pass: PassId,
     change: &Rearrangement,
 ) -> Result<(), PostgresError> {
-    lock(tx, pass).await?;
+    lock_pass(tx, pass).await?;
     for step in &change.dropped {
         let step = integer(*step as u64);
         forget_step(tx, pass, step).await?;

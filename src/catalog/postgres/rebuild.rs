@@ -1,10 +1,9 @@
 //! Rebuilds the full-text index from the records.
 
-use std::borrow::Cow;
-
-use super::sql::{Columns, parameters, plain};
+use super::sql::{Columns, parameters};
 use super::views::Layouts;
-use super::{Postgres, PostgresError, Transaction, words};
+use super::words::Vectors;
+use super::{Postgres, PostgresError, Transaction};
 use crate::catalog::page::Text;
 
 /// Records indexed in one transaction, so that other machines can land pages in between.
@@ -14,7 +13,7 @@ const RECORDS: &str = "select number, upstream, kind, body from record where num
     order by number limit $2 for update";
 const UNINDEX: &str = "delete from record_text where number = any($1)";
 const INDEX: &str = "insert into record_text (number, length, words)
-    select page.number, page.length, page.words::tsvector from unnest($1, $2, $3) page (number, length, words)
+    select page.number, page.length, page.words from unnest($1, $2, $3) page (number, length, words)
     order by page.number";
 const REHASH: &str =
     "update record set text_hash = page.hash from unnest($1, $2) page (number, hash)
@@ -68,9 +67,7 @@ async fn some(tx: &Transaction<'_>, after: i64) -> Result<Option<(i64, u64)>, Po
     let Some(last) = numbers.last().copied() else {
         return Ok(None);
     };
-    let vectors = words::vectors(texts.iter().map(String::as_str))?;
-    let lengths: Vec<i64> = vectors.iter().map(|vector| vector.length).collect();
-    let words: Vec<Cow<'_, str>> = vectors.iter().map(|vector| plain(&vector.words)).collect();
+    let Vectors { words, lengths } = Vectors::of(texts.iter().map(String::as_str))?;
     let indexed = with_text.len() as u64;
     tx.execute(UNINDEX, parameters![numbers]).await?;
     tx.execute(INDEX, parameters![with_text, lengths, words])

@@ -1,10 +1,10 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 
 use super::catalog::{PostgresCatalog, writing};
-use super::{PostgresError, estimates, gone, land, parents, passes, prune, rearrange, tags, views};
-use crate::catalog::page::LandingPage;
+use super::land::{LandedPage, land};
+use super::{PostgresError, estimates, gone, parents, passes, prune, rearrange, tags, views};
 use crate::catalog::values::integer;
 use crate::catalog::{
     CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore, PendingQuery,
@@ -15,19 +15,29 @@ use crate::quota::{Cost, Timestamp};
 #[async_trait]
 impl PassStore for PostgresCatalog {
     async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
-        let page = LandingPage::new(landing);
+        let prepared = OnceLock::new();
         let work = || async {
             let mut session = self.postgres.session().await?;
             let tx = session.begin().await?;
-            let landed = land::land(&tx, &page).await?;
-            tx.commit().await?;
-            Ok(landed)
+            land(tx, &landing, &prepared).await
         };
         let landed = match self.postgres.repeated(work).await {
-            Err(PostgresError::Landed(landed)) => Ok((landed, false)),
+            Err(PostgresError::Landed(landed)) => Ok(LandedPage {
+                landed,
+                is_new_layout: false,
+                words: 0,
+            }),
             landed => landed,
         };
-        let (landed, is_new_layout) = self.done(landed)?;
+        let LandedPage {
+            landed,
+            is_new_layout,
+            words,
+        } = self.done(landed)?;
+        self.merging.add(words);
+        if let Some(term) = &landing.term {
+            self.postgres.terms().walks(&term.resource, landed.pass);
+        }
         if is_new_layout {
             views::refresh(&self.postgres).await;
         }
@@ -72,6 +82,24 @@ impl PassStore for PostgresCatalog {
         now: Timestamp,
     ) -> Result<PassId, CatalogError> {
         writing!(self, tx => passes::finish(&tx, pass, end, now))
+    }
+
+    async fn complete(
+        &self,
+        pass: PassId,
+        steps: &[usize],
+        now: Timestamp,
+    ) -> Result<u64, CatalogError> {
+        let steps: Vec<i64> = steps.iter().map(|step| integer(*step as u64)).collect();
+        let work = || async {
+            let mut session = self.postgres.session().await?;
+            let tx = session.begin().await?;
+            let gone = gone::mark(&tx, pass, &steps, now).await?;
+            tx.commit_after(passes::end(&tx, pass, PassEnd::Complete, now))
+                .await?;
+            Ok(gone)
+        };
+        self.done(self.postgres.repeated(work).await)
     }
 
     async fn count_unproductive(

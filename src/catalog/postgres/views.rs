@@ -14,8 +14,6 @@ use crate::catalog::layout::{self, KindLayout};
 use crate::catalog::page::LandingPage;
 use crate::config::Pointer;
 
-const LAYOUT: &str =
-    "select text, columns from kind where upstream = $1 and kind = $2 and call = $3";
 const REMEMBER: &str = "insert into kind (upstream, kind, call, text, columns) values ($1, $2, $3, $4, $5)
     on conflict (upstream, kind, call) do update set text = excluded.text, columns = excluded.columns";
 const LAYOUTS: &str =
@@ -27,21 +25,6 @@ const VIEWS: &str = "select relname::text, obj_description(oid, 'pg_class') from
 const LOCK: &str = "select pg_advisory_xact_lock(7815696103)";
 /// Waits no longer for somebody who reads a view.
 const PATIENCE: &str = "set local lock_timeout to '2s'";
-
-/// How a call's records are read; `None` before the first of them.
-pub async fn layout(
-    tx: &Transaction<'_>,
-    (upstream, kind): (&str, &str),
-    call: &str,
-) -> Result<Option<KindLayout>, PostgresError> {
-    let rows = tx
-        .query(
-            LAYOUT,
-            parameters![plain(upstream), plain(kind), stored(call)],
-        )
-        .await?;
-    rows.first().map(|row| read_layout(row, 0)).transpose()
-}
 
 /// Stores how the records of a page are read.
 pub async fn remember(

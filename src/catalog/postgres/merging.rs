@@ -1,0 +1,55 @@
+//! Merges the words of landed pages into the full-text index beside the walk. The server appends them to a list first, which every
+//! search reads from its beginning to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use super::Postgres;
+
+/// Words that are appended before a merge: some 4 MB. The server's own limit, at which a landing waits for the merge, is
+/// `gin_pending_list_limit` of the index.
+const APPENDED: i64 = 200_000;
+/// How long a merge may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The words that this process appended.
+pub struct Merging {
+    /// On connections of its own: no page waits for a merge.
+    postgres: Postgres,
+    appended: AtomicI64,
+    is_running: AtomicBool,
+}
+
+impl Merging {
+    pub fn new(postgres: &Postgres) -> Arc<Self> {
+        Arc::new(Self {
+            postgres: postgres.apart(),
+            appended: AtomicI64::new(0),
+            is_running: AtomicBool::new(false),
+        })
+    }
+
+    /// Counts words that a landing appended. Merges them soon if they are many.
+    pub fn add(self: &Arc<Self>, words: i64) {
+        let appended = self.appended.fetch_add(words, Ordering::Relaxed) + words;
+        if appended < APPENDED || self.is_running.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.appended.store(0, Ordering::Relaxed);
+        let this = Arc::clone(self);
+        tokio::spawn(async move {
+            this.merge().await;
+            this.is_running.store(false, Ordering::Relaxed);
+        });
+    }
+
+    async fn merge(&self) {
+        let schema = self.postgres.schema();
+        let merge = format!("select gin_clean_pending_list('\"{schema}\".record_text_words')");
+        if let Err(error) = self.postgres.autocommit(&merge, &[], PATIENCE).await {
+            // The server merges them as well, later.
+            tracing::debug!("cannot merge words into the full-text index: {error}");
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use tokio_postgres::Row;
 
-use super::fence::lease_of;
+use super::fence::LeaseKey;
 use super::sql::{Columns, all_stored, parameters, stored, time};
 use super::{PostgresError, Transaction, passes};
 use crate::catalog::layout::KindLayout;
@@ -114,11 +114,14 @@ const fn open(landing: &Landing) -> i64 {
 
 /// Locks a pass, or begins one; and checks its lease.
 async fn of_pass(tx: &Transaction<'_>, landing: &Landing) -> Result<Vec<Row>, PostgresError> {
-    let (lease_job, lease_region, holder, term) = lease_of(landing.term.as_ref());
+    let key = LeaseKey::of(landing.term.as_ref());
     match &landing.pass {
         PassRef::Open(pass) => {
-            let of_lease = parameters![pass.0, lease_job, lease_region, holder, term];
-            tx.query(OPEN, of_lease).await
+            tx.query(
+                OPEN,
+                parameters![pass.0, key.job, key.region, key.holder, key.term],
+            )
+            .await
         }
         PassRef::New {
             job,
@@ -131,15 +134,7 @@ async fn of_pass(tx: &Transaction<'_>, landing: &Landing) -> Result<Vec<Row>, Po
             tx.query(
                 BEGIN,
                 parameters![
-                    job,
-                    region,
-                    at,
-                    from,
-                    to,
-                    lease_job,
-                    lease_region,
-                    holder,
-                    term
+                    job, region, at, from, to, key.job, key.region, key.holder, key.term
                 ],
             )
             .await

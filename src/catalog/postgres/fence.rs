@@ -20,21 +20,22 @@ const LOCK: &str = "select pg_current_xact_id()::text, (select true from lease
     from pass where id = $1 for update";
 
 /// The columns of the row that says whether a term is current; null where the lease cannot be lost.
-pub fn lease_of(
-    term: Option<&Term>,
-) -> (
-    Option<Cow<'_, str>>,
-    Option<Cow<'_, str>>,
-    Option<Uuid>,
-    Option<i64>,
-) {
-    let resource = term.map(|term| &term.resource);
-    (
-        resource.map(|resource| job_of(resource).into()),
-        resource.map(|resource| region_of(resource).into()),
-        term.map(|term| term.holder),
-        term.map(|term| term.number),
-    )
+pub struct LeaseKey<'t> {
+    pub job: Option<Cow<'t, str>>,
+    pub region: Option<Cow<'t, str>>,
+    pub holder: Option<Uuid>,
+    pub term: Option<i64>,
+}
+
+impl LeaseKey<'_> {
+    pub fn of(term: Option<&Term>) -> Self {
+        Self {
+            job: term.map(|term| job_of(&term.resource).into()),
+            region: term.map(|term| region_of(&term.resource).into()),
+            holder: term.map(|term| term.holder),
+            term: term.map(|term| term.number),
+        }
+    }
 }
 
 /// Locks a pass until the transaction ends, and checks that this process still holds the lease of its region, if it took one. What
@@ -49,9 +50,12 @@ pub async fn lock_pass(tx: &Transaction<'_>, pass: PassId) -> Result<(), Postgre
         None => resource_of(tx, pass).await?,
     };
     let term = terms.of(&resource);
-    let (job, region, holder, number) = lease_of(term.as_ref());
+    let key = LeaseKey::of(term.as_ref());
     let rows = tx
-        .query(LOCK, parameters![pass.0, job, region, holder, number])
+        .query(
+            LOCK,
+            parameters![pass.0, key.job, key.region, key.holder, key.term],
+        )
         .await?;
     let row = rows.first().ok_or(PostgresError::NoSuchPass(pass))?;
     tx.identify(row.value(0)?);

@@ -165,6 +165,7 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
                 empty_pages: 0,
                 requested: Vec::new(),
                 batch: None,
+                since: None,
                 requests: 1,
                 units: units.clone(),
                 tag: None,

@@ -22,6 +22,8 @@ pub struct OpenBatch {
     pub began: Timestamp,
     /// How many pages in a row were empty at its end.
     pub empty_pages: u64,
+    /// The greatest value on its pages, as [`crate::config::Since::stored`] writes it; `None` where there was none.
+    pub greatest: Option<String>,
 }
 
 impl OpenBatch {
@@ -35,6 +37,7 @@ impl OpenBatch {
             cursors: Vec::new(),
             began,
             empty_pages: 0,
+            greatest: None,
         }
     }
 

@@ -193,6 +193,18 @@ pub const TABLES: &[Table] = &[
             ("cursors", Json),
             ("began", Time),
             ("empty_pages", Integer),
+            ("greatest", Text),
+        ],
+        key: 3,
+    },
+    Table {
+        name: "id_since",
+        columns: &[
+            ("job", Text),
+            ("call", Text),
+            ("id", Text),
+            ("began", Time),
+            ("greatest", Text),
         ],
         key: 3,
     },

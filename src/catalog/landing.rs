@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{OpenBatch, PassId, PassRef, Term};
+use super::{IdSince, OpenBatch, PassId, PassRef, Term};
 use crate::config::Records;
 use crate::quota::{Cost, Timestamp};
 use crate::record::{Record, Tag};
@@ -40,6 +40,8 @@ pub struct Landing {
     pub requested: Vec<String>,
     /// The state of its batch of ids after it; `None` in a step that lists.
     pub batch: Option<OpenBatch>,
+    /// With the last page of a complete list of one id: where the next list of that id continues.
+    pub since: Option<IdSince>,
     /// Requests since the pass's last landing, failed attempts included.
     pub requests: u64,
     /// Units charged for them.

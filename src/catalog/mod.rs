@@ -40,8 +40,8 @@ pub use landing::{Landed, Landing};
 pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
 pub use lock_files::LockFiles;
 pub use pass::{
-    EndedSlice, OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState, SliceState,
-    StepPosition, UncutPass, slice_states,
+    EndedSlice, IdSince, OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState,
+    SliceState, StepPosition, UncutPass, slice_states,
 };
 pub use postgres::{
     Parameter, Postgres, PostgresCatalog, PostgresError, RowLeases, Session, Transaction,
@@ -102,6 +102,15 @@ pub trait PassReader: Send + Sync {
         records: RecordIds,
         at: &Pointer,
     ) -> Result<Vec<NamedIds>, CatalogError>;
+
+    /// Returns where the lists of these ids continue that steps of this call, of this job, requested. Omits ids without a
+    /// complete list.
+    async fn id_sinces(
+        &self,
+        job: &str,
+        call: &str,
+        ids: &[String],
+    ) -> Result<Vec<IdSince>, CatalogError>;
 
     /// Returns when these ids were last fetched, or requested and found absent. Omits ids that never were.
     async fn last_fetched(

@@ -165,6 +165,17 @@ pub struct UncutPass {
     pub greatest: Option<String>,
 }
 
+/// The end of a complete list of one id, where the next list of that id takes the value of `{since}`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct IdSince {
+    /// The id with which a step of ids requested the list.
+    pub id: String,
+    /// When the pass started for which it was requested.
+    pub began: Timestamp,
+    /// The greatest value that it or one before it had, as [`crate::config::Since::stored`] writes it; `None` where there was none.
+    pub greatest: Option<String>,
+}
+
 /// How a pass ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassEnd {

@@ -51,10 +51,20 @@ pub struct Environment {
 impl Environment {
     /// Reads the configuration; opens nothing.
     pub fn load(global: &Global) -> Result<Self, Error> {
+        Self::load_as(global, false)
+    }
+
+    /// The same, and writes nothing, for a dry run and a sandbox run.
+    pub fn load_dry(global: &Global) -> Result<Self, Error> {
+        Self::load_as(global, true)
+    }
+
+    fn load_as(global: &Global, is_dry: bool) -> Result<Self, Error> {
         let config = Config::load(&Sources {
             path: global.config.clone(),
             sets: global.sets.clone(),
             state_dir: state_dir(global).ok(),
+            is_dry,
         })?;
         Self::of(config, global)
     }
@@ -74,7 +84,7 @@ impl Environment {
     /// Reads the configuration, or the built-in one if there is no file: for the sandbox, which spends nothing.
     #[cfg(feature = "sandbox")]
     pub fn load_or_built_in(global: &Global) -> Result<Self, Error> {
-        match Self::load(global) {
+        match Self::load_dry(global) {
             Err(Error::Config(ConfigError::NotFound { .. })) => {
                 let config = Config::parse(presets::SHIPPED, Path::new(BUILT_IN), &global.sets)?;
                 Self::of(config, global)

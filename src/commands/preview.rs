@@ -46,13 +46,13 @@ fn environment(global: &Global, args: &RunArgs) -> Result<Environment, Error> {
     if args.sandbox {
         Environment::practice(global, Vec::new())
     } else {
-        Environment::load(global)
+        Environment::load_dry(global)
     }
 }
 
 #[cfg(not(feature = "sandbox"))]
 fn environment(global: &Global, _: &RunArgs) -> Result<Environment, Error> {
-    Environment::load(global)
+    Environment::load_dry(global)
 }
 
 fn in_words(preview: &Preview, screen: Screen) -> String {

@@ -1,4 +1,5 @@
-//! `ingest reopen`: opens a limit that was closed because the upstream reported it exhausted.
+//! `ingest reopen`: opens a limit that was closed because the upstream reported it exhausted, or that is full of units that it
+//! reported as used by others.
 
 use super::environment::{Environment, unknown};
 use super::refill::charging_ledger;
@@ -44,6 +45,9 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
             .any(|limit| limit.limit == args.limit && limit.closed_until.is_some())
     });
     ledger.reopen(account, &args.limit).await?;
+    // A limit that is full of what responses reported grants nothing, open or not.
+    let reported = ledger.forget_reported(account, &args.limit).await?;
+    let closed = closed || reported > Units::ZERO;
     let full = full(&*ledger, account, &args.limit).await;
     match global.format {
         Format::Json => output::json(&serde_json::json!({

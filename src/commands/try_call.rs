@@ -77,7 +77,8 @@ struct ShownRecord {
 #[derive(Debug, Serialize)]
 struct ShownLimit {
     limit: LimitName,
-    remaining: Units,
+    /// `None`: the response reports only until when the limit is closed.
+    remaining: Option<Units>,
     reset: Option<Timestamp>,
 }
 
@@ -242,14 +243,7 @@ impl Tried {
         let upstream: Arc<dyn upstream::Upstream> = Arc::clone(&recorder) as _;
         let context = self.context(environment, upstream).await?;
         let now = environment.clock.now();
-        let codes = [self.region.code.clone()];
-        let states = context
-            .catalog
-            .region_states(&self.job.name, &codes, now)
-            .await?;
-        let since = states
-            .first()
-            .and_then(|state| run::since_of(&self.job, state));
+        let since = self.since(&context, now).await?;
         let request = self.request(now, since.as_ref())?;
         let single = SinglePage {
             job: &self.job,
@@ -280,6 +274,23 @@ impl Tried {
             Err(_) => {}
         }
         Ok(report)
+    }
+
+    /// The value of `{since}` in the next request of a run: for the region, or for the first of the ids.
+    async fn since(&self, context: &Context, now: Timestamp) -> Result<Option<SinceValue>, Error> {
+        let (catalog, job) = (&context.catalog, &self.job);
+        let step = self.step()?;
+        if step.ids.is_some() {
+            let ids = self.ids.get(..1).unwrap_or_default();
+            let sinces = catalog.id_sinces(&job.name, &step.call.name, ids).await?;
+            let last = sinces.first();
+            let greatest = last.and_then(|last| last.greatest.as_deref());
+            return Ok(job.since.value(last.map(|last| last.began), greatest));
+        }
+        let codes = [self.region.code.clone()];
+        let states = catalog.region_states(&job.name, &codes, now).await?;
+        let since = states.first().and_then(|state| run::since_of(job, state));
+        Ok(since)
     }
 
     fn client(&self, environment: &Environment) -> Result<upstream::Client, Error> {
@@ -531,13 +542,17 @@ impl Report {
     fn quota_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for limit in &self.reported {
-            let reset = limit.reset.map(|at| format!(", reset at {at}"));
-            lines.push(format!(
-                "Reported: {} {} remaining{}",
-                limit.remaining,
-                limit.limit,
-                reset.unwrap_or_default()
-            ));
+            let (name, reset) = (&limit.limit, limit.reset);
+            lines.push(match (limit.remaining, reset) {
+                (Some(left), Some(at)) => {
+                    format!("Reported: {left} {name} remaining, reset at {at}")
+                }
+                (Some(left), None) => format!("Reported: {left} {name} remaining"),
+                (None, at) => format!(
+                    "Reported: {name} is closed{}",
+                    at.map(|at| format!(" until {at}")).unwrap_or_default()
+                ),
+            });
         }
         if !self.reported_cost.is_empty() {
             let cost: Cost = self.reported_cost.clone().into_iter().collect();

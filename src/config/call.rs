@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::body::{Body, CallBody, OneBody, PARAMS, Params};
 use super::declare::{
-    AndThen, COST, Leaf, ListOf, Named, OneOrMore, Optional, Or, OwnName, POINTER, Required, Shape,
-    TEMPLATE, TEXT, TRUTH, Table, Type, Words, keys, table, template,
+    AndThen, COST, Leaf, ListOf, Named, Optional, Or, OwnName, POINTER, Required, Shape, TEMPLATE,
+    TEXT, TRUTH, Table, Type, Words, keys, table, template,
 };
-use super::field::{COLUMN, Column, FIELD, Field, RESPONSE_FIELD, ResponseField};
+use super::field::{COLUMN, Column, Field, ID, RESPONSE_FIELD, ResponseField};
 use super::format::{FORMATS, Format};
 use super::item::{self, Item};
 use super::layout::{LAYOUTS, Layout};
@@ -91,7 +91,7 @@ keys! {
         kind: String = Required(TEXT, "'thing'"),
         /// Where a record has its id: a JSON pointer, or a template such as `{region}` for a value of the request. Several
         /// values are joined by `/`.
-        id: Vec<Field> = Required(OneOrMore(FIELD), "'/id'"),
+        id: Vec<Field> = Required(ID, "'/id'"),
         /// Whether the catalog keeps former bodies of a record in its table `record_version`, as long as `keep` keeps records.
         history: bool = Or(TRUTH, "false", "true"),
         /// The text of a record that `ingest search` finds.

@@ -6,9 +6,10 @@ use chrono::NaiveDate;
 use serde_json::{Value, json};
 
 use super::declare::{
-    Leaf, Optional, POINTER, Required, Shape, Type, Words, keys, table, template,
+    Leaf, OneOrMore, Optional, POINTER, Required, Shape, Type, Words, keys, table, template,
 };
-use super::item::Item;
+use super::item::{self, Item};
+use super::tree::Kind;
 use super::upstream::HEADER_NAME;
 use super::{Pointer, Template};
 
@@ -54,6 +55,24 @@ pub const FIELD: Leaf<Field> = Leaf {
         _ => POINTER.read(item).map(Field::At),
     },
     shape: || Shape::scalar("JSON pointer, or template", json!({ "type": "string" })),
+};
+
+/// The parts of an id: one, or several. Of several, one can be constant text if another one is a pointer. Without that condition a
+/// pointer whose `/` was forgotten would be an id that all records share.
+pub const ID: Leaf<Vec<Field>> = Leaf {
+    read: |item| {
+        let parts = item.one_or_more()?;
+        let is_pointer =
+            |part: &Item<'_>| matches!(part.kind(), Kind::Text(text) if text.starts_with('/'));
+        let has_pointer = parts.iter().any(is_pointer);
+        item::all(parts.into_iter().map(|part| match part.kind() {
+            Kind::Text(text) if has_pointer && !text.is_empty() && !is_pointer(&part) => {
+                template(part).map(Field::Template)
+            }
+            _ => FIELD.read(part),
+        }))
+    },
+    shape: || OneOrMore(FIELD).shape(),
 };
 
 /// A column of a kind's view.

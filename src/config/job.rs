@@ -148,8 +148,8 @@ keys! {
     partial struct JobKeys {
         /// The credential of the requests. Its upstream has the calls of the steps. Required, unless there are `credentials`.
         credential: Option<Place> = Optional(Later(TEXT), "'things'"),
-        /// Several credentials of one upstream, each with its own quota. A run uses the first until its quota is exhausted, then the
-        /// next. A pass continues with another credential at the same cursor, so the upstream's cursors must not belong to one
+        /// Several credentials of one upstream, each with its own quota. A run uses the first until its quota is exhausted or the
+        /// upstream rejects it, then the next. A pass continues with another credential at the same cursor, so the upstream's cursors must not belong to one
         /// credential. Use this only if the terms of the upstream allow it: most forbid several accounts that evade one quota.
         credentials: Option<Vec<Place>> = Optional(ListOf(Later(TEXT), 1), "['things', 'more_things']"),
         /// The regions to walk. If unset, all of them.
@@ -162,12 +162,14 @@ keys! {
         /// How long an unfinished pass can be resumed. After that a new pass starts.
         resume_within: Duration = Or(DURATION, "'36h'", "'7d'"),
         /// The value of `{since}` before the first complete pass: a date or a time. Or where the records have the value of the
-        /// next pass. If unset, `{since}` is the start of the last complete pass, and `1970-01-01T00:00:00Z` before that.
+        /// next pass. If unset, `{since}` is the start of the last complete pass, and `1970-01-01T00:00:00Z` before that. In a step of
+        /// `ids` with `batch = 1`, each id has a value of its own: a list that `max_pages` cut, or that failed or was refused, does not
+        /// advance it, and an id that is new begins with the first value.
         since: Option<Since> = Optional(SinceType, "'2024-01-01'"),
         /// A backfill: the job fetches each span of time once, and its steps name the span by `{slice.from}` and `{slice.to}`. A
         /// slice is complete when its pass is; the others are fetched by the next runs, after everything else that is due. The other
         /// jobs of the account keep the units that they are going to need before units that are spent now return; with `leave`,
-        /// they keep that number instead. `every` is the time after which a slice is requested again that the upstream refused.
+        /// they keep that number instead. `every` is the time after which a slice is requested again that the upstream refused; if unset, a day.
         /// What the newest slice does not contain yet is for another job.
         slices: Option<Slices> = Optional(SlicesType, "{ from = '2024-01-01', step = '30d' }"),
         /// The steps, in order. The first lists; later ones list too, or fetch the ids that an earlier one listed.

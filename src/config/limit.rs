@@ -114,7 +114,7 @@ keys! {
         upstream_name: Option<String> = Optional(TEXT, "'defaultPerDayPerProject'"),
         /// Where responses report the remaining units: in headers or in the body. If less is reported than the ledger counts,
         /// the ledger takes the reported value.
-        reported: Option<ReportedState> = Renamed(Optional(table::<ReportedState>(), "{ remaining = 'x-ratelimit-remaining' }"), "told"),
+        reported: Option<ReportedState> = Renamed(Optional(REPORTED, "{ remaining = 'x-ratelimit-remaining' }"), "told"),
     }
 }
 
@@ -157,15 +157,33 @@ keys! {
     /// Where responses report the state of a limit.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ReportedState {
-        /// The header with the remaining units, or a JSON pointer into the body.
-        remaining: ResponseField = Required(RESPONSE_FIELD, "'x-ratelimit-remaining'"),
+        /// The header with the remaining units, or a JSON pointer into the body. If unset, `reset` alone closes the limit.
+        remaining: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-remaining'"),
         /// Where the response reports the time at which all units return: in RFC 3339, as an HTTP date, in seconds or
-        /// milliseconds since 1970, or in seconds from now.
+        /// milliseconds since 1970, or in seconds from now. Without `remaining`, a response that has it allows no further request
+        /// until then, such as the `backoff` of Stack Exchange: the limit is closed until that time.
         reset: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-reset'"),
         /// The header with the `upstream_name` (or else the name) of the limit. If unset, every response is about this limit.
         resource: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-resource'"),
     }
 }
+
+const REPORTED: Leaf<ReportedState> = Leaf {
+    read: |item| {
+        let keys = table::<ReportedState>().read(item.clone())?;
+        match keys.remaining.is_none() && keys.reset.is_none() {
+            true => item.lacks(
+                "remaining",
+                "\"x-ratelimit-remaining\", or reset = \"/backoff\"",
+            ),
+            false => Some(keys),
+        }
+    },
+    shape: || {
+        let either = json!([{ "required": ["remaining"] }, { "required": ["reset"] }]);
+        Shape::table(ReportedState::keys()).with("anyOf", either)
+    },
+};
 
 fn limit(item: Item<'_>) -> Option<CredentialLimit> {
     let keys = table::<LimitKeys>().read(item.clone())?;

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::error::{ConfigError, NamedBy};
+use super::region_source::Kept;
 use super::{Config, read, set};
 
 const FILE: &str = "quotas.toml";
@@ -17,6 +18,8 @@ pub struct Sources {
     pub sets: Vec<String>,
     /// The state directory, which keeps what a command of the configuration printed; `None`: it is run each time.
     pub state_dir: Option<PathBuf>,
+    /// Whether nothing may be written, not even what such a command prints.
+    pub is_dry: bool,
 }
 
 /// The surroundings of a process.
@@ -74,8 +77,11 @@ impl Config {
         surroundings: &Surroundings<'_>,
     ) -> Result<Self, ConfigError> {
         let (path, text) = find(sources, surroundings)?;
-        let state_dir = sources.state_dir.as_deref();
-        read::config(&text, &path, &sources.sets, state_dir).map_err(ConfigError::Wrong)
+        let kept = sources.state_dir.as_deref().map(|directory| Kept {
+            directory,
+            is_dry: sources.is_dry,
+        });
+        read::config(&text, &path, &sources.sets, kept).map_err(ConfigError::Wrong)
     }
 
     /// Reads the text of a configuration. Messages call it `path`.

@@ -15,7 +15,7 @@ use super::job::{self, JOB};
 use super::ledger::{LEDGER, LedgerConfig};
 use super::names::Named;
 use super::region::{REGIONS, Region};
-use super::region_source;
+use super::region_source::{self, Kept};
 use super::serve::{SERVE, ServeConfig};
 use super::set;
 use super::tree::Node;
@@ -50,7 +50,7 @@ pub fn config(
     text: &str,
     path: &Path,
     sets: &[String],
-    state_dir: Option<&Path>,
+    kept: Option<Kept<'_>>,
 ) -> Result<Config, Vec<Problem>> {
     let mut root =
         Node::parse(text).map_err(|error| vec![set::not_toml(path, error.line, &error.message)])?;
@@ -58,7 +58,7 @@ pub fn config(
         set::apply(&mut root, set).map_err(|problem| vec![problem])?;
     }
     let mut document = Document::new(path.to_owned(), root);
-    match region_source::listed(&document, state_dir) {
+    match region_source::listed(&document, kept) {
         Ok(Some(regions)) => document.root.put("regions", regions),
         Ok(None) => {}
         Err(()) => return Err(document.into_problems()),

@@ -32,18 +32,27 @@ keys! {
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// Where the output of commands is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Kept<'a> {
+    /// The state directory.
+    pub directory: &'a Path,
+    /// Whether it is only read.
+    pub is_dry: bool,
+}
+
 /// Returns the regions that a file or a command lists, in place of `regions.file` or `regions.command`; `None` if the document
-/// lists them itself. Without `state_dir`, nothing is kept.
+/// lists them itself. Without `kept`, the command is run each time.
 ///
 /// # Errors
 /// There is no valid list; the problem is in the document.
-pub fn listed(document: &Document, state_dir: Option<&Path>) -> Result<Option<Kind>, ()> {
+pub fn listed(document: &Document, kept: Option<Kept<'_>>) -> Result<Option<Kind>, ()> {
     let Some(regions) = document.item().find(&["regions"]).filter(is_source) else {
         return Ok(None);
     };
     let source = table::<RegionSource>().read(regions.clone()).ok_or(())?;
     let directory = document.file.parent().unwrap_or(Path::new(""));
-    let text = source.text(directory, state_dir);
+    let text = source.text(directory, kept);
     match text.and_then(|text| parsed(&text, regions.origin())) {
         Ok(kind) => Ok(Some(kind)),
         Err(why) => {
@@ -63,25 +72,25 @@ fn is_source(regions: &Item<'_>) -> bool {
 }
 
 impl RegionSource {
-    fn text(&self, directory: &Path, state_dir: Option<&Path>) -> Result<String, String> {
+    fn text(&self, directory: &Path, kept: Option<Kept<'_>>) -> Result<String, String> {
         match (&self.file, &self.command) {
             (Some(file), None) => {
                 let file = directory.join(file);
                 fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
             }
-            (None, Some(words)) => self.printed(words, state_dir),
+            (None, Some(words)) => self.printed(words, kept),
             _ => Err("write either `file` or `command`".to_owned()),
         }
     }
 
     /// What the command prints, or printed within `valid_for`.
-    fn printed(&self, words: &[String], state_dir: Option<&Path>) -> Result<String, String> {
-        let kept = state_dir.map(|directory| {
+    fn printed(&self, words: &[String], kept: Option<Kept<'_>>) -> Result<String, String> {
+        let file = kept.map(|kept| {
             let name = format!("regions-{:032x}.txt", fnv(&words.join("\0")));
-            directory.join(name)
+            kept.directory.join(name)
         });
-        let text = || fs::read_to_string(kept.as_ref()?).ok();
-        if let Some(text) = kept
+        let text = || fs::read_to_string(file.as_ref()?).ok();
+        if let Some(text) = file
             .as_deref()
             .filter(|file| self.is_valid(file))
             .and_then(|_| text())
@@ -90,8 +99,10 @@ impl RegionSource {
         }
         match run(words) {
             Ok(printed) => {
-                if let Some(file) = kept
+                let may_keep = kept.is_some_and(|kept| !kept.is_dry);
+                if let Some(file) = file
                     .as_deref()
+                    .filter(|_| may_keep)
                     .filter(|_| parsed(&printed, &Origin::Line(1)).is_ok())
                 {
                     keep(file, &printed);

@@ -1,4 +1,4 @@
-//! `since` of a job: the value of `{since}` in its first pass, and the place in its records of the value for the next one.
+//! `since` of a job: the value of `{since}` in its first lists, and the place in its records of the value for the next ones.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ pub struct Since {
     /// Where a record has the value that the next pass uses: the greatest of all. `None`: the next pass uses the time at
     /// which this one started.
     pub at: Option<Pointer>,
-    /// The value before the first complete pass; `None`: the Unix epoch.
+    /// The value before the first complete list; `None`: the Unix epoch.
     pub first: Option<SinceValue>,
 }
 
@@ -30,7 +30,7 @@ pub enum SinceValue {
 }
 
 /// Numbers from here on are milliseconds, and smaller ones seconds: as seconds it is the year 5138.
-const MILLISECONDS_FROM: f64 = 1e11;
+const MILLISECONDS_FROM: i64 = 100_000_000_000;
 
 impl SinceValue {
     /// Returns the value as a time: RFC 3339, a date, or seconds or milliseconds since 1970. `None` for another text.
@@ -38,17 +38,17 @@ impl SinceValue {
     pub fn time(&self) -> Option<Timestamp> {
         match self {
             Self::Time(at) => Some(*at),
-            Self::Text(text) => moment(text).or_else(|| epoch(text)),
+            Self::Text(text) => time_of(text),
         }
     }
 
-    /// Compares two values of records: as numbers, as times or as texts.
+    /// Compares two values of records: as numbers, as times or as texts. A number is a time beside one.
     #[must_use]
     pub fn compare(one: &str, other: &str) -> Ordering {
         if let (Some(one), Some(other)) = (decimal(one), decimal(other)) {
             return one.cmp(&other);
         }
-        let times = moment(one).zip(moment(other));
+        let times = time_of(one).zip(time_of(other));
         let by_time = times.map_or(Ordering::Equal, |(one, other)| one.cmp(&other));
         by_time.then_with(|| one.cmp(other))
     }
@@ -69,7 +69,8 @@ impl Since {
         (at == self.at.as_ref()?.as_str()).then_some(value)
     }
 
-    /// Returns the value of `{since}` in a pass. `began`: when the last complete pass started; `greatest`: the greatest value that it stored.
+    /// Returns the value of `{since}` in a list of a region or of an id. `began`: when the pass of its last complete list started;
+    /// `greatest`: the greatest value that this stored.
     #[must_use]
     pub fn value(&self, began: Option<Timestamp>, greatest: Option<&str>) -> Option<SinceValue> {
         let last = match self.at {
@@ -94,15 +95,31 @@ fn decimal(text: &str) -> Option<(usize, &str, &str)> {
     Some((whole.len(), whole, fraction.trim_end_matches('0')))
 }
 
+fn time_of(text: &str) -> Option<Timestamp> {
+    moment(text).or_else(|| epoch(text))
+}
+
+/// Reads a number of seconds or milliseconds since 1970, exact to the microsecond: a time that is rounded up would leave out what
+/// has it.
 fn epoch(text: &str) -> Option<Timestamp> {
-    decimal(text)?;
-    let number: f64 = text.parse().ok()?;
-    let seconds = match number >= MILLISECONDS_FROM {
-        true => number / 1e3,
-        false => number,
+    let (_, whole, fraction) = decimal(text)?;
+    let whole: i64 = match whole {
+        "" => 0,
+        digits => digits.parse().ok()?,
     };
-    let span = std::time::Duration::try_from_secs_f64(seconds).ok()?;
-    Some(Timestamp::from_micros(0) + span)
+    let (unit, digits) = match whole >= MILLISECONDS_FROM {
+        true => (1_000, 3),
+        false => (1_000_000, 6),
+    };
+    let fraction: String = fraction
+        .chars()
+        .chain("000000".chars())
+        .take(digits)
+        .collect();
+    let micros = whole
+        .checked_mul(unit)?
+        .checked_add(fraction.parse().ok()?)?;
+    Some(Timestamp::from_micros(micros))
 }
 
 /// A time in RFC 3339, or the start of a date in UTC.
@@ -115,9 +132,10 @@ pub fn moment(text: &str) -> Option<Timestamp> {
 
 keys! {
     struct SinceKeys {
-        /// Where a record has the value. `{since}` is the greatest value that the last complete pass over the region saw, as the record has it.
+        /// Where a record has the value. `{since}` is the greatest value that the last complete pass over the region saw, as the record has it;
+        /// in a step of `ids`, the greatest value that the complete lists of the same id had.
         at: Pointer = Required(POINTER, "'/updated_at'"),
-        /// The value before the first complete pass. If unset, `1970-01-01T00:00:00Z`.
+        /// The value before the first complete pass, and of an id that is new. If unset, `1970-01-01T00:00:00Z`.
         first: Option<String> = Optional(SCALAR, "'2024-01-01T00:00:00Z'"),
     }
 }

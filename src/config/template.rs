@@ -137,7 +137,7 @@ impl Template {
             "since",
             Variable::Since,
             "The start of the job's last complete pass over the region, in UTC; `1970-01-01T00:00:00Z` before the first one. The \
-            job's `since` changes both. An offset and a format may follow, as for `{date}`: `{since:-5m}`, `{since:%Y-%m-%d}`, \
+            job's `since` changes both. In a step of `ids` with `batch = 1`, the same of the last complete list of the id. An offset and a format may follow, as for `{date}`: `{since:-5m}`, `{since:%Y-%m-%d}`, \
             `{since:-5m:%s}` in seconds and `{since:%s%3f}` in milliseconds since 1970. It is never before 1970.",
         ),
         (

@@ -527,6 +527,19 @@ impl LocalLedger for MemoryLedger {
         Ok(self.accounts().values().all(is_empty))
     }
 
+    async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError> {
+        Ok(self.at(account, now, |history, now| {
+            let from = remembered_from(account, now);
+            let remembered = history.ids.iter().filter(|(_, (at, _))| *at > from);
+            let entries = remembered.filter_map(|(id, position)| {
+                let cost = history.held(account, *position);
+                let (id, at) = (id.clone(), position.0);
+                (!cost.is_none()).then_some(Entry { id, at, cost })
+            });
+            entries.collect()
+        }))
+    }
+
     async fn look_up(
         &self,
         account: &Account,

@@ -109,6 +109,22 @@ pub enum ChargeStatus {
     Unknown,
 }
 
+/// How ids begin of entries for units that an upstream reported as used by others.
+const REPORTED: &str = "told-";
+
+/// Returns an id for an entry of units that the upstream reported as used by others.
+#[must_use]
+pub fn reported_id(limit: &str, at: Timestamp) -> ChargeId {
+    ChargeId::new(format!("{REPORTED}{limit}-{at}-{}", fresh_id()))
+}
+
+/// Returns the entries of a limit for units that the upstream reported as used by others: with the units of that limit alone.
+fn reported_of(limit: &str, entries: Vec<Entry>) -> Vec<Entry> {
+    let is_reported =
+        |one: &Entry| one.id.as_str().starts_with(REPORTED) && one.cost.of(limit) > Units::ZERO;
+    entries.into_iter().filter(is_reported).collect()
+}
+
 /// Why a ledger did not do what was requested.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LedgerError {
@@ -200,6 +216,9 @@ pub trait LocalLedger: Ledger {
 
     /// Whether it holds no charge of any account. Writes nothing.
     async fn is_empty(&self) -> Result<bool, LedgerError>;
+
+    /// Returns the charges that count now or are remembered, with their ids, without those that took nothing. Writes nothing.
+    async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError>;
 
     /// Returns what became of the charge of an id. Writes nothing.
     async fn look_up(

@@ -55,6 +55,7 @@ pub async fn fetch_batches(
                 .fetch_all(step, begun.iter().cloned().chain(fresh).collect(), batches)
                 .await;
             shared.link_parents(index, step).await?;
+            batches.note_nothing_since(job, step);
         }
     }
     // Without a failed batch nothing is pending, so the query is saved.

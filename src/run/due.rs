@@ -11,7 +11,10 @@ use crate::config::{Job, Region, Slice, Slices};
 use crate::quota::Timestamp;
 
 /// How much earlier than due a region walks at most: a timer does not fire at exactly the same interval each time.
-const LONGEST_TOLERANCE: Duration = Duration::from_secs(5 * 60);
+pub const LONGEST_TOLERANCE: Duration = Duration::from_secs(5 * 60);
+
+/// How long after a refusal a slice is requested again by a job without `every`. At every run, it would cost a unit each time.
+const REFUSED_SLICE_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A region of a job that may walk.
 #[derive(Debug, Clone)]
@@ -224,7 +227,8 @@ impl Candidate {
         if let Some(backfill) = self.backfill.as_ref().filter(|_| self.is_backfilled()) {
             return backfill.next_at;
         }
-        Some(self.last_turn()? + self.job.every?)
+        let of_slice = self.region.slice.map(|_| REFUSED_SLICE_EVERY);
+        Some(self.last_turn()? + self.job.every.or(of_slice)?)
     }
 
     /// Whether it is due, or has an unfinished pass.

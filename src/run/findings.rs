@@ -73,6 +73,8 @@ impl Findings {
                     step.max_pages == Some(1) || page.listed <= ids as u64
                 }
                 Missing::Reported { .. } | Missing::Settle { .. } => page.unchanged,
+                // The last page says that it is the last one, others need not say anything.
+                Missing::Paging { key: "done", .. } => page.next.is_some(),
                 Missing::Paging { .. } | Missing::Size { .. } | Missing::Ids { .. } => false,
                 Missing::Column { .. } | Missing::ColumnType { .. } | Missing::Text { .. } => false,
                 // The pager and the count of skipped records report these.
@@ -158,7 +160,8 @@ impl OfCall {
             Missing::Reported { .. } | Missing::Settle { .. } => {
                 **pages == self.pages - self.unchanged
             }
-            Missing::Paging { .. } => **pages == self.full,
+            Missing::Paging { key: "done", .. } => true,
+            Missing::Paging { .. } => **pages >= self.full,
             Missing::Ids { .. } => **pages == self.with_records,
             Missing::UnreadNext { .. } | Missing::Rest { .. } | Missing::Size { .. } => true,
             Missing::Next { .. }

@@ -23,6 +23,7 @@ mod report;
 mod reserve;
 mod shared_pass;
 mod simulation;
+mod since;
 mod single_page;
 mod stats;
 mod steps;

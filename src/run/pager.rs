@@ -7,7 +7,7 @@ use super::context::Context;
 use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
-use crate::catalog::{Landed, Landing, OpenBatch, PassRef, Resource};
+use crate::catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
 use crate::config::{Job, Region, SinceValue, Step};
 use crate::quota::Timestamp;
 use crate::upstream::{Page, PageRequest};
@@ -73,6 +73,8 @@ pub struct NextPage {
     /// Whether the list has perhaps more than was landed: `max_pages` cut it, the page repeats the previous one, some of its
     /// records have no id, or no page so far has a list.
     pub is_partial: bool,
+    /// Whether the list ends here and is all that there is: not cut, and not ended for another reason than its last page.
+    pub completes: bool,
     /// Pages of the list, this one included.
     pub pages: u64,
     /// How many of them are empty, in a row at the end.
@@ -94,6 +96,8 @@ pub struct PagePosition {
     pub requested: Vec<String>,
     /// The batch after this page.
     pub batch: Option<OpenBatch>,
+    /// Where the next list of the batch's only id continues; `None` unless the page completes its list.
+    pub since: Option<IdSince>,
 }
 
 /// Fetches the pages of one list to its end.
@@ -170,6 +174,13 @@ impl<'a> Pager<'a> {
         }
     }
 
+    /// Adds a note, unless it has the same one.
+    pub fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
     /// Lands a page in the catalog.
     ///
     /// # Errors
@@ -201,6 +212,7 @@ impl<'a> Pager<'a> {
             empty_pages: place.empty_pages,
             requested: place.requested,
             batch: place.batch,
+            since: place.since,
             requests: self.stats.unlanded_requests,
             units: self.stats.unlanded_units.clone(),
             tag: page.tag,
@@ -263,13 +275,12 @@ impl<'a> Pager<'a> {
         }
         let dead_end = page.dead_end.take();
         let ends = self.is_last(pages + 1);
+        let has_no_list = self.fetched == self.without_list;
         let next = NextPage {
             next: page.next.clone().filter(|_| !ends),
             is_cut: ends && page.next.is_some(),
-            is_partial: repeats
-                || page.skipped > 0
-                || (ends && page.next.is_some())
-                || self.fetched == self.without_list,
+            is_partial: repeats || page.skipped > 0 || (ends && page.next.is_some()) || has_no_list,
+            completes: page.next.is_none() && !repeats && !has_no_list && dead_end.is_none(),
             pages: pages + 1,
             empty_pages: match page.records.is_empty() {
                 true => empty_pages.saturating_add(1),

@@ -7,13 +7,13 @@ use super::context::Context;
 use super::due::Candidate;
 use super::pager::{NextPage, PagePosition, Pager, Parameters, Position, Target};
 use super::prefetch::{ListedIds, PrefetchSender};
+use super::since::{Greatest, cuts, nothing_since_first};
 use super::stats::PassStats;
 use super::steps::{request_of, since_of};
 use super::stop_reason::StopReason;
 use crate::catalog::{Landed, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition};
 use crate::config::{Job, Region, SinceValue, Step, Variable};
 use crate::quota::Timestamp;
-use crate::record::Record;
 
 /// The variables with which a list is a list for a time.
 const TIMES: [Variable; 5] = [
@@ -40,7 +40,7 @@ pub struct Pass {
     /// The value of `{since}`; `None`: the Unix epoch.
     pub since: Option<SinceValue>,
     /// The greatest value seen at the job's `since.at`, former passes included.
-    pub greatest: Option<String>,
+    pub greatest: Greatest,
     /// The positions of its steps.
     pub positions: Vec<StepPosition>,
     /// Steps whose list is perhaps not all that there is: `max_pages` cut it, or a page of it could not be read completely.
@@ -71,10 +71,6 @@ impl Pass {
             notes: open.map_or_else(Vec::new, |_| candidate.edited.notes.clone()),
             _lease: lease,
         }
-    }
-
-    fn stored_greatest(&self) -> Option<String> {
-        self.job.since.stored(self.greatest.as_deref()?)
     }
 
     /// Returns the position of a step.
@@ -185,10 +181,13 @@ fn perhaps_cut(job: &Job, open: &OpenPass) -> HashSet<usize> {
 }
 
 /// Returns the greatest value that an unfinished pass, or the last complete one, saw.
-fn greatest(candidate: &Candidate, open: Option<&OpenPass>) -> Option<String> {
-    let last = || candidate.state.since.as_ref()?.greatest.clone();
-    let stored = open.and_then(|pass| pass.greatest.clone()).or_else(last)?;
-    candidate.job.since.read(&stored)
+fn greatest(candidate: &Candidate, open: Option<&OpenPass>) -> Greatest {
+    let last = candidate.state.since.as_ref();
+    let stored = [
+        open.and_then(|pass| pass.greatest.as_deref()),
+        last.and_then(|last| last.greatest.as_deref()),
+    ];
+    Greatest::read(&candidate.job, stored)
 }
 
 fn reference(job: &Job, region: &Region, open: Option<&OpenPass>, now: Timestamp) -> PassRef {
@@ -257,17 +256,21 @@ impl Target for Listing<'_> {
         let listed = self
             .prefetch
             .map(|_| ListedIds::new(job, call, &page.page.records, self.pass.began));
-        self.see(pager, &page.page.records);
+        let Pass {
+            greatest, since, ..
+        } = &mut *self.pass;
+        greatest.see(pager, since.as_ref(), &page.page.records);
         pager.stats.findings.see_ids(job, call, &page.page.records);
         let place = PagePosition {
             pass: self.pass.reference.clone(),
             step: self.index,
             next: page.next.clone(),
             cut: page.is_cut && cuts(pager),
-            greatest: self.pass.stored_greatest(),
+            greatest: self.pass.greatest.stored(job),
             empty_pages: page.empty_pages,
             requested: Vec::new(),
             batch: None,
+            since: None,
         };
         let landed = pager.store(page.page, place).await?;
         if page.is_partial || landed.cursor_repeats {
@@ -330,61 +333,10 @@ impl Target for Listing<'_> {
     }
 }
 
-impl Listing<'_> {
-    /// Keeps the greatest value at the job's `since.at`, and notes if the records of a page have none.
-    fn see(&mut self, pager: &mut Pager<'_>, records: &[Record]) {
-        let at = pager.job.since.at.as_ref();
-        let Some(at) = at.filter(|_| pager.job.names(pager.step, &Variable::Since)) else {
-            return;
-        };
-        let texts = || records.iter().flat_map(|record| at.texts_in(&record.body));
-        let is_older = |text: String| match &self.pass.since {
-            Some(SinceValue::Text(since)) => SinceValue::compare(&text, since).is_lt(),
-            Some(SinceValue::Time(_)) | None => false,
-        };
-        let older = format!(
-            "{}: records are older than {{since}}; check the parameter that carries it, and its format",
-            pager.step.call.name
-        );
-        if !pager.notes.contains(&older) && !pager.step.shifts_since() && texts().any(is_older) {
-            pager.notes.push(older);
-        }
-        let seen = texts().max_by(|one, other| SinceValue::compare(one, other));
-        let note = format!(
-            "{}: no record of a page has a value at `{at}` (`since.at`), so {{since}} does not advance by it",
-            pager.step.call.name
-        );
-        if seen.is_none() && !records.is_empty() && !pager.notes.contains(&note) {
-            pager.notes.push(note);
-        }
-        let all = self.pass.greatest.take().into_iter().chain(seen);
-        self.pass.greatest = all.max_by(|one, other| SinceValue::compare(one, other));
-    }
-}
-
 /// Returns a note if a list that begins at a configured `{since}` has no record at all.
 fn found_nothing(pass: &Pass, pager: &Pager<'_>) -> Option<String> {
     let is_first = pass.since.is_some() && pass.since == pass.job.since.first && !pass.resumed;
     let is_empty = pager.stats.records == 0 && pager.stats.skipped == 0;
-    (is_first && is_empty && pager.job.names(pager.step, &Variable::Since)).then(|| {
-        format!(
-            "{}: no record since the first value of `since`; check the format in which the parameter has {{since}}, such as \
-            {{since:%s}} for seconds",
-            pager.step.call.name
-        )
-    })
-}
-
-/// Returns whether a step that `max_pages` ends names `{since}`, and notes it. If the next pass listed only what is newer than
-/// this one, what this one did not list would be lost.
-fn cuts(pager: &mut Pager<'_>) -> bool {
-    let cut = pager.job.names(pager.step, &Variable::Since);
-    if cut {
-        pager.notes.push(format!(
-            "{} stopped at max_pages before the end of its list; the next pass uses the same \
-            {{since}}",
-            pager.step.call.name
-        ));
-    }
-    cut
+    (is_first && is_empty && pager.job.names(pager.step, &Variable::Since))
+        .then(|| nothing_since_first(&pager.step.call.name))
 }

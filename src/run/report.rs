@@ -78,7 +78,7 @@ impl Walked {
         stats: &PassStats,
     ) {
         let why = reason.and_then(why).into_iter();
-        let notes = why.chain(notes).chain(skipped(stats));
+        let notes = why.chain(notes).chain(denied(stats)).chain(skipped(stats));
         let findings = stats.findings.notes(report.resumed);
         let notes: Vec<String> = notes.chain(findings).collect();
         self.remember(reason);
@@ -175,6 +175,12 @@ fn blank(job: &Job, region: &Region) -> PassReport {
 /// Returns the text of a reason; `None` where the outcome says it all.
 fn why(reason: &StopReason) -> Option<String> {
     (!matches!(reason, StopReason::Interrupted(None))).then(|| reason.to_string())
+}
+
+fn denied(stats: &PassStats) -> impl Iterator<Item = String> {
+    stats.denied.iter().map(|(credential, why)| {
+        format!("the upstream rejected the credential {credential}, which this run does not use any more: {why}")
+    })
 }
 
 fn skipped(stats: &PassStats) -> Option<String> {

@@ -1,18 +1,22 @@
 //! The shared pass of a job, under region `*`, to which its batches of ids belong.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use futures_util::StreamExt;
 use tokio::sync::Mutex;
 
 use super::context::Context;
+use super::due::LONGEST_TOLERANCE;
 use super::estimate::pending_query;
 use super::pager::{NextPage, PagePosition, Pager, Parameters, Position, Target};
+use super::since::{Greatest, cuts, nothing_since_first};
 use super::stats::PassStats;
 use super::steps::fit_shared;
 use super::stop_reason::StopReason;
-use crate::catalog::{OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId};
-use crate::config::{Job, Region, Step};
+use crate::catalog::{
+    IdSince, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId,
+};
+use crate::config::{Job, Region, SinceValue, Step, Variable};
 use crate::quota::Timestamp;
 use crate::upstream::Page;
 
@@ -47,6 +51,8 @@ pub struct Batches {
     pub began: Option<Timestamp>,
     /// Ids that this run tried and failed to fetch, each with its step.
     pub given_up: HashSet<(usize, String)>,
+    /// Whether the list of any id continued where an earlier one ended.
+    has_since: bool,
 }
 
 impl Batches {
@@ -71,6 +77,24 @@ impl Batches {
             .ids
             .iter()
             .all(|id| self.given_up.contains(&(batch.step, id.clone())))
+    }
+
+    /// Adds notes, each once: batches of a step mostly have the same ones.
+    fn note(&mut self, notes: Vec<String>) {
+        for note in notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+
+    /// Notes that a step whose lists all began at the first value of `since` had no record at all.
+    pub fn note_nothing_since(&mut self, job: &Job, step: &Step) {
+        let is_empty = self.stats.records == 0 && self.stats.requests > 0;
+        let is_first = !self.has_since && job.since.first.is_some();
+        if is_empty && is_first && job.names(step, &Variable::Since) {
+            self.note(vec![nothing_since_first(&step.call.name)]);
+        }
     }
 
     /// Keeps the worst reason, which is what is reported.
@@ -156,14 +180,35 @@ impl<'a> SharedPass<'a> {
         self.begun.iter().filter(move |batch| batch.step == index)
     }
 
-    /// Fetches batches of ids, several at once. A batch that is refused as a whole is requested again in halves, down to the id that
-    /// the upstream refuses, so that it does not cost the others theirs. Where no batch of the step is served, no single id is the
-    /// cause, and the step fails.
-    pub async fn fetch_all(&self, step: &Step, mut work: Vec<OpenBatch>, batches: &mut Batches) {
+    /// Fetches batches of ids, several at once.
+    pub async fn fetch_all(&self, step: &Step, work: Vec<OpenBatch>, batches: &mut Batches) {
+        let sinces = match self.sinces(step, &work).await {
+            Ok(sinces) => sinces,
+            Err(reason) => {
+                let all = work.into_iter();
+                return all.for_each(|batch| batches.give_up(batch, reason.clone()));
+            }
+        };
+        batches.has_since |= !sinces.is_empty();
+        self.fetch_served(step, work, &sinces, batches).await;
+        batches.shared = self.id().await;
+    }
+
+    /// Fetches batches. One that is refused as a whole is requested again in halves, down to the id that the upstream refuses,
+    /// so that it does not cost the others theirs. Where no batch of the step is served, no single id is the cause, and the step
+    /// fails.
+    async fn fetch_served(
+        &self,
+        step: &Step,
+        mut work: Vec<OpenBatch>,
+        sinces: &Sinces,
+        batches: &mut Batches,
+    ) {
         let (mut served, mut rounds) = (false, 0);
         while !work.is_empty() {
+            let round = std::mem::take(&mut work);
             let refused = self
-                .fetch_concurrently(step, std::mem::take(&mut work), &mut served, batches)
+                .fetch_concurrently(step, (round, sinces), &mut served, batches)
                 .await;
             let is_some_ids_fault = served || (rounds == 0 && refused.len() == 1);
             for (batch, why) in refused {
@@ -181,24 +226,37 @@ impl<'a> SharedPass<'a> {
             }
             rounds += 1;
         }
-        batches.shared = self.id().await;
+    }
+
+    /// Returns where the lists of these ids continue; empty for a step that does not use `{since}`. A list that began later than
+    /// now was dated by a clock that ran ahead, and its time would leave out what came in between.
+    async fn sinces(&self, step: &Step, work: &[OpenBatch]) -> Result<Sinces, StopReason> {
+        if !self.job.names(step, &Variable::Since) {
+            return Ok(Sinces::new());
+        }
+        let ids: Vec<String> = work.iter().flat_map(|batch| batch.ids.clone()).collect();
+        let (catalog, call) = (&self.context.catalog, &step.call.name);
+        let sinces = catalog.id_sinces(&self.job.name, call, &ids).await?;
+        let latest = self.context.clock.now() + LONGEST_TOLERANCE;
+        let sinces = sinces.into_iter().filter(|since| since.began <= latest);
+        Ok(sinces.map(|since| (since.id.clone(), since)).collect())
     }
 
     /// Fetches these batches, and returns those that were refused as a whole, with the reason.
     async fn fetch_concurrently(
         &self,
         step: &Step,
-        work: Vec<OpenBatch>,
+        (work, sinces): (Vec<OpenBatch>, &Sinces),
         served: &mut bool,
         batches: &mut Batches,
     ) -> Vec<(OpenBatch, String)> {
         let mut refused = Vec::new();
         let mut fetched = futures_util::stream::iter(work)
-            .map(|batch| self.fetch_batch(step, batch))
+            .map(|batch| self.fetch_batch(step, batch, sinces))
             .buffer_unordered(self.context.concurrency);
         while let Some((batch, pager, fetched)) = fetched.next().await {
             batches.stats.add(&pager.stats);
-            batches.notes.extend(pager.notes);
+            batches.note(pager.notes);
             match fetched {
                 Ok(()) => *served = true,
                 Err(StopReason::Unserved(why)) => refused.push((batch, why)),
@@ -213,14 +271,10 @@ impl<'a> SharedPass<'a> {
         &'s self,
         step: &'s Step,
         mut batch: OpenBatch,
+        sinces: &Sinces,
     ) -> (OpenBatch, Pager<'s>, Result<(), StopReason>) {
         let mut pager = Pager::new(self.context, self.job, &self.region, step);
-        let mut list = Batch {
-            shared: self,
-            batch: &mut batch,
-            is_done: false,
-            is_restarted: false,
-        };
+        let mut list = Batch::new(self, &mut batch, sinces);
         let fetched = match pager.run(&mut list).await {
             // Half of its pages would be paid for again.
             Err(StopReason::Unserved(why)) if batch.cursor().is_some() => Err(StopReason::Failed(
@@ -239,9 +293,8 @@ impl<'a> SharedPass<'a> {
         let mut pager = Pager::new(self.context, self.job, &self.region, step);
         pager.stats = std::mem::take(&mut batches.stats);
         let requested = batch.advance(&HashSet::new(), None);
-        let landed = self
-            .land(&mut pager, Page::default(), requested, &batch)
-            .await;
+        let landed = self.land(&mut pager, Page::default(), (requested, &batch, None));
+        let landed = landed.await;
         batches.stats = pager.stats;
         if let Err(reason) = landed {
             batches.give_up(batch, reason);
@@ -252,8 +305,7 @@ impl<'a> SharedPass<'a> {
         &self,
         pager: &mut Pager<'_>,
         page: Page,
-        requested: Vec<String>,
-        batch: &OpenBatch,
+        (requested, batch, since): (Vec<String>, &OpenBatch, Option<IdSince>),
     ) -> Result<(), StopReason> {
         let mut reference = self.reference.lock().await;
         let place = PagePosition {
@@ -265,6 +317,7 @@ impl<'a> SharedPass<'a> {
             empty_pages: 0,
             requested,
             batch: Some(batch.clone()),
+            since,
         };
         let landed = pager.store(page, place).await?;
         *reference = PassRef::Open(landed.pass);
@@ -330,12 +383,44 @@ impl<'a> SharedPass<'a> {
     }
 }
 
+/// Where the lists of ids continue, by id.
+type Sinces = HashMap<String, IdSince>;
+
 /// The list of one batch.
 struct Batch<'a> {
     shared: &'a SharedPass<'a>,
     batch: &'a mut OpenBatch,
+    /// The value of `{since}` for its only id; `None`: the Unix epoch.
+    since: Option<SinceValue>,
+    greatest: Greatest,
     is_done: bool,
     is_restarted: bool,
+}
+
+impl<'a> Batch<'a> {
+    fn new(shared: &'a SharedPass<'a>, batch: &'a mut OpenBatch, sinces: &Sinces) -> Self {
+        let last = batch.ids.first().and_then(|id| sinces.get(id));
+        let last_greatest = last.and_then(|last| last.greatest.as_deref());
+        Self {
+            since: (shared.job.since).value(last.map(|last| last.began), last_greatest),
+            greatest: Greatest::read(shared.job, [batch.greatest.as_deref(), last_greatest]),
+            shared,
+            batch,
+            is_done: false,
+            is_restarted: false,
+        }
+    }
+
+    /// Returns where the next list of its id continues.
+    fn end_of_list(&self, pager: &Pager<'_>) -> Option<IdSince> {
+        let id = self.batch.ids.first()?;
+        let names_since = pager.job.names(pager.step, &Variable::Since);
+        names_since.then(|| IdSince {
+            id: id.clone(),
+            began: self.batch.began,
+            greatest: self.greatest.stored(pager.job),
+        })
+    }
 }
 
 impl Target for Batch<'_> {
@@ -355,28 +440,45 @@ impl Target for Batch<'_> {
         Parameters {
             ids: &self.batch.ids,
             began: self.batch.began,
-            since: None,
+            since: self.since.as_ref(),
         }
     }
 
     async fn land(&mut self, pager: &mut Pager<'_>, page: NextPage) -> Result<(), StopReason> {
-        let records = page.page.records.iter();
-        let came = records.map(|record| record.id.as_str()).collect();
+        let records = &page.page.records;
+        self.greatest.see(pager, self.since.as_ref(), records);
+        let came = records.iter().map(|record| record.id.as_str()).collect();
         // A cursor that repeats would never end the list.
-        let next = page.next;
-        let next = next.filter(|next| !self.batch.cursors.contains(next));
+        let (next, repeated): (Option<String>, _) = match page.next {
+            Some(next) if self.batch.cursors.contains(&next) => (None, true),
+            next => (next, false),
+        };
+        if repeated {
+            let call = &pager.step.call.name;
+            pager.note(format!(
+                "{call} returned the same cursor twice; treating the list as complete"
+            ));
+        }
+        if page.is_cut {
+            cuts(pager);
+        }
         self.is_done = next.is_none();
         self.batch.empty_pages = page.empty_pages;
+        self.batch.greatest = self.greatest.stored(pager.job);
+        let since = self.end_of_list(pager);
+        let since = since.filter(|_| page.completes && !repeated);
         let requested = self.batch.advance(&came, next);
-        let landed = self.shared.land(pager, page.page, requested, self.batch);
+        let landed = (self.shared).land(pager, page.page, (requested, self.batch, since));
         landed.await
     }
 
     async fn end(&mut self, pager: &mut Pager<'_>) -> Result<(), StopReason> {
+        cuts(pager);
         self.is_done = true;
         let requested = self.batch.advance(&HashSet::new(), None);
         let page = Page::default();
-        self.shared.land(pager, page, requested, self.batch).await
+        let landed = (self.shared).land(pager, page, (requested, self.batch, None));
+        landed.await
     }
 
     async fn restart(&mut self, pager: &mut Pager<'_>, why: String) -> Result<(), StopReason> {

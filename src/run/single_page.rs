@@ -99,6 +99,7 @@ impl SinglePage<'_> {
             empty_pages: u64::from(page.records.is_empty()),
             requested: Vec::new(),
             batch: None,
+            since: None,
             requests: stats.unlanded_requests,
             units: stats.unlanded_units.clone(),
             tag: page.tag.clone(),

@@ -207,6 +207,8 @@ pub struct PassStats {
     pub unlanded_units: Cost,
     /// What its pages show of mistakes in the configuration.
     pub findings: Findings,
+    /// The credentials that the upstream rejected while the job has others, and its messages.
+    pub denied: BTreeMap<String, String>,
 }
 
 impl PassStats {
@@ -243,6 +245,20 @@ impl PassStats {
         }
     }
 
+    /// Records that the upstream rejected a credential of several.
+    pub fn deny(&mut self, credential: &str, why: &str) {
+        let is_new = self
+            .denied
+            .insert(credential.to_owned(), why.to_owned())
+            .is_none();
+        if is_new {
+            tracing::warn!(
+                credential,
+                "the upstream rejected the credential: {why}; trying the next one"
+            );
+        }
+    }
+
     /// Counts a landed page.
     pub fn land(&mut self, records: u64, skipped: u64) {
         self.pages += 1;
@@ -263,6 +279,7 @@ impl PassStats {
         self.unlanded_requests += other.unlanded_requests;
         self.unlanded_units.add(&other.unlanded_units);
         self.findings.add(&other.findings);
+        self.denied.extend(other.denied.clone());
     }
 }
 

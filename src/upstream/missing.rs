@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::unread::Lacking;
 use super::{Page, ReportedCost};
 use crate::config::{Call, Column, CredentialLimit, Lead, Paging, Pointer, Records};
 use crate::quota::LimitName;
@@ -49,6 +50,8 @@ pub enum Missing {
         key: &'static str,
         /// The place.
         at: String,
+        /// Another place whose value looks like the one that is meant.
+        instead: Option<String>,
     },
     /// The page has more records than were requested.
     Size {
@@ -221,16 +224,26 @@ fn of_end(page: &Page) -> Option<Missing> {
     })
 }
 
+/// Whether a response with this page has a value for a key of `page`, even if the upstream leaves it out elsewhere.
+fn says(key: &str, paging: &Paging, page: &Page) -> bool {
+    let is_last = page.next.is_none() && page.dead_end.is_none();
+    page.listed > 0
+        && match key {
+            "done" => is_last,
+            _ => page.listed >= paging.page_size(),
+        }
+}
+
 /// What shows that a page is turned wrongly.
 fn of_paging(paging: &Paging, page: &Page) -> Vec<Missing> {
     let mut found = Vec::new();
-    if page.listed > 0 && page.listed >= paging.page_size() {
-        let lacking = page.unread.lacking.iter();
-        found.extend(lacking.map(|(key, at)| Missing::Paging {
-            key,
-            at: at.clone(),
-        }));
-    }
+    let lacking = page.unread.lacking.iter();
+    let lacking = lacking.filter(|one| one.instead.is_some() || says(one.key, paging, page));
+    found.extend(
+        lacking
+            .cloned()
+            .map(|Lacking { key, at, instead }| Missing::Paging { key, at, instead }),
+    );
     if let Some(size) = paging.size().filter(|size| page.listed > size.size)
         && let Some(param) = &size.param
     {
@@ -260,7 +273,13 @@ fn of_quota<'a>(
     let unreported = unreported.filter_map(|limit| {
         Some(Missing::Reported {
             limit: limit.clone(),
-            header: limits.get(limit)?.reported.as_ref()?.remaining.to_string(),
+            header: limits
+                .get(limit)?
+                .reported
+                .as_ref()?
+                .remaining
+                .as_ref()?
+                .to_string(),
         })
     });
     unsettled.chain(unreported)
@@ -296,8 +315,10 @@ impl fmt::Display for Missing {
                 "the list ends here with {records} records, and the response has {total} at {at}: if that is the number of \
                 all records, the rest of the list is lost (`page`)"
             ),
-            Self::Paging { key, at } => {
-                write!(f, "the response has no value at `{at}` (`page.{key}`)")
+            Self::Paging { key, at, instead } => {
+                write!(f, "the response has no value at `{at}` (`page.{key}`)")?;
+                let instead = instead.as_ref();
+                instead.map_or(Ok(()), |instead| write!(f, "; {instead} looks like it"))
             }
             Self::Size { param, size } => write!(
                 f,

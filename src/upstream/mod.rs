@@ -135,8 +135,8 @@ pub struct Page {
 pub struct ReportedLimit {
     /// The limit, by its name in the configuration.
     pub limit: LimitName,
-    /// The remaining units of its quota.
-    pub remaining: Units,
+    /// The remaining units of its quota; `None`: the response reports its reset alone, and no request may follow until then.
+    pub remaining: Option<Units>,
     /// When all units return.
     pub reset: Option<Timestamp>,
 }

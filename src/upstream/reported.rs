@@ -63,11 +63,16 @@ fn report<'a>(
     {
         return None;
     }
-    let at = reported.reset.as_ref();
+    let reset = reported.reset.as_ref();
+    let reset = reset.and_then(|at| self::reset(&value(at)?, parts.request.now));
+    let remaining = match &reported.remaining {
+        Some(at) => Some(left(&value(at)?)?),
+        None => reset.map(|_| None)?,
+    };
     Some(ReportedLimit {
         limit: limit.to_owned(),
-        remaining: left(&value(&reported.remaining)?)?,
-        reset: at.and_then(|at| reset(&value(at)?, parts.request.now)),
+        remaining,
+        reset,
     })
 }
 

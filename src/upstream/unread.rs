@@ -14,7 +14,18 @@ pub struct Unread {
     /// A place that looks like the number of all records, and that number.
     pub total: Option<(String, u64)>,
     /// Keys of `page` whose place has no value.
-    pub lacking: Vec<(&'static str, String)>,
+    pub lacking: Vec<Lacking>,
+}
+
+/// A key of `page` whose place in a response has no value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lacking {
+    /// The key.
+    pub key: &'static str,
+    /// The place.
+    pub at: String,
+    /// Another place of the response whose value looks like the one that is meant.
+    pub instead: Option<String>,
 }
 
 /// How deep a document is searched: paging is near its root.
@@ -45,6 +56,15 @@ const MORE: [&str; 5] = [
     "hasnextpage",
     "morepages",
 ];
+const DONE: [&str; 7] = [
+    "complete",
+    "done",
+    "endofstream",
+    "finished",
+    "islast",
+    "islastpage",
+    "lastpage",
+];
 const TOTAL: [&str; 9] = [
     "count",
     "found",
@@ -62,9 +82,11 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
     let mut search = Search {
         records: &records.at,
         found: Unread::default(),
+        more: None,
+        done: None,
     };
     search.walk(document, &mut Vec::new());
-    let mut found = search.found;
+    let (mut found, more, done) = (search.found, search.more, search.done);
     let links = response.headers.get_all("link").iter();
     if next_link(links.filter_map(|value| value.to_str().ok())).is_some() {
         found
@@ -72,7 +94,7 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
             .get_or_insert_with(|| "the header `link`".to_owned());
     }
     let total = match paging.lead() {
-        Lead::Total(at) => Some(("total", at)),
+        Lead::Total(at) => Some(("total", at, None)),
         Lead::Nowhere
         | Lead::Token(_)
         | Lead::TokenHeader(_)
@@ -82,9 +104,15 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
     };
     let read = total
         .into_iter()
-        .chain(paging.more().map(|at| ("more", at)));
-    let lacking = read.filter(|(_, at)| at.find(document).is_none_or(Value::is_null));
-    found.lacking = lacking.map(|(key, at)| (key, at.to_string())).collect();
+        .chain(paging.more().map(|at| ("more", at, more)))
+        .chain(paging.done().map(|at| ("done", at, done)));
+    let lacking = read.filter(|(_, at, _)| at.find(document).is_none_or(Value::is_null));
+    let lacking = lacking.map(|(key, at, instead)| Lacking {
+        key,
+        at: at.to_string(),
+        instead,
+    });
+    found.lacking = lacking.collect();
     found
 }
 
@@ -92,6 +120,9 @@ struct Search<'a> {
     /// Where the records are, which are not searched.
     records: &'a Pointer,
     found: Unread,
+    /// Where a value looks like the one that says whether there are more pages, or whether this is the last one.
+    more: Option<String>,
+    done: Option<String>,
 }
 
 impl Search<'_> {
@@ -142,6 +173,12 @@ impl Search<'_> {
         };
         if names_next {
             self.found.next.get_or_insert_with(at);
+        }
+        if matches!(value, Value::Bool(_)) && MORE.contains(&plain.as_str()) {
+            self.more.get_or_insert_with(at);
+        }
+        if matches!(value, Value::Bool(_)) && DONE.contains(&plain.as_str()) {
+            self.done.get_or_insert_with(at);
         }
         let number = match value {
             Value::Number(number) => number.as_u64(),

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use super::before::Before;
 use super::sql::{Columns, parameters, plain, stored as stored_text, time};
 use super::words::Vectors;
-use super::{PostgresError, Transaction, passes, tags, views};
+use super::{PostgresError, Transaction, id_since, passes, tags, views};
 use crate::catalog::layout::KindLayout;
 use crate::catalog::page::{LandingPage, Row, Text};
 use crate::catalog::values::{self, integer};
@@ -50,8 +50,9 @@ const CAME: &str = "delete from absent where (upstream, kind, id) in
 const ABSENT: &str = "insert into absent (upstream, kind, id, at) select $1, $2, page.id, $4 from unnest($3) page (id)
     on conflict (upstream, kind, id) do update set at = excluded.at";
 const FETCHED: &str = "delete from batch where pass = $1 and step = $2 and ids = $3";
-const BEGUN: &str = "insert into batch (pass, step, ids, missing, cursors, began, empty_pages)
-    values ($1, $2, $3, $4, $5, $6, $7)";
+const BEGUN: &str =
+    "insert into batch (pass, step, ids, missing, cursors, began, empty_pages, greatest)
+    values ($1, $2, $3, $4, $5, $6, $7, $8)";
 /// What a page adds to its pass, which is locked: its listing, its cursor and its counts. A cursor that the step had before ends the
 /// step.
 const ADVANCE: &str = "with listed as (
@@ -142,6 +143,7 @@ async fn write(
         store_absent(tx, page),
         forget_batch(tx, page, pass),
         store_batch(tx, page, pass),
+        id_since::store(tx, page, pass),
         tags::remember(tx, page),
         tags::forget_aged(tx, page),
         advance(tx, page, before),
@@ -444,9 +446,19 @@ async fn store_batch(
     let lists = [&batch.ids, &batch.missing, &batch.cursors];
     let [ids, missing, cursors] = lists.map(|list| Cow::<str>::Owned(values::list(list)));
     let (began, empty_pages) = (time(batch.began), integer(batch.empty_pages));
+    let greatest = batch.greatest.as_deref().map(stored_text);
     tx.execute(
         BEGUN,
-        parameters![pass.0, page.step, ids, missing, cursors, began, empty_pages],
+        parameters![
+            pass.0,
+            page.step,
+            ids,
+            missing,
+            cursors,
+            began,
+            empty_pages,
+            greatest
+        ],
     )
     .await
     .map(drop)

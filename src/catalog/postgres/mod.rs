@@ -10,6 +10,7 @@ mod error;
 mod estimates;
 mod fence;
 mod gone;
+mod id_since;
 mod land;
 mod lease;
 mod ledgers;

@@ -52,7 +52,8 @@ const LAST_COMPLETE: &str =
 const POSITIONS: &str =
     "select distinct on (pass, step) pass, step, page, cursor, request, empty_pages
     from checkpoint where pass = any($1) order by pass, step, page desc";
-const BATCHES: &str = "select pass, step, ids, missing, cursors, began, empty_pages from batch
+const BATCHES: &str =
+    "select pass, step, ids, missing, cursors, began, empty_pages, greatest from batch
     where pass = any($1) order by pass, step, ids";
 const RESTART: &str = "insert into restart (pass, step) values ($1, $2) on conflict do nothing";
 const UNLIST: &str = "delete from listing where pass = $1 and step = $2";
@@ -169,6 +170,7 @@ impl Details {
                 cursors: row.json(4)?,
                 began: row.time(5)?,
                 empty_pages: row.count(6)?,
+                greatest: row.optional_text(7)?,
             });
         }
         Ok(Self { positions, batches })

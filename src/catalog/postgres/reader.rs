@@ -3,10 +3,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::catalog::{PostgresCatalog, reading};
-use super::{estimates, passes, pending, recall, tags};
+use super::{estimates, id_since, passes, pending, recall, tags};
 use crate::catalog::{
-    CatalogError, Estimate, NamedIds, OpenPass, PassId, PassReader, PendingId, PendingQuery,
-    RecordIds, RegionState, SliceState, StepListing,
+    CatalogError, Estimate, IdSince, NamedIds, OpenPass, PassId, PassReader, PendingId,
+    PendingQuery, RecordIds, RegionState, SliceState, StepListing,
 };
 use crate::config::Pointer;
 use crate::quota::Timestamp;
@@ -59,6 +59,15 @@ impl PassReader for PostgresCatalog {
         at: &Pointer,
     ) -> Result<Vec<NamedIds>, CatalogError> {
         reading!(self, tx => recall::named_ids(&tx, &records, at))
+    }
+
+    async fn id_sinces(
+        &self,
+        job: &str,
+        call: &str,
+        ids: &[String],
+    ) -> Result<Vec<IdSince>, CatalogError> {
+        reading!(self, tx => id_since::id_sinces(&tx, (job, call), ids))
     }
 
     async fn last_fetched(

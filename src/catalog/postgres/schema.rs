@@ -23,13 +23,14 @@ use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 /// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
 /// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
 /// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
-/// | `batch` | ids that were requested together and are between two pages: those not returned yet, and the cursors; JSON; `began` is the time with which its requests are rendered |
+/// | `batch` | ids that were requested together and are between two pages: those not returned yet, and the cursors; JSON; `began` is the time with which its requests are rendered; `greatest` as in `pass`, of its pages |
+/// | `id_since` | the last complete list of an id that steps of a call requested for a job: `began` is when its pass started, `greatest` as in `pass`; the next list takes `{since}` from it |
 /// | `account_ledger` | the ledger in which every machine charges an account, and the machine that recorded it |
 /// | `lease` | who works on a region of a job, and until when; a row is never deleted, so that `term` only rises |
 ///
 /// Views select columns of `record.body` by the functions `json_of`, `members_of` and `as_…`, which are null where a value is
 /// not of its type. Anybody may use them.
-const MIGRATIONS: &[&[&str]] = &[&[VERSION_1, LEASE_TABLE, LEDGER_TABLE]];
+const MIGRATIONS: &[&[&str]] = &[&[VERSION_1, LEASE_TABLE, LEDGER_TABLE], &[VERSION_2]];
 
 /// The lock under which schemas are upgraded. Any number that no other program takes.
 const LOCK: &str = "select pg_advisory_xact_lock(7815696102)";
@@ -242,6 +243,19 @@ exception when others then
     return null;
 end
 $$;
+"#;
+
+/// Lists that steps of ids request continue for each id on its own.
+const VERSION_2: &str = r#"
+alter table batch add column greatest text;
+create table id_since (
+    job      text collate "C" not null,
+    call     text collate "C" not null,
+    id       text collate "C" not null,
+    began    timestamptz not null,
+    greatest text,
+    primary key (job, call, id)
+);
 "#;
 
 /// Brings the schema up to date, or creates it. One process does so at a time.

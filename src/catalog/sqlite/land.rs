@@ -1,7 +1,7 @@
 use rusqlite::{Transaction, params};
 
 use super::passes::{Counts, count};
-use super::{StoreError, columns, tags, views};
+use super::{StoreError, columns, id_since, tags, views};
 use crate::catalog::page::LandingPage;
 use crate::catalog::values::{integer, list as json_list};
 use crate::catalog::{Landed, OpenBatch, PassId, PassRef};
@@ -40,9 +40,10 @@ const CAME: &str = "delete from absent where upstream = ?1 and kind = ?2 and id 
 const ABSENT: &str = "insert into absent (upstream, kind, id, at) values (?1, ?2, ?3, ?4)
     on conflict do update set at = excluded.at";
 const BEGUN: &str =
-    "insert into batch (pass, step, ids, missing, cursors, began, empty_pages) values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+    "insert into batch (pass, step, ids, missing, cursors, began, empty_pages, greatest)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
     on conflict do update set missing = excluded.missing, cursors = excluded.cursors,
-        began = excluded.began, empty_pages = excluded.empty_pages";
+        began = excluded.began, empty_pages = excluded.empty_pages, greatest = excluded.greatest";
 const FETCHED: &str = "delete from batch where pass = ?1 and step = ?2 and ids = ?3";
 const REPEATS: &str =
     "select exists (select 1 from checkpoint where pass = ?1 and step = ?2 and cursor = ?3)";
@@ -96,6 +97,9 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes
     store_absent(tx, page)?;
     if let Some(batch) = &landing.batch {
         store_batch(tx, pass, page.step, batch)?;
+    }
+    if let Some(since) = &landing.since {
+        id_since::store(tx, pass, &landing.call, since)?;
     }
     tags::remember(tx, page)?;
     let cursor_repeats = checkpoint(tx, pass, page)?;
@@ -226,6 +230,7 @@ fn store_batch(
         json_list(&batch.cursors),
         columns::time(batch.began),
         integer(batch.empty_pages),
+        &batch.greatest,
     );
     tx.prepare_cached(BEGUN)?.execute(values).map(drop)
 }

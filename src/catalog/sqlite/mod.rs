@@ -5,6 +5,7 @@ mod columns;
 mod copying;
 mod estimates;
 mod gone;
+mod id_since;
 mod indexer;
 mod land;
 mod parents;
@@ -128,6 +129,7 @@ impl SqliteCatalog {
     pub fn statements() -> Vec<&'static str> {
         let of_all = [
             gone::STATEMENTS,
+            id_since::STATEMENTS,
             land::STATEMENTS,
             parents::STATEMENTS,
             passes::STATEMENTS,

@@ -26,7 +26,7 @@ const ENDED_SLICES: &str = "select id, outcome, started_at, finished_at, slice_f
 const POSITIONS: &str = "select step, max(page), cursor, request, empty_pages from checkpoint where pass = ?1 group by step";
 /// Earlier releases did not write when a batch began.
 const BATCHES: &str = "select batch.step, batch.ids, batch.missing, batch.cursors,
-    coalesce(batch.began, pass.started_at), batch.empty_pages
+    coalesce(batch.began, pass.started_at), batch.empty_pages, batch.greatest
     from batch join pass on pass.id = batch.pass where batch.pass = ?1 order by batch.step, batch.ids";
 const END_BATCHES: &str = "delete from batch where pass = ?1";
 const LAST: &str = "select id, started_at, finished_at from pass
@@ -216,6 +216,7 @@ fn batches(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<OpenBa
             cursors: columns::read_json(row, 3)?,
             began: columns::read_time(row, 4)?,
             empty_pages: row.get::<_, u32>(5)?.into(),
+            greatest: row.get(6)?,
         })
     })?;
     batches.collect()

@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{SqliteCatalog, estimates, passes, pending, recall, tags};
+use super::{SqliteCatalog, estimates, id_since, passes, pending, recall, tags};
 use crate::catalog::{
-    CatalogError, Estimate, NamedIds, OpenPass, PassId, PassReader, PendingId, PendingQuery,
-    RecordIds, RegionState, SliceState, StepListing,
+    CatalogError, Estimate, IdSince, NamedIds, OpenPass, PassId, PassReader, PendingId,
+    PendingQuery, RecordIds, RegionState, SliceState, StepListing,
 };
 use crate::config::Pointer;
 use crate::quota::Timestamp;
@@ -69,6 +69,17 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
     ) -> Result<Vec<NamedIds>, CatalogError> {
         let at = at.clone();
         self.read(move |connection| recall::named_ids(connection, &records, &at))
+            .await
+    }
+
+    async fn id_sinces(
+        &self,
+        job: &str,
+        call: &str,
+        ids: &[String],
+    ) -> Result<Vec<IdSince>, CatalogError> {
+        let (job, call, ids) = (job.to_owned(), call.to_owned(), ids.to_vec());
+        self.read(move |connection| id_since::id_sinces(connection, &job, &call, &ids))
             .await
     }
 

@@ -16,7 +16,8 @@ use crate::sqlite::Schema;
 /// | `record_version` | a former body of a record of a kind with `history`, the pass whose page replaced it, and when |
 /// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
 /// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
-/// | `batch` | ids that were requested together and are between two pages: those not returned yet, and the cursors; JSON; `began` is the time with which its requests are rendered |
+/// | `batch` | ids that were requested together and are between two pages: those not returned yet, and the cursors; JSON; `began` is the time with which its requests are rendered; `greatest` as in `pass`, of its pages |
+/// | `id_since` | the last complete list of an id that steps of a call requested for a job: `began` is when its pass started, `greatest` as in `pass`; the next list takes `{since}` from it |
 /// | `text_change` | a record whose text changed, by its number, in the order of the changes: what the full-text index has to follow |
 ///
 /// `pass.pages` and `pass.records` count the rows in `checkpoint` and `listing`; `pass.requests` and `pass.units` what
@@ -29,9 +30,22 @@ pub const SCHEMA: Schema = Schema {
     name: "catalog",
     migrations: &[
         VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8,
-        VERSION_9, VERSION_10, VERSION_11, VERSION_12,
+        VERSION_9, VERSION_10, VERSION_11, VERSION_12, VERSION_13,
     ],
 };
+
+/// Lists that steps of ids request continue for each id on its own.
+const VERSION_13: &str = "
+alter table batch add column greatest text;
+create table id_since (
+    job      text not null,
+    call     text not null,
+    id       text not null,
+    began    text not null,
+    greatest text,
+    primary key (job, call, id)
+) strict, without rowid;
+";
 
 /// A pass over a slice has the slice's edges.
 const VERSION_12: &str = "

@@ -36,8 +36,24 @@ pub fn requests(config: &Config, root: &Item<'_>) {
     }
 }
 
-/// A job's `since` must have a step that uses it.
+/// A job's `since` must have a step that uses it. Each list of an id continues from its own value, so a call has one such list.
 fn uses_since(job: &Job, root: &Item<'_>) {
+    let mut calls = BTreeSet::new();
+    for (at, step) in job.steps.iter().enumerate() {
+        if step.ids.is_some()
+            && job.names(step, &Variable::Since)
+            && !calls.insert(&step.call.name)
+            && let Some(item) = root.find(&["jobs", &job.name, "steps", &at.to_string()])
+        {
+            item.refuse::<()>(
+                format!(
+                    "another step of this job has a {{since}} for each id of {}",
+                    step.call.name
+                ),
+                "move one of the two to another job",
+            );
+        }
+    }
     if let Some(since) = root.find(&["jobs", &job.name, "since"])
         && job.slices.is_none()
         && !job
@@ -363,7 +379,13 @@ fn stands_for_something(job: &Job, step: &Step, item: &Item<'_>, variable: &Vari
                 "remove the slice",
             );
         }
-        Variable::Region | Variable::Since | Variable::OfRegion(_) if shared => {
+        Variable::Since if step.ids.as_ref().is_some_and(|ids| ids.batch > 1) => {
+            item.refuse::<()>(
+                "{since} is the value of one id, and this step requests several at once",
+                "write batch = 1",
+            );
+        }
+        Variable::Region | Variable::OfRegion(_) if shared => {
             item.refuse::<()>(
                 format!(
                     "the region has no value: a batch of ids of job {:?} serves several regions",

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::clock::{Clock, Monotonic};
 use crate::ledger::journal::Journal;
-use crate::ledger::{Charge, ChargeStatus, LedgerError, LocalLedger};
+use crate::ledger::{Charge, ChargeStatus, LedgerError, LocalLedger, reported_of};
 use crate::quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp, Units,
 };
@@ -96,6 +96,11 @@ impl LedgerClient for LocalClient {
 
     async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError> {
         Ok(self.ledger.reopen(account, limit, self.clock.now()).await?)
+    }
+
+    async fn reported(&self, account: &Account, limit: &str) -> Result<Vec<Entry>, ClientError> {
+        let entries = self.ledger.entries(account, self.clock.now()).await?;
+        Ok(reported_of(limit, entries))
     }
 
     async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {

@@ -199,6 +199,20 @@ pub trait LedgerClient: Send + Sync {
     /// Ends the closing of a limit.
     async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError>;
 
+    /// Returns the entries of a limit for units that responses reported as used by others. Of a shared ledger, those that this
+    /// machine added.
+    async fn reported(&self, account: &Account, limit: &str) -> Result<Vec<Entry>, ClientError>;
+
+    /// Removes these entries, and returns their units: what a response reports next counts again.
+    async fn forget_reported(&self, account: &Account, limit: &str) -> Result<Units, ClientError> {
+        let mut units = Units::ZERO;
+        for entry in self.reported(account, limit).await? {
+            self.settle(account, &entry.id, &Cost::none()).await?;
+            units += entry.cost.of(limit);
+        }
+        Ok(units)
+    }
+
     /// Returns the usage of the account's limits, by name.
     async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError>;
 

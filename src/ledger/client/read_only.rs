@@ -10,7 +10,7 @@ use super::{
 };
 use crate::clock::Clock;
 use crate::ledger::journal::Journal;
-use crate::ledger::{SharedLedger, UsageReply};
+use crate::ledger::{SharedLedger, UsageReply, reported_of};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, LimitUsage, Return, Timestamp, Units};
 
 /// A shared ledger and this machine's journal, for reading.
@@ -110,6 +110,11 @@ impl LedgerClient for ReadOnlyClient {
 
     async fn reopen(&self, _account: &Account, _limit: &str) -> Result<(), ClientError> {
         Err(ClientError::ReadOnly)
+    }
+
+    async fn reported(&self, account: &Account, limit: &str) -> Result<Vec<Entry>, ClientError> {
+        let entries = self.journal.entries(account, self.clock.now()).await?;
+        Ok(reported_of(limit, entries))
     }
 
     async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {

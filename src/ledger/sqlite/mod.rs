@@ -362,6 +362,16 @@ impl LocalLedger for SqliteLedger {
             .await
     }
 
+    async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError> {
+        let account = account.clone();
+        self.read(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            let now = Moment::read(rows, now)?.now;
+            rows.entries(remembered_from(&account, now))
+        })
+        .await
+    }
+
     async fn look_up(
         &self,
         account: &Account,

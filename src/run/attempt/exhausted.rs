@@ -7,6 +7,7 @@ use crate::ledger::{ClientError, Permit};
 use crate::quota::{Closing, Limit, LimitName, Timestamp};
 use crate::run::outcome::StoppedBy;
 use crate::run::stop_reason::StopReason;
+use crate::upstream::{Failure, ReportedLimit};
 
 impl Attempt<'_> {
     /// Reopens the limits that the request probed: the upstream served it.
@@ -18,17 +19,21 @@ impl Attempt<'_> {
         }
     }
 
-    /// Closes the limits that the upstream reports exhausted, for every run of every machine.
+    /// Closes the limits that the upstream reports exhausted, for every run of every machine: until the time that the error rule
+    /// or else `reported` has.
     pub async fn close_exhausted(
         &self,
         message: String,
         named: Option<&str>,
         until: Option<Timestamp>,
+        reported: &[ReportedLimit],
     ) -> StopReason {
         let now = self.context.clock.now();
         let mut stops = Vec::new();
         for name in self.exhausted_limits(named) {
             let limit = self.account().limits.get(&name);
+            let its_reset = || reported.iter().find(|one| one.limit == name)?.reset;
+            let until = until.or_else(its_reset);
             let reset = limit.and_then(|limit| reopens(limit, until, now));
             let closing = reset.map_or(Closing::Probing, Closing::Until);
             let stop = match self.close(name, closing).await {
@@ -73,6 +78,47 @@ impl Attempt<'_> {
                 StopReason::Failed(message)
             }
         }
+    }
+
+    /// Closes a limit of which a response reports only until when no more requests may follow. The response is kept even if the
+    /// ledger fails.
+    pub async fn close_until(&self, limit: &LimitName, until: Timestamp) {
+        match self.close(limit.clone(), Closing::Until(until)).await {
+            Ok(_) => {
+                tracing::info!(limit, %until, "the upstream allows no more requests until then")
+            }
+            Err(error) => tracing::warn!(limit, %error, "cannot close the limit in the ledger"),
+        }
+    }
+
+    /// Returns the reports of limits that the refusal does not close. An entry for the missing units of a closed one would keep it
+    /// full after it is opened by hand.
+    pub fn of_open_limits(
+        &self,
+        failure: &Failure,
+        reported: &[ReportedLimit],
+    ) -> Vec<ReportedLimit> {
+        let is_long = |pause: &Option<Duration>| pause.is_some_and(|pause| pause > LONGEST_PAUSE);
+        let closed = match failure {
+            Failure::Spent { limit, .. } => self.exhausted_limits(limit.as_deref()),
+            Failure::SlowDown {
+                retry_after, limit, ..
+            }
+            | Failure::Transient {
+                retry_after, limit, ..
+            } if is_long(retry_after) => self.exhausted_limits(limit.as_deref()),
+            Failure::SlowDown { .. }
+            | Failure::Transient { .. }
+            | Failure::Unreachable(_)
+            | Failure::NotSent(_)
+            | Failure::TooLate
+            | Failure::Denied(_)
+            | Failure::Skip(_)
+            | Failure::BadCursor(_)
+            | Failure::WrongShape(_) => Vec::new(),
+        };
+        let is_open = |one: &&ReportedLimit| !closed.contains(&one.limit);
+        reported.iter().filter(is_open).cloned().collect()
     }
 
     /// Closes a limit in the ledger and for this run.

@@ -62,36 +62,79 @@ impl From<ClientError> for NoPage {
     }
 }
 
-/// Fetches one page with the first credential whose limits allow it. `stats` counts all attempts, whatever the result.
+/// Fetches one page with the first credential whose limits allow it, and that the upstream accepts. `stats` counts all attempts,
+/// whatever the result.
 ///
 /// # Errors
-/// Why there is no page. Where the limits of all credentials stop the request, the one that fits soonest.
+/// Why there is no page. Where the limits of credentials stop the request, the one that fits soonest; where the upstream
+/// rejects all of them, the first rejection.
 pub async fn fetch_page(
     context: &Context,
     job: &Job,
     request: PageRequest<'_>,
     stats: &mut PassStats,
 ) -> Result<Page, StopReason> {
-    let mut soonest: Option<(Timestamp, StopReason)> = None;
+    let mut passed_over = PassedOver::default();
     let mut stopped = match fetch_with(context, job, request, stats).await {
         Err(reason) if !job.fallbacks.is_empty() => reason,
         fetched => return fetched,
     };
-    for credential in &job.fallbacks {
-        let Some(at) = stopped.stop().map(|stop| stop.retry_at) else {
-            return Err(stopped);
-        };
-        if soonest.as_ref().is_none_or(|(soonest, _)| at < *soonest) {
-            soonest = Some((at, stopped));
-        }
+    let mut credential = &job.credential;
+    for next in &job.fallbacks {
+        passed_over.add(&credential.name, stopped, stats)?;
+        credential = next;
         match fetch_with(context, &job.with(credential), request, stats).await {
             Err(reason) => stopped = reason,
             fetched => return fetched,
         }
     }
-    match (stopped.stop().map(|stop| stop.retry_at), soonest) {
-        (Some(at), Some((soonest, reason))) if soonest <= at => Err(reason),
-        _ => Err(stopped),
+    passed_over.add(&credential.name, stopped, stats)?;
+    Err(passed_over.reason())
+}
+
+/// The credentials of a job that do not serve a request, while others of it may.
+#[derive(Default)]
+struct PassedOver {
+    /// The limit's refusal that fits soonest.
+    soonest: Option<(Timestamp, StopReason)>,
+    /// The first rejection of a credential.
+    denied: Option<StopReason>,
+}
+
+impl PassedOver {
+    /// Adds a credential and why it did not serve the request.
+    ///
+    /// # Errors
+    /// The reason concerns the other credentials too.
+    fn add(
+        &mut self,
+        credential: &str,
+        mut reason: StopReason,
+        stats: &mut PassStats,
+    ) -> Result<(), StopReason> {
+        if let Some(at) = reason.stop().map(|stop| stop.retry_at) {
+            if self
+                .soonest
+                .as_ref()
+                .is_none_or(|(soonest, _)| at < *soonest)
+            {
+                self.soonest = Some((at, reason));
+            }
+            return Ok(());
+        }
+        let StopReason::Denied(why) = &reason else {
+            return Err(reason);
+        };
+        stats.deny(credential, why);
+        self.denied.get_or_insert(reason);
+        Ok(())
+    }
+
+    fn reason(self) -> StopReason {
+        let soonest = self.soonest.map(|(_, reason)| reason);
+        soonest
+            .or(self.denied)
+            .unwrap_or_else(|| StopReason::Failed("the job has no credential".to_owned()))
     }
 }
 
@@ -201,8 +244,10 @@ impl<'a> Attempt<'a> {
             Err(failure) => {
                 let cost = self.cost_of_refusal(&permit, &failure, &reported);
                 self.correct(&permit, &cost).await;
-                self.reconcile(&permit, &reported.limits).await;
-                let mut retry = self.refused(&permit, failure).await?;
+                let open = self.of_open_limits(&failure, &reported.limits);
+                self.reconcile(&permit, &open).await;
+                let refused = self.refused(&permit, failure, &reported.limits);
+                let mut retry = refused.await?;
                 retry.charged &= !reported.free;
                 Err(NoPage::Retry(retry))
             }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::Attempt;
 use crate::catalog::Estimate;
-use crate::ledger::{Permit, fresh_id};
-use crate::quota::{ChargeId, Cost, Entry, Limit, LimitName, LimitUsage, Timestamp, Units};
+use crate::ledger::{Permit, reported_id};
+use crate::quota::{Cost, Entry, Limit, LimitName, LimitUsage, Timestamp, Units};
 use crate::run::learned_cost::truth;
 use crate::upstream::ReportedLimit;
 
@@ -52,77 +52,80 @@ impl Attempt<'_> {
         }
     }
 
-    /// Lowers each limit of which a page or a refusal reports fewer units left than the grant did.
+    /// Lowers each limit of which a page or a refusal reports fewer units left than the grant did. Closes one of which it reports
+    /// only a reset.
     pub async fn reconcile(&self, permit: &Permit, reported: &[ReportedLimit]) {
         for reported in reported {
             let Some(limit) = self.account().limits.get(&reported.limit) else {
                 continue;
             };
-            let reported_left = reported.remaining.saturating_sub(limit.headroom());
-            let granted_left = permit.grant.remaining.get(&reported.limit);
-            if granted_left.is_some_and(|left| *left > reported_left) {
-                self.lower(reported, limit).await;
+            match (reported.remaining, reported.reset) {
+                (Some(remaining), reset) => {
+                    let left = remaining.saturating_sub(limit.headroom());
+                    let granted_left = permit.grant.remaining.get(&reported.limit);
+                    if granted_left.is_some_and(|granted| *granted > left) {
+                        self.lower(&reported.limit, (left, reset), limit).await;
+                    }
+                }
+                (None, Some(until)) => self.close_until(&reported.limit, until).await,
+                (None, None) => {}
             }
         }
     }
 
-    /// Adds an entry for the missing units to the ledger, so that it leaves the window at the reported reset.
-    async fn lower(&self, reported: &ReportedLimit, limit: &Limit) {
+    /// Adds an entry for the missing units to the ledger, so that it leaves the window at the reported reset. `left`: the units that
+    /// the limit has left upstream.
+    async fn lower(
+        &self,
+        name: &LimitName,
+        (left, reset): (Units, Option<Timestamp>),
+        limit: &Limit,
+    ) {
         let account = self.account();
         let _alone = self.context.in_flight.lowering.lock().await;
         let usage = match self.context.ledger.usage(account).await {
-            Ok(usages) => usages
-                .into_iter()
-                .find(|usage| usage.limit == reported.limit),
+            Ok(usages) => usages.into_iter().find(|usage| usage.limit == *name),
             Err(error) => {
-                return tracing::warn!(limit = reported.limit, %error, "cannot read ledger usage");
+                return tracing::warn!(limit = name, %error, "cannot read ledger usage");
             }
         };
-        let Some(missing) = usage.and_then(|usage| self.missing(&usage, reported, limit)) else {
+        let Some(missing) = usage.and_then(|usage| self.missing(&usage, left, limit)) else {
             return;
         };
-        let at = counts_until(limit, reported.reset, self.context.clock.now());
-        let id = format!("told-{}-{}-{}", reported.limit, at, fresh_id());
+        let at = counts_until(limit, reset, self.context.clock.now());
         let entry = Entry {
-            id: ChargeId::new(id),
+            id: reported_id(name, at),
             at,
-            cost: Cost::from_iter([(reported.limit.clone(), missing)]),
+            cost: Cost::from_iter([(name.clone(), missing)]),
         };
         match self.context.ledger.absorb(account, &[entry]).await {
-            Ok(()) => tracing::info!(
-                account = account.name, limit = reported.limit, %missing,
-                left = %reported.remaining.saturating_sub(limit.headroom()),
+            Ok(()) => {
+                tracing::info!(account = account.name, limit = name, %missing, %left,
                 "upstream reports fewer units remaining than the ledger; another client is using \
-                this quota"
-            ),
+                this quota")
+            }
             Err(error) => {
-                tracing::warn!(limit = reported.limit, %error, "cannot record the reported \
+                tracing::warn!(limit = name, %error, "cannot record the reported \
                     remaining units in the ledger")
             }
         }
     }
 
-    /// Returns how many units the ledger has too many; `None` where it has no more than the upstream reports.
+    /// Returns how many units the ledger has too many; `None` where it has no more than `left`, which the upstream reports.
     ///
     /// Where units are missing, the other requests in flight are taken for ones that the upstream has not counted yet, so
     /// that they are subtracted too. Where none are, their charges in the ledger are enough. A closed limit grants nothing
     /// anyway, and its usage cannot be compared.
-    fn missing(
-        &self,
-        usage: &LimitUsage,
-        reported: &ReportedLimit,
-        limit: &Limit,
-    ) -> Option<Units> {
-        let reported_left = reported.remaining.saturating_sub(limit.headroom());
+    fn missing(&self, usage: &LimitUsage, left: Units, limit: &Limit) -> Option<Units> {
         let ledger_left = limit.enforced().saturating_sub(usage.used);
-        if usage.closed_until.is_some() || ledger_left <= reported_left {
+        if usage.closed_until.is_some() || ledger_left <= left {
             return None;
         }
         let in_flight = &self.context.in_flight;
         let others = in_flight
-            .charged(&self.account().name, &reported.limit)
-            .saturating_sub(self.cost.of(&reported.limit));
-        Some(ledger_left.saturating_sub(reported_left.saturating_sub(others)))
+            .charged(&self.account().name, &usage.limit)
+            .saturating_sub(self.cost.of(&usage.limit));
+        Some(ledger_left.saturating_sub(left.saturating_sub(others)))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::quota::Cost;
 use crate::run::learned_cost::{lower_of, truth_of_a_refusal};
 use crate::run::stats::logged;
 use crate::run::stop_reason::StopReason;
-use crate::upstream::{Failure, LONGEST_WAIT, ReportedCost};
+use crate::upstream::{Failure, LONGEST_WAIT, ReportedCost, ReportedLimit};
 
 /// An attempt that returned no page, and that can be repeated.
 pub struct Retry {
@@ -92,6 +92,7 @@ impl Attempt<'_> {
         &mut self,
         permit: &Permit,
         failure: Failure,
+        reported: &[ReportedLimit],
     ) -> Result<Retry, StopReason> {
         match failure {
             Failure::Unreachable(why) => {
@@ -110,7 +111,11 @@ impl Attempt<'_> {
                 message,
                 limit,
                 until,
-            } => Err(self.close_exhausted(message, limit.as_deref(), until).await),
+            } => {
+                let limit = limit.as_deref();
+                let closed = self.close_exhausted(message, limit, until, reported);
+                Err(closed.await)
+            }
             Failure::SlowDown {
                 message,
                 retry_after,

@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use super::super::due::{Backfill, Candidate};
 use super::snapshot::{CatalogSnapshot, RecordKind};
 use crate::catalog::{
-    CatalogError, EndedSlice, Estimate, Landed, Landing, Lease, Leases, NamedIds, OpenBatch,
-    OpenPass, PassEnd, PassId, PassReader, PassRef, PassScope, PassStore, PendingId, PendingQuery,
-    Rearrangement, RecordIds, RegionState, Resource, SliceState, StepListing, StepPosition, Taken,
-    UncutPass, slice_states,
+    CatalogError, EndedSlice, Estimate, IdSince, Landed, Landing, Lease, Leases, NamedIds,
+    OpenBatch, OpenPass, PassEnd, PassId, PassReader, PassRef, PassScope, PassStore, PendingId,
+    PendingQuery, Rearrangement, RecordIds, RegionState, Resource, SliceState, StepListing,
+    StepPosition, Taken, UncutPass, slice_states,
 };
 use crate::config::{Pointer, Slice};
 use crate::quota::{Cost, Timestamp};
@@ -579,6 +579,16 @@ impl PassReader for SimulatedCatalog {
             (id, named)
         };
         Ok(records.ids.into_iter().map(named).collect())
+    }
+
+    /// What a simulated list returns depends on no time.
+    async fn id_sinces(
+        &self,
+        _: &str,
+        _: &str,
+        _: &[String],
+    ) -> Result<Vec<IdSince>, CatalogError> {
+        Ok(Vec::new())
     }
 
     async fn last_fetched(

@@ -320,6 +320,10 @@ impl LocalLedger for SimulatedLedger {
         self.ledger.is_empty().await
     }
 
+    async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError> {
+        self.ledger.entries(account, now).await
+    }
+
     async fn look_up(
         &self,
         account: &Account,

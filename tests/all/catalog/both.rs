@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 use ingest::catalog::{
-    Archive, CatalogError, Estimate, Landing, OpenBatch, PassEnd, PassId, PassReader, PassRef,
-    PassScope, PassStore, PendingQuery, PostgresCatalog, Rearrangement, RecordIds, RecordsQuery,
-    SearchQuery, SqliteCatalog, StoredRecord,
+    Archive, CatalogError, Estimate, IdSince, Landing, OpenBatch, PassEnd, PassId, PassReader,
+    PassRef, PassScope, PassStore, PendingQuery, PostgresCatalog, Rearrangement, RecordIds,
+    RecordsQuery, SearchQuery, SqliteCatalog, StoredRecord,
 };
 use ingest::config::Slice;
 use ingest::quota::Timestamp;
@@ -330,8 +330,15 @@ impl Both {
         );
         if more {
             batch.cursors.push("on".into());
+            batch.greatest = Some("g\0".into());
         }
+        let since = |id: &&str| IdSince {
+            id: (*id).to_owned(),
+            began: at(self.now),
+            greatest: came.first().map(|id| IDS[*id].to_owned()),
+        };
         self.land(Landing {
+            since: asked.first().filter(|_| !more).map(since),
             batch: Some(batch),
             ..page.landing()
         })
@@ -367,6 +374,10 @@ impl Both {
             same!(self, catalog => catalog.pending_ids(PendingQuery { scope: scope.clone(), ..naming() }));
         }
         same!(self, catalog => catalog.pending_ids(naming()));
+        let ids = IDS.map(str::to_owned);
+        for call in ["channels.list", "another"] {
+            same!(self, catalog => catalog.id_sinces(JOB, call, &ids));
+        }
         let ids: Vec<Arc<str>> = IDS.iter().map(|id| Arc::from(*id)).collect();
         for kind in ["video", "channel"] {
             let records = RecordIds::new("youtube", kind, &ids);

@@ -240,6 +240,7 @@ impl Page {
             requested: self.requested.clone(),
             batch: (!self.requested.is_empty())
                 .then(|| OpenBatch::new(self.step, self.requested.clone(), self.now)),
+            since: None,
             requests: self.requests,
             units: self.units.clone(),
             tag: self.tag.clone(),

@@ -365,7 +365,7 @@ fn reported_headers_are_read_under_their_former_name_too() {
     };
     let headers = limits("reported").reported.unwrap();
     let header = |name: &str| ResponseField::Header(name.to_owned());
-    assert_eq!(headers.remaining, header("x-left"));
+    assert_eq!(headers.remaining, Some(header("x-left")));
     assert_eq!(headers.reset, Some(header("x-reset")));
     assert_eq!(headers.resource, None);
     assert_eq!(limits("told"), limits("reported"));

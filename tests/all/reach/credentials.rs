@@ -146,3 +146,46 @@ fn a_call_is_tried_with_each_of_the_credentials() {
     }
     assert_eq!(requests(&stub), ["k1 1", "k2 1"]);
 }
+
+/// Without an error rule, a 401 rejects the credential.
+fn revoked(key: &'static str) -> StubUpstream {
+    StubUpstream::start(move |request| match request.header("x-key") {
+        Some(used) if used == key || key == "both" => {
+            StubAnswer::error(401, &json!({ "message": "revoked" }))
+        }
+        _ => pages(request, 3),
+    })
+}
+
+#[test]
+fn a_credential_that_the_upstream_rejects_is_named_and_the_next_one_is_used_for_the_rest_of_the_run()
+ {
+    let stub = revoked("k1");
+    let world = world(&stub, 100);
+    let report = world.json(&["--region", "all"]);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    assert_eq!(requests(&stub), ["k1 1", "k2 1", "k2 2", "k2 3"]);
+    let detail = report["passes"][0]["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("the upstream rejected the credential k1") && detail.contains("revoked"),
+        "{report}"
+    );
+    let ran = world.ingest(&["--region", "all"]);
+    assert!(ran.stderr.contains("rejected the credential"), "{ran:?}");
+}
+
+#[test]
+fn a_run_whose_credentials_are_all_rejected_is_refused_and_names_each() {
+    let stub = revoked("both");
+    let world = world(&stub, 100);
+    let report = world.json(&["--region", "all"]);
+    assert_eq!(report["passes"][0]["outcome"], "refused", "{report}");
+    let detail = report["passes"][0]["detail"].as_str().unwrap();
+    for key in ["k1", "k2"] {
+        assert!(
+            detail.contains(&format!("the credential {key}")),
+            "{report}"
+        );
+    }
+    assert_eq!(requests(&stub), ["k1 1", "k2 1"]);
+}

@@ -39,6 +39,24 @@ cost = { hourly = 1 }
 params = { region = "{region}" }
 page = { kind = "offset", param = "start", first = 1, size_param = "per_page", size = 20, total = "/total" }
 records = { at = "/items", kind = "counted", id = "/id" }
+[upstreams.shop.calls.more]
+path = "flagged"
+cost = { hourly = 1 }
+params = { region = "{region}" }
+page = { kind = "number", param = "page", more = "/meta/has_more" }
+records = { at = "/data", kind = "more", id = "/id" }
+[upstreams.shop.calls.done]
+path = "flagged"
+cost = { hourly = 1 }
+params = { region = "{region}" }
+page = { kind = "token", param = "after", next = "/meta/next", done = "/meta/is_last" }
+records = { at = "/data", kind = "done", id = "/id" }
+[upstreams.shop.calls.last]
+path = "flagged"
+cost = { hourly = 1 }
+params = { region = "{region}", mark = "end" }
+page = { kind = "token", param = "after", next = "/meta/next", done = "/meta/end" }
+records = { at = "/data", kind = "last", id = "/id" }
 [credentials.shop]
 upstream = "shop"
 secret = { env = "KEY" }
@@ -59,6 +77,9 @@ steps = [{ call = "numbered" }]
 [jobs.offset]
 credential = "shop"
 steps = [{ call = "offset" }]
+[jobs.flags]
+credential = "shop"
+steps = [{ call = "more" }, { call = "done" }, { call = "last" }]
 "#;
 
 const KEY: &str = "s3cret-0123456789";
@@ -101,6 +122,21 @@ fn answer(request: &StubRequest) -> StubAnswer {
             };
             let next = next.map_or(Value::Null, |next| json!(next.to_string()));
             json!({ "data": data, "meta": { "next": next, "total": PER_REGION, "cost": 1 } })
+        }
+        "/v1/flagged" => {
+            let start = match request.param("page") {
+                Some(page) => (page.parse::<usize>().unwrap() - 1) * 20,
+                None => number(request, "after", 0),
+            };
+            let (data, next) = things(request, start);
+            let is_last = next.is_none();
+            let next = next.map_or(Value::Null, |next| json!(next.to_string()));
+            let meta = match request.param("mark") {
+                None => json!({ "next": next, "has_more": !is_last, "is_last": is_last }),
+                Some(mark) if is_last => json!({ "next": next, mark: true }),
+                Some(_) => json!({ "next": next }),
+            };
+            json!({ "data": data, "meta": meta })
         }
         "/v1/detail" => {
             let ids = request.param("ids").unwrap().split(',');
@@ -203,6 +239,9 @@ records = { at = "/items", kind = "numbered""#, Both("numbered", "page.size_para
     ("pages counted from 0 that begin at 1", r#"kind = "number", param = "page""#, r#"kind = "number", param = "page", first = 0"#, Run("page.first")),
     ("pages counted from 1 that begin at 0", r#"path = "numbered""#, r#"path = "zero_based""#, Run("the response has 50 at `/total`")),
     ("an offset counted from 0 that begins at 1", "first = 1, ", "", Run("page.first")),
+    ("a typo in more", r#""/meta/has_more""#, r#""/meta/hasmore""#, Both("more", "page.more", "page.more")),
+    ("a typo in done", r#""/meta/is_last""#, r#""/meta/islast""#, Both("done", "`/meta/is_last` looks like it", "`/meta/is_last` looks like it")),
+    ("a typo in a mark of the last page alone", r#""/meta/end""#, r#""/meta/ende""#, Run("page.done")),
     ("a typo in total", r#"total = "/total""#, r#"total = "/totl""#, Both("offset", "page.total", "page.total")),
     ("a time in milliseconds instead of seconds", "{since:%s}", "{since:%s%3f}", Both("list", "no records", "no record since")),
     ("a wrong parameter for the time", "updated_since = \"{since:%s}\"", "changed_since = \"{since:%s}\"", Run("")),
@@ -228,7 +267,7 @@ fn notes(report: &Value) -> String {
 fn the_right_file_is_noted_nowhere() {
     let place = Place::of(RIGHT);
     assert_eq!(place.ingest(&["check", "--config-only"]).code, 0);
-    for call in ["list", "numbered", "offset"] {
+    for call in ["list", "numbered", "offset", "more", "done", "last"] {
         let tried = place
             .ingest(&["try", "shop", call, "--format", "json"])
             .json();

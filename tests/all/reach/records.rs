@@ -373,3 +373,27 @@ fn columns_and_rows_that_do_not_fit_together_are_refused_with_a_reason() {
         assert_eq!(stub.requests().len(), 1, "{body}");
     }
 }
+
+#[test]
+fn an_id_of_several_parts_can_have_constant_text_beside_a_place() {
+    let stub = stub(json!({ "data": [{ "id": 7 }, { "id": 8 }] }));
+    let call = |id: &str| format!("records = {{ at = \"/data\", kind = \"row\", id = {id} }}");
+    let world = Api {
+        call: &call(r#"["stock", "{region}", "/id"]"#),
+        ..Api::default()
+    }
+    .world(&stub);
+    assert_eq!(run(&world)["outcome"], "complete");
+    assert_eq!(ids(&world), ["stock/US/7", "stock/US/8"]);
+    for id in [r#""id""#, r#"["{region}", "id"]"#] {
+        let text = Api {
+            call: &call(r#""/id""#),
+            ..Api::default()
+        };
+        let set = format!("upstreams.api.calls.list.records.id={id}");
+        let ran = text
+            .world(&stub)
+            .ingest(&["check", "--config-only", "--set", &set]);
+        assert_eq!(ran.code, 2, "{id}: {ran:?}");
+    }
+}

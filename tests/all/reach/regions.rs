@@ -158,3 +158,30 @@ fn a_list_that_cannot_be_read_is_refused() {
         assert!(said.contains(phrase), "{regions} {ran:?}");
     }
 }
+
+#[test]
+fn a_dry_run_keeps_nothing_of_what_a_command_lists() {
+    let directory = tempfile::tempdir().unwrap();
+    let list = written(directory.path(), "list.sh", "echo US");
+    let stub = stub();
+    let source = format!("{{ command = [\"sh\", \"{list}\"], valid_for = \"1us\" }}");
+    let world = world(&stub, &source, "{region}");
+    for _ in 0..2 {
+        super::run(&world);
+    }
+    let kept = || {
+        let files = std::fs::read_dir(world.state_dir()).unwrap();
+        let mut files: Vec<_> = files
+            .map(|file| file.unwrap().path())
+            .filter(|path| path.to_string_lossy().contains("regions-"))
+            .map(|path| std::fs::read_to_string(path).unwrap())
+            .collect();
+        files.sort();
+        files
+    };
+    assert_eq!(kept(), ["US\n"]);
+    std::fs::write(&list, "echo GB").unwrap();
+    let preview = world.json(&["--region", "all", "--dry-run"]);
+    assert_eq!(preview["passes"][0]["region"], "GB", "{preview}");
+    assert_eq!(kept(), ["US\n"]);
+}

@@ -218,7 +218,8 @@ fn a_slice_that_fails_or_is_refused_leaves_the_others_and_is_fetched_by_a_later_
                 false => rows(request),
             }
         });
-        let world = world(&stub, JANUARY, 100);
+        let mut world = world(&stub, JANUARY, 100);
+        world.set("jobs.backfill.every=\"1ms\"");
         let report = backfill(&world);
         assert_eq!(report["outcome"], "failed", "{report}");
         assert_eq!(progress(&world)["slices"]["complete"], 2);
@@ -374,4 +375,44 @@ fn a_backfill_leaves_the_other_jobs_what_they_need_before_its_units_return() {
     // A configured number takes precedence.
     world.set("jobs.backfill.leave={ daily = 1 }");
     assert_eq!(world.json(&arguments)["limits"][0]["used"], 31);
+}
+
+#[test]
+fn a_slice_that_was_refused_is_requested_again_after_a_day() {
+    let stub = StubUpstream::start(|request| match request.param("from") {
+        Some("2024-01-11") => StubAnswer::error(404, &json!({})),
+        _ => rows(request),
+    });
+    let world = world(&stub, JANUARY, 100);
+    assert_eq!(backfill(&world)["outcome"], "failed");
+    let requests = stub.requests().len();
+    assert_eq!(backfill(&world)["outcome"], "nothing_due");
+    let preview = world.json(&["--region", "all", "--job", "backfill", "--dry-run"]);
+    assert_eq!(preview["limits"][0]["expected"], 0, "{preview}");
+    assert_eq!(stub.requests().len(), requests);
+    let yesterday =
+        "update pass set started_at = '2024-02-01T00:00:00.000000Z' where outcome = 'refused'";
+    let changed = rusqlite::Connection::open(world.state_dir().join("catalog.db"))
+        .unwrap()
+        .execute(yesterday, [])
+        .unwrap();
+    assert_eq!(changed, 1);
+    assert_eq!(backfill(&world)["outcome"], "failed");
+    assert_eq!(stub.requests().len(), requests + 1);
+}
+
+#[test]
+fn a_slice_that_max_pages_cuts_is_noted() {
+    let stub = StubUpstream::start(rows);
+    let mut world = world(&stub, JANUARY, 100);
+    world.set("jobs.backfill.steps=[{ call = \"list\", max_pages = 1, params = { from = \"{slice.from:%Y-%m-%d}\" } }]");
+    let report = backfill(&world);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    for pass in report["passes"].as_array().unwrap() {
+        let detail = pass["detail"].as_str().unwrap_or_default();
+        assert!(
+            detail.contains("no pass lists the rest of the slice; raise max_pages"),
+            "{report}"
+        );
+    }
 }

@@ -200,3 +200,139 @@ fn check_rejects_a_since_that_no_step_uses_and_one_that_is_no_time() {
         assert!(said.contains(message), "{message}: {said}");
     }
 }
+
+/// A world that lists two parents, and the children of each since its own value.
+fn parents(stub: &StubUpstream, since: &str, step: &str) -> World {
+    let text = format!(
+        "[upstreams.rows]\nbase_url = \"{}\"\npause = \"1ms\"\n\
+         [upstreams.rows.calls.parents]\npath = \"list/parents\"\ncost = 1\n\
+         page = {{ kind = \"token\", param = \"after\", next = \"/next\" }}\n\
+         records = {{ at = \"/data\", kind = \"parent\", id = \"/id\" }}\n\
+         [upstreams.rows.calls.children]\npath = \"list/{{id}}\"\ncost = 1\n\
+         params = {{ from = \"{{since}}\" }}\n\
+         page = {{ kind = \"token\", param = \"after\", next = \"/next\" }}\n\
+         records = {{ at = \"/data\", kind = \"child\", id = [\"{{id}}\", \"/id\"] }}\n\
+         [jobs.rows]\ncredential = \"rows\"\n{since}\nsteps = [{{ call = \"parents\" }}, \
+         {{ call = \"children\", ids = {{ from = \"parents\", at = \"/id\", batch = 1 }}{step} }}]\n\
+         [credentials.rows]\nupstream = \"rows\"\nlimits = {{ daily = {{ quota = 1_000, window = \"24h\" }} }}\n",
+        stub.url()
+    );
+    let mut world = World::written(&text, &[]);
+    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
+    world
+}
+
+fn stub_of_parents() -> StubUpstream {
+    stub(|region| match region {
+        "parents" => [json!(900), json!(901)],
+        "parents1" => [json!(20), json!(10)],
+        _ => [json!(3), json!(4)],
+    })
+}
+
+#[test]
+fn each_id_of_a_step_of_ids_continues_at_its_own_greatest_value() {
+    let stub = stub_of_parents();
+    let world = parents(&stub, "since = { at = \"/at\", first = 1 }", "");
+    run(&world);
+    run(&world);
+    assert_eq!(froms(&stub, "parents1"), ["1", "20"]);
+    assert_eq!(froms(&stub, "parents3"), ["1", "4"]);
+    let tried = world.json(&["try", "rows", "children", "--id", "parents1"]);
+    let url = tried["request"]["url"].as_str().unwrap();
+    assert!(url.ends_with("from=20"), "{tried}");
+    for arguments in [
+        &["--region", "all", "--dry-run"][..],
+        &["forecast", "--schedule", "0 * * * *"],
+        &["--region", "all", "--sandbox"],
+    ] {
+        let ran = world.ingest(arguments);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+}
+
+#[test]
+fn without_a_place_each_id_continues_when_the_pass_of_its_last_complete_list_began() {
+    let stub = stub_of_parents();
+    let world = parents(&stub, "since = \"2024-01-01\"", "");
+    run(&world);
+    let began: String = world
+        .catalog()
+        .query_row("select min(started_at) from pass", [], |row| row.get(0))
+        .unwrap();
+    run(&world);
+    let second = ingest::quota::Timestamp::parse(&froms(&stub, "parents1")[1]).unwrap();
+    assert_eq!(froms(&stub, "parents1")[0], "2024-01-01T00:00:00Z");
+    assert_eq!(
+        second.micros() / 1_000_000,
+        ingest::quota::Timestamp::parse(&began).unwrap().micros() / 1_000_000
+    );
+}
+
+#[test]
+fn a_list_of_an_id_that_max_pages_cut_does_not_advance_its_value() {
+    let stub = stub_of_parents();
+    let since = "since = { at = \"/at\", first = 1 }";
+    let world = parents(&stub, since, ", max_pages = 1");
+    let report = run(&world);
+    assert!(
+        report
+            .to_string()
+            .contains("children stopped at max_pages before the end of its list"),
+        "{report}"
+    );
+    run(&world);
+    assert_eq!(froms(&stub, "parents1"), ["1", "1"]);
+}
+
+#[test]
+fn a_value_that_a_clock_ahead_stored_is_not_used() {
+    let stub = stub_of_parents();
+    let world = parents(&stub, "since = { at = \"/at\", first = 1 }", "");
+    run(&world);
+    let ahead = "update id_since set began = '2999-01-01T00:00:00.000000Z' where id = 'parents1'";
+    let changed = rusqlite::Connection::open(world.state_dir().join("catalog.db"))
+        .unwrap()
+        .execute(ahead, [])
+        .unwrap();
+    assert_eq!(changed, 1);
+    run(&world);
+    assert_eq!(froms(&stub, "parents1"), ["1", "1"]);
+    assert_eq!(froms(&stub, "parents3"), ["1", "4"]);
+}
+
+#[test]
+fn check_rejects_since_for_several_ids_at_once_and_two_lists_of_one_id() {
+    let stub = stub_of_parents();
+    let world = parents(&stub, "since = { at = \"/at\", first = 1 }", "");
+    let ids = "ids = { from = \"parents\", at = \"/id\", batch = ";
+    for (steps, message) in [
+        (
+            format!("{{ call = \"children\", {ids}2 }} }}"),
+            "write batch = 1",
+        ),
+        (
+            format!("{{ call = \"children\", {ids}1 }} }}, {{ call = \"children\", {ids}1 }} }}"),
+            "another step of this job has a {since} for each id of children",
+        ),
+    ] {
+        let steps = format!("jobs.rows.steps=[{{ call = \"parents\" }}, {steps}]");
+        let ran = world.ingest(&["check", "--config-only", "--set", &steps]);
+        assert!(ran.stderr.contains(message), "{message}: {ran:?}");
+    }
+}
+
+#[test]
+fn lists_of_ids_without_any_record_since_the_first_value_are_noted() {
+    let stub = StubUpstream::start(|request| {
+        let data = match request.path.as_str() {
+            "/list/parents" => json!([{ "id": "p1" }, { "id": "p2" }]),
+            _ => json!([]),
+        };
+        StubAnswer::json(&json!({ "data": data }))
+    });
+    let world = parents(&stub, "since = { at = \"/at\", first = 1 }", "");
+    let report = run(&world).to_string();
+    let note = "children: no record since the first value of `since`";
+    assert_eq!(report.matches(note).count(), 1, "{report}");
+}

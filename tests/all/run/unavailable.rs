@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use ingest::catalog::{
-    CatalogError, Estimate, Landed, Landing, NamedIds, OpenPass, PassEnd, PassId, PassReader,
-    PassRef, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds, RegionState, SliceState,
-    SqliteCatalog, StepListing,
+    CatalogError, Estimate, IdSince, Landed, Landing, NamedIds, OpenPass, PassEnd, PassId,
+    PassReader, PassRef, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds, RegionState,
+    SliceState, SqliteCatalog, StepListing,
 };
 use ingest::config::Pointer;
 use ingest::quota::{Cost, Timestamp};
@@ -61,6 +61,7 @@ pass_on! { PassReader:
     listing(pass: PassId) -> Vec<StepListing>;
     pending_ids(query: PendingQuery) -> Vec<PendingId>;
     named_ids(records: RecordIds, at: &Pointer) -> Vec<NamedIds>;
+    id_sinces(job: &str, call: &str, ids: &[String]) -> Vec<IdSince>;
     last_fetched(records: RecordIds) -> Vec<(Arc<str>, Timestamp)>;
     cached_page(upstream: &str, kind: &str, request: &str) -> Option<CachedPage>;
     tags(upstream: &str) -> Vec<Tag>;

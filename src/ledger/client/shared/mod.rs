@@ -21,7 +21,7 @@ use super::{
 use crate::clock::{Clock, Monotonic};
 use crate::config::{AfterLoss, LedgerConfig};
 use crate::ledger::journal::{Journal, Marked, SyncState};
-use crate::ledger::{Charge, ChargeReply, Granted, LedgerError, SharedLedger};
+use crate::ledger::{Charge, ChargeReply, Granted, LedgerError, SharedLedger, reported_of};
 use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Grant, LimitUsage, Timestamp, Units};
 
 pub use breaker::CircuitBreaker;
@@ -344,6 +344,11 @@ impl LedgerClient for SharedClient {
     async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError> {
         self.journal.reopen(account, limit).await?;
         self.sync_now_or_later(account).await
+    }
+
+    async fn reported(&self, account: &Account, limit: &str) -> Result<Vec<Entry>, ClientError> {
+        let entries = self.journal.entries(account, self.clock.now()).await?;
+        Ok(reported_of(limit, entries))
     }
 
     async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {

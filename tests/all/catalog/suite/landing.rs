@@ -1,8 +1,10 @@
-use ingest::catalog::{PassEnd, PassId, PassRef};
+use std::sync::Arc;
+
+use ingest::catalog::{IdSince, Landing, PassEnd, PassId, PassRef};
 use ingest::quota::{Cost, Units};
 use serde_json::json;
 
-use super::super::fixture::{Page, at, daily, record, records_of, video};
+use super::super::fixture::{JOB, Page, at, daily, new_pass, record, records_of, video};
 use super::Catalog;
 
 pub(crate) async fn a_page_lands_with_its_records_listing_cursor_and_counts(f: Catalog) {
@@ -31,6 +33,42 @@ pub(crate) async fn a_page_lands_with_its_records_listing_cursor_and_counts(f: C
     assert_eq!((pass.started_at, pass.finished_at), (at(0), None));
     assert_eq!((pass.pages, pass.records, pass.requests), (1, 2, 3));
     assert_eq!((pass.outcome, pass.units), (None, daily(3)));
+}
+
+pub(crate) async fn a_complete_list_of_an_id_says_where_the_next_one_continues(mut f: Catalog) {
+    let ids = ["c1", "c2", "c3"].map(str::to_owned);
+    let since = |id: &str, minute, greatest: Option<&str>| IdSince {
+        id: id.to_owned(),
+        began: at(minute),
+        greatest: greatest.map(str::to_owned),
+    };
+    let list = |pass: PassRef, since: Option<IdSince>| {
+        let page = Page {
+            pass,
+            ..Page::channels(&["c1"], &["x"])
+        };
+        let landing = Landing {
+            since,
+            ..page.landing()
+        };
+        Arc::new(landing)
+    };
+    let first = list(new_pass("*", at(1)), Some(since("c1", 1, Some("7"))));
+    let pass = f.store.land(first).await.unwrap().pass;
+    for next in [
+        Some(since("c1", 2, Some("9"))),
+        Some(since("c3", 2, None)),
+        None,
+    ] {
+        f.store.land(list(PassRef::Open(pass), next)).await.unwrap();
+    }
+    f.reopen();
+    let sinces = f.store.id_sinces(JOB, "channels.list", &ids).await;
+    let expected = [since("c1", 2, Some("9")), since("c3", 2, None)];
+    assert_eq!(sinces.unwrap(), expected);
+    for (job, call) in [(JOB, "videos.list"), ("another", "channels.list")] {
+        assert_eq!(f.store.id_sinces(job, call, &ids).await.unwrap(), []);
+    }
 }
 
 pub(crate) async fn a_body_is_kept_as_it_came(f: Catalog) {

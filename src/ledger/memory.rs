@@ -529,11 +529,12 @@ impl LocalLedger for MemoryLedger {
 
     async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError> {
         Ok(self.at(account, now, |history, now| {
-            let from = remembered_from(account, now);
-            let remembered = history.ids.iter().filter(|(_, (at, _))| *at > from);
-            let entries = remembered.filter_map(|(id, position)| {
-                let cost = history.held(account, *position);
-                let (id, at) = (id.clone(), position.0);
+            let from = kept_from(account, now);
+            let kept = history.ids.iter();
+            let kept = kept.filter(|(_, known)| known.position.0 > from);
+            let entries = kept.filter_map(|(id, known)| {
+                let cost = history.held(account, known.position);
+                let (id, at) = (id.clone(), known.position.0);
                 (!cost.is_none()).then_some(Entry { id, at, cost })
             });
             entries.collect()

@@ -217,7 +217,7 @@ pub trait LocalLedger: Ledger {
     /// Whether it holds no charge of any account. Writes nothing.
     async fn is_empty(&self) -> Result<bool, LedgerError>;
 
-    /// Returns the charges that count now or are remembered, with their ids, without those that took nothing. Writes nothing.
+    /// Returns the charges that can count now, with their ids, without those that took nothing. Writes nothing.
     async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError>;
 
     /// Returns what became of the charge of an id. Writes nothing.

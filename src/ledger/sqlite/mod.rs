@@ -367,7 +367,7 @@ impl LocalLedger for SqliteLedger {
         self.read(move |connection| {
             let rows = Rows::new(connection, &account.name);
             let now = Moment::read(rows, now)?.now;
-            rows.entries(remembered_from(&account, now))
+            rows.entries(kept_from(&account, now))
         })
         .await
     }

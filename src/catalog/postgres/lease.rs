@@ -39,18 +39,21 @@ pub const TABLE: &str = "create table lease (
     unique (job, region, term)
 )";
 
-/// A lease that another process holds is only read: its row would otherwise be locked, which is written to the disk.
-const TAKE: &str = "insert into {}.lease as lease
-    (job, region, holder, machine, process, term, length, taken_at, expires_at)
-    select $1, $2, $3, $4, $5, 1, make_interval(secs => $6), clock_timestamp(),
-        clock_timestamp() + make_interval(secs => $6)
-    where not exists (select 1 from {}.lease
-        where job = $1 and region = $2 and holder <> $3 and expires_at > clock_timestamp())
-    on conflict (job, region) do update set holder = excluded.holder, machine = excluded.machine,
-        process = excluded.process, term = lease.term + 1, length = excluded.length,
-        taken_at = clock_timestamp(), expires_at = clock_timestamp() + excluded.length
-    where lease.expires_at <= clock_timestamp() or lease.holder = excluded.holder
-    returning term";
+/// A lease that another process holds is only read: its row would otherwise be locked, which is written to the disk. Returns that
+/// lease, or the term of the one that was taken; neither where another process took it meanwhile.
+const TAKE: &str = "with held as (select job, region, machine, process, taken_at, expires_at from {}.lease
+        where job = $1 and region = $2 and holder <> $3 and expires_at > clock_timestamp()),
+    taken as (insert into {}.lease as lease
+        (job, region, holder, machine, process, term, length, taken_at, expires_at)
+        select $1, $2, $3, $4, $5, 1, make_interval(secs => $6), clock_timestamp(),
+            clock_timestamp() + make_interval(secs => $6)
+        where not exists (select 1 from held)
+        on conflict (job, region) do update set holder = excluded.holder, machine = excluded.machine,
+            process = excluded.process, term = lease.term + 1, length = excluded.length,
+            taken_at = clock_timestamp(), expires_at = clock_timestamp() + excluded.length
+        where lease.expires_at <= clock_timestamp() or lease.holder = excluded.holder
+        returning term)
+    select held.*, taken.term from (values (true)) one left join held on true left join taken on true";
 const HOLDER: &str = "select job, region, machine, process, taken_at, expires_at from {}.lease
     where job = $1 and region = $2 and expires_at > clock_timestamp()";
 const ALL: &str = "select job, region, machine, process, taken_at, expires_at from {}.lease
@@ -227,12 +230,17 @@ impl RowLeases {
             rows => rows?,
         };
         if let Some(row) = rows.first() {
-            let term = Term {
-                resource: resource.clone(),
-                holder: self.holder,
-                number: row.try_get(0)?,
-            };
-            return Ok(Taken::Granted(self.lease(term, began)));
+            if let Some(number) = row.try_get(6)? {
+                let term = Term {
+                    resource: resource.clone(),
+                    holder: self.holder,
+                    number,
+                };
+                return Ok(Taken::Granted(self.lease(term, began)));
+            }
+            if row.try_get::<_, Option<&str>>(0)?.is_some() {
+                return Ok(Taken::Held(Some(held_lease(row)?.holder)));
+            }
         }
         let holder = qualified(HOLDER, &self.postgres);
         let place = parameters.get(..2).unwrap_or_default();

@@ -59,7 +59,8 @@ pub struct Landing {
 pub struct Landed {
     /// Its pass, which is in the catalog from now on.
     pub pass: PassId,
-    /// Whether this step of this pass had `next` before. The step is then done, because its cursors form a loop.
+    /// Whether this step of this pass had `next` before, and the page lists nothing new. The step is then done: its cursors
+    /// form a loop, or the upstream has one cursor for the whole list, which ends at an empty page.
     pub cursor_repeats: bool,
     /// Whether the lease was lost: the records and the counts are stored, but neither the listing nor the cursor, and another
     /// run may request the page again.

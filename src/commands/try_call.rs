@@ -13,9 +13,11 @@ use super::{Error, output, signals};
 use crate::cli::{Format, Global, TryArgs};
 use crate::config::{
     Call, Credential, Etag, Job, Pointer, Records, Region, Rule, SinceValue, Step, Upstream,
+    Variable,
 };
 use crate::exit::Exit;
 use crate::quota::{Cost, LimitName, Timestamp, Units};
+use crate::record::Record;
 use crate::run::{
     self, Blocked, Context, InFlight, LearnedCosts, RegionalRecords, RequestStats, Silent,
     SinglePage,
@@ -210,7 +212,9 @@ impl Tried {
         let since = self.job.since.first.as_ref();
         let request = self.request(environment.clock.now(), since)?;
         let trial = client.examine_saved(request, saved).await;
+        let older = self.older_records(request, &trial);
         let mut report = self.report(client.show(request), Some(trial))?;
+        report.notes.extend(older);
         report.notes.extend(self.same_for_all(&client, request));
         Ok(report)
     }
@@ -236,6 +240,36 @@ impl Tried {
         })
     }
 
+    /// A note if records are older than the `{since}` of the request.
+    fn older_records(&self, request: PageRequest<'_>, trial: &Trial) -> Option<String> {
+        let (at, step) = (self.job.since.at.as_ref()?, request.step);
+        let Some(SinceValue::Text(since)) = request.since else {
+            return None;
+        };
+        let records = &trial.exchange.page.as_ref().ok()?.records;
+        let mut texts = records.iter().flat_map(|record| at.texts_in(&record.body));
+        let names_since = self.job.names(step, &Variable::Since) && !step.shifts_since();
+        let are_older = texts.any(|text| SinceValue::compare(&text, since).is_lt());
+        (names_since && are_older).then(|| run::older_than_since(&step.call.name))
+    }
+
+    /// What no record contains although the job reads it: ids for a later step, and values of the next `{since}`.
+    fn read_by_job(&self, step: &Step, records: &[Record]) -> Vec<Missing> {
+        let has = |at: &Pointer| records.iter().any(|record| at.has_text_in(&record.body));
+        let ids = self.job.steps.iter().filter_map(|step| step.ids.as_ref());
+        let ids = ids.filter(|ids| ids.from == step.call.name && !has(&ids.at));
+        let ids = ids.map(|ids| Missing::Ids {
+            at: ids.at.to_string(),
+        });
+        let since = self.job.since.at.as_ref();
+        let since = since.filter(|at| self.job.names(step, &Variable::Since) && !has(at));
+        let since = since.map(|at| Missing::Since { at: at.to_string() });
+        match records.is_empty() {
+            true => Vec::new(),
+            false => ids.chain(since).collect(),
+        }
+    }
+
     /// Sends the request, charged like any other.
     async fn send(&self, environment: &Environment, land: bool) -> Result<Report, Error> {
         environment.create_state_dir()?;
@@ -254,7 +288,11 @@ impl Tried {
         let (fetched, charged) = single.fetch(&context, land).await;
         context.leases.close().await;
         let client = self.client(environment)?;
-        let mut report = self.report(client.show(request), recorder.last())?;
+        let trial = recorder.last();
+        let older = trial.as_ref();
+        let older = older.and_then(|trial| self.older_records(request, trial));
+        let mut report = self.report(client.show(request), trial)?;
+        report.notes.extend(older);
         report.notes.extend(self.same_for_all(&client, request));
         report.charged = Some(charged);
         match fetched {
@@ -347,6 +385,9 @@ impl Tried {
             notes: Vec::new(),
         };
         if let Some(trial) = trial {
+            if let Ok(page) = &trial.exchange.page {
+                report.missing.extend(self.read_by_job(step, &page.records));
+            }
             report.fill(trial, &step.call, self.credential());
         }
         Ok(report)
@@ -426,7 +467,8 @@ impl Report {
             }
             Ok(page) => {
                 self.class = "page";
-                self.missing = upstream::missing(call, &credential.limits, &page, &reported);
+                let missing = upstream::missing(call, &credential.limits, &page, &reported);
+                self.missing.extend(missing);
                 self.show(page, call.records.as_deref());
             }
         }

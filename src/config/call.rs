@@ -163,7 +163,7 @@ const ETAGS: &[(&str, Etag, &str)] = &[
     ("unused", Etag::Unused, "Requests do not send it."),
 ];
 
-const PATH: Leaf<Template> = Leaf {
+pub const PATH: Leaf<Template> = Leaf {
     read: path,
     shape: || TEMPLATE.shape(),
 };

@@ -13,7 +13,7 @@ use super::item::{self, Item};
 use super::names::{Named, advice};
 use super::since::{Since, SinceType};
 use super::slices::{Slices, SlicesType};
-use super::{Call, Credential, Pointer, Region, Template, Upstream, Variable};
+use super::{Call, Credential, Pointer, Region, Template, Then, Upstream, Variable};
 use crate::quota::{Cost, Timestamp};
 
 /// What to fetch, as a list of calls, for each region.
@@ -116,7 +116,13 @@ impl Step {
     fn templates(&self) -> impl Iterator<Item = &Template> {
         let params = self.params.values().flat_map(Param::templates);
         let body = self.body.iter().flat_map(Body::templates);
-        let templates = params.chain(&self.call.path).chain(body);
+        let then = self
+            .call
+            .paging
+            .then()
+            .into_iter()
+            .flat_map(Then::templates);
+        let templates = params.chain(&self.call.path).chain(body).chain(then);
         templates.chain(self.call.headers.values())
     }
 }

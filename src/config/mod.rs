@@ -60,8 +60,8 @@ pub use load::{Sources, Surroundings};
 pub use notify::Notify;
 pub use oauth::{ClientPlace, Grant, OAuth, OAuthClient};
 pub use paging::{
-    ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, Lead, NextPage, NotANumber, PageSize, Paging,
-    Place, SeenPage, Turn, place_in_json,
+    ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, CursorText, Lead, NextPage, NotANumber,
+    PageSize, Paging, Place, SeenPage, Then, Turn, place_in_json,
 };
 pub use pointer::Pointer;
 pub use postgres_url::{PostgresAddress, PostgresHost, PostgresTls, PostgresUrl, PostgresUrlError};

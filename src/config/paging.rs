@@ -3,15 +3,20 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+use std::fmt;
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
-use super::Pointer;
+use super::body::{Body, CallBody, OneBody, PARAMS, Params};
+use super::call::PATH;
 use super::declare::{
-    COUNT, Flat, FlatOptional, Keys, Kind, Optional, Or, PAGES, POINTER, Required, TEXT, Tagged,
-    Words, keys,
+    AndThen, COUNT, Flat, FlatOptional, Keys, Kind, Optional, Or, PAGES, POINTER, Required, TEXT,
+    Tagged, Words, keys, table,
 };
 use super::item::Item;
 use super::upstream::HEADER_NAME;
+use super::{Param, Pointer, Template};
 
 /// How a call turns pages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -120,10 +125,26 @@ keys! {
         done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
         /// Where paging parameters are sent.
         place as "in": Place = Or(Words(PLACES), "'query'", "'body'"),
+        /// The requests behind the first page, where they differ from it: a path of their own, and no parameters, no body and
+        /// no size but those that are written here, and the token.
+        then: Option<Arc<Then>> = Optional(AndThen(table::<Then>(), |_, then| Some(Arc::new(then))), "{ path = 'things/continue' }"),
         /// The size of a page.
         size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
         /// The most empty pages in a row that a list may contain while its token continues. A list with more is not complete.
         empty_pages: u64 = Or(PAGES, "20", "100"),
+    }
+}
+
+keys! {
+    /// The requests behind the first page of a list.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Then {
+        /// The path below `base_url`. If unset, that of the call.
+        path: Option<Template> = Optional(PATH, "'things/continue'"),
+        /// Query parameters, instead of those of the call and the step.
+        params: Params = Or(PARAMS, "{}", "{ keep_alive = '1m' }"),
+        /// The body, instead of that of the call and the step.
+        body: Option<Body> = OneBody::<CallBody>::NEW,
     }
 }
 
@@ -289,6 +310,26 @@ pub struct Turn<'a> {
     pub place: Place,
     /// Path and query of the page, instead of the step's.
     pub go_to: Option<&'a str>,
+    /// What the request has instead of the step's path, parameters and body.
+    pub then: Option<&'a Then>,
+}
+
+/// The cursor of a page, as templates contain it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CursorText<'a> {
+    /// A token.
+    Text(&'a str),
+    /// A count of ours.
+    Count(u64),
+}
+
+impl fmt::Display for CursorText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Count(count) => write!(f, "{count}"),
+        }
+    }
 }
 
 impl Paging {
@@ -417,13 +458,37 @@ impl Paging {
         self.cursor_param().is_some_and(has_param) && members.values().all(is_plain)
     }
 
-    /// The cursor as templates contain it: as text, on the first page too if that has one.
+    /// The cursor as templates contain it: what the parameter of the page carries. `None` if the first page has none.
     #[must_use]
-    pub fn cursor_text<'a>(&'a self, cursor: Option<&'a str>) -> Option<&'a str> {
-        match (self, cursor) {
+    pub fn cursor_text<'a>(&'a self, cursor: Option<&'a str>) -> Option<CursorText<'a>> {
+        let text = match (self, cursor) {
             (Self::Token(by), None) => by.first.as_deref(),
             (Self::Token(by), Some(cursor)) => Some(StoredToken::of(cursor, by.sent_in()).text()),
-            (_, cursor) => cursor,
+            (Self::Link(_) | Self::NextUrl(_) | Self::None, cursor) => cursor,
+            (Self::Offset(_) | Self::Number(_), _) => {
+                return self.count(cursor).ok().map(CursorText::Count);
+            }
+        };
+        text.map(CursorText::Text)
+    }
+
+    /// The count of ours that a page's parameter carries; 0 if the cursor is none.
+    fn count(&self, cursor: Option<&str>) -> Result<u64, NotANumber> {
+        match self {
+            Self::Offset(ByOffset { first, .. }) => Ok(count(cursor, 0)?.saturating_add(*first)),
+            Self::Number(ByNumber { first, .. }) => count(cursor, *first),
+            Self::None | Self::Token(_) | Self::Link(_) | Self::NextUrl(_) => Ok(0),
+        }
+    }
+
+    /// The requests behind the first page, if they differ from it.
+    #[must_use]
+    pub fn then(&self) -> Option<&Then> {
+        match self {
+            Self::Token(by) => by.then.as_deref(),
+            Self::None | Self::Link(_) | Self::NextUrl(_) | Self::Offset(_) | Self::Number(_) => {
+                None
+            }
         }
     }
 
@@ -478,21 +543,20 @@ impl Paging {
         let value = match self {
             Self::None | Self::Link(_) | Self::NextUrl(_) => None,
             Self::Token(by) => by.value(cursor),
-            Self::Offset(ByOffset { first, .. }) => {
-                Some(Value::from(count(cursor, 0)?.saturating_add(*first)))
-            }
-            Self::Number(ByNumber { first, .. }) => Some(Value::from(count(cursor, *first)?)),
+            Self::Offset(_) | Self::Number(_) => Some(Value::from(self.count(cursor)?)),
         };
         let go_to = match self {
             Self::Link(_) | Self::NextUrl(_) => cursor,
             Self::None | Self::Token(_) | Self::Offset(_) | Self::Number(_) => None,
         };
-        let size = self.size();
+        let then = self.then().filter(|_| cursor.is_some());
+        let size = self.size().filter(|_| then.is_none());
         Ok(Turn {
             size: size.and_then(|size| Some((size.param.as_deref()?, size.size))),
             cursor: self.cursor_param().zip(value),
             place: self.place(),
             go_to,
+            then,
         })
     }
 
@@ -624,6 +688,15 @@ impl<'a> StoredToken<'a> {
             Self::Text(text) => (*text).into(),
             Self::Json(json) => serde_json::from_str(json).unwrap_or_else(|_| (*json).into()),
         }
+    }
+}
+
+impl Then {
+    /// The templates of its path, parameters and body.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        let params = self.params.values().flat_map(Param::templates);
+        let body = self.body.iter().flat_map(Body::templates);
+        params.chain(&self.path).chain(body)
     }
 }
 

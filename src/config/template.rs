@@ -7,7 +7,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use self::date::Date;
-use super::{Region, SinceValue, Slice};
+use super::{CursorText, Region, SinceValue, Slice};
 use crate::quota::Timestamp;
 
 const EPOCH: Timestamp = Timestamp::from_micros(0);
@@ -26,7 +26,7 @@ pub enum Variable {
     Region,
     /// `{ids}`: a batch of ids, joined by commas; `{ids:SEPARATOR}`: joined by something else; `{ids:json}`: a JSON array.
     Ids,
-    /// `{cursor}`: the cursor of the page; empty for the first one.
+    /// `{cursor}`: the cursor of the page; empty for a first one without a cursor.
     Cursor,
     /// `{now}`: the time at which the pass started, in RFC 3339.
     Now,
@@ -55,7 +55,7 @@ pub struct Values<'a> {
     /// The batch of ids; empty in a step that lists.
     pub ids: &'a [String],
     /// The cursor of the page.
-    pub cursor: Option<&'a str>,
+    pub cursor: Option<CursorText<'a>>,
     /// The start of the pass: all of its requests are rendered with this time.
     pub now: Timestamp,
     /// The value of `{since}`; `None`: the Unix epoch.
@@ -126,7 +126,8 @@ impl Template {
         (
             "cursor",
             Variable::Cursor,
-            "The cursor of the page; empty for the first one.",
+            "The cursor of the page, as its parameter carries it: a number of the first page too where pages are counted; otherwise \
+            empty for a first page without `first`.",
         ),
         (
             "now",
@@ -336,7 +337,10 @@ impl Values<'_> {
         match variable {
             Variable::Region => self.region.code.clone(),
             Variable::Ids => self.ids.join(","),
-            Variable::Cursor => self.cursor.unwrap_or_default().to_owned(),
+            Variable::Cursor => self
+                .cursor
+                .map(|cursor| cursor.to_string())
+                .unwrap_or_default(),
             Variable::Now => date::second(self.now),
             Variable::Since => match self.since {
                 None => date::second(EPOCH),

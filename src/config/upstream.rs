@@ -246,16 +246,18 @@ const SECRET_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cook
 
 fn header(item: &Item<'_>) -> Option<(String, Template)> {
     let name = header_name(item, item.name())?;
-    if SECRET_HEADERS.contains(&name.as_str()) {
+    let value = item.as_text()?;
+    let names_secret =
+        || Template::parse(&value).is_ok_and(|template| template.secrets().next().is_some());
+    if SECRET_HEADERS.contains(&name.as_str()) && !names_secret() {
         return item.refuse(
             "a secret must not be in this file",
             format!(
-                "write auth = {{ header = \"{name}\" }} or {{ bearer = true }}, and configure \
-                the secret in a credential"
+                "configure the secret in a credential, and write auth = {{ header = \"{name}\" }} or {{ bearer = true }}, or \
+                here for example \"Token {{secret}}\""
             ),
         );
     }
-    let value = item.as_text()?;
     match HeaderValue::from_str(&value) {
         Ok(_) => Some((name, template(item.clone())?)),
         Err(_) => item.refuse(

@@ -31,9 +31,12 @@ struct OfCall {
     /// Records of all pages, and those left out because an earlier one of their page has the same id.
     listed: u64,
     repeated: u64,
-    /// Records that were compared with those of other regions.
+    /// Records that were compared with those of other pages and regions.
     landed: u64,
     regions: BetweenRegions,
+    /// Records that came again in one walk of a list with another body, and the id of the first one.
+    rewritten: u64,
+    first_rewritten: Option<String>,
 }
 
 /// Ids that another region of the run returned too.
@@ -75,7 +78,9 @@ impl Findings {
                 Missing::Reported { .. } | Missing::Settle { .. } => page.unchanged,
                 // The last page says that it is the last one, others need not say anything.
                 Missing::Paging { key: "done", .. } => page.next.is_some(),
-                Missing::Paging { .. } | Missing::Size { .. } | Missing::Ids { .. } => false,
+                Missing::Paging { .. } | Missing::Size { .. } => false,
+                // They are found when the records are landed.
+                Missing::Ids { .. } | Missing::Since { .. } => false,
                 Missing::Column { .. } | Missing::ColumnType { .. } | Missing::Text { .. } => false,
                 // The pager and the count of skipped records report these.
                 Missing::List { .. } | Missing::Id { .. } => true,
@@ -118,6 +123,9 @@ impl Findings {
             found.full += more.full;
             found.repeated += more.repeated;
             found.landed += more.landed;
+            found.rewritten += more.rewritten;
+            let first = more.first_rewritten.clone();
+            found.first_rewritten = found.first_rewritten.take().or(first);
             found.regions.same += more.regions.same;
             found.regions.shared += more.regions.shared;
             found.regions.differing += more.regions.differing;
@@ -144,12 +152,27 @@ impl Findings {
                 .regions
                 .note(call)
                 .or(found.regions.note_same(call, found.landed));
-            absent.chain(repeated).chain(regions)
+            let rewritten = found.note_rewritten(call);
+            absent.chain(repeated).chain(regions).chain(rewritten)
         })
     }
 }
 
 impl OfCall {
+    /// Returns a note if many records came again with another body: a record that is updated during the walk is no mistake.
+    fn note_rewritten(&self, call: &str) -> Option<String> {
+        const FEW: u64 = 3;
+        let id = self.first_rewritten.as_ref()?;
+        let is_often = self.rewritten >= FEW && self.rewritten.saturating_mul(5) >= self.landed;
+        is_often.then(|| {
+            format!(
+                "{call}: {} of {} records came again in the same list with another body, such as `{id}`; only the last body is \
+                kept: if each page has another part of a record, request all parts in one page, or in calls of their own",
+                self.rewritten, self.landed
+            )
+        })
+    }
+
     /// Returns what no page contained.
     fn absent(&self) -> impl Iterator<Item = &Missing> {
         let lacking = self.lacking.iter();
@@ -162,7 +185,7 @@ impl OfCall {
             }
             Missing::Paging { key: "done", .. } => true,
             Missing::Paging { .. } => **pages >= self.full,
-            Missing::Ids { .. } => **pages == self.with_records,
+            Missing::Ids { .. } | Missing::Since { .. } => **pages == self.with_records,
             Missing::UnreadNext { .. } | Missing::Rest { .. } | Missing::Size { .. } => true,
             Missing::Next { .. }
             | Missing::List { .. }
@@ -174,6 +197,19 @@ impl OfCall {
 }
 
 impl BetweenRegions {
+    /// Adds a record that two regions returned.
+    fn add(&mut self, id: &str, is_same: bool, (first, second): (Arc<str>, Arc<str>)) {
+        self.shared += 1;
+        if is_same {
+            self.same += 1;
+            self.same_as.get_or_insert(first);
+        } else {
+            self.differing += 1;
+            self.example
+                .get_or_insert_with(|| (id.to_owned(), first, second));
+        }
+    }
+
     /// Returns a note if at least half of the shared ids differ: a count that changes between two requests is no mistake.
     fn note(&self, call: &str) -> Option<String> {
         let (id, first, second) = self.example.as_ref()?;
@@ -188,27 +224,48 @@ impl BetweenRegions {
     }
 }
 
-/// The records of a run that are compared between regions: by the hash of call and id, the region that returned it first and
-/// the hash of its body.
+/// The records of a run that are compared between the pages of a list, and between regions: by the hash of call and id.
 #[derive(Debug, Default)]
-pub struct RegionalRecords(Mutex<BTreeMap<u64, (Arc<str>, u64)>>);
+pub struct RegionalRecords(Mutex<BTreeMap<u64, SeenRecord>>);
+
+/// A record as it was returned first.
+#[derive(Debug)]
+struct SeenRecord {
+    region: Arc<str>,
+    /// The hash of the list.
+    list: u64,
+    /// The hash of its body.
+    body: u64,
+}
+
+/// The list to which a page belongs.
+#[derive(Debug, Clone, Copy)]
+pub struct ListRef<'a> {
+    /// Its job.
+    pub job: &'a Job,
+    /// Its step.
+    pub step: &'a Step,
+    /// Its region.
+    pub region: &'a Region,
+    /// What it requests.
+    pub request: &'a str,
+}
 
 impl RegionalRecords {
-    /// Compares the records of a page with those that other regions returned. Batches belong to no region.
-    pub fn compare(
-        &self,
-        (job, step, region): (&Job, &Step, &Region),
-        records: &[Record],
-        findings: &mut Findings,
-    ) {
-        if job.regions.len() < 2 || region.code == Region::SHARED {
+    /// Compares the records of a page with those of earlier pages, and with those that other regions returned. Batches belong
+    /// to no region.
+    pub fn compare(&self, list: ListRef<'_>, records: &[Record], findings: &mut Findings) {
+        let ListRef {
+            job, step, region, ..
+        } = list;
+        if region.code == Region::SHARED {
             return;
         }
+        let list = hash(&(&job.name, region.key(), list.request));
         let region: Arc<str> = Arc::from(region.code.as_str());
         let (upstream, call) = (&job.credential.upstream.name, &step.call.name);
         let of_call = findings.0.entry(call.clone()).or_default();
         of_call.landed += u64::try_from(records.len()).unwrap_or(u64::MAX);
-        let found = &mut of_call.regions;
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for record in records {
             let key = hash(&(upstream, call, &record.id));
@@ -219,22 +276,24 @@ impl RegionalRecords {
             let body = hash(&record.body);
             match all.entry(key) {
                 Entry::Vacant(free) => {
-                    free.insert((Arc::clone(&region), body));
+                    let region = Arc::clone(&region);
+                    free.insert(SeenRecord { region, list, body });
                     if is_full {
                         all.pop_last();
                     }
                 }
-                Entry::Occupied(first) if first.get().0 != region => {
-                    let (other, before) = first.get();
-                    found.shared += 1;
-                    if *before == body {
-                        found.same += 1;
-                        found.same_as.get_or_insert(Arc::clone(other));
-                    } else {
-                        found.differing += 1;
-                        let example = (record.id.clone(), Arc::clone(other), Arc::clone(&region));
-                        found.example.get_or_insert(example);
+                Entry::Occupied(mut first) if first.get().list == list => {
+                    if first.get().body != body {
+                        of_call.rewritten += 1;
+                        let id = &mut of_call.first_rewritten;
+                        id.get_or_insert_with(|| record.id.clone());
                     }
+                    first.get_mut().body = body;
+                }
+                Entry::Occupied(first) if first.get().region != region => {
+                    let is_same = first.get().body == body;
+                    let regions = (Arc::clone(&first.get().region), Arc::clone(&region));
+                    of_call.regions.add(&record.id, is_same, regions);
                 }
                 Entry::Occupied(_) => {}
             }

@@ -60,7 +60,7 @@ pub use reserve::reserved;
 pub use simulation::SimulatedCatalog;
 pub use single_page::SinglePage;
 pub use stats::{CallStats, InFlight, RequestOutcome, RequestStats};
-pub use steps::since_of;
+pub use steps::{older_than_since, since_of};
 pub use stop::{Signal, Stop, StopSender, channel};
 pub use stop_reason::StopReason;
 pub use unlanded::Unlanded;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::attempt::fetch_page;
 use super::context::Context;
+use super::findings::ListRef;
 use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
@@ -193,9 +194,15 @@ impl<'a> Pager<'a> {
                 call.name
             )));
         };
-        let place_of_records = (self.job, self.step, self.region);
+        let request = request_of(self.job, self.step, self.region);
+        let list = ListRef {
+            job: self.job,
+            step: self.step,
+            region: self.region,
+            request: &request,
+        };
         let regional = &self.context.regional_records;
-        regional.compare(place_of_records, &page.records, &mut self.stats.findings);
+        regional.compare(list, &page.records, &mut self.stats.findings);
         let place_of_lease = Resource::region(&self.job.name, &self.region.key());
         let landing = Landing {
             id: Uuid::now_v7(),
@@ -205,7 +212,7 @@ impl<'a> Pager<'a> {
             call: call.name.clone(),
             kind: Arc::clone(kind),
             records: page.records,
-            request: request_of(self.job, self.step, self.region),
+            request,
             next: place.next,
             cut: place.cut,
             greatest: place.greatest,

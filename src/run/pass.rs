@@ -272,8 +272,11 @@ impl Target for Listing<'_> {
             batch: None,
             since: None,
         };
+        let is_empty = page.page.records.is_empty();
         let landed = pager.store(page.page, place).await?;
-        if page.is_partial || landed.cursor_repeats {
+        // An upstream that has one cursor for the whole list ends it with an empty page.
+        let repeats = landed.cursor_repeats && !is_empty;
+        if page.is_partial || repeats {
             self.pass.partial.insert(self.index);
         }
         self.pass.advance(
@@ -286,10 +289,8 @@ impl Target for Listing<'_> {
                 empty_pages: page.empty_pages,
             },
         );
-        if landed.cursor_repeats {
-            pager.notes.push(format!(
-                "{call} returned the same cursor twice; treating the list as complete"
-            ));
+        if repeats {
+            pager.notes.push(same_cursor(call));
         }
         if let (Some(prefetch), Some(listed)) = (self.prefetch, listed) {
             // The prefetcher may have stopped. The batches that follow the listings fetch these ids then.
@@ -331,6 +332,14 @@ impl Target for Listing<'_> {
     fn dead_end(&self, why: String) -> StopReason {
         StopReason::Unserved(why)
     }
+}
+
+/// The note on a list that ends because its cursor repeats.
+pub fn same_cursor(call: &str) -> String {
+    format!(
+        "{call} returned the same cursor twice, and no new record; treating the list as complete; if it has more, the upstream \
+        may not know `page.param`"
+    )
 }
 
 /// Returns a note if a list that begins at a configured `{since}` has no record at all.

@@ -213,7 +213,8 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
         stopped_by: match outcome {
             Some(RunOutcome::NothingDue | RunOutcome::Complete) | None => None,
             Some(RunOutcome::Stopped | RunOutcome::Failed | RunOutcome::Interrupted) => {
-                soonest(context, &accounts, &limits).await
+                let stops = stops(context, selection, &walked);
+                soonest(context, &accounts, &limits, stops).await
             }
         },
         limits,
@@ -243,14 +244,37 @@ async fn refreshed(
     passes
 }
 
+/// Returns the refusals for which a pass waits. A job with several credentials can be complete although one of them was
+/// refused.
+fn stops(context: &Context, selection: &Selection, walked: &Walked) -> Vec<StoppedBy> {
+    let stopped = |job: &Job| {
+        let mut passes = walked.passes.iter();
+        passes.any(|pass| pass.job == job.name && pass.outcome == PassOutcome::Stopped)
+    };
+    let waits = |job: &Job, stop: &StoppedBy| {
+        let mut credentials = job.credentials();
+        credentials.any(|credential| credential.account.name == stop.account)
+            && job.steps.iter().any(|step| step.call.name == stop.call)
+            && stopped(job)
+    };
+    let all = context.blocked.stops(context.clock.now());
+    let (mut waiting, others): (Vec<StoppedBy>, Vec<StoppedBy>) = all
+        .into_iter()
+        .partition(|stop| selection.iter().any(|(job, _)| waits(job, stop)));
+    if waiting.is_empty() {
+        waiting = others;
+    }
+    waiting
+}
+
 /// Returns the refusal whose charge fits soonest, by everything charged until now: another job may have charged after the
 /// refusal.
 async fn soonest(
     context: &Context,
     accounts: &[Arc<Account>],
     limits: &[LimitReport],
+    mut stops: Vec<StoppedBy>,
 ) -> Option<StoppedBy> {
-    let mut stops = context.blocked.stops(context.clock.now());
     for stop in &mut stops {
         if let Some(account) = accounts.iter().find(|account| account.name == stop.account) {
             refresh(stop, &*context.ledger, account, limits).await;

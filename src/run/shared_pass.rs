@@ -9,6 +9,7 @@ use super::context::Context;
 use super::due::LONGEST_TOLERANCE;
 use super::estimate::pending_query;
 use super::pager::{NextPage, PagePosition, Pager, Parameters, Position, Target};
+use super::pass::same_cursor;
 use super::since::{Greatest, cuts, nothing_since_first};
 use super::stats::PassStats;
 use super::steps::fit_shared;
@@ -17,6 +18,7 @@ use crate::catalog::{
     IdSince, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId,
 };
 use crate::config::{Job, Region, SinceValue, Step, Variable};
+use crate::fnv::fnv;
 use crate::quota::Timestamp;
 use crate::upstream::Page;
 
@@ -395,6 +397,8 @@ struct Batch<'a> {
     greatest: Greatest,
     is_done: bool,
     is_restarted: bool,
+    /// The hashes of the ids that its pages returned in this run.
+    seen: HashSet<u128>,
 }
 
 impl<'a> Batch<'a> {
@@ -408,6 +412,7 @@ impl<'a> Batch<'a> {
             batch,
             is_done: false,
             is_restarted: false,
+            seen: HashSet::new(),
         }
     }
 
@@ -447,17 +452,17 @@ impl Target for Batch<'_> {
     async fn land(&mut self, pager: &mut Pager<'_>, page: NextPage) -> Result<(), StopReason> {
         let records = &page.page.records;
         self.greatest.see(pager, self.since.as_ref(), records);
-        let came = records.iter().map(|record| record.id.as_str()).collect();
-        // A cursor that repeats would never end the list.
-        let (next, repeated): (Option<String>, _) = match page.next {
-            Some(next) if self.batch.cursors.contains(&next) => (None, true),
-            next => (next, false),
-        };
+        let came: HashSet<&str> = records.iter().map(|record| record.id.as_str()).collect();
+        let mut brings_new = false;
+        for id in &came {
+            brings_new |= self.seen.insert(fnv(id));
+        }
+        // A cursor that repeats without a new record would never end the list.
+        let repeats = |next: &String| !brings_new && self.batch.cursors.contains(next);
+        let next = page.next.clone().filter(|next| !repeats(next));
+        let repeated = next.is_none() && page.next.is_some() && !came.is_empty();
         if repeated {
-            let call = &pager.step.call.name;
-            pager.note(format!(
-                "{call} returned the same cursor twice; treating the list as complete"
-            ));
+            pager.note(same_cursor(&pager.step.call.name));
         }
         if page.is_cut {
             cuts(pager);
@@ -491,6 +496,7 @@ impl Target for Batch<'_> {
             .notes
             .push(format!("restarted from the first page: {why}"));
         self.batch.start_over();
+        self.seen.clear();
         self.is_restarted = true;
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The greatest value that a list has at its job's `since.at`, and notes where the list and `{since}` do not fit each other.
 
 use super::pager::Pager;
+use super::steps::older_than_since;
 use crate::config::{Job, SinceValue, Variable};
 use crate::record::Record;
 
@@ -33,10 +34,7 @@ impl Greatest {
             Some(SinceValue::Time(_)) | None => false,
         };
         if !pager.step.shifts_since() && texts().any(is_older) {
-            pager.note(format!(
-                "{}: records are older than {{since}}; check the parameter that carries it, and its format",
-                pager.step.call.name
-            ));
+            pager.note(older_than_since(&pager.step.call.name));
         }
         let seen = texts().max_by(|one, other| SinceValue::compare(one, other));
         if seen.is_none() && !records.is_empty() {

@@ -43,6 +43,14 @@ pub fn request_at(job: &Job, step: &Step, region: &Region, began: Timestamp) -> 
     request.identity(&job.credential.upstream)
 }
 
+/// Returns the note on a list whose records are older than it requests.
+#[must_use]
+pub fn older_than_since(call: &str) -> String {
+    format!(
+        "{call}: records are older than {{since}}; check the parameter that carries it, and its format"
+    )
+}
+
 /// Returns the value of `{since}` in the next pass over a region, or in its unfinished one; `None`: the Unix epoch.
 #[must_use]
 pub fn since_of(job: &Job, state: &RegionState) -> Option<SinceValue> {

@@ -13,6 +13,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::route::{Route, texts_in};
+use super::token;
 use crate::config::{Auth, Param, Region, Template, Values, Variable, place_in_json};
 use crate::quota::Timestamp;
 
@@ -255,8 +256,15 @@ impl<'a> CallRequest<'a> {
         format!("{} {:?}", self.list(), self.cursor())
     }
 
-    /// Identifies the requested list: the request without what turns pages.
+    /// Identifies the requested list: the request without what turns pages. Where further pages are requested in another way,
+    /// their token contains the list.
     pub fn list(&self) -> String {
+        let token = self
+            .cursor()
+            .filter(|_| self.route.call.paging.then().is_some());
+        if let Some(list) = token.as_deref().and_then(token::list) {
+            return list;
+        }
         let turning: Vec<&str> = self.route.page_params().collect();
         let params = self
             .params

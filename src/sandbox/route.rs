@@ -18,6 +18,8 @@ pub struct Route {
     pub upstream: Arc<Upstream>,
     pub call: Arc<Call>,
     pub pattern: Pattern,
+    /// The path of the pages behind the first one, if it is another one.
+    pub then: Option<Pattern>,
     /// The parameters and the body of each step that requests the call.
     pub steps: Vec<(Params, Option<Body>)>,
     /// All regions.
@@ -81,6 +83,10 @@ fn route(
         upstream: Arc::clone(upstream),
         call: Arc::clone(call),
         pattern,
+        then: call
+            .paging
+            .then()
+            .and_then(|then| Some(Pattern::new(then.path.as_ref()?.as_str()))),
         steps: asking
             .iter()
             .map(|step| (step.params.clone(), step.body.clone()))
@@ -123,12 +129,17 @@ pub fn find<'a>(routes: &'a [Route], upstream: &str, arrived: &Received) -> Opti
     let matching = routes.iter().filter(|route| {
         route.upstream.name == upstream
             && route.call.method.as_str() == arrived.method
-            && route.pattern.read(&arrived.path).is_some()
+            && route.has_path(&arrived.path)
     });
     matching.max_by_key(|route| (route.fits(&arrived.body), route.pattern.precision()))
 }
 
 impl Route {
+    fn has_path(&self, path: &str) -> bool {
+        let mut patterns = std::iter::once(&self.pattern).chain(&self.then);
+        patterns.any(|pattern| pattern.read(path).is_some())
+    }
+
     /// Whether a step requests it with such a body: the calls of GraphQL differ in nothing else.
     fn fits(&self, received: &Value) -> bool {
         self.bodies.iter().any(|body| match body {

@@ -20,8 +20,20 @@ pub fn encode(offset: u64, direction: Direction, list: Chance) -> String {
     URL_SAFE_NO_PAD.encode(token)
 }
 
+/// Appends the list to its token, for requests that do not show the list.
+pub fn with_list(token: &str, list: &str) -> String {
+    format!("{token}.{}", URL_SAFE_NO_PAD.encode(list))
+}
+
+/// The list that a token contains.
+pub fn list(token: &str) -> Option<String> {
+    let (_, list) = token.split_once('.')?;
+    String::from_utf8(URL_SAFE_NO_PAD.decode(list).ok()?).ok()
+}
+
 /// Where a token of this list leads; `None` for any other text.
 pub fn decode(token: &str, list: Chance) -> Option<u64> {
+    let token = token.split('.').next()?;
     let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
     let [a, b, c, d, e, 0 | 1, found @ ..] = bytes.as_slice() else {
         return None;

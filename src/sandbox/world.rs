@@ -175,7 +175,13 @@ impl Question<'_> {
         let page = things.into_iter().skip(range(start)).take(range(size));
         let mut items: Vec<Value> = page.map(|thing| self.record(thing, &[], item)).collect();
         let is_paged = self.shape.call.page.is_some() && size > 0;
-        let token = |offset, direction| token::encode(offset, direction, self.list_chance());
+        let token = |offset, direction| {
+            let token = token::encode(offset, direction, self.list_chance());
+            match self.request.route.call.paging.then() {
+                Some(_) => token::with_list(&token, &self.request.list()),
+                None => token,
+            }
+        };
         let next = (is_paged && end < total).then(|| token(end, Direction::Next));
         if let (Lead::LastRecord(at), Some(token)) = (self.request.route.call.paging.lead(), &next)
         {

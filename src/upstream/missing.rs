@@ -86,6 +86,11 @@ pub enum Missing {
         /// Its place in a record.
         at: String,
     },
+    /// No record has a value from which `{since}` advances.
+    Since {
+        /// Its place in a record.
+        at: String,
+    },
     /// Records have no id.
     Id {
         /// How many.
@@ -339,6 +344,10 @@ impl fmt::Display for Missing {
             Self::Ids { at } => write!(
                 f,
                 "no record has an id at `{at}` (`ids.at`) for a later step, which so requests nothing"
+            ),
+            Self::Since { at } => write!(
+                f,
+                "no record has a value at `{at}` (`since.at`), so {{since}} does not advance by it"
             ),
             Self::Id { records } => write!(
                 f,

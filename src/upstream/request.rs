@@ -15,8 +15,8 @@ use super::request_body::{self as body, RenderedBody};
 use super::trial::ShownRequest;
 use super::{Failure, PageRequest};
 use crate::config::{
-    self, Auth, Body, CredentialLimit, Field, Format, Param, Place, Region, Step, Template, Turn,
-    Values,
+    self, Auth, Body, CredentialLimit, CursorText, Field, Format, Param, Place, Region, Step,
+    Template, Turn, Values,
 };
 use crate::fnv::fnv;
 use crate::quota::LimitName;
@@ -57,8 +57,8 @@ impl<'a> RequestParts<'a> {
         let turn = request.step.call.paging.turn(request.cursor)?;
         let body = body::rendered(&request, &turn, &without_secrets)?;
         let (headers, secret_headers) = headers(upstream, &request)?;
-        let params = request.step.params.iter();
-        let params = params.map(|(name, param)| (name.as_str(), param));
+        let params = turn.then.map_or(&request.step.params, |then| &then.params);
+        let params = params.iter().map(|(name, param)| (name.as_str(), param));
         let (secret_params, params) =
             params.partition(|(_, param)| param.templates().iter().any(contains_secret));
         let parameters = parameters(&request, &turn, &params)?;
@@ -178,9 +178,9 @@ impl<'a> RequestParts<'a> {
     }
 
     fn add_body(&self, request: &mut Request, carried: &Carried) -> Result<(), Failure> {
-        let templates = self.request.step.body.iter().flat_map(Body::templates);
-        let body = if templates.into_iter().any(contains_secret) {
-            let turn = self.request.step.call.paging.turn(self.request.cursor)?;
+        let turn = self.request.step.call.paging.turn(self.request.cursor)?;
+        let configured = body::of_page(&self.request, &turn).into_iter();
+        let body = if configured.flat_map(Body::templates).any(contains_secret) {
             body::rendered(&self.request, &turn, &|template, values| {
                 Ok(revealed(template, values, carried)?.to_string())
             })?
@@ -405,7 +405,7 @@ fn url(
         url.set_query(query);
         return Ok(url);
     }
-    let path = path(request)?;
+    let path = path(request, turn)?;
     let separator = if path.is_empty() { "" } else { "/" };
     url.set_path(&format!(
         "{}{separator}{path}",
@@ -421,11 +421,11 @@ fn url(
 }
 
 /// The path below the base URL. A value never leaves its segment.
-fn path(request: &PageRequest<'_>) -> Result<String, Failure> {
+fn path(request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<String, Failure> {
     let Step { call, .. } = request.step;
-    let template = call
-        .path
-        .as_ref()
+    let then = turn.then.and_then(|then| then.path.as_ref());
+    let template = then
+        .or(call.path.as_ref())
         .ok_or_else(|| Failure::NotSent(format!("`{}` has no path", call.name)))?;
     let (region, ids) = (
         in_segments(request.region),
@@ -435,11 +435,12 @@ fn path(request: &PageRequest<'_>) -> Result<String, Failure> {
             .map(|id| in_segment(id))
             .collect::<Vec<_>>(),
     );
-    let cursor = call.paging.cursor_text(request.cursor).map(in_segment);
+    let cursor = call.paging.cursor_text(request.cursor);
+    let cursor = cursor.map(|cursor| in_segment(&cursor.to_string()));
     let values = Values {
         region: &region,
         ids: &ids,
-        cursor: cursor.as_deref(),
+        cursor: cursor.as_deref().map(CursorText::Text),
         ..values(request)
     };
     let path = template.render(&values);

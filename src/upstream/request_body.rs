@@ -71,13 +71,13 @@ impl fmt::Display for RenderedBody {
 }
 
 /// The body of a request, with the page in it where it goes there. `text` renders its templates.
-pub fn rendered(
-    request: &PageRequest<'_>,
-    turn: &Turn<'_>,
+pub fn rendered<'a>(
+    request: &PageRequest<'a>,
+    turn: &Turn<'a>,
     text: &impl Fn(&Template, &Values<'_>) -> Result<String, Failure>,
 ) -> Result<Option<RenderedBody>, Failure> {
     let values = values(request);
-    let body = match &request.step.body {
+    let body = match of_page(request, turn) {
         None => None,
         Some(Body::Json(json)) => Some(RenderedBody::Json(json.render(&values, text)?)),
         Some(Body::Form(params)) => {
@@ -92,6 +92,14 @@ pub fn rendered(
     match turn.place {
         Place::Query => Ok(body),
         Place::Body => turned(request, turn, body).map(Some),
+    }
+}
+
+/// The body as it is configured: behind the first page, a list can have another one.
+pub fn of_page<'a>(request: &PageRequest<'a>, turn: &Turn<'a>) -> Option<&'a Body> {
+    match turn.then {
+        Some(then) => then.body.as_ref(),
+        None => request.step.body.as_ref(),
     }
 }
 

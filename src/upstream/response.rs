@@ -147,6 +147,9 @@ impl Response {
             reported.cost = reported::cost(&parts.request.step.call, &self, Some(&document));
             return self.refusal(parts, reported);
         }
+        if self.status == StatusCode::NO_CONTENT {
+            return Ok(self.no_records());
+        }
         self.came_whole(parts)?;
         let (response, document) = self.parsed().await?;
         let document = document?;
@@ -171,10 +174,15 @@ impl Response {
         if !refusal::ends_list(self, rules) {
             return Err(failure_of(self, rules, parts.request.now));
         }
-        Ok(Page {
+        Ok(self.no_records())
+    }
+
+    /// An empty last page.
+    fn no_records(&self) -> Page {
+        Page {
             slot: self.slot.clone(),
             ..Page::default()
-        })
+        }
     }
 
     /// The document in the body, or why there is none. A long one is parsed on another thread, since that takes longer than the

@@ -54,15 +54,18 @@ const BEGUN: &str =
     "insert into batch (pass, step, ids, missing, cursors, began, empty_pages, greatest)
     values ($1, $2, $3, $4, $5, $6, $7, $8)";
 /// What a page adds to its pass, which is locked: its listing, its cursor and its counts. A cursor that the step had before ends the
-/// step.
-const ADVANCE: &str = "with listed as (
+/// step, unless the page lists new records.
+const ADVANCE: &str = "with forgotten as (
+        update checkpoint set cursor = null where $15::bigint > 0 and pass = $1 and step = $2
+            and hashtextextended(cursor, 0) = hashtextextended($9, 0) and cursor = $9),
+    listed as (
         insert into listing (pass, step, position, call, upstream, kind, id, requested)
         select $1, $2, page.position, $3, $4, $5, page.id, page.requested
         from unnest($6, $7, $8) page (position, id, requested)),
     landed as (
         insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut, landing)
         select $1, $2, coalesce((select page from checkpoint where pass = $1 and step = $2 order by page desc limit 1), 0) + 1,
-            case when exists (select 1 from checkpoint
+            case when $15::bigint = 0 and exists (select 1 from checkpoint
                 where pass = $1 and step = $2 and hashtextextended(cursor, 0) = hashtextextended($9, 0) and cursor = $9)
             then null else $9 end, $10, $11, $12, $13, $14
         returning cursor is null as is_done)

@@ -102,7 +102,7 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes
         id_since::store(tx, pass, &landing.call, since)?;
     }
     tags::remember(tx, page)?;
-    let cursor_repeats = checkpoint(tx, pass, page)?;
+    let cursor_repeats = checkpoint(tx, pass, page, records)?;
     let counts = Counts {
         pages: 1,
         records,
@@ -235,14 +235,19 @@ fn store_batch(
     tx.prepare_cached(BEGUN)?.execute(values).map(drop)
 }
 
-/// Stores the cursor. Returns whether the step had it before; the step is then done.
-fn checkpoint(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Result<bool> {
+/// Stores the cursor of a page that listed this many new records. Returns whether the cursor repeats; the step is then done.
+fn checkpoint(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    page: &LandingPage,
+    records: i64,
+) -> rusqlite::Result<bool> {
     let landing = &*page.landing;
     let repeats = match &landing.next {
-        Some(next) => tx
+        Some(next) if records == 0 => tx
             .prepare_cached(REPEATS)?
             .query_row((pass.0, page.step, next), |row| row.get(0))?,
-        None => false,
+        Some(_) | None => false,
     };
     let cursor = landing.next.as_ref().filter(|_| !repeats);
     tx.prepare_cached(CHECKPOINT)?.execute((

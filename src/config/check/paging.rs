@@ -47,6 +47,11 @@ pub fn place(item: &Item<'_>, call: &Call) {
     for (key, param) in params {
         let found = page.find(&[key]).zip(param);
         let Some((key, param)) = found else { continue };
+        if let Some(body) = page.find(&["then"]).as_ref().and_then(body_of)
+            && call.paging.place() == Place::Body
+        {
+            leads_somewhere(&key, param, &body);
+        }
         match call.paging.place() {
             Place::Query => not_a_pointer(&key, param),
             Place::Body => in_body(&key, param, item, call),

@@ -104,8 +104,10 @@ fn check_call(upstream: &Upstream, call: &Call, root: &Item<'_>, values: &BTreeS
         .chain(params.iter().flat_map(parameters))
         .chain(in_body(Some(&item), None));
     written.for_each(|written| names_something(&written, values));
+    let then = item.find(&["page", "then", "params"]);
     params
         .iter()
+        .chain(&then)
         .for_each(|params| leaves_to_others(params, upstream, call));
     paging::place(&item, call);
 }
@@ -199,12 +201,28 @@ fn all_of_step<'a>(
         .collect()
 }
 
-/// The templates of a call's path and headers.
+/// The templates of a call's path and headers, and of its requests behind the first page.
 fn requested<'a>(item: &Item<'a>, call: &Call) -> Vec<Written<'a>> {
     let path = item.find(&["path"]).zip(call.path.clone());
     let headers = item.find(&["headers"]);
     let headers = headers.iter().flat_map(parameters);
-    path.into_iter().chain(headers).collect()
+    let then = item.find(&["page", "then"]);
+    let then = then.iter().flat_map(behind_the_first);
+    path.into_iter().chain(headers).chain(then).collect()
+}
+
+/// The templates of the requests behind the first page.
+fn behind_the_first<'a>(then: &Item<'a>) -> Vec<Written<'a>> {
+    let path = then.find(&["path"]).and_then(|path| {
+        let template = Template::parse(&path.as_text()?).ok()?;
+        Some((path, template))
+    });
+    let params = then.find(&["params"]);
+    let params = params.iter().flat_map(parameters);
+    path.into_iter()
+        .chain(params)
+        .chain(in_body(Some(then), None))
+        .collect()
 }
 
 /// The templates of a body, which is that of a call, or of a step that overrides it.

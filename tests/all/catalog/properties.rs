@@ -120,15 +120,17 @@ impl Model {
         pass.requests += 1;
         let step = pass.steps.entry(page.step).or_default();
         step.pages += 1;
+        let listed_before = step.listed.len();
         for record in &page.records {
             if !step.listed.contains(&record.id) {
                 step.listed.push(record.id.clone());
             }
         }
+        let lists_new = step.listed.len() > listed_before;
         let repeats = page
             .next
             .as_ref()
-            .is_some_and(|next| step.cursors.contains(next));
+            .is_some_and(|next| !lists_new && step.cursors.contains(next));
         step.at = page.next.clone().filter(|_| !repeats);
         step.cursors.extend(page.next.clone());
         repeats

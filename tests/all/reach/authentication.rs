@@ -240,3 +240,27 @@ fn mistakes_in_secrets_are_found_before_anything_is_requested() {
         assert!(ran.stderr.contains(expected), "{upstream}: {}", ran.stderr);
     }
 }
+
+/// Discord and others: a word of their own before the secret.
+#[test]
+fn a_header_for_authorization_can_have_the_secret_in_a_template() {
+    let stub = StubUpstream::start(|request| match request.header("authorization") {
+        Some("Bot s3cret-0123456789") => StubAnswer::json(&json!({ "data": [{ "id": 1 }] })),
+        _ => StubAnswer::error(401, &json!({ "message": "401: Unauthorized" })),
+    });
+    let mut world = Api {
+        upstream: "headers = { authorization = \"Bot {secret}\" }",
+        call: r#"records = { at = "/data", kind = "row", id = "/id" }"#,
+        credential: "secret = { command = [\"printf\", \"s3cret-0123456789\"] }",
+        ..Api::default()
+    }
+    .world(&stub);
+    world.set("credentials.main.secret={ command = [\"printf\", \"s3cret-0123456789\"] }");
+    let report = run(&world);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    let shown = world.ingest(&["try", "main", "list"]).stdout;
+    assert!(
+        shown.contains("Bot {secret}") && !shown.contains("s3cret"),
+        "{shown}"
+    );
+}

@@ -189,3 +189,20 @@ fn a_run_whose_credentials_are_all_rejected_is_refused_and_names_each() {
     }
     assert_eq!(requests(&stub), ["k1 1", "k2 1"]);
 }
+
+/// A job that is complete with its second credential waits for nothing.
+#[test]
+fn a_run_is_stopped_by_what_a_pass_waits_for() {
+    let stub = StubUpstream::start(|request| pages(request, 3));
+    let mut world = world(&stub, 2);
+    world.set("upstreams.rows.calls.other={ path = \"other\", cost = 1, page = { kind = \"token\", param = \"after\", next = \"/next\" }, records = { at = \"/data\", kind = \"other\", id = \"/id\" } }");
+    world.set("credentials.k3={ upstream = \"rows\", secret = { command = [\"printf\", \"k3\"] }, limits = { daily = { quota = 1, window = \"24h\" } } }");
+    world.set("jobs.other={ credential = \"k3\", steps = [{ call = \"other\" }] }");
+    // What the other job was refused first fits sooner.
+    world.set("credentials.k1.limits.daily.window=\"1h\"");
+    let report = world.json(&["--region", "all"]);
+    assert_eq!(report["outcome"], "stopped", "{report}");
+    assert_eq!(report["passes"][0]["outcome"], "stopped", "{report}");
+    assert_eq!(report["passes"][1]["outcome"], "complete", "{report}");
+    assert_eq!(report["stopped_by"]["account"], "k3", "{report}");
+}

@@ -199,9 +199,11 @@ enum Shows {
     Both(&'static str, &'static str, &'static str),
     /// Only further pages or other regions show it: the first run of this job names it.
     Run(&'static str),
+    /// Only a later `{since}` shows it: `try` of this call after the first run names it, and the second run.
+    Second(&'static str, &'static str),
 }
 
-use Shows::{Both, Check, Run};
+use Shows::{Both, Check, Run, Second};
 
 /// Mistakes: what the file has instead, and where that shows.
 #[rustfmt::skip]
@@ -244,12 +246,12 @@ records = { at = "/items", kind = "numbered""#, Both("numbered", "page.size_para
     ("a typo in a mark of the last page alone", r#""/meta/end""#, r#""/meta/ende""#, Run("page.done")),
     ("a typo in total", r#"total = "/total""#, r#"total = "/totl""#, Both("offset", "page.total", "page.total")),
     ("a time in milliseconds instead of seconds", "{since:%s}", "{since:%s%3f}", Both("list", "no records", "no record since")),
-    ("a wrong parameter for the time", "updated_since = \"{since:%s}\"", "changed_since = \"{since:%s}\"", Run("")),
-    ("a typo in since.at", r#""/updated_at""#, r#""/updatedAt""#, Run("since.at")),
+    ("a wrong parameter for the time", "updated_since = \"{since:%s}\"", "changed_since = \"{since:%s}\"", Second("list", "records are older than {since}")),
+    ("a typo in since.at", r#""/updated_at""#, r#""/updatedAt""#, Both("list", "since.at", "since.at")),
     ("a wrong class for too many requests", r#"class = "slow_down""#, r#"class = "skip""#, Check("429")),
     ("no parameter for the region", r#"region = "{region}", updated"#, "updated", Both("list", "each region requests the same list", "the same as those of")),
     ("a wrong parameter for the region", r#"region = "{region}", updated"#, r#"country = "{region}", updated"#, Run("the same as those of")),
-    ("a typo in the place of ids", r#"at = "/owner/id""#, r#"at = "/ownr/id""#, Run("ids.at")),
+    ("a typo in the place of ids", r#"at = "/owner/id""#, r#"at = "/ownr/id""#, Both("list", "ids.at", "ids.at")),
     ("ids of a call that does not exist", r#"from = "list""#, r#"from = "lst""#, Check("list")),
     ("a wrong unit of a window", r#"window = "1h""#, r#"window = "60""#, Check("window")),
     ("plain http", "\"{stub}/v1\"", "\"http://api.example.com/v1\"", Check("https")),
@@ -307,6 +309,10 @@ fn every_mistake_is_rejected_or_named_by_try_and_by_the_first_run() {
             }
             Both(call, tried, ran) => (Some((call, tried)), ran),
             Run(ran) => (None, ran),
+            Second(call, said) => {
+                assert_eq!(place.ingest(&["--region", "all"]).code, 0, "{mistake}");
+                (Some((call, said)), said)
+            }
         };
         assert_eq!(checked.code, 0, "{mistake}: {checked:?}");
         if let Some((call, said)) = tried {

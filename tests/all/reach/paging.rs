@@ -286,3 +286,202 @@ records = { at = "/rows", kind = "row", id = "/id" }"#,
         assert!(run.to_string().contains(&reason), "{run}");
     }
 }
+
+/// Three pages behind one cursor: the upstream remembers the position (Intercom, Crossref, Elasticsearch's scroll).
+fn scrolling() -> StubUpstream {
+    let position = std::sync::atomic::AtomicU64::new(0);
+    StubUpstream::start(move |request: &StubRequest| {
+        if request.param("scroll").is_none() {
+            position.store(0, std::sync::atomic::Ordering::SeqCst);
+        }
+        let at = position.fetch_add(2, std::sync::atomic::Ordering::SeqCst);
+        let rows = rows(at + 1..=5.min(at + 2));
+        StubAnswer::json(&json!({ "rows": rows, "scroll": "always the same" }))
+    })
+}
+
+const SCROLL: &str = r#"
+page = { kind = "token", param = "scroll", next = "/scroll" }
+records = { at = "/rows", kind = "row", id = "/id" }"#;
+
+#[test]
+fn a_cursor_that_stays_the_same_continues_until_a_page_is_empty() {
+    let stub = scrolling();
+    let world = Api {
+        call: SCROLL,
+        ..Api::default()
+    }
+    .world(&stub);
+    let report = run(&world);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    assert!(report["passes"][0]["detail"].is_null(), "{report}");
+    assert_eq!((ids(&world).len(), stub.requests().len()), (5, 4));
+}
+
+#[test]
+fn a_cursor_that_stays_the_same_continues_behind_a_limit() {
+    let stub = scrolling();
+    let mut world = Api {
+        call: SCROLL,
+        ..Api::default()
+    }
+    .world(&stub);
+    world.set("credentials.main.limits.daily.quota=2");
+    assert_eq!(run(&world)["outcome"], "stopped");
+    world.set("credentials.main.limits.daily.quota=9");
+    assert_eq!(run(&world)["outcome"], "complete");
+    assert_eq!((ids(&world).len(), stub.requests().len()), (5, 4));
+}
+
+#[test]
+fn so_does_the_list_of_each_parent() {
+    let stub = StubUpstream::start(|request: &StubRequest| {
+        let answer = match (request.path.as_str(), request.param("scroll")) {
+            ("/list", _) => json!({ "rows": rows(1..=1) }),
+            (_, None) => json!({ "rows": rows(10..=11), "scroll": "same" }),
+            (_, Some(_)) => json!({ "rows": rows(12..=13), "scroll": "same" }),
+        };
+        StubAnswer::json(&answer)
+    });
+    let mut world = Api {
+        call: r#"records = { at = "/rows", kind = "parent", id = "/id" }
+[upstreams.api.calls.child]
+path = "child/{id}"
+cost = 1
+page = { kind = "token", param = "scroll", next = "/scroll" }
+records = { at = "/rows", kind = "child", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    world.set(
+        "jobs.all.steps=[{ call = \"list\" }, { call = \"child\", ids = { from = \"list\", at = \"/id\", batch = 1 } }]",
+    );
+    let report = run(&world);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    assert!(
+        report.to_string().contains("the same cursor twice"),
+        "{report}"
+    );
+    assert_eq!(ids(&world), ["1", "10", "11", "12", "13"]);
+}
+
+/// Dropbox's shape: further pages have a path of their own, and a body with nothing but the cursor.
+fn folder() -> StubUpstream {
+    StubUpstream::start(|request: &StubRequest| {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let answer = match request.path.as_str() {
+            "/list" => {
+                assert_eq!(body, json!({ "path": "/US", "limit": 2 }));
+                assert_eq!(request.param("fields"), Some("all"));
+                json!({ "rows": rows(1..=2), "cursor": "c2", "more": true })
+            }
+            "/list/continue" => {
+                assert!(request.query.is_empty(), "{:?}", request.query);
+                let at: u64 = body["cursor"].as_str().unwrap()[1..].parse().unwrap();
+                assert_eq!(body, json!({ "cursor": format!("c{at}"), "keep": "US" }));
+                json!({ "rows": rows(at + 1..=6.min(at + 2)), "cursor": format!("c{}", at + 2), "more": at < 4 })
+            }
+            other => panic!("{other}"),
+        };
+        StubAnswer::json(&answer)
+    })
+}
+
+const FOLDER: &str = r#"
+json = { path = "/{region}" }
+params = { fields = "all" }
+page = { kind = "token", param = "/cursor", next = "/cursor", more = "/more", size_param = "/limit", size = 2, then = { path = "list/continue", json = { keep = "{region}" } } }
+records = { at = "/rows", kind = "row", id = "/id" }"#;
+
+#[test]
+fn a_list_continues_at_another_path_with_another_body() {
+    let stub = folder();
+    let mut world = Api {
+        call: FOLDER,
+        ..Api::default()
+    }
+    .world(&stub);
+    world.set("credentials.main.limits.daily.quota=2");
+    assert_eq!(run(&world)["outcome"], "stopped");
+    world.set("credentials.main.limits.daily.quota=9");
+    let report = run(&world);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    assert_eq!((ids(&world).len(), stub.requests().len()), (6, 3));
+    assert_eq!(world.charged("daily"), 3);
+}
+
+#[test]
+fn the_sandbox_serves_a_list_that_continues_at_another_path() {
+    let text = Api {
+        call: FOLDER,
+        regions: r#"["US", "GB"]"#,
+        ..Api::default()
+    }
+    .text();
+    let world = crate::support::world::World::written(&text, &[]);
+    world.totals(&json!({ "list": 7 }));
+    let preview = world.json(&["--region", "all", "--dry-run"]);
+    assert_eq!(preview["steps"][0]["requests"]["min"], 1, "{preview}");
+    let report = run(&world);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    assert_eq!(report["requests"], 8, "{report}");
+    assert_eq!(ids(&world).len(), 14);
+    assert_eq!(world.counted("daily"), world.charged("daily"));
+}
+
+#[test]
+fn templates_of_further_pages_are_checked() {
+    let wrong = FOLDER.replace("keep = \"{region}\"", "keep = \"{regoin}\"");
+    let stub = folder();
+    let world = Api {
+        call: &wrong,
+        ..Api::default()
+    }
+    .world(&stub);
+    let ran = world.ingest(&["check", "--config-only"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("page.then.json.keep"), "{ran:?}");
+}
+
+/// SPARQL: the page is a part of a text.
+#[test]
+fn a_template_has_the_count_of_the_page_from_the_first_one_on() {
+    let stub = StubUpstream::start(|request: &StubRequest| {
+        let query = request.param("query").unwrap();
+        let at: u64 = query
+            .strip_prefix("limit 2 offset ")
+            .unwrap()
+            .parse()
+            .unwrap();
+        assert_eq!(request.param("offset"), Some(at.to_string().as_str()));
+        StubAnswer::json(&json!({ "rows": rows(at..=4.min(at + 1)) }))
+    });
+    let world = Api {
+        call: r#"
+params = { query = "limit 2 offset {cursor}" }
+page = { kind = "offset", param = "offset", first = 1, size = 2 }
+records = { at = "/rows", kind = "row", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    assert_eq!(run(&world)["outcome"], "complete");
+    assert_eq!(ids(&world), ["1", "2", "3", "4"]);
+}
+
+#[test]
+fn no_content_is_an_empty_last_page() {
+    let stub = StubUpstream::start(|request: &StubRequest| match request.param("page") {
+        Some("1") => StubAnswer::json(&json!({ "rows": rows(1..=2) })),
+        _ => StubAnswer::error(204, &json!("")),
+    });
+    let world = Api {
+        call: r#"
+page = { kind = "number", param = "page", size = 2 }
+records = { at = "/rows", kind = "row", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let report = run(&world);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    assert_eq!((ids(&world).len(), stub.requests().len()), (2, 2));
+}

@@ -1,6 +1,9 @@
 //! The main job over a shared ledger that misbehaves. Whatever happens, the ledger ends at the sandbox's count.
 
+use serde_json::{Value, json};
+
 use crate::support::redis_server::RedisServer;
+use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use crate::support::world::World;
 
 const LISTING: &[&str] = &[
@@ -259,4 +262,67 @@ fn what_passes_and_journal_both_tell_is_charged_once_to_a_file_that_is_new() {
     ));
     world.json(&["charge", "youtube", "videos.list"]);
     assert_eq!(world.charged("daily"), world.counted("daily") + 5);
+}
+
+/// Twelve regions of four properties, each with a quota of its own.
+const BY_PROPERTY: &str = r#"
+[upstreams.api]
+base_url = "https://api.example.com"
+pause = "1ms"
+[upstreams.api.calls.list]
+path = "list/{region}"
+cost = { hourly = 1, daily = 1 }
+params = { property = "{property}" }
+page = { kind = "number", param = "page", size = 1 }
+records = { at = "/rows", kind = "row", id = ["{region}", "/id"] }
+[credentials.main]
+upstream = "api"
+[credentials.main.limits]
+hourly = { quota = 5, window = "1h", scope = "{property}" }
+daily = { quota = 1_000, window = "24h" }
+[jobs.all]
+credential = "main"
+steps = [{ call = "list" }]
+"#;
+
+#[test]
+fn two_machines_at_the_same_time_keep_the_quota_of_each_region_over_redis() {
+    let server = RedisServer::start();
+    let stub = StubUpstream::start(|request| {
+        let page: u64 = request.param("page").unwrap().parse().unwrap();
+        let rows: Vec<Value> = (page..=page.min(3)).map(|id| json!({ "id": id })).collect();
+        StubAnswer::json(&json!({ "rows": rows }))
+    });
+    let region = |number: u32| format!("[regions.r{number}]\nproperty = \"p{}\"\n", number % 4);
+    let regions: String = (0..12).map(region).collect();
+    let machine = || {
+        let mut world = World::written(&format!("{regions}{BY_PROPERTY}"), &[]);
+        world
+            .set(&format!("upstreams.api.base_url=\"{}\"", stub.url()))
+            .set(&format!(
+                "ledger.url=\"redis://127.0.0.1:{}\"",
+                server.port()
+            ))
+            .set("ledger.timeout=2s");
+        world
+    };
+    let machines = [machine(), machine()];
+    std::thread::scope(|scope| {
+        for machine in &machines {
+            scope.spawn(|| {
+                let report = machine.json(&["--region", "all"]);
+                assert_eq!(report["outcome"], "stopped", "{report}");
+            });
+        }
+    });
+    for property in ["p0", "p1", "p2", "p3"] {
+        let requests = stub.requests();
+        let mine = |request: &&StubRequest| request.param("property") == Some(property);
+        assert_eq!(requests.iter().filter(mine).count(), 5, "{property}");
+        let limit = format!("hourly/{property}");
+        for machine in &machines {
+            assert_eq!(machine.charged(&limit), 5, "{limit}");
+        }
+    }
+    assert_eq!(machines[0].charged("daily"), 20);
 }

@@ -73,11 +73,14 @@ impl Lab {
         Self::of(shipped(), sets, Options::default())
     }
 
-    /// A configuration that a test wrote.
-    pub fn written(text: &str, options: Options) -> Self {
+    /// A configuration that a test wrote, and files beside it.
+    pub fn written(text: &str, files: &[(&str, String)], options: Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("written.toml");
         std::fs::write(&path, text).unwrap();
+        for (name, text) in files {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        }
         Self {
             directory,
             ..Self::of(path, &[], options)

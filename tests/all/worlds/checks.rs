@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use ingest::catalog::Archive;
-use ingest::config::Job;
+use ingest::config::{Credential, Job};
 use ingest::ledger::{Charge, Ledger, Purpose, SqliteLedger};
 use ingest::quota::{ChargeId, Decision, Timestamp, Units};
 use ingest::run::{
-    Fits, Forecast, LimitPreview, PassOutcome, Preview, RunReport, Selection, StoppedBy,
+    Fits, Forecast, LimitPreview, PassOutcome, Preview, RunOutcome, RunReport, Selection, StoppedBy,
 };
 use proptest::prelude::*;
 
@@ -20,6 +20,19 @@ pub struct Told<'a> {
     pub forecast: &'a Forecast,
     pub report: &'a RunReport,
     pub spent: &'a Sums,
+}
+
+/// Units by account and limit; of all accounts together where no report says which account a pass used.
+fn by_account(life: &Life, sums: &Sums) -> Sums {
+    let mut all = Sums::new();
+    for ((account, limit), units) in sums {
+        let account = match life.plan.has_several() {
+            true => "any".to_owned(),
+            false => account.clone(),
+        };
+        *all.entry((account, limit.clone())).or_default() += units;
+    }
+    all
 }
 
 impl Told<'_> {
@@ -34,6 +47,7 @@ pub fn counts(life: &Life) -> Held {
     never_over(life)?;
     charged_as_counted(life)?;
     landed_once(life)?;
+    gone(life)?;
     status(life)?;
     let broken = life.seen.broken();
     prop_assert!(broken.is_empty(), "nothing twice: {broken:?}");
@@ -101,7 +115,7 @@ fn landed_once(life: &Life) -> Held {
             *units.entry(key).or_default() += taken.get();
         }
     }
-    let charged = life.charged();
+    let (units, charged) = (by_account(life, &units), by_account(life, &life.charged()));
     let slack = slack * life.dearest();
     for (limit, charged) in &charged {
         let told = units.get(limit).copied().unwrap_or_default();
@@ -117,6 +131,71 @@ fn landed_once(life: &Life) -> Held {
     prop_assert!(distinct.is_subset(&all), "export: what never arrived");
     if life.kills == 0 {
         prop_assert_eq!(all.len(), distinct.len(), "export: a record is missing");
+    }
+    Ok(())
+}
+
+/// No record is gone that a list has, and one that no list has is gone at the end.
+fn gone(life: &Life) -> Held {
+    if life.kills > 0 || life.plan.shares_lists() {
+        return Ok(());
+    }
+    let (listed, gone) = (life.seen.listed(), life.gone());
+    let wrong: Vec<_> = gone.intersection(&listed).collect();
+    prop_assert!(wrong.is_empty(), "gone: lists have {wrong:?}");
+    Ok(())
+}
+
+/// The slices that a run completed.
+pub fn complete_slices(report: &RunReport) -> Vec<(String, String, i64)> {
+    let passes = report.passes.iter();
+    let complete = passes.filter(|pass| pass.outcome == PassOutcome::Complete);
+    let slices = complete.filter_map(|pass| {
+        let slice = serde_json::to_value(pass.slice?).unwrap();
+        let from: chrono::DateTime<chrono::Utc> = slice["from"].as_str()?.parse().ok()?;
+        Some((pass.job.clone(), pass.region.clone(), from.timestamp()))
+    });
+    slices.collect()
+}
+
+/// Each slice is complete once; a forecast says how many are left; a run that nothing stops leaves none.
+pub fn slices(life: &Life, selection: &Selection, forecast: &Forecast, report: &RunReport) -> Held {
+    let completed = complete_slices(report);
+    let again: Vec<_> = completed
+        .iter()
+        .filter(|one| life.sliced.contains(*one))
+        .collect();
+    prop_assert!(again.is_empty(), "slices: again {again:?}");
+    if life.kills > 0 {
+        return Ok(());
+    }
+    let began = life.began.micros() / 1_000_000;
+    for (job, regions) in selection.iter().filter(|(job, _)| job.slices.is_some()) {
+        let index: usize = job.name.trim_start_matches("job").parse().unwrap();
+        let over = life.plan.slices_over(index, began);
+        let places = regions.iter().flat_map(|region| {
+            over.iter()
+                .map(|from| (job.name.clone(), region.code.clone(), *from))
+        });
+        let left: Vec<_> = places.filter(|one| !life.sliced.contains(one)).collect();
+        let told = forecast
+            .backfills
+            .iter()
+            .find(|one| one.job == job.name)
+            .unwrap();
+        prop_assert_eq!(
+            told.slices_left,
+            left.len() as u64,
+            "slices: left of {}",
+            job.name
+        );
+        let missed = left.iter().filter(|one| !completed.contains(one)).count();
+        let is_complete = report.outcome == RunOutcome::Complete;
+        prop_assert!(
+            !is_complete || missed == 0,
+            "slices: {missed} of {} are not complete",
+            job.name
+        );
     }
     Ok(())
 }
@@ -178,7 +257,8 @@ pub fn report(life: &Life, report: &RunReport, spent: &Sums) -> Held {
             *units.entry(key).or_default() += taken.get();
         }
     }
-    for (limit, spent) in spent {
+    let units = by_account(life, &units);
+    for (limit, spent) in &by_account(life, spent) {
         let told = units.get(limit).copied().unwrap_or_default();
         prop_assert_eq!(told, *spent, "report: units of {:?}", limit);
     }
@@ -195,11 +275,15 @@ pub fn retry(life: &Life, selection: &Selection, report: &RunReport) -> Held {
         .iter()
         .map(|(job, _)| &**job)
         .filter(stopped)
-        .filter(|job| job.credential.account.name == stop.account)
-        .filter(|job| job.leave.of(&stop.limit) == stop.leave())
+        .filter(|job| credential(job, stop).is_some())
+        .filter(|job| job.leaves_needed || left_by(job, stop) == stop.leave())
         .filter(|job| job.steps.iter().any(|step| step.call.name == stop.call))
         .collect();
     prop_assert!(!jobs.is_empty(), "retry_at: nobody was stopped by {stop:?}");
+    // What a backfill leaves is computed in each run.
+    if jobs.iter().any(|job| job.leaves_needed) {
+        return Ok(());
+    }
     let just_before = stop.retry_at - Duration::from_micros(1);
     let is_exact = |job: &&Job| {
         let fits = |at| fits(life, job, stop, at);
@@ -208,6 +292,19 @@ pub fn retry(life: &Life, selection: &Selection, report: &RunReport) -> Held {
     let exact = jobs.iter().any(is_exact);
     prop_assert!(exact, "retry_at: not exact: {stop:?}");
     Ok(())
+}
+
+/// The credential of a job whose account stopped it.
+fn credential<'a>(job: &'a Job, stop: &StoppedBy) -> Option<&'a Credential> {
+    let mut credentials = job.credentials();
+    let credential = credentials.find(|credential| credential.account.name == stop.account);
+    credential.map(AsRef::as_ref)
+}
+
+/// What a job leaves of the limit that stopped it.
+fn left_by(job: &Job, stop: &StoppedBy) -> Units {
+    let name = credential(job, stop).map(|one| one.configured_name(&stop.limit));
+    job.leave.of(name.unwrap_or(&stop.limit))
 }
 
 /// Whether the charge that stopped a run fits then, if nobody charges until then: tried on a copy of the ledger.
@@ -221,15 +318,28 @@ fn fits(life: &Life, job: &Job, stop: &StoppedBy, at: Timestamp) -> bool {
     }
     let ledger = SqliteLedger::open(&copy.path().join("ledger.db")).unwrap();
     let step = job.steps.iter().find(|step| step.call.name == stop.call);
-    let charge = Charge {
-        account: &job.credential.account,
-        id: &ChargeId::new("tried"),
-        cost: &step.unwrap().call.cost,
-        leave: &job.leave,
-        purpose: &Purpose::default(),
-    };
-    let decision = life.lab.runtime.block_on(ledger.charge(charge, at));
-    matches!(decision.unwrap(), Decision::Granted(_))
+    let credential = credential(job, stop).unwrap();
+    let regions = job.regions.iter().filter(|region| {
+        let name =
+            credential.ledger_name(&credential.configured_name(&stop.limit).to_owned(), region);
+        name.unwrap() == stop.limit
+    });
+    let mut regions = regions.take(1);
+    regions.any(|region| {
+        let cost = credential
+            .in_ledger(&step.unwrap().call.cost, region)
+            .unwrap();
+        let leave = credential.in_ledger(&job.leave, region).unwrap();
+        let charge = Charge {
+            account: &credential.account,
+            id: &ChargeId::new("tried"),
+            cost: &cost,
+            leave: &leave,
+            purpose: &Purpose::default(),
+        };
+        let decision = life.lab.runtime.block_on(ledger.charge(charge, at));
+        matches!(decision.unwrap(), Decision::Granted(_))
+    })
 }
 
 /// What is spent is within the bounds of the preview, unless a limit stops the run: then it is no more than the upper one.
@@ -341,7 +451,8 @@ pub fn again(life: &Life, first: &RunReport, second: &RunReport, began: Timestam
         .config
         .jobs
         .iter()
-        .filter(|job| job.every.is_some())
+        // Of a backfill, each slice is complete once.
+        .filter(|job| job.every.is_some() && job.slices.is_none())
     {
         // Whoever began long ago may be due again.
         let resumed = first.passes.iter().filter(|pass| pass.resumed);

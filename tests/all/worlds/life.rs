@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 use ingest::catalog::{Archive, ReadOnly, RecordIds, RecordsQuery, SqliteCatalog};
+use ingest::config::Job;
 use ingest::quota::{Account, Cost, Timestamp};
 use ingest::run::{self, Context, PassOutcome, Plan as Schedule, Preview, RunReport};
 use ingest::sandbox::Options;
@@ -39,6 +40,10 @@ pub struct Life {
     changed: Timestamp,
     /// When the charge fits that stopped the last run.
     retry_at: Option<Timestamp>,
+    /// When the last run began.
+    pub began: Timestamp,
+    /// Complete slices, by job, region and start.
+    pub sliced: HashSet<(String, String, i64)>,
 }
 
 /// Lives through a plan.
@@ -61,9 +66,11 @@ impl Life {
             seed: plan.seed,
             ..Options::default()
         };
-        let lab = Lab::written(&plan.config(), options);
+        let files = [("regions.csv", plan.regions_file())];
+        let lab = Lab::written(&plan.config(), &files, options);
+        let now = lab.now();
         Self {
-            changed: lab.now(),
+            changed: now,
             watch: lab.context(),
             lab,
             plan: plan.clone(),
@@ -72,6 +79,8 @@ impl Life {
             kills: 0,
             waited: false,
             retry_at: None,
+            began: now,
+            sliced: HashSet::new(),
         }
     }
 
@@ -113,6 +122,7 @@ impl Life {
             return Ok(None);
         }
         let is_known = self.is_known(&selection);
+        self.began = self.lab.now();
         let before = self.counted();
         let (preview, forecast) = self.foreseen(&selection);
         let Some(report) = self.one_run(&selection, cut) else {
@@ -121,6 +131,8 @@ impl Life {
         let after = self.counted();
         let spent = spent(&before, &after);
         checks::report(self, &report, &spent)?;
+        checks::slices(self, &selection, &forecast, &report)?;
+        self.sliced.extend(checks::complete_slices(&report));
         checks::retry(self, &selection, &report)?;
         if cut == Cut::No {
             let told = checks::Told {
@@ -173,12 +185,14 @@ impl Life {
         self.runs -= 1;
         let (second, _) = self.context(Cut::No);
         let began = self.lab.now();
-        self.lab.runtime.block_on(async {
+        let reports = self.lab.runtime.block_on(async {
             let (one, two) =
                 futures_util::future::join(run::run(&first, &one), run::run(&second, &two)).await;
-            one.unwrap();
-            two.unwrap();
+            [one.unwrap(), two.unwrap()]
         });
+        for report in &reports {
+            self.sliced.extend(checks::complete_slices(report));
+        }
         self.waited |= self.lab.now() > began;
         Ok(())
     }
@@ -243,6 +257,11 @@ impl Life {
     fn is_known(&self, selection: &run::Selection) -> bool {
         let candidates = run::candidates(&*self.watch.catalog, selection, self.lab.now());
         let candidates = self.lab.runtime.block_on(candidates).unwrap();
+        // A list of what is new has other records after each pass.
+        let is_since = |job: &Arc<Job>| job.since.first.is_some() || job.since.at.is_some();
+        if candidates.iter().any(|candidate| is_since(&candidate.job)) {
+            return false;
+        }
         let is_known = |candidate: &run::Candidate| {
             let state = &candidate.state;
             let since = |at: Option<Timestamp>| at.is_some_and(|at| at > self.changed);
@@ -269,13 +288,23 @@ impl Life {
     pub fn arrived(&self) -> Vec<(Timestamp, String, Cost)> {
         let log = self.lab.sandbox_says("requests");
         let calls = &self.lab.config.upstreams["api"].calls;
+        let is_counted = |logged: &&Value| {
+            let failed = logged["status"]
+                .as_u64()
+                .is_some_and(|status| status >= 500);
+            !(self.plan.extras.free && failed)
+        };
         let request = |logged: &Value| {
             let at: chrono::DateTime<chrono::Utc> = logged["at"].as_str().unwrap().parse().unwrap();
             let call = &calls[logged["call"].as_str().unwrap()];
             let account = logged["account"].as_str().unwrap().to_owned();
-            (Timestamp::from(at), account, call.cost.clone())
+            let region = logged["params"]["region"].as_str().unwrap_or_default();
+            let cost = call.cost.iter();
+            let cost = cost.map(|(limit, units)| (self.plan.in_ledger(limit, region), units));
+            (Timestamp::from(at), account, cost.collect())
         };
-        log.as_array().unwrap().iter().map(request).collect()
+        let log = log.as_array().unwrap().iter();
+        log.filter(is_counted).map(request).collect()
     }
 
     /// What arrived, in units by account and limit.
@@ -323,6 +352,17 @@ impl Life {
             things.extend(records.into_iter().map(|record| (record.kind, record.id)));
         }
         things
+    }
+
+    /// Records that no list has any more, by the catalog.
+    pub fn gone(&self) -> HashSet<Thing> {
+        let path = self.lab.directory.path().join("catalog.db");
+        let catalog = rusqlite::Connection::open(path).unwrap();
+        let mut query = catalog
+            .prepare("select kind, id from record where gone_at is not null")
+            .unwrap();
+        let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        rows.unwrap().collect::<Result<_, _>>().unwrap()
     }
 
     /// The catalog, for reading.

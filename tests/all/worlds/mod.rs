@@ -16,11 +16,14 @@ mod life;
 mod plan;
 mod witness;
 
+use plan::Plan;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 /// How many worlds a test runs unless it is told otherwise.
 const WORLDS: u64 = 25;
+/// And of those with everything.
+const RICH_WORLDS: u64 = 20;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
@@ -40,12 +43,22 @@ fn runner(seed: u64) -> TestRunner {
 
 #[test]
 fn what_is_reported_is_what_the_sandbox_counted() {
+    live(WORLDS, plan::plans());
+}
+
+#[test]
+fn so_it_is_with_backfills_several_credentials_and_limits_of_regions() {
+    live(RICH_WORLDS, plan::rich_plans());
+}
+
+/// Lives through as many worlds as the environment says, otherwise `usual` ones.
+fn live(usual: u64, plans: impl Strategy<Value = Plan>) {
     let first = number("INGEST_WORLDS_SEED", 0);
     let survey = std::env::var_os("INGEST_WORLDS_SURVEY").is_some();
     let mut failed = 0;
-    for seed in first..first + number("INGEST_WORLDS", WORLDS) {
+    for seed in first..first + number("INGEST_WORLDS", usual) {
         let mut runner = runner(seed);
-        let world = plan::plans().new_tree(&mut runner).unwrap();
+        let world = plans.new_tree(&mut runner).unwrap();
         if survey {
             if let Err(why) = life::live(&world.current()) {
                 failed += 1;

@@ -23,12 +23,26 @@ pub struct Plan {
     /// Whether the first two jobs need the same ids.
     pub twins: bool,
     pub events: Vec<Event>,
+    pub extras: Extras,
+}
+
+/// What the configuration of a world has beside limits, lists and jobs.
+#[derive(Debug, Clone, Default)]
+pub struct Extras {
+    /// How regions are configured: 0 as a list, 1 as a table with values, 2 in a file.
+    pub regions: u8,
+    /// Whether a failure of the upstream costs nothing.
+    pub free: bool,
+    /// Whether former bodies are kept.
+    pub history: bool,
 }
 
 #[derive(Debug, Clone)]
 pub struct LimitPlan {
     pub window: u8,
     pub headroom: u8,
+    /// Whether each region has a quota of its own. The first limit never has, because steps with ids cannot charge such a one.
+    pub scoped: bool,
     /// What is left of the quota beyond what the dearest request needs, in units.
     pub room: u16,
     pub waits: bool,
@@ -48,6 +62,12 @@ pub struct JobPlan {
     pub every: u8,
     pub resume: u8,
     pub leave: [u8; 3],
+    /// What it fetches once, in which order; 0: it is no backfill.
+    pub slices: u8,
+    /// The value of `{since}` in its lists; 0: they do not name it.
+    pub since: u8,
+    /// Whether it continues with the second credential when the quota of the first is exhausted.
+    pub several: bool,
     /// The call, and how many pages at most; 0 for all.
     pub lists: Vec<(u8, u8)>,
     pub fetches: Vec<FetchPlan>,
@@ -88,7 +108,7 @@ pub enum Cut {
     KilledAfter(u8),
 }
 
-const WINDOWS: [&str; 9] = [
+const WINDOWS: [&str; 14] = [
     "window = \"24h\"",
     "window = \"1h\"",
     "resets = \"UTC\"",
@@ -98,6 +118,41 @@ const WINDOWS: [&str; 9] = [
     "resets = \"Australia/Lord_Howe\"",
     "window = \"2h\", resets = \"Europe/Berlin\"",
     "window = \"90m\"",
+    "resets = \"UTC\", period = \"hour\"",
+    "resets = \"America/St_Johns\", period = \"hour\"",
+    "resets = \"UTC\", period = \"week\"",
+    "resets = \"America/Los_Angeles\", period = \"month\"",
+    "window = \"3h\", resets = \"Asia/Kolkata\", period = \"hour\"",
+];
+/// The windows of a world without extras.
+const PLAIN_WINDOWS: u8 = 9;
+/// The kinds of paging of a world without extras, and of one with them.
+const PLAIN_PAGING: u8 = 5;
+const ALL_PAGING: u8 = 11;
+/// Backfills: the first slice, how many seconds a slice lasts, and the keys.
+pub const SLICES: [(&str, i64, &str); 4] = [
+    ("2026-02-25", 86_400, "step = \"1d\""),
+    (
+        "2026-02-19",
+        3 * 86_400,
+        "step = \"3d\", order = \"oldest_first\"",
+    ),
+    (
+        "2026-02-28",
+        6 * 3_600,
+        "step = \"6h\", order = \"newest_first\"",
+    ),
+    (
+        "2026-02-27T12:00:00Z",
+        8 * 3_600,
+        "step = \"8h\", order = \"oldest_first\", to = \"2026-03-02T12:00:00Z\"",
+    ),
+];
+const SINCE: [&str; 4] = [
+    "",
+    "since = \"2026-01-01\"",
+    "since = { at = \"/updated\", first = \"2026-01-01T00:00:00Z\" }",
+    "since = { at = \"/updated\" }",
 ];
 const WAITS: [Duration; 9] = [
     Duration::from_secs(60),
@@ -126,10 +181,30 @@ pub fn span(wait: u8) -> Duration {
     WAITS[usize::from(wait) % WAITS.len()]
 }
 
+/// Worlds with lists, ids and limits only.
 pub fn plans() -> impl Strategy<Value = Plan> {
+    worlds(Just(Extras::default()).boxed(), PLAIN_WINDOWS, PLAIN_PAGING)
+}
+
+/// Worlds with backfills, lists of what is new, several credentials, limits of regions and further kinds of paging too.
+pub fn rich_plans() -> impl Strategy<Value = Plan> {
+    let extras = (0_u8..3, any::<bool>(), any::<bool>());
+    let extras = extras.prop_map(|(regions, free, history)| Extras {
+        regions,
+        free,
+        history,
+    });
+    let windows = u8::try_from(WINDOWS.len()).unwrap();
+    let more = prop::collection::vec((0_u8..8, 0_u8..7, prop::bool::weighted(0.3)), 5);
+    let scoped = prop::array::uniform3(prop::bool::weighted(0.5));
+    (worlds(extras.boxed(), windows, ALL_PAGING), more, scoped)
+        .prop_map(|(plan, more, scoped)| plan.enriched(&more, scoped))
+}
+
+fn worlds(extras: BoxedStrategy<Extras>, windows: u8, paging: u8) -> impl Strategy<Value = Plan> {
     let shape = (1_u8..=5, 1_u8..=5, prop::bool::weighted(0.15), any::<u64>());
-    let limits = prop::collection::vec(limit(), 1..=3);
-    let lists = [list(), list(), list()];
+    let limits = prop::collection::vec(limit(windows), 1..=3);
+    let lists = [list(paging), list(paging), list(paging)];
     let costs = || [0_u8..=3, 0_u8..=3, 0_u8..=3];
     let jobs = prop::collection::vec(job(), 1..=4);
     let events = prop::collection::vec(event(), 2..=9);
@@ -141,44 +216,48 @@ pub fn plans() -> impl Strategy<Value = Plan> {
         [costs(), costs(), costs()],
         jobs,
         events,
-        twins,
+        (twins, extras),
     )
-        .prop_map(|(shape, limits, lists, fetch_costs, jobs, events, twins)| {
-            let (regions, concurrency, fails, seed) = shape;
-            let plan = Plan {
-                regions,
-                concurrency,
-                fails,
-                seed,
-                limits,
-                lists,
-                fetch_costs,
-                jobs,
-                twins: false,
-                events,
-            };
-            match twins {
-                Some(fetch) => plan.with_twins(fetch),
-                None => plan,
-            }
-        })
+        .prop_map(
+            |(shape, limits, lists, fetch_costs, jobs, events, (twins, extras))| {
+                let (regions, concurrency, fails, seed) = shape;
+                let plan = Plan {
+                    regions,
+                    concurrency,
+                    fails,
+                    seed,
+                    limits,
+                    lists,
+                    fetch_costs,
+                    jobs,
+                    twins: false,
+                    events,
+                    extras,
+                };
+                match twins {
+                    Some(fetch) => plan.with_twins(fetch),
+                    None => plan,
+                }
+            },
+        )
 }
 
-fn limit() -> impl Strategy<Value = LimitPlan> {
+fn limit(windows: u8) -> impl Strategy<Value = LimitPlan> {
     let room = prop_oneof![3 => 0_u16..=25, 2 => 25_u16..=400];
-    (0_u8..9, 0_u8..=3, room, prop::bool::weighted(0.2)).prop_map(
+    (0..windows, 0_u8..=3, room, prop::bool::weighted(0.2)).prop_map(
         |(window, headroom, room, waits)| LimitPlan {
             window,
             headroom,
+            scoped: false,
             room,
             waits,
         },
     )
 }
 
-fn list() -> impl Strategy<Value = ListPlan> {
+fn list(paging: u8) -> impl Strategy<Value = ListPlan> {
     let costs = [0_u8..=5, 0_u8..=5, 0_u8..=5];
-    (0_u8..5, 1_u8..=6, costs, 0_u8..=24).prop_map(|(paging, size, costs, total)| ListPlan {
+    (0..paging, 1_u8..=6, costs, 0_u8..=24).prop_map(|(paging, size, costs, total)| ListPlan {
         paging,
         size,
         costs,
@@ -203,6 +282,9 @@ fn job() -> impl Strategy<Value = JobPlan> {
             every,
             resume,
             leave,
+            slices: 0,
+            since: 0,
+            several: false,
             lists,
             fetches,
         })
@@ -263,6 +345,72 @@ impl Plan {
         self
     }
 
+    /// The same world with backfills, lists of what is new, several credentials and limits of regions. Jobs that need the same
+    /// ids stay as they are.
+    fn enriched(mut self, more: &[(u8, u8, bool)], scoped: [bool; 3]) -> Self {
+        let twins = if self.twins { 2 } else { 0 };
+        for (job, (slices, since, several)) in self.jobs.iter_mut().zip(more).skip(twins) {
+            job.slices = slices.saturating_sub(3);
+            if job.slices == 0 {
+                job.since = since.saturating_sub(3);
+            }
+            job.several = *several;
+        }
+        for (limit, scoped) in self.limits.iter_mut().zip(scoped).skip(1) {
+            limit.scoped = scoped;
+        }
+        self
+    }
+
+    /// Whether a job has several credentials: then a pass can use several accounts, and no report says how much of each.
+    pub fn has_several(&self) -> bool {
+        self.jobs.iter().any(|job| job.several)
+    }
+
+    /// Whether two jobs, or two steps of one, request the same list.
+    pub fn shares_lists(&self) -> bool {
+        let jobs = self.jobs.iter();
+        let keys = jobs.flat_map(|job| {
+            let place = (job.slices, job.since);
+            let steps = job.lists.iter().enumerate();
+            steps.map(move |(part, (call, _))| (place, part, *call))
+        });
+        let keys: Vec<_> = keys.collect();
+        keys.iter()
+            .enumerate()
+            .any(|(at, key)| keys[..at].contains(key))
+    }
+
+    /// The slices of a job that are over, in seconds since 1970: each one's start.
+    pub fn slices_over(&self, job: usize, now: i64) -> Vec<i64> {
+        let Some((from, seconds, keys)) = self.jobs[job]
+            .slices
+            .checked_sub(1)
+            .map(|at| SLICES[usize::from(at)])
+        else {
+            return Vec::new();
+        };
+        let time = |text: &str| {
+            let text = if text.contains('T') {
+                text.to_owned()
+            } else {
+                format!("{text}T00:00:00Z")
+            };
+            text.parse::<chrono::DateTime<chrono::Utc>>()
+                .unwrap()
+                .timestamp()
+        };
+        let end = if keys.contains("to =") {
+            time("2026-03-02T12:00:00Z")
+        } else {
+            i64::MAX
+        };
+        let starts = (0..).map(|number| time(from) + number * seconds);
+        starts
+            .take_while(|start| start + seconds <= now.min(end))
+            .collect()
+    }
+
     /// Whether no time passes while a single run works: then a request arrives at the very time of its charge.
     pub fn stands_still(&self) -> bool {
         !self.fails && self.limits.iter().all(|limit| !limit.waits)
@@ -274,15 +422,27 @@ impl Plan {
         let codes: Vec<String> = (0..self.regions)
             .map(|code| format!("\"R{code}\""))
             .collect();
-        let _ = writeln!(text, "regions = [{}]", codes.join(", "));
+        match self.extras.regions {
+            2 => text.push_str("regions = { file = \"regions.csv\" }\n"),
+            1 => {}
+            _ => drop(writeln!(text, "regions = [{}]", codes.join(", "))),
+        }
         text.push_str(
             "[upstreams.api]\nbase_url = \"http://127.0.0.1:9\"\nauth = { bearer = true }\npause = \"1ms\"\n",
         );
+        if self.extras.free {
+            text.push_str("errors = [{ status = \"5xx\", class = \"transient\", free = true }]\n");
+        }
+        let history = if self.extras.history {
+            ", history = true"
+        } else {
+            ""
+        };
         for (index, list) in self.lists.iter().enumerate() {
             let _ = writeln!(
                 text,
-                "[upstreams.api.calls.list{index}]\npath = \"list{index}\"\ncost = {}\n{}\nrecords = {{ at = \"/items\", kind = \"{}\", id = \"/id\", columns = {{ owner = \"/owner\" }} }}",
-                self.cost(&list.costs),
+                "[upstreams.api.calls.list{index}]\npath = \"list{index}\"\ncost = {}\n{}\nrecords = {{ at = \"/items\", kind = \"{}\", id = \"/id\", columns = {{ owner = \"/owner\" }}{history} }}",
+                self.cost(&list.costs, true),
                 list.page(),
                 LISTED_KINDS[index],
             );
@@ -291,7 +451,7 @@ impl Plan {
             let _ = writeln!(
                 text,
                 "[upstreams.api.calls.{call}]\npath = \"{call}\"\ncost = {}\nrecords = {{ at = \"/items\", kind = \"{kind}\", id = \"/id\" }}",
-                self.cost(costs),
+                self.cost(costs, false),
             );
         }
         for account in ["first", "second"] {
@@ -303,11 +463,12 @@ impl Plan {
                 let quota = u16::from(self.dearest(index)) + u16::from(limit.headroom) + limit.room;
                 let _ = writeln!(
                     text,
-                    "{} = {{ quota = {quota}, headroom = {}, {}{}, wait = \"{}\" }}",
+                    "{} = {{ quota = {quota}, headroom = {}, {}{}{}, wait = \"{}\" }}",
                     LIMITS[index],
                     limit.headroom,
                     WINDOWS[usize::from(limit.window)],
                     limit.counting(),
+                    if limit.scoped { self.scope() } else { "" },
                     if limit.waits { "20m" } else { "0s" },
                 );
             }
@@ -315,7 +476,46 @@ impl Plan {
         for (index, job) in self.jobs.iter().enumerate() {
             self.write_job(&mut text, index, job);
         }
+        if self.extras.regions == 1 {
+            for (code, place) in self.places() {
+                let _ = writeln!(text, "[regions.{code}]\nplace = \"{place}\"");
+            }
+        }
         text
+    }
+
+    /// Each region with its value `place`. Two regions can be in one place.
+    fn places(&self) -> impl Iterator<Item = (String, String)> {
+        (0..self.regions).map(|code| (format!("R{code}"), format!("p{}", code / 2)))
+    }
+
+    /// The file with the regions.
+    pub fn regions_file(&self) -> String {
+        let rows = self
+            .places()
+            .map(|(code, place)| format!("{code},{place}\n"));
+        format!("code,place\n{}", rows.collect::<String>())
+    }
+
+    /// What a limit with a scope is a limit of.
+    fn scope(&self) -> &'static str {
+        match self.extras.regions {
+            0 => ", scope = \"{region}\"",
+            _ => ", scope = \"{place}\"",
+        }
+    }
+
+    /// The name in the ledger of a limit, for a request for a region.
+    pub fn in_ledger(&self, limit: &str, region: &str) -> String {
+        let index = LIMITS.iter().position(|name| *name == limit).unwrap();
+        match (self.limits[index].scoped, self.extras.regions) {
+            (false, _) => limit.to_owned(),
+            (true, 0) => format!("{limit}/{region}"),
+            (true, _) => {
+                let place = self.places().find(|(code, _)| code == region);
+                format!("{limit}/{}", place.unwrap().1)
+            }
+        }
     }
 
     /// The most that one request takes of a limit, with what its job must leave; at least 1.
@@ -326,10 +526,10 @@ impl Plan {
         lists.chain(fetches).max().unwrap_or(0).max(1) + leave.unwrap_or(0)
     }
 
-    /// At least one unit of the first limit, where nothing else is charged.
-    fn cost(&self, costs: &[u8; 3]) -> String {
+    /// At least one unit of the first limit, where nothing else is charged. Only lists charge a limit with a scope.
+    fn cost(&self, costs: &[u8; 3], is_list: bool) -> String {
         let mut parts: Vec<String> = (0..self.limits.len())
-            .filter(|limit| costs[*limit] > 0)
+            .filter(|limit| costs[*limit] > 0 && (is_list || !self.limits[*limit].scoped))
             .map(|limit| format!("{} = {}", LIMITS[limit], costs[limit]))
             .collect();
         if parts.is_empty() {
@@ -344,10 +544,23 @@ impl Plan {
             .filter(|limit| job.leave[*limit] > 0)
             .map(|limit| format!("{} = {}", LIMITS[limit], job.leave[limit]))
             .collect();
+        let slices = job.slices.checked_sub(1).map(|at| SLICES[usize::from(at)]);
+        let slices =
+            slices.map(|(from, _, keys)| format!("slices = {{ from = \"{from}\", {keys} }}"));
+        let slices = slices.unwrap_or_default();
         let _ = writeln!(
             text,
-            "[jobs.job{index}]\ncredential = \"{account}\"\nleave = {{ {} }}\n{}\n{}",
-            leave.join(", "),
+            "[jobs.job{index}]\n{}\n{}\n{}\n{}\n{}\n{}",
+            match job.several {
+                true => "credentials = [\"first\", \"second\"]".to_owned(),
+                false => format!("credential = \"{account}\""),
+            },
+            match job.slices > 0 && leave.is_empty() {
+                true => String::new(),
+                false => format!("leave = {{ {} }}", leave.join(", ")),
+            },
+            SINCE[usize::from(job.since)],
+            slices,
             EVERY[usize::from(job.every)],
             RESUME[usize::from(job.resume)],
         );
@@ -357,9 +570,18 @@ impl Plan {
             } else {
                 String::new()
             };
+            let since = if job.since > 0 {
+                ", since = \"{since}\""
+            } else {
+                ""
+            };
+            let slice = match job.slices {
+                0 => "",
+                _ => ", span_from = \"{slice.from}\", span_to = \"{slice.to:%s}\"",
+            };
             let _ = writeln!(
                 text,
-                "[[jobs.job{index}.steps]]\ncall = \"list{call}\"\nparams = {{ region = \"{{region}}\", part = \"{number}\" }}\n{most}"
+                "[[jobs.job{index}.steps]]\ncall = \"list{call}\"\nparams = {{ region = \"{{region}}\", part = \"{number}\"{since}{slice} }}\n{most}"
             );
         }
         let mut source = (format!("list{}", job.lists[0].0), "/owner");
@@ -391,7 +613,25 @@ impl ListPlan {
                 "page = {{ kind = \"offset\", param = \"from\", size_param = \"size\", size = {size} }}"
             ),
             3 => format!("page = {{ kind = \"link\", size_param = \"size\", size = {size} }}"),
-            _ => String::new(),
+            4 => String::new(),
+            5 => format!(
+                "page = {{ kind = \"token\", param = \"token\", next = \"/meta/next\", more = \"/meta/more\", size_param = \"size\", size = {size} }}"
+            ),
+            6 => format!(
+                "page = {{ kind = \"token\", param = \"after\", last = \"/id\", size_param = \"size\", size = {size} }}"
+            ),
+            7 => format!(
+                "page = {{ kind = \"number\", param = \"page\", first = 0, done = \"/is_last\", size_param = \"size\", size = {size} }}"
+            ),
+            8 => format!(
+                "page = {{ kind = \"next_url\", next = \"/links/next\", done = \"/is_last\", size_param = \"size\", size = {size} }}"
+            ),
+            9 => format!(
+                "page = {{ kind = \"token\", param = \"cursor\", first = \"*\", next_header = \"x-next\", size_param = \"size\", size = {size} }}"
+            ),
+            _ => format!(
+                "page = {{ kind = \"offset\", param = \"start\", first = 1, total = \"/total\", size_param = \"size\", size = {size} }}"
+            ),
         }
     }
 }

@@ -30,9 +30,17 @@ struct State {
     under_way: HashSet<Thing>,
     /// Every record that an answer held.
     all: HashSet<Thing>,
+    /// What each whole list held when it was last walked to its end, and what its walk has seen so far.
+    lists: HashMap<String, List>,
     sent: u64,
     answered: u64,
     broken: Vec<String>,
+}
+
+#[derive(Default)]
+struct List {
+    whole: HashSet<Thing>,
+    begun: HashSet<Thing>,
 }
 
 #[derive(Clone, Copy)]
@@ -55,6 +63,13 @@ impl Seen {
 
     pub fn all(&self) -> HashSet<Thing> {
         self.state().all.clone()
+    }
+
+    /// What the lists hold that were walked to their ends.
+    pub fn listed(&self) -> HashSet<Thing> {
+        let state = self.state();
+        let lists = state.lists.values();
+        lists.flat_map(|list| list.whole.iter().cloned()).collect()
     }
 
     /// What was requested although it should not have been.
@@ -95,6 +110,23 @@ impl Seen {
             }
         }
         state.under_way.extend(things.iter().cloned());
+    }
+}
+
+impl State {
+    /// Notes a page of a list that is walked to its end.
+    fn walk(&mut self, request: &PageRequest<'_>, came: &[Thing], is_last: bool) {
+        let step = request.step;
+        let place = (&request.region.code, request.region.slice, request.since);
+        let list = format!("{} {place:?} {:?}", step.call.name, step.params);
+        let list = self.lists.entry(list).or_default();
+        if request.cursor.is_none() {
+            list.begun.clear();
+        }
+        list.begun.extend(came.iter().cloned());
+        if is_last {
+            list.whole = std::mem::take(&mut list.begun);
+        }
     }
 }
 
@@ -182,6 +214,9 @@ impl Upstream for Witness {
                     .map(|record| (kind.clone(), record.id.clone()))
                     .collect();
                 state.all.extend(came.iter().cloned());
+                if request.step.ids.is_none() && request.step.max_pages.is_none() {
+                    state.walk(&request, &came, page.next.is_none());
+                }
                 let delivered = Delivered {
                     at: self.clock.now(),
                     run: self.run,

@@ -188,6 +188,15 @@ pub(crate) async fn a_cursor_seen_before_in_a_step_is_told_and_ends_the_step(mut
     assert_eq!(open[0].steps[0].pages, 3);
 }
 
+pub(crate) async fn a_cursor_seen_before_continues_a_step_whose_page_lists_new_records(f: Catalog) {
+    let page = |id: &str| Page::of(vec![video(id, "words")]).next("x");
+    let pass = f.land(&page("a")).await.pass;
+    for (id, ends) in [("b", false), ("c", false), ("b", true)] {
+        let landed = f.land(&page(id).in_pass(pass)).await;
+        assert_eq!(landed.cursor_repeats, ends, "{id}");
+    }
+}
+
 pub(crate) async fn a_page_for_a_pass_that_is_not_there_changes_nothing(f: Catalog) {
     let page = Page {
         pass: PassRef::Open(PassId(7)),

@@ -177,6 +177,7 @@ macro_rules! suite {
             records_of_one_id_are_apart_by_kind_and_by_upstream
             units_add_up_by_limit
             a_cursor_seen_before_in_a_step_is_told_and_ends_the_step
+            a_cursor_seen_before_continues_a_step_whose_page_lists_new_records
             a_page_for_a_pass_that_is_not_there_changes_nothing
             a_page_that_was_paid_for_lands_even_after_its_pass_ended
             old_records_and_absent_ids_are_dropped_and_the_listing_stays

@@ -47,6 +47,9 @@ const BEGUN: &str =
 const FETCHED: &str = "delete from batch where pass = ?1 and step = ?2 and ids = ?3";
 const REPEATS: &str =
     "select exists (select 1 from checkpoint where pass = ?1 and step = ?2 and cursor = ?3)";
+/// A cursor that a step had before, and that leads on again.
+const FORGET_CURSOR: &str =
+    "update checkpoint set cursor = null where pass = ?1 and step = ?2 and cursor = ?3";
 const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut)
     select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4, ?5, ?6, ?7 from checkpoint where pass = ?1 and step = ?2";
 const GREATEST: &str = "update pass set greatest = ?2 where id = ?1";
@@ -59,6 +62,7 @@ pub const STATEMENTS: &[&str] = &[
     CAME,
     FETCHED,
     REPEATS,
+    FORGET_CURSOR,
     CHECKPOINT,
     GREATEST,
 ];
@@ -250,6 +254,10 @@ fn checkpoint(
         Some(_) | None => false,
     };
     let cursor = landing.next.as_ref().filter(|_| !repeats);
+    if let Some(cursor) = cursor {
+        tx.prepare_cached(FORGET_CURSOR)?
+            .execute((pass.0, page.step, cursor))?;
+    }
     tx.prepare_cached(CHECKPOINT)?.execute((
         pass.0,
         page.step,

@@ -199,6 +199,7 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'token', param = 't', next = '/a/b' }",
             Paging::Token(ByToken {
+                then: None,
                 more: None,
                 done: None,
                 first: None,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ingest::config::{Region, SinceValue, Template, TemplateError, Values, Variable};
+use ingest::config::{CursorText, Region, SinceValue, Template, TemplateError, Values, Variable};
 use ingest::quota::Timestamp;
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn rendered(template: &str) -> String {
     let values = Values {
         region: &london(),
         ids: &ids,
-        cursor: Some("next"),
+        cursor: Some(CursorText::Text("next")),
         now,
         since: Some(&since),
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ingest::config::{Region, SinceValue, Template, Values};
+use ingest::config::{CursorText, Region, SinceValue, Template, Values};
 use ingest::quota::Timestamp;
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ proptest! {
         let values = Values {
             region: &region,
             ids: std::slice::from_ref(&text),
-            cursor: Some(&text),
+            cursor: Some(CursorText::Text(&text)),
             now: Timestamp::from_micros(now),
             since: Some(&SinceValue::Time(Timestamp::from_micros(since))),
         };

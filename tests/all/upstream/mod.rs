@@ -126,6 +126,7 @@ pub(crate) fn token_paging() -> Paging {
         size: 2,
     });
     Paging::Token(ByToken {
+        then: None,
         more: None,
         done: None,
         first: None,

@@ -402,6 +402,7 @@ async fn a_token_that_no_url_holds_is_not_sent() {
     in_body.call.method = Method::POST;
     let (param, next) = ("page".to_owned(), pointer("/next"));
     in_body.call.paging = Paging::Token(ByToken {
+        then: None,
         more: None,
         done: None,
         first: None,

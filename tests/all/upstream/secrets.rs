@@ -486,6 +486,7 @@ async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
             let stub = echoing(echo);
             let next = pointer("/next");
             let paging = Paging::Token(ByToken {
+                then: None,
                 more: None,
                 done: None,
                 first: None,

@@ -1,9 +1,11 @@
 //! Connections to PostgreSQL. All statements are unnamed, and every setting is made within a transaction, so PgBouncer may
 //! pool the connections by transaction.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, TryStreamExt};
@@ -388,7 +390,7 @@ impl Transaction<'_> {
         sql: &str,
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>, PostgresError> {
-        let statement = self.session.client()?.query_typed(sql, parameters);
+        let statement = self.client()?.query_typed(sql, parameters);
         self.session.run(self.patience, statement).await
     }
 
@@ -401,7 +403,7 @@ impl Transaction<'_> {
         sql: &str,
         parameters: &[Parameter<'_>],
     ) -> Result<u64, PostgresError> {
-        let statement = self.session.client()?.execute_typed(sql, parameters);
+        let statement = self.client()?.execute_typed(sql, parameters);
         self.session.run(self.patience, statement).await
     }
 
@@ -410,7 +412,7 @@ impl Transaction<'_> {
     /// # Errors
     /// A statement or the connection failed, or no answer came in time.
     pub async fn batch(&self, sql: &str) -> Result<(), PostgresError> {
-        let statements = self.session.client()?.batch_execute(sql);
+        let statements = self.client()?.batch_execute(sql);
         self.session.run(self.patience, statements).await
     }
 
@@ -435,7 +437,8 @@ impl Transaction<'_> {
     }
 
     /// Sends the last statements of the transaction and its commit, all in one round trip. The server rolls back instead if one of
-    /// them fails. None of their results can decide whether to commit.
+    /// them fails. None of their results can decide whether to commit, and none may wait for another: it would follow the commit, so
+    /// it is not sent.
     ///
     /// # Errors
     /// Nothing was written; or, by [`PostgresError::InDoubt`], that is not known.
@@ -444,9 +447,24 @@ impl Transaction<'_> {
         statements: impl Future<Output = Result<T, PostgresError>>,
     ) -> Result<T, PostgresError> {
         self.check_begun().await?;
-        self.is_open.store(false, Ordering::Relaxed);
-        // The first polls send the statements, then the commit.
-        let (done, committed) = tokio::join!(biased; statements, self.batch("commit"));
+        let mut statements = pin!(statements);
+        // The first poll sends the statements. If one cannot be sent, the others are rolled back.
+        let sent = poll_fn(|context| Poll::Ready(statements.as_mut().poll(context))).await;
+        if let Poll::Ready(Err(error)) = sent {
+            return Err(error);
+        }
+        let done = async {
+            match sent {
+                Poll::Ready(done) => done,
+                Poll::Pending => statements.await,
+            }
+        };
+        let commit = async {
+            let commit = self.client()?.batch_execute("commit");
+            self.is_open.store(false, Ordering::Relaxed);
+            self.session.run(self.patience, commit).await
+        };
+        let (done, committed) = tokio::join!(biased; done, commit);
         match committed {
             Ok(()) => {}
             Err(error) if error.ends_connection() => self.check_committed(error).await?,
@@ -457,6 +475,13 @@ impl Transaction<'_> {
             // The statements took place, and what they returned is lost.
             false => PostgresError::InDoubt,
         })
+    }
+
+    fn client(&self) -> Result<&tokio_postgres::Client, PostgresError> {
+        match self.is_open.load(Ordering::Relaxed) {
+            true => self.session.client(),
+            false => Err(PostgresError::InDoubt),
+        }
     }
 
     async fn check_begun(&self) -> Result<(), PostgresError> {

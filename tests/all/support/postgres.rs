@@ -119,7 +119,9 @@ impl PostgresServer {
     /// Ends it as a power cut does.
     pub(crate) fn kill(&mut self) {
         let pid = self.pid();
-        // Its children end with it, but only soon after: they would hold the shared memory of the next start.
+        // Its children end with it, but only soon after: they would hold the shared memory of the next start. Until it ends it would
+        // replace them.
+        signal(pid, Signal::STOP);
         for child in children(pid) {
             signal(child, Signal::KILL);
         }

@@ -36,6 +36,13 @@ impl Clock for SystemClock {
     }
 }
 
+/// Returns how long this thread has computed. The time that it waited does not count.
+#[must_use]
+pub fn computed() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
 /// An instant of the monotonic clock that also counts while the machine is suspended.
 #[derive(Debug, Clone, Copy)]
 pub struct Monotonic(Timespec);

@@ -1,4 +1,7 @@
 //! A large installation, for benchmarks of the real program.
+#![allow(dead_code, reason = "each benchmark uses a part of it")]
+
+mod written;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -31,7 +34,9 @@ pub struct Size {
 
 /// A state directory that is as full as that, and the stand-in that its upstreams are.
 pub struct Place {
-    directory: tempfile::TempDir,
+    directory: PathBuf,
+    /// Removes the directory at the end, unless it was given.
+    _temporary: Option<tempfile::TempDir>,
     sets: Vec<String>,
     _sandbox: Sandbox,
 }
@@ -45,8 +50,33 @@ pub struct Measured {
 }
 
 impl Place {
+    /// A directory whose records were landed page by page, as runs do it.
     pub async fn filled(size: Size) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let temporary = tempfile::tempdir().unwrap();
+        let (place, config) = Self::empty(temporary.path().to_owned(), Some(temporary), size).await;
+        fill_catalog(&place.directory, &config, size).await;
+        fill_ledger(&place.directory, size.charges);
+        place
+    }
+
+    /// A directory whose records were written at once, and indexed by the program. One that is given and has records keeps them.
+    pub async fn written(directory: Option<PathBuf>, size: Size) -> Self {
+        let temporary = directory.is_none().then(|| tempfile::tempdir().unwrap());
+        let directory = directory.unwrap_or_else(|| temporary.as_ref().unwrap().path().to_owned());
+        let has_records = directory.join("catalog.db").exists();
+        let (place, config) = Self::empty(directory, temporary, size).await;
+        if !has_records {
+            written::fill(&place.directory, &config, size).await;
+            fill_ledger(&place.directory, size.charges);
+        }
+        place
+    }
+
+    async fn empty(
+        directory: PathBuf,
+        temporary: Option<tempfile::TempDir>,
+        size: Size,
+    ) -> (Self, Config) {
         let codes: Vec<String> = (0..size.regions)
             .map(|number| format!("{:?}", code(number)))
             .collect();
@@ -75,29 +105,35 @@ impl Place {
             "upstreams.youtube.base_url=\"{}\"",
             sandbox.base_url("youtube")
         ));
-        fill_catalog(directory.path(), &config, size).await;
-        fill_ledger(directory.path(), size.charges);
-        Self {
+        let place = Self {
             directory,
+            _temporary: temporary,
             sets,
             _sandbox: sandbox,
-        }
+        };
+        (place, config)
     }
 
-    /// Runs the program to its end.
-    pub fn measure(&self, arguments: &[&str]) -> Measured {
+    /// The program, over this directory.
+    pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ingest"));
         command
             .arg("--config")
             .arg(shipped())
             .arg("--state-dir")
-            .arg(self.directory.path());
+            .arg(&self.directory);
         for set in &self.sets {
             command.args(["--set", set]);
         }
+        command.env("YOUTUBE_API_KEY", "k");
+        command
+    }
+
+    /// Runs the program to its end.
+    pub fn measure(&self, arguments: &[&str]) -> Measured {
+        let mut command = self.command();
         command
             .args(arguments)
-            .env("YOUTUBE_API_KEY", "k")
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let began = Instant::now();

@@ -161,8 +161,8 @@ pub struct RecordsPage {
 /// A full-text query.
 #[derive(Debug, Clone)]
 pub struct SearchQuery {
-    /// Words that a record must all contain. A word that ends in `*` stands for every word that begins so, if at least three
-    /// characters precede the `*`. Nothing else in them is query syntax.
+    /// Words that a record must all contain. A word that ends in `*` stands for every word that begins so. Nothing else in
+    /// them is query syntax.
     pub words: String,
     /// Only records of this kind.
     pub kind: Option<String>,
@@ -182,6 +182,9 @@ pub struct SearchResults {
     /// The number of newest matches of which these are the best, where there are more matches than are ranked; `None`
     /// where all matches were ranked.
     pub only_newest: Option<u32>,
+    /// When the oldest record that was searched was first seen, where it would take too long to search all; `None` where all
+    /// records were searched.
+    pub searched_since: Option<Timestamp>,
 }
 
 /// A record that contains the words.

@@ -38,13 +38,18 @@ pub struct Word {
     pub is_beginning: bool,
 }
 
-/// FTS5 queries, one for each of these words, whatever characters they contain. A record that matches all contains all words.
-pub fn queries(words: &str) -> Vec<String> {
-    let query = |word: Word| {
-        let star = if word.is_beginning { "*" } else { "" };
-        format!("\"{}\"{star}", word.parted.replace('"', "\"\""))
-    };
-    searched(words).map(query).collect()
+impl Word {
+    /// The FTS5 query for the word, whatever characters it contains.
+    pub fn query(&self) -> String {
+        let star = if self.is_beginning { "*" } else { "" };
+        format!("\"{}\"{star}", self.parted.replace('"', "\"\""))
+    }
+}
+
+/// The FTS5 query for records that contain all of these words.
+pub fn query<'w>(words: impl IntoIterator<Item = &'w Word>) -> String {
+    let queries: Vec<String> = words.into_iter().map(Word::query).collect();
+    queries.join(" ")
 }
 
 /// The words that a search has, each once.
@@ -64,14 +69,11 @@ fn word(word: &str) -> Option<Word> {
     })
 }
 
-/// The fewest characters that stand for all words that begin so: the words that begin with one or two letters are too many to search in time.
-const SHORTEST_BEGINNING: usize = 3;
-
 /// Returns the beginning of words that `beginning*` stands for; `None` for a whole word.
 fn beginning(word: &str) -> Option<&str> {
     let beginning = word.strip_suffix('*')?;
     let ends_in_a_word = beginning.chars().last().is_some_and(char::is_alphanumeric);
-    (ends_in_a_word && beginning.chars().count() >= SHORTEST_BEGINNING).then_some(beginning)
+    ends_in_a_word.then_some(beginning)
 }
 
 fn is_unspaced(character: char) -> bool {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::environment::{CATALOG_FILE, Environment, PRACTICE, unknown};
 use super::output::Screen;
-use super::table::count;
+use super::table::{count, instant};
 use super::{Error, output};
 use crate::catalog::{SearchHit, SearchQuery, SearchResults};
 use crate::cli::{Format, Global, SearchArgs};
@@ -22,6 +22,8 @@ pub struct SearchReport<'a> {
     hits: Vec<FoundHit<'a>>,
     /// The number of newest matches of which these are the best, where there are more matches than are ranked; else null.
     only_newest: Option<u32>,
+    /// When the oldest record that was searched was first seen, where it would take too long to search all; else null.
+    searched_since: Option<Timestamp>,
 }
 
 #[derive(Debug, Serialize)]
@@ -43,7 +45,9 @@ pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     match global.format {
         Format::Json => output::json(&SearchReport::of(&results))?,
         Format::Text if results.hits.is_empty() => {
-            output::text_line(&nothing_in(&environment.state_dir))?;
+            let bounded = bounded(&results);
+            let nothing = || nothing_in(&environment.state_dir);
+            output::text_line(&bounded.unwrap_or_else(nothing))?;
         }
         Format::Text => output::text_line(&in_words(&results, Screen::of_stdout()))?,
     }
@@ -69,6 +73,7 @@ impl<'a> SearchReport<'a> {
         Self {
             hits: results.hits.iter().map(found).collect(),
             only_newest: results.only_newest,
+            searched_since: results.searched_since,
         }
     }
 }
@@ -132,14 +137,27 @@ fn in_words(results: &SearchResults, screen: Screen) -> String {
             excerpt.trim()
         )
     });
-    let lines = lines.chain(results.only_newest.map(bounded));
+    let lines = lines.chain(bounded(results));
     screen.wrapped(&lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// The last line where not all matches were ranked.
-pub fn bounded(newest: u32) -> String {
-    format!(
-        "There are more matches: these are the best of the newest {}. Add words, or --kind, --region or --since.",
-        count(u64::from(newest))
-    )
+/// Says what was searched and ranked; `None` if all records were searched and all matches ranked.
+pub fn bounded(results: &SearchResults) -> Option<String> {
+    const NARROW: &str = "Add words, or --kind, --region or --since.";
+    if let Some(since) = results.searched_since {
+        let (since, found) = (
+            instant(since),
+            match results.hits.len() {
+                0 => "none contains",
+                _ => "these are the best that contain",
+            },
+        );
+        return Some(format!(
+            "To search all records would take too long. Of those first seen since {since}, {found} the words. {NARROW}"
+        ));
+    }
+    let newest = count(u64::from(results.only_newest?));
+    Some(format!(
+        "There are more matches: these are the best of the newest {newest}. {NARROW}"
+    ))
 }

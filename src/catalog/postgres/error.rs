@@ -63,6 +63,12 @@ impl PostgresError {
         self.code().is_some()
     }
 
+    /// Whether the server ended the statement because it took too long.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.code() == Some(&SqlState::QUERY_CANCELED)
+    }
+
     /// Whether a table, or the schema, does not exist.
     #[must_use]
     pub fn is_missing_table(&self) -> bool {

@@ -78,6 +78,8 @@ impl Vectors {
 pub struct Matching {
     /// The query; empty where no record can match.
     pub query: String,
+    /// The same for the words that are no beginnings.
+    pub whole: String,
     /// Whether a record that the `tsquery` matches contains the words. Otherwise it may have them apart from each other.
     pub is_exact: bool,
 }
@@ -98,7 +100,9 @@ pub fn matching(words: &str) -> Result<Matching, PostgresError> {
         let tokens = of_word.iter().enumerate();
         tokens.map(move |(place, token)| (token, word.is_beginning && place == last))
     });
+    let whole = beginnings.clone().filter(|(_, is_beginning)| !is_beginning);
     Ok(Matching {
+        whole: literal(whole),
         query: literal(beginnings),
         is_exact,
     })

@@ -1,6 +1,10 @@
 //! Full-text search. The index holds words only, so what needs the texts of records comes from a second index, in memory.
+//!
+//! A search takes at most a time that does not grow with the catalog. Where the index would take longer, the texts of the
+//! newest records, or of the few that pass the filters, are compared; and the result says how far the search came.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
@@ -9,7 +13,10 @@ use super::text_index::TextIndex;
 use super::{StoreError, columns, views};
 use crate::catalog::scratch::Scratch;
 use crate::catalog::text::text_of;
+use crate::catalog::words::Word;
 use crate::catalog::{RANKED, SearchHit, SearchQuery, SearchResults, words};
+use crate::clock::computed;
+use crate::quota::Timestamp;
 use crate::sqlite::Interruptible;
 
 /// A query for a record that passes the filters.
@@ -32,21 +39,52 @@ macro_rules! passing {
 
 const RECORD: &str = passing!("upstream, kind, id, body, first_seen, last_seen");
 const PASSES: &str = passing!("1");
-pub const STATEMENTS: &[&str] = &[RECORD, PASSES, views::SHAPE, views::SHAPES];
+const NEWEST_NUMBER: &str = "select coalesce(max(number), 0) from record";
+const FIRST_SEEN: &str = "select first_seen from record where number >= ?1 order by number limit 1";
+pub const STATEMENTS: &[&str] = &[
+    RECORD,
+    PASSES,
+    NEWEST_NUMBER,
+    FIRST_SEEN,
+    views::SHAPE,
+    views::SHAPES,
+];
 
-const NEWEST: &str = "select rowid from record_text where record_text match ?1 order by rowid desc";
+const MATCHES: &str = "select rowid from record_text
+    where record_text match ?1 and rowid > ?2 and rowid <= ?3 order by rowid desc";
 const BEST: &str = "select rowid from record_text where record_text match ?1 order by rank";
-const COUNT: &str =
-    "select count(*) from (select 1 from record_text where record_text match ?1 limit ?2)";
 /// `sz` is the number of words, as a variable-length integer of SQLite.
 const LENGTH: &str = "select sz from record_text_docsize where id = ?1";
 
-/// The matches that are examined at most to find [`RANKED`] that pass the filters.
-const EXAMINED: usize = 50_000;
-/// A word that more records contain is common: to rank, FTS5 counts the records with each word at every search.
-const COMMON: i64 = 100_000;
+const RECORDS: &str = "select number from record
+    where ?1 is null and number > ?2 and number <= ?3 order by number desc";
+/// The records that one of the filters lets through.
+const OF_KIND: &str = "select number from record
+    where (upstream, kind) in (select upstream, kind from kind where kind = ?1) limit ?2";
+const SEEN_SINCE: &str = "select number from record
+    where upstream in (select upstream from kind) and last_seen >= ?1 limit ?2";
+const OF_REGION: &str = "select distinct record.number from pass
+    cross join listing on listing.pass = pass.id
+    cross join record on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
+    where pass.region = ?1 limit ?2";
+
 /// The shortest of the newest matches whose texts are compared, where the index cannot rank in time.
 const COMPARED: usize = 200;
+/// The most records whose texts are read where the index cannot find the words in time.
+const READ: usize = 2000;
+/// The most bytes of them.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
+/// The numbers of records among which the index looks at once, at first. Between two spans it looks at the time.
+const SPAN: i64 = 1 << 14;
+
+/// The time that a search may take for the numbers of matches.
+const TO_FIND: Duration = Duration::from_millis(40);
+/// The time that the index may take to rank. It counts the records with each word first.
+const TO_RANK: Duration = Duration::from_millis(40);
+/// The time that a search may take for the records that pass a filter.
+const TO_FILTER: Duration = Duration::from_millis(30);
+/// The time that a search may take to read texts.
+const TO_READ: Duration = Duration::from_millis(50);
 
 /// Returns the records that contain all words, best match first. The index should hold the changes up to `newest`.
 pub fn search(
@@ -55,118 +93,250 @@ pub fn search(
     interruptible: &Interruptible,
     query: &SearchQuery,
 ) -> Result<SearchResults, StoreError> {
-    let words = words::queries(&query.words);
+    let words: Vec<Word> = words::searched(&query.words).collect();
     if words.is_empty() || query.limit == 0 {
         return Ok(SearchResults::default());
     }
+    let whole = words.iter().filter(|word| !word.is_beginning);
     let search = Search {
         records,
+        interruptible,
         query,
-        all: words.join(" "),
-        words,
+        whole: words::query(whole),
+        all: words::query(&words),
         since: query.since.map(columns::time),
     };
-    let matches = index.read((records, newest), interruptible, |index| {
-        search.matches(index)
+    let found = index.read((records, newest), interruptible, |index| {
+        search.found(index)
     })?;
-    let mut hits = match &matches {
-        Matches::Ranked(numbers) => search.hits(numbers)?,
-        Matches::Shortest(numbers, _) => search.compared(numbers)?,
-    };
-    search.cut_excerpts(&mut hits)?;
-    let only_newest = match matches {
-        Matches::Shortest(_, true) => Some(RANKED),
-        Matches::Shortest(_, false) | Matches::Ranked(_) => None,
-    };
-    Ok(SearchResults { hits, only_newest })
+    Ok(search.results(found)?)
 }
 
 struct Search<'a> {
     records: &'a Connection,
+    interruptible: &'a Interruptible,
     query: &'a SearchQuery,
-    /// The FTS5 query of each word, and of all together.
-    words: Vec<String>,
+    /// The FTS5 query of the words that are no beginnings; it can be empty.
+    whole: String,
+    /// The FTS5 query of all words.
     all: String,
     since: Option<String>,
 }
 
-/// The numbers of records.
-enum Matches {
-    /// Best match first.
-    Ranked(Vec<i64>),
-    /// Of the newest matches those with the fewest words; and whether there are more matches than the newest.
-    Shortest(Vec<i64>, bool),
+/// The numbers of records that contain the words, or may contain them.
+#[derive(Default)]
+struct Found {
+    numbers: Vec<i64>,
+    order: Order,
+    end: End,
 }
 
-impl Default for Matches {
-    fn default() -> Self {
-        Self::Ranked(Vec::new())
-    }
+#[derive(Default)]
+enum Order {
+    /// Best match first.
+    #[default]
+    Ranked,
+    /// Newest first. They contain the words.
+    Newest,
+    /// Whether they contain the words, only their texts tell.
+    Unread,
+}
+
+/// Where a search ended.
+#[derive(Default, Clone, Copy)]
+enum End {
+    /// It looked at all records.
+    #[default]
+    All,
+    /// It found as many as it looked for; this is the number of the last.
+    Enough(i64),
+    /// Its time was over. It looked at the records from this number on.
+    Late(i64),
 }
 
 impl Search<'_> {
     /// Ranks by the index where that takes a time that does not grow with the catalog.
-    fn matches(&self, index: &Connection) -> rusqlite::Result<Matches> {
-        let (newest, more) = self.newest(index)?;
-        if !more && !self.has_common_word(index)? {
-            let newest: HashSet<i64> = newest.into_iter().collect();
+    fn found(&self, index: &Connection) -> rusqlite::Result<Found> {
+        let Some((numbers, end)) = self.matches(index)? else {
+            return self.unread(index);
+        };
+        match end {
+            End::All => {
+                if let Some(numbers) = self.best(index, &numbers)? {
+                    return Ok(Found {
+                        numbers,
+                        ..Found::default()
+                    });
+                }
+            }
+            End::Late(_) => {
+                if let Some(few) = self.few()? {
+                    return Ok(few);
+                }
+            }
+            End::Enough(_) => {}
+        }
+        let compared = COMPARED.max(self.query.limit as usize);
+        Ok(Found {
+            numbers: shortest(index, numbers, compared)?,
+            order: Order::Newest,
+            end,
+        })
+    }
+
+    /// Returns the newest records that match and pass the filters; `None` if the index needs too long for words that begin so.
+    fn matches(&self, index: &Connection) -> rusqlite::Result<Option<(Vec<i64>, End)>> {
+        let at_once = || self.newest(index, Some(&self.all), RANKED as usize, i64::MAX);
+        // The walk itself ends in this time if it finds matches. If it finds none, it must be interrupted.
+        let at_once = self.interruptible.within(TO_FIND * 2, index, at_once)?;
+        if at_once.is_some() || self.whole != self.all {
+            return Ok(at_once);
+        }
+        let in_spans = self.newest(index, Some(&self.all), RANKED as usize, SPAN);
+        in_spans.map(Some)
+    }
+
+    /// Returns records that may have the words: the few that pass the filters, or the newest that have the whole words.
+    fn unread(&self, index: &Connection) -> rusqlite::Result<Found> {
+        if let Some(few) = self.few()? {
+            return Ok(few);
+        }
+        let whole = Some(self.whole.as_str()).filter(|whole| !whole.is_empty());
+        let (numbers, end) = self.newest(index, whole, READ, SPAN)?;
+        Ok(Found {
+            numbers,
+            order: Order::Unread,
+            end,
+        })
+    }
+
+    /// Returns the newest records that match and pass the filters, newest first. The index looks at a span of numbers at once.
+    fn newest(
+        &self,
+        index: &Connection,
+        words: Option<&str>,
+        most: usize,
+        mut span: i64,
+    ) -> rusqlite::Result<(Vec<i64>, End)> {
+        let until = computed() + TO_FIND;
+        let number = |row: &Row<'_>| row.get(0);
+        let mut high: i64 = self.records.query_row(NEWEST_NUMBER, [], number)?;
+        let mut statement = match words {
+            Some(_) => index.prepare_cached(MATCHES)?,
+            None => self.records.prepare_cached(RECORDS)?,
+        };
+        let mut passed = Vec::new();
+        while high > 0 {
+            let (low, began) = (high.saturating_sub(span).max(0), computed());
+            let numbers = statement.query_map((words, low, high), |row| row.get(0))?;
+            for (examined, number) in (1..).zip(numbers) {
+                let number = number?;
+                if !self.is_filtered() || self.passes(number)? {
+                    passed.push(number);
+                }
+                if passed.len() >= most {
+                    return Ok((passed, End::Enough(number)));
+                }
+                if examined % 256 == 0 && computed() > until {
+                    return Ok((passed, End::Late(number)));
+                }
+            }
+            high = low;
+            if high > 0 && computed() > until {
+                return Ok((passed, End::Late(high + 1)));
+            }
+            if computed().saturating_sub(began) < TO_FIND / 8 {
+                span = span.saturating_mul(2);
+            }
+        }
+        Ok((passed, End::All))
+    }
+
+    /// Returns the best of these matches, by the index; `None` if it cannot rank in time.
+    fn best(&self, index: &Connection, matches: &[i64]) -> rusqlite::Result<Option<Vec<i64>>> {
+        let matches: HashSet<i64> = matches.iter().copied().collect();
+        self.interruptible.within(TO_RANK, index, || {
             let mut statement = index.prepare_cached(BEST)?;
             let numbers = statement.query_map([&self.all], |row| row.get(0))?;
             let passed =
-                numbers.filter(|number| number.as_ref().map_or(true, |n| newest.contains(n)));
-            let best = passed.take(self.query.limit as usize);
-            return best.collect::<rusqlite::Result<_>>().map(Matches::Ranked);
-        }
-        let compared = COMPARED.max(self.query.limit as usize);
-        shortest(index, newest, compared).map(|numbers| Matches::Shortest(numbers, more))
+                numbers.filter(|number| number.as_ref().map_or(true, |n| matches.contains(n)));
+            passed.take(self.query.limit as usize).collect()
+        })
     }
 
-    /// Returns the newest matches that pass the filters, newest first, and whether there may be more.
-    fn newest(&self, index: &Connection) -> rusqlite::Result<(Vec<i64>, bool)> {
-        let mut statement = index.prepare_cached(NEWEST)?;
-        let numbers = statement.query_map([&self.all], |row| row.get(0))?;
-        let mut passed = Vec::new();
-        for (examined, number) in numbers.enumerate() {
-            if passed.len() >= RANKED as usize || examined >= EXAMINED {
-                return Ok((passed, true));
-            }
-            let number = number?;
-            if !self.is_filtered() || self.passes(number)? {
-                passed.push(number);
+    /// Returns the records that pass the filters, if they are few.
+    fn few(&self) -> rusqlite::Result<Option<Found>> {
+        let (query, records) = (self.query, self.records);
+        let filters = [
+            (SEEN_SINCE, &self.since),
+            (OF_REGION, &query.region),
+            (OF_KIND, &query.kind),
+        ];
+        for (statement, filter) in filters {
+            let Some(filter) = filter else { continue };
+            let numbers = self.interruptible.within(TO_FILTER, records, || {
+                let mut statement = records.prepare_cached(statement)?;
+                let numbers = statement.query_map((filter, READ as i64), |row| row.get(0))?;
+                numbers.collect::<rusqlite::Result<Vec<i64>>>()
+            })?;
+            if let Some(mut numbers) = numbers.filter(|numbers| numbers.len() < READ) {
+                numbers.sort_unstable_by(|one, other| other.cmp(one));
+                return Ok(Some(Found {
+                    numbers,
+                    order: Order::Unread,
+                    end: End::All,
+                }));
             }
         }
-        Ok((passed, false))
+        Ok(None)
     }
 
     const fn is_filtered(&self) -> bool {
         self.query.kind.is_some() || self.query.region.is_some() || self.query.since.is_some()
     }
 
-    /// Whether a word of several is common. The only word of a search is in its matches alone.
-    fn has_common_word(&self, index: &Connection) -> rusqlite::Result<bool> {
-        if self.words.len() < 2 {
-            return Ok(false);
-        }
-        let mut statement = index.prepare_cached(COUNT)?;
-        for word in &self.words {
-            let matches: i64 = statement.query_row((word, COMMON), |row| row.get(0))?;
-            if matches >= COMMON {
-                return Ok(true);
+    fn results(&self, found: Found) -> rusqlite::Result<SearchResults> {
+        let (hits, stopped) = self.hits(&found)?;
+        let mut hits = match found.order {
+            Order::Ranked => hits,
+            Order::Newest | Order::Unread => self.compared(hits)?,
+        };
+        self.cut_excerpts(&mut hits)?;
+        let (only_newest, oldest) = match (stopped, found.end, found.order) {
+            (Some(number), _, _)
+            | (None, End::Late(number), _)
+            | (None, End::Enough(number), Order::Unread) => (None, Some(number)),
+            (None, End::Enough(_), Order::Ranked | Order::Newest) => (Some(RANKED), None),
+            (None, End::All, _) => (None, None),
+        };
+        Ok(SearchResults {
+            hits,
+            only_newest,
+            searched_since: oldest.map(|number| self.first_seen(number)).transpose()?,
+        })
+    }
+
+    /// Reads records, as many as the time allows. Returns the number of the last of them if there are more.
+    fn hits(&self, found: &Found) -> rusqlite::Result<(Vec<SearchHit>, Option<i64>)> {
+        let (until, mut bytes) = (computed() + TO_READ, 0);
+        let mut hits = Vec::new();
+        for number in &found.numbers {
+            let Some((hit, length)) = self.hit(*number)? else {
+                continue;
+            };
+            hits.push(hit);
+            bytes += length;
+            if matches!(found.order, Order::Unread) && (bytes > MOST_BYTES || computed() > until) {
+                return Ok((hits, Some(*number)));
             }
         }
-        Ok(false)
+        Ok((hits, None))
     }
 
-    /// Returns the records of these numbers.
-    fn hits(&self, numbers: &[i64]) -> rusqlite::Result<Vec<SearchHit>> {
-        let found = numbers.iter().map(|number| self.hit(*number));
-        found.filter_map(Result::transpose).collect()
-    }
-
-    /// Returns the best of these records by their texts.
-    fn compared(&self, numbers: &[i64]) -> rusqlite::Result<Vec<SearchHit>> {
-        let mut hits: Vec<Option<SearchHit>> = self.hits(numbers)?.into_iter().map(Some).collect();
-        let best = self.scratch(hits.iter().flatten())?.best(&self.all)?;
+    /// Returns the best of these records by their texts: those that contain the words.
+    fn compared(&self, hits: Vec<SearchHit>) -> rusqlite::Result<Vec<SearchHit>> {
+        let best = self.scratch(hits.iter())?.best(&self.all)?;
+        let mut hits: Vec<Option<SearchHit>> = hits.into_iter().map(Some).collect();
         let best = best.into_iter().filter_map(|at| hits.get_mut(at)?.take());
         Ok(best.take(self.query.limit as usize).collect())
     }
@@ -176,11 +346,16 @@ impl Search<'_> {
         self.records.prepare_cached(PASSES)?.exists(filters)
     }
 
-    /// Returns the record of a number if it passes the filters.
-    fn hit(&self, number: i64) -> rusqlite::Result<Option<SearchHit>> {
+    /// Returns the record of a number if it passes the filters, and the length of its body.
+    fn hit(&self, number: i64) -> rusqlite::Result<Option<(SearchHit, usize)>> {
         let filters = (number, &self.query.kind, &self.since, &self.query.region);
         let mut statement = self.records.prepare_cached(RECORD)?;
         statement.query_row(filters, hit).optional()
+    }
+
+    fn first_seen(&self, number: i64) -> rusqlite::Result<Timestamp> {
+        self.records
+            .query_row(FIRST_SEEN, [number], |row| columns::read_time(row, 0))
     }
 
     /// An index of the texts of these records.
@@ -222,9 +397,10 @@ fn varint(bytes: &[u8]) -> u64 {
     bytes.fold(0, |number, byte| (number << 7) | u64::from(byte & 0x7f))
 }
 
-fn hit(row: &Row<'_>) -> rusqlite::Result<SearchHit> {
+fn hit(row: &Row<'_>) -> rusqlite::Result<(SearchHit, usize)> {
     let body: String = row.get(3)?;
-    Ok(SearchHit {
+    let length = body.len();
+    let hit = SearchHit {
         upstream: row.get(0)?,
         kind: row.get(1)?,
         id: row.get(2)?,
@@ -232,5 +408,6 @@ fn hit(row: &Row<'_>) -> rusqlite::Result<SearchHit> {
         body: serde_json::from_str(&body).unwrap_or(Value::String(body)),
         first_seen: columns::read_time(row, 4)?,
         last_seen: columns::read_time(row, 5)?,
-    })
+    };
+    Ok((hit, length))
 }

@@ -136,7 +136,7 @@ fn results_shown(environment: &Environment, results: &SearchResults, uri: &Uri) 
     let twin = uri.query().map(|query| format!("/search.json?{query}"));
     html! {
         h2 { (results.hits.len()) @if results.hits.len() == 1 { " record" } @else { " records" } }
-        @if let Some(newest) = results.only_newest { p class="warn" { (search::bounded(newest)) } }
+        @if let Some(bounded) = search::bounded(results) { p class="warn" { (bounded) } }
         @for hit in &results.hits { (hit_shown(hit, columns.get(&hit.kind))) }
         p class="quiet" { a href=(twin.unwrap_or_default()) { "JSON" } }
     }

@@ -368,10 +368,12 @@ pub(crate) async fn a_star_stands_for_the_rest_of_a_word(f: Catalog) {
     assert_eq!(found(&f, "puppet*").await, ["one"]);
     assert_eq!(found(&f, "kitt*").await, [""; 0]);
     assert_eq!(
-        found(&f, "x*").await,
-        ["five"],
-        "so short, it is a word, not a beginning"
+        found(&f, "p*").await,
+        ["one", "three", "two"],
+        "of any length"
     );
+    assert_eq!(found(&f, "天* 東*").await, ["four"]);
+    assert_eq!(found(&f, "*").await, [""; 0]);
     assert_eq!(
         search(&f, words("pupp*")).await[0]
             .excerpt

@@ -69,13 +69,13 @@ say "format"
 cargo fmt --check
 
 say "lints"
-cargo clippy --locked --all-targets --quiet -- -D warnings
+cargo clippy --locked --all-targets --features envoy --quiet -- -D warnings
 cargo clippy --locked --no-default-features --lib --bins --quiet -- -D warnings
 
 say "tests"
-cargo test --locked --quiet
+cargo test --locked --quiet --features envoy
 
 say "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet --features envoy
 
 say "all passed"

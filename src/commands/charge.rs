@@ -23,7 +23,7 @@ pub struct Charged {
     /// Under which it was granted.
     pub id: Option<ChargeId>,
     units: Cost,
-    remaining: BTreeMap<LimitName, Units>,
+    pub remaining: BTreeMap<LimitName, Units>,
     pub retry_after_seconds: Option<f64>,
     retry_at: Option<Timestamp>,
     /// The same in words, why not included.
@@ -152,6 +152,12 @@ impl Charging {
     #[cfg(feature = "serve")]
     pub fn account(&self) -> &Arc<crate::quota::Account> {
         &self.credential.account
+    }
+
+    /// The units of the charge.
+    #[cfg(feature = "envoy")]
+    pub const fn cost(&self) -> &Cost {
+        &self.cost
     }
 
     /// Charges the ledger of the configuration.

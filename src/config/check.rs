@@ -43,6 +43,7 @@ pub fn config(config: &Config, root: &Item<'_>) {
     request::requests(config, root);
     secrets::secrets(config, root);
     clients(config, root);
+    descriptors(config, root);
     views::views(config, root);
 }
 
@@ -75,6 +76,44 @@ fn clients(config: &Config, root: &Item<'_>) {
                 && let Some(item) = root.find(&place)
             {
                 item.refuse::<()>("unknown credential", advice(credential, known()));
+            }
+        }
+    }
+}
+
+/// What Envoy's descriptors charge must exist.
+fn descriptors(config: &Config, root: &Item<'_>) {
+    let Some(envoy) = &config.serve.envoy else {
+        return;
+    };
+    for (place, descriptor) in envoy.descriptors.iter().enumerate() {
+        let at = |key| {
+            let place = place.to_string();
+            root.find(&["serve", "envoy", "descriptors", &place, key])
+        };
+        let Some(credential) = config.credentials.get(&descriptor.credential) else {
+            let known = config.credentials.keys().map(String::as_str);
+            if let Some(item) = at("credential") {
+                item.refuse::<()>("unknown credential", advice(&descriptor.credential, known));
+            }
+            continue;
+        };
+        let calls = &credential.upstream.calls;
+        match (&descriptor.call, &descriptor.cost) {
+            (Some(call), None) if !calls.contains_key(call) => {
+                let known = calls.keys().map(String::as_str);
+                if let Some(item) = at("call") {
+                    item.refuse::<()>("unknown call", advice(call, known));
+                }
+            }
+            (Some(_), None) | (None, Some(_)) => {}
+            (Some(_), Some(_)) | (None, None) => {
+                if let Some(item) = at("entries") {
+                    item.refuse::<()>(
+                        "a descriptor charges a call or units",
+                        "set `call` or `cost`",
+                    );
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ pub fn shown(path: &[String], node: &Node) -> Option<String> {
         ["ledger", "url"] => scheme(node),
         ["ledger"] | ["credentials"] | ["credentials", _] | ["notify", ..] | [] => None,
         ["serve"] | ["serve", "clients"] | ["serve", "clients", _] => None,
+        ["serve", "envoy"] => None,
         ["serve", "clients", _, "token", ..] => None,
         _ if segments.iter().any(|segment| {
             matches!(

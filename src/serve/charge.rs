@@ -363,14 +363,15 @@ fn fingerprint(client: &Client, body: &ChargeBody) -> Vec<u8> {
 }
 
 impl App {
-    async fn charge(&self, charging: Charging) -> Result<Charged, Problem> {
+    /// Charges the ledger.
+    pub async fn charge(&self, charging: Charging) -> Result<Charged, Problem> {
         self.in_ledger(move |ledger| async move { Ok(charging.charge_in(&*ledger).await?) })
             .await
     }
 
     /// Works with the ledger, opened for charging. One in a file is opened for each request: a process that has it open keeps a new
     /// one from being filled.
-    async fn in_ledger<T, F>(
+    pub async fn in_ledger<T, F>(
         &self,
         work: impl FnOnce(Arc<dyn LedgerClient>) -> F + Send + 'static,
     ) -> Result<T, Problem>

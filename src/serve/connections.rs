@@ -19,7 +19,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -34,11 +34,11 @@ const MOST: usize = 4096;
 /// File descriptors that are left to everything else.
 const OTHER_FILES: u64 = 128;
 /// How long a request's head may take, counted from the end of the last answer: idle connections are closed too.
-const HEAD: Duration = Duration::from_secs(10);
+pub const HEAD: Duration = Duration::from_secs(10);
 /// How long the other side may take to read anything of an answer.
-const UNREAD: Duration = Duration::from_secs(20);
+pub const UNREAD: Duration = Duration::from_secs(20);
 /// The longest head, in bytes.
-const LONGEST_HEAD: usize = 32 * 1024;
+pub const LONGEST_HEAD: usize = 32 * 1024;
 /// How long requests in progress may take after a signal.
 const GRACE: Duration = Duration::from_secs(5);
 /// The pause after a failed accept: most often no file descriptor is left.
@@ -53,8 +53,23 @@ pub struct Peer {
     pub local: SocketAddr,
 }
 
+/// A connection whose requests in progress can end.
+pub trait Connection: GracefulConnection<Error = hyper::Error> + Send {}
+
+impl<C: GracefulConnection<Error = hyper::Error> + Send> Connection for C {}
+
+/// Serves HTTP until `stop`.
+pub async fn serve_http(listeners: Vec<TcpListener>, router: Router, stop: Stop) {
+    let connect = move |stream, peer| connection(stream, peer, router.clone());
+    serve(listeners, connect, stop).await;
+}
+
 /// Serves until `stop`; then accepts no connection and gives requests in progress a few seconds.
-pub async fn serve(listeners: Vec<TcpListener>, router: Router, mut stop: Stop) {
+pub async fn serve<C: Connection + 'static>(
+    listeners: Vec<TcpListener>,
+    connect: impl Fn(TcpStream, Peer) -> C,
+    mut stop: Stop,
+) {
     let slots = Arc::new(Semaphore::new(slots()));
     let graceful = GracefulShutdown::new();
     loop {
@@ -68,7 +83,7 @@ pub async fn serve(listeners: Vec<TcpListener>, router: Router, mut stop: Stop) 
         };
         match accepted.and_then(|stream| Ok((peer(&stream)?, stream))) {
             Ok((peer, stream)) => {
-                let connection = graceful.watch(connection(stream, peer, router.clone()));
+                let connection = graceful.watch(connect(stream, peer));
                 tokio::spawn(async move {
                     if let Err(error) = connection.await {
                         tracing::debug!("connection of {}: {error}", peer.address);
@@ -120,11 +135,7 @@ fn peer(stream: &TcpStream) -> io::Result<Peer> {
     })
 }
 
-fn connection(
-    stream: TcpStream,
-    peer: Peer,
-    router: Router,
-) -> impl hyper_util::server::graceful::GracefulConnection<Error = hyper::Error> + Send {
+fn connection(stream: TcpStream, peer: Peer, router: Router) -> impl Connection {
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         answer(router.clone(), request)
@@ -141,10 +152,13 @@ async fn answer(mut router: Router, request: Request<Incoming>) -> Result<Respon
 }
 
 /// A connection that fails when the other side reads nothing for too long.
-struct Patient {
+pub struct Patient {
     stream: TcpStream,
     /// When a write that waits has waited too long.
     until: Option<Pin<Box<Sleep>>>,
+    /// When the connection must have begun, and how many bytes that takes; `None` after it.
+    #[cfg(feature = "envoy")]
+    beginning: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
 impl Patient {
@@ -152,6 +166,18 @@ impl Patient {
         Self {
             stream,
             until: None,
+            #[cfg(feature = "envoy")]
+            beginning: None,
+        }
+    }
+
+    /// A connection of HTTP/2, which also fails when its first bytes do not come.
+    #[cfg(feature = "envoy")]
+    pub fn until_begun(stream: TcpStream) -> Self {
+        const PREFACE: usize = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
+        Self {
+            beginning: Some((Box::pin(sleep(HEAD)), PREFACE)),
+            ..Self::new(stream)
         }
     }
 
@@ -180,7 +206,21 @@ impl AsyncRead for Patient {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
+        #[cfg(feature = "envoy")]
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, into);
+        #[cfg(feature = "envoy")]
+        if let Some((until, left)) = &mut self.beginning {
+            if read.is_pending() {
+                let late = until.as_mut().poll(context);
+                return late.map(|()| Err(io::ErrorKind::TimedOut.into()));
+            }
+            *left = left.saturating_sub(into.filled().len() - before);
+            if *left == 0 {
+                self.beginning = None;
+            }
+        }
+        read
     }
 }
 

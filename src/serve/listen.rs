@@ -63,7 +63,11 @@ fn passed() -> io::Result<Vec<TcpListener>> {
     Ok(listeners)
 }
 
-fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
+/// Binds an address.
+///
+/// # Errors
+/// It cannot be bound.
+pub fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
     let what = format!("cannot listen on {address}; choose another address with --listen");
     let bound = std::net::TcpListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;

@@ -3,20 +3,28 @@
 //! | file | purpose |
 //! | --- | --- |
 //! | `listen`, `connections` | sockets, and the limits of each connection |
+//! | `memory` | the heaps of the process |
 //! | `guard`, `host`, `client` | which requests are answered, and whose they are |
 //! | `limiter`, `fields` | how many requests a client may send |
 //! | `reads`, `api`, `charge`, `metrics`, `openapi` | the answers for programs |
+//! | `envoy` | the answers for Envoy, in a program built with the feature of that name |
 //! | `page` | the answers for people |
 
 mod api;
 mod charge;
 mod client;
 mod connections;
+#[cfg(feature = "envoy")]
+mod envoy;
+#[cfg(not(feature = "envoy"))]
+#[path = "without_envoy.rs"]
+mod envoy;
 mod fields;
 mod guard;
 mod host;
 mod limiter;
 mod listen;
+mod memory;
 mod metrics;
 mod openapi;
 mod page;
@@ -30,6 +38,7 @@ use futures_util::future::BoxFuture;
 
 use self::charge::Charges;
 use self::client::Clients;
+use self::envoy::Envoy;
 use self::limiter::Limiter;
 use self::reads::Reads;
 use crate::cli::{Format, Global, ServeArgs};
@@ -49,6 +58,7 @@ pub struct App {
 /// Serves until a signal ends it.
 #[must_use]
 pub fn serve<'a>(global: &'a Global, args: &'a ServeArgs) -> BoxFuture<'a, Result<Exit, Error>> {
+    memory::bound();
     Box::pin(serve_until_stopped(global, args))
 }
 
@@ -68,27 +78,42 @@ async fn serve_until_stopped(global: &Global, args: &ServeArgs) -> Result<Exit, 
         environment: Arc::new(environment),
     });
     let stop = signals::listen("requests in progress get 5 s")?;
-    announce(&listeners, global)?;
-    connections::serve(listeners, api::router(app), stop).await;
+    let envoy = Envoy::bind(&app)?;
+    announce(&listeners, envoy.address(), global)?;
+    let http = connections::serve_http(listeners, api::router(app), stop.clone());
+    tokio::join!(http, envoy.serve(stop));
     Ok(Exit::Success)
 }
 
-fn announce(listeners: &[tokio::net::TcpListener], global: &Global) -> Result<(), Error> {
+fn announce(
+    listeners: &[tokio::net::TcpListener],
+    envoy: Option<SocketAddr>,
+    global: &Global,
+) -> Result<(), Error> {
     let addresses = listeners.iter().filter_map(|one| one.local_addr().ok());
     let addresses: Vec<String> = addresses.map(|one: SocketAddr| one.to_string()).collect();
     match global.format {
-        Format::Json => output::json(&serde_json::json!({
-            "address": addresses.first(),
-            "addresses": addresses,
-        })),
+        Format::Json => {
+            let mut said = serde_json::json!({
+                "address": addresses.first(),
+                "addresses": addresses,
+            });
+            if let (Some(envoy), Some(said)) = (envoy, said.as_object_mut()) {
+                said.insert("envoy".to_owned(), envoy.to_string().into());
+            }
+            output::json(&said)
+        }
         Format::Text if global.quiet => Ok(()),
         Format::Text => {
             let urls: Vec<String> = addresses
                 .iter()
                 .map(|one| format!("http://{one}/"))
                 .collect();
+            let envoy = envoy.map_or_else(String::new, |address| {
+                format!(", Envoy's rate limit service on {address}")
+            });
             output::text_line(&format!(
-                "Serving on {}; press Ctrl-C to stop.",
+                "Serving on {}{envoy}; press Ctrl-C to stop.",
                 urls.join(" and ")
             ))
         }

@@ -19,6 +19,10 @@ mod machines;
 mod reading;
 #[path = "../../benches/run/main.rs"]
 mod run;
+#[path = "../../benches/search.rs"]
+mod search;
+#[path = "../../benches/serve.rs"]
+mod serve;
 #[path = "../../benches/shared_landing.rs"]
 mod shared_landing;
 
@@ -55,6 +59,16 @@ fn reading_runs() {
 #[test]
 fn run_runs() {
     run::shortened();
+}
+
+#[test]
+fn search_runs() {
+    search::shortened();
+}
+
+#[test]
+fn serve_runs() {
+    serve::shortened();
 }
 
 #[test]

@@ -223,3 +223,73 @@ fn very_many_addresses_take_bounded_memory() {
         "nobody is forgotten"
     );
 }
+
+/// The name and the parameters of the only member of a list, as an independent parser of structured fields reads it.
+fn member(field: &str) -> (String, Vec<(String, i64)>) {
+    let list: sfv::List = sfv::Parser::new(field).parse().unwrap();
+    let [sfv::ListEntry::Item(item)] = list.as_slice() else {
+        panic!("{field}");
+    };
+    let number = |value: &sfv::BareItem| i64::from(value.as_integer().unwrap());
+    let parameters = item.params.iter();
+    let parameters = parameters.map(|(key, value)| (key.as_str().to_owned(), number(value)));
+    let name = item.bare_item.as_string().unwrap();
+    (name.as_str().to_owned(), parameters.collect())
+}
+
+#[test]
+fn the_fields_of_every_answer_are_structured_fields() {
+    let served = Served::new(&["serve.readers={ quota = 4, window = \"90s\" }", CLIENT]);
+    let bearer = format!("Authorization: Bearer {TOKEN}");
+    let answers = [
+        ("readers", served.get("/")),
+        ("readers", served.get("/api/v1/search")),
+        ("readers", served.send("POST /api/v1/charge", &[], "{}")),
+        ("readers", served.send("GET /", &["Host: evil.example"], "")),
+        ("readers", served.get("/nothing")),
+        ("readers", served.get("/nothing")),
+        ("client", served.send("GET /metrics", &[&bearer], "")),
+        ("client", served.send("PUT /metrics", &[&bearer], "")),
+    ];
+    let statuses: Vec<u16> = answers.iter().map(|(_, answer)| answer.status).collect();
+    assert_eq!(statuses, [200, 400, 415, 403, 404, 429, 200, 405]);
+    for (name, answer) in &answers {
+        let (policy, parameters) = member(answer.header("ratelimit-policy").unwrap());
+        let (quota, window) = if *name == "client" {
+            (100_000, 60)
+        } else {
+            (4, 90)
+        };
+        let expected = [("q".to_owned(), quota), ("w".to_owned(), window)];
+        assert_eq!((&*policy, &*parameters), (*name, &expected[..]));
+        let (limit, parameters) = member(answer.header("ratelimit").unwrap());
+        assert_eq!(limit, *name);
+        let keys: Vec<&str> = parameters.iter().map(|(key, _)| &**key).collect();
+        assert_eq!(keys, ["r", "t"], "{answer:?}");
+        assert!(
+            (0..=quota).contains(&parameters[0].1) && (0..=window + 1).contains(&parameters[1].1)
+        );
+    }
+}
+
+#[test]
+fn a_server_that_many_read_at_once_takes_little_memory() {
+    let served = Served::after_a_run(&["serve.readers={ quota = 100_000, window = \"1min\" }"]);
+    let before = served.allocated();
+    std::thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| {
+                for path in [
+                    "/",
+                    "/api/v1/status",
+                    "/search?q=a",
+                    "/api/v1/records/video",
+                ] {
+                    assert_eq!(served.get(path).status, 200, "{path}");
+                }
+            });
+        }
+    });
+    let grown = served.allocated().saturating_sub(before);
+    assert!(grown < 25, "{grown} MiB more");
+}

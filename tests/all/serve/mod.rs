@@ -2,6 +2,8 @@
 
 mod charging;
 mod deployed;
+#[cfg(feature = "envoy")]
+mod envoy;
 mod limits;
 mod page;
 mod reading;
@@ -28,6 +30,8 @@ pub struct Served {
     pub world: World,
     pub child: Child,
     pub address: SocketAddr,
+    /// Of Envoy's rate limit service.
+    pub envoy: Option<SocketAddr>,
 }
 
 /// What the server answered.
@@ -53,11 +57,13 @@ impl Served {
     }
 
     pub fn over(world: World) -> Self {
-        let (child, address) = start(&world, &["--listen", "127.0.0.1:0"]);
+        let (child, said) = started(&world, &["--listen", "127.0.0.1:0"]);
+        let address = |name: &str| said[name].as_str().map(|text| text.parse().unwrap());
         Self {
             world,
             child,
-            address,
+            address: address("address").unwrap(),
+            envoy: address("envoy"),
         }
     }
 
@@ -109,11 +115,17 @@ impl Served {
 
     /// The memory of the server, in MiB.
     pub fn resident(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The same without the program's code.
+    pub fn allocated(&self) -> u64 {
+        self.memory("RssAnon:")
+    }
+
+    fn memory(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("VmRSS:"))
-            .unwrap();
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
         line.split_whitespace()
             .nth(1)
             .unwrap()
@@ -132,6 +144,13 @@ impl Drop for Served {
 
 /// Starts a server, and waits until it listens.
 pub fn start(world: &World, arguments: &[&str]) -> (Child, SocketAddr) {
+    let (child, said) = started(world, arguments);
+    let address = said["address"].as_str().unwrap().parse().unwrap();
+    (child, address)
+}
+
+/// The same; returns all that the server says.
+fn started(world: &World, arguments: &[&str]) -> (Child, Value) {
     let arguments = [&["serve", "--format", "json"], arguments].concat();
     let mut child = world
         .command(&arguments)
@@ -145,9 +164,8 @@ pub fn start(world: &World, arguments: &[&str]) -> (Child, SocketAddr) {
     BufReader::new(child.stdout.take().unwrap())
         .read_line(&mut line)
         .unwrap();
-    let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-    let address = said["address"].as_str().unwrap().parse().unwrap();
-    (child, address)
+    let said = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    (child, said)
 }
 
 impl Answer {

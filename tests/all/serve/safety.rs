@@ -163,6 +163,7 @@ fn on_such_an_address_every_request_but_a_probe_needs_a_token() {
         world,
         child,
         address,
+        envoy: None,
     };
     for path in [
         "/",
@@ -339,6 +340,7 @@ fn a_socket_of_systemd_is_used() {
         world,
         child: given,
         address,
+        envoy: None,
     };
     assert_eq!(served.get("/healthz").status, 200);
 }

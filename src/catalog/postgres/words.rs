@@ -100,10 +100,11 @@ pub fn matching(words: &str) -> Result<Matching, PostgresError> {
         let tokens = of_word.iter().enumerate();
         tokens.map(move |(place, token)| (token, word.is_beginning && place == last))
     });
-    let whole = beginnings.clone().filter(|(_, is_beginning)| !is_beginning);
+    let beginnings: Vec<(&str, bool)> = beginnings.collect();
+    let whole = beginnings.iter().filter(|(_, is_beginning)| !is_beginning);
     Ok(Matching {
-        whole: literal(whole),
-        query: literal(beginnings),
+        whole: literal(whole.copied()),
+        query: literal(beginnings.iter().copied()),
         is_exact,
     })
 }

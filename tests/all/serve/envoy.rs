@@ -190,6 +190,7 @@ fn served(more: &[&str]) -> Served {
     let quota = [
         "credentials.youtube.limits.daily.quota=1000",
         "credentials.youtube.limits.daily.headroom=0",
+        "jobs.trending.leave.daily=0",
         DESCRIPTORS,
         CLIENT,
     ];
@@ -306,7 +307,7 @@ fn no_hits_only_look_and_negative_ones_return_what_was_charged() {
 fn only_a_client_that_may_charge_is_answered() {
     let others = "serve.clients.others={ token = { env = \"OTHERS\" }, may = [\"read\"] }";
     let limited = "serve.clients.dashboards.charge=[\"nobody\"]";
-    let some = "credentials.nobody={ upstream = \"youtube\", secret = { env = \"YOUTUBE_API_KEY\" }, limits = { daily = { quota = 10, window = \"24h\" } } }";
+    let some = "credentials.nobody={ upstream = \"youtube\", secret = { env = \"YOUTUBE_API_KEY\" }, limits = { daily = { quota = 10, window = \"24h\" }, search = { quota = 10, window = \"24h\" } } }";
     let served = served(&[others, some, limited]);
     let code = |token| {
         ask_as(&served, token, request(vec![videos()]))
@@ -346,29 +347,30 @@ fn without_the_ledger_the_outage_policy_decides() {
 
 #[test]
 fn the_server_starts_only_with_descriptors_that_charge_something() {
+    let world = crate::support::world::World::configured(&[], |_| {});
     let wrong = |sets: &[&str]| {
-        let world = crate::support::world::World::configured(sets, |_| {});
-        let ran = world.ingest(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut arguments = Vec::new();
+        for set in sets {
+            arguments.extend(["--set", set]);
+        }
+        arguments.extend(["serve", "--listen", "127.0.0.1:0"]);
+        let ran = world.ingest(&arguments);
         assert_eq!(ran.code, 2, "{ran:?}");
         ran.stderr
     };
     assert!(wrong(&[DESCRIPTORS]).contains("needs a client that may charge"));
-    let of = |descriptor: &str| {
-        let envoy =
-            format!("serve.envoy={{ listen = \"127.0.0.1:0\", descriptors = [{descriptor}] }}");
-        wrong(&[CLIENT, &envoy])
+    let of = |charges: &str, advice: &str| {
+        let envoy = format!(
+            "serve.envoy={{ listen = \"127.0.0.1:0\", descriptors = [{{ entries = {{ a = \"b\" }}, {charges} }}] }}"
+        );
+        let said = wrong(&[CLIENT, &envoy]);
+        assert!(said.contains(advice), "{said}");
     };
-    assert!(
-        of("{ entries = { a = \"b\" }, credential = \"yutube\", call = \"videos.list\" }")
-            .contains("youtube")
+    of("credential = \"yutube\", call = \"videos.list\"", "youtube");
+    of(
+        "credential = \"youtube\", call = \"video.list\"",
+        "videos.list",
     );
-    assert!(
-        of("{ entries = { a = \"b\" }, credential = \"youtube\", call = \"video.list\" }")
-            .contains("videos.list")
-    );
-    assert!(of("{ entries = { a = \"b\" }, credential = \"youtube\" }").contains("call"));
-    assert!(
-        of("{ entries = { a = \"b\" }, credential = \"youtube\", cost = { hourly = 1 } }")
-            .contains("daily")
-    );
+    of("credential = \"youtube\"", "set `call` or `cost`");
+    of("credential = \"youtube\", cost = { hourly = 1 }", "daily");
 }

@@ -3,6 +3,7 @@
 //! A search takes at most a time that does not grow with the catalog. Where the index would take longer, the texts of the
 //! newest records, or of the few that pass the filters, are compared; and the result says how far the search came.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -39,25 +40,16 @@ macro_rules! passing {
 
 const RECORD: &str = passing!("upstream, kind, id, body, first_seen, last_seen");
 const PASSES: &str = passing!("1");
-const NEWEST_NUMBER: &str = "select coalesce(max(number), 0) from record";
 const FIRST_SEEN: &str = "select first_seen from record where number >= ?1 order by number limit 1";
-pub const STATEMENTS: &[&str] = &[
-    RECORD,
-    PASSES,
-    NEWEST_NUMBER,
-    FIRST_SEEN,
-    views::SHAPE,
-    views::SHAPES,
-];
+pub const STATEMENTS: &[&str] = &[RECORD, PASSES, FIRST_SEEN, views::SHAPE, views::SHAPES];
 
-const MATCHES: &str = "select rowid from record_text
-    where record_text match ?1 and rowid > ?2 and rowid <= ?3 order by rowid desc";
+const MATCHES: &str =
+    "select rowid from record_text where record_text match ?1 order by rowid desc";
 const BEST: &str = "select rowid from record_text where record_text match ?1 order by rank";
 /// `sz` is the number of words, as a variable-length integer of SQLite.
 const LENGTH: &str = "select sz from record_text_docsize where id = ?1";
 
-const RECORDS: &str = "select number from record
-    where ?1 is null and number > ?2 and number <= ?3 order by number desc";
+const RECORDS: &str = "select number from record where ?1 is null order by number desc";
 /// The records that one of the filters lets through.
 const OF_KIND: &str = "select number from record
     where (upstream, kind) in (select upstream, kind from kind where kind = ?1) limit ?2";
@@ -74,11 +66,8 @@ const COMPARED: usize = 200;
 const READ: usize = 2000;
 /// The most bytes of them.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-/// The numbers of records among which the index looks at once, at first. Between two spans it looks at the time.
-const SPAN: i64 = 1 << 14;
-
 /// The time that a search may take for the numbers of matches.
-const TO_FIND: Duration = Duration::from_millis(40);
+const TO_FIND: Duration = Duration::from_millis(80);
 /// The time that the index may take to rank. It counts the records with each word first.
 const TO_RANK: Duration = Duration::from_millis(40);
 /// The time that a search may take for the records that pass a filter.
@@ -184,16 +173,9 @@ impl Search<'_> {
         })
     }
 
-    /// Returns the newest records that match and pass the filters; `None` if the index needs too long for words that begin so.
+    /// Returns the newest records that match and pass the filters; `None` if the index finds none in time.
     fn matches(&self, index: &Connection) -> rusqlite::Result<Option<(Vec<i64>, End)>> {
-        let at_once = || self.newest(index, Some(&self.all), RANKED as usize, i64::MAX);
-        // The walk itself ends in this time if it finds matches. If it finds none, it must be interrupted.
-        let at_once = self.interruptible.within(TO_FIND * 2, index, at_once)?;
-        if at_once.is_some() || self.whole != self.all {
-            return Ok(at_once);
-        }
-        let in_spans = self.newest(index, Some(&self.all), RANKED as usize, SPAN);
-        in_spans.map(Some)
+        self.in_time(index, Some(&self.all), RANKED as usize)
     }
 
     /// Returns records that may have the words: the few that pass the filters, or the newest that have the whole words.
@@ -201,8 +183,15 @@ impl Search<'_> {
         if let Some(few) = self.few()? {
             return Ok(few);
         }
-        let whole = Some(self.whole.as_str()).filter(|whole| !whole.is_empty());
-        let (numbers, end) = self.newest(index, whole, READ, SPAN)?;
+        let is_narrower = !self.whole.is_empty() && self.whole != self.all;
+        let whole = match is_narrower {
+            true => self.in_time(index, Some(&self.whole), READ)?,
+            false => None,
+        };
+        let (numbers, end) = match whole {
+            Some(found) => found,
+            None => self.newest(index, None, READ, &RefCell::default())?,
+        };
         Ok(Found {
             numbers,
             order: Order::Unread,
@@ -210,46 +199,52 @@ impl Search<'_> {
         })
     }
 
-    /// Returns the newest records that match and pass the filters, newest first. The index looks at a span of numbers at once.
+    /// Returns the newest records that match and pass the filters; `None` if none is found in time. The index looks for the next
+    /// match however long it takes, so it must be interrupted.
+    fn in_time(
+        &self,
+        index: &Connection,
+        words: Option<&str>,
+        most: usize,
+    ) -> rusqlite::Result<Option<(Vec<i64>, End)>> {
+        let passed = RefCell::default();
+        let newest = || self.newest(index, words, most, &passed);
+        let found = self.interruptible.within(TO_FIND, index, newest)?;
+        Ok(found.or_else(|| {
+            let passed = passed.take();
+            let last = passed.last().copied()?;
+            Some((passed, End::Late(last)))
+        }))
+    }
+
+    /// Returns the newest records that match and pass the filters, newest first; those found so far are in `passed`.
     fn newest(
         &self,
         index: &Connection,
         words: Option<&str>,
         most: usize,
-        mut span: i64,
+        passed: &RefCell<Vec<i64>>,
     ) -> rusqlite::Result<(Vec<i64>, End)> {
-        let until = computed() + TO_FIND;
-        let number = |row: &Row<'_>| row.get(0);
-        let mut high: i64 = self.records.query_row(NEWEST_NUMBER, [], number)?;
+        passed.take();
+        let until = computed() + TO_FIND * 3 / 4;
         let mut statement = match words {
             Some(_) => index.prepare_cached(MATCHES)?,
             None => self.records.prepare_cached(RECORDS)?,
         };
-        let mut passed = Vec::new();
-        while high > 0 {
-            let (low, began) = (high.saturating_sub(span).max(0), computed());
-            let numbers = statement.query_map((words, low, high), |row| row.get(0))?;
-            for (examined, number) in (1..).zip(numbers) {
-                let number = number?;
-                if !self.is_filtered() || self.passes(number)? {
-                    passed.push(number);
-                }
-                if passed.len() >= most {
-                    return Ok((passed, End::Enough(number)));
-                }
-                if examined % 256 == 0 && computed() > until {
-                    return Ok((passed, End::Late(number)));
-                }
+        let numbers = statement.query_map([words], |row| row.get(0))?;
+        for (examined, number) in (1..).zip(numbers) {
+            let number = number?;
+            if !self.is_filtered() || self.passes(number)? {
+                passed.borrow_mut().push(number);
             }
-            high = low;
-            if high > 0 && computed() > until {
-                return Ok((passed, End::Late(high + 1)));
+            if passed.borrow().len() >= most {
+                return Ok((passed.take(), End::Enough(number)));
             }
-            if computed().saturating_sub(began) < TO_FIND / 8 {
-                span = span.saturating_mul(2);
+            if examined % 256 == 0 && computed() > until {
+                return Ok((passed.take(), End::Late(number)));
             }
         }
-        Ok((passed, End::All))
+        Ok((passed.take(), End::All))
     }
 
     /// Returns the best of these matches, by the index; `None` if it cannot rank in time.

@@ -82,7 +82,7 @@ fn measure(records: usize, directory: Option<PathBuf>, times: usize) {
             charges: 100,
         },
     ));
-    eprintln!("{records} records after {:.0?}", began.elapsed());
+    println!("{records} records after {:.0?}", began.elapsed());
     let server = Server::start(&place);
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN).set_header([

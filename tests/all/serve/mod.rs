@@ -31,6 +31,7 @@ pub struct Served {
     pub child: Child,
     pub address: SocketAddr,
     /// Of Envoy's rate limit service.
+    #[cfg_attr(not(feature = "envoy"), allow(dead_code))]
     pub envoy: Option<SocketAddr>,
 }
 

@@ -57,6 +57,7 @@ async fn land_channels(path: &Path, config: &Config) {
             empty_pages: 0,
             requested: Vec::new(),
             batch: None,
+            since: None,
             requests: 1,
             units: Cost::none(),
             tag: None,

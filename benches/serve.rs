@@ -11,6 +11,7 @@
 )]
 
 mod place;
+#[allow(dead_code, reason = "the tests use more of it")]
 #[path = "../tests/all/support/redis_server.rs"]
 mod redis_server;
 

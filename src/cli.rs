@@ -350,7 +350,7 @@ pub struct InitArgs {
     /// Call of the description, such as GET:/things
     #[arg(long, value_name = "METHOD:PATH", requires = "openapi")]
     pub call: Option<String>,
-    /// File to write
+    /// File to write; `-` for stdout
     #[arg(default_value = "quotas.toml")]
     pub file: PathBuf,
 }

@@ -18,6 +18,9 @@ use crate::exit::Exit;
 static PRESETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/presets");
 /// The file that is found without `--config`.
 const USUAL: &str = "quotas.toml";
+
+/// The name of a file that stands for stdout.
+const STDOUT: &str = "-";
 /// The shipped configuration.
 pub const SHIPPED: &str = include_str!("../../quotas.toml");
 
@@ -83,12 +86,16 @@ pub fn list(global: &Global) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Writes a preset, or the shipped configuration, to a file that does not exist yet.
+/// Writes a preset, or the shipped configuration, to a file that does not exist yet, or with `-` to stdout.
 pub fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
     let text = match args.openapi.as_deref().zip(args.call.as_deref()) {
         Some((file, call)) => described(file, call)?.into(),
         None => text_of(args.preset.as_deref())?,
     };
+    if args.file == Path::new(STDOUT) {
+        output::text(&text)?;
+        return Ok(Exit::Success);
+    }
     write(&args.file, &text)?;
     if global.format == Format::Json {
         output::json(&serde_json::json!({ "file": args.file.to_string_lossy() }))?;

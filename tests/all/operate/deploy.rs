@@ -562,10 +562,14 @@ fn said_of_a_line(complaint: &[u8]) -> bool {
 }
 
 fn yaml(path: &str) -> Vec<Yaml> {
+    documents(&read(path))
+}
+
+fn documents(text: &str) -> Vec<Yaml> {
     use serde::Deserialize as _;
-    let text = read(path);
-    serde_yaml_ng::Deserializer::from_str(&text)
+    serde_yaml_ng::Deserializer::from_str(text)
         .map(|document| Yaml::deserialize(document).unwrap())
+        .filter(|document| !document.is_null())
         .collect()
 }
 
@@ -762,6 +766,42 @@ fn the_cron_job_of_kubernetes_is_alone_unprivileged_and_whole() {
         pod["volumes"][1]["persistentVolumeClaim"]["claimName"],
         claim["metadata"]["name"]
     );
+}
+
+/// As the section "Several workers" makes them, by its own `sed`.
+#[test]
+fn the_workers_of_kubernetes_have_a_name_and_a_volume_each() {
+    let manual = read("README.md");
+    let begins = manual.find("for worker in a b c; do").unwrap();
+    let script = &manual[begins..];
+    let script = &script[..script.find("```").unwrap()];
+    let script = script.replace("kubectl -n ingest apply -f -", "sed '$a---'");
+    let written = Command::new("sh")
+        .args(["-euc", &script])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(written.status.success(), "{written:?}");
+    let documents = documents(&String::from_utf8(written.stdout).unwrap());
+    let named = |kind: &str| -> Vec<String> {
+        let of_kind = documents.iter().filter(|one| one["kind"] == kind);
+        of_kind
+            .map(|one| one["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let wanted = ["ingest-a", "ingest-b", "ingest-c"];
+    assert_eq!(named("PersistentVolumeClaim"), wanted);
+    assert_eq!(named("CronJob"), wanted);
+    for job in documents.iter().filter(|one| one["kind"] == "CronJob") {
+        let pod = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+        assert_eq!(
+            pod["volumes"][1]["persistentVolumeClaim"]["claimName"],
+            job["metadata"]["name"]
+        );
+        assert_eq!(pod["volumes"][0]["secret"]["secretName"], "ingest");
+        assert_eq!(pod["containers"][0]["name"], "ingest");
+        assert_eq!(pod["containers"][0]["image"], "REGISTRY/ingest:0.1.0");
+    }
 }
 
 /// The arguments that a deployment gives are ones that the program has.

@@ -171,3 +171,13 @@ fn a_file_whose_name_is_no_text_is_written_and_told() {
     let told: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(told["file"], "quotas\u{fffd}.toml");
 }
+
+#[test]
+fn init_writes_the_configuration_alone_to_stdout_where_the_file_is_a_dash() {
+    let world = World::new();
+    let ran = world.ingest(&["init", "--preset", "github", "-"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let wanted = std::fs::read_to_string(directory().join("github.toml")).unwrap();
+    assert_eq!((ran.stdout, ran.stderr.as_str()), (wanted, ""));
+    assert!(!world.directory.path().join("-").exists());
+}

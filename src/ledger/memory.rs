@@ -69,6 +69,8 @@ struct Charged {
     position: Position,
     units: Units,
     total: Units,
+    /// How many charges it stands for.
+    charges: u64,
 }
 
 impl MemoryLedger {
@@ -86,6 +88,7 @@ impl MemoryLedger {
                 position: (*at, 0),
                 units: *units,
                 total,
+                charges: 1,
             });
         }
     }
@@ -304,6 +307,7 @@ impl LimitHistory {
             position,
             units,
             total: Units::ZERO,
+            charges: 1,
         };
         let first = self.index_of(position).unwrap_or_else(|first| {
             self.charges.insert(first, charged);
@@ -331,6 +335,7 @@ impl LimitHistory {
             if merged {
                 *earlier = Charged {
                     units: earlier.units + later.units,
+                    charges: earlier.charges + later.charges,
                     ..*later
                 };
             }
@@ -352,6 +357,7 @@ impl LimitHistory {
             at: charged.position.0,
             limit: name.clone(),
             units: charged.units,
+            charges: charged.charges,
             purpose: Arc::default(),
         })
     }

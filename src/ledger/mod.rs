@@ -94,6 +94,8 @@ pub struct Spent {
     pub limit: LimitName,
     /// The units; never zero.
     pub units: Units,
+    /// The number of charges that took them: more than one where old charges were merged.
+    pub charges: u64,
     /// What the charge was for; empty when that was not recorded.
     pub purpose: Arc<Purpose>,
 }

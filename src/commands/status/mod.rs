@@ -286,13 +286,14 @@ fn gathered(
     for Spent {
         limit,
         units,
+        charges: number,
         purpose,
         ..
     } in spent
     {
         let sums = all.entry(purpose).or_default();
         let (charges, sum) = sums.entry(limit).or_default();
-        *charges += 1;
+        *charges += number;
         *sum += units;
     }
     let spend = |(purpose, sums): (Arc<Purpose>, Sums)| Spend {

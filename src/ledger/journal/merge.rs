@@ -104,11 +104,14 @@ fn replace(
     purpose: &Purpose,
     entries: &[&Entry],
 ) -> rusqlite::Result<()> {
-    let mut cost = Cost::none();
+    let (mut cost, mut charges) = (Cost::none(), 0_u32);
     for entry in entries {
         cost.add(&entry.cost);
-        tx.prepare_cached("delete from charge where account = ? and id = ?")?
-            .execute([&account.name, entry.id.as_str()])?;
+        let delete = "delete from charge where account = ? and id = ? returning charges";
+        let mut delete = tx.prepare_cached(delete)?;
+        charges += delete.query_row([&account.name, entry.id.as_str()], |row| {
+            row.get::<_, u32>(0)
+        })?;
     }
     let Some(last) = entries.last() else {
         return Ok(());
@@ -120,9 +123,20 @@ fn replace(
     let ([job, region, call], at) = (purpose, last.at.micros());
     let process = std::process::id();
     tx.prepare_cached(
-        "insert into charge (account, id, at, cost, state, known, asked_at, owner, job, region, call)
-         values (?1, ?2, ?3, ?4, 'sent', 1, ?3, ?5, ?6, ?7, ?8)",
+        "insert into charge (account, id, at, cost, state, known, asked_at, owner, job, region, call,
+             charges)
+         values (?1, ?2, ?3, ?4, 'sent', 1, ?3, ?5, ?6, ?7, ?8, ?9)",
     )?
-    .execute(params![account.name, id, at, Json(&cost), process, job, region, call])
+    .execute(params![
+        account.name,
+        id,
+        at,
+        Json(&cost),
+        process,
+        job,
+        region,
+        call,
+        charges
+    ])
     .map(drop)
 }

@@ -60,22 +60,26 @@ impl Journal {
 
 fn spent(connection: &Connection, account: &str, from: Timestamp) -> rusqlite::Result<Vec<Spent>> {
     let mut statement = connection.prepare_cached(
-        "select at, cost, job, region, call from charge where account = ? and at >= ? and state = 'sent' order by at, id",
+        "select at, cost, job, region, call, charges from charge where account = ? and at >= ? and state = 'sent' order by at, id",
     )?;
     let charges = statement.query_map(params![account, from.micros()], charge)?;
-    let charges = charges.collect::<rusqlite::Result<Vec<(Timestamp, Cost, Arc<Purpose>)>>>()?;
-    let parts = charges.iter().flat_map(|(at, cost, purpose)| {
+    let charges = charges.collect::<rusqlite::Result<Vec<Charged>>>()?;
+    let parts = charges.iter().flat_map(|(at, cost, purpose, number)| {
         cost.iter().map(|(limit, units)| Spent {
             at: *at,
             limit: limit.clone(),
             units,
+            charges: u64::from(*number),
             purpose: Arc::clone(purpose),
         })
     });
     Ok(parts.collect())
 }
 
-fn charge(row: &Row<'_>) -> rusqlite::Result<(Timestamp, Cost, Arc<Purpose>)> {
+/// When, what, what for, and the number of charges.
+type Charged = (Timestamp, Cost, Arc<Purpose>, u32);
+
+fn charge(row: &Row<'_>) -> rusqlite::Result<Charged> {
     let call = row.get::<_, Option<String>>(4)?.unwrap_or_default();
     let purpose = Purpose {
         job: row.get(2)?,
@@ -86,6 +90,7 @@ fn charge(row: &Row<'_>) -> rusqlite::Result<(Timestamp, Cost, Arc<Purpose>)> {
         Timestamp::from_micros(row.get(0)?),
         row.get::<_, Json<Cost>>(1)?.0,
         purpose.into(),
+        row.get(5)?,
     ))
 }
 

@@ -8,7 +8,7 @@ use crate::sqlite::Schema;
 /// row as it is here.
 pub const SCHEMA: Schema = Schema {
     name: "journal",
-    migrations: &[FIRST, PURPOSES, PROBES, LEDGER],
+    migrations: &[FIRST, PURPOSES, PROBES, LEDGER, MERGED],
 };
 
 const FIRST: &str = "
@@ -76,6 +76,9 @@ const PROBES: &str = "alter table closing add column probe_interval integer;";
 /// Which ledger a contact was with, by its URL without user and password; nothing where an earlier release noted it. Another
 /// epoch under the same URL is a loss; under another URL the configuration was changed, and nothing was lost.
 const LEDGER: &str = "alter table contact add column ledger text;";
+
+/// How many charges a row stands for: more than one where old charges were merged.
+const MERGED: &str = "alter table charge add column charges integer not null default 1;";
 
 /// What a charge is for; null when that was not recorded. Only the journal has it: the log in Redis stays small, and a
 /// machine can report its own spend alone.

@@ -85,7 +85,7 @@ fn merge_part(rows: Rows<'_>, account: &Account, part: &[Charged]) -> Result<Opt
                 .limits
                 .keys()
                 .try_for_each(|limit| rows.move_taken(limit, *place, last))?;
-            rows.delete_charge(*place)?;
+            rows.merge_charge(*place, last)?;
         }
     }
     if let (Some((first, _)), Some((last, _))) = (part.first(), part.last()) {

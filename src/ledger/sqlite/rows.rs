@@ -143,9 +143,15 @@ impl<'c> Rows<'c> {
         self.execute(sql, (self.account, limit, from.at.micros(), from.n))
     }
 
-    pub fn delete_charge(&self, place: LogPosition) -> Result<()> {
+    /// Lets the row of a charge stand for another too, whose row is deleted.
+    pub fn merge_charge(&self, from: LogPosition, to: LogPosition) -> Result<()> {
+        let sql = "UPDATE charge SET charges = charges + (
+                       SELECT charges FROM charge WHERE account = ?1 AND at = ?2 AND n = ?3)
+                   WHERE account = ?1 AND at = ?4 AND n = ?5";
+        let (at, last) = (from.at.micros(), to.at.micros());
+        self.execute(sql, (self.account, at, from.n, last, to.n))?;
         let sql = "DELETE FROM charge WHERE account = ?1 AND at = ?2 AND n = ?3";
-        self.execute(sql, (self.account, place.at.micros(), place.n))
+        self.execute(sql, (self.account, at, from.n))
     }
 
     /// How far the account is merged; `None` before the first time.
@@ -246,13 +252,14 @@ impl<'c> Rows<'c> {
         taken.collect()
     }
 
-    /// Returns the charges since `from`, in order, with what `read` makes of the columns 2, 3 and 4: job, region and call.
+    /// Returns the charges since `from`, in order, with what `read` makes of the columns from 2 on: job, region, call, and the
+    /// number of charges.
     pub fn charged<T>(
         &self,
         from: Timestamp,
         read: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<Vec<(LogPosition, T)>> {
-        let sql = "SELECT at, n, job, region, call FROM charge WHERE account = ?1 AND at >= ?2 ORDER BY at, n";
+        let sql = "SELECT at, n, job, region, call, charges FROM charge WHERE account = ?1 AND at >= ?2 ORDER BY at, n";
         self.places(sql, (self.account, from.micros()), read)
     }
 

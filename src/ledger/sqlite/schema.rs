@@ -9,7 +9,7 @@ use crate::sqlite::Schema;
 /// - `closing`: until when a limit is closed that the upstream reported as exhausted; `probing` when its reset is
 ///   unknown, with the length of that closing in `probe_interval`, in microseconds (`NULL`: an hour).
 /// - `merged`: how far the charges of an account are merged whose limits count in parts. A row of `charge` then stands for
-///   all charges of its purpose in a part of the window, under the id of the last.
+///   `charges` charges of its purpose in a part of the window, under the id of the last.
 /// - `floor`: a lost ledger had reported `used` units at `at`.
 pub const SCHEMA: Schema = Schema {
     name: "ledger",
@@ -61,6 +61,7 @@ pub const SCHEMA: Schema = Schema {
             merged_from INTEGER NOT NULL,
             due INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;
+        ALTER TABLE charge ADD COLUMN charges INTEGER NOT NULL DEFAULT 1;
     ",
     ],
 };

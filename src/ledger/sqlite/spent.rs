@@ -14,24 +14,24 @@ use crate::quota::{Account, Timestamp};
 /// up each charge by itself.
 pub fn spent(rows: Rows<'_>, account: &Account, from: Timestamp) -> Result<Vec<Spent>> {
     let mut purposes = Purposes::default();
-    let charged = rows.charged(from, |row| purposes.read(row))?;
-    let purpose_of = |place: LogPosition| {
+    let charged = rows.charged(from, |row| Ok((purposes.read(row)?, row.get(5)?)))?;
+    let found_at = |place: LogPosition| -> (Arc<Purpose>, u32) {
         let found = charged
             .binary_search_by_key(&place, |(place, _)| *place)
             .ok()
             .and_then(|at| charged.get(at));
-        found
-            .map(|(_, purpose)| Arc::clone(purpose))
-            .unwrap_or_default()
+        found.map(|(_, found)| found.clone()).unwrap_or_default()
     };
     let mut spent = Vec::new();
     for limit in account.limits.keys() {
         for (place, units) in rows.taken_from(limit, from)? {
+            let (purpose, charges) = found_at(place);
             spent.push(Spent {
                 at: place.at,
                 limit: limit.clone(),
                 units,
-                purpose: purpose_of(place),
+                charges: charges.max(1).into(),
+                purpose,
             });
         }
     }

@@ -56,6 +56,7 @@ async fn old_charges_become_one_for_each_part_in_redis_and_in_the_journal() {
     assert!((140..300).contains(&rows), "{rows}");
     let units = "select sum(json_extract(cost, '$.daily')) from charge";
     assert_eq!(row(units), 540);
+    assert_eq!(row("select sum(charges) from charge"), 540);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The edge at which time is read. Everything below takes it as an argument.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -43,6 +44,53 @@ pub fn computed() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
+/// The machine's clock, until a better one tells the time: then it runs on from that.
+#[derive(Debug, Default)]
+pub struct CorrectedClock {
+    told: Mutex<Told>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    /// The time, and when it was told; `None` while the machine's clock is good.
+    time: Option<(Timestamp, Monotonic)>,
+    checked: Option<Monotonic>,
+}
+
+impl CorrectedClock {
+    /// Returns when the machine's clock was last compared with another one; `None` if it never was.
+    pub fn checked(&self) -> Option<Monotonic> {
+        self.told().checked
+    }
+
+    /// Goes by the time that another clock tells now; `None`: by the machine's clock.
+    pub fn correct(&self, time: Option<Timestamp>) {
+        let now = Monotonic::now();
+        *self.told() = Told {
+            time: time.map(|time| (time, now)),
+            checked: Some(now),
+        };
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Clock for CorrectedClock {
+    fn now(&self) -> Timestamp {
+        match self.told().time {
+            Some((time, at)) => time + at.elapsed(),
+            None => SystemClock.now(),
+        }
+    }
+
+    async fn sleep(&self, span: Duration) {
+        SystemClock.sleep(span).await;
+    }
+}
+
 /// An instant of the monotonic clock that also counts while the machine is suspended.
 #[derive(Debug, Clone, Copy)]
 pub struct Monotonic(Timespec);
@@ -80,6 +128,17 @@ impl Deadline {
     #[must_use]
     pub const fn new(from: Monotonic, within: Duration) -> Self {
         Self { from, within }
+    }
+
+    /// The deadline that is over first.
+    #[must_use]
+    pub fn sooner(self, other: Self) -> Self {
+        let left = |one: &Self| one.within.saturating_sub(one.from.elapsed());
+        if left(&other) < left(&self) {
+            other
+        } else {
+            self
+        }
     }
 
     /// Whether the deadline is over.

@@ -49,6 +49,7 @@ command -v initdb >/dev/null || install initdb postgresql postgresql-server post
 with_server
 need initdb postgresql postgresql-server postgresql postgresql
 need pgbouncer pgbouncer pgbouncer pgbouncer pgbouncer
+want faketime faketime libfaketime libfaketime libfaketime
 want systemd-analyze systemd systemd systemd systemd
 want crontab cron cronie cronie cronie
 readers=target/readers

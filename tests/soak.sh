@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Runs of the real program under random kills, faults of the upstream and of Redis, full disks and clock jumps:
-#   bash tests/soak.sh [MINUTES] [SEED] [CHAPTER]
+#   bash tests/soak.sh [--machines] [MINUTES] [SEED] [CHAPTER]
+# `--machines`: four machines that share a catalog in PostgreSQL and a Redis, which fail too.
 # The seed is printed; the same one chooses the same again, chapter by chapter. PROFILE=release for the program as it is shipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+mode=one
+[ "${1:-}" = --machines ] && mode=machines && shift
 minutes=${1:-20}
 seed=${2:-$RANDOM}
 chapter=${3:-0}
@@ -16,4 +19,4 @@ target=${CARGO_TARGET_DIR:-target}
 # A chapter that goes wrong ends by a panic, which must not end the others: so the soak itself is never a release build.
 cargo build --locked --quiet --profile "$profile" --bin ingest
 cargo build --locked --quiet --example soak
-exec "$target/debug/examples/soak" "$minutes" "$seed" "$chapter" "$target/$directory/ingest"
+exec "$target/debug/examples/soak" "$minutes" "$seed" "$chapter" "$target/$directory/ingest" "$mode"

@@ -16,6 +16,9 @@ mod postgres;
     reason = "it is the tests', which use the rest"
 )]
 mod redis_server;
+#[path = "../../tests/all/support/shared_world.rs"]
+#[allow(dead_code, reason = "it is the tests', which use the rest")]
+mod shared_world;
 mod slow_link;
 #[path = "../../tests/all/support/world.rs"]
 #[allow(

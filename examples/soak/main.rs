@@ -17,9 +17,18 @@ mod calm;
 mod chance;
 mod chapter;
 mod invariants;
+mod machines;
 mod place;
 mod process;
 mod redis;
+#[path = "../../tests/all/support"]
+#[allow(dead_code, reason = "they are the tests', which use the rest")]
+mod support {
+    pub(crate) mod pgbouncer;
+    pub(crate) mod postgres;
+    pub(crate) mod redis_server;
+    pub(crate) mod stub_upstream;
+}
 mod tally;
 mod trouble;
 
@@ -32,26 +41,29 @@ use tally::Tally;
 /// Chapters that go on side by side: most of a run's time is waiting.
 const SIDE_BY_SIDE: usize = 5;
 
+/// Rounds of a chapter of several machines.
+const ROUNDS: usize = 24;
+
 fn main() {
-    let [minutes, seed, first, program] = arguments();
+    let [minutes, seed, first, program, machines] = arguments();
     let seed: u64 = seed.parse().expect("the seed is a number");
     let minutes: f64 = minutes.parse().expect("minutes are a number");
     let first: u64 = first.parse().expect("the first chapter is a number");
+    let machines = machines == "machines";
     let _ = rustls::crypto::ring::default_provider().install_default();
     eprintln!("seed {seed}, {minutes} minutes");
     let end = Instant::now() + Duration::from_secs_f64(minutes * 60.0);
     let (next, wrong, tally) = (AtomicU64::new(first), AtomicU64::new(0), Tally::default());
+    let side_by_side = if machines { 3 } else { SIDE_BY_SIDE };
     std::thread::scope(|scope| {
-        for _ in 0..SIDE_BY_SIDE {
+        for _ in 0..side_by_side {
             scope.spawn(|| {
                 while Instant::now() < end {
-                    tell(
-                        seed,
-                        next.fetch_add(1, Ordering::Relaxed),
-                        &program,
-                        &tally,
-                        &wrong,
-                    );
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    tell(seed, number, &tally, &wrong, &|| match machines {
+                        true => machines::Chapter::new(seed, number, &program).tell(ROUNDS, &tally),
+                        false => Chapter::new(seed, number, &program).tell(&tally),
+                    });
                 }
             });
         }
@@ -63,8 +75,8 @@ fn main() {
 }
 
 /// One chapter. One that goes wrong says how to have it again; the others go on.
-fn tell(seed: u64, number: u64, program: &str, tally: &Tally, wrong: &AtomicU64) {
-    let told = std::panic::catch_unwind(|| Chapter::new(seed, number, program).tell(tally));
+fn tell(seed: u64, number: u64, tally: &Tally, wrong: &AtomicU64, chapter: &dyn Fn()) {
+    let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(chapter));
     if told.is_err() {
         eprintln!(
             "chapter {number} of seed {seed} went wrong; again: bash tests/soak.sh 1 {seed} {number}"
@@ -74,9 +86,9 @@ fn tell(seed: u64, number: u64, program: &str, tally: &Tally, wrong: &AtomicU64)
     eprintln!("{tally}");
 }
 
-fn arguments() -> [String; 4] {
+fn arguments() -> [String; 5] {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     arguments
         .try_into()
-        .expect("soak MINUTES SEED CHAPTER PROGRAM")
+        .expect("soak MINUTES SEED CHAPTER PROGRAM MODE")
 }

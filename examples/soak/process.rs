@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::chance::Chance;
-use crate::tally::Tally;
+use super::chance::Chance;
+use super::tally::Tally;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 

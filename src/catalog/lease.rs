@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::CatalogError;
+use crate::clock::Deadline;
 use crate::quota::Timestamp;
 
 /// What at most one run works on at a time.
@@ -163,6 +164,12 @@ pub trait Leases: Send + Sync {
     /// Fails if this process may have lost a resource that it took: it must then neither charge nor send. Called before each
     /// request, so an implementation answers from memory.
     fn check(&self, resource: &Resource) -> Result<(), CatalogError>;
+
+    /// Returns until when this process may send what it does under the lease of a resource that it took; `None` if the lease
+    /// cannot be lost.
+    fn trusted_until(&self, _: &Resource) -> Option<Deadline> {
+        None
+    }
 
     /// Releases what is left, before the process ends. Leases that end with the process need nothing.
     async fn close(&self) {}

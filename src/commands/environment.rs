@@ -16,7 +16,7 @@ use crate::catalog::{
     ReadOnly, RowLeases, SqliteCatalog, postgres,
 };
 use crate::cli::{Global, RunArgs};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, CorrectedClock};
 #[cfg(feature = "sandbox")]
 use crate::config::ConfigError;
 #[cfg(feature = "sandbox")]
@@ -37,8 +37,10 @@ pub struct Environment {
     pub config: Config,
     /// The directory of ledger, catalog, journal and locks.
     pub state_dir: PathBuf,
-    /// The clock.
+    /// The clock: the machine's, or that of the catalog's database where the machine's is wrong.
     pub clock: Arc<dyn Clock>,
+    /// The same.
+    corrected: Arc<CorrectedClock>,
     /// The lock that shows that this process charges the ledger.
     charging: OnceLock<Charging>,
     /// The database of the catalog, once it is used.
@@ -70,10 +72,12 @@ impl Environment {
     }
 
     fn of(config: Config, global: &Global) -> Result<Self, Error> {
+        let corrected = Arc::<CorrectedClock>::default();
         Ok(Self {
             config,
             state_dir: state_dir(global)?,
-            clock: Arc::new(SystemClock),
+            clock: Arc::<CorrectedClock>::clone(&corrected),
+            corrected,
             charging: OnceLock::new(),
             database: OnceLock::new(),
             #[cfg(feature = "sandbox")]
@@ -123,6 +127,7 @@ impl Environment {
             config: self.config.clone(),
             state_dir: self.state_dir.clone(),
             clock: Arc::clone(&self.clock),
+            corrected: Arc::clone(&self.corrected),
             charging: OnceLock::new(),
             database: self.database.clone(),
             #[cfg(feature = "sandbox")]
@@ -220,10 +225,20 @@ impl Environment {
     /// The catalog, for landing.
     pub async fn catalog(&self) -> Result<Arc<dyn PassStore>, Error> {
         if let Some(database) = self.database() {
-            return Ok(Arc::new(PostgresCatalog::open(database.clone()).await?));
+            let catalog = PostgresCatalog::open(database.clone()).await?;
+            self.compare_clocks().await;
+            return Ok(Arc::new(catalog));
         }
         let path = self.state_dir.join(CATALOG_FILE);
         Ok(Arc::new(SqliteCatalog::open(&path)?))
+    }
+
+    /// Goes by the clock of the database that machines share, where this machine's clock is wrong: a region that one of them
+    /// walked at a time that is still to come would not count as walked for the others.
+    pub async fn compare_clocks(&self) {
+        if let Some(database) = self.database() {
+            super::clocks::compare(&self.corrected, database, &self.config.ledger).await;
+        }
     }
 
     /// The passes of the catalog, for reading.
@@ -244,7 +259,11 @@ impl Environment {
 
     async fn shared_catalog(&self) -> Result<Option<PostgresCatalog>, Error> {
         match self.database() {
-            Some(database) => Ok(PostgresCatalog::open_read_only(database.clone()).await?),
+            Some(database) => {
+                let catalog = PostgresCatalog::open_read_only(database.clone()).await?;
+                self.compare_clocks().await;
+                Ok(catalog)
+            }
             None => Ok(None),
         }
     }

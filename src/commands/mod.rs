@@ -6,6 +6,7 @@ mod cells;
 pub(crate) mod charge;
 mod charging;
 mod check;
+mod clocks;
 mod completion;
 mod copy_catalog;
 pub(crate) mod environment;

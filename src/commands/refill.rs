@@ -12,6 +12,7 @@ use super::Error;
 use super::charging::Charging;
 use super::environment::Environment;
 use crate::catalog::PassRecord;
+use crate::clock::{Clock, SystemClock};
 use crate::config::{LedgerStore, Region};
 use crate::ledger::{self, LedgerClient, Mode, carried_over};
 use crate::quota::{Account, ChargeId, Cost, Entry, Timestamp};
@@ -19,6 +20,7 @@ use crate::quota::{Account, ChargeId, Cost, Entry, Timestamp};
 /// Opens the ledger for charging.
 pub async fn charging_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Error> {
     let claimed = claimed::claim(environment).await?;
+    environment.compare_clocks().await;
     let ledger = open(environment, Mode::ReadWrite)?;
     let is_empty = ledger.is_empty().await?;
     if environment.config.ledger.store != LedgerStore::Sqlite {
@@ -53,7 +55,7 @@ pub async fn reading_ledger(environment: &Environment) -> Result<Arc<dyn LedgerC
         return Ok(ledger);
     }
     let (config, state_dir) = (&environment.config.ledger, &environment.state_dir);
-    let clock = Arc::clone(&environment.clock);
+    let clock = clock(environment);
     Ok(ledger::open_with(&charges, config, state_dir, clock).await?)
 }
 
@@ -64,8 +66,15 @@ pub fn recorded_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient
 
 fn open(environment: &Environment, mode: Mode) -> Result<Arc<dyn LedgerClient>, Error> {
     let (config, state_dir) = (&environment.config.ledger, &environment.state_dir);
-    let clock = Arc::clone(&environment.clock);
-    Ok(ledger::open(config, state_dir, mode, clock)?)
+    Ok(ledger::open(config, state_dir, mode, clock(environment))?)
+}
+
+/// The clock of the ledger. A file always goes by this machine's: under another one, what it holds would return too early.
+fn clock(environment: &Environment) -> Arc<dyn Clock> {
+    match environment.config.ledger.store {
+        LedgerStore::Sqlite => Arc::new(SystemClock),
+        LedgerStore::Redis(_) => Arc::clone(&environment.clock),
+    }
 }
 
 /// Charges the ledger what it does not know of.

@@ -9,7 +9,7 @@ use super::findings::RegionalRecords;
 use super::learned_cost::LearnedCosts;
 use super::stats::{InFlight, PassStats, RequestStats};
 use super::stop::Stop;
-use super::stop_reason::StopReason;
+use super::stop_reason::{NotLanded, StopReason};
 use super::unlanded::Unlanded;
 use crate::catalog::{CatalogError, Landed, Landing, Leases, PassRef, PassStore};
 use crate::clock::Clock;
@@ -77,7 +77,7 @@ impl Context {
     ///
     /// # Errors
     /// Fails if the page cannot be stored; the run then sends no further request.
-    pub async fn land(&self, landing: Landing) -> Result<Landed, StopReason> {
+    pub async fn land(&self, landing: Landing) -> Result<Landed, NotLanded> {
         let landing = Arc::new(landing);
         let until = self.clock.now() + LANDING_PATIENCE;
         let mut waiting = None;
@@ -89,9 +89,9 @@ impl Context {
                 }
                 Ok(landed) => return Ok(landed),
                 Err(error) => {
-                    let why = self.kept(&landing, &error);
-                    self.blocked.cannot_land(&why);
-                    return Err(StopReason::Failed(why));
+                    let not_landed = self.keep(&landing, &error);
+                    self.blocked.cannot_land(&not_landed.why);
+                    return Err(not_landed);
                 }
             }
         }
@@ -103,15 +103,26 @@ impl Context {
         self.clock.now() < until && !is_stopping
     }
 
-    /// Keeps a page that the catalog could not take. Returns what happened.
-    fn kept(&self, landing: &Landing, error: &CatalogError) -> String {
+    /// Keeps a page that the catalog could not take.
+    fn keep(&self, landing: &Landing, error: &CatalogError) -> NotLanded {
         let Some(unlanded) = &self.unlanded else {
-            return error.to_string();
+            return NotLanded {
+                why: error.to_string(),
+                is_kept: false,
+            };
         };
         let path = unlanded.path().display();
-        match unlanded.save(landing) {
-            Ok(()) => format!("{error}; the page is kept in {path}, and the next run stores it"),
-            Err(why) => format!("{error}; the page is lost, since {path} cannot be written: {why}"),
+        let saved = unlanded.save(landing);
+        NotLanded {
+            is_kept: saved.is_ok(),
+            why: match saved {
+                Ok(()) => {
+                    format!("{error}; the page is kept in {path}, and the next run stores it")
+                }
+                Err(why) => {
+                    format!("{error}; the page is lost, since {path} cannot be written: {why}")
+                }
+            },
         }
     }
 

@@ -227,14 +227,15 @@ impl<'a> Pager<'a> {
             term: self.context.leases.term(&place_of_lease),
         };
         let records = landing.records.len() as u64;
-        let landed = self.context.land(landing).await?;
+        let landed = self.context.land(landing).await;
+        let landed = landed.map_err(|not_landed| self.stats.keep(not_landed))?;
         self.stats.land(records, page.skipped);
         let (job, region) = (&self.job.name, self.region.key());
         self.context.progress.landed(job, &region, records);
         if landed.lease_lost {
             return Err(StopReason::Failed(format!(
-                "another run may have taken over {job} {region}: the records of the last page are kept, \
-                and that run may request it again"
+                "another run may have taken over {job} {region}, or the database lost pages in a failover: \
+                the records of the last page are kept, and the next run may request it again"
             )));
         }
         Ok(landed)

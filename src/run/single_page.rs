@@ -108,7 +108,10 @@ impl SinglePage<'_> {
                 .leases
                 .term(&Resource::region(&self.job.name, &self.region.key())),
         };
-        context.land(landing).await.map(drop)
+        let landed = context.land(landing).await;
+        landed
+            .map(drop)
+            .map_err(|page| StopReason::Failed(page.why))
     }
 
     fn pass(&self) -> PassRef {

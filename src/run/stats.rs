@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::findings::Findings;
+use super::stop_reason::{NotLanded, StopReason};
 use crate::config::Upstream;
 use crate::quota::{Cost, Units};
 use crate::upstream::Failure;
@@ -264,6 +265,18 @@ impl PassStats {
         self.pages += 1;
         self.records += records;
         self.skipped += skipped;
+        self.forget_unlanded();
+    }
+
+    /// Leaves the requests for a page that is kept to the run that lands it. Returns why this one stops.
+    pub fn keep(&mut self, page: NotLanded) -> StopReason {
+        if page.is_kept {
+            self.forget_unlanded();
+        }
+        StopReason::Failed(page.why)
+    }
+
+    fn forget_unlanded(&mut self) {
         self.unlanded_requests = 0;
         self.unlanded_units = Cost::none();
     }

@@ -117,3 +117,11 @@ fn exhausted(by: &StoppedBy, message: &str) -> String {
         by.limit, by.retry_at
     )
 }
+
+/// A page that the catalog did not take.
+pub struct NotLanded {
+    /// What happened.
+    pub why: String,
+    /// Whether the next run stores it, with the requests that it cost.
+    pub is_kept: bool,
+}

@@ -52,7 +52,7 @@ impl Unlanded {
     /// and counts only, as any page whose lease was lost.
     ///
     /// # Errors
-    /// The catalog fails; the pages that are left stay in the file.
+    /// The catalog is unavailable; the pages that are left stay in the file. A page that it rejects stays there too.
     pub async fn land_all(
         &self,
         context: &Context,
@@ -79,6 +79,12 @@ impl Unlanded {
             match self.land(context, kind_of, line, &mut begun).await {
                 Ok(true) => landed += 1,
                 Ok(false) => left.push(line),
+                // No later run could store it either, and none should stop for it.
+                Err(error) if !error.is_retryable() => {
+                    let path = self.path.display();
+                    tracing::error!("{path}: a page stays there: {error}");
+                    left.push(line);
+                }
                 Err(error) => {
                     left.push(line);
                     outcome = Err(error);

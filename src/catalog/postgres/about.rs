@@ -5,6 +5,8 @@ use tokio_postgres::types::Type;
 use super::connection::Postgres;
 use super::error::PostgresError;
 use super::schema;
+use super::sql::Columns;
+use crate::quota::Timestamp;
 
 const ABOUT: &str = "select current_setting('server_version'), current_user::text,
     coalesce((select version from pg_stat_ssl where ssl and pid = pg_backend_pid()), 'no TLS'),
@@ -32,6 +34,20 @@ pub struct About {
     pub may_use: bool,
 }
 
+/// The server's time.
+///
+/// # Errors
+/// The connection or the statement failed.
+pub async fn server_time(postgres: &Postgres) -> Result<Timestamp, PostgresError> {
+    let rows = postgres.query("select clock_timestamp()", &[]).await?;
+    let row = rows.first().ok_or_else(nothing)?;
+    row.time(0)
+}
+
+fn nothing() -> PostgresError {
+    PostgresError::Unusable("the server returned nothing".to_owned())
+}
+
 /// Connects, and asks.
 ///
 /// # Errors
@@ -40,7 +56,6 @@ pub async fn about(postgres: &Postgres) -> Result<About, PostgresError> {
     let schema = postgres.schema();
     let catalog = schema::found(postgres).await?;
     let rows = postgres.query(ABOUT, &[(&schema, Type::TEXT)]).await?;
-    let nothing = || PostgresError::Unusable("the server returned nothing".to_owned());
     let row = rows.first().ok_or_else(nothing)?;
     Ok(About {
         catalog,

@@ -15,12 +15,14 @@ use crate::catalog::{Landed, Landing, PassId, PassRef};
 /// The lock of the lease's row makes the next holder wait for the end of the transaction, and the lock of the pass any other
 /// landing. Both rows are read as they are once they are locked.
 const OPEN: &str = "select id, units, pg_current_xact_id()::text, (select true from lease
-        where job = $2 and region = $3 and holder = $4 and term = $5 for key share)
+        where job = $2 and region = $3 and holder = $4 and term = $5
+            and ($6 is null or exists (select 1 from checkpoint where landing = $6)) for key share)
     from pass where id = $1 for update";
 const BEGIN: &str =
     "insert into pass (job, region, started_at, slice_from, slice_to) values ($1, $2, $3, $4, $5)
     returning id, units, pg_current_xact_id()::text, (select true from lease
-        where job = $6 and region = $7 and holder = $8 and term = $9 for key share)";
+        where job = $6 and region = $7 and holder = $8 and term = $9
+            and ($10 is null or exists (select 1 from checkpoint where landing = $10)) for key share)";
 /// The checkpoint of a landing that is repeated since the answer to its commit was lost; how the call's records are read; and
 /// the last position of the step's listing.
 const ALREADY: &str = "select known.pass, known.cursor is null, kind.text, kind.columns, last.position
@@ -114,12 +116,19 @@ const fn open(landing: &Landing) -> i64 {
 
 /// Locks a pass, or begins one; and checks its lease.
 async fn of_pass(tx: &Transaction<'_>, landing: &Landing) -> Result<Vec<Row>, PostgresError> {
-    let key = LeaseKey::of(landing.term.as_ref());
+    let key = LeaseKey::of(tx.postgres().terms(), landing.term.as_ref());
     match &landing.pass {
         PassRef::Open(pass) => {
             tx.query(
                 OPEN,
-                parameters![pass.0, key.job, key.region, key.holder, key.term],
+                parameters![
+                    pass.0,
+                    key.job,
+                    key.region,
+                    key.holder,
+                    key.term,
+                    key.landing
+                ],
             )
             .await
         }
@@ -134,7 +143,16 @@ async fn of_pass(tx: &Transaction<'_>, landing: &Landing) -> Result<Vec<Row>, Po
             tx.query(
                 BEGIN,
                 parameters![
-                    job, region, at, from, to, key.job, key.region, key.holder, key.term
+                    job,
+                    region,
+                    at,
+                    from,
+                    to,
+                    key.job,
+                    key.region,
+                    key.holder,
+                    key.term,
+                    key.landing
                 ],
             )
             .await

@@ -208,9 +208,10 @@ impl Postgres {
         }
     }
 
-    /// Whether a transaction was committed; `None` where the server does not know.
+    /// Whether a transaction was committed; `None` where the server does not know. A server that replayed a log since it started
+    /// recovered from a crash, or took over from another one: it may give the number to a transaction of somebody else.
     async fn was_committed(&self, transaction: &str) -> Option<bool> {
-        let sql = "select pg_xact_status($1::text::xid8)";
+        let sql = "select case when pg_last_wal_replay_lsn() is null then pg_xact_status($1::text::xid8) end";
         let until = Instant::now() + SHORT;
         while Instant::now() < until {
             let asked = self

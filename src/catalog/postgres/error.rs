@@ -26,8 +26,11 @@ pub enum PostgresError {
     /// The connection was lost during a commit, and the server cannot say whether it took place.
     #[error("the connection was lost during a commit, and whether it took place is not known")]
     InDoubt,
-    /// Another process may have taken what the transaction changes.
-    #[error("the lease of {0} is lost, so another machine may walk it; nothing was changed")]
+    /// Another process may have taken what the transaction changes, or the server lacks what this process landed.
+    #[error(
+        "the lease of {0} is lost, so another machine may walk it, or the database lost pages in a failover; nothing was \
+        changed"
+    )]
     LeaseLost(Resource),
     /// The page was stored before.
     #[error("the page was stored before")]

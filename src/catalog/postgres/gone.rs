@@ -49,7 +49,7 @@ pub async fn mark(
     let mut missing: Vec<i64> = Vec::new();
     let mut previous = None;
     let before = try_join_all(steps.iter().map(|step| before(tx, pass, *step)));
-    let ((), before) = tokio::try_join!(biased; lock_pass(tx, pass), before)?;
+    let (_, before) = tokio::try_join!(biased; lock_pass(tx, pass), before)?;
     for rows in before {
         let Some(row) = rows.first() else {
             continue;

@@ -20,7 +20,7 @@ use super::sql::{restored, stored};
 use crate::catalog::{
     CatalogError, HeldLease, Holder, Lease, Leases, PassId, Resource, Taken, Term,
 };
-use crate::clock::Monotonic;
+use crate::clock::{Deadline, Monotonic};
 use crate::quota::Timestamp;
 
 /// The table. A row is never deleted, so that its term only rises; it is logged, so that a crash does not empty it. The server's
@@ -90,6 +90,8 @@ struct Held {
     is_lost: bool,
     /// The passes whose pages were landed under it.
     passes: Vec<PassId>,
+    /// The page that was landed last under it.
+    last_landing: Option<Uuid>,
 }
 
 impl Terms {
@@ -114,6 +116,21 @@ impl Terms {
         walked.map(|(resource, _)| resource.clone())
     }
 
+    /// The page that this process landed last under a term, and that the catalog must have for as long as the term holds.
+    pub fn last_landing(&self, term: &Term) -> Option<Uuid> {
+        let held = self.locked();
+        let held = held.get(&term.resource)?;
+        held.last_landing
+            .filter(|_| held.term.as_ref() == Some(term))
+    }
+
+    /// Stores that a page was landed; `None`: that pages may have been deleted.
+    pub fn set_last_landing(&self, resource: &Resource, landing: Option<Uuid>) {
+        if let Some(held) = self.locked().get_mut(resource) {
+            held.last_landing = landing;
+        }
+    }
+
     fn locked(&self) -> MutexGuard<'_, HashMap<Resource, Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,6 +146,7 @@ impl Terms {
             confirmed: Monotonic::now(),
             is_lost: false,
             passes: Vec::new(),
+            last_landing: None,
         });
         true
     }
@@ -257,6 +275,7 @@ impl RowLeases {
                 confirmed: began,
                 is_lost: false,
                 passes: Vec::new(),
+                last_landing: None,
             },
         );
         Lease::new(Guard {
@@ -264,6 +283,11 @@ impl RowLeases {
             terms: Arc::clone(&self.terms),
             releases: self.releases.clone(),
         })
+    }
+
+    /// How long a lease is trusted after it was confirmed.
+    fn trust(&self) -> Duration {
+        self.length * 3 / 4
     }
 
     /// A quarter of the length: what one renewal, or the answer to one, may take.
@@ -293,14 +317,13 @@ impl Leases for RowLeases {
         self.terms.of(resource)
     }
 
-    /// Trusts a lease until the start of its last successful renewal plus three quarters of its length.
     fn check(&self, resource: &Resource) -> Result<(), CatalogError> {
         let held = self.terms.locked().get(resource).cloned();
         let Some(held) = held else { return Ok(()) };
         let silent = held.confirmed.elapsed();
         let why = if held.is_lost {
             "it expired before the database could renew it".to_owned()
-        } else if silent >= self.length * 3 / 4 {
+        } else if silent >= self.trust() {
             format!("the database did not confirm it for {} s", silent.as_secs())
         } else {
             return Ok(());
@@ -309,6 +332,15 @@ impl Leases for RowLeases {
             "{}: the lease of {resource} may be lost: {why}; another machine may walk it",
             self.postgres.shown()
         )))
+    }
+
+    fn trusted_until(&self, resource: &Resource) -> Option<Deadline> {
+        let held = self.terms.locked().get(resource).cloned()?;
+        let trust = match held.is_lost {
+            true => Duration::ZERO,
+            false => self.trust(),
+        };
+        Some(Deadline::new(held.confirmed, trust))
     }
 
     async fn close(&self) {

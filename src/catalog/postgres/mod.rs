@@ -36,7 +36,7 @@ mod tls;
 mod views;
 mod words;
 
-pub use about::{About, about};
+pub use about::{About, about, server_time};
 pub use catalog::PostgresCatalog;
 pub use connection::{Parameter, Postgres, Session, Transaction};
 pub use error::PostgresError;

@@ -291,10 +291,11 @@ pub async fn restart_step(
     pass: PassId,
     step: i64,
 ) -> Result<bool, PostgresError> {
-    lock_pass(tx, pass).await?;
+    let region = lock_pass(tx, pass).await?;
     if tx.execute(RESTART, parameters![pass.0, step]).await? == 0 {
         return Ok(false);
     }
+    tx.postgres().terms().set_last_landing(&region, None);
     forget_step(tx, pass, step).await?;
     Ok(true)
 }

@@ -28,7 +28,8 @@ pub async fn rearrange(
     pass: PassId,
     change: &Rearrangement,
 ) -> Result<(), PostgresError> {
-    lock_pass(tx, pass).await?;
+    let region = lock_pass(tx, pass).await?;
+    tx.postgres().terms().set_last_landing(&region, None);
     for step in &change.dropped {
         let step = integer(*step as u64);
         forget_step(tx, pass, step).await?;

@@ -8,40 +8,24 @@ use super::{PostgresError, estimates, gone, parents, passes, prune, rearrange, t
 use crate::catalog::values::integer;
 use crate::catalog::{
     CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore, PendingQuery,
-    Rearrangement,
+    Rearrangement, Resource, Term,
 };
 use crate::quota::{Cost, Timestamp};
+
+/// Terms are numbered from 1.
+const NO_TERM: i64 = 0;
 
 #[async_trait]
 impl PassStore for PostgresCatalog {
     async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
-        let prepared = OnceLock::new();
-        let work = || async {
-            let mut session = self.postgres.session().await?;
-            let tx = session.begin().await?;
-            land(tx, &landing, &prepared).await
-        };
-        let landed = match self.postgres.repeated(work).await {
-            Err(PostgresError::Landed(landed)) => Ok(LandedPage {
-                landed,
-                is_new_layout: false,
-                words: 0,
-            }),
+        let landed = match self.try_land(&landing).await {
+            Err(PostgresError::NoSuchPass(pass)) => match without_pass(&landing) {
+                Some(landing) => self.try_land(&Arc::new(landing)).await,
+                None => Err(PostgresError::NoSuchPass(pass)),
+            },
             landed => landed,
         };
-        let LandedPage {
-            landed,
-            is_new_layout,
-            words,
-        } = self.done(landed)?;
-        self.merging.add(words);
-        if let Some(term) = &landing.term {
-            self.postgres.terms().walks(&term.resource, landed.pass);
-        }
-        if is_new_layout {
-            views::refresh(&self.postgres).await;
-        }
-        Ok(landed)
+        self.done(landed)
     }
 
     async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError> {
@@ -123,4 +107,62 @@ impl PassStore for PostgresCatalog {
     async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
         self.done(prune::drop_unseen(&self.postgres, upstream, since).await)
     }
+}
+
+impl PostgresCatalog {
+    async fn try_land(&self, landing: &Arc<Landing>) -> Result<Landed, PostgresError> {
+        let prepared = OnceLock::new();
+        let work = || async {
+            let mut session = self.postgres.session().await?;
+            let tx = session.begin().await?;
+            land(tx, landing, &prepared).await
+        };
+        let landed = match self.postgres.repeated(work).await {
+            Err(PostgresError::Landed(landed)) => LandedPage {
+                landed,
+                is_new_layout: false,
+                words: 0,
+            },
+            landed => landed?,
+        };
+        let LandedPage {
+            landed,
+            is_new_layout,
+            words,
+        } = landed;
+        self.merging.add(words);
+        if let Some(term) = &landing.term {
+            let terms = self.postgres.terms();
+            terms.walks(&term.resource, landed.pass);
+            if !landed.lease_lost {
+                terms.set_last_landing(&term.resource, Some(landing.id));
+            }
+        }
+        if is_new_layout {
+            views::refresh(&self.postgres).await;
+        }
+        Ok(landed)
+    }
+}
+
+/// Returns the landing of a page whose pass a failover lost: its records and counts only, under a term that nobody has. `None`
+/// where the page was not requested under a lease of a region.
+fn without_pass(landing: &Landing) -> Option<Landing> {
+    let term = landing.term.as_ref()?;
+    let Resource::Region { job, region } = &term.resource else {
+        return None;
+    };
+    Some(Landing {
+        pass: PassRef::New {
+            job: job.clone(),
+            region: region.clone(),
+            slice: None,
+            started_at: landing.now,
+        },
+        term: Some(Term {
+            number: NO_TERM,
+            ..term.clone()
+        }),
+        ..landing.clone()
+    })
 }

@@ -222,8 +222,9 @@ impl<'a> Attempt<'a> {
             ..request
         };
         let upstream = self.context.upstream(&self.job.credential)?;
-        let Exchange { page, reported } =
-            upstream.fetch(request, connection, permit.deadline).await;
+        let Exchange { page, reported } = upstream
+            .fetch(request, connection, self.deadline(&permit))
+            .await;
         if let Ok(page) = &page {
             let (credential, requested) = (&self.job.credential, (request.step, request.ids.len()));
             let findings = &mut self.stats.findings;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::refusal::Retry;
 use super::{Attempt, NoPage};
 use crate::catalog::Resource;
+use crate::clock::Deadline;
 use crate::ledger::{Acquired, ChargeRequest, ClientError, Permit, Purpose};
 use crate::quota::Rejection;
 use crate::run::batches::ids_of;
@@ -43,6 +44,21 @@ impl Attempt<'_> {
         }
     }
 
+    /// Returns until when a permitted request may leave: for as long as its grant is good and its leases are trusted. A process
+    /// that was stopped since the charge could send what another machine sends now.
+    pub fn deadline(&self, permit: &Permit) -> Deadline {
+        let leases = self.leased();
+        let leases = leases.filter_map(|resource| self.context.leases.trusted_until(&resource));
+        leases.fold(permit.deadline, Deadline::sooner)
+    }
+
+    /// Returns what the request needs the leases of.
+    fn leased(&self) -> impl Iterator<Item = Resource> {
+        let region = Resource::region(&self.job.name, &self.region.key());
+        let ids = self.step.ids.is_some().then(|| ids_of(self.job, self.step));
+        std::iter::once(region).chain(ids)
+    }
+
     /// Checks what this run has learned, so that it charges no unit to learn it again.
     async fn check(&self) -> Result<(), StopReason> {
         let (context, credential) = (self.context, &self.job.credential);
@@ -57,10 +73,8 @@ impl Attempt<'_> {
         if let Some(why) = unreachable.or_else(|| context.blocked.held(&self.account().name)) {
             return Err(StopReason::Failed(why));
         }
-        let region = Resource::region(&self.job.name, &self.region.key());
-        context.leases.check(&region)?;
-        if self.step.ids.is_some() {
-            context.leases.check(&ids_of(self.job, self.step))?;
+        for resource in self.leased() {
+            context.leases.check(&resource)?;
         }
         context.can_land().await?;
         context.ready(credential).await?;

@@ -1,6 +1,7 @@
 //! Several machines with one catalog and one Redis: state directories of their own, and one upstream that counts.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
@@ -17,19 +18,19 @@ use crate::support::world::{Ran, World};
 
 const REGIONS: [&str; 6] = ["A", "B", "C", "D", "E", "F"];
 /// Pages of a region, and records of a page.
-const PAGES: usize = 3;
-const ROWS: usize = 4;
+pub(super) const PAGES: usize = 3;
+pub(super) const ROWS: usize = 4;
 
 /// Machines that share everything but their state directories.
-struct Machines {
+pub(super) struct Machines {
     world: World,
-    stub: StubUpstream,
-    _redis: RedisServer,
+    pub(super) stub: StubUpstream,
+    pub(super) redis: RedisServer,
 }
 
 impl Machines {
     /// Machines whose upstream takes this long for a page.
-    fn new(schema: &Schema, regions: &[&str], delay: Duration, sets: &[&str]) -> Self {
+    pub(super) fn new(schema: &Schema, regions: &[&str], delay: Duration, sets: &[&str]) -> Self {
         Self::waiting(schema, regions, sets, move |_| sleep(delay))
     }
 
@@ -70,41 +71,37 @@ impl Machines {
         for set in sets {
             world.set(set);
         }
-        Self {
-            world,
-            stub,
-            _redis: redis,
-        }
+        Self { world, stub, redis }
     }
 
-    fn command(&self, machine: usize, arguments: &[&str]) -> Command {
+    pub(super) fn command(&self, machine: usize, arguments: &[&str]) -> Command {
         let mut command = self.world.command(arguments);
-        let state = self
-            .world
-            .directory
-            .path()
-            .join(format!("machine-{machine}"));
-        command.env("INGEST_STATE_DIR", state);
+        command.env("INGEST_STATE_DIR", self.state(machine));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    fn start(&self, machine: usize) -> Child {
+    pub(super) fn state(&self, machine: usize) -> PathBuf {
+        let name = format!("machine-{machine}");
+        self.world.directory.path().join(name)
+    }
+
+    pub(super) fn start(&self, machine: usize) -> Child {
         self.command(machine, &["--region", "all", "--format", "json"])
             .spawn()
             .unwrap()
     }
 
-    fn run(&self, machine: usize) -> Ran {
+    pub(super) fn run(&self, machine: usize) -> Ran {
         ended(self.start(machine))
     }
 
-    fn ask(&self, machine: usize, arguments: &[&str]) -> Ran {
+    pub(super) fn ask(&self, machine: usize, arguments: &[&str]) -> Ran {
         Ran::of(self.command(machine, arguments).output().unwrap())
     }
 
     /// How often each page and each id was requested.
-    fn times(&self) -> HashMap<String, usize> {
+    pub(super) fn times(&self) -> HashMap<String, usize> {
         let mut times = HashMap::new();
         for request in self.stub.requests() {
             let ids = request.param("ids");
@@ -120,7 +117,7 @@ impl Machines {
         times
     }
 
-    fn assert_each_once(&self, regions: usize) {
+    pub(super) fn assert_each_once(&self, regions: usize) {
         let times = self.times();
         assert_eq!(times.len(), regions * PAGES * (1 + ROWS));
         assert!(times.values().all(|times| *times == 1), "{times:?}");
@@ -128,12 +125,12 @@ impl Machines {
     }
 
     /// The ledger counts what the upstream counted.
-    fn assert_counted(&self) {
+    pub(super) fn assert_counted(&self) {
         let status: Value = self.ask(1, &["status", "--format", "json"]).json();
         assert_eq!(status["limits"][0]["used"], self.stub.requests().len());
     }
 
-    fn wait_for_requests(&self, least: usize) {
+    pub(super) fn wait_for_requests(&self, least: usize) {
         wait_until("requests are sent", || self.stub.requests().len() >= least);
     }
 }
@@ -155,19 +152,19 @@ fn answer(ids: Option<&str>, region: Option<&str>, page: Option<&str>) -> StubAn
     StubAnswer::json(&json!({ "data": rows, "next": next }))
 }
 
-fn ended(child: Child) -> Ran {
+pub(super) fn ended(child: Child) -> Ran {
     Ran::of(child.wait_with_output().unwrap())
 }
 
-fn signal(child: &Child, signal: Signal) {
+pub(super) fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-fn complete(schema: &Schema) -> i64 {
+pub(super) fn complete(schema: &Schema) -> i64 {
     schema.count("select count(*) from pass where outcome = 'complete' and region <> '*'")
 }
 
-fn outcome(ran: &Ran, region: &str) -> (String, String) {
+pub(super) fn outcome(ran: &Ran, region: &str) -> (String, String) {
     let report = ran.json();
     let passes = report["passes"]
         .as_array()
@@ -215,6 +212,20 @@ fn four_machines_divide_the_regions_and_request_no_page_and_no_id_twice() {
         0
     );
     assert_eq!(machines.run(3).json()["outcome"], "nothing_due");
+}
+
+#[test]
+fn two_runs_of_one_machine_request_no_page_and_no_id_twice() {
+    let schema = PostgresServer::shared().schema();
+    let delay = Duration::from_millis(50);
+    let machines = Machines::new(&schema, &REGIONS, delay, &[]);
+    let runs = [machines.start(0), machines.start(0)];
+    for ran in runs.map(ended) {
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+    assert_eq!(machines.run(0).code, 0);
+    machines.assert_each_once(REGIONS.len());
+    assert_eq!(complete(&schema), REGIONS.len() as i64);
 }
 
 #[test]

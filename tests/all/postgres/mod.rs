@@ -2,6 +2,7 @@
 
 mod connection;
 mod copying;
+mod failover;
 mod machines;
 mod pooler;
 mod tls;

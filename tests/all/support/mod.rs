@@ -7,5 +7,6 @@ pub(crate) mod proxy;
 pub(crate) mod raw_server;
 pub(crate) mod redis_server;
 pub(crate) mod shared_as_ledger;
+pub(crate) mod shared_world;
 pub(crate) mod stub_upstream;
 pub(crate) mod world;

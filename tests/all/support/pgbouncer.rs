@@ -1,7 +1,10 @@
 //! PgBouncer in transaction mode, before a server.
 
 use std::fs;
+use std::net::TcpStream;
 use std::os::unix::fs::chown;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use tempfile::TempDir;
@@ -13,20 +16,37 @@ pub(crate) struct PgBouncer {
     child: Child,
     port: u16,
     directory: TempDir,
+    /// Whether it is reached by its socket only.
+    is_local: bool,
 }
 
 impl PgBouncer {
     /// A pooler with so few connections to the server that clients must share them.
     pub(crate) fn before(server: &PostgresServer) -> Self {
-        let directory = tempfile::Builder::new().prefix("pgb").tempdir().unwrap();
         let port = free_port();
+        let listening = format!("listen_addr=127.0.0.1\nlisten_port={port}\nunix_socket_dir=");
+        let directory = tempfile::Builder::new().prefix("pgb").tempdir().unwrap();
+        Self::listening(directory, server, port, &listening)
+    }
+
+    /// The same, which is reached by its socket only: another process could take a port while it is down.
+    pub(crate) fn local(server: &PostgresServer) -> Self {
+        let directory = tempfile::Builder::new().prefix("pgb").tempdir().unwrap();
+        let listening = format!(
+            "listen_addr=\nlisten_port=6432\nunix_socket_dir={0}\nlogfile={0}/log",
+            directory.path().display()
+        );
+        Self::listening(directory, server, 6432, &listening)
+    }
+
+    fn listening(directory: TempDir, server: &PostgresServer, port: u16, listening: &str) -> Self {
         let written = format!(
-            "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr=127.0.0.1\n\
-            listen_port={port}\nauth_type=any\npool_mode=transaction\ndefault_pool_size=3\n\
-            unix_socket_dir=\nserver_reset_query=\nmax_client_conn=200\n",
+            "[databases]\n* = user=postgres host={} port={}\n[pgbouncer]\n{listening}\nauth_type=any\n\
+            pool_mode=transaction\ndefault_pool_size=3\nserver_reset_query=\nmax_client_conn=200\n\
+            server_login_retry=1\n",
+            server.socket().display(),
             server.port()
         );
-        let written = written.replace("* = host=127.0.0.1", "* = user=postgres host=127.0.0.1");
         let file = directory.path().join("pgbouncer.ini");
         fs::write(&file, written).unwrap();
         if let Some((user, group)) = other_user() {
@@ -37,6 +57,7 @@ impl PgBouncer {
         let made = Self {
             child,
             port,
+            is_local: listening.starts_with("listen_addr=\n"),
             directory,
         };
         made.wait();
@@ -54,16 +75,39 @@ impl PgBouncer {
     }
 
     fn wait(&self) {
-        wait_until("PgBouncer answers", || {
-            std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+        wait_until("PgBouncer answers", || match self.is_local {
+            true => UnixStream::connect(self.socket()).is_ok(),
+            false => TcpStream::connect(("127.0.0.1", self.port)).is_ok(),
         });
+    }
+
+    /// What a local one logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    /// Its socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory
+            .path()
+            .join(format!(".s.PGSQL.{}", self.port))
     }
 
     /// Ends it at once, and starts another one at its port.
     pub(crate) fn restart(&mut self) {
         self.end();
+        let _ = fs::remove_file(self.socket());
         self.child = Self::spawn(&self.directory);
         self.wait();
+    }
+
+    /// Starts it again if it ended by itself, as a supervisor does. Returns whether it had.
+    pub(crate) fn revive(&mut self) -> bool {
+        let has_ended = self.child.try_wait().unwrap().is_some();
+        if has_ended {
+            self.restart();
+        }
+        has_ended
     }
 
     fn end(&mut self) {

@@ -16,7 +16,6 @@ use tokio::runtime::Runtime;
 use tokio_postgres::{NoTls, Row};
 
 use super::redis_server::{free_port, wait_until};
-use super::world::World;
 
 /// The settings of every server: nothing survives a power cut, and nothing has to.
 const SETTINGS: [&str; 8] = [
@@ -36,6 +35,8 @@ pub(crate) struct PostgresServer {
     /// The directory of the data and of the socket.
     directory: TempDir,
     settings: Vec<String>,
+    /// Whether it is reached by its socket only.
+    is_local: bool,
     /// The shell that waits for the end of this process to end the server.
     guard: Option<Child>,
 }
@@ -56,16 +57,60 @@ impl PostgresServer {
 
     /// A server with these settings, such as `ssl=on`.
     pub(crate) fn with(settings: &[&str]) -> Self {
+        let mut server = Self::empty(settings);
+        server.port = free_port();
+        server.initialise();
+        server.start();
+        server
+    }
+
+    /// A server that is reached by its socket only: another process could take a port while this server is down.
+    pub(crate) fn local(settings: &[&str]) -> Self {
+        let mut server = Self::empty(&[settings, &["listen_addresses="]].concat());
+        server.is_local = true;
+        server.initialise();
+        server.start();
+        server
+    }
+
+    /// A standby of a local server: it follows the server that listens on a port of 127.0.0.1, or at its socket.
+    pub(crate) fn standby(of: &Self, through: Option<u16>) -> Self {
+        let mut server = Self::empty(&[]);
+        (server.settings, server.is_local) = (of.settings.clone(), true);
+        let (host, port) = match through {
+            Some(port) => ("127.0.0.1".to_owned(), port),
+            None => (of.socket().display().to_string(), of.port),
+        };
+        let copied = as_its_user(program("pg_basebackup"))
+            .args(["-h", &host, "-p", &port.to_string(), "-U", "postgres"])
+            .args(["-R", "-X", "stream", "-c", "fast", "--no-sync", "-D"])
+            .arg(server.data())
+            .status();
+        assert!(copied.expect(MISSING).success(), "pg_basebackup failed");
+        server.start();
+        server
+    }
+
+    /// Makes a standby the server.
+    pub(crate) fn promote(&self) {
+        self.rows("select pg_promote()");
+    }
+
+    fn empty(settings: &[&str]) -> Self {
         let directory = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
         if let Some((user, group)) = other_user() {
             chown(directory.path(), Some(user), Some(group)).unwrap();
         }
-        let mut server = Self {
-            port: free_port(),
+        Self {
+            port: 5432,
             settings: settings.iter().map(|set| (*set).to_owned()).collect(),
             directory,
+            is_local: false,
             guard: None,
-        };
+        }
+    }
+
+    fn initialise(&self) {
         let made = as_its_user(program("initdb"))
             .args([
                 "-U",
@@ -78,13 +123,11 @@ impl PostgresServer {
                 "--no-sync",
                 "-D",
             ])
-            .arg(server.data())
+            .arg(self.data())
             .stdout(Stdio::null())
             .stderr(Stdio::inherit())
             .status();
         assert!(made.expect(MISSING).success(), "initdb failed");
-        server.start();
-        server
     }
 
     /// Starts it, with the data that it has.
@@ -125,11 +168,17 @@ impl PostgresServer {
         for child in children(pid) {
             signal(child, Signal::KILL);
         }
-        signal(pid, Signal::KILL);
+        self.stop(Signal::KILL);
+        let _ = fs::remove_file(self.data().join("postmaster.pid"));
+    }
+
+    /// Ends it by a signal: `INT` is a fast shutdown, `QUIT` an immediate one.
+    pub(crate) fn stop(&mut self, by: Signal) {
+        let pid = self.pid();
+        signal(pid, by);
         wait_until("the server has ended", || {
             !Path::new(&format!("/proc/{pid}")).exists()
         });
-        let _ = fs::remove_file(self.data().join("postmaster.pid"));
         // The directory stays.
         if let Some(mut guard) = self.guard.take() {
             let _ = guard.kill();
@@ -199,7 +248,11 @@ impl PostgresServer {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+        let (port, socket) = (self.port, self.socket().display());
+        match self.is_local {
+            true => format!("postgres://postgres@/postgres?host={socket}&port={port}"),
+            false => format!("postgres://postgres@127.0.0.1:{port}/postgres"),
+        }
     }
 
     /// A schema that no other test uses.
@@ -231,21 +284,9 @@ impl Drop for PostgresServer {
 }
 
 impl Schema {
-    /// A world whose catalog is in this schema.
-    pub(crate) fn world(&self, sets: &[&str]) -> World {
-        let mut world = World::configured(sets, |_| {});
-        self.in_world(&mut world);
-        world
-    }
-
-    /// Makes a world's catalog this schema.
-    pub(crate) fn in_world(&self, world: &mut World) {
-        world
-            .set(&format!(
-                "catalog.url=\"{}\"",
-                self.through.as_ref().unwrap_or(&self.url)
-            ))
-            .set(&format!("catalog.schema={}", self.name));
+    /// The URL at which the program reaches the database.
+    pub(crate) fn reached_at(&self) -> &str {
+        self.through.as_ref().unwrap_or(&self.url)
     }
 
     /// The same schema, which the program reaches at another URL.

@@ -1,0 +1,64 @@
+//! The clocks of this machine, of the catalog's database and of the ledger: which of them is wrong.
+
+use std::time::Duration;
+
+use crate::catalog::{Postgres, postgres};
+use crate::clock::{Clock, CorrectedClock, Monotonic, SystemClock};
+use crate::config::{LedgerConfig, LedgerStore};
+use crate::ledger::redis::{Finding, inspect};
+use crate::quota::Timestamp;
+
+/// Clocks that are this close are taken for right.
+const CLOSE: Duration = Duration::from_secs(60);
+/// How long a comparison holds.
+const HOLDS: Duration = Duration::from_secs(60);
+
+/// Compares this machine's clock with the database's, and corrects it if the ledger does not agree with it.
+pub async fn compare(clock: &CorrectedClock, database: &Postgres, ledger: &LedgerConfig) {
+    let checked = clock.checked();
+    if checked.is_some_and(|checked| checked.elapsed() < HOLDS) {
+        return;
+    }
+    let began = Monotonic::now();
+    let Ok(told) = postgres::server_time(database).await else {
+        return;
+    };
+    let (own, theirs) = (SystemClock.now(), told + began.elapsed() / 2);
+    let apart = own.since(theirs).max(theirs.since(own));
+    if apart <= CLOSE + began.elapsed() {
+        return clock.correct(None);
+    }
+    let (apart_shown, shown) = (shown(apart), database.shown());
+    if agrees(ledger, own, apart).await {
+        tracing::warn!(
+            "the clock of the catalog's database ({shown}) is {apart_shown} off, by those of this machine and of the \
+            ledger; set it right"
+        );
+        return clock.correct(None);
+    }
+    let way = if own > theirs { "ahead of" } else { "behind" };
+    tracing::warn!(
+        "this machine's clock is {apart_shown} {way} that of the catalog's database ({shown}); this command goes by the \
+        database's; set this machine's clock right"
+    );
+    clock.correct(Some(theirs));
+}
+
+/// Whether the clock of a shared ledger is nearer to this machine's than to one that is so far apart from it.
+async fn agrees(ledger: &LedgerConfig, own: Timestamp, apart: Duration) -> bool {
+    let LedgerStore::Redis(url) = &ledger.store else {
+        return false;
+    };
+    let config = LedgerConfig {
+        max_skew: apart / 2,
+        ..ledger.clone()
+    };
+    let is_skew = |finding: &Finding| matches!(finding, Finding::Skewed { .. });
+    let found = inspect(url, &config, own).await;
+    found.is_ok_and(|found| !found.iter().any(is_skew))
+}
+
+fn shown(span: Duration) -> String {
+    let minutes = (span.as_secs() + 30) / 60;
+    humantime::format_duration(Duration::from_secs(minutes * 60)).to_string()
+}

@@ -1,0 +1,208 @@
+//! What a server that crashed or took over from another one no longer has.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ingest::catalog::{Postgres, PostgresError};
+use ingest::config::PostgresUrl;
+use rustix::process::Signal;
+use tokio::runtime::Runtime;
+
+use super::machines::{Machines, PAGES, ROWS, complete, ended, outcome, signal};
+use crate::support::postgres::PostgresServer;
+use crate::support::redis_server::wait_until;
+
+#[test]
+fn a_commit_whose_answer_is_lost_is_in_doubt_after_a_failover_though_another_has_its_number() {
+    let mut server = PostgresServer::with(&[]);
+    server.rows("create table written (by text)");
+    let standby = server.copy();
+    let url = PostgresUrl::parse(&server.url()).unwrap();
+    Runtime::new().unwrap().block_on(async {
+        let postgres = Postgres::new(&url, None, "public");
+        let mut session = postgres.session().await.unwrap();
+        let transaction = session.begin().await.unwrap();
+        let insert = "insert into written values ('this') returning pg_current_xact_id()::text";
+        let rows = transaction.query(insert, &[]).await.unwrap();
+        let number: String = rows[0].get(0);
+        transaction.identify(number.clone());
+        tokio::task::block_in_place(|| server.fail_over(standby));
+        let another = "insert into written values ('another') returning pg_current_xact_id()::text";
+        let patience = Duration::from_secs(30);
+        while postgres.autocommit(another, &[], patience).await.unwrap()[0].get::<_, String>(0)
+            != number
+        {}
+        let committed = transaction.commit().await;
+        assert!(
+            matches!(committed, Err(PostgresError::InDoubt)),
+            "{committed:?}"
+        );
+    });
+}
+
+#[test]
+fn a_page_that_a_failover_lost_is_requested_again_before_its_region_is_complete() {
+    let mut server = PostgresServer::with(&[]);
+    let schema = server.schema();
+    let delay = Duration::from_millis(700);
+    let machines = Machines::new(&schema, &["A"], delay, &["catalog.lease=1h"]);
+    let run = machines.start(0);
+    machines.wait_for_requests(2);
+    let standby = server.copy();
+    machines.wait_for_requests(3);
+    server.fail_over(standby);
+    let run = ended(run);
+    let (how, why) = outcome(&run, "A");
+    assert_eq!(how, "failed", "{run:?}");
+    assert!(why.contains("lost pages in a failover"), "{why}");
+    let next = machines.run(0);
+    assert_eq!(outcome(&next, "A").0, "complete", "{next:?}");
+    let listed = "select count(distinct id) from listing where step = 0";
+    assert_eq!(schema.count(listed), (PAGES * ROWS) as i64);
+    let times = machines.times();
+    let again: Vec<_> = times.iter().filter(|(_, times)| **times > 1).collect();
+    assert_eq!(again.len(), 2, "the second and the third page: {times:?}");
+    machines.assert_counted();
+    assert_eq!(complete(&schema), 1);
+}
+
+#[test]
+fn a_page_whose_pass_a_failover_lost_brings_its_records_and_stops_no_later_run() {
+    let mut server = PostgresServer::with(&[]);
+    let schema = server.schema();
+    let delay = Duration::from_millis(700);
+    let machines = Machines::new(&schema, &["A"], delay, &["catalog.lease=1h"]);
+    assert_eq!(machines.ask(0, &["charge", "rows", "list"]).code, 0);
+    let standby = server.copy();
+    let run = machines.start(0);
+    machines.wait_for_requests(2);
+    server.fail_over(standby);
+    let run = ended(run);
+    assert_eq!(outcome(&run, "A").0, "failed", "{run:?}");
+    assert!(!machines.state(0).join("unlanded.jsonl").exists());
+    assert_eq!(schema.count("select count(*) from record"), ROWS as i64);
+    let next = machines.run(0);
+    assert_eq!(outcome(&next, "A").0, "complete", "{next:?}");
+    assert_eq!(complete(&schema), 1);
+}
+
+#[test]
+fn the_requests_for_a_page_that_is_kept_are_counted_once() {
+    let server = PostgresServer::with(&[]);
+    let schema = server.schema();
+    let delay = Duration::from_millis(300);
+    let machines = Machines::new(&schema, &["A"], delay, &["catalog.lease=1h"]);
+    let run = machines.start(0);
+    machines.wait_for_requests(2);
+    server.hang();
+    std::thread::sleep(Duration::from_millis(500));
+    signal(&run, Signal::TERM);
+    let kept = machines.state(0).join("unlanded.jsonl");
+    wait_until("the page is kept", || kept.exists());
+    // What the run writes last, it can write.
+    server.resume();
+    ended(run);
+    schema.rows("update lease set expires_at = now()");
+    let next = machines.run(0);
+    assert_eq!(outcome(&next, "A").0, "complete", "{next:?}");
+    assert_eq!(
+        schema.count("select sum(requests)::bigint from pass"),
+        machines.stub.requests().len() as i64
+    );
+    machines.assert_each_once(1);
+}
+
+/// A text that no compression makes fit for an index.
+fn long_id() -> String {
+    let mut number = 1_u64;
+    let mut letter = || {
+        number = number
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        char::from(b'a' + (number >> 33) as u8 % 26)
+    };
+    (0..3_000).map(|_| letter()).collect()
+}
+
+#[test]
+fn a_kept_page_that_the_catalog_rejects_stays_in_its_file_and_stops_no_run() {
+    let server = PostgresServer::with(&[]);
+    let schema = server.schema();
+    let delay = Duration::from_millis(300);
+    let machines = Machines::new(&schema, &["A"], delay, &["catalog.lease=1h"]);
+    let run = machines.start(0);
+    machines.wait_for_requests(2);
+    server.hang();
+    std::thread::sleep(Duration::from_millis(500));
+    signal(&run, Signal::TERM);
+    let kept = machines.state(0).join("unlanded.jsonl");
+    wait_until("the page is kept", || kept.exists());
+    server.resume();
+    ended(run);
+    let page = std::fs::read_to_string(&kept).unwrap();
+    assert!(page.contains("A10"), "{page}");
+    let page = page.replace("A10", &long_id());
+    std::fs::write(&kept, &page).unwrap();
+    schema.rows("update lease set expires_at = now()");
+    let next = machines.run(0);
+    assert_eq!(outcome(&next, "A").0, "complete", "{next:?}");
+    assert!(next.stderr.contains("a page stays there"), "{next:?}");
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), page);
+}
+
+#[test]
+fn a_run_that_stalls_between_its_charge_and_its_request_does_not_send_what_another_machine_walks() {
+    let schema = PostgresServer::shared().schema();
+    let delay = Duration::from_millis(300);
+    let machines = Machines::new(&schema, &["A"], delay, &["catalog.lease=1s"]);
+    let stalled = machines.start(0);
+    machines.wait_for_requests(1);
+    // The next charge waits for its answer, which arrives while the process is stopped.
+    machines.redis.hang();
+    std::thread::sleep(Duration::from_millis(600));
+    signal(&stalled, Signal::STOP);
+    machines.redis.resume();
+    std::thread::sleep(Duration::from_millis(1200));
+    assert_eq!(outcome(&machines.run(1), "A").0, "complete");
+    let sent = machines.stub.requests().len();
+    signal(&stalled, Signal::CONT);
+    let stalled = ended(stalled);
+    assert_eq!(outcome(&stalled, "A").0, "failed", "{stalled:?}");
+    assert_eq!(machines.stub.requests().len(), sent);
+    machines.assert_each_once(1);
+}
+
+/// Where the library is that gives a process another clock; the test tells nothing without it.
+const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+
+#[test]
+fn a_machine_whose_clock_is_an_hour_off_walks_no_region_again_and_charges_the_shared_ledger() {
+    if !Path::new(FAKETIME).exists() {
+        eprintln!("libfaketime is not installed: machines with a wrong clock are not checked");
+        return;
+    }
+    for by in ["+1h", "-1h"] {
+        let schema = PostgresServer::shared().schema();
+        let machines = Machines::new(&schema, &["A", "B"], Duration::ZERO, &[]);
+        let off = |region: &str| {
+            let mut command = machines.command(0, &["--region", region, "--format", "json"]);
+            command
+                .env("LD_PRELOAD", FAKETIME)
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+                .env("FAKETIME", by);
+            ended(command.spawn().unwrap())
+        };
+        let first = off("A");
+        assert_eq!(outcome(&first, "A").0, "complete", "{first:?}");
+        assert!(
+            first.stderr.contains("this machine's clock is 1h"),
+            "{first:?}"
+        );
+        let second = machines.run(1);
+        assert_eq!(outcome(&second, "A").0, "not_due", "{by}: {second:?}");
+        assert_eq!(outcome(&second, "B").0, "complete", "{by}: {second:?}");
+        let third = off("all");
+        assert_eq!(third.json()["outcome"], "nothing_due", "{by}: {third:?}");
+        machines.assert_each_once(2);
+    }
+}

@@ -59,6 +59,14 @@ readers=target/readers
         $readers/bin/pip install --quiet "duckdb==1.5.*" "duckdb-extension-sqlite-scanner==1.5.*" datasette sqlite-utils &&
         touch $readers/installed
 } || echo "DuckDB, Datasette and sqlite-utils are not installed: whether they read a catalog is not checked" >&2
+want chromium chromium chromium chromium chromium
+want chromedriver chromium-driver chromedriver chromium-chromedriver chromedriver
+want npm npm npm npm node
+axe=target/axe
+[ -e $axe/node_modules/axe-core/axe.min.js ] || {
+    say "installing axe-core below $axe"
+    npm install --silent --no-save --prefix $axe "axe-core@4.14.*"
+} || echo "axe-core is not installed: the rules of accessibility are not checked" >&2
 want promtool prometheus golang-github-prometheus prometheus prometheus
 want prometheus-node-exporter prometheus-node-exporter node-exporter prometheus-node-exporter node_exporter
 want lintian lintian lintian lintian lintian

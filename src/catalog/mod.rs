@@ -210,6 +210,19 @@ pub trait PassStore: PassReader {
         now: Timestamp,
     ) -> Result<(), CatalogError>;
 
+    /// Stores how a run left a pass that is not complete, or that is complete with notes for people. A pass that is not in the
+    /// catalog is stored as failed if it failed, and is not stored otherwise. Of the passes of a region that failed before any
+    /// request, only the last is kept: they cost nothing, and there is one with every run.
+    async fn leave(
+        &self,
+        _pass: &PassRef,
+        _failed: bool,
+        _notes: Option<&str>,
+        _now: Timestamp,
+    ) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
     /// Stores what a call is expected to cost from now on.
     async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError>;
 
@@ -231,6 +244,13 @@ pub const RANKED: u32 = 10_000;
 pub trait Archive: Send + Sync {
     /// Returns the passes that started at `since` or later, oldest first.
     async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError>;
+
+    /// Returns at most `most` passes that a run left as failed at `since` or later and that no run has completed, the last one
+    /// first.
+    async fn failures(&self, since: Timestamp, most: u32) -> Result<Vec<PassRecord>, CatalogError>;
+
+    /// Returns a pass; `None` if there is none with this id.
+    async fn pass(&self, pass: PassId) -> Result<Option<PassRecord>, CatalogError>;
 
     /// Returns the records of a kind from one state of the catalog, in the order in which they were first seen. Reading
     /// stops when the stream is dropped.

@@ -93,6 +93,8 @@ pub type NamedIds = (Arc<str>, Vec<Arc<str>>);
 /// A pass in a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassRecord {
+    /// The pass.
+    pub id: PassId,
     /// The job.
     pub job: String,
     /// The region; `*` for batches that served several.
@@ -113,6 +115,12 @@ pub struct PassRecord {
     pub requests: u64,
     /// Units charged.
     pub units: Cost,
+    /// When the last run that walked it left it; `None` before that.
+    pub left_at: Option<Timestamp>,
+    /// Whether that run failed, rather than completed it or waits for a limit.
+    pub failed: bool,
+    /// Why that run got no further, and what it noticed; `None` where there is nothing to say.
+    pub notes: Option<String>,
 }
 
 /// A query for records to export.

@@ -125,7 +125,9 @@ async fn list_all(
                 .or_default()
                 .push(*listed),
             Turn::Left(candidate, outcome, why) => {
-                walked.leave(&[*candidate], outcome, why.as_ref())
+                let candidates = [*candidate];
+                walked.leave(&candidates, outcome, why.as_ref());
+                context.not_walked(&candidates, why.as_ref()).await;
             }
         }
     }
@@ -147,7 +149,7 @@ async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> T
             // Other regions wait for their upstream meanwhile.
             let is_ended = !names_ids(&pass.job);
             if is_ended {
-                walked = end(context, &pass, walked).await;
+                walked = end(context, &mut pass, walked).await;
             }
             let reason = walked.err();
             let how = reason
@@ -247,27 +249,31 @@ async fn complete(
                 let waits = one.pass.id().is_some_and(|id| batches.waits(id));
                 let waits = || waits.then(|| batches.why());
                 let ended = one.reason.take().or_else(waits).map_or(Ok(()), Err);
-                one.reason = end(context, &one.pass, ended).await.err();
+                one.reason = end(context, &mut one.pass, ended).await.err();
             }
             one
         }
     });
     let mut ends = futures_util::stream::iter(ends).buffered(context.concurrency);
     while let Some(one) = ends.next().await {
-        walked.add(one.pass, one.reason.as_ref());
+        let reference = one.pass.reference.clone();
+        let report = walked.add(one.pass, one.reason.as_ref());
+        context.leave(&reference, &report).await;
     }
     drop(ends);
     // A pass that began after its charges would look like one that a restored ledger lacks, and be charged again.
     let began = batches.began.unwrap_or_else(|| context.clock.now());
     let reference = batches.reference(job, began);
     context.count_unproductive(&reference, &batches.stats).await;
-    walked.add_batches(job, batches);
+    if let Some(report) = walked.add_batches(job, batches) {
+        context.leave(&reference, &report).await;
+    }
 }
 
 /// Ends a pass that is complete or that the upstream does not serve. Any other stays unfinished.
 async fn end(
     context: &Context,
-    pass: &Pass,
+    pass: &mut Pass,
     ended: Result<(), StopReason>,
 ) -> Result<(), StopReason> {
     let end = match &ended {
@@ -276,11 +282,13 @@ async fn end(
         Err(_) => None,
     };
     let now = context.clock.now();
-    let reference = match end {
+    pass.reference = match end {
         Some(PassEnd::Complete) => PassRef::Open(pass.complete(context).await?),
         Some(end) => PassRef::Open(context.catalog.finish(&pass.reference, end, now).await?),
         None => pass.reference.clone(),
     };
-    context.count_unproductive(&reference, &pass.stats).await;
+    context
+        .count_unproductive(&pass.reference, &pass.stats)
+        .await;
     ended
 }

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::blocked::Blocked;
+use super::due::{Candidate, jobs};
 use super::findings::RegionalRecords;
 use super::learned_cost::LearnedCosts;
+use super::outcome::{PassOutcome, PassReport};
 use super::stats::{InFlight, PassStats, RequestStats};
 use super::stop::Stop;
 use super::stop_reason::{NotLanded, StopReason};
 use super::unlanded::Unlanded;
 use crate::catalog::{CatalogError, Landed, Landing, Leases, PassRef, PassStore};
 use crate::clock::Clock;
-use crate::config::Credential;
+use crate::config::{Credential, Region};
 use crate::ledger::LedgerClient;
 use crate::quota::{Timestamp, Units};
 use crate::upstream::{Failure, Upstream};
@@ -161,6 +163,50 @@ impl Context {
                 requests,
                 "cannot count requests without a page in the catalog: {error}"
             );
+        }
+    }
+
+    /// Stores in the catalog how this run left a pass. The end of a complete pass is stored already, so there is nothing to
+    /// store where nothing was noticed.
+    pub async fn leave(&self, pass: &PassRef, report: &PassReport) {
+        let is_whole = report.outcome == PassOutcome::Complete && report.detail.is_none();
+        if !is_whole {
+            let failed = report.outcome.is_failure();
+            self.store_why(pass, (failed, report.detail.as_deref()))
+                .await;
+        }
+    }
+
+    /// Stores in the catalog that regions were not walked because something failed, once for each job.
+    pub async fn not_walked(&self, candidates: &[Candidate], why: Option<&StopReason>) {
+        let Some(why) = why.filter(|why| why.outcome().is_failure()) else {
+            return;
+        };
+        for job in jobs(candidates) {
+            let of_job = candidates.iter().filter(|one| one.job.name == job.name);
+            let regions: Vec<&Region> = of_job.map(|one| &*one.region).collect();
+            let now = self.clock.now();
+            let (code, slice, why) = match regions.as_slice() {
+                [only] => (&*only.code, only.slice, why.to_string()),
+                several => {
+                    let why = format!("{} regions were not walked: {why}", several.len());
+                    (Region::SHARED, None, why)
+                }
+            };
+            let pass = PassRef::New {
+                job: job.name.clone(),
+                region: code.to_owned(),
+                slice,
+                started_at: now,
+            };
+            self.store_why(&pass, (true, Some(&why))).await;
+        }
+    }
+
+    async fn store_why(&self, pass: &PassRef, (failed, notes): (bool, Option<&str>)) {
+        let now = self.clock.now();
+        if let Err(error) = self.catalog.leave(pass, failed, notes, now).await {
+            tracing::warn!("cannot store in the catalog why a pass stopped: {error}");
         }
     }
 

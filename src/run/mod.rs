@@ -95,14 +95,20 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
             .await?
             .into_iter()
             .partition(|one| one.is_due(now));
-    some_credential(context, &queue).await?;
+    if let Err(error) = some_credential(context, &queue).await {
+        let reason = StopReason::Failed(error.to_string());
+        context.not_walked(&queue, Some(&reason)).await;
+        return Err(error);
+    }
     fairest_first(&mut queue, now);
     let mut walked = Walked::default();
     while !queue.is_empty() {
         match admit_regions(context, &mut queue).await {
             Ok(admitted) => walk_admitted(context, admitted, &mut walked).await,
             Err(reason) => {
-                walked.leave(&std::mem::take(&mut queue), reason.outcome(), Some(&reason))
+                let left = std::mem::take(&mut queue);
+                walked.leave(&left, reason.outcome(), Some(&reason));
+                context.not_walked(&left, Some(&reason)).await;
             }
         }
     }

@@ -44,6 +44,12 @@ pub enum RunOutcome {
 }
 
 impl PassOutcome {
+    /// Whether people have to look: it failed, or was refused.
+    #[must_use]
+    pub const fn is_failure(self) -> bool {
+        matches!(self, Self::Refused | Self::Failed)
+    }
+
     /// Returns its name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {

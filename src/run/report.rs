@@ -27,25 +27,26 @@ pub struct Walked {
 }
 
 impl Walked {
-    /// Adds a pass that was walked.
-    pub fn add(&mut self, pass: Pass, reason: Option<&StopReason>) {
+    /// Adds a pass that was walked, and returns its report.
+    pub fn add(&mut self, pass: Pass, reason: Option<&StopReason>) -> PassReport {
         let report = PassReport {
             resumed: pass.resumed,
             ..blank(&pass.job, &pass.region)
         };
-        self.push(report, reason, pass.notes, &pass.stats);
+        self.push(report, reason, pass.notes, &pass.stats)
     }
 
-    /// Adds the batches of a job, unless no request was made for them and none was refused.
-    pub fn add_batches(&mut self, job: &Job, batches: Batches) {
+    /// Adds the batches of a job and returns their report; `None` if no request was made for them and none was refused.
+    pub fn add_batches(&mut self, job: &Job, batches: Batches) -> Option<PassReport> {
         let reason = batches.reason.as_ref();
-        if batches.stats.requests > 0 || reason.and_then(why).is_some() {
-            let report = PassReport {
-                resumed: batches.resumed,
-                ..blank(job, &Region::shared())
-            };
-            self.push(report, reason, batches.notes, &batches.stats);
+        if batches.stats.requests == 0 && reason.and_then(why).is_none() {
+            return None;
         }
+        let report = PassReport {
+            resumed: batches.resumed,
+            ..blank(job, &Region::shared())
+        };
+        Some(self.push(report, reason, batches.notes, &batches.stats))
     }
 
     /// Adds regions that were not walked.
@@ -76,7 +77,7 @@ impl Walked {
         reason: Option<&StopReason>,
         notes: Vec<String>,
         stats: &PassStats,
-    ) {
+    ) -> PassReport {
         let why = reason.and_then(why).into_iter();
         let notes = why.chain(notes).chain(denied(stats)).chain(skipped(stats));
         let findings = stats.findings.notes(report.resumed);
@@ -93,7 +94,8 @@ impl Walked {
             ..report
         };
         log_end(&pass);
-        self.merge(pass);
+        self.merge(pass.clone());
+        pass
     }
 
     /// Keeps the limit that stopped a pass: its text names a time, and later charges of this run can change that.

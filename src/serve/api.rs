@@ -18,7 +18,7 @@ use tower_http::compression::CompressionLayer;
 use super::guard::{HEALTH, guard};
 use super::problem::Problem;
 use super::{App, charge, metrics, openapi, page};
-use crate::catalog::RecordsQuery;
+use crate::catalog::{RecordsQuery, StoredRecord};
 use crate::cli::SearchArgs;
 use crate::commands::search::SearchReport;
 use crate::commands::{Error, export, history, preview, search, status};
@@ -28,7 +28,7 @@ const LONGEST_BODY: usize = 64 * 1024;
 /// The longest words of a search, in bytes.
 const LONGEST_WORDS: usize = 1024;
 /// The most records of one response.
-const MOST: u32 = 1000;
+pub const MOST: u32 = 1000;
 
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
@@ -139,7 +139,7 @@ impl HistoryParameters {
     }
 }
 
-pub async fn history_json(
+async fn history_json(
     State(app): State<Arc<App>>,
     uri: Uri,
     headers: HeaderMap,
@@ -346,41 +346,50 @@ async fn record(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let parameters: RecordParameters = parameters(&uri)?;
-    let found = app
+    let RecordParameters { upstream } = parameters(&uri)?;
+    record_json(&headers, &one_record(&app, kind, id, upstream).await?)
+}
+
+/// Returns the record of this kind and id.
+///
+/// # Errors
+/// There is none, or there are several and no upstream is named.
+pub async fn one_record(
+    app: &App,
+    kind: String,
+    id: String,
+    upstream: Option<String>,
+) -> Result<StoredRecord, Problem> {
+    let mut found = app
         .read(move |environment| async move {
             export::columns(&environment, &kind)?;
             let archive = environment.archive().await?;
             let mut found = Vec::new();
             let upstreams = environment.config.upstreams.keys();
-            for upstream in
-                upstreams.filter(|name| parameters.upstream.as_ref().is_none_or(|one| one == *name))
-            {
-                found.extend(archive.record(upstream, &kind, &id).await?);
+            for name in upstreams.filter(|name| upstream.as_ref().is_none_or(|one| one == *name)) {
+                found.extend(archive.record(name, &kind, &id).await?);
             }
             Ok(found)
         })
         .await?;
-    match found.as_slice() {
-        [] => Err(Problem::new(
-            StatusCode::NOT_FOUND,
-            "no record has this kind and id",
-        )),
-        [record] => {
-            let mut line = Vec::new();
-            export::json_line(&mut line, record, false)
-                .map_err(|error| Problem::from(Error::io("cannot write the record")(error)))?;
-            Ok(tagged(&headers, line.clone(), "application/json", &line))
-        }
-        several => {
-            let upstreams: Vec<&str> = several.iter().map(|one| one.upstream.as_str()).collect();
-            let detail = format!(
-                "records of {} have this kind and id; add ?upstream=",
-                upstreams.join(" and ")
-            );
-            Err(Problem::bad_request(detail))
-        }
+    if found.len() > 1 {
+        let upstreams: Vec<&str> = found.iter().map(|one| one.upstream.as_str()).collect();
+        let detail = format!(
+            "records of {} have this kind and id; add ?upstream=",
+            upstreams.join(" and ")
+        );
+        return Err(Problem::bad_request(detail));
     }
+    let missing = || Problem::new(StatusCode::NOT_FOUND, "no record has this kind and id");
+    found.pop().ok_or_else(missing)
+}
+
+/// A record as the API returns it.
+pub fn record_json(headers: &HeaderMap, record: &StoredRecord) -> Result<Response, Problem> {
+    let mut line = Vec::new();
+    export::json_line(&mut line, record, false)
+        .map_err(|error| Problem::from(Error::io("cannot write the record")(error)))?;
+    Ok(tagged(headers, line.clone(), "application/json", &line))
 }
 
 /// A response in JSON with a tag, or 304 if the client has it. Two answers that differ only in how old things are, are the

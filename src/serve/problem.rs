@@ -68,6 +68,11 @@ impl From<Error> for Problem {
             Error::Client(client) if client.is_outage() => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
             }
+            Error::Catalog(away) if away.is_retryable() => {
+                tracing::error!("{error}");
+                let detail = "the catalog cannot be reached now; the log of this server says why";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            }
             Error::Config(_)
             | Error::State(_)
             | Error::Catalog(_)

@@ -7,7 +7,7 @@ use super::catalog::{PostgresCatalog, reading};
 use super::records::Records;
 use super::{PostgresError, passes, records, search};
 use crate::catalog::{
-    Archive, CatalogError, PassRecord, RecordPages, RecordsPage, RecordsQuery, SearchQuery,
+    Archive, CatalogError, PassId, PassRecord, RecordPages, RecordsPage, RecordsQuery, SearchQuery,
     SearchResults, StoredRecord,
 };
 use crate::quota::Timestamp;
@@ -16,6 +16,14 @@ use crate::quota::Timestamp;
 impl Archive for PostgresCatalog {
     async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {
         reading!(self, tx => passes::history(&tx, since))
+    }
+
+    async fn failures(&self, since: Timestamp, most: u32) -> Result<Vec<PassRecord>, CatalogError> {
+        reading!(self, tx => passes::failures(&tx, since, most))
+    }
+
+    async fn pass(&self, pass: PassId) -> Result<Option<PassRecord>, CatalogError> {
+        reading!(self, tx => passes::pass(&tx, pass))
     }
 
     fn records(&self, query: RecordsQuery) -> RecordPages {

@@ -66,16 +66,35 @@ pub const COUNT: &str = "update pass set pages = pages + $2, records = records +
         requests = least(requests, 9223372036854775807 - $4) + $4, greatest = coalesce($6, greatest)
     where id = $1";
 const END_WITHOUT_PAGE: &str =
-    "insert into pass (job, region, started_at, outcome, finished_at, slice_from, slice_to)
-    values ($1, $2, $3, $4, $5, $6, $7) returning id";
+    "insert into pass (job, region, started_at, outcome, finished_at, slice_from, slice_to, left_at, failed)
+    values ($1, $2, $3, $4, $5, $6, $7, $5, $4 <> 'complete') returning id";
 const FINISH: &str = "with fetched as (delete from batch where pass = $1)
-    update pass set outcome = $2, finished_at = $3,
+    update pass set outcome = $2, finished_at = $3, left_at = $3, failed = $2 <> 'complete',
+        notes = case when $2 <> 'complete' then notes end,
         cut = exists (select 1 from checkpoint where checkpoint.pass = $1 and checkpoint.cut)
     where id = $1 and finished_at is null";
-const HISTORY: &str =
-    "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
-        slice_from, slice_to
-    from pass where started_at >= $1 order by started_at, id";
+const LEAVE: &str = "update pass set left_at = $2, failed = $3, notes = $4 where id = $1";
+/// The pass that failed without a page and began at this time, or the last one that failed before any request.
+const FAILED: &str = "select id from pass
+    where job = $1 and region = $2 and slice_from is not distinct from $3 and outcome = 'failed'
+        and (started_at = $4 or requests = 0)
+    order by started_at desc, id desc limit 1 for update";
+const FAIL_AGAIN: &str = "update pass set started_at = $2, finished_at = $3 where id = $1";
+/// A pass as [`pass_record`] reads it.
+macro_rules! pass_where {
+    ($condition:literal) => {
+        concat!(
+            "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
+                slice_from, slice_to, id, left_at, failed, notes
+            from pass where ",
+            $condition
+        )
+    };
+}
+const HISTORY: &str = pass_where!("started_at >= $1 order by started_at, id");
+const FAILURES: &str =
+    pass_where!("failed and left_at >= $1 order by left_at desc, id desc limit $2");
+const PASS: &str = pass_where!("id = $1");
 
 /// What is known of each region at `now`.
 pub async fn region_states(
@@ -422,6 +441,71 @@ pub async fn history(
     rows.iter().map(pass_record).collect()
 }
 
+/// Stores how a run left a pass, and what it noticed.
+pub async fn leave(
+    tx: &Transaction<'_>,
+    pass: &PassRef,
+    (failed, notes): (bool, Option<&str>),
+    now: Timestamp,
+) -> Result<(), PostgresError> {
+    let pass = match pass {
+        PassRef::Open(pass) => *pass,
+        PassRef::New { .. } if failed => fail(tx, pass, now).await?,
+        PassRef::New { .. } => return Ok(()),
+    };
+    let notes = notes.map(stored);
+    tx.execute(LEAVE, parameters![pass.0, time(now), failed, notes])
+        .await
+        .map(drop)
+}
+
+/// Stores a pass that failed without a page, unless it is stored already because its requests were counted.
+async fn fail(
+    tx: &Transaction<'_>,
+    pass: &PassRef,
+    now: Timestamp,
+) -> Result<PassId, PostgresError> {
+    if let PassRef::New {
+        job,
+        region,
+        slice,
+        started_at,
+    } = pass
+    {
+        let (from, began) = (edges(*slice).0, time(*started_at));
+        let rows = tx
+            .query(
+                FAILED,
+                parameters![stored(job), stored(region), from, began],
+            )
+            .await?;
+        if let Some(id) = rows.first().map(|row| row.value(0)).transpose()? {
+            tx.execute(FAIL_AGAIN, parameters![id, began, time(now)])
+                .await?;
+            return Ok(PassId(id));
+        }
+    }
+    finish(tx, pass, PassEnd::Failed, now).await
+}
+
+/// The passes that failed last and were left at `since` or later, the last one first.
+pub async fn failures(
+    tx: &Transaction<'_>,
+    since: Timestamp,
+    most: u32,
+) -> Result<Vec<PassRecord>, PostgresError> {
+    let rows = tx
+        .query(FAILURES, parameters![time(since), i64::from(most)])
+        .await?;
+    rows.iter().map(pass_record).collect()
+}
+
+/// A pass.
+pub async fn pass(tx: &Transaction<'_>, pass: PassId) -> Result<Option<PassRecord>, PostgresError> {
+    let rows = tx.query(PASS, parameters![pass.0]).await?;
+    rows.first().map(pass_record).transpose()
+}
+
 fn pass_record(row: &Row) -> Result<PassRecord, PostgresError> {
     let units: &str = row.value(7)?;
     Ok(PassRecord {
@@ -437,5 +521,9 @@ fn pass_record(row: &Row) -> Result<PassRecord, PostgresError> {
             .map_err(|error| PostgresError::Unusable(format!("the units of a pass: {error}")))?,
         finished_at: row.optional_time(8)?,
         slice: slice(row, 9)?,
+        id: PassId(row.value(11)?),
+        left_at: row.optional_time(12)?,
+        failed: row.value(13)?,
+        notes: row.optional_text(14)?,
     })
 }

@@ -96,6 +96,16 @@ impl PassStore for PostgresCatalog {
         writing!(self, tx => passes::count_unproductive(&tx, pass, (requests, units), now))
     }
 
+    async fn leave(
+        &self,
+        pass: &PassRef,
+        failed: bool,
+        notes: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(), CatalogError> {
+        writing!(self, tx => passes::leave(&tx, pass, (failed, notes), now))
+    }
+
     async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {
         writing!(self, tx => estimates::learn(&tx, &estimate))
     }

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 
 use super::{SqliteCatalog, StoreError, locked, passes, records, search};
 use crate::catalog::{
-    Archive, CatalogError, PassRecord, RecordPages, RecordsPage, RecordsQuery, SearchQuery,
+    Archive, CatalogError, PassId, PassRecord, RecordPages, RecordsPage, RecordsQuery, SearchQuery,
     SearchResults, StoredRecord,
 };
 use crate::quota::Timestamp;
@@ -18,6 +18,16 @@ use crate::sqlite::Interruptible;
 impl<A: Send + Sync> Archive for SqliteCatalog<A> {
     async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {
         self.read(move |connection| passes::history(connection, since))
+            .await
+    }
+
+    async fn failures(&self, since: Timestamp, most: u32) -> Result<Vec<PassRecord>, CatalogError> {
+        self.read(move |connection| passes::failures(connection, since, most))
+            .await
+    }
+
+    async fn pass(&self, pass: PassId) -> Result<Option<PassRecord>, CatalogError> {
+        self.read(move |connection| passes::pass(connection, pass))
             .await
     }
 

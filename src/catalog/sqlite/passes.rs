@@ -51,16 +51,35 @@ const COUNT: &str = "update pass set pages = pages + ?2, records = records + ?3,
     requests = min(requests, 9223372036854775807 - ?4) + ?4
     where id = ?1";
 const END_WITHOUT_PAGE: &str =
-    "insert into pass (job, region, started_at, outcome, finished_at, slice_from, slice_to)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-const FINISH: &str = "update pass set outcome = ?2, finished_at = ?3,
+    "insert into pass (job, region, started_at, outcome, finished_at, slice_from, slice_to, left_at, failed)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?5, ?4 <> 'complete')";
+const FINISH: &str =
+    "update pass set outcome = ?2, finished_at = ?3, left_at = ?3, failed = ?2 <> 'complete',
+    notes = case when ?2 <> 'complete' then notes end,
     cut = exists (select 1 from checkpoint where pass = ?1 and checkpoint.cut = 1)
     where id = ?1 and finished_at is null";
+const LEAVE: &str = "update pass set left_at = ?2, failed = ?3, notes = ?4 where id = ?1";
+/// The pass that failed without a page and began at this time, or the last one that failed before any request.
+const FAILED: &str = "select id from pass
+    where job = ?1 and region = ?2 and slice_from is ?3 and outcome = 'failed' and (started_at = ?4 or requests = 0)
+    order by started_at desc, id desc limit 1";
+const FAIL_AGAIN: &str = "update pass set started_at = ?2, finished_at = ?3 where id = ?1";
+/// A pass as [`pass_record`] reads it.
+macro_rules! pass_where {
+    ($condition:literal) => {
+        concat!(
+            "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
+                slice_from, slice_to, id, left_at, failed, notes
+            from pass where ",
+            $condition
+        )
+    };
+}
 /// A history reads most passes, so no index would make it faster.
-const HISTORY: &str =
-    "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
-        slice_from, slice_to
-    from pass where started_at >= ?1 order by started_at, id";
+const HISTORY: &str = pass_where!("started_at >= ?1 order by started_at, id");
+const FAILURES: &str =
+    pass_where!("failed = 1 and left_at >= ?1 order by left_at desc, id desc limit ?2");
+const PASS: &str = pass_where!("id = ?1");
 pub const STATEMENTS: &[&str] = &[
     OPEN,
     OPEN_OF_REGION,
@@ -80,6 +99,11 @@ pub const STATEMENTS: &[&str] = &[
     UNITS,
     COUNT,
     FINISH,
+    LEAVE,
+    FAILED,
+    FAIL_AGAIN,
+    FAILURES,
+    PASS,
 ];
 
 /// What is known of each region at `now`.
@@ -392,6 +416,46 @@ pub fn count_unproductive(
     )
 }
 
+/// Stores how a run left a pass, and what it noticed.
+pub fn leave(
+    tx: &Transaction<'_>,
+    pass: &PassRef,
+    (failed, notes): (bool, Option<&str>),
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let pass = match pass {
+        PassRef::Open(pass) => *pass,
+        PassRef::New { .. } if failed => fail(tx, pass, now)?,
+        PassRef::New { .. } => return Ok(()),
+    };
+    let left = (pass.0, columns::time(now), failed, notes);
+    tx.prepare_cached(LEAVE)?.execute(left)?;
+    Ok(())
+}
+
+/// Stores a pass that failed without a page, unless it is stored already because its requests were counted.
+fn fail(tx: &Transaction<'_>, pass: &PassRef, now: Timestamp) -> Result<PassId, StoreError> {
+    if let PassRef::New {
+        job,
+        region,
+        slice,
+        started_at,
+    } = pass
+    {
+        let (from, began) = (columns::slice(*slice).0, columns::time(*started_at));
+        let failed: Option<i64> = tx
+            .prepare_cached(FAILED)?
+            .query_row((job, region, from, &began), |row| row.get(0))
+            .optional()?;
+        if let Some(id) = failed {
+            tx.prepare_cached(FAIL_AGAIN)?
+                .execute((id, began, columns::time(now)))?;
+            return Ok(PassId(id));
+        }
+    }
+    finish(tx, pass, PassEnd::Failed, now)
+}
+
 pub fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), StoreError> {
     let exists: bool = tx
         .prepare_cached(EXISTS)?
@@ -408,6 +472,23 @@ pub fn history(connection: &Connection, since: Timestamp) -> rusqlite::Result<Ve
     let mut statement = connection.prepare_cached(HISTORY)?;
     let passes = statement.query_map([columns::time(since)], pass_record)?;
     passes.collect()
+}
+
+/// The passes that failed last and were left at `since` or later, the last one first.
+pub fn failures(
+    connection: &Connection,
+    since: Timestamp,
+    most: u32,
+) -> rusqlite::Result<Vec<PassRecord>> {
+    let mut statement = connection.prepare_cached(FAILURES)?;
+    let passes = statement.query_map((columns::time(since), most), pass_record)?;
+    passes.collect()
+}
+
+/// A pass.
+pub fn pass(connection: &Connection, pass: PassId) -> rusqlite::Result<Option<PassRecord>> {
+    let mut statement = connection.prepare_cached(PASS)?;
+    statement.query_row([pass.0], pass_record).optional()
 }
 
 fn pass_record(row: &Row<'_>) -> rusqlite::Result<PassRecord> {
@@ -429,5 +510,9 @@ fn pass_record(row: &Row<'_>) -> rusqlite::Result<PassRecord> {
         units: columns::read_cost(row, 7)?,
         finished_at: columns::read_optional_time(row, 8)?,
         slice: columns::read_slice(row, 9)?,
+        id: PassId(row.get(11)?),
+        left_at: columns::read_optional_time(row, 12)?,
+        failed: row.get(13)?,
+        notes: row.get(14)?,
     })
 }

@@ -105,6 +105,18 @@ impl PassStore for SqliteCatalog {
             .await
     }
 
+    async fn leave(
+        &self,
+        pass: &PassRef,
+        failed: bool,
+        notes: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(), CatalogError> {
+        let (pass, notes) = (pass.clone(), notes.map(str::to_owned));
+        self.write(move |tx| passes::leave(tx, &pass, (failed, notes.as_deref()), now))
+            .await
+    }
+
     async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {
         self.write(move |tx| Ok(estimates::learn(tx, &estimate)?))
             .await

@@ -1,65 +1,230 @@
-//! `/history`: passes and spend by day, job and region.
+//! `/history`: passes and spend by day, job and region. `/pass`: one pass.
 
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
 
-use super::{table, view};
+use super::{
+    Detail, choice, details, encoded, minute, page_below, pass_link, query_of, table, text_field,
+    view,
+};
+use crate::catalog::{PassEnd, PassId, PassRecord};
 use crate::commands::history::{self, History, Row};
-use crate::commands::table::count;
+use crate::commands::table::{cost, count, instant, span};
+use crate::config::Region;
 use crate::plain::plain;
+use crate::quota::{Cost, Timestamp};
 use crate::serve::App;
-use crate::serve::api::{HistoryParameters, parameters};
+use crate::serve::api::{HistoryParameters, parameters, tagged_json};
 use crate::serve::problem::Problem;
+
+/// The most passes that one page lists.
+const MOST_PASSES: usize = 200;
+
+/// What the view is asked for.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HistoryFilter {
+    since: Option<String>,
+    job: Option<String>,
+    region: Option<String>,
+}
+
+impl HistoryFilter {
+    fn job(&self) -> Option<&str> {
+        self.job.as_deref().filter(|job| !job.is_empty())
+    }
+
+    fn region(&self) -> Option<&str> {
+        self.region.as_deref().filter(|region| !region.is_empty())
+    }
+
+    fn since(&self) -> &str {
+        self.since
+            .as_deref()
+            .filter(|since| !since.is_empty())
+            .unwrap_or("30d")
+    }
+
+    fn is_filtered(&self) -> bool {
+        self.job().is_some() || self.region().is_some()
+    }
+
+    fn has(&self, job: Option<&str>, region: Option<&str>) -> bool {
+        self.job().is_none_or(|wanted| job == Some(wanted))
+            && self.region().is_none_or(|wanted| region == Some(wanted))
+    }
+}
+
+/// What the view shows.
+#[derive(Serialize)]
+struct Passes {
+    #[serde(flatten)]
+    history: History,
+    /// The passes of the job or region that is asked for, newest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passes: Option<Vec<PassShown>>,
+}
+
+/// A pass.
+#[derive(Serialize)]
+struct PassShown {
+    id: PassId,
+    job: String,
+    region: String,
+    started_at: Timestamp,
+    finished_at: Option<Timestamp>,
+    /// How it ended; null while it is unfinished.
+    outcome: Option<&'static str>,
+    pages: u64,
+    records: u64,
+    requests: u64,
+    units: Cost,
+    /// When the last run that walked it left it.
+    left_at: Option<Timestamp>,
+    /// Whether that run failed.
+    failed: bool,
+    /// Why that run got no further, and what it noticed.
+    notes: Option<String>,
+}
+
+impl PassShown {
+    fn of(pass: PassRecord) -> Self {
+        Self {
+            region: Region::key_of(&pass.region, pass.slice),
+            id: pass.id,
+            job: pass.job,
+            started_at: pass.started_at,
+            finished_at: pass.finished_at,
+            outcome: pass.outcome.map(PassEnd::as_str),
+            pages: pass.pages,
+            records: pass.records,
+            requests: pass.requests,
+            units: pass.units,
+            left_at: pass.left_at,
+            failed: pass.failed,
+            notes: pass.notes,
+        }
+    }
+
+    const fn class(&self) -> &'static str {
+        match (self.failed, self.outcome.is_some()) {
+            (true, _) => "bad",
+            (false, true) => "good",
+            (false, false) => "warn",
+        }
+    }
+
+    fn state(&self) -> &'static str {
+        self.outcome.unwrap_or("unfinished")
+    }
+}
 
 /// `GET /history`
 pub async fn page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
-    let content = content(&app, &uri).await;
-    view(&headers, "/history", content)
+    let asked = parameters::<HistoryFilter>(&uri);
+    let form = form(&app, asked.as_ref().unwrap_or(&HistoryFilter::default()));
+    let content = match &asked {
+        Ok(asked) => passes(&app, asked)
+            .await
+            .map(|found| shown(&found, asked, &uri)),
+        Err(problem) => Err(problem.clone()),
+    };
+    view(&headers, "/history", &form, content)
 }
 
-async fn content(app: &App, uri: &Uri) -> Result<Markup, Problem> {
-    let parameters: HistoryParameters = parameters(uri)?;
-    let since = parameters.since()?;
-    let history = app
-        .read(move |environment| async move {
-            let since = environment.clock.now() - since;
-            history::report(&environment, since).await
-        })
-        .await?;
-    Ok(shown(
-        &history,
-        parameters.since.as_deref().unwrap_or("30d"),
-        uri,
-    ))
+/// `GET /history.json`
+pub async fn json(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let asked: HistoryFilter = parameters(&uri)?;
+    Ok(tagged_json(&headers, &passes(&app, &asked).await?))
 }
 
-fn shown(history: &History, since: &str, uri: &Uri) -> Markup {
-    let query = uri.query().map(|query| format!("?{query}"));
+async fn passes(app: &App, asked: &HistoryFilter) -> Result<Passes, Problem> {
+    let since = HistoryParameters {
+        since: asked.since.clone(),
+    };
+    let (since, asked) = (since.since()?, asked.clone());
+    app.read(move |environment| async move {
+        let since = environment.clock.now() - since;
+        let mut history = history::report(&environment, since).await?;
+        let mut passes = None;
+        if asked.is_filtered() {
+            let has = |row: &Row| asked.has(row.job.as_deref(), row.region.as_deref());
+            history.rows.retain(has);
+            let all = environment.archive().await?.history(since).await?;
+            let own = all
+                .into_iter()
+                .rev()
+                .filter(|pass| asked.has(Some(&pass.job), Some(&pass.region)));
+            passes = Some(own.take(MOST_PASSES).map(PassShown::of).collect());
+        }
+        Ok(Passes { history, passes })
+    })
+    .await
+}
+
+fn form(app: &App, asked: &HistoryFilter) -> Markup {
+    let config = &app.environment.config;
+    let jobs = config.jobs.iter().map(|job| &*job.name).collect();
+    let regions = config.regions.iter().map(|region| &*region.code);
+    html! {
+        form method="get" action="/history" {
+            (choice("job", "Job", &jobs, asked.job()))
+            (choice("region", "Region", &regions.collect(), asked.region()))
+            (text_field("since", "Started within", Some(asked.since()), "such as 30d"))
+            div { button type="submit" { "Show" } }
+        }
+    }
+}
+
+fn shown(found: &Passes, asked: &HistoryFilter, uri: &Uri) -> Markup {
     // Newest first: a page is read from the top.
-    let days: Vec<&[Row]> = history
-        .rows
+    let rows = &found.history.rows;
+    let days: Vec<&[Row]> = rows
         .chunk_by(|one, next| one.day == next.day)
         .rev()
         .collect();
     html! {
-        form method="get" action="/history" {
-            div {
-                label for="since" { "Started within, such as 30d" }
-                input type="text" id="since" name="since" value=(since);
-            }
-            div { button type="submit" { "Show" } }
+        @if let Some(passes) = found.passes.as_deref().filter(|passes| !passes.is_empty()) {
+            h2 { "Passes" }
+            (passes_shown(passes))
         }
         @if days.is_empty() { p { "Nothing was fetched or charged in this period." } }
-        @for rows in days { (day(rows)) }
-        p class="quiet" { a href=(format!("/history.json{}", query.unwrap_or_default())) { "JSON" } }
+        @for rows in days { (day(rows, asked)) }
+        p class="quiet" { a href=(format!("/history.json{}", query_of(uri))) { "This page as JSON" } }
     }
 }
 
-fn day(rows: &[Row]) -> Markup {
+fn passes_shown(passes: &[PassShown]) -> Markup {
+    let heads = [
+        "Started", "Job", "Region", "State", "Pages", "Records", "Requests", "Units", "Notes",
+    ];
+    html! {
+        (table("The newest passes first", &heads, 4..7, &html! {
+            @for pass in passes {
+                tr {
+                    td class="short" { (pass_link(pass.id, &minute(pass.started_at))) }
+                    td { (plain(&pass.job)) } td { (plain(&pass.region)) }
+                    td class=(pass.class()) { (pass.state()) }
+                    td class="number" { (count(pass.pages)) } td class="number" { (count(pass.records)) }
+                    td class="number" { (count(pass.requests)) } td { (plain(&cost(&pass.units))) }
+                    td class="notes" { (plain(pass.notes.as_deref().unwrap_or_default())) }
+                }
+            }
+        }))
+        @if passes.len() >= MOST_PASSES { p class="quiet" { "Older ones are not shown." } }
+    }
+}
+
+fn day(rows: &[Row], asked: &HistoryFilter) -> Markup {
     let day = rows.first().map_or("", |row| &row.day);
     let units = |row: &Row| {
         let units = row
@@ -68,18 +233,120 @@ fn day(rows: &[Row]) -> Markup {
             .map(|(limit, units)| format!("{} {limit}", count(*units)));
         units.collect::<Vec<_>>().join(", ")
     };
+    let heads = [
+        "Job", "Region", "Complete", "Pages", "Records", "Requests", "Units",
+    ];
     html! {
         h2 { (day) }
-        (table(&format!("Passes of {day} (UTC)"), &["Job", "Region", "Complete", "Pages", "Records", "Requests", "Units"], &html! {
+        (table(&format!("Passes of {day} (UTC)"), &heads, 3..6, &html! {
             @for row in rows {
                 tr {
-                    td { (row.job.as_deref().map_or_else(|| "by hand".to_owned(), plain)) }
+                    td { (job_shown(row, asked)) }
                     td { (plain(row.region.as_deref().unwrap_or("-"))) }
-                    td { @if row.passes > 0 { (count(row.complete)) " of " (count(row.passes)) } @else { "-" } }
+                    td class=[(row.complete < row.passes).then_some("warn")] {
+                        @if row.passes > 0 { (count(row.complete)) " of " (count(row.passes)) } @else { "-" }
+                    }
                     td class="number" { (count(row.pages)) } td class="number" { (count(row.records)) }
                     td class="number" { (count(row.requests)) } td { (plain(&units(row))) }
                 }
             }
         }))
+    }
+}
+
+/// The job of a row, which leads to its passes.
+fn job_shown(row: &Row, asked: &HistoryFilter) -> Markup {
+    let (Some(job), Some(region)) = (&row.job, &row.region) else {
+        return html! { (row.job.as_deref().map_or_else(|| "by hand".to_owned(), plain)) };
+    };
+    if asked.has(Some(job), Some(region)) && asked.job().is_some() && asked.region().is_some() {
+        return html! { (plain(job)) };
+    }
+    let since = asked.since.as_deref().unwrap_or("30d");
+    let to = format!(
+        "/history?job={}&region={}&since={}",
+        encoded(job),
+        encoded(region),
+        encoded(since)
+    );
+    html! { a href=(to) aria-label=(plain(&format!("Passes of {job} over {region}"))) { (plain(job)) } }
+}
+
+/// The pass that is asked for.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Id {
+    id: String,
+}
+
+/// `GET /pass`
+pub async fn pass_page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
+    let found = pass(&app, &uri).await;
+    let content = found.map(|pass| {
+        let title = format!("Pass of {} over {}", pass.job, pass.region);
+        (plain(&title), pass_shown(&pass, &uri))
+    });
+    page_below(&headers, "/history", content)
+}
+
+/// `GET /pass.json`
+pub async fn pass_json(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    Ok(tagged_json(&headers, &pass(&app, &uri).await?))
+}
+
+async fn pass(app: &App, uri: &Uri) -> Result<PassShown, Problem> {
+    let Id { id } = parameters(uri)?;
+    let id = id.parse().map(PassId);
+    let id = id.map_err(|_| Problem::bad_request("id: expected the number of a pass"))?;
+    let found = app
+        .read(move |environment| async move { Ok(environment.archive().await?.pass(id).await?) })
+        .await?;
+    let missing = || Problem::new(StatusCode::NOT_FOUND, "no pass has this id");
+    found.map(PassShown::of).ok_or_else(missing)
+}
+
+fn pass_shown(pass: &PassShown, uri: &Uri) -> Markup {
+    let more = format!(
+        "/history?job={}&region={}",
+        encoded(&pass.job),
+        encoded(&pass.region)
+    );
+    let took = pass.finished_at.map(|at| span(at.since(pass.started_at)));
+    let units = cost(&pass.units);
+    let all = [
+        Detail::new(
+            "State",
+            html! { span class=(pass.class()) { (pass.state()) } },
+        ),
+        Detail::new("Started", html! { (instant(pass.started_at)) }),
+        Detail::maybe(
+            "Ended",
+            pass.finished_at
+                .map(|at| html! { (instant(at)) @if let Some(took) = &took { ", after " (took) } }),
+        ),
+        Detail::maybe(
+            "Last walked",
+            pass.left_at.map(|at| html! { (instant(at)) }),
+        ),
+        Detail::new("Pages", html! { (count(pass.pages)) }),
+        Detail::new("Records", html! { (count(pass.records)) }),
+        Detail::new("Requests", html! { (count(pass.requests)) }),
+        Detail::new(
+            "Units",
+            html! { (if units.is_empty() { "none".to_owned() } else { plain(&units) }) },
+        ),
+        Detail::maybe(
+            "Notes",
+            pass.notes.as_deref().map(|notes| html! { (plain(notes)) }),
+        ),
+    ];
+    html! {
+        (details(all))
+        p { a href=(more) { "All passes over this region" } }
+        p class="quiet" { a href=(format!("/pass.json{}", query_of(uri))) { "This page as JSON" } }
     }
 }

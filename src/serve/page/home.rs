@@ -1,4 +1,4 @@
-//! `/`: the limits, the spend of a day, the age of each region, and what failed last.
+//! `/`: the limits, the spend of a day, what failed last, and the age of each region.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,58 +10,75 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
-use super::chart::{self, Spent};
-use super::{table, view};
-use crate::catalog::{PassEnd, PassRecord};
-use crate::commands::environment::Environment;
-use crate::commands::status::{self, LimitStatus, RegionStatus, Status};
-use crate::commands::table::{count, instant, span};
-use crate::commands::{Error, refill};
+use super::limit::{legend, limit_shown};
+use super::spend::{self, DaySpendings};
+use super::{minute, pass_link, table, view};
+use crate::catalog::{PassEnd, PassId, PassRecord};
+use crate::commands::status::{self, RegionStatus, Status, Walking};
+use crate::commands::table::{count, counted, instant, span};
+use crate::config::Region;
 use crate::plain::plain;
-use crate::quota::{LimitName, Timestamp, Units};
+use crate::quota::Timestamp;
 use crate::serve::App;
 use crate::serve::api::{parameters, tagged_json};
 use crate::serve::problem::Problem;
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
-const HOURS: usize = 24;
 /// How long a failed pass is shown.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-const MOST_FAILED: usize = 10;
-/// The job of charges that no job made.
-const BY_HAND: &str = "by hand";
+const MOST_FAILED: u32 = 10;
+/// How many regions are shown unless all are requested.
+const MOST_REGIONS: usize = 100;
 
 /// What the view shows.
 #[derive(Serialize)]
 struct Overview {
     status: Status,
-    /// The spend of the last 24 hours by account, limit and job: the units until the end of each hour.
-    day: BTreeMap<String, BTreeMap<LimitName, BTreeMap<String, Vec<u64>>>>,
+    /// The spend of the last 24 hours, by account, limit and job.
+    day: DaySpendings,
+    /// The passes that failed last, the last one first.
     failed: Vec<Failed>,
     #[serde(skip)]
     now: Timestamp,
 }
 
-/// A pass that did not complete.
+/// A pass that failed in the last run that walked it.
 #[derive(Serialize)]
 struct Failed {
+    pass: PassId,
     job: String,
     region: String,
     started_at: Timestamp,
+    /// When that run left it.
+    left_at: Option<Timestamp>,
     outcome: &'static str,
+    /// Why it got no further; null where an earlier release did not store it.
+    why: Option<String>,
+    /// Whether a later pass over the region is complete.
+    complete_since: bool,
     requests: u64,
     pages: u64,
 }
 
-/// The view has no parameters.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct OverviewFilter {
+    /// `all`: every region, however many there are.
+    regions: Option<String>,
+}
 
 /// `GET /`
 pub async fn page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
-    let overview = overview(&app, &uri).await;
-    view(&headers, "/", overview.map(|overview| shown(&overview)))
+    let content = content(&app, &uri).await;
+    view(&headers, "/", &Markup::default(), content)
+}
+
+async fn content(app: &App, uri: &Uri) -> Result<Markup, Problem> {
+    let asked: OverviewFilter = parameters(uri)?;
+    let most = match asked.regions.as_deref() {
+        Some("all") => usize::MAX,
+        Some(_) | None => MOST_REGIONS,
+    };
+    Ok(shown(&overview(app).await?, most))
 }
 
 /// `GET /index.json`
@@ -70,199 +87,232 @@ pub async fn json(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    Ok(tagged_json(&headers, &overview(&app, &uri).await?))
+    let _: OverviewFilter = parameters(&uri)?;
+    Ok(tagged_json(&headers, &overview(&app).await?))
 }
 
-async fn overview(app: &App, uri: &Uri) -> Result<Overview, Problem> {
-    let Nothing {} = parameters(uri)?;
+async fn overview(app: &App) -> Result<Overview, Problem> {
     app.read(|environment| async move {
         let now = environment.clock.now();
-        let passes = environment.archive().await?.history(now - WEEK).await?;
+        let archive = environment.archive().await?;
+        let failed = archive.failures(now - WEEK, MOST_FAILED).await?;
+        let status = status::report(&environment, None).await?;
         Ok(Overview {
-            status: status::report(&environment, None).await?,
-            day: day(&environment, now).await?,
-            failed: failed(&passes),
+            day: spend::of_the_day(&environment, now).await?,
+            failed: failed
+                .iter()
+                .map(|pass| pass_failed(pass, &status))
+                .collect(),
+            status,
             now,
         })
     })
     .await
 }
 
-async fn day(
-    environment: &Environment,
-    now: Timestamp,
-) -> Result<BTreeMap<String, BTreeMap<LimitName, BTreeMap<String, Vec<u64>>>>, Error> {
-    let ledger = refill::recorded_ledger(environment)?;
-    let from = now - HOUR * HOURS as u32;
-    let mut day = BTreeMap::new();
-    for account in environment.accounts() {
-        let limits: &mut BTreeMap<LimitName, BTreeMap<String, Vec<u64>>> =
-            day.entry(account.name.clone()).or_default();
-        let Ok(spending) = ledger.spent(&account, from).await else {
-            continue;
-        };
-        for charge in spending.charges {
-            let job = charge
-                .purpose
-                .job
-                .clone()
-                .unwrap_or_else(|| BY_HAND.to_owned());
-            let hours = limits
-                .entry(charge.limit)
-                .or_default()
-                .entry(job)
-                .or_insert_with(|| vec![0; HOURS]);
-            let hour = charge.at.since(from).as_secs() / HOUR.as_secs();
-            let hour = usize::try_from(hour).unwrap_or(HOURS).min(HOURS - 1);
-            let later = hours.iter_mut().skip(hour);
-            later.for_each(|units| *units = units.saturating_add(charge.units.get()));
-        }
+fn pass_failed(pass: &PassRecord, status: &Status) -> Failed {
+    let is_its = |one: &&RegionStatus| {
+        let region = Region::key_of(&pass.region, pass.slice);
+        let is_shared = pass.region == Region::SHARED;
+        one.job == pass.job && (is_shared || one.region == region)
+    };
+    let later = |one: &RegionStatus| one.last_complete.is_some_and(|at| at > pass.started_at);
+    Failed {
+        pass: pass.id,
+        job: pass.job.clone(),
+        region: Region::key_of(&pass.region, pass.slice),
+        started_at: pass.started_at,
+        left_at: pass.left_at,
+        outcome: pass.outcome.map_or("unfinished", PassEnd::as_str),
+        why: pass.notes.clone(),
+        complete_since: status.regions.iter().filter(is_its).any(later),
+        requests: pass.requests,
+        pages: pass.pages,
     }
-    Ok(day)
 }
 
-fn failed(passes: &[PassRecord]) -> Vec<Failed> {
-    let newest_first = passes.iter().rev();
-    let failed = newest_first.filter_map(|pass| {
-        let outcome = pass.outcome.filter(|end| *end != PassEnd::Complete)?;
-        Some(Failed {
-            job: pass.job.clone(),
-            region: pass.region.clone(),
-            started_at: pass.started_at,
-            outcome: outcome.as_str(),
-            requests: pass.requests,
-            pages: pass.pages,
-        })
-    });
-    failed.take(MOST_FAILED).collect()
-}
-
-fn shown(overview: &Overview) -> Markup {
+fn shown(overview: &Overview, most_regions: usize) -> Markup {
     let status = &overview.status;
     html! {
+        (summary(overview))
         h2 { "Limits" }
         @if status.limits.is_empty() { p { "No limit is configured." } }
-        @for limit in &status.limits { (limit_shown(limit, overview)) }
-        h2 { "Regions" }
-        (regions(status, overview.now))
-        h2 { "Passes that did not complete" }
-        @if overview.failed.is_empty() {
-            p { "None in the last 7 days." }
-        } @else {
-            (table("Passes that did not complete, of the last 7 days, newest first", &["Started", "Job", "Region", "Outcome", "Pages", "Requests"], &html! {
-                @for one in &overview.failed {
-                    tr {
-                        td { (instant(one.started_at)) } td { (plain(&one.job)) } td { (plain(&one.region)) }
-                        td class="bad" { (one.outcome) } td class="number" { (count(one.pages)) } td class="number" { (count(one.requests)) }
-                    }
-                }
-            }))
-            p class="quiet" { "The log of the run says why." }
+        @else { (legend(&status.limits)) }
+        @for limit in &status.limits {
+            (limit_shown(limit, overview.day.of(&limit.report.account, &limit.report.limit)))
         }
-        p class="quiet" { "As of " (instant(overview.now)) ". " a href="/index.json" { "JSON" } }
+        h2 id="failed" { "What failed last" }
+        @if overview.failed.is_empty() { p { "Nothing failed in the last 7 days." } }
+        @else {
+            ul class="plain" { @for one in &overview.failed { li { (failed_shown(one, overview.now)) } } }
+        }
+        h2 id="regions" { "Regions" }
+        (regions(status, overview.now, most_regions))
+        p class="quiet" { "As of " (instant(overview.now)) ". " a href="/index.json" { "This page as JSON" } }
     }
 }
 
-fn limit_shown(limit: &LimitStatus, overview: &Overview) -> Markup {
-    let report = &limit.report;
-    let (enforced, headroom) = (report.enforced.get(), limit.headroom.get());
-    let words = match (report.used, report.remaining) {
-        (Some(used), Some(left)) => format!(
-            "{} used, {} left of {}",
-            count(used.get()),
-            count(left.get()),
-            count(enforced)
-        ),
-        _ => format!("of {}: the ledger cannot be reached", count(enforced)),
-    };
-    let used = report.used.unwrap_or_default().get().min(enforced);
-    let parts = [
-        ("used", used),
-        ("free", enforced - used),
-        ("headroom", headroom),
-    ];
-    let jobs = overview
-        .day
-        .get(&report.account)
-        .and_then(|limits| limits.get(&report.limit));
-    let spent: Vec<Spent> = jobs
-        .into_iter()
-        .flatten()
-        .map(|(job, until)| Spent {
-            job: job.clone(),
-            until: until.clone(),
-        })
-        .collect();
-    let name = format!("{}/{}", report.account, report.limit);
+/// Whether there is nothing in the catalog.
+fn is_new(overview: &Overview) -> bool {
+    let mut regions = overview.status.regions.iter();
+    overview.failed.is_empty() && regions.all(|one| one.last_complete.is_none() && !one.unfinished)
+}
+
+/// The state of everything in one line, worst first.
+fn summary(overview: &Overview) -> Markup {
+    let status = &overview.status;
+    let mut states: BTreeMap<Freshness, u64> = BTreeMap::new();
+    for region in &status.regions {
+        *states
+            .entry(Freshness::of(status, region, overview.now))
+            .or_default() += 1;
+    }
+    let failed = overview
+        .failed
+        .iter()
+        .filter(|one| !one.complete_since)
+        .count();
+    let closed = status
+        .limits
+        .iter()
+        .filter(|one| one.report.closed_until.is_some())
+        .count();
     html! {
-        h3 { (plain(&name)) }
-        (chart::bar(&parts, &format!("{name}: {words}")))
-        p { (words)
-            @if limit.headroom > Units::ZERO { ", " (count(headroom)) " headroom" }
-            "." (returns(limit))
-        }
-        @if let Some(until) = report.closed_until {
-            p class="bad" { "Closed until " (instant(until)) "." }
-        }
-        @if limit.unrepaid > Units::ZERO {
-            p class="warn" { (count(limit.unrepaid.get())) " units went unmetered from this machine and are not yet charged to the ledger." }
-        }
-        @if !spent.is_empty() {
-            (chart::day(&spent, enforced, &format!("{name}: units charged in the last 24 hours by job, with the enforced line")))
-        }
-    }
-}
-
-fn returns(limit: &LimitStatus) -> Markup {
-    let within = &limit.returns_within;
-    html! {
-        @if let Some(last) = limit.returns.last() {
-            " Back within 1 h: " (count(within.hour.get())) ", 6 h: " (count(within.six_hours.get()))
-            ", 24 h: " (count(within.day.get())) "; all by " (instant(last.at)) "."
-        }
-    }
-}
-
-fn regions(status: &Status, now: Timestamp) -> Markup {
-    table(
-        "Each region of each job",
-        &["Job", "Region", "State", "Last complete", "Due"],
-        &html! {
-            @for one in &status.regions {
-                @let (class, state) = state(status, one, now);
-                tr {
-                    td { (plain(&one.job)) } td { (plain(&one.region)) } td class=(class) { (state) }
-                    td { @match one.last_complete {
-                        Some(began) => { (span(now.since(began))) " ago" }
-                        None => { "never" }
-                    } }
-                    td { @match one.due_at {
-                        Some(at) if at > now => { "in " (span(at.since(now))) }
-                        _ => { "now" }
-                    } }
-                }
+        @if is_new(overview) { p { "Nothing was ingested yet. The first run shows here: " code { "ingest --region all" } "." } }
+        ul class="summary" aria-label="Summary" {
+            @if failed > 0 { li { a class="bad" href="#failed" { (failed) " failed" } } }
+            @if closed > 0 { li class="bad" { (counted(closed as u64, "limit")) " closed" } }
+            @for (state, regions) in &states {
+                li class=(state.class()) { (count(*regions)) " " (state.word()) }
             }
-        },
-    )
+            @if !status.regions.is_empty() { li class="quiet" { "of " (counted(status.regions.len() as u64, "region")) " of all jobs" } }
+        }
+    }
 }
 
-fn state(status: &Status, region: &RegionStatus, now: Timestamp) -> (&'static str, String) {
-    let of_region = |one: &&status::Walking| one.job == region.job && one.region == region.region;
-    let stopped = || match &region.stopped_at {
-        Some(at) => format!("unfinished: {} pages of {}", count(at.pages), at.call),
-        None => "unfinished".to_owned(),
-    };
-    match status.walking.iter().find(of_region) {
-        Some(run) => (
-            "good",
-            format!(
-                "walked by process {} on {}",
-                run.process,
-                plain(&run.machine)
-            ),
-        ),
-        None if region.unfinished => ("warn", stopped()),
-        None if region.due_at.is_none_or(|at| at <= now) => ("warn", "due".to_owned()),
-        None => ("good", "fresh".to_owned()),
+fn failed_shown(one: &Failed, now: Timestamp) -> Markup {
+    html! {
+        p {
+            strong { (plain(&one.job)) " " (plain(&one.region)) } " "
+            span class="bad" { (one.outcome) }
+            @if let Some(at) = one.left_at { " " (span(now.since(at))) " ago" }
+            @if one.complete_since { ", " span class="good" { "complete since" } }
+        }
+        p { (plain(one.why.as_deref().unwrap_or("Why was not stored."))) }
+        p class="quiet" {
+            (pass_link(one.pass, "The pass")) " of " (minute(one.started_at)) ": "
+            (counted(one.pages, "page")) ", " (counted(one.requests, "request"))
+        }
     }
+}
+
+/// Whether a region needs a look, most of all first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Freshness {
+    Walked,
+    Unfinished,
+    Due,
+    Fresh,
+}
+
+impl Freshness {
+    fn of(status: &Status, region: &RegionStatus, now: Timestamp) -> Self {
+        let is_due = region.due_at.is_none_or(|at| at <= now);
+        match walker(status, region) {
+            Some(_) => Self::Walked,
+            None if region.unfinished => Self::Unfinished,
+            None if is_due && !is_complete(region) => Self::Due,
+            None => Self::Fresh,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Walked => "being walked",
+            Self::Unfinished => "unfinished",
+            Self::Due => "due",
+            Self::Fresh => "fresh",
+        }
+    }
+
+    const fn class(self) -> &'static str {
+        match self {
+            Self::Walked | Self::Fresh => "good",
+            Self::Unfinished | Self::Due => "warn",
+        }
+    }
+}
+
+/// Whether it is a backfill that has everything.
+fn is_complete(region: &RegionStatus) -> bool {
+    let slices = region.slices.as_ref();
+    slices.is_some_and(|slices| slices.complete >= slices.of)
+}
+
+/// The run that walks a region, or a slice of it.
+fn walker<'s>(status: &'s Status, region: &RegionStatus) -> Option<&'s Walking> {
+    let is_slice = |name: &str| {
+        let of_region = name.strip_prefix(&*region.region);
+        region.slices.is_some() && of_region.is_some_and(|rest| rest.starts_with(' '))
+    };
+    let its = |one: &&Walking| {
+        one.job == region.job && (one.region == region.region || is_slice(&one.region))
+    };
+    status.walking.iter().find(its)
+}
+
+fn regions(status: &Status, now: Timestamp, most: usize) -> Markup {
+    let mut regions: Vec<(Freshness, &RegionStatus)> = status
+        .regions
+        .iter()
+        .map(|one| (Freshness::of(status, one, now), one))
+        .collect();
+    regions.sort_by_key(|(state, _)| *state);
+    let others = regions.len().saturating_sub(most);
+    let heads = ["Job", "Region", "State", "Last complete", "Due"];
+    let caption = "Each region of each job, those that are not fresh first";
+    html! {
+        (table(caption, &heads, 0..0, &html! {
+            @for (state, one) in regions.iter().take(most) { (region_shown(status, (*state, one), now)) }
+        }))
+        @if others > 0 {
+            p { a href="/?regions=all#regions" { "Show " (counted(others as u64, "more region")) } }
+        }
+    }
+}
+
+fn region_shown(
+    status: &Status,
+    (state, region): (Freshness, &RegionStatus),
+    now: Timestamp,
+) -> Markup {
+    html! {
+        tr {
+            td { (plain(&region.job)) } td { (plain(&region.region)) }
+            td class=(state.class()) { (state.word()) (details(status, region)) }
+            td { @match region.last_complete {
+                Some(began) => { (span(now.since(began))) " ago" }
+                None => { "never" }
+            } }
+            td { @match region.due_at {
+                _ if is_complete(region) => { "-" }
+                Some(at) if at > now => { "in " (span(at.since(now))) }
+                _ => { "now" }
+            } }
+        }
+    }
+}
+
+/// What the state of a region does not say by itself.
+fn details(status: &Status, region: &RegionStatus) -> String {
+    let by = walker(status, region).map(|run| {
+        let machine = plain(&run.machine);
+        format!(" by process {} on {machine}", run.process)
+    });
+    let at = region.stopped_at.as_ref();
+    let at = at.map(|at| format!(", {} of {}", counted(at.pages, "page"), plain(&at.call)));
+    let slices = region.slices.as_ref();
+    let slices =
+        slices.map(|done| format!(", {} of {} slices", count(done.complete), count(done.of)));
+    [by, at, slices].into_iter().flatten().collect()
 }

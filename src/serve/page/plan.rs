@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use serde::{Deserialize, Serialize};
 
-use super::{lines, table, view};
+use super::{lines, query_of, table, text_field, view};
 use crate::cli::ForecastArgs;
 use crate::commands::output::{Screen, Style};
 use crate::commands::table::{count, instant, span};
@@ -22,8 +22,15 @@ use crate::serve::problem::Problem;
 
 /// `GET /plan`
 pub async fn page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
-    let content = content(&app, &uri).await;
-    view(&headers, "/plan", content)
+    let asked = parameters::<Asked>(&uri);
+    let form = form(asked.as_ref().unwrap_or(&Asked::default()));
+    let content = match &asked {
+        Ok(asked) => planned(&app, asked)
+            .await
+            .map(|planned| planned_shown(&planned, &uri)),
+        Err(problem) => Err(problem.clone()),
+    };
+    view(&headers, "/plan", &form, content)
 }
 
 /// `GET /plan.json`
@@ -39,7 +46,7 @@ pub async fn json(
 }
 
 /// What the view is asked for.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
     region: Option<String>,
@@ -68,7 +75,7 @@ async fn planned(app: &App, asked: &Asked) -> Result<Planned, Problem> {
         .schedule
         .clone()
         .filter(|text| !text.trim().is_empty());
-    let days = api::number("days", asked.days.as_deref(), 7)?;
+    let days = api::number("days", asked.days.as_deref(), USUAL_DAYS)?;
     if days > MOST_DAYS {
         let detail = format!("days: expected a number from 1 to {MOST_DAYS}");
         return Err(Problem::bad_request(detail));
@@ -96,6 +103,8 @@ async fn planned(app: &App, asked: &Asked) -> Result<Planned, Problem> {
     })
 }
 
+/// The days that a forecast looks ahead. Fewer than in the command: a page has a deadline, and a week of hourly runs takes longer.
+const USUAL_DAYS: u32 = 2;
 /// The most days that a forecast looks ahead, as in the command.
 const MOST_DAYS: u32 = 60;
 /// The forecast is a text of this many columns.
@@ -104,47 +113,28 @@ const SCREEN: Screen = Screen {
     style: Style::Plain,
 };
 
-async fn content(app: &App, uri: &Uri) -> Result<Markup, Problem> {
-    let asked: Asked = parameters(uri)?;
-    let planned = planned(app, &asked).await;
-    let text =
-        |text: &Option<String>, usual: &str| text.clone().unwrap_or_else(|| usual.to_owned());
-    let form = html! {
+fn form(asked: &Asked) -> Markup {
+    html! {
         form method="get" action="/plan" {
-            (field("region", "Regions, or all", &text(&asked.region, "all")))
-            (field("job", "Jobs; all if empty", &text(&asked.job, "")))
-            (field("schedule", "Schedule, such as hourly", &text(&asked.schedule, "")))
-            (field("days", "Days ahead", &text(&asked.days, "7")))
+            (text_field("region", "Regions", asked.region.as_deref(), "all, or such as US,GB"))
+            (text_field("job", "Jobs", asked.job.as_deref(), "all"))
+            (text_field("schedule", "Schedule", asked.schedule.as_deref(), "such as hourly"))
+            (text_field("days", "Days ahead", asked.days.as_deref(), &USUAL_DAYS.to_string()))
             div { button type="submit" { "Show" } }
         }
-    };
-    let planned = match planned {
-        Ok(planned) => planned,
-        Err(problem) if problem.status == 400 => {
-            return Ok(
-                html! { (form) p role="alert" class="bad" { (plain(&problem.detail)) "." } },
-            );
-        }
-        Err(problem) => return Err(problem),
-    };
-    let query = uri.query().map(|query| format!("?{query}"));
-    Ok(html! {
-        (form)
-        (shown(&planned.preview))
-        @if let Some(forecast) = &planned.forecast {
-            h2 { "Forecast" }
-            pre tabindex="0" { (lines(&forecast_in_words(forecast, SCREEN))) }
-        }
-        p class="quiet" { a href=(format!("/plan.json{}", query.unwrap_or_default())) { "JSON" } }
-    })
+    }
 }
 
-fn field(name: &str, label: &str, value: &str) -> Markup {
+fn planned_shown(planned: &Planned, uri: &Uri) -> Markup {
     html! {
-        div {
-            label for=(name) { (label) }
-            input type="text" id=(name) name=(name) value=(value);
+        h2 { "The next run" }
+        (shown(&planned.preview))
+        h2 { "Forecast" }
+        @match &planned.forecast {
+            Some(forecast) => pre tabindex="0" role="region" aria-label="Forecast" { (lines(&forecast_in_words(forecast, SCREEN))) },
+            None => p class="quiet" { "Enter a schedule to see what its runs spend over the days ahead, and where a limit stops them." },
         }
+        p class="quiet" { a href=(format!("/plan.json{}", query_of(uri))) { "This page as JSON" } }
     }
 }
 
@@ -158,7 +148,7 @@ fn shown(preview: &Preview) -> Markup {
         @if due.is_empty() {
             p { "Nothing is due." }
         } @else {
-            (table("What the next run would request; nothing is charged", &["Job", "Region", "Call", "Requests", "Units"], &html! {
+            (table("What the next run would request; nothing is charged", &["Job", "Region", "Call", "Requests", "Units"], 0..0, &html! {
                 @for step in due {
                     @let units: Vec<String> = step.units.iter().map(|(limit, units)| format!("{} {limit}", range(*units))).collect();
                     tr {
@@ -169,8 +159,8 @@ fn shown(preview: &Preview) -> Markup {
             }))
             p class="quiet" { "Retries are not included; each further attempt at a failed request is charged too." }
         }
-        h2 { "Limits" }
-        (table("What the next run would leave", &["Account", "Limit", "Left", "At least", "Expected", "At most", "Fits"], &html! {
+        h3 { "Limits" }
+        (table("What the limits have left now, and what the run would take", &["Account", "Limit", "Left", "At least", "Expected", "At most", "Fits"], 2..6, &html! {
             @for limit in &preview.limits { (limit_shown(limit)) }
         }))
     }

@@ -7,18 +7,19 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
-use url::Url;
 
-use super::{lines, view};
+use super::{
+    Detail, choice, columns_of, details, encoded, lines, linked, name_of, text_field, view,
+};
 use crate::catalog::{SearchHit, SearchResults};
 use crate::commands::environment::Environment;
 use crate::commands::search::SearchReport;
-use crate::commands::table::instant;
+use crate::commands::table::{counted, instant};
 use crate::commands::{export, search};
 use crate::config::Pointer;
-use crate::plain::plain;
+use crate::plain::{one_line, plain};
 use crate::serve::App;
-use crate::serve::api::{SearchParameters, parameters, tagged_json};
+use crate::serve::api::{MOST, SearchParameters, parameters, tagged_json};
 use crate::serve::problem::Problem;
 
 /// The marks of a found word in an excerpt.
@@ -29,8 +30,16 @@ type Columns = BTreeMap<String, BTreeMap<String, Vec<Pointer>>>;
 
 /// `GET /search`
 pub async fn page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
-    let content = content(&app, &uri).await;
-    view(&headers, "/search", content)
+    let asked = parameters::<SearchParameters>(&uri);
+    let form = form(
+        &app.environment,
+        asked.as_ref().unwrap_or(&SearchParameters::default()),
+    );
+    let content = match &asked {
+        Ok(asked) => content(&app, asked).await,
+        Err(problem) => Err(problem.clone()),
+    };
+    view(&headers, "/search", &form, content)
 }
 
 /// `GET /search.json`
@@ -45,21 +54,22 @@ pub async fn json(
     Ok(tagged_json(&headers, &SearchReport::of(&results)))
 }
 
-async fn content(app: &App, uri: &Uri) -> Result<Markup, Problem> {
-    let asked: SearchParameters = parameters(uri)?;
+async fn content(app: &App, asked: &SearchParameters) -> Result<Markup, Problem> {
     let mut extended = asked.clone();
     extended.q = with_star(&asked.q);
-    let found = find(app, &extended).await;
-    // What is wrong stands beside the form, so that it can be corrected.
-    let shown = match found {
-        Ok(None) => Markup::default(),
-        Ok(Some(results)) => results_shown(&app.environment, &results, uri),
-        Err(problem) if problem.status == 400 => {
-            html! { p role="alert" class="bad" { (plain(&problem.detail)) "." } }
+    Ok(match find(app, &extended).await? {
+        None => hint(),
+        Some(results) => results_shown(&app.environment, &results, asked),
+    })
+}
+
+fn hint() -> Markup {
+    html! {
+        p class="quiet" {
+            "A record is found if it contains all of the words. " code { "pupp*" }
+            " stands for every word that begins so; the last word does so by itself."
         }
-        Err(problem) => return Err(problem),
-    };
-    Ok(html! { (form(&app.environment, &asked)) (shown) })
+    }
 }
 
 /// Returns the records; `None` if no words are asked for.
@@ -90,79 +100,107 @@ fn form(environment: &Environment, asked: &SearchParameters) -> Markup {
     let kinds: BTreeSet<&str> = calls
         .filter_map(|call| Some(&*call.records.as_ref()?.kind))
         .collect();
-    let regions: BTreeSet<&str> = environment
-        .config
-        .regions
-        .iter()
-        .map(|region| &*region.code)
-        .collect();
+    let regions = environment.config.regions.iter();
+    let regions: BTreeSet<&str> = regions.map(|region| &*region.code).collect();
     html! {
         form method="get" action="/search" role="search" {
             div class="words" {
-                label for="q" { "Words; a record must contain all of them" }
+                label for="q" { "Words" }
                 input type="search" id="q" name="q" value=(asked.q) required maxlength="1024" autocomplete="off";
             }
-            (choice("kind", "Kind", &kinds, asked.kind.as_deref()))
-            (choice("region", "Region", &regions, asked.region.as_deref()))
-            div {
-                label for="since" { "Seen within, such as 7d" }
-                input type="text" id="since" name="since" value=(asked.since.as_deref().unwrap_or_default());
-            }
+            (choice("kind", "Kind", &kinds, asked.kind.as_deref().filter(|kind| !kind.is_empty())))
+            (choice("region", "Region", &regions, asked.region.as_deref().filter(|region| !region.is_empty())))
+            (text_field("since", "Seen within", asked.since.as_deref(), "such as 7d"))
             div { button type="submit" { "Search" } }
         }
     }
 }
 
-fn choice(name: &str, label: &str, values: &BTreeSet<&str>, chosen: Option<&str>) -> Markup {
-    html! {
-        div {
-            label for=(name) { (label) }
-            select id=(name) name=(name) {
-                option value="" { "any" }
-                @for value in values {
-                    option value=(value) selected[chosen == Some(*value)] { (plain(value)) }
-                }
-            }
-        }
-    }
-}
-
-fn results_shown(environment: &Environment, results: &SearchResults, uri: &Uri) -> Markup {
+fn results_shown(
+    environment: &Environment,
+    results: &SearchResults,
+    asked: &SearchParameters,
+) -> Markup {
     let mut columns = Columns::new();
     for hit in &results.hits {
         let of_kind = || export::columns(environment, &hit.kind).unwrap_or_default();
         columns.entry(hit.kind.clone()).or_insert_with(of_kind);
     }
-    let twin = uri.query().map(|query| format!("/search.json?{query}"));
     html! {
-        h2 { (results.hits.len()) @if results.hits.len() == 1 { " record" } @else { " records" } }
-        @if let Some(bounded) = search::bounded(results) { p class="warn" { (bounded) } }
-        @for hit in &results.hits { (hit_shown(hit, columns.get(&hit.kind))) }
-        p class="quiet" { a href=(twin.unwrap_or_default()) { "JSON" } }
+        h2 { (found_words(results, asked)) }
+        @if let Some(bounded) = search::bounded(results) { p class="warn" { (bounded.replace("--", "")) } }
+        @if results.hits.is_empty() { (hint()) }
+        @for hit in &results.hits { (hit_shown(environment, hit, columns.get(&hit.kind))) }
+        @if let Some(more) = more(results, asked) { p { a href=(more) { "Show more" } } }
+        p class="quiet" { a href=(format!("/search.json?{}", query(asked))) { "This page as JSON" } }
     }
 }
 
-fn hit_shown(hit: &SearchHit, columns: Option<&BTreeMap<String, Vec<Pointer>>>) -> Markup {
-    let values = columns.into_iter().flatten().filter_map(|(name, places)| {
-        let value = places
-            .iter()
-            .find_map(|at| at.find(&hit.body).filter(|value| !value.is_null()))?;
-        let text = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
-        Some((name, text))
+fn found_words(results: &SearchResults, asked: &SearchParameters) -> String {
+    match results.hits.len() as u64 {
+        0 => "No record contains these words".to_owned(),
+        hits if hits == limit(asked) => format!("The best {}", counted(hits, "record")),
+        hits => counted(hits, "record"),
+    }
+}
+
+/// The number of hits that are asked for.
+fn limit(asked: &SearchParameters) -> u64 {
+    asked
+        .arguments()
+        .map_or(0, |arguments| u64::from(arguments.limit))
+}
+
+/// The address of the same search with more hits; `None` where there are no more, or not more than are shown.
+fn more(results: &SearchResults, asked: &SearchParameters) -> Option<String> {
+    let limit = limit(asked);
+    let next = (limit * 5).min(u64::from(MOST));
+    let has_more = results.hits.len() as u64 == limit && next > limit;
+    let more = SearchParameters {
+        limit: Some(next.to_string()),
+        ..asked.clone()
+    };
+    has_more.then(|| format!("/search?{}", query(&more)))
+}
+
+fn query(asked: &SearchParameters) -> String {
+    let filters = [
+        ("kind", &asked.kind),
+        ("region", &asked.region),
+        ("since", &asked.since),
+        ("limit", &asked.limit),
+    ];
+    let filters = filters.iter().filter_map(|(name, value)| {
+        let value = value.as_deref().filter(|value| !value.is_empty())?;
+        Some(format!("&{name}={}", encoded(value)))
     });
+    let filters: String = filters.collect();
+    format!("q={}{filters}", encoded(&asked.q))
+}
+
+fn hit_shown(
+    environment: &Environment,
+    hit: &SearchHit,
+    columns: Option<&BTreeMap<String, Vec<Pointer>>>,
+) -> Markup {
+    let name = name_of(environment, (&hit.upstream, &hit.kind, &hit.id), &hit.body);
+    let values = columns.map_or_else(Vec::new, |columns| columns_of(columns, &hit.body));
     let body = serde_json::to_string_pretty(&hit.body).unwrap_or_default();
+    let to = format!(
+        "/record?kind={}&id={}&upstream={}",
+        encoded(&hit.kind),
+        encoded(&hit.id),
+        encoded(&hit.upstream)
+    );
     html! {
         article {
-            p { (marked(&hit.excerpt)) }
+            h3 { a href=(to) { (name) } }
             p class="quiet" { (plain(&hit.upstream)) " " (plain(&hit.kind)) " " (plain(&hit.id)) ", last seen " (instant(hit.last_seen)) }
-            dl {
-                @for (name, text) in values { dt { (plain(name)) } dd { (linked(&text)) } }
-            }
+            p { (marked(&hit.excerpt)) }
+            (details(values.iter().filter(|(_, text)| one_line(text) != name).map(|(name, text)| Detail::new(name, linked(text)))))
             details {
                 summary { "The record as JSON" }
-                pre tabindex="0" { (lines(&body)) }
+                pre tabindex="0" role="region" aria-label="The record as JSON" { (lines(&body)) }
             }
         }
     }
@@ -174,19 +212,6 @@ fn marked(excerpt: &str) -> Markup {
     html! {
         @for (place, part) in parts.iter().enumerate() {
             @if place % 2 == 1 { mark { (plain(part)) } } @else { (plain(part)) }
-        }
-    }
-}
-
-/// Text, as a link if it is an address of the web.
-fn linked(text: &str) -> Markup {
-    let url = Url::parse(text)
-        .ok()
-        .filter(|url| matches!(url.scheme(), "http" | "https"));
-    html! {
-        @match url {
-            Some(url) => a href=(url.as_str()) rel="noreferrer" { (plain(text)) },
-            None => (plain(text)),
         }
     }
 }

@@ -63,6 +63,8 @@ enum Event {
     MarkGone(usize),
     Finish(usize, usize),
     Count(usize),
+    /// A run leaves a pass, failed or not, with notes or without.
+    Leave(usize, bool, bool),
     Learn(u8),
     ForgetTags,
     Drop(u64),
@@ -111,6 +113,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0..2_usize).prop_map(Event::MarkGone),
         2 => (0..3_usize, 0..3_usize).prop_map(|(region, end)| Event::Finish(region, end)),
         1 => (0..3_usize).prop_map(Event::Count),
+        1 => (0..3_usize, any::<bool>(), any::<bool>()).prop_map(|(region, failed, noted)| Event::Leave(region, failed, noted)),
         1 => (0..3_u8).prop_map(Event::Learn),
         1 => Just(Event::ForgetTags),
         1 => (0..20_u64).prop_map(Event::Drop),
@@ -254,6 +257,12 @@ impl Both {
             Event::Count(region) => {
                 let pass = self.pass(*region, None).await;
                 same!(self, catalog => catalog.count_unproductive(&pass, 2, &daily(3), now));
+            }
+            Event::Leave(region, failed, noted) => {
+                let pass = self.pass(*region, None).await;
+                let notes = noted.then_some("it sent \0 and ä");
+                same!(self, catalog => catalog.leave(&pass, *failed, notes, now));
+                same!(self, catalog => catalog.failures(at(0), 3));
             }
             Event::Learn(units) => {
                 let estimate = Estimate {

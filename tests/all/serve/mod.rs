@@ -1,5 +1,6 @@
 //! `ingest serve`: the page, the read API, charging over HTTP, and what keeps others out.
 
+mod browser;
 mod charging;
 mod deployed;
 #[cfg(feature = "envoy")]
@@ -9,11 +10,13 @@ mod page;
 mod reading;
 mod redis;
 mod safety;
+mod screenshots;
 mod settings;
+mod shared_catalog;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -153,10 +156,16 @@ pub fn start(world: &World, arguments: &[&str]) -> (Child, SocketAddr) {
 /// The same; returns all that the server says.
 fn started(world: &World, arguments: &[&str]) -> (Child, Value) {
     let arguments = [&["serve", "--format", "json"], arguments].concat();
-    let mut child = world
-        .command(&arguments)
+    let mut command = world.command(&arguments);
+    command
         .env("DASHBOARDS", TOKEN)
-        .env("OTHERS", "another-token")
+        .env("OTHERS", "another-token");
+    listening(command)
+}
+
+/// Starts a server, and waits until it listens.
+pub fn listening(mut command: Command) -> (Child, SocketAddr) {
+    let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

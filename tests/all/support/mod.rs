@@ -1,5 +1,6 @@
 //! What several features' tests need.
 
+pub(crate) mod browser;
 pub(crate) mod lab;
 pub(crate) mod pgbouncer;
 pub(crate) mod postgres;

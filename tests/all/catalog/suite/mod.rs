@@ -167,6 +167,8 @@ macro_rules! suite {
             a_step_starts_over_once_with_its_listing_anew
             a_step_of_no_pass_is_not_started_over
             a_history_has_every_pass_oldest_first_with_its_counts
+            a_pass_says_why_it_got_no_further_until_it_is_complete
+            of_passes_that_failed_before_any_request_the_last_is_kept
             what_a_pass_listed_has_a_child_of_several_parents_once
         }
         $crate::catalog::suite::behaviours! { $place, landing:

@@ -281,6 +281,79 @@ pub(crate) async fn a_history_has_every_pass_oldest_first_with_its_counts(f: Cat
     assert_eq!(late, history[1..]);
 }
 
+pub(crate) async fn a_pass_says_why_it_got_no_further_until_it_is_complete(f: Catalog) {
+    let open = f.land(&Page::of(vec![]).next("2")).await.pass;
+    let pass = PassRef::Open(open);
+    f.store
+        .leave(&pass, true, Some("a \0 and more"), at(5))
+        .await
+        .unwrap();
+    let failures = f.archive().failures(at(5), 9).await.unwrap();
+    assert_eq!(failures.len(), 1);
+    let noted = (
+        failures[0].id,
+        failures[0].left_at,
+        failures[0].notes.as_deref(),
+    );
+    assert_eq!(noted, (open, Some(at(5)), Some("a \0 and more")));
+    assert_eq!(
+        f.archive().pass(open).await.unwrap().as_ref(),
+        Some(&failures[0])
+    );
+    assert!(f.archive().failures(at(6), 9).await.unwrap().is_empty());
+    finish(&f, open, PassEnd::Complete).await;
+    let complete = f.archive().pass(open).await.unwrap().unwrap();
+    assert_eq!((complete.failed, complete.notes), (false, None));
+    assert!(f.archive().failures(at(0), 9).await.unwrap().is_empty());
+    assert_eq!(f.archive().pass(PassId(99)).await.unwrap(), None);
+}
+
+pub(crate) async fn of_passes_that_failed_before_any_request_the_last_is_kept(f: Catalog) {
+    for minute in 1..4 {
+        f.store
+            .leave(
+                &new_pass("US", at(minute)),
+                true,
+                Some("no secret"),
+                at(minute),
+            )
+            .await
+            .unwrap();
+    }
+    f.store
+        .leave(&new_pass("GB", at(1)), false, Some("a limit"), at(1))
+        .await
+        .unwrap();
+    let counted = new_pass("US", at(7));
+    f.store
+        .count_unproductive(&counted, 2, &daily(1), at(8))
+        .await
+        .unwrap();
+    f.store
+        .leave(&counted, true, Some("it answered 500"), at(8))
+        .await
+        .unwrap();
+    let failures = f.archive().failures(at(0), 9).await.unwrap();
+    let shown: Vec<_> = failures
+        .iter()
+        .map(|pass| {
+            (
+                &*pass.region,
+                pass.started_at,
+                pass.requests,
+                pass.notes.as_deref(),
+            )
+        })
+        .collect();
+    let expected = [
+        ("US", at(7), 2, Some("it answered 500")),
+        ("US", at(3), 0, Some("no secret")),
+    ];
+    assert_eq!(shown, expected);
+    assert_eq!(f.archive().failures(at(0), 1).await.unwrap().len(), 1);
+    assert_eq!(f.history().await.len(), 2);
+}
+
 pub(crate) async fn a_step_ends_at_its_last_landed_page(f: Catalog) {
     let pass = f.land(&Page::of(vec![]).next("2")).await.pass;
     f.store.end_step(pass, 0, false).await.unwrap();

@@ -1,0 +1,124 @@
+//! A limit of `/`: its use as a bar, when its units return, and its spend over a day.
+
+use maud::{Markup, html};
+
+use super::chart;
+use super::spend::ByJob;
+use crate::commands::status::LimitStatus;
+use crate::commands::table::{count, instant};
+use crate::plain::plain;
+use crate::quota::Units;
+
+/// The parts of a bar: the class in the style sheet, and the word for it.
+const USED: (&str, &str) = ("used", "used");
+const UNMETERED: (&str, &str) = ("unmetered", "unmetered, not yet in the ledger");
+const FREE: (&str, &str) = ("free", "free");
+const CLOSED: (&str, &str) = ("closed", "closed by the upstream");
+const UNKNOWN: (&str, &str) = ("unknown", "unknown");
+const HEADROOM: (&str, &str) = ("headroom", "headroom");
+
+type Part = ((&'static str, &'static str), u64);
+
+/// The parts of a limit's bar, in units.
+fn parts(limit: &LimitStatus) -> Vec<Part> {
+    let report = &limit.report;
+    let enforced = report.enforced.get();
+    let used = report.used.map(|used| used.get().min(enforced));
+    let unmetered = limit
+        .unrepaid
+        .get()
+        .min(enforced - used.unwrap_or_default());
+    let rest = enforced - used.unwrap_or_default() - unmetered;
+    let kind_of_rest = match (used, report.closed_until) {
+        (None, _) => UNKNOWN,
+        (Some(_), Some(_)) => CLOSED,
+        (Some(_), None) => FREE,
+    };
+    let parts = [
+        (USED, used.unwrap_or_default()),
+        (UNMETERED, unmetered),
+        (kind_of_rest, rest),
+        (HEADROOM, limit.headroom.get()),
+    ];
+    parts.into_iter().filter(|(_, units)| *units > 0).collect()
+}
+
+/// What the colours of the bars mean.
+pub fn legend(limits: &[LimitStatus]) -> Markup {
+    let shown: Vec<Part> = limits.iter().flat_map(parts).collect();
+    let all = [USED, UNMETERED, FREE, CLOSED, UNKNOWN, HEADROOM];
+    let known = all
+        .into_iter()
+        .filter(|kind| shown.iter().any(|(one, _)| one == kind));
+    html! {
+        ul class="legend" { @for (class, word) in known { li { i class=(class) {} (word) } } }
+    }
+}
+
+/// A limit, with the units in its window at the end of each of the last hours by job.
+pub fn limit_shown(limit: &LimitStatus, spent: Option<&ByJob>) -> Markup {
+    let report = &limit.report;
+    let name = format!("{}/{}", report.account, report.limit);
+    let parts = parts(limit);
+    let in_words: Vec<String> = parts
+        .iter()
+        .map(|((_, word), units)| format!("{} {word}", count(*units)))
+        .collect();
+    let bar: Vec<(&str, u64)> = parts
+        .iter()
+        .map(|((class, _), units)| (*class, *units))
+        .collect();
+    html! {
+        section class="limit" {
+            h3 { (plain(&name)) }
+            (figures(limit))
+            (chart::bar(&bar, &format!("{name}: {}", in_words.join(", "))))
+            (warnings(limit))
+            (returns(limit))
+            @if let Some(spent) = spent { (chart::day(spent, report.enforced.get(), &name)) }
+        }
+    }
+}
+
+fn figures(limit: &LimitStatus) -> Markup {
+    let report = &limit.report;
+    let enforced = count(report.enforced.get());
+    html! {
+        @match (report.used, report.remaining) {
+            (Some(used), Some(left)) => p {
+                strong { (count(left.get())) } " of " (enforced) " units left, " (count(used.get())) " used"
+                @if limit.headroom > Units::ZERO { ", " (count(limit.headroom.get())) " kept as headroom" }
+            },
+            _ => p class="bad" { "The ledger cannot be reached. The limit is " (enforced) " units." },
+        }
+    }
+}
+
+fn warnings(limit: &LimitStatus) -> Markup {
+    html! {
+        @if let Some(until) = limit.report.closed_until {
+            p class="bad" { "The upstream reported it exhausted: closed until " (instant(until)) "." }
+        }
+        @if limit.unrepaid > Units::ZERO {
+            p class="warn" { (count(limit.unrepaid.get())) " units went unmetered from this machine and are not yet charged to the ledger." }
+        }
+        @if let Some(until) = limit.waits_until {
+            p class="warn" { "The ledger lost data: this machine charges again at " (instant(until)) "." }
+        }
+    }
+}
+
+fn returns(limit: &LimitStatus) -> Markup {
+    let within = &limit.returns_within;
+    html! {
+        @if let Some(last) = limit.returns.last() {
+            p class="quiet" {
+                @if within.day > Units::ZERO {
+                    "Units that return: " (count(within.hour.get())) " within 1 h, " (count(within.six_hours.get()))
+                    " within 6 h, " (count(within.day.get())) " within 24 h. "
+                }
+                "All have returned at " (instant(last.at)) "."
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `/record`: one record, with its columns as the configuration names them.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Detail, columns_of, details, lines, linked, name_of, page_below, query_of};
+use crate::catalog::StoredRecord;
+use crate::commands::export;
+use crate::commands::table::instant;
+use crate::plain::plain;
+use crate::serve::App;
+use crate::serve::api::{self, parameters};
+use crate::serve::problem::Problem;
+
+/// The record that is asked for.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordName {
+    kind: String,
+    id: String,
+    upstream: Option<String>,
+}
+
+/// `GET /record`
+pub async fn page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
+    let content = found(&app, &uri).await.map(|record| {
+        let body = serde_json::from_str(&record.body).unwrap_or_default();
+        let StoredRecord {
+            upstream, kind, id, ..
+        } = &record;
+        let title = name_of(&app.environment, (upstream, kind, id), &body);
+        (title, shown(&app, &record, &body, &uri))
+    });
+    page_below(&headers, "/search", content)
+}
+
+/// `GET /record.json`
+pub async fn json(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    api::record_json(&headers, &found(&app, &uri).await?)
+}
+
+async fn found(app: &App, uri: &Uri) -> Result<StoredRecord, Problem> {
+    let RecordName { kind, id, upstream } = parameters(uri)?;
+    api::one_record(app, kind, id, upstream).await
+}
+
+fn shown(app: &App, record: &StoredRecord, body: &Value, uri: &Uri) -> Markup {
+    let of_all = [
+        Detail::new("Upstream", html! { (plain(&record.upstream)) }),
+        Detail::new("Kind", html! { (plain(&record.kind)) }),
+        Detail::new("Id", html! { (plain(&record.id)) }),
+        Detail::new("First seen", html! { (instant(record.first_seen)) }),
+        Detail::new("Last seen", html! { (instant(record.last_seen)) }),
+        Detail::maybe(
+            "Gone since",
+            record.gone_at.map(|at| html! { (instant(at)) }),
+        ),
+    ];
+    let columns = export::columns(&app.environment, &record.kind).unwrap_or_default();
+    let columns = columns_of(&columns, body);
+    let text = serde_json::to_string_pretty(body).unwrap_or_default();
+    html! {
+        @if !columns.is_empty() {
+            (details(columns.into_iter().map(|(name, text)| Detail::new(name, linked(&text)))))
+        }
+        h2 { "In the catalog" }
+        (details(of_all))
+        h2 { "As the upstream returned it" }
+        pre tabindex="0" role="region" aria-label="The record as JSON" { (lines(&text)) }
+        p class="quiet" { a href=(format!("/record.json{}", query_of(uri))) { "This page as JSON" } }
+    }
+}

@@ -1,0 +1,101 @@
+//! The spend of the last 24 hours by job, as each limit counts it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::commands::environment::Environment;
+use crate::commands::{Error, refill};
+use crate::ledger::Spent;
+use crate::quota::{Account, Limit, LimitName, Timestamp};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const HOURS: u32 = 24;
+/// The job of charges that no job made.
+const BY_HAND: &str = "by hand";
+
+/// The units in a limit's window at the end of each hour, oldest first, by job.
+pub type ByJob = BTreeMap<String, Vec<u64>>;
+
+/// The spend of every limit, by account and limit.
+#[derive(Default, Serialize)]
+pub struct DaySpendings(BTreeMap<String, BTreeMap<LimitName, ByJob>>);
+
+impl DaySpendings {
+    /// The spend of a limit; `None` if nothing was charged to it.
+    pub fn of(&self, account: &str, limit: &str) -> Option<&ByJob> {
+        self.0.get(account)?.get(limit)
+    }
+}
+
+/// Returns the spend of the last 24 hours.
+pub async fn of_the_day(environment: &Environment, now: Timestamp) -> Result<DaySpendings, Error> {
+    let ledger = refill::recorded_ledger(environment)?;
+    let mut spend = DaySpendings::default();
+    for account in environment.accounts() {
+        let windows = Windows::of(&account, now);
+        let limits = spend.0.entry(account.name.clone()).or_default();
+        // A ledger that cannot be reached is shown where the limits are.
+        let Ok(spending) = ledger.spent(&account, windows.from(now)).await else {
+            continue;
+        };
+        for charge in &spending.charges {
+            windows.add(charge, limits);
+        }
+    }
+    Ok(spend)
+}
+
+/// The window of each limit at the end of each hour: its first instant, and its last.
+struct Windows<'a>(BTreeMap<&'a LimitName, Vec<(Timestamp, Timestamp)>>);
+
+impl<'a> Windows<'a> {
+    fn of(account: &'a Account, now: Timestamp) -> Self {
+        let window = |limit: &Limit, hours_ago: u32| {
+            let end = now - HOUR * hours_ago;
+            (limit.window().counted_from(end), end)
+        };
+        let limits = account.limits.iter();
+        let windows = limits.map(|(name, limit)| {
+            let hours = (0..HOURS).rev().map(|ago| window(limit, ago));
+            (name, hours.collect())
+        });
+        Self(windows.collect())
+    }
+
+    /// The first instant of all.
+    fn from(&self, now: Timestamp) -> Timestamp {
+        let firsts = self.0.values().filter_map(|hours| Some(hours.first()?.0));
+        firsts.min().unwrap_or(now)
+    }
+
+    /// Adds a charge to the hours in whose window it is.
+    fn add(&self, charge: &Spent, limits: &mut BTreeMap<LimitName, ByJob>) {
+        let Some(hours) = self.0.get(&charge.limit) else {
+            return;
+        };
+        // Both edges only rise.
+        let begin = hours.partition_point(|(_, end)| *end < charge.at);
+        let end = hours.partition_point(|(first, _)| *first <= charge.at);
+        if begin >= end {
+            return;
+        }
+        if !limits.contains_key(&charge.limit) {
+            limits.insert(charge.limit.clone(), ByJob::new());
+        }
+        let Some(by_job) = limits.get_mut(&charge.limit) else {
+            return;
+        };
+        let job = charge.purpose.job.as_deref().unwrap_or(BY_HAND);
+        if !by_job.contains_key(job) {
+            by_job.insert(job.to_owned(), vec![0; hours.len()]);
+        }
+        let units = by_job
+            .get_mut(job)
+            .and_then(|units| units.get_mut(begin..end));
+        for units in units.into_iter().flatten() {
+            *units = units.saturating_add(charge.units.get());
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! The page in a real browser: by keyboard, on a phone, in the dark, without scripts, with whatever upstreams write.
+
+use fantoccini::key::Key;
+use serde_json::{Value, json};
+
+use super::{CLIENT, Served, TOKEN, start};
+use crate::support::browser::Browser;
+use crate::support::world::World;
+
+const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
+const PATIENT: &str = "serve.query_timeout=30s";
+/// A title that tries everything.
+const HOSTILE: &str = "<script>window.attacked = 1</script><img src=x onerror='window.attacked = 2'> \"'><b>bold \u{202e}desrever\u{2066} zzyzx";
+
+/// A server whose page has something of everything: complete, unfinished and failed passes, a closed limit, long texts.
+fn eventful() -> Served {
+    let served = Served::after_a_run(&[MANY, PATIENT]);
+    let catalog = served.world.catalog();
+    let title = format!("{HOSTILE} {}", "averylongwordwithoutanyspace".repeat(40));
+    let body = json!({ "id": "evil", "snippet": { "title": title, "channelId": "https://example.com/?a=1&b=2", "channelTitle": "javascript:alert(1)" } });
+    let long = "x".repeat(300);
+    catalog
+        .execute_batch(&format!(
+            "update record set body = '{}', text_hash = null where number = (select min(number) from record where kind = 'video');
+            insert into pass (job, region, started_at, requests, left_at, failed, notes)
+                select 'trending', 'DE', started_at, 3, started_at, 1, 'the upstream answers 500: <b>{long}</b>' from pass limit 1;",
+            body.to_string().replace('\'', "''"),
+        ))
+        .unwrap();
+    drop(catalog);
+    assert_eq!(served.world.ingest(&["repair"]).code, 0);
+    served
+}
+
+/// A word of some record's title, as a query has it.
+fn some_word(served: &Served) -> String {
+    let records = served.get("/api/v1/records/video?limit=20").text();
+    let titles = records.lines().map(|line| {
+        let record: Value = serde_json::from_str(line).unwrap();
+        record["body"]["snippet"]["title"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    });
+    let words = titles.flat_map(|title| title.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    let plain = |word: &String| word.len() > 4 && word.chars().all(|c| c.is_ascii_alphabetic());
+    words
+        .into_iter()
+        .find(plain)
+        .expect("a title in Latin script")
+}
+
+impl Served {
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// The address of the page of a record of this kind.
+    fn record_path(&self, query: &str) -> String {
+        let hit = &self.get(&format!("/search.json?q={query}")).json()["hits"][0];
+        format!(
+            "/record?kind={}&id={}",
+            hit["kind"].as_str().unwrap(),
+            hit["id"].as_str().unwrap()
+        )
+    }
+
+    /// An address of each view, and of each way in which a view can look.
+    fn views(&self) -> Vec<(&'static str, String)> {
+        let failed = self.get("/index.json").json()["failed"][0]["pass"].clone();
+        vec![
+            ("overview", "/".to_owned()),
+            ("search", format!("/search?q={}", some_word(self))),
+            ("history", "/history".to_owned()),
+            ("passes", "/history?job=trending&region=DE".to_owned()),
+            ("pass", format!("/pass?id={failed}")),
+            ("plan", "/plan?region=US,DE".to_owned()),
+            ("record", self.record_path("zzyzx")),
+            ("mistake", "/search?q=cat&kind=vidoe".to_owned()),
+        ]
+    }
+}
+
+/// What is wider than the screen.
+fn sticking_out(browser: &Browser) -> Value {
+    browser.script(
+        "const root = document.documentElement;
+        return [root.scrollWidth, root.clientWidth];",
+    )
+}
+
+fn assert_fits(browser: &Browser, what: &str) {
+    let widths = sticking_out(browser);
+    assert_eq!(widths[0], widths[1], "{what} scrolls sideways");
+}
+
+/// The contrast of two colours, such as `rgb(1, 2, 3)`, by the formula of WCAG.
+fn contrast(one: &str, other: &str) -> f64 {
+    let luminance = |colour: &str| {
+        let inner = colour
+            .trim_start_matches(|c| c != '(')
+            .trim_matches(['(', ')']);
+        let parts = inner
+            .split(',')
+            .map(|part| part.trim().parse::<f64>().unwrap() / 255.0);
+        let linear = parts.map(|part| {
+            if part <= 0.04045 {
+                part / 12.92
+            } else {
+                ((part + 0.055) / 1.055).powf(2.4)
+            }
+        });
+        linear
+            .zip([0.2126, 0.7152, 0.0722])
+            .map(|(part, weight)| part * weight)
+            .sum::<f64>()
+    };
+    let (one, other) = (luminance(one), luminance(other));
+    (one.max(other) + 0.05) / (one.min(other) + 0.05)
+}
+
+#[test]
+fn every_view_fits_a_phone_and_a_desk_in_light_and_dark_and_breaks_no_rule_of_accessibility() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let served = eventful();
+    for (name, path) in served.views() {
+        browser.goto(&served.url(&path));
+        for (width, height) in [(360, 740), (1280, 900)] {
+            for scheme in ["light", "dark"] {
+                browser.screen(width, height);
+                browser.colours(scheme);
+                let what = format!("{path} at {width} px in {scheme}");
+                assert_fits(&browser, &what);
+                browser.screenshot(&format!("{name}-{width}-{scheme}"));
+                // In the dark only the colours are others.
+                let rules = (scheme == "dark").then_some(["color-contrast", "link-in-text-block"]);
+                let violations = browser.violations(rules.as_ref().map_or(&[], |rules| &rules[..]));
+                assert!(
+                    violations.as_ref().is_none_or(Vec::is_empty),
+                    "{what}: {violations:#?}"
+                );
+            }
+        }
+        let console = browser.console();
+        let is_expected = |line: &String| name == "mistake" && line.contains("400 (Bad Request)");
+        assert!(console.iter().all(is_expected), "{path}: {console:#?}");
+    }
+    // What axe-core says of contrast, said once more from the colours that the browser computed.
+    for scheme in ["light", "dark"] {
+        browser.colours(scheme);
+        browser.goto(&served.url("/"));
+        let pairs = browser.script(
+            "const shown = [...document.querySelectorAll('main p, main a, .good, .warn, .bad, .quiet, dt, th, caption')];
+            const ground = getComputedStyle(document.body).backgroundColor;
+            return shown.map(one => [getComputedStyle(one).color, ground, one.outerHTML.slice(0, 80)]);",
+        );
+        let grounds: Vec<&str> = pairs
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|pair| pair[1].as_str().unwrap())
+            .collect();
+        assert_eq!(grounds[0] == "rgb(255, 255, 255)", scheme == "light");
+        for pair in pairs.as_array().unwrap() {
+            let ratio = contrast(pair[0].as_str().unwrap(), pair[1].as_str().unwrap());
+            assert!(ratio >= 4.5, "{scheme}: {ratio:.2} {pair}");
+        }
+    }
+}
+
+/// What has the focus: its tag, and its name or address.
+fn focused(browser: &Browser) -> String {
+    let name = browser.script(
+        "const one = document.activeElement;
+        return one === document.body ? '' : one.tagName + ' ' + (one.name || one.getAttribute('href') || one.getAttribute('aria-label') || one.textContent)",
+    );
+    name.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_keyboard_alone_reaches_everything_in_order_sees_where_it_is_and_submits() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let served = Served::after_a_run(&[MANY, PATIENT]);
+    let word = some_word(&served);
+    browser.screen(1280, 900);
+    browser.goto(&served.url("/search"));
+    browser.press(&[], Key::Tab);
+    assert_eq!(
+        focused(&browser),
+        "A #content",
+        "the first stop skips the navigation"
+    );
+    let place = browser.script("const box = document.activeElement.getBoundingClientRect(); return [box.left, box.top, box.width]");
+    assert!(
+        place[0].as_f64().unwrap() >= 0.0 && place[1].as_f64().unwrap() >= 0.0,
+        "{place}"
+    );
+    browser.press(&[], Key::Enter);
+    browser.press(&[], Key::Tab);
+    assert_eq!(
+        focused(&browser),
+        "INPUT q",
+        "the skip link leads to the content"
+    );
+    browser.type_in(&word);
+    browser.press(&[], Key::Tab);
+    assert_eq!(focused(&browser), "SELECT kind");
+    browser.type_in("video");
+    browser.press(&[], Key::Tab);
+    assert_eq!(focused(&browser), "SELECT region");
+    browser.press(&[], Key::Tab);
+    assert_eq!(focused(&browser), "INPUT since");
+    browser.type_in("7d");
+    browser.press(&[], Key::Enter);
+    let found = |browser: &Browser| browser.address().query().unwrap_or_default().contains("q=");
+    crate::support::redis_server::wait_until("the form was submitted", || found(&browser));
+    let query = browser.address().query().unwrap().to_owned();
+    assert!(
+        query.contains(&format!("q={word}")) && query.contains("kind=video"),
+        "{query}"
+    );
+
+    let order = browser.script(
+        "return [...document.querySelectorAll('a[href], input, select, button, summary, [tabindex=\"0\"]')]
+            .filter(one => !one.closest('details:not([open])') || one.tagName === 'SUMMARY').length",
+    );
+    let order = order.as_u64().unwrap();
+    browser.script("document.activeElement.blur(); window.scrollTo(0, 0)");
+    browser.goto(browser.address().as_ref());
+    let mut tops = Vec::new();
+    for _ in 0..order {
+        browser.press(&[], Key::Tab);
+        let state = browser.script(
+            "const one = document.activeElement, style = getComputedStyle(one);
+            const all = [...document.querySelectorAll('*')];
+            const box = one.getBoundingClientRect();
+            return [all.indexOf(one), style.outlineStyle, parseFloat(style.outlineWidth), box.bottom > 0 && box.top < innerHeight, one.tagName]",
+        );
+        assert!(
+            state[1] != "none" && state[2].as_f64().unwrap() >= 2.0,
+            "no focus is seen: {state}"
+        );
+        assert_eq!(state[3], true, "out of sight: {state}");
+        tops.push(state[0].as_u64().unwrap());
+    }
+    assert!(
+        tops.is_sorted(),
+        "the focus goes from top to bottom: {tops:?}"
+    );
+    let mut once = tops.clone();
+    once.dedup();
+    assert_eq!(
+        once.len(),
+        tops.len(),
+        "each stop is reached once: {tops:?}"
+    );
+
+    browser.script("document.querySelector('summary').focus()");
+    browser.press(&[], Key::Enter);
+    assert_eq!(
+        browser.script("return document.querySelector('details').open"),
+        true
+    );
+    browser.press(&[Key::Shift], Key::Tab);
+    assert!(focused(&browser).starts_with('A'), "{}", focused(&browser));
+    assert!(browser.console().is_empty());
+}
+
+#[test]
+fn every_view_works_without_scripts() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let served = Served::after_a_run(&[MANY, PATIENT]);
+    let word = some_word(&served);
+    browser.allow_scripts(false);
+    browser.goto("data:text/html,<p id=p>off</p><script>document.getElementById('p').textContent = 'on'</script>");
+    assert!(
+        browser.source().contains(">off<"),
+        "scripts are off: {}",
+        browser.source()
+    );
+    for path in ["/", "/search", "/history", "/plan"] {
+        browser.goto(&served.url(path));
+        assert!(browser.source().contains("aria-current=\"page\""), "{path}");
+    }
+    browser.goto(&served.url("/search"));
+    browser.press(&[], Key::Tab);
+    browser.press(&[], Key::Enter);
+    browser.press(&[], Key::Tab);
+    browser.type_in(&word);
+    browser.press(&[], Key::Enter);
+    let is_submitted =
+        || browser.address().query() == Some(&format!("q={word}&kind=&region=&since="));
+    crate::support::redis_server::wait_until("the form was submitted", is_submitted);
+    assert!(browser.source().contains("<mark>"), "{}", browser.source());
+}
+
+#[test]
+fn a_hostile_title_executes_nothing_and_breaks_no_layout() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let served = eventful();
+    for width in [360, 1280] {
+        browser.screen(width, 740);
+        for path in [
+            "/search?q=zzyzx".to_owned(),
+            served.record_path("zzyzx"),
+            "/".to_owned(),
+        ] {
+            browser.goto(&served.url(&path));
+            let what = format!("{path} at {width} px");
+            assert_eq!(
+                browser.script("return window.attacked ?? null"),
+                Value::Null,
+                "{what}"
+            );
+            assert_eq!(
+                browser.script(
+                    "return document.querySelectorAll('main script, main img, main b').length"
+                ),
+                0,
+                "{what}"
+            );
+            let loaded = browser.script("return performance.getEntriesByType('resource').map(one => one.name).filter(name => !name.includes('/style-') && !name.endsWith('/favicon.ico'))");
+            assert_eq!(loaded, json!([]), "{what} loads nothing else");
+            assert_fits(&browser, &what);
+            let console = browser.console();
+            assert!(console.is_empty(), "{what}: {console:?}");
+        }
+    }
+    browser.goto(&served.url(&served.record_path("zzyzx")));
+    let links = browser.script("return [...document.querySelectorAll('main a[href^=\"http\"]')].filter(one => !one.href.startsWith(location.origin)).map(one => [one.protocol, one.rel])");
+    assert_eq!(links, json!([["https:", "noreferrer"]]));
+}
+
+#[test]
+fn ten_thousand_hits_are_a_page_that_leads_on_to_more() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let served = Served::new(&[MANY, PATIENT]);
+    assert_eq!(
+        served
+            .world
+            .ingest(&["--region", "US", "--job", "trending"])
+            .code,
+        0
+    );
+    let catalog = served.world.catalog();
+    catalog
+        .execute_batch(
+            "with recursive n(i) as (select 1 union all select i + 1 from n where i < 10001)
+            insert into record (upstream, kind, id, first_seen, last_seen, body)
+            select upstream, kind, 'copy' || i, first_seen, last_seen, '{\"id\":\"copy' || i || '\",\"snippet\":{\"title\":\"commonplace ' || i || '\"}}'
+            from n, (select * from record where kind = 'video' limit 1)",
+        )
+        .unwrap();
+    drop(catalog);
+    assert_eq!(served.world.ingest(&["repair"]).code, 0);
+    browser.screen(360, 740);
+    browser.goto(&served.url("/search?q=commonplace"));
+    for hits in [20, 100, 500, 1000] {
+        let shown = browser.script("return [document.querySelectorAll('article').length, document.querySelector('h2').textContent, document.querySelector('main').textContent.includes('the newest 10,000')]");
+        let many = if hits == 1000 {
+            "1,000".to_owned()
+        } else {
+            hits.to_string()
+        };
+        assert_eq!(
+            shown,
+            json!([hits, format!("The best {many} records"), true])
+        );
+        assert_fits(&browser, &format!("{hits} hits"));
+        let more = browser.script("const more = [...document.querySelectorAll('a')].find(one => one.textContent === 'Show more'); if (more) more.click(); return !!more");
+        assert_eq!(more, hits < 1000);
+        let is_next =
+            || browser.script("return document.querySelectorAll('article').length") != hits;
+        if hits < 1000 {
+            crate::support::redis_server::wait_until("there are more", is_next);
+        }
+    }
+    assert!(browser.console().is_empty());
+}
+
+#[test]
+fn a_browser_shows_the_page_beyond_loopback_with_a_token_as_its_password() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let world = World::configured(&[MANY, CLIENT], |_| {});
+    let (child, mut address) = start(&world, &["--listen", "0.0.0.0:0"]);
+    address.set_ip([127, 0, 0, 1].into());
+    let served = Served {
+        world,
+        child,
+        address,
+    };
+    browser.goto(&format!("http://somebody:{TOKEN}@{address}/"));
+    let shown = browser.script("return [document.querySelector('h1').textContent, getComputedStyle(document.querySelector('nav ul')).listStyleType]");
+    assert_eq!(shown, json!(["Overview", "none"]), "the style sheet too");
+    let leaked = browser.script("return document.documentElement.outerHTML");
+    assert!(!leaked.as_str().unwrap().contains(TOKEN));
+    browser.goto(&served.url("/history"));
+    assert_eq!(
+        browser.script("return document.querySelector('h1').textContent"),
+        "History",
+        "the browser presents it again by itself"
+    );
+    assert!(browser.console().is_empty());
+    drop(browser);
+    let browser = Browser::start().unwrap();
+    browser.goto(&format!("http://somebody:wrong@{address}/"));
+    assert!(
+        !browser.source().contains("<h1>Overview"),
+        "{}",
+        browser.source()
+    );
+}

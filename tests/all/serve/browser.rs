@@ -400,6 +400,7 @@ fn a_browser_shows_the_page_beyond_loopback_with_a_token_as_its_password() {
         world,
         child,
         address,
+        envoy: None,
     };
     browser.goto(&format!("http://somebody:{TOKEN}@{address}/"));
     let shown = browser.script("return [document.querySelector('h1').textContent, getComputedStyle(document.querySelector('nav ul')).listStyleType]");

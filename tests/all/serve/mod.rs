@@ -163,8 +163,8 @@ fn started(world: &World, arguments: &[&str]) -> (Child, Value) {
     listening(command)
 }
 
-/// Starts a server, and waits until it listens.
-pub fn listening(mut command: Command) -> (Child, SocketAddr) {
+/// Starts a server, waits until it listens, and returns all that it says.
+pub fn listening(mut command: Command) -> (Child, Value) {
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -114,11 +114,13 @@ fn the_documentation_shows_the_page() {
         "--listen",
         "127.0.0.1:0",
     ]);
-    let (child, address) = listening(at(NOW, &serve));
+    let (child, said) = listening(at(NOW, &serve));
+    let address = said["address"].as_str().unwrap().parse().unwrap();
     let served = Served {
         world,
         child,
         address,
+        envoy: None,
     };
     let _: Answer = served.get("/healthz");
     for (name, path, width, scheme) in [

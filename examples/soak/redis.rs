@@ -117,11 +117,14 @@ impl Redis {
             .arg("+inf")
             .query(&mut connection)
             .unwrap();
-        let units: HashMap<String, u64> = redis::cmd("HGETALL")
+        // A "+" behind the units says that the id is remembered for longer.
+        let units: HashMap<String, String> = redis::cmd("HGETALL")
             .arg(key("units"))
             .query(&mut connection)
             .unwrap();
-        let logged: u64 = ids.iter().filter_map(|id| units.get(id)).sum();
+        let units = ids.iter().filter_map(|id| units.get(id));
+        let units = units.map(|units| units.trim_end_matches('+').parse::<u64>().unwrap());
+        let logged: u64 = units.sum();
         assert_eq!(
             sums[0],
             logged,

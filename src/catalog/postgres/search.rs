@@ -180,9 +180,13 @@ impl Search<'_> {
         let words = plain(&self.matching.query);
         let parameters = parameters![words, numbers, most, self.kind, self.since, self.region];
         let rows = self.tx.query(AMONG, parameters).await?;
+        let found = Found::of(&rows)?;
+        // As many as are ranked of all the newest records: then these are the newest matches.
+        let more = found.numbers.len() >= RANKED as usize;
         Ok(Found {
-            oldest,
-            ..Found::of(&rows)?
+            oldest: oldest.filter(|_| !more),
+            more,
+            ..found
         })
     }
 
@@ -248,7 +252,7 @@ async fn within<T>(
     tx: &Transaction<'_>,
     part: impl Future<Output = Result<T, PostgresError>>,
 ) -> Result<Option<T>, PostgresError> {
-    tx.batch("savepoint part; set local statement_timeout to '150ms'")
+    tx.batch("savepoint part; set local statement_timeout to '250ms'")
         .await?;
     let done = match part.await {
         Err(error) if error.is_cancelled() => None,

@@ -94,13 +94,13 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit that is as long as a window.
+    /// The unit that is as long as a window. A day of a calendar can have 25 hours.
     pub const fn of(window: Duration) -> Self {
         match (window.as_secs(), window.subsec_nanos()) {
             (1, 0) => Self::Second,
             (60, 0) => Self::Minute,
             (3600, 0) => Self::Hour,
-            (86_400, 0) => Self::Day,
+            (86_400..=90_000, 0) => Self::Day,
             _ => Self::Unknown,
         }
     }

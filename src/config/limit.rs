@@ -144,7 +144,7 @@ pub const LIMIT: Leaf<CredentialLimit> = Leaf {
                 "dependentRequired",
                 json!({ "period": ["resets"], "buckets": ["counting"] }),
             )
-            .with("not", buckets_of_calendar())
+            .with("allOf", json!([{ "not": buckets_of_calendar() }]))
     },
 };
 

@@ -108,7 +108,9 @@ if not known then
       state[place + RULE], state[place + TOTAL], state[place + HEAD] = limit.rule, limit.sum + units, limit.head
       -- A limit whose closing has run out without a known reset grants one charge, a probe, and closes again for a
       -- minute (L19).
-      state[place + CLOSED] = state[place + PROBING] and now + 60 * 1000000 or 0
+      if state[place + PROBING] then
+        state[place + CLOSED] = now + 60 * 1000000
+      end
       limit.used = limit.used + units
       if #ledger.floors > 0 then
         open_changes(ledger).add_to_floors(limit.name, now, units)

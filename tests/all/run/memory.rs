@@ -28,23 +28,23 @@ fn peak(answer: StubAnswer) -> (u64, String) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut peak = 0;
+    let (mut peak, mut code) = (0, 0);
     while run.try_wait().unwrap().is_none() {
-        peak = peak.max(high_water_mark(&run).unwrap_or(0));
+        peak = peak.max(figure(&run, "VmHWM:").unwrap_or(0));
+        code = code.max(figure(&run, "RssFile:").unwrap_or(0));
         std::thread::sleep(Duration::from_millis(1));
     }
     let output = run.wait_with_output().unwrap();
+    // The code does not count. The system may drop some of it after the peak, so the most that was there is subtracted.
+    let peak = peak.saturating_sub(code);
     (peak, String::from_utf8(output.stdout).unwrap())
 }
 
-/// In KiB, without the code of the program; nothing once the process has ended.
-fn high_water_mark(run: &Child) -> Option<u64> {
+/// In KiB; nothing once the process has ended.
+fn figure(run: &Child, name: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", run.id())).ok()?;
-    let figure = |name: &str| -> Option<u64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().strip_suffix("kB")?.trim().parse().ok()
-    };
-    Some(figure("VmHWM:")?.saturating_sub(figure("RssFile:")?))
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 #[test]

@@ -122,6 +122,21 @@ pub(crate) async fn a_copied_closing_that_is_over_grants_a_probe(store: &impl St
     assert_eq!(grant.probing["daily"], secs(7200));
 }
 
+pub(crate) async fn a_copied_closing_that_ends_with_one_that_is_over_changes_nothing(
+    store: &impl Store,
+) {
+    let books = wide(store);
+    let spent = cost([("daily", 1)]);
+    books.close("daily", Closing::Until(at(0.0)), at(0.0)).await;
+    books.take(&spent, at(0.0)).await;
+    let copied = Closing::Copied {
+        until: at(0.0),
+        interval: secs(7200),
+    };
+    books.close("daily", copied, at(0.0)).await;
+    assert!(books.take(&spent, at(1.0)).await.probing.is_empty());
+}
+
 pub(crate) async fn a_closed_limit_rejects_until_it_opens(store: &impl Store) {
     let books = open(store);
     books.take(&cost([("daily", 1)]), at(0.0)).await;

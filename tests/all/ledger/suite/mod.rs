@@ -83,6 +83,7 @@ macro_rules! suite {
             a_known_reset_ends_the_probes
             a_copied_closing_keeps_its_end_and_its_interval
             a_copied_closing_that_is_over_grants_a_probe
+            a_copied_closing_that_ends_with_one_that_is_over_changes_nothing
             a_try_that_another_limit_rejects_is_not_used_up
             a_reopened_limit_needs_no_more_tries
             a_known_id_is_granted_though_its_limit_is_closed

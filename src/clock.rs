@@ -44,15 +44,15 @@ pub fn computed() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// The machine's clock, until a better one tells the time: then it runs on from that.
+/// The machine's clock, or the time of another clock, which runs on from when it was read.
 #[derive(Debug, Default)]
 pub struct CorrectedClock {
-    told: Mutex<Told>,
+    correction: Mutex<Correction>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
-    /// The time, and when it was told; `None` while the machine's clock is good.
+struct Correction {
+    /// The other clock's time, and the monotonic instant at which it was read; `None` while the machine's clock is right.
     time: Option<(Timestamp, Monotonic)>,
     checked: Option<Monotonic>,
 }
@@ -60,27 +60,29 @@ struct Told {
 impl CorrectedClock {
     /// Returns when the machine's clock was last compared with another one; `None` if it never was.
     pub fn checked(&self) -> Option<Monotonic> {
-        self.told().checked
+        self.correction().checked
     }
 
     /// Goes by the time that another clock tells now; `None`: by the machine's clock.
     pub fn correct(&self, time: Option<Timestamp>) {
         let now = Monotonic::now();
-        *self.told() = Told {
+        *self.correction() = Correction {
             time: time.map(|time| (time, now)),
             checked: Some(now),
         };
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn correction(&self) -> MutexGuard<'_, Correction> {
+        self.correction
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
 impl Clock for CorrectedClock {
     fn now(&self) -> Timestamp {
-        match self.told().time {
+        match self.correction().time {
             Some((time, at)) => time + at.elapsed(),
             None => SystemClock.now(),
         }

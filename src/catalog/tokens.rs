@@ -1,7 +1,7 @@
 //! The words of a text, split and folded as the full-text index of SQLite does it, for an index elsewhere.
 //!
-//! FTS5 decides for each character on its own whether it separates words, and what becomes of it in a word. So it is asked
-//! once about each character; its tables are nowhere else.
+//! FTS5 separates and folds words character by character, by tables that no other library has. A process therefore looks each
+//! character up in FTS5 once.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{OnceLock, PoisonError, RwLock};

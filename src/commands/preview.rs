@@ -26,7 +26,7 @@ pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Returns what a run over this selection would spend, with so many regions at once.
+/// Returns what a run over this selection would spend. The run walks `concurrency` regions at a time.
 pub async fn report(
     environment: &Environment,
     selection: Selection,

@@ -50,7 +50,7 @@ const BEST: &str = "select rowid from record_text where record_text match ?1 ord
 const LENGTH: &str = "select sz from record_text_docsize where id = ?1";
 
 const RECORDS: &str = "select number from record where ?1 is null order by number desc";
-/// The records that one of the filters lets through.
+/// The records that pass one of the filters.
 const OF_KIND: &str = "select number from record
     where (upstream, kind) in (select upstream, kind from kind where kind = ?1) limit ?2";
 const SEEN_SINCE: &str = "select number from record

@@ -57,7 +57,13 @@ impl Account {
     /// Returns the longest that a charge of this account can count, with the grace at both ends.
     #[must_use]
     pub fn longest_window(&self) -> Duration {
-        self.limits.values().map(span).max().unwrap_or_default()
+        self.longest_limit().map(span).unwrap_or_default()
+    }
+
+    /// Returns the limit that counts a charge for the longest time; `None` for an account without limits.
+    #[must_use]
+    pub fn longest_limit(&self) -> Option<&Limit> {
+        self.limits.values().max_by_key(|limit| span(limit))
     }
 
     /// Returns how long the id of a charge is remembered: as long as a limit counts the charge by itself. Where all that

@@ -116,7 +116,8 @@ impl Packed {
 const UNKNOWN: Units = Units::new(u64::MAX);
 
 /// The account, with the limits too that an update names and that this configuration does not know: another one on this
-/// machine charged them. They are in the state without a rule; a machine that has the rule sums them from the log.
+/// machine charged them. They are in the state without a rule; a machine that has the rule sums them from the log. Their
+/// window is one that the account has: another would change how long charges and their ids are kept.
 pub fn with_unknown_limits<'a>(account: &'a Account, update: &Update<'_>) -> Cow<'a, Account> {
     let costs: Vec<&Cost> = match update {
         Update::Absorb(entries) | Update::Recover(entries, _) => {
@@ -129,10 +130,9 @@ pub fn with_unknown_limits<'a>(account: &'a Account, update: &Update<'_>) -> Cow
         .into_iter()
         .flat_map(Cost::limits)
         .filter(|name| !account.limits.contains_key(*name));
-    let window = Window::new(Some(account.longest_window()), None);
-    let limit = window
-        .ok()
-        .and_then(|window| Limit::new(UNKNOWN, Units::ZERO, window).ok());
+    let limit = account
+        .longest_limit()
+        .and_then(|longest| Limit::new(UNKNOWN, Units::ZERO, *longest.window()).ok());
     // An account without a limit has no window to count them by.
     let Some(limit) = limit else {
         return Cow::Borrowed(account);

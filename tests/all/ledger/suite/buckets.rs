@@ -94,6 +94,17 @@ pub(crate) async fn a_settlement_of_a_forgotten_id_counts_in_full(store: &impl S
     assert_eq!(books.used("daily", later).await, 7, "once, however often");
 }
 
+pub(crate) async fn a_settlement_that_names_an_unknown_limit_keeps_no_id_for_longer(
+    store: &impl Store,
+) {
+    let books = open(store, 10);
+    books.take_as(&id("a"), &units(3), after(secs(5))).await;
+    let later = after(secs(5)) + SHORTEST_MEMORY;
+    let settled = cost([("daily", 4), ("of another configuration", 1)]);
+    books.settle(&id("a"), &settled, later).await;
+    assert_eq!(books.used("daily", later).await, 7, "the id was forgotten");
+}
+
 pub(crate) async fn a_settlement_corrects_the_part_of_its_charge(store: &impl Store) {
     let books = open(store, 10);
     books.take_as(&id("a"), &units(3), after(secs(5))).await;

@@ -105,6 +105,7 @@ macro_rules! suite {
             an_id_is_remembered_for_ten_minutes_and_counts_once
             a_release_of_a_forgotten_id_frees_nothing
             a_settlement_of_a_forgotten_id_counts_in_full
+            a_settlement_that_names_an_unknown_limit_keeps_no_id_for_longer
             a_settlement_corrects_the_part_of_its_charge
             an_absorbed_id_is_remembered_while_it_counts
             a_limit_that_counts_exactly_keeps_the_ids_of_its_account

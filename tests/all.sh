@@ -82,6 +82,9 @@ cargo clippy --locked --all-targets --features envoy --quiet -- -D warnings
 cargo clippy --locked --no-default-features --lib --bins --quiet -- -D warnings
 
 say "tests"
+# Most tests wait for processes more than they compute.
+RUST_TEST_THREADS=$((2 * $(getconf _NPROCESSORS_ONLN)))
+export RUST_TEST_THREADS
 cargo test --locked --quiet --features envoy
 
 say "documentation"

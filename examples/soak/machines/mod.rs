@@ -63,10 +63,10 @@ impl Chapter {
         if place.way.has_standby() && place.servers.len() == 1 && self.chance.once_in(2) {
             place.follow();
         }
-        let last_pass: i64 = place
-            .primary()
-            .rows("select coalesce(max(id), 0) from shared.pass")[0]
-            .get(0);
+        let before_it =
+            "select coalesce(max(id), 0), coalesce(sum(requests), 0)::bigint from shared.pass";
+        let passes = place.primary().rows(before_it).remove(0);
+        let (last_pass, counted): (i64, i64) = (passes.get(0), passes.get(1));
         let before = place.asked.lock().unwrap().len();
         let mut trouble = Trouble::of(place, &mut self.chance);
         trouble.happen(place, name, &mut self.chance, tally);
@@ -101,6 +101,7 @@ impl Chapter {
             asked: &asked,
             lagged,
             last_pass,
+            counted,
         };
         let checked = catch_unwind(AssertUnwindSafe(|| round.check(tally)));
         if let Err(wrong) = calmed.and(checked) {

@@ -43,6 +43,8 @@ pub(super) struct Round<'a> {
     pub(super) lagged: bool,
     /// The last pass before the round.
     pub(super) last_pass: i64,
+    /// The requests that the catalog counted before the round.
+    pub(super) counted: i64,
 }
 
 impl Round<'_> {
@@ -363,12 +365,11 @@ impl Round<'_> {
         }
     }
 
-    /// The catalog counts each request, except those of a process that was killed before it could.
+    /// The catalog counts each request, except those of a process that was killed before it could. A pass of batches may
+    /// have begun in the round before: all passes count.
     fn check_counts(&self, tally: &Tally) {
-        let counted = self.number(&format!(
-            "select coalesce(sum(requests), 0)::bigint from shared.pass where id > {}",
-            self.last_pass
-        ));
+        let all = "select coalesce(sum(requests), 0)::bigint from shared.pass";
+        let counted = self.number(all) - self.counted;
         let killed = self
             .ended
             .values()

@@ -213,7 +213,11 @@ impl Place {
         let through = (self.way == Way::Lagging).then(|| {
             let target = socket(self.primary());
             match &self.replication {
-                Some(link) => link.lead_to(target),
+                Some(link) => {
+                    // It may have gone silent after the last failover.
+                    link.heal(true);
+                    link.lead_to(target);
+                }
                 None => self.replication = Some(self.runtime.block_on(Link::to(target))),
             }
             self.replication.as_ref().unwrap().port()

@@ -276,7 +276,7 @@ local function open_changes(ledger)
   -- Keys outlive the longest window and every closing (L50). Called when a sixteenth of that has gone by, and when keys may
   -- be new.
   function changes.keep_alive()
-    local shortest = 26 * 60 * 60 * 1000000
+    local shortest = ledger.least_life
     local life = max(ledger.keep * 9 / 8, shortest)
     for place = FIRST_PLACE, #state, NEXT_PLACE do
       life = max(life, state[place + CLOSED] - now + shortest)

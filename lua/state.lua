@@ -134,6 +134,7 @@ local ledger = {
   now = now,
   keep = keep,
   remember = remember,
+  least_life = least_life,
   stored = stored,
   stored_epoch = state[EPOCH],
   stored_sequence = state[SEQUENCE],

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{
     Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
@@ -48,7 +48,7 @@ impl Cli {
             if env::args_os().len() <= 1 {
                 suggest();
             }
-            refuse(&error)
+            refuse(&explained(error))
         })
     }
 
@@ -139,6 +139,30 @@ ingest: no regions given. Try:
   ingest status                   show the limits and the age of each region
   ingest init                     write a configuration to start from
   ingest --help                   list all commands and options";
+
+/// The subcommands that this program was built without.
+const LEFT_OUT: &[&str] = &[
+    #[cfg(not(feature = "sandbox"))]
+    "sandbox",
+    #[cfg(not(feature = "serve"))]
+    "serve",
+];
+
+/// The error, or how to build a program that knows the subcommand.
+fn explained(error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    match LEFT_OUT.contains(&name.as_str()) {
+        false => error,
+        true => command().error(
+            ErrorKind::InvalidSubcommand,
+            format!(
+                "this program was built without `{name}`; build it with `cargo build --release --features {name}`"
+            ),
+        ),
+    }
+}
 
 /// Ends the process with an error message; with `--format json` also with an object on stdout.
 fn refuse(error: &clap::Error) -> ! {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
@@ -18,13 +20,15 @@ use tower_http::compression::CompressionLayer;
 use super::guard::{HEALTH, guard};
 use super::problem::Problem;
 use super::{App, charge, metrics, openapi, page};
-use crate::catalog::{RecordsQuery, StoredRecord};
+use crate::catalog::{RecordsQuery, SearchResults, StoredRecord};
 use crate::cli::SearchArgs;
 use crate::commands::search::SearchReport;
 use crate::commands::{Error, export, history, preview, search, status};
 
+/// The media type of JSON.
+pub const JSON: &str = "application/json";
 /// The longest body of a request, in bytes.
-const LONGEST_BODY: usize = 64 * 1024;
+pub const LONGEST_BODY: usize = 64 * 1024;
 /// The longest words of a search, in bytes.
 const LONGEST_WORDS: usize = 1024;
 /// The most records of one response.
@@ -76,6 +80,17 @@ pub fn parameters<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
     query
         .map(|Query(parameters)| parameters)
         .map_err(|error| Problem::bad_request(crate::plain::one_line(&error.body_text())))
+}
+
+/// What a path names.
+type InPath<T> = Result<Path<T>, PathRejection>;
+
+fn in_path<T>(path: InPath<T>) -> Result<T, Problem> {
+    let wrong = |error: PathRejection| {
+        let why = crate::plain::one_line(&error.body_text());
+        Problem::bad_request(format!("{why}; write the path as UTF-8, percent-encoded"))
+    };
+    path.map(|Path(named)| named).map_err(wrong)
 }
 
 /// A span such as `7d`; an absent or empty one is `None`.
@@ -196,7 +211,13 @@ async fn search_json(
     let results = app
         .read(move |environment| async move { search::find(&environment, &arguments).await })
         .await?;
-    Ok(tagged_json(&headers, &SearchReport::of(&results)))
+    Ok(found_json(&headers, &results))
+}
+
+/// The answer to a search. It holds what upstreams wrote, so all of it counts for its tag.
+pub fn found_json(headers: &HeaderMap, results: &SearchResults) -> Response {
+    let text = serde_json::to_vec(&SearchReport::of(results)).unwrap_or_default();
+    tagged(headers, text, JSON)
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -260,10 +281,11 @@ struct RecordsParameters {
 
 async fn records(
     State(app): State<Arc<App>>,
-    Path(kind): Path<String>,
+    kind: InPath<String>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let kind = in_path(kind)?;
     let parameters: RecordsParameters = parameters(&uri)?;
     let since = span("since", parameters.since.as_deref())?;
     let seen_since = span("seen_since", parameters.seen_since.as_deref())?;
@@ -303,7 +325,7 @@ async fn records(
         .last()
         .filter(|_| page.more)
         .map(|last| last.position);
-    let mut response = tagged(&headers, lines.clone(), "application/x-ndjson", &lines);
+    let mut response = tagged(&headers, lines, "application/x-ndjson");
     if let Some(next) = next {
         link_next(response.headers_mut(), &kind, &parameters, next);
     }
@@ -342,10 +364,11 @@ struct RecordParameters {
 
 async fn record(
     State(app): State<Arc<App>>,
-    Path((kind, id)): Path<(String, String)>,
+    path: InPath<(String, String)>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let (kind, id) = in_path(path)?;
     let RecordParameters { upstream } = parameters(&uri)?;
     record_json(&headers, &one_record(&app, kind, id, upstream).await?)
 }
@@ -389,24 +412,19 @@ pub fn record_json(headers: &HeaderMap, record: &StoredRecord) -> Result<Respons
     let mut line = Vec::new();
     export::json_line(&mut line, record, false)
         .map_err(|error| Problem::from(Error::io("cannot write the record")(error)))?;
-    Ok(tagged(headers, line.clone(), "application/json", &line))
+    Ok(tagged(headers, line, JSON))
 }
 
-/// A response in JSON with a tag, or 304 if the client has it. Two answers that differ only in how old things are, are the
-/// same answer.
-pub fn tagged_json(headers: &HeaderMap, value: &impl Serialize) -> Response {
-    let mut value = serde_json::to_value(value).unwrap_or_default();
-    let text = value.to_string();
-    if let Value::Object(members) = &mut value {
+/// A report as JSON with a tag, or 304 if the client has it. Two reports that differ only in how old things are, are the same.
+pub fn tagged_json(headers: &HeaderMap, report: &impl Serialize) -> Response {
+    let mut report = serde_json::to_value(report).unwrap_or_default();
+    let text = report.to_string();
+    if let Value::Object(members) = &mut report {
         members.remove("since");
     }
-    without_ages(&mut value);
-    tagged(
-        headers,
-        text.into_bytes(),
-        "application/json",
-        value.to_string().as_bytes(),
-    )
+    without_ages(&mut report);
+    let tag = tag_of(report.to_string().as_bytes());
+    unless_known(headers, &tag, (JSON, text.into()))
 }
 
 fn without_ages(value: &mut Value) {
@@ -420,29 +438,33 @@ fn without_ages(value: &mut Value) {
     }
 }
 
-/// A response with a tag of what it is about, or 304 if the client has it.
-pub fn tagged(
+/// A response with a tag of its body, or 304 if the client has it.
+pub fn tagged(headers: &HeaderMap, body: impl Into<Bytes>, media_type: &'static str) -> Response {
+    let body = body.into();
+    unless_known(headers, &tag_of(&body), (media_type, body))
+}
+
+/// Weak, since a compressed body has the same tag.
+fn tag_of(text: &[u8]) -> String {
+    let digest = digest(&SHA256, text);
+    let start = digest.as_ref().iter().take(12);
+    let start: String = start.map(|byte| format!("{byte:02x}")).collect();
+    format!("W/\"{start}\"")
+}
+
+fn unless_known(
     headers: &HeaderMap,
-    body: Vec<u8>,
-    media_type: &'static str,
-    about: &[u8],
+    tag: &str,
+    (media_type, body): (&'static str, Bytes),
 ) -> Response {
-    let tag: String = digest(&SHA256, about)
-        .as_ref()
-        .iter()
-        .take(12)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    // Weak, since a compressed body has the same tag.
-    let tag = format!("W/\"{tag}\"");
     let known = headers.get_all(header::IF_NONE_MATCH).iter();
-    let known = known
+    let mut known = known
         .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','));
-    let is_known = known.map(str::trim).any(|known| {
-        known == "*" || known.trim_start_matches("W/") == tag.trim_start_matches("W/")
-    });
-    let etag = [(header::ETAG, tag.clone())];
+        .flat_map(|value| value.split(','))
+        .map(str::trim);
+    let opaque = |tag: &str| tag.trim_start_matches("W/").to_owned();
+    let is_known = known.any(|known| known == "*" || opaque(known) == opaque(tag));
+    let etag = [(header::ETAG, tag.to_owned())];
     if is_known {
         return (StatusCode::NOT_MODIFIED, etag).into_response();
     }
@@ -452,5 +474,5 @@ pub fn tagged(
 /// A response in JSON.
 pub fn json_text(value: &impl Serialize) -> Response {
     let text = serde_json::to_string(value).unwrap_or_default();
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+    ([(header::CONTENT_TYPE, JSON)], text).into_response()
 }

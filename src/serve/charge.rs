@@ -1,8 +1,8 @@
 //! Charging over HTTP: the charge of `ingest charge`, for programs without `ingest`. The client's `Idempotency-Key` is the id
 //! of the charge, so that a request whose answer was lost is safe to repeat.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -10,63 +10,64 @@ use axum::body::{Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use ring::digest::{SHA256, digest};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
-use tokio::sync::OnceCell;
-use tokio::task::spawn_blocking;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
 use super::App;
+use super::answers::Answers;
+use super::api::{JSON, LONGEST_BODY, json_text};
 use super::client::{Client, Identity};
 use super::fields::whole_seconds;
-use super::problem::Problem;
+use super::header::only;
+use super::problem::{Problem, RETRY};
 use crate::cli::ChargeArgs;
 use crate::commands::charge::{Charged, Charging, Refusal, Word};
-use crate::commands::environment::Environment;
+use crate::commands::environment::{Environment, unknown};
 use crate::commands::refill::charging_ledger;
 use crate::commands::{Error, release as release_command};
 use crate::config::LedgerStore;
 use crate::ledger::LedgerClient;
 use crate::quota::{Account, ChargeId, Cost, LimitName, Units};
 
-/// The longest body of a request, in bytes.
-const LONGEST_BODY: usize = 64 * 1024;
 /// How long a body may take to arrive.
 const BODY: Duration = Duration::from_secs(10);
-/// The most answers that are kept for repeated requests. Behind them the ledger itself counts an id once.
-const MOST_ANSWERS: usize = 10_000;
+/// The most charges of a ledger in a file at once. They take turns there anyway, and each opens the file.
+const MOST_IN_FILE: usize = 8;
+/// How long one waits for its turn.
+const TURN: Duration = Duration::from_secs(10);
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The call of a charge of units, in reports.
 const OF_UNITS: &str = "charge";
 
 /// The ledger, and the charges that clients may repeat.
-#[derive(Default)]
 pub struct Charges {
     /// A shared ledger stays open, so that a charge needs no new connection.
     shared: OnceCell<Arc<dyn LedgerClient>>,
-    answers: Mutex<Answers>,
+    turns: Arc<Semaphore>,
+    answers: Answers,
 }
 
-#[derive(Default)]
-struct Answers {
-    by_key: HashMap<String, Kept>,
-    /// Oldest first.
-    order: VecDeque<String>,
-}
-
-struct Kept {
-    /// Of the client and the body: another request under the same key is a mistake.
-    fingerprint: Vec<u8>,
-    in_progress: bool,
-    body: Option<Bytes>,
+impl Default for Charges {
+    fn default() -> Self {
+        Self {
+            shared: OnceCell::new(),
+            turns: Arc::new(Semaphore::new(MOST_IN_FILE)),
+            answers: Answers::default(),
+        }
+    }
 }
 
 /// The units of a charge: of each limit, or a number for the limit `daily`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "`cost`: expected units, such as 3, or units by limit, such as {\"daily\": 3}"
+)]
 enum UnitsBody {
     /// Of the limit `daily`.
     Daily(u64),
@@ -153,20 +154,21 @@ pub async fn charge(
     let body: ChargeBody = body(request).await?;
     may_charge(&client, &body.credential)?;
     let charging = charging(&app.environment, &body, key.as_deref())?;
-    let Some(key) = key else {
-        return app.charge(charging).await.map(answered);
-    };
-    let key = format!("{} {key}", charging.account().name);
-    let fingerprint = fingerprint(&client, &body);
-    app.charges.begin(&key, fingerprint)?;
+    let key = key.map(|key| format!("{} {key}", charging.account().name));
+    if let Some(key) = &key {
+        app.charges.answers.begin(key, fingerprint(&client, &body))?;
+    }
     // A client that hangs up must not leave the charge half done: its next request would find it in progress for ever.
     let task = tokio::spawn(async move {
         let charged = app.charge(charging).await;
-        let answer = app.charges.end(&key, charged.as_ref().ok());
-        charged.map(|charged| answer.unwrap_or_else(|| answered(charged)))
+        let answers = &app.charges.answers;
+        let before = key.and_then(|key| answers.end(&key, charged.as_ref().ok()));
+        charged.map(|charged| match before {
+            Some(body) => json_response(StatusCode::OK, body),
+            None => answered(&charged),
+        })
     });
-    let ended = task.await;
-    ended.map_err(|error| Problem::from(Error::io("a charge did not finish")(error.into())))?
+    task.await.map_err(unfinished)?
 }
 
 /// `POST /api/v1/release`
@@ -179,20 +181,12 @@ pub async fn release(
     let key = key(request.headers())?;
     let body: ReleaseBody = body(request).await?;
     let (id, accounts) = named(&app, &client, body.id.or(key), body.credential.as_deref())?;
-    let released = app
-        .in_ledger(move |ledger| async move {
-            let (account, charge) = locate(&*ledger, &accounts, &id).await?;
-            if let Some(charge) = charge {
-                ledger.settle(&account, &charge, &Cost::none()).await?;
-            }
-            Ok(Released {
-                id,
-                account: account.name.clone(),
-                released: true,
-            })
-        })
-        .await?;
-    Ok(super::api::json_text(&released))
+    let (id, account) = app.correct(id, accounts, Cost::none()).await?;
+    Ok(json_text(&Released {
+        id,
+        account,
+        released: true,
+    }))
 }
 
 /// `POST /api/v1/settle`
@@ -206,30 +200,13 @@ pub async fn settle(
     let body: SettleBody = body(request).await?;
     let (id, accounts) = named(&app, &client, body.id.or(key), body.credential.as_deref())?;
     let units = Cost::from(body.cost);
-    let settled = app
-        .in_ledger(move |ledger| async move {
-            let (account, charge) = locate(&*ledger, &accounts, &id).await?;
-            if let Some(limit) = units
-                .limits()
-                .find(|limit| !account.limits.contains_key(*limit))
-            {
-                let detail = format!("account {} has no limit `{limit}`", account.name);
-                return Err(Problem::bad_request(detail));
-            }
-            let Some(charge) = charge else {
-                let detail = format!("charge `{id}` was released");
-                return Err(Problem::new(StatusCode::CONFLICT, detail));
-            };
-            ledger.settle(&account, &charge, &units).await?;
-            Ok(Settled {
-                id,
-                account: account.name.clone(),
-                settled: true,
-                units,
-            })
-        })
-        .await?;
-    Ok(super::api::json_text(&settled))
+    let (id, account) = app.correct(id, accounts, units.clone()).await?;
+    Ok(json_text(&Settled {
+        id,
+        account,
+        settled: true,
+        units,
+    }))
 }
 
 fn client(identity: &Identity) -> Result<Arc<Client>, Problem> {
@@ -256,26 +233,30 @@ fn may_charge(client: &Client, credential: &str) -> Result<(), Problem> {
 
 /// The id of the request: a string in quotes, as the header's definition has it, or the bare text.
 fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get(KEY) else {
+    let wrong =
+        || Problem::bad_request("Idempotency-Key: expected one, of 1 to 255 printable ASCII characters");
+    let Some(text) = only(headers, &KEY).map_err(|_| wrong())? else {
         return Ok(None);
     };
-    let text = value.to_str().unwrap_or_default().trim();
+    let text = text.trim();
     let quoted = text
         .strip_prefix('"')
         .and_then(|text| text.strip_suffix('"'));
     let text = quoted.unwrap_or(text);
-    match text.len() {
-        1..=255 => Ok(Some(text.to_owned())),
-        _ => Err(Problem::bad_request(
-            "Idempotency-Key: expected 1 to 255 printable ASCII characters",
-        )),
-    }
+    let is_right = (1..=255).contains(&text.len()) && !text.contains('\t');
+    is_right.then(|| Some(text.to_owned())).ok_or_else(wrong)
 }
 
 async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
     let bytes = timeout(BODY, to_bytes(request.into_body(), LONGEST_BODY)).await;
-    let late = |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long");
-    let long = |_| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long");
+    let late = |_| {
+        let detail = "the body took longer than 10 s; send it again";
+        Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
+    };
+    let long = |_| {
+        let detail = "the body is longer than 64 KiB; a charge needs far less";
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    };
     let bytes = bytes.map_err(late)?.map_err(long)?;
     let wrong = |error: serde_json::Error| {
         Problem::bad_request(format!(
@@ -357,9 +338,8 @@ async fn locate(
     Ok(release_command::locate(ledger, accounts, only, id).await?)
 }
 
-fn fingerprint(client: &Client, body: &ChargeBody) -> Vec<u8> {
-    let text = serde_json::json!([client.name, body]).to_string();
-    digest(&SHA256, text.as_bytes()).as_ref().to_vec()
+fn fingerprint(client: &Client, body: &ChargeBody) -> [u8; 32] {
+    super::client::digest_of(serde_json::json!([client.name, body]).to_string().as_bytes())
 }
 
 impl App {
@@ -367,6 +347,32 @@ impl App {
     pub async fn charge(&self, charging: Charging) -> Result<Charged, Problem> {
         self.in_ledger(move |ledger| async move { Ok(charging.charge_in(&*ledger).await?) })
             .await
+    }
+
+    /// Corrects a charge to its true cost, and returns its id and its account; without units it is released.
+    async fn correct(
+        &self,
+        id: ChargeId,
+        accounts: Vec<Arc<Account>>,
+        units: Cost,
+    ) -> Result<(ChargeId, String), Problem> {
+        self.in_ledger(move |ledger| async move {
+            let (account, charge) = locate(&*ledger, &accounts, &id).await?;
+            let known = || account.limits.keys().map(String::as_str);
+            if let Some(limit) = units.limits().find(|limit| !account.limits.contains_key(*limit)) {
+                return Err(Problem::bad_request(unknown("limit", limit, known())));
+            }
+            match charge {
+                Some(charge) => ledger.settle(&account, &charge, &units).await?,
+                None if units.is_none() => {}
+                None => {
+                    let detail = format!("charge `{id}` was released; charge again under a new id");
+                    return Err(Problem::new(StatusCode::CONFLICT, detail));
+                }
+            }
+            Ok((id, account.name.clone()))
+        })
+        .await
     }
 
     /// Works with the ledger, opened for charging. One in a file is opened for each request: a process that has it open keeps a new
@@ -384,14 +390,19 @@ impl App {
             let ledger = self.charges.shared.get_or_try_init(open).await?;
             return work(Arc::clone(ledger)).await;
         }
+        let turn = timeout(TURN, Arc::clone(&self.charges.turns).acquire_owned());
+        let turn = turn.await.map_err(|_| Problem::busy())?;
         let (environment, runtime) = (self.environment.another(), Handle::current());
         let worked = spawn_blocking(move || {
+            let _turn = turn;
             runtime.block_on(async { work(open(&environment).await?).await })
         });
-        worked
-            .await
-            .map_err(|error| Problem::from(Error::io("a charge did not finish")(error.into())))?
+        worked.await.map_err(unfinished)?
     }
+}
+
+fn unfinished(error: JoinError) -> Problem {
+    Error::io("a charge did not finish")(error.into()).into()
 }
 
 async fn open(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Problem> {
@@ -403,80 +414,7 @@ async fn open(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Proble
     }
 }
 
-impl Charges {
-    /// Notes that a charge is in progress.
-    fn begin(&self, key: &str, fingerprint: Vec<u8>) -> Result<(), Problem> {
-        let mut answers = self.answers();
-        if let Some(kept) = answers.by_key.get_mut(key) {
-            if kept.fingerprint != fingerprint {
-                let detail = "another request was sent under this Idempotency-Key; use a new one";
-                return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
-            }
-            if kept.in_progress {
-                let detail = "a request with this Idempotency-Key is in progress";
-                return Err(Problem::new(StatusCode::CONFLICT, detail));
-            }
-            kept.in_progress = true;
-            return Ok(());
-        }
-        let kept = Kept {
-            fingerprint,
-            in_progress: true,
-            body: None,
-        };
-        answers.by_key.insert(key.to_owned(), kept);
-        answers.order.push_back(key.to_owned());
-        answers.forget_oldest();
-        Ok(())
-    }
-
-    /// Notes what became of a charge. Returns the answer that was given before, if the ledger says that it still holds.
-    fn end(&self, key: &str, charged: Option<&Charged>) -> Option<Response> {
-        let mut answers = self.answers();
-        let is_held = charged
-            .is_some_and(|charged| matches!(charged.decision, Word::Granted | Word::Unmetered));
-        let kept = answers.by_key.get_mut(key)?;
-        kept.in_progress = false;
-        if !is_held {
-            // The ledger decides again on a charge that it did not record. An earlier answer stays with its own charge.
-            if kept.body.is_none() {
-                answers.by_key.remove(key);
-            }
-            return None;
-        }
-        let charged = charged?;
-        match &kept.body {
-            Some(body) if charged.repeated => Some(json_response(StatusCode::OK, body.clone())),
-            _ => {
-                kept.body = Some(Bytes::from(serde_json::to_vec(charged).ok()?));
-                None
-            }
-        }
-    }
-
-    fn answers(&self) -> MutexGuard<'_, Answers> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Answers {
-    fn forget_oldest(&mut self) {
-        while self.order.len() > MOST_ANSWERS {
-            let Some(oldest) = self.order.pop_front() else {
-                return;
-            };
-            match self.by_key.get(&oldest) {
-                Some(kept) if kept.in_progress => {
-                    self.order.push_back(oldest);
-                    return;
-                }
-                _ => drop(self.by_key.remove(&oldest)),
-            }
-        }
-    }
-}
-
-fn answered(charged: Charged) -> Response {
+fn answered(charged: &Charged) -> Response {
     let status = match (charged.decision, charged.refusal) {
         (Word::Granted | Word::Unmetered, _) => StatusCode::OK,
         (Word::Rejected, _) => StatusCode::TOO_MANY_REQUESTS,
@@ -484,10 +422,10 @@ fn answered(charged: Charged) -> Response {
         (Word::Refused, Some(Refusal::OtherCharge)) => StatusCode::UNPROCESSABLE_ENTITY,
         (Word::Refused, Some(Refusal::Unavailable) | None) => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let body = serde_json::to_vec(&charged).unwrap_or_default();
+    let body = serde_json::to_vec(charged).unwrap_or_default();
     let mut response = json_response(status, body.into());
     let retry = match status {
-        StatusCode::SERVICE_UNAVAILABLE => Some(5),
+        StatusCode::SERVICE_UNAVAILABLE => Some(RETRY),
         _ => charged
             .retry_after_seconds
             .map(|seconds| whole_seconds(Duration::try_from_secs_f64(seconds).unwrap_or_default())),
@@ -501,5 +439,5 @@ fn answered(charged: Charged) -> Response {
 }
 
 fn json_response(status: StatusCode, body: Bytes) -> Response {
-    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+    (status, [(header::CONTENT_TYPE, JSON)], body).into_response()
 }

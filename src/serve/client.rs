@@ -12,6 +12,7 @@ use secrecy::ExposeSecret;
 use subtle::ConstantTimeEq;
 
 use super::connections::Peer;
+use super::header::only;
 use crate::commands::Error;
 use crate::config::{ServeClient, ServeConfig};
 use crate::secret::Secret;
@@ -131,38 +132,32 @@ impl Clients {
     }
 }
 
-fn digest_of(token: &[u8]) -> [u8; 32] {
+/// The digest of a text.
+pub fn digest_of(token: &[u8]) -> [u8; 32] {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(digest(&SHA256, token).as_ref());
     bytes
 }
 
 fn presented(headers: &HeaderMap) -> (Presented, Option<Vec<u8>>) {
-    let Some(value) = headers.get(header::AUTHORIZATION) else {
-        return (Presented::Nothing, None);
+    let (scheme, token) = match only(headers, &header::AUTHORIZATION) {
+        Ok(None) => return (Presented::Nothing, None),
+        Ok(Some(value)) => value.split_once(' ').unwrap_or_default(),
+        Err(_) => ("", ""),
     };
-    let (scheme, rest) = value
-        .to_str()
-        .unwrap_or_default()
-        .split_once(' ')
-        .unwrap_or_default();
+    let token = token.trim();
     if scheme.eq_ignore_ascii_case("basic") {
-        let decoded = STANDARD.decode(rest.trim()).unwrap_or_default();
-        let password = decoded
-            .iter()
-            .position(|byte| *byte == b':')
-            .and_then(|colon| decoded.get(colon + 1..));
+        let decoded = STANDARD.decode(token).unwrap_or_default();
+        let colon = decoded.iter().position(|byte| *byte == b':');
+        let password = colon.and_then(|colon| decoded.get(colon + 1..));
         return (
             Presented::Basic,
             Some(password.unwrap_or_default().to_vec()),
         );
     }
     // A header that is neither is a token that nobody has.
-    let token = if scheme.eq_ignore_ascii_case("bearer") {
-        rest.trim()
-    } else {
-        ""
-    };
+    let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+    let token = if is_bearer { token } else { "" };
     (Presented::Bearer, Some(token.as_bytes().to_vec()))
 }
 

@@ -27,6 +27,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tower_service::Service;
 
+use super::unread::Unread;
 use crate::run::Stop;
 
 /// The most connections at once. Further ones wait in the socket's queue.
@@ -35,8 +36,13 @@ const MOST: usize = 4096;
 const OTHER_FILES: u64 = 128;
 /// How long a request's head may take, counted from the end of the last answer: idle connections are closed too.
 pub const HEAD: Duration = Duration::from_secs(10);
-/// How long the other side may take to read anything of an answer.
+/// The same while most connections are taken: slow clients must not keep the others out.
+const HEAD_IN_A_CROWD: Duration = Duration::from_secs(1);
+/// How long the other side may take to read [`LEAST`] bytes of an answer.
 pub const UNREAD: Duration = Duration::from_secs(20);
+/// The same while answers that nobody reads keep others waiting.
+const UNREAD_OF_MANY: Duration = Duration::from_secs(1);
+const LEAST: usize = 64 * 1024;
 /// The longest head, in bytes.
 pub const LONGEST_HEAD: usize = 32 * 1024;
 /// How long requests in progress may take after a signal.
@@ -59,18 +65,28 @@ pub trait Connection: GracefulConnection<Error = hyper::Error> + Send {}
 impl<C: GracefulConnection<Error = hyper::Error> + Send> Connection for C {}
 
 /// Serves HTTP until `stop`.
-pub async fn serve_http(listeners: Vec<TcpListener>, router: Router, stop: Stop) {
-    let connect = move |stream, peer| connection(stream, peer, router.clone());
+pub async fn serve_http(
+    listeners: Vec<TcpListener>,
+    router: Router,
+    unread: Unread,
+    stop: Stop,
+) {
+    let connect = move |stream, peer, head| {
+        let stream = Patient::new(stream, unread.clone());
+        connection(stream, peer, head, router.clone())
+    };
     serve(listeners, connect, stop).await;
 }
 
-/// Serves until `stop`; then accepts no connection and gives requests in progress a few seconds.
+/// Serves until `stop`; then accepts no connection and gives requests in progress a few seconds. `connect` gets the time that
+/// a head may take.
 pub async fn serve<C: Connection + 'static>(
     listeners: Vec<TcpListener>,
-    connect: impl Fn(TcpStream, Peer) -> C,
+    connect: impl Fn(TcpStream, Peer, Duration) -> C,
     mut stop: Stop,
 ) {
-    let slots = Arc::new(Semaphore::new(slots()));
+    let most = slots();
+    let slots = Arc::new(Semaphore::new(most));
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = async {
@@ -83,7 +99,9 @@ pub async fn serve<C: Connection + 'static>(
         };
         match accepted.and_then(|stream| Ok((peer(&stream)?, stream))) {
             Ok((peer, stream)) => {
-                let connection = graceful.watch(connect(stream, peer));
+                let is_crowded = slots.available_permits() < most / 2;
+                let head = if is_crowded { HEAD_IN_A_CROWD } else { HEAD };
+                let connection = graceful.watch(connect(stream, peer, head));
                 tokio::spawn(async move {
                     if let Err(error) = connection.await {
                         tracing::debug!("connection of {}: {error}", peer.address);
@@ -135,37 +153,47 @@ fn peer(stream: &TcpStream) -> io::Result<Peer> {
     })
 }
 
-fn connection(stream: TcpStream, peer: Peer, router: Router) -> impl Connection {
+fn connection(stream: Patient, peer: Peer, head: Duration, router: Router) -> impl Connection {
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         answer(router.clone(), request)
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(head)
         .max_buf_size(LONGEST_HEAD)
-        .serve_connection(TokioIo::new(Patient::new(stream)), service)
+        .serve_connection(TokioIo::new(stream), service)
 }
 
 async fn answer(mut router: Router, request: Request<Incoming>) -> Result<Response, Infallible> {
     router.call(request.map(Body::new)).await
 }
 
-/// A connection that fails when the other side reads nothing for too long.
+/// A connection that fails when the other side reads too slowly.
 pub struct Patient {
     stream: TcpStream,
-    /// When a write that waits has waited too long.
-    until: Option<Pin<Box<Sleep>>>,
+    unread: Unread,
+    /// The write that waits for the other side; `None`: none does.
+    waiting: Option<Waiting>,
     /// When the connection must have begun, and how many bytes that takes; `None` after it.
     #[cfg(feature = "envoy")]
     beginning: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
+struct Waiting {
+    since: Instant,
+    /// The bytes that the other side has read since then.
+    read: usize,
+    /// When to look next whether it waits for too long.
+    next_look: Pin<Box<Sleep>>,
+}
+
 impl Patient {
-    const fn new(stream: TcpStream) -> Self {
+    fn new(stream: TcpStream, unread: Unread) -> Self {
         Self {
             stream,
-            until: None,
+            unread,
+            waiting: None,
             #[cfg(feature = "envoy")]
             beginning: None,
         }
@@ -173,30 +201,52 @@ impl Patient {
 
     /// A connection of HTTP/2, which also fails when its first bytes do not come.
     #[cfg(feature = "envoy")]
-    pub fn until_begun(stream: TcpStream) -> Self {
+    pub fn until_begun(stream: TcpStream, within: Duration) -> Self {
         const PREFACE: usize = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
         Self {
-            beginning: Some((Box::pin(sleep(HEAD)), PREFACE)),
-            ..Self::new(stream)
+            beginning: Some((Box::pin(sleep(within)), PREFACE)),
+            ..Self::new(stream, Unread::default())
         }
     }
 
-    fn waited<T>(
+    fn written(
         &mut self,
-        written: Poll<io::Result<T>>,
+        written: Poll<io::Result<usize>>,
         context: &mut Context<'_>,
-    ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.until = None;
-            return written;
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(written) = written {
+            let read = *written.as_ref().unwrap_or(&0);
+            self.waiting = self.waiting.take().and_then(|waiting| waiting.after(read));
+            return Poll::Ready(written);
         }
-        let until = self
-            .until
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + UNREAD)));
-        until
-            .as_mut()
-            .poll(context)
-            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+        let waiting = self.waiting.get_or_insert_with(Waiting::begin);
+        while waiting.next_look.as_mut().poll(context).is_ready() {
+            let patience = match self.unread.are_many() {
+                true => UNREAD_OF_MANY,
+                false => UNREAD,
+            };
+            if waiting.since.elapsed() >= patience {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            waiting.next_look = Box::pin(sleep(UNREAD_OF_MANY));
+        }
+        Poll::Pending
+    }
+}
+
+impl Waiting {
+    fn begin() -> Self {
+        Self {
+            since: Instant::now(),
+            read: 0,
+            next_look: Box::pin(sleep(UNREAD_OF_MANY)),
+        }
+    }
+
+    /// The same after the other side has read some bytes; `None` after enough of them.
+    fn after(mut self, read: usize) -> Option<Self> {
+        self.read += read;
+        (self.read < LEAST).then_some(self)
     }
 }
 
@@ -231,7 +281,7 @@ impl AsyncWrite for Patient {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.waited(written, context)
+        self.written(written, context)
     }
 
     fn poll_write_vectored(
@@ -240,7 +290,7 @@ impl AsyncWrite for Patient {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.waited(written, context)
+        self.written(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -248,8 +298,9 @@ impl AsyncWrite for Patient {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.waited(flushed, context)
+        // Comes behind the last byte of an answer.
+        self.waiting = None;
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::client::{Identity, Presented};
 use super::connections::Peer;
+use super::limiter::Usage;
 use super::problem::Problem;
 use super::{App, fields, host};
 use crate::config::May;
@@ -25,11 +26,11 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
     let identity = app.clients.identify(request.headers(), peer);
     if !host::is_own(request.headers(), request.uri(), peer, &app.clients.hosts) {
         let usage = app.limiter.look(&identity, now);
-        return with_fields(other_host().into_response(), &usage);
+        return finished(&app, other_host().into_response(), &usage).await;
     }
     if request.uri().path() == HEALTH {
         let usage = app.limiter.look(&identity, now);
-        return with_fields(next.run(request).await, &usage);
+        return finished(&app, next.run(request).await, &usage).await;
     }
     let usage = app.limiter.take(&identity, now).await;
     let response = match usage.retry_in {
@@ -42,10 +43,12 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
             }
         },
     };
-    with_fields(response, &usage)
+    finished(&app, response, &usage).await
 }
 
-fn with_fields(mut response: Response, usage: &super::limiter::Usage) -> Response {
+/// The response with the fields that all have, counted until the client has read it.
+async fn finished(app: &App, response: Response, usage: &Usage) -> Response {
+    let mut response = app.unread.counted(response).await;
     fields::add(response.headers_mut(), usage);
     response
 }

@@ -3,41 +3,36 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Uri, header};
 
 use super::connections::Peer;
+use super::header::only;
+
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Whether every name that the request has for the server is one of its own.
 pub fn is_own(headers: &HeaderMap, uri: &Uri, peer: Peer, hosts: &[String]) -> bool {
-    let mut named = headers.get_all(header::HOST).iter();
-    let (Some(host), None) = (named.next(), named.next()) else {
-        return false;
-    };
-    let host = host
-        .to_str()
-        .is_ok_and(|host| is_allowed(host, peer, hosts));
-    let in_uri = uri.authority();
-    host && in_uri.is_none_or(|authority| is_allowed(authority.as_str(), peer, hosts))
+    let is_allowed = |name: &str| is_allowed(name, peer, hosts);
+    let in_uri = uri.authority().map(|authority| authority.as_str());
+    only(headers, &header::HOST).is_ok_and(|host| host.is_some_and(is_allowed))
+        && in_uri.is_none_or(is_allowed)
 }
 
-/// Whether a page of `origin` is of the server that the request names.
+/// Whether no page of another server sends the request.
 pub fn is_same_origin(headers: &HeaderMap) -> bool {
-    let text = |name| {
-        headers
-            .get(name)
-            .map(|value: &axum::http::HeaderValue| value.to_str())
+    let is_own_site = match only(headers, &SITE) {
+        Ok(site) => matches!(site, None | Some("same-origin" | "none")),
+        Err(_) => false,
     };
-    let site = text(header::HeaderName::from_static("sec-fetch-site"));
-    let is_own_site = site.is_none_or(|site| matches!(site, Ok("same-origin" | "none")));
-    let of_host = match (text(header::ORIGIN), text(header::HOST)) {
-        (None, _) => true,
-        (Some(Ok(origin)), Some(Ok(host))) => origin
+    let is_own_origin = match (only(headers, &header::ORIGIN), only(headers, &header::HOST)) {
+        (Ok(None), _) => true,
+        (Ok(Some(origin)), Ok(Some(host))) => origin
             .strip_prefix("http://")
             .or_else(|| origin.strip_prefix("https://"))
             .is_some_and(|authority| authority.eq_ignore_ascii_case(host)),
-        _ => false,
+        (Ok(Some(_)), Ok(None) | Err(_)) | (Err(_), _) => false,
     };
-    is_own_site && of_host
+    is_own_site && is_own_origin
 }
 
 fn is_allowed(host: &str, peer: Peer, hosts: &[String]) -> bool {

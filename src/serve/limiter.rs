@@ -18,6 +18,8 @@ use super::client::Identity;
 /// The most clients that are counted each by itself. Further ones are counted together while all of these have requests in
 /// their window: forgetting one of them would let it exceed its limit.
 const MOST_CLIENTS: usize = 100_000;
+/// How long Redis remembers a client at least.
+const LEAST_LIFE: Duration = Duration::from_secs(60);
 /// How often clients without requests in their window are looked for when there are that many.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -56,7 +58,7 @@ pub struct Usage {
 enum Key {
     Client(String),
     Address(IpAddr),
-    /// All clients beyond [`MOST_CLIENTS`].
+    /// All addresses beyond [`MOST_CLIENTS`].
     Others,
 }
 
@@ -84,8 +86,10 @@ impl Limiter {
             LedgerStore::Sqlite => None,
             LedgerStore::Redis(url) => {
                 let ledger = RedisLedger::configured(url, &config.ledger);
+                let ledger = ledger.map_err(|error| Error::Usage(error.to_string()))?;
                 Some(Redis {
-                    ledger: ledger.map_err(|error| Error::Usage(error.to_string()))?,
+                    // There are as many accounts as addresses, and nothing of one is needed after its window.
+                    ledger: ledger.with_least_life(LEAST_LIFE),
                     breaker: CircuitBreaker::default(),
                 })
             }
@@ -109,6 +113,7 @@ impl Limiter {
     /// Counts a request if it fits. A request that does not fit is not counted.
     pub async fn take(&self, identity: &Identity, now: Timestamp) -> Usage {
         let (key, policy) = self.counted_as(identity);
+        let key = self.memory().place(key, now);
         let in_redis = match &self.redis {
             Some(redis) => {
                 // What this server counted while Redis was away holds after that too.
@@ -119,15 +124,14 @@ impl Limiter {
             }
             None => None,
         };
-        let mut memory = self.memory();
         match in_redis {
+            Some(rejected) if rejected.retry_in.is_some() => rejected,
             // Requests that Redis counted are counted here too: they hold while Redis is away.
-            Some(usage) if usage.retry_in.is_none() => {
-                memory.take(key, &policy, now);
-                usage
+            Some(granted) => {
+                self.memory().take(key, &policy, now);
+                granted
             }
-            Some(usage) => usage,
-            None => memory.take(key, &policy, now),
+            None => self.memory().take(key, &policy, now),
         }
     }
 
@@ -160,7 +164,6 @@ impl Limiter {
 
 impl Memory {
     fn take(&mut self, key: Key, policy: &Arc<Policy>, now: Timestamp) -> Usage {
-        let key = self.place(key, now);
         let (_, log) = self
             .logs
             .entry(key)
@@ -179,9 +182,10 @@ impl Memory {
         })
     }
 
-    /// Returns under which key a client is counted.
+    /// Returns under which key a client is counted. Clients with a token are few, so each always has its own.
     fn place(&mut self, key: Key, now: Timestamp) -> Key {
-        if self.logs.len() < MOST_CLIENTS || self.logs.contains_key(&key) {
+        let has_token = matches!(key, Key::Client(_));
+        if has_token || self.logs.len() < MOST_CLIENTS || self.logs.contains_key(&key) {
             return key;
         }
         if self.swept.is_none_or(|swept| now.since(swept) >= SWEEP) {

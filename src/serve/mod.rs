@@ -4,12 +4,14 @@
 //! | --- | --- |
 //! | `listen`, `connections` | sockets, and the limits of each connection |
 //! | `memory` | the heaps of the process |
-//! | `guard`, `host`, `client` | which requests are answered, and whose they are |
+//! | `guard`, `header`, `host`, `client` | which requests are answered, and whose they are |
 //! | `limiter`, `fields` | how many requests a client may send |
-//! | `reads`, `api`, `charge`, `metrics`, `openapi` | the answers for programs |
+//! | `reads`, `unread` | how much is read at once, and how much of it is in memory |
+//! | `api`, `charge`, `answers`, `metrics`, `openapi` | the answers for programs |
 //! | `envoy` | the answers for Envoy, in a program built with the feature of that name |
 //! | `page` | the answers for people |
 
+mod answers;
 mod api;
 mod charge;
 mod client;
@@ -21,6 +23,7 @@ mod envoy;
 mod envoy;
 mod fields;
 mod guard;
+mod header;
 mod host;
 mod limiter;
 mod listen;
@@ -30,6 +33,7 @@ mod openapi;
 mod page;
 mod problem;
 mod reads;
+mod unread;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,6 +45,7 @@ use self::client::Clients;
 use self::envoy::Envoy;
 use self::limiter::Limiter;
 use self::reads::Reads;
+use self::unread::Unread;
 use crate::cli::{Format, Global, ServeArgs};
 use crate::commands::environment::Environment;
 use crate::commands::{Error, output, signals};
@@ -52,6 +57,7 @@ pub struct App {
     clients: Clients,
     limiter: Limiter,
     reads: Reads,
+    unread: Unread,
     charges: Charges,
 }
 
@@ -74,13 +80,15 @@ async fn serve_until_stopped(global: &Global, args: &ServeArgs) -> Result<Exit, 
         clients: Clients::read(config, must_present_token).await?,
         limiter: Limiter::new(&environment.config)?,
         reads: Reads::new(config.query_timeout),
+        unread: Unread::default(),
         charges: Charges::default(),
         environment: Arc::new(environment),
     });
     let stop = signals::listen("requests in progress get 5 s")?;
     let envoy = Envoy::bind(&app)?;
     announce(&listeners, envoy.address(), global)?;
-    let http = connections::serve_http(listeners, api::router(app), stop.clone());
+    let unread = app.unread.clone();
+    let http = connections::serve_http(listeners, api::router(app), unread, stop.clone());
     tokio::join!(http, envoy.serve(stop));
     Ok(Exit::Success)
 }

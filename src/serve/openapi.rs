@@ -1,12 +1,16 @@
 //! `/openapi.json`: the description of the API. Its schemas are generated from the types of the answers.
 
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use std::sync::LazyLock;
+
+use axum::body::Bytes;
+use axum::http::HeaderMap;
+use axum::response::Response;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::api::{JSON, tagged};
 use super::charge::{ChargeBody, ReleaseBody, Released, SettleBody, Settled};
 use super::problem::Problem;
 use crate::commands::charge::Charged;
@@ -42,10 +46,11 @@ struct Health {
     limits: String,
 }
 
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+
 /// `GET /openapi.json`
-pub async fn description() -> Response {
-    let text = document().to_string();
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+pub async fn description(headers: HeaderMap) -> Response {
+    tagged(&headers, DOCUMENT.clone(), JSON)
 }
 
 /// The schemas of the answers, and of the bodies: what may be absent in a body is always in an answer.

@@ -13,7 +13,7 @@ const BLANK: &str = "about:blank";
 /// The type of a request beyond the limit on requests.
 pub const QUOTA: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 /// How long a client waits after a 503, in seconds.
-const RETRY: u64 = 5;
+pub const RETRY: u64 = 5;
 
 /// An error.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -53,9 +53,15 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// A read that took too long, or had no turn in time.
+    /// A read that took too long.
     pub fn too_slow() -> Self {
         let detail = "the query took longer than serve.query_timeout and was cancelled; narrow it, or try again later";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+
+    /// A request that had no turn in time.
+    pub fn busy() -> Self {
+        let detail = "too many other requests are in progress; try again later";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }
 }

@@ -38,7 +38,8 @@ impl Reads {
 }
 
 impl App {
-    /// Reads from the state. At the deadline the read is cancelled.
+    /// Reads from the state, when it is this read's turn and clients have read enough of the answers to others. At the
+    /// deadline the read is cancelled.
     pub async fn read<T, F>(
         &self,
         read: impl FnOnce(Arc<Environment>) -> F + Send + 'static,
@@ -47,8 +48,12 @@ impl App {
         T: Send + 'static,
         F: Future<Output = Result<T, Error>>,
     {
-        let turn = timeout(WAIT, Arc::clone(&self.reads.turns).acquire_owned());
-        let turn = turn.await.map_err(|_| Problem::too_slow())?;
+        let turn = timeout(WAIT, async {
+            let turn = Arc::clone(&self.reads.turns).acquire_owned().await;
+            self.unread.are_few().await;
+            turn
+        });
+        let turn = turn.await.map_err(|_| Problem::busy())?;
         let until = Instant::now() + self.reads.within;
         let environment = Arc::clone(&self.environment);
         let runtime = Handle::current();

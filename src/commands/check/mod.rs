@@ -4,6 +4,7 @@
 mod connect;
 mod finding;
 mod readable;
+mod serve;
 mod spend;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
         return show(&findings, global);
     }
     findings.extend(secrets(&environment).await);
+    findings.extend(serve::server(&environment.config.serve).await);
     let (usable, ledger) = ledger(&environment).await;
     findings.push(usable);
     findings.extend(catalog(&environment, args.connect).await);

@@ -33,6 +33,9 @@ use terms::Terms;
 /// The totals are compared with the log once in this many charges.
 const CHECK_EVERY: u64 = 512;
 
+/// How long the keys of an account live at least (L50).
+const LEAST_LIFE: Duration = Duration::from_secs(26 * 60 * 60);
+
 /// The clock that the ledger goes by.
 #[derive(Clone)]
 pub enum ServerTime {
@@ -56,6 +59,7 @@ struct Caller<'a> {
 pub struct RedisLedger {
     link: Link,
     max_skew: Option<Duration>,
+    least_life: Duration,
     time: ServerTime,
     warned: Mutex<BTreeSet<(String, LimitName)>>,
 }
@@ -87,9 +91,16 @@ impl RedisLedger {
         Ok(Self {
             link: Link::new(url, &config.access, config.timeout)?,
             max_skew: Some(config.max_skew),
+            least_life: LEAST_LIFE,
             time: ServerTime::Own,
             warned: Mutex::default(),
         })
+    }
+
+    /// The same ledger, whose keys live for at least this long.
+    #[must_use]
+    pub fn with_least_life(self, least_life: Duration) -> Self {
+        Self { least_life, ..self }
     }
 
     /// The same ledger by another clock.
@@ -136,6 +147,7 @@ impl RedisLedger {
             account,
             now,
             max_skew: self.max_skew,
+            least_life: self.least_life,
             server_time,
             seen,
             fresh_epoch: Uuid::now_v7().simple().to_string(),

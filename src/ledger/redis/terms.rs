@@ -19,6 +19,8 @@ pub struct Terms<'a> {
     pub account: &'a Account,
     pub now: Timestamp,
     pub max_skew: Option<Duration>,
+    /// How long the keys live at least.
+    pub least_life: Duration,
     pub server_time: Option<Timestamp>,
     pub seen: Option<&'a Seen>,
     pub fresh_epoch: String,
@@ -55,6 +57,7 @@ impl Terms<'_> {
             .word(&self.fresh_epoch)
             .number(micros(self.account.longest_window()))
             .number(micros(self.account.id_memory()))
+            .number(micros(self.least_life))
             .number(self.account.limits.len() as u64);
         packed.0
     }

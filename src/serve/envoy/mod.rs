@@ -9,8 +9,9 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::http::{HeaderMap, Request, Response, header};
+use axum::http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -83,12 +84,17 @@ impl Envoy {
         let Some((listener, service)) = self.0 else {
             return;
         };
-        let connect = move |stream, peer| connection(stream, peer, Arc::clone(&service));
+        let connect = move |stream, peer, head| connection(stream, peer, head, Arc::clone(&service));
         connections::serve(vec![listener], connect, stop).await;
     }
 }
 
-fn connection(stream: TcpStream, peer: Peer, service: Arc<Service>) -> impl Connection {
+fn connection(
+    stream: TcpStream,
+    peer: Peer,
+    head: Duration,
+    service: Arc<Service>,
+) -> impl Connection {
     let answer = service_fn(move |request: Request<Incoming>| {
         let service = Arc::clone(&service);
         async move { Ok::<_, Infallible>(service.answer(request, peer).await) }
@@ -100,7 +106,7 @@ fn connection(stream: TcpStream, peer: Peer, service: Arc<Service>) -> impl Conn
         .keep_alive_timeout(HEAD)
         .max_concurrent_streams(MOST_STREAMS)
         .max_header_list_size(longest_head)
-        .serve_connection(TokioIo::new(Patient::until_begun(stream)), answer)
+        .serve_connection(TokioIo::new(Patient::until_begun(stream, head)), answer)
 }
 
 impl Service {
@@ -128,8 +134,7 @@ impl Service {
         let bearer = identity
             .client
             .filter(|_| identity.presented == Presented::Bearer);
-        let has_one_token = headers.get_all(header::AUTHORIZATION).iter().count() == 1;
-        match bearer.filter(|_| has_one_token) {
+        match bearer {
             Some(client) if client.config.may(May::Charge) => Ok(client),
             Some(client) => Err(Status::permission_denied(format!(
                 "client `{}` may not charge; add \"charge\" to its `may`",

@@ -112,8 +112,7 @@ fn page_below(
 }
 
 fn found(headers: &HeaderMap, page: Markup) -> Response {
-    let page = page.into_string();
-    tagged(headers, page.clone().into_bytes(), HTML, page.as_bytes())
+    tagged(headers, page.into_string(), HTML)
 }
 
 fn failed(problem: &Problem, page: Markup) -> Response {

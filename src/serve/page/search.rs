@@ -13,13 +13,12 @@ use super::{
 };
 use crate::catalog::{SearchHit, SearchResults};
 use crate::commands::environment::Environment;
-use crate::commands::search::SearchReport;
 use crate::commands::table::{counted, instant};
 use crate::commands::{export, search};
 use crate::config::Pointer;
 use crate::plain::{one_line, plain};
 use crate::serve::App;
-use crate::serve::api::{MOST, SearchParameters, parameters, tagged_json};
+use crate::serve::api::{MOST, SearchParameters, found_json, parameters};
 use crate::serve::problem::Problem;
 
 /// The marks of a found word in an excerpt.
@@ -51,7 +50,7 @@ pub async fn json(
     let mut asked: SearchParameters = parameters(&uri)?;
     asked.q = with_star(&asked.q);
     let results = find(&app, &asked).await?.unwrap_or_default();
-    Ok(tagged_json(&headers, &SearchReport::of(&results)))
+    Ok(found_json(&headers, &results))
 }
 
 async fn content(app: &App, asked: &SearchParameters) -> Result<Markup, Problem> {

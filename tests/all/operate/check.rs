@@ -210,3 +210,36 @@ fn a_check_of_a_file_of_an_earlier_release_leaves_it_to_the_next_run() {
     );
     assert_eq!(version(), now - 1);
 }
+
+#[test]
+fn a_check_reads_the_tokens_of_the_server_and_says_whether_it_can_start() {
+    let client = |name: &str, variable: &str| {
+        format!("serve.clients.{name}={{ token = {{ env = \"{variable}\" }} }}")
+    };
+    let checked = |sets: &[&str]| {
+        let world = World::configured(sets, |_| {});
+        let mut command = world.command(&["check", "--format", "json"]);
+        let output = command.env("ONE", "same").env("OTHER", "same").output();
+        let answer: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+        answer
+    };
+    let (one, other, missing) = (
+        client("one", "ONE"),
+        client("other", "OTHER"),
+        client("missing", "NOT_SET"),
+    );
+    let answer = checked(&[&one]);
+    assert_eq!(finding(&answer, "serve.clients.one")["verdict"], "good");
+    assert_eq!(answer["verdict"], "good", "{answer:#}");
+    let answer = checked(&[&one, &missing]);
+    assert_eq!(finding(&answer, "serve.clients.missing")["verdict"], "bad");
+    let answer = checked(&[&one, &other]);
+    let same = finding(&answer, "serve.clients.other");
+    assert_eq!(same["verdict"], "bad");
+    assert!(same["detail"].to_string().contains("`one`"), "{same}");
+    let answer = checked(&["serve.listen=0.0.0.0:8080"]);
+    let open = finding(&answer, "serve.listen");
+    assert_eq!(open["verdict"], "bad");
+    assert!(open["detail"].to_string().contains("[serve.clients.NAME]"));
+    assert!(!checked(&[]).to_string().contains("serve"));
+}

@@ -75,6 +75,53 @@ fn a_repeated_request_has_the_same_answer_and_is_charged_once() {
 }
 
 #[test]
+fn a_request_has_one_key_of_printable_characters() {
+    let served = served(&[]);
+    let token = format!("Authorization: Bearer {TOKEN}");
+    let json = "Content-Type: application/json";
+    let body = call(1).to_string();
+    let charge = |keys: &[&str]| {
+        let headers = [&[json, &*token], keys].concat();
+        served
+            .send(&format!("POST {CHARGE}"), &headers, &body)
+            .status
+    };
+    let key = |text: &str| format!("Idempotency-Key: {text}");
+    assert_eq!(charge(&[&key("one"), &key("other")]), 400);
+    let wrong = [
+        String::new(),
+        "\"\"".to_owned(),
+        "x".repeat(256),
+        "a\tb".to_owned(),
+        "ä".to_owned(),
+    ];
+    for wrong in wrong {
+        assert_eq!(charge(&[&key(&wrong)]), 400, "{wrong}");
+    }
+    assert_eq!(served.world.charged("daily"), 0);
+    assert_eq!(charge(&[&key(&"x".repeat(255))]), 200);
+}
+
+#[test]
+fn very_many_charges_at_once_take_turns() {
+    let served = served(&[]);
+    let before = served.allocated();
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let charge = || served.post(CHARGE, None, &call(1)).status;
+        let threads: Vec<_> = (0..200).map(|_| scope.spawn(charge)).collect();
+        let statuses = threads.into_iter().map(|thread| thread.join().unwrap());
+        statuses.collect()
+    });
+    assert!(
+        statuses.iter().all(|status| *status == 200),
+        "{statuses:?}"
+    );
+    assert_eq!(served.world.charged("daily"), 200);
+    let grown = served.allocated().saturating_sub(before);
+    assert!(grown < 25, "{grown} MiB more");
+}
+
+#[test]
 fn a_key_is_known_after_a_restart() {
     let mut served = served(&[]);
     served.post(CHARGE, Some("k"), &call(3));
@@ -217,6 +264,14 @@ fn a_client_charges_only_what_it_may() {
         (
             json!({ "credential": "youtube", "cost": {} }),
             "at least one unit",
+        ),
+        (
+            json!({ "credential": "youtube", "cost": -1 }),
+            "expected units, such as 3",
+        ),
+        (
+            json!({ "credential": "youtube", "cost": { "daily": 1.5 } }),
+            "expected units, such as 3",
         ),
         (
             json!({ "credential": "youtube", "call": "videos.list", "tims": 3 }),

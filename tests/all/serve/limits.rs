@@ -201,6 +201,7 @@ fn very_many_addresses_take_bounded_memory() {
     let served = Served::new(&[
         "serve.readers={ quota = 60, window = \"1h\" }",
         "serve.trusted_hops=1",
+        CLIENT,
     ]);
     assert_eq!(served.get("/nothing").status, 404);
     let before = served.resident();
@@ -215,6 +216,9 @@ fn very_many_addresses_take_bounded_memory() {
     // Those beyond the most that are counted share what one client has.
     let beyond = pipelined(&served, (100_000..100_200).map(request));
     assert_eq!(beyond.iter().filter(|status| **status == 404).count(), 60);
+    let bearer = format!("Authorization: Bearer {TOKEN}");
+    let with_token = served.send("GET /nothing", &[&bearer], "");
+    assert_eq!(with_token.status, 404, "a token has its own limit");
     let grown = served.resident().saturating_sub(before);
     assert!(grown < 50, "{grown} MiB more");
     assert_eq!(

@@ -152,6 +152,21 @@ fn a_tag_that_the_client_has_is_answered_without_a_body() {
 }
 
 #[test]
+fn whatever_changes_in_a_record_changes_the_tag_of_a_search() {
+    let served = Served::after_a_run(&[MANY]);
+    let tags = [1, 2].map(|age| {
+        let changed = format!(
+            "update record set body = json_set(body, '$.age_seconds', {age}, '$.since', {age})"
+        );
+        served.world.catalog().execute_batch(&changed).unwrap();
+        let found = served.get("/api/v1/search?q=a*");
+        assert!(found.text().contains("age_seconds"), "{}", found.text());
+        found.header("etag").unwrap().to_owned()
+    });
+    assert_ne!(tags[0], tags[1]);
+}
+
+#[test]
 fn an_answer_is_compressed_for_who_can_read_it() {
     let served = Served::after_a_run(&[MANY]);
     let plain = served.get("/api/v1/records/video");
@@ -183,6 +198,8 @@ fn wrong_parameters_are_refused_with_what_to_write() {
         ("/api/v1/records/vidoe", 400, "did you mean `video`"),
         ("/api/v1/records/video?cursor=x", 400, "cursor"),
         ("/api/v1/records/video/nothing", 404, "no record"),
+        ("/api/v1/records/%FF", 400, "percent-encoded"),
+        ("/api/v1/records/video/%FF", 400, "percent-encoded"),
         ("/api/v1/plan?region=XX", 400, "unknown region"),
         ("/api/v2/status", 404, "/openapi.json"),
     ] {

@@ -42,6 +42,84 @@ fn servers_that_share_a_redis_share_the_limits_on_requests() {
 }
 
 #[test]
+fn redis_forgets_an_address_soon_after_its_window() {
+    let redis = RedisServer::start();
+    let readers = |window: &str| format!("serve.readers={{ quota = 4, window = \"{window}\" }}");
+    for (window, longest) in [("1min", 70_000), ("1s", 60_000), ("1h", 4_100_000)] {
+        redis.tell("FLUSHALL");
+        let served = Served::over(world_over(&redis, &[&readers(window), "ledger.timeout=2s"]));
+        assert_eq!(served.get("/nothing").status, 404);
+        let keys: Vec<String> = redis.ask("KEYS *reader*");
+        assert!(keys.len() >= 3, "{keys:?}");
+        for key in keys {
+            let life: i64 = redis.ask(&format!("PTTL {key}"));
+            assert!((1..=longest).contains(&life), "{window}: {key} lives {life} ms");
+        }
+    }
+}
+
+#[test]
+fn a_redis_that_restarts_under_attack_costs_no_error_and_lets_nobody_over_its_limit() {
+    let mut redis = RedisServer::start();
+    let served = Served::over(world_over(
+        &redis,
+        &[
+            "serve.readers={ quota = 40, window = \"1h\" }",
+            "ledger.timeout=2s",
+        ],
+    ));
+    let body = json!({ "credential": "youtube", "call": "videos.list" });
+    let statuses: Vec<(u16, u16)> = std::thread::scope(|scope| {
+        let attack = || {
+            let turn = |_| {
+                (
+                    served.get("/nothing").status,
+                    served.post(CHARGE, None, &body).status,
+                )
+            };
+            (0..30).map(turn).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..6).map(|_| scope.spawn(attack)).collect();
+        redis.kill();
+        std::thread::sleep(Duration::from_millis(300));
+        redis.restart();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let read = statuses.iter().filter(|(read, _)| *read == 404).count();
+    assert!(read <= 40, "{read} of 40");
+    assert!(
+        statuses
+            .iter()
+            .all(|(read, charged)| matches!(read, 404 | 429) && matches!(charged, 200 | 503)),
+        "{statuses:?}"
+    );
+}
+
+#[test]
+fn a_charge_without_a_ledger_from_the_start_goes_by_the_outage_policy() {
+    let redis = RedisServer::start();
+    let world = world_over(&redis, &["ledger.timeout=500ms"]);
+    drop(redis);
+    let served = Served::over(world);
+    let body = json!({ "credential": "youtube", "call": "videos.list" });
+    let began = Instant::now();
+    let charges = std::thread::scope(|scope| {
+        let charge = || served.post(CHARGE, None, &body);
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(charge)).collect();
+        let charges = threads.into_iter().map(|thread| thread.join().unwrap());
+        charges.collect::<Vec<_>>()
+    });
+    for charge in charges {
+        assert_eq!(charge.status, 200, "{}", charge.text());
+        assert_eq!(charge.json()["decision"], "unmetered");
+    }
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+}
+
+#[test]
 fn a_redis_that_is_away_costs_one_timeout_and_the_limits_hold() {
     let redis = RedisServer::start();
     let served = Served::over(world_over(

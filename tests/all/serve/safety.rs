@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -78,6 +79,18 @@ fn a_page_of_another_server_cannot_charge() {
         vec![json, &*token, "Origin: null"],
         vec![json, &*token, "Sec-Fetch-Site: cross-site"],
         vec![json, &*token, "Sec-Fetch-Site: same-site"],
+        vec![
+            json,
+            &*token,
+            &format!("Origin: {host}"),
+            "Origin: http://evil.example",
+        ],
+        vec![
+            json,
+            &*token,
+            "Sec-Fetch-Site: same-origin",
+            "Sec-Fetch-Site: cross-site",
+        ],
     ] {
         assert_eq!(post(&refused), 403, "{refused:?}");
     }
@@ -87,6 +100,8 @@ fn a_page_of_another_server_cannot_charge() {
         415
     );
     assert_eq!(post(&[&token]), 415);
+    assert_eq!(post(&[json, "Content-Type: text/plain", &token]), 415);
+    assert_eq!(post(&[json, &token, "Authorization: Bearer other"]), 401);
     assert_eq!(post(&[json]), 401);
     assert_eq!(post(&[json, "Authorization: Bearer wrong"]), 401);
     let basic = format!(
@@ -285,6 +300,96 @@ fn a_slow_body_ends() {
     let mut answer = String::new();
     let _ = slow.read_to_string(&mut answer);
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+}
+
+/// Sends requests for a large answer over connections that read nothing, as many as the server takes.
+fn unread(served: &Served, path: &str, connections: usize) -> Vec<TcpStream> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").repeat(20);
+    let connect = || {
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        // The rest of the requests waits for answers to be read, too.
+        let _ = stream.write(request.as_bytes());
+        stream
+    };
+    (0..connections).map(|_| connect()).collect()
+}
+
+/// A server over records whose answers are as large as they get.
+fn with_large_records() -> Served {
+    let served = Served::after_a_run(&[MANY]);
+    let large = format!("'{{\"title\":\"{}\"}}'", "x".repeat(4000));
+    let copies = format!(
+        "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1000)
+        insert into record (upstream, kind, id, first_seen, last_seen, body)
+        select upstream, kind, 'copy' || i, first_seen, last_seen, {large}
+        from n, (select * from record where kind = 'video' limit 1)"
+    );
+    served.world.catalog().execute_batch(&copies).unwrap();
+    served
+}
+
+#[test]
+fn clients_that_read_nothing_take_bounded_memory_and_keep_nobody_out() {
+    let served = with_large_records();
+    let path = "/api/v1/records/video?limit=1000";
+    assert!(served.get(path).body.len() > 3_000_000);
+    let before = served.allocated();
+    let connections = unread(&served, path, 60);
+    let began = Instant::now();
+    // All of the answers together are 80 times as large as what may be in memory.
+    while began.elapsed() < Duration::from_secs(6) {
+        let grown = served.allocated().saturating_sub(before);
+        assert!(grown < 100, "{grown} MiB more");
+        let answer = served.get("/api/v1/records/video?limit=3");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    drop(connections);
+}
+
+/// A server that may open only this many files.
+fn with_few_files(files: u32) -> Served {
+    let world = World::configured(&[MANY], |_| {});
+    let server = world.command(&["serve", "--listen", "127.0.0.1:0", "--format", "json"]);
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh"])
+        .arg(server.get_program())
+        .args(server.get_args())
+        .env_clear()
+        .envs(
+            server
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+    let (child, said) = super::listening(shell);
+    Served {
+        address: said["address"].as_str().unwrap().parse().unwrap(),
+        world,
+        child,
+        envoy: None,
+    }
+}
+
+#[test]
+fn slow_heads_on_every_connection_keep_nobody_out_for_long() {
+    let served = with_few_files(200);
+    let head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ";
+    let connect = || {
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        stream.write_all(head).unwrap();
+        stream
+    };
+    // More than the server takes.
+    let slow: Vec<TcpStream> = (0..80).map(|_| connect()).collect();
+    let began = Instant::now();
+    assert_eq!(served.get("/healthz").status, 200);
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    drop(slow);
 }
 
 #[test]

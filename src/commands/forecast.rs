@@ -1,6 +1,6 @@
 //! `ingest forecast`: the spend, limits and staleness that a schedule leads to. Reads only.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::Local;
 
@@ -24,7 +24,7 @@ const SCALE: usize = 11;
 
 /// Simulates the schedule, and shows the result.
 pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Error> {
-    let forecast = report(&Environment::load(global)?, args).await?;
+    let forecast = report(&Environment::load(global)?, args, None).await?;
     match global.format {
         Format::Json => output::json(&forecast)?,
         Format::Text => output::text_line(&in_words(&forecast, Screen::of_stdout()))?,
@@ -32,8 +32,13 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
     Ok(Exit::Success)
 }
 
-/// Returns what the schedule leads to.
-pub async fn report(environment: &Environment, args: &ForecastArgs) -> Result<Forecast, Error> {
+/// Returns what the schedule leads to, as far as that can be simulated within a time; `None`: to its end.
+pub async fn report(
+    environment: &Environment,
+    args: &ForecastArgs,
+    within: Option<Duration>,
+) -> Result<Forecast, Error> {
+    let began = Instant::now();
     let schedule =
         Schedule::parse(&args.schedule).map_err(|error| Error::Usage(error.to_string()))?;
     let selection = environment.select_of(&args.regions, &args.jobs)?;
@@ -64,11 +69,21 @@ pub async fn report(environment: &Environment, args: &ForecastArgs) -> Result<Fo
         from,
         until,
         concurrency: usize::from(args.concurrency),
+        stop: within.map(|within| began + within / 2),
     };
-    let jobs = run::what_fits(&*catalog, &*ledger, plan).await?;
+    let forecast = run::forecast(&*catalog, &*ledger, plan).await?;
+    let plan = Plan {
+        stop: within.map(|within| began + within),
+        ..plan
+    };
+    let jobs = match forecast.cut {
+        true => None,
+        false => run::what_fits(&*catalog, &*ledger, plan).await?,
+    };
     Ok(Forecast {
-        jobs,
-        ..run::forecast(&*catalog, &*ledger, plan).await?
+        cut: jobs.is_none(),
+        jobs: jobs.unwrap_or_default(),
+        ..forecast
     })
 }
 

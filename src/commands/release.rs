@@ -8,6 +8,7 @@ use super::{Error, output};
 use crate::cli::{Format, Global, ReleaseArgs};
 use crate::exit::Exit;
 use crate::ledger::{Found, LedgerClient};
+use crate::plain;
 use crate::quota::{Account, ChargeId, Cost};
 
 /// Releases the charge, in the account that has the id.
@@ -92,7 +93,7 @@ async fn find(
         (None, true, [only]) => Ok((Arc::clone(only), Some(id.clone()))),
         (None, true, _) => Err(Error::Usage(format!(
             "`{id}` was not charged from this machine, and this ledger cannot look up an id \
-            without its account; add --account"
+            without its account; add --account, or over HTTP `credential`"
         ))),
         (None, false, _) => Err(unknown_charge("no account", id)),
     }
@@ -104,5 +105,6 @@ fn unknown_charge(who: &str, id: &ChargeId) -> Error {
     } else {
         "has no"
     };
+    let id = plain::one_line(id.as_str());
     Error::Refused(format!("{who} {knows} charge `{id}` in its window"))
 }

@@ -225,8 +225,8 @@ fn may_charge(client: &Client, credential: &str) -> Result<(), Problem> {
     }
     let credential = crate::plain::one_line(credential);
     let detail = format!(
-        "client `{}` may not charge credential `{credential}`",
-        client.name
+        "client `{}` may not charge credential `{credential}`; see serve.clients.{}.charge",
+        client.name, client.name
     );
     Err(Problem::new(StatusCode::FORBIDDEN, detail))
 }
@@ -258,11 +258,14 @@ async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
     };
     let bytes = bytes.map_err(late)?.map_err(long)?;
+    // A list would be taken for the members in their order.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        let detail = "the body: expected a JSON object, such as {\"credential\": \"…\", \"call\": \"…\"}";
+        return Err(Problem::bad_request(detail));
+    }
     let wrong = |error: serde_json::Error| {
-        Problem::bad_request(format!(
-            "the body: {}",
-            crate::plain::one_line(&error.to_string())
-        ))
+        let why = crate::plain::one_line(&error.to_string());
+        Problem::bad_request(format!("the body: {why}"))
     };
     serde_json::from_slice(&bytes).map_err(wrong)
 }

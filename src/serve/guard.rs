@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::client::{Identity, Presented};
 use super::connections::Peer;
+use super::header::only;
 use super::limiter::Usage;
 use super::problem::Problem;
 use super::{App, fields, host};
@@ -58,7 +59,7 @@ fn permitted(app: &App, request: &Request, identity: &Identity) -> Result<(), Pr
     if is_unknown {
         return Err(Problem::new(
             StatusCode::UNAUTHORIZED,
-            "no client has this token",
+            "no client has this token; see [serve.clients] of the server's configuration",
         ));
     }
     if request.method() == Method::POST {
@@ -83,13 +84,11 @@ fn permitted(app: &App, request: &Request, identity: &Identity) -> Result<(), Pr
 /// A web page of another server can make a browser send a request, but not one of this type, and not without its origin.
 fn may_post(request: &Request, identity: &Identity) -> Result<(), Problem> {
     if !host::is_same_origin(request.headers()) {
-        let detail = "the request comes from a page of another server";
+        let detail = "the request comes from a page of another server; send it from a program, or without `Origin`";
         return Err(Problem::new(StatusCode::FORBIDDEN, detail));
     }
-    let content_type = request.headers().get(header::CONTENT_TYPE);
-    let content_type = content_type
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
+    let content_type = only(request.headers(), &header::CONTENT_TYPE);
+    let content_type = content_type.ok().flatten().unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case("application/json") {
         let detail = "the body must be JSON: send `Content-Type: application/json`";

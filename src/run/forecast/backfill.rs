@@ -92,7 +92,7 @@ impl Backfills {
         self.all.iter().all(|one| one.complete_at.is_some())
     }
 
-    /// Simulates further runs until all are complete, or until the plan has no more.
+    /// Simulates further runs until all are complete, the plan has no more, or its time is over.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -103,7 +103,7 @@ impl Backfills {
     ) -> Result<Vec<BackfillForecast>, CatalogError> {
         let mut until = plan.until;
         for start in plan.later {
-            if self.are_complete() {
+            if self.are_complete() || plan.is_late().await {
                 break;
             }
             simulation.run(*start, plan.concurrency).await?;

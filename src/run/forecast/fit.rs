@@ -48,11 +48,25 @@ pub struct JobFit {
     pub most_regions: usize,
 }
 
+/// Why it cannot be said what fits.
+pub enum Unknown {
+    /// The time for the simulation is over.
+    Late,
+    /// The catalog cannot be read.
+    Catalog(CatalogError),
+}
+
+impl From<CatalogError> for Unknown {
+    fn from(error: CatalogError) -> Self {
+        Self::Catalog(error)
+    }
+}
+
 pub async fn fits(
     snapshot: &Snapshot,
     balances: &HashMap<String, Balance>,
     plan: Plan<'_>,
-) -> Result<Vec<JobFit>, CatalogError> {
+) -> Result<Vec<JobFit>, Unknown> {
     let all_fits = refuses_nothing(snapshot, balances, plan).await?;
     let between = shortest_between(plan.starts).as_secs();
     let mut fits = Vec::new();
@@ -131,7 +145,7 @@ async fn first_that_fits(
     snapshot: &Snapshot,
     balances: &HashMap<String, Balance>,
     plan: Plan<'_>,
-) -> Result<Option<usize>, CatalogError> {
+) -> Result<Option<usize>, Unknown> {
     let (mut from, mut to) = (0, guesses);
     while from < to {
         let middle = from + (to - from) / 2;
@@ -155,11 +169,14 @@ async fn refuses_nothing(
     snapshot: &Snapshot,
     balances: &HashMap<String, Balance>,
     plan: Plan<'_>,
-) -> Result<bool, CatalogError> {
+) -> Result<bool, Unknown> {
     let simulation = snapshot.simulation(plan.selection, balances, Bounds::Enforced, plan.from);
     let mut jobs = plan.selection.iter();
     let has_fallbacks = jobs.any(|(job, _)| !job.fallbacks.is_empty());
     for start in plan.starts {
+        if plan.is_late().await {
+            return Err(Unknown::Late);
+        }
         let report = simulation.run(*start, plan.concurrency).await?;
         // A job with several credentials goes on where one is refused.
         let refused = match has_fallbacks {

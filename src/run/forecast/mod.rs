@@ -6,9 +6,10 @@ mod schedule;
 mod spend;
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use tokio::task::yield_now;
 
 use self::backfill::Backfills;
 use super::Selection;
@@ -33,6 +34,10 @@ pub struct Forecast {
     pub from: Timestamp,
     /// When it ends.
     pub until: Timestamp,
+    /// Whether the time for its simulation was over, so that it ends earlier than requested, and `jobs` may be empty; absent if
+    /// not.
+    #[serde(skip_serializing_if = "is_not")]
+    pub cut: bool,
     /// How many runs start.
     pub runs: u64,
     /// How many of them a limit stops.
@@ -121,6 +126,16 @@ pub struct Plan<'a> {
     pub until: Timestamp,
     /// How many regions walk at once.
     pub concurrency: usize,
+    /// When the simulation must end, whatever it has reached; `None`: when it is complete.
+    pub stop: Option<Instant>,
+}
+
+impl Plan<'_> {
+    /// Whether the time for the simulation is over. Lets others work, so that a caller that has hung up ends it, too.
+    async fn is_late(&self) -> bool {
+        yield_now().await;
+        self.stop.is_some_and(|stop| Instant::now() >= stop)
+    }
 }
 
 /// Returns what the schedule leads to, from the current state of the ledger and the catalog. Writes nothing.
@@ -165,12 +180,19 @@ pub async fn forecast(
     let limits = limits.collect();
     let backfills = simulated
         .backfills
-        .finish(&simulated.simulation, plan)
+        .finish(
+            &simulated.simulation,
+            Plan {
+                until: simulated.until,
+                ..plan
+            },
+        )
         .await?;
     Ok(Forecast {
         from: plan.from,
-        until: plan.until,
-        runs: plan.starts.len() as u64,
+        until: simulated.until,
+        cut: simulated.until < plan.until,
+        runs: simulated.runs,
         stopped_runs: simulated.stopped_runs,
         days: spend::by_day(&accounts, &granted),
         limits,
@@ -180,7 +202,8 @@ pub async fn forecast(
     })
 }
 
-/// Returns how often each job could run, and over how many regions. The schedule is simulated for every guess. Writes nothing.
+/// Returns how often each job could run, and over how many regions; `None` if the time is over before. The schedule is simulated
+/// for every guess. Writes nothing.
 ///
 /// # Errors
 /// When the catalog cannot be read.
@@ -188,7 +211,7 @@ pub async fn what_fits(
     catalog: &dyn PassReader,
     ledger: &dyn LedgerClient,
     plan: Plan<'_>,
-) -> Result<Vec<JobFit>, CatalogError> {
+) -> Result<Option<Vec<JobFit>>, CatalogError> {
     // A backfill takes whatever is left, so it has no interval.
     let selection = plan
         .selection
@@ -200,12 +223,17 @@ pub async fn what_fits(
     };
     let snapshot = Snapshot::of(catalog, plan.selection, plan.from).await?;
     let accounts = accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials()));
-    fit::fits(
-        &snapshot,
-        &balances(ledger, &accounts, plan.from).await,
-        plan,
-    )
-    .await
+    let balances = balances(ledger, &accounts, plan.from).await;
+    match fit::fits(&snapshot, &balances, plan).await {
+        Ok(jobs) => Ok(Some(jobs)),
+        Err(fit::Unknown::Late) => Ok(None),
+        Err(fit::Unknown::Catalog(error)) => Err(error),
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_not(is: &bool) -> bool {
+    !*is
 }
 
 fn hit(refused: &Refused) -> Hit {
@@ -221,6 +249,9 @@ fn hit(refused: &Refused) -> Hit {
 /// A schedule that was simulated to its end.
 struct Simulated {
     simulation: Simulation,
+    /// How far it came.
+    until: Timestamp,
+    runs: u64,
     stopped_runs: u64,
     stalest: Option<Stalest>,
     used: BTreeMap<(String, LimitName), Vec<Used>>,
@@ -236,29 +267,36 @@ async fn simulated(
     let mut simulated = Simulated {
         backfills: Backfills::new(&simulation, plan).await?,
         simulation,
+        until: plan.until,
+        runs: 0,
         stopped_runs: 0,
         stalest: None,
         used: BTreeMap::new(),
     };
     let mut next_sample = plan.from;
     for start in plan.starts {
+        if plan.is_late().await {
+            simulated.until = *start;
+            break;
+        }
         while next_sample < *start {
             simulated.sample(next_sample, plan);
             next_sample += SAMPLE;
         }
         simulated.look(*start, plan.from).await?;
         let report = simulated.simulation.run(*start, plan.concurrency).await?;
+        simulated.runs += 1;
         simulated.stopped_runs += u64::from(report.stopped_by.is_some());
         simulated
             .backfills
             .look(&simulated.simulation, *start)
             .await?;
     }
-    while next_sample <= plan.until {
+    while next_sample <= simulated.until {
         simulated.sample(next_sample, plan);
         next_sample += SAMPLE;
     }
-    simulated.look(plan.until, plan.from).await?;
+    simulated.look(simulated.until, plan.from).await?;
     Ok(simulated)
 }
 

@@ -94,8 +94,12 @@ async fn planned(app: &App, asked: &Asked) -> Result<Planned, Problem> {
         jobs,
         concurrency: api::CONCURRENCY,
     };
+    // The rest of the deadline is for what the simulation starts from.
+    let within = app.environment.config.serve.query_timeout / 2;
     let forecast = app
-        .read(|environment| async move { forecast::report(&environment, &arguments).await })
+        .read(move |environment| async move {
+            forecast::report(&environment, &arguments, Some(within)).await
+        })
         .await?;
     Ok(Planned {
         preview,
@@ -103,7 +107,7 @@ async fn planned(app: &App, asked: &Asked) -> Result<Planned, Problem> {
     })
 }
 
-/// The days that a forecast looks ahead. Fewer than in the command: a page has a deadline, and a week of hourly runs takes longer.
+/// The days that a forecast looks ahead. Fewer than in the command, since a page has a deadline.
 const USUAL_DAYS: u32 = 2;
 /// The most days that a forecast looks ahead, as in the command.
 const MOST_DAYS: u32 = 60;
@@ -131,7 +135,10 @@ fn planned_shown(planned: &Planned, uri: &Uri) -> Markup {
         (shown(&planned.preview))
         h2 { "Forecast" }
         @match &planned.forecast {
-            Some(forecast) => pre tabindex="0" role="region" aria-label="Forecast" { (lines(&forecast_in_words(forecast, SCREEN))) },
+            Some(forecast) => {
+                @if forecast.cut { p class="warn" { "This page has no time for more than this; " code { "ingest forecast" } " has all of it." } }
+                pre tabindex="0" role="region" aria-label="Forecast" { (lines(&forecast_in_words(forecast, SCREEN))) }
+            },
             None => p class="quiet" { "Enter a schedule to see what its runs spend over the days ahead, and where a limit stops them." },
         }
         p class="quiet" { a href=(format!("/plan.json{}", query_of(uri))) { "This page as JSON" } }

@@ -148,10 +148,10 @@ impl Stage {
             from,
             until,
             concurrency: 4,
+            stop: None,
         };
-        run::what_fits(&*self.catalog, &self.ledger(), plan)
-            .await
-            .unwrap()
+        let fits = run::what_fits(&*self.catalog, &self.ledger(), plan).await;
+        fits.unwrap().unwrap()
     }
 
     /// A run against an upstream of four short pages, without HTTP.
@@ -237,6 +237,7 @@ impl Stage {
             from,
             until,
             concurrency: 4,
+            stop: None,
         };
         run::forecast(&*self.catalog, &self.ledger(), plan)
             .await

@@ -277,7 +277,11 @@ fn a_client_charges_only_what_it_may() {
             json!({ "credential": "youtube", "call": "videos.list", "tims": 3 }),
             "unknown field",
         ),
-        (json!([1]), "the body"),
+        (json!([1]), "expected a JSON object"),
+        (
+            json!(["youtube", "videos.list", null, 1, null]),
+            "expected a JSON object",
+        ),
     ] {
         let answer = served.post(CHARGE, None, &body);
         assert_eq!(answer.status, 400, "{body}");

@@ -247,6 +247,7 @@ impl Life {
                 from: now,
                 until: now,
                 concurrency,
+                stop: None,
             };
             let forecast = run::forecast(catalog, ledger, schedule).await.unwrap();
             (preview, forecast)

@@ -68,6 +68,7 @@ fn week() -> Forecast {
         most_regions: most,
     };
     Forecast {
+        cut: false,
         from: NOON,
         until: later(168),
         runs: 672,

@@ -295,7 +295,9 @@ async fn records(
         .as_deref()
         .filter(|cursor| !cursor.is_empty());
     let after = cursor.map(str::parse::<i64>).transpose();
-    let after = after.map_err(|_| Problem::bad_request("cursor: expected the number in the `Link` header of the page before"))?;
+    let after = after.map_err(|_| {
+        Problem::bad_request("cursor: expected the number in the `Link` header of the page before")
+    })?;
     let region = parameters.region.clone();
     let of_kind = kind.clone();
     let page = app

@@ -156,7 +156,9 @@ pub async fn charge(
     let charging = charging(&app.environment, &body, key.as_deref())?;
     let key = key.map(|key| format!("{} {key}", charging.account().name));
     if let Some(key) = &key {
-        app.charges.answers.begin(key, fingerprint(&client, &body))?;
+        app.charges
+            .answers
+            .begin(key, fingerprint(&client, &body))?;
     }
     // A client that hangs up must not leave the charge half done: its next request would find it in progress for ever.
     let task = tokio::spawn(async move {
@@ -233,8 +235,11 @@ fn may_charge(client: &Client, credential: &str) -> Result<(), Problem> {
 
 /// The id of the request: a string in quotes, as the header's definition has it, or the bare text.
 fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let wrong =
-        || Problem::bad_request("Idempotency-Key: expected one, of 1 to 255 printable ASCII characters");
+    let wrong = || {
+        Problem::bad_request(
+            "Idempotency-Key: expected one, of 1 to 255 printable ASCII characters",
+        )
+    };
     let Some(text) = only(headers, &KEY).map_err(|_| wrong())? else {
         return Ok(None);
     };
@@ -260,7 +265,8 @@ async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
     let bytes = bytes.map_err(late)?.map_err(long)?;
     // A list would be taken for the members in their order.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
-        let detail = "the body: expected a JSON object, such as {\"credential\": \"…\", \"call\": \"…\"}";
+        let detail =
+            "the body: expected a JSON object, such as {\"credential\": \"…\", \"call\": \"…\"}";
         return Err(Problem::bad_request(detail));
     }
     let wrong = |error: serde_json::Error| {
@@ -342,7 +348,11 @@ async fn locate(
 }
 
 fn fingerprint(client: &Client, body: &ChargeBody) -> [u8; 32] {
-    super::client::digest_of(serde_json::json!([client.name, body]).to_string().as_bytes())
+    super::client::digest_of(
+        serde_json::json!([client.name, body])
+            .to_string()
+            .as_bytes(),
+    )
 }
 
 impl App {
@@ -362,7 +372,10 @@ impl App {
         self.in_ledger(move |ledger| async move {
             let (account, charge) = locate(&*ledger, &accounts, &id).await?;
             let known = || account.limits.keys().map(String::as_str);
-            if let Some(limit) = units.limits().find(|limit| !account.limits.contains_key(*limit)) {
+            if let Some(limit) = units
+                .limits()
+                .find(|limit| !account.limits.contains_key(*limit))
+            {
                 return Err(Problem::bad_request(unknown("limit", limit, known())));
             }
             match charge {

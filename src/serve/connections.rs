@@ -65,12 +65,7 @@ pub trait Connection: GracefulConnection<Error = hyper::Error> + Send {}
 impl<C: GracefulConnection<Error = hyper::Error> + Send> Connection for C {}
 
 /// Serves HTTP until `stop`.
-pub async fn serve_http(
-    listeners: Vec<TcpListener>,
-    router: Router,
-    unread: Unread,
-    stop: Stop,
-) {
+pub async fn serve_http(listeners: Vec<TcpListener>, router: Router, unread: Unread, stop: Stop) {
     let connect = move |stream, peer, head| {
         let stream = Patient::new(stream, unread.clone());
         connection(stream, peer, head, router.clone())

@@ -32,9 +32,8 @@ pub async fn server(config: &ServeConfig) -> Vec<Finding> {
                 continue;
             }
         };
-        let is_same = |(one, _): &&(SecretString, &str)| {
-            one.expose_secret() == token.expose_secret()
-        };
+        let is_same =
+            |(one, _): &&(SecretString, &str)| one.expose_secret() == token.expose_secret();
         findings.push(match known.iter().find(is_same) {
             None => good(what, "found".to_owned()),
             Some((_, other)) => bad(

@@ -231,7 +231,10 @@ pub async fn what_fits(
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_not(is: &bool) -> bool {
     !*is
 }

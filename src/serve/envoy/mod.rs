@@ -84,7 +84,8 @@ impl Envoy {
         let Some((listener, service)) = self.0 else {
             return;
         };
-        let connect = move |stream, peer, head| connection(stream, peer, head, Arc::clone(&service));
+        let connect =
+            move |stream, peer, head| connection(stream, peer, head, Arc::clone(&service));
         connections::serve(vec![listener], connect, stop).await;
     }
 }

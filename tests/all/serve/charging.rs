@@ -112,10 +112,7 @@ fn very_many_charges_at_once_take_turns() {
         let statuses = threads.into_iter().map(|thread| thread.join().unwrap());
         statuses.collect()
     });
-    assert!(
-        statuses.iter().all(|status| *status == 200),
-        "{statuses:?}"
-    );
+    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
     assert_eq!(served.world.charged("daily"), 200);
     let grown = served.allocated().saturating_sub(before);
     assert!(grown < 25, "{grown} MiB more");

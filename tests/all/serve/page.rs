@@ -158,11 +158,18 @@ fn a_forecast_that_takes_longer_than_a_page_has_time_ends_earlier_and_says_so() 
     let served = Served::after_a_run(&[MANY, "serve.query_timeout=3s"]);
     let page = served.get("/plan?region=all&schedule=*+*+*+*+*&days=60");
     assert_eq!(page.status, 200, "{}", page.text());
-    assert!(page.text().contains("has no time for more"), "{}", page.text());
+    assert!(
+        page.text().contains("has no time for more"),
+        "{}",
+        page.text()
+    );
     assert!(page.text().contains(" runs until "), "{}", page.text());
     let day = served
         .get("/plan.json?region=US&schedule=daily&days=1")
         .json()["forecast"]
         .clone();
-    assert_eq!((&day["cut"], &day["runs"]), (&Value::Null, &serde_json::json!(1)));
+    assert_eq!(
+        (&day["cut"], &day["runs"]),
+        (&Value::Null, &serde_json::json!(1))
+    );
 }

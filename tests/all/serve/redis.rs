@@ -53,7 +53,10 @@ fn redis_forgets_an_address_soon_after_its_window() {
         assert!(keys.len() >= 3, "{keys:?}");
         for key in keys {
             let life: i64 = redis.ask(&format!("PTTL {key}"));
-            assert!((1..=longest).contains(&life), "{window}: {key} lives {life} ms");
+            assert!(
+                (1..=longest).contains(&life),
+                "{window}: {key} lives {life} ms"
+            );
         }
     }
 }
@@ -116,7 +119,11 @@ fn a_charge_without_a_ledger_from_the_start_goes_by_the_outage_policy() {
         assert_eq!(charge.status, 200, "{}", charge.text());
         assert_eq!(charge.json()["decision"], "unmetered");
     }
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[test]

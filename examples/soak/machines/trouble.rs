@@ -17,6 +17,7 @@ pub(super) struct Started {
     pub(super) concurrency: usize,
     pub(super) process: Process,
     pub(super) killed: Option<SystemTime>,
+    asked_to_end: bool,
 }
 
 impl Started {
@@ -128,6 +129,7 @@ impl Trouble {
             concurrency,
             process,
             killed: None,
+            asked_to_end: false,
         });
     }
 
@@ -157,10 +159,13 @@ impl Trouble {
                 return Some((span, Fault::Continue(at)));
             }
             Fault::Continue(at) => self.started[at].signal(Signal::CONT),
-            Fault::Terminate => {
+            // A second signal would end it at once, without its report.
+            Fault::Terminate if !self.started[at].asked_to_end => {
                 tally.count("asked to end");
+                self.started[at].asked_to_end = true;
                 self.started[at].signal(Signal::TERM);
             }
+            Fault::Terminate => {}
             Fault::Overlap => {
                 tally.count("runs beside another of the same machine");
                 let machine = chance.below(MACHINES);

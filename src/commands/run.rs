@@ -96,10 +96,21 @@ async fn run_in(
         };
         metrics::write(&file, environment, figures).await;
     }
-    drop(context);
+    close(context).await;
     show(&report, global)?;
     let exit = exit(report.outcome, args.strict, stop.signal());
     Ok(Ended { report, exit })
+}
+
+/// Closes catalog and ledger beside each other, since each waits for the disk.
+async fn close(context: Context) {
+    let Context {
+        catalog, ledger, ..
+    } = context;
+    let closing = tokio::task::spawn_blocking(move || drop(ledger));
+    drop(catalog);
+    // A panic has ended the process.
+    let _ = closing.await;
 }
 
 /// Returns the units that the ledger has not recorded yet, by account. An account whose journal cannot be read is left out and

@@ -28,6 +28,7 @@ mod views;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use thiserror::Error;
@@ -46,6 +47,32 @@ pub struct SqliteCatalog<A = ReadWrite> {
     index: Arc<TextIndex>,
     indexer: FinishOnDrop,
     access: A,
+    /// Closes the index beside the catalog. Dropped last.
+    closing: JoinOnDrop,
+}
+
+/// Waits for a thread, if there is one.
+#[derive(Default)]
+struct JoinOnDrop(Option<JoinHandle<()>>);
+
+impl Drop for JoinOnDrop {
+    fn drop(&mut self) {
+        // A panic has ended the process.
+        let _ = self.0.take().map(JoinHandle::join);
+    }
+}
+
+/// Each file that was written waits for the disk when it is closed.
+impl<A> Drop for SqliteCatalog<A> {
+    fn drop(&mut self) {
+        if self.index.is_written() {
+            self.indexer.finish();
+            let index = Arc::clone(&self.index);
+            let thread = thread::Builder::new().name("close".to_owned());
+            // Without a thread it is closed after the catalog.
+            self.closing = JoinOnDrop(thread.spawn(move || index.close()).ok());
+        }
+    }
 }
 
 /// Opened for writing.
@@ -195,6 +222,7 @@ impl<A> SqliteCatalog<A> {
             indexer: FinishOnDrop(Arc::new(Indexer::new(path, Arc::clone(&index)))),
             index,
             access,
+            closing: JoinOnDrop::default(),
         }
     }
 

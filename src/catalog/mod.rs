@@ -142,6 +142,11 @@ pub trait PassStore: PassReader {
         Ok(())
     }
 
+    /// Whether the catalog can store an id. One that it cannot store is neither landed nor requested.
+    fn takes_id(&self, _id: &str) -> bool {
+        true
+    }
+
     /// Stores a page: records, listing, full-text index, cursor and the pass's counts. An error means that nothing of it
     /// was stored, so the caller can repeat the same landing after a retryable one.
     async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError>;

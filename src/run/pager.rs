@@ -10,7 +10,9 @@ use super::steps::request_of;
 use super::stop_reason::StopReason;
 use crate::catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
 use crate::config::{Job, Region, SinceValue, Step};
+use crate::plain::plain;
 use crate::quota::Timestamp;
+use crate::record::Record;
 use crate::upstream::{Page, PageRequest};
 use uuid::Uuid;
 
@@ -72,7 +74,7 @@ pub struct NextPage {
     /// Whether `max_pages` ends the list here although it continues.
     pub is_cut: bool,
     /// Whether the list has perhaps more than was landed: `max_pages` cut it, the page repeats the previous one, some of its
-    /// records have no id, or no page so far has a list.
+    /// records have no id or one that cannot be stored, or no page so far has a list.
     pub is_partial: bool,
     /// Whether the list ends here and is all that there is: not cut, and not ended for another reason than its last page.
     pub completes: bool,
@@ -281,16 +283,22 @@ impl<'a> Pager<'a> {
         } else {
             self.note_gaps(&page, pages);
         }
+        let is_empty = page.records.is_empty();
+        let lacks_some = self.leave_out(&mut page);
         let dead_end = page.dead_end.take();
         let ends = self.is_last(pages + 1);
         let has_no_list = self.fetched == self.without_list;
         let next = NextPage {
             next: page.next.clone().filter(|_| !ends),
             is_cut: ends && page.next.is_some(),
-            is_partial: repeats || page.skipped > 0 || (ends && page.next.is_some()) || has_no_list,
+            is_partial: repeats
+                || lacks_some
+                || page.skipped > 0
+                || (ends && page.next.is_some())
+                || has_no_list,
             completes: page.next.is_none() && !repeats && !has_no_list && dead_end.is_none(),
             pages: pages + 1,
-            empty_pages: match page.records.is_empty() {
+            empty_pages: match is_empty {
                 true => empty_pages.saturating_add(1),
                 false => 0,
             },
@@ -299,6 +307,25 @@ impl<'a> Pager<'a> {
         target.land(self, next).await?;
         // The page is paid for, so it is landed before the list stops.
         dead_end.map_or(Ok(()), |why| Err(target.dead_end(why)))
+    }
+
+    /// Removes the records whose ids the catalog cannot store, and notes that. Returns whether there are any.
+    fn leave_out(&mut self, page: &mut Page) -> bool {
+        let catalog = &self.context.catalog;
+        let is_too_long = |record: &&Record| !catalog.takes_id(&record.id);
+        let Some(first) = page.records.iter().find(is_too_long) else {
+            return false;
+        };
+        let (call, bytes, id) = (&self.step.call.name, first.id.len(), plain(&first.id));
+        let note = format!(
+            "{call} returned records that are not stored, since their ids are too long for the catalog: check records.id; \
+            the first one has {bytes} bytes: {id:.60}..."
+        );
+        page.records.retain(|record| catalog.takes_id(&record.id));
+        // What is not stored cannot be shown again for a page that did not change.
+        page.tag = None;
+        self.note(note);
+        true
     }
 
     /// Whether a list of `pages` pages may have no more.

@@ -164,9 +164,10 @@ impl<'j> Queue<'j> {
         let fetched = context.catalog.last_fetched(all).await?;
         let fetched: HashMap<Arc<str>, Timestamp> = fetched.into_iter().collect();
         self.waiting.retain(|(id, began)| {
-            fetched
+            let is_fresh = fetched
                 .get(id)
-                .is_none_or(|at| *at < fresh_since.min(*began))
+                .is_some_and(|at| *at >= fresh_since.min(*began));
+            !is_fresh && context.catalog.takes_id(id)
         });
         Ok(())
     }

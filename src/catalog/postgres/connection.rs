@@ -1,16 +1,17 @@
 //! Connections to PostgreSQL. All statements are unnamed, and every setting is made within a transaction, so PgBouncer may
 //! pool the connections by transaction.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryStreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -369,6 +370,20 @@ async fn cancel(connected: Connected) {
     connected.driver.abort();
 }
 
+/// Sends the statements of a future up to its first answer, and returns the rest of it.
+pub async fn sent<'f, T: Send + 'f>(
+    statements: impl Future<Output = T> + Send + 'f,
+) -> BoxFuture<'f, T> {
+    let mut statements = statements.boxed();
+    let begun = poll_fn(|context| Poll::Ready(statements.as_mut().poll(context))).await;
+    // The task that writes to the connection may need this thread.
+    yield_now().await;
+    match begun {
+        Poll::Ready(done) => ready(done).boxed(),
+        Poll::Pending => statements,
+    }
+}
+
 /// A transaction. Dropping it rolls it back. Statements that are awaited together (`try_join!`) are sent together, and the
 /// server runs them in the order in which they are first polled.
 pub struct Transaction<'s> {
@@ -465,7 +480,8 @@ impl Transaction<'_> {
             self.is_open.store(false, Ordering::Relaxed);
             self.session.run(self.patience, commit).await
         };
-        let (done, committed) = tokio::join!(biased; done, commit);
+        // The commit is sent before the statements are polled again, whether their first answers are there or not.
+        let (committed, done) = tokio::join!(biased; commit, done);
         match committed {
             Ok(()) => {}
             Err(error) if error.ends_connection() => self.check_committed(error).await?,

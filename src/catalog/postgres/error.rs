@@ -60,6 +60,12 @@ impl PostgresError {
         self.code() == Some(&SqlState::UNIQUE_VIOLATION)
     }
 
+    /// Whether the role has no right to the operation.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        self.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
+    }
+
     /// Whether the server rejected a statement, which rolls its transaction back.
     #[must_use]
     pub fn is_rejection(&self) -> bool {

@@ -1,11 +1,15 @@
-//! Stores pages. What can be known before is asked in one round trip, and what follows is written in a second one; every
-//! transaction locks tables in the order of this file and rows in the order of their keys.
+//! Stores pages, in two round trips: what the catalog has of a page is read, then everything is written. Every transaction locks
+//! tables in the order of this file and rows in the order of their keys.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
+use tokio::task::yield_now;
+
 use super::before::Before;
+use super::connection::sent;
+use super::functions::{ADVANCE_PASS, INDEX_RECORDS, STORE_RECORDS};
 use super::sql::{Columns, parameters, plain, stored as stored_text, time};
 use super::words::Vectors;
 use super::{PostgresError, Transaction, id_since, passes, tags, views};
@@ -20,27 +24,9 @@ const KEEP_VERSION: &str =
     from unnest($5, $6) with ordinality page (id, body, place)
     cross join lateral (select * from record where upstream = $1 and kind = $2 and id = page.id offset 0) record
     where record.body <> page.body order by page.place";
-/// A record has its number, or the place of a new one among those that are drawn: new records are numbered in the order of the
-/// page, and written in the order of their ids.
-///
-/// A record of more than 1 MiB counts as changed whenever it is returned, as in a file. An unchanged body is not written
-/// again.
-const STORE: &str = "with drawn as materialized (select array_agg(number) numbers
-        from (select nextval('record_number_seq') number from generate_series(1, $9)) one)
-    insert into record (number, upstream, kind, id, first_seen, last_seen, changed_at, text_hash, body)
-    select coalesce(page.number, drawn.numbers[page.place]), $1, $2, page.id, $3, $3, $3, page.text_hash, page.body
-    from unnest($4, $5, $6, $7, $8) page (number, place, id, text_hash, body), drawn
-    on conflict (upstream, kind, id) do update set last_seen = excluded.last_seen, gone_at = null,
-        text_hash = excluded.text_hash,
-        body = case when record.body = excluded.body then record.body else excluded.body end,
-        changed_at = case when octet_length(excluded.body) > 1048576 then excluded.last_seen
-            when record.body = excluded.body and record.gone_at is null then coalesce(record.changed_at, record.last_seen)
-            else excluded.last_seen end";
-const INDEX: &str = "insert into record_text (number, length, words)
-    select record.number, page.length, page.words from unnest($3, $4, $5) page (id, length, words)
-    cross join lateral (select number from record where upstream = $1 and kind = $2 and id = page.id offset 0) record
-    order by record.number
-    on conflict (number) do update set length = excluded.length, words = excluded.words";
+/// Waits for other machines that land the records of a kind with `history`, so that each former body is kept once.
+const LOCK: &str = "select 1 from unnest($3) page (id) cross join lateral
+        (select 1 from record where upstream = $1 and kind = $2 and id = page.id for update) record";
 const UNINDEX: &str = "delete from record_text where number in
     (select record.number from unnest($3) page (id) cross join lateral
         (select number from record where upstream = $1 and kind = $2 and id = page.id offset 0) record)";
@@ -53,26 +39,6 @@ const FETCHED: &str = "delete from batch where pass = $1 and step = $2 and ids =
 const BEGUN: &str =
     "insert into batch (pass, step, ids, missing, cursors, began, empty_pages, greatest)
     values ($1, $2, $3, $4, $5, $6, $7, $8)";
-/// What a page adds to its pass, which is locked: its listing, its cursor and its counts. A cursor that the step had before ends the
-/// step, unless the page lists new records.
-const ADVANCE: &str = "with forgotten as (
-        update checkpoint set cursor = null where $15::bigint > 0 and pass = $1 and step = $2
-            and hashtextextended(cursor, 0) = hashtextextended($9, 0) and cursor = $9),
-    listed as (
-        insert into listing (pass, step, position, call, upstream, kind, id, requested)
-        select $1, $2, page.position, $3, $4, $5, page.id, page.requested
-        from unnest($6, $7, $8) page (position, id, requested)),
-    landed as (
-        insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut, landing)
-        select $1, $2, coalesce((select page from checkpoint where pass = $1 and step = $2 order by page desc limit 1), 0) + 1,
-            case when $15::bigint = 0 and exists (select 1 from checkpoint
-                where pass = $1 and step = $2 and hashtextextended(cursor, 0) = hashtextextended($9, 0) and cursor = $9)
-            then null else $9 end, $10, $11, $12, $13, $14
-        returning cursor is null as is_done)
-    update pass set pages = pages + 1, records = records + $15, units = $16,
-        requests = least(requests, 9223372036854775807 - $17) + $17, greatest = coalesce($18, greatest)
-    where id = $1 returning (select is_done from landed)";
-
 /// A pass that another machine's run would otherwise continue beside its own.
 const FAILED: &str = "update pass set outcome = 'failed', finished_at = $2 where id = $1";
 
@@ -85,8 +51,8 @@ pub struct LandedPage {
     pub words: i64,
 }
 
-/// Stores a page and commits. What its records look like as they are stored is worked out while the server is asked what it has,
-/// once for all attempts.
+/// Stores a page and commits. The page is brought into the form in which it is stored while the server looks up what it has,
+/// once for all attempts; its texts are split into words while the server stores the records.
 pub async fn land(
     tx: Transaction<'_>,
     landing: &Arc<Landing>,
@@ -95,7 +61,11 @@ pub async fn land(
     let (before, page) = tokio::join!(
         biased;
         Before::read(&tx, landing),
-        async { prepared.get_or_init(|| LandingPage::new(Arc::clone(landing))) },
+        async {
+            // The statements are sent meanwhile.
+            yield_now().await;
+            prepared.get_or_init(|| LandingPage::new(Arc::clone(landing)))
+        },
     );
     let before = before?;
     let layout = KindLayout::new(&page.landing.kind);
@@ -103,15 +73,29 @@ pub async fn land(
     if is_new_layout {
         views::remember(&tx, page, &layout).await?;
     }
-    let stored = Stored::new(page, &before)?;
+    let stored = Stored::new(page, &before);
     for layer in &stored.earlier {
         keep_versions(&tx, page, before.pass, layer).await?;
         store(&tx, page, layer).await?;
     }
+    let storing = sent(async {
+        tokio::try_join!(
+            biased;
+            keep_versions(&tx, page, before.pass, &stored.last),
+            store(&tx, page, &stored.last),
+        )
+    })
+    .await;
+    let vectors = stored.vectors()?;
     let cursor_repeats = match before.is_held {
-        true => tx.commit_after(write(&tx, page, &before, &stored)).await?,
+        true => {
+            let rest = write(&tx, page, &before, (&stored, &vectors));
+            let all = async { tokio::try_join!(biased; storing, rest) };
+            tx.commit_after(all).await?.1
+        }
         false => {
-            write_without_lease(&tx, page, &before, &stored).await?;
+            storing.await?;
+            write_without_lease(&tx, page, &before, (&stored, &vectors)).await?;
             tx.commit().await?;
             false
         }
@@ -124,23 +108,21 @@ pub async fn land(
     Ok(LandedPage {
         landed,
         is_new_layout,
-        words: stored.vectors.lengths.iter().sum(),
+        words: vectors.lengths.iter().sum(),
     })
 }
 
-/// Writes a page, all statements in one round trip. Returns whether its cursor repeats.
+/// Writes what follows the records, all statements in one round trip. Returns whether its cursor repeats.
 async fn write(
     tx: &Transaction<'_>,
     page: &LandingPage,
     before: &Before,
-    stored: &Stored<'_>,
+    (stored, vectors): (&Stored<'_>, &Vectors),
 ) -> Result<bool, PostgresError> {
     let pass = before.pass;
     let (.., cursor_repeats) = tokio::try_join!(
         biased;
-        keep_versions(tx, page, pass, &stored.last),
-        store(tx, page, &stored.last),
-        index(tx, page, stored),
+        index(tx, page, (stored, vectors)),
         unindex(tx, page, stored),
         forget_absent(tx, page),
         store_absent(tx, page),
@@ -160,13 +142,11 @@ async fn write_without_lease(
     tx: &Transaction<'_>,
     page: &LandingPage,
     before: &Before,
-    stored: &Stored<'_>,
+    (stored, vectors): (&Stored<'_>, &Vectors),
 ) -> Result<(), PostgresError> {
     tokio::try_join!(
         biased;
-        keep_versions(tx, page, before.pass, &stored.last),
-        store(tx, page, &stored.last),
-        index(tx, page, stored),
+        index(tx, page, (stored, vectors)),
         unindex(tx, page, stored),
         count(tx, page, before),
     )?;
@@ -182,9 +162,8 @@ struct Stored<'p> {
     /// A record that is several times in a page, with bodies that differ, is written as often: this is all but the last time.
     earlier: Vec<Layer<'p>>,
     last: Layer<'p>,
-    /// Records whose text changed, and their words.
-    indexed: Vec<Cow<'p, str>>,
-    vectors: Vectors,
+    /// Records whose text changed, and that text.
+    indexed: Vec<(Cow<'p, str>, &'p str)>,
     /// Records that had a text and have none now.
     unindexed: Vec<Cow<'p, str>>,
 }
@@ -192,75 +171,85 @@ struct Stored<'p> {
 /// Records of different ids, in the order of their ids.
 #[derive(Default)]
 struct Layer<'p> {
-    rows: BTreeMap<Cow<'p, str>, Numbered<'p>>,
-    /// How many of them need a new number.
-    drawn: i64,
+    rows: BTreeMap<Cow<'p, str>, Placed<'p>>,
+    /// How many of them are new.
+    new: i64,
 }
 
-/// A record, and its number or its place among the numbers that are drawn.
-struct Numbered<'p> {
+/// A record, and what the catalog has of it.
+struct Placed<'p> {
     row: &'p Row,
-    number: Option<i64>,
-    place: Option<i64>,
+    /// Its place among the new records, from 1; below 1 and different for each known record.
+    place: i64,
+    /// Whether it is known and its text changes.
+    is_changed: bool,
     /// Its place in the page.
     at: usize,
 }
 
 impl<'p> Layer<'p> {
-    fn add(&mut self, row: &'p Row, at: usize, number: Option<i64>) {
-        self.drawn += i64::from(number.is_none());
-        let place = number.is_none().then_some(self.drawn);
-        let numbered = Numbered {
+    /// Adds a record; `known` is the hash of its stored text, `None` for a new record.
+    fn add(&mut self, row: &'p Row, at: usize, known: Option<Option<i64>>) {
+        self.new += i64::from(known.is_none());
+        let place = match known {
+            None => self.new,
+            Some(_) => -integer(at as u64),
+        };
+        let placed = Placed {
             row,
-            number,
             place,
+            is_changed: known.is_some_and(|hash| hash != row.text_hash()),
             at,
         };
-        self.rows.insert(stored_text(&row.id), numbered);
+        self.rows.insert(stored_text(&row.id), placed);
     }
 }
 
 impl<'p> Stored<'p> {
-    fn new(page: &'p LandingPage, before: &Before) -> Result<Self, PostgresError> {
+    fn new(page: &'p LandingPage, before: &Before) -> Self {
         let mut layers: Vec<Layer<'p>> = Vec::new();
-        let mut seen: HashMap<&str, usize> = HashMap::new();
+        let mut seen: HashMap<&str, (usize, Option<i64>)> = HashMap::new();
         let mut texts: BTreeMap<&str, Option<&Text>> = BTreeMap::new();
         for (at, row) in page.rows.iter().enumerate() {
-            let depth = seen.entry(&row.id).or_default();
-            texts.insert(&row.id, row.text.as_ref());
-            if layers.len() <= *depth {
+            let earlier = seen.get(&*row.id);
+            let depth = earlier.map_or(0, |(depth, _)| depth + 1);
+            let stored = before.text_hashes.get(&row.id).copied();
+            let known = earlier.map(|(_, hash)| *hash).or(stored);
+            if layers.len() <= depth {
                 layers.push(Layer::default());
             }
-            if let Some(layer) = layers.get_mut(*depth) {
-                let known = before.records.get(&row.id);
-                layer.add(row, at, known.map(|known| known.number));
+            if let Some(layer) = layers.get_mut(depth) {
+                layer.add(row, at, known);
             }
-            *depth += 1;
+            seen.insert(&row.id, (depth, row.text_hash()));
+            texts.insert(&row.id, row.text.as_ref());
         }
-        let (mut indexed, mut parted, mut unindexed) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut indexed, mut unindexed) = (Vec::new(), Vec::new());
         for (id, text) in texts {
             let hash = text.map(|text| text.hash);
-            let before = before.records.get(id).map(|record| record.text_hash);
+            let before = before.text_hashes.get(id).copied();
             match text {
                 _ if before == Some(hash) => {}
-                Some(text) => {
-                    indexed.push(stored_text(id));
-                    parted.push(text.parted.as_str());
-                }
+                Some(text) => indexed.push((stored_text(id), text.parted.as_str())),
                 None if before.is_some() => unindexed.push(stored_text(id)),
                 None => {}
             }
         }
-        Ok(Self {
+        Self {
             last: layers.pop().unwrap_or_default(),
             earlier: layers,
             indexed,
-            vectors: Vectors::of(parted.into_iter())?,
             unindexed,
-        })
+        }
+    }
+
+    /// The words of the texts that changed.
+    fn vectors(&self) -> Result<Vectors, PostgresError> {
+        Vectors::of(self.indexed.iter().map(|(_, text)| *text))
     }
 }
 
+/// Stores the bodies that records of a kind with history had until now.
 async fn keep_versions(
     tx: &Transaction<'_>,
     page: &LandingPage,
@@ -275,11 +264,16 @@ async fn keep_versions(
     rows.sort_by_key(|(_, numbered)| numbered.at);
     let ids: Vec<Cow<'_, str>> = rows.iter().map(|(id, _)| (*id).clone()).collect();
     let bodies: Vec<Cow<'_, str>> = rows.iter().map(|(_, one)| plain(&one.row.body)).collect();
-    tx.execute(
-        KEEP_VERSION,
-        parameters![upstream, kind, pass.0, time(page.landing.now), ids, bodies],
+    let in_order: Vec<Cow<'_, str>> = layer.rows.keys().cloned().collect();
+    let now = time(page.landing.now);
+    tokio::try_join!(
+        biased;
+        async { tx.query(LOCK, parameters![upstream, kind, in_order]).await },
+        async {
+            tx.execute(KEEP_VERSION, parameters![upstream, kind, pass.0, now, ids, bodies])
+                .await
+        },
     )
-    .await
     .map(drop)
 }
 
@@ -293,24 +287,15 @@ async fn store(
     }
     let (upstream, kind) = of_kind(page);
     let rows = layer.rows.values();
-    let numbers: Vec<Option<i64>> = rows.clone().map(|one| one.number).collect();
-    let places: Vec<Option<i64>> = rows.clone().map(|one| one.place).collect();
+    let places: Vec<i64> = rows.clone().map(|one| one.place).collect();
+    let changed: Vec<bool> = rows.clone().map(|one| one.is_changed).collect();
     let ids: Vec<Cow<'_, str>> = layer.rows.keys().cloned().collect();
     let hashes: Vec<Option<i64>> = rows.clone().map(|one| one.row.text_hash()).collect();
     let bodies: Vec<Cow<'_, str>> = rows.map(|one| plain(&one.row.body)).collect();
+    let now = time(page.landing.now);
     tx.execute(
-        STORE,
-        parameters![
-            upstream,
-            kind,
-            time(page.landing.now),
-            numbers,
-            places,
-            ids,
-            hashes,
-            bodies,
-            layer.drawn,
-        ],
+        STORE_RECORDS,
+        parameters![upstream, kind, now, places, changed, ids, hashes, bodies],
     )
     .await
     .map(drop)
@@ -319,16 +304,17 @@ async fn store(
 async fn index(
     tx: &Transaction<'_>,
     page: &LandingPage,
-    stored: &Stored<'_>,
+    (stored, vectors): (&Stored<'_>, &Vectors),
 ) -> Result<(), PostgresError> {
     if stored.indexed.is_empty() {
         return Ok(());
     }
     let (upstream, kind) = of_kind(page);
-    let Vectors { words, lengths } = &stored.vectors;
+    let ids: Vec<Cow<'_, str>> = stored.indexed.iter().map(|(id, _)| id.clone()).collect();
+    let Vectors { words, lengths } = vectors;
     tx.execute(
-        INDEX,
-        parameters![upstream, kind, stored.indexed, *lengths, *words],
+        INDEX_RECORDS,
+        parameters![upstream, kind, ids, *lengths, *words],
     )
     .await
     .map(drop)
@@ -483,7 +469,7 @@ async fn advance(
     let next = landing.next.as_deref().map(stored_text);
     let rows = tx
         .query(
-            ADVANCE,
+            ADVANCE_PASS,
             parameters![
                 before.pass.0,
                 page.step,

@@ -19,6 +19,8 @@ pub struct Merging {
     postgres: Postgres,
     appended: AtomicI64,
     is_running: AtomicBool,
+    /// Whether the role may not merge: it does not own the index.
+    is_denied: AtomicBool,
 }
 
 impl Merging {
@@ -27,13 +29,15 @@ impl Merging {
             postgres: postgres.apart(),
             appended: AtomicI64::new(0),
             is_running: AtomicBool::new(false),
+            is_denied: AtomicBool::new(false),
         })
     }
 
     /// Counts words that a landing appended. Merges them soon if they are many.
     pub fn add(self: &Arc<Self>, words: i64) {
         let appended = self.appended.fetch_add(words, Ordering::Relaxed) + words;
-        if appended < APPENDED || self.is_running.swap(true, Ordering::Relaxed) {
+        let is_denied = self.is_denied.load(Ordering::Relaxed);
+        if appended < APPENDED || is_denied || self.is_running.swap(true, Ordering::Relaxed) {
             return;
         }
         self.appended.store(0, Ordering::Relaxed);
@@ -47,9 +51,17 @@ impl Merging {
     async fn merge(&self) {
         let schema = self.postgres.schema();
         let merge = format!("select gin_clean_pending_list('\"{schema}\".record_text_words')");
-        if let Err(error) = self.postgres.autocommit(&merge, &[], PATIENCE).await {
+        match self.postgres.autocommit(&merge, &[], PATIENCE).await {
+            Err(error) if error.is_denied() => {
+                self.is_denied.store(true, Ordering::Relaxed);
+                tracing::warn!(
+                    "cannot merge words into the full-text index: {error}; PostgreSQL merges them later, and a page then waits \
+                    for that: make the role of catalog.url a member of the role that owns the schema `{schema}`"
+                );
+            }
             // The server merges them as well, later.
-            tracing::debug!("cannot merge words into the full-text index: {error}");
+            Err(error) => tracing::debug!("cannot merge words into the full-text index: {error}"),
+            Ok(_) => {}
         }
     }
 }

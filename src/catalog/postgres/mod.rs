@@ -9,6 +9,7 @@ mod copying;
 mod error;
 mod estimates;
 mod fence;
+mod functions;
 mod gone;
 mod id_since;
 mod land;

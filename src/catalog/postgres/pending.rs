@@ -6,9 +6,10 @@ use std::sync::Arc;
 use tokio_postgres::Row;
 
 use super::recall::{self, LastFetched};
-use super::sql::{Columns, parameters, stored};
+use super::sql::{Columns, parameters, stored, takes_id};
 use super::{PostgresError, Transaction};
 use crate::catalog::{PassId, PassScope, PendingId, PendingQuery};
+use crate::plain::plain;
 use crate::quota::Timestamp;
 
 const LISTED_BY_OPEN: &str = "select pass.id, pass.started_at, pass.finished_at is null, record.number
@@ -51,8 +52,12 @@ pub async fn pending_ids(
     let mut pending = Vec::new();
     for listed in &listed {
         for id in named.get(&listed.number).into_iter().flatten() {
-            if seen.insert((listed.pass, Arc::clone(id))) && !is_fresh(&fetched, id, listed, query)
-            {
+            if !seen.insert((listed.pass, Arc::clone(id))) {
+                continue;
+            }
+            if !takes_id(id) {
+                warn_too_long(id, query);
+            } else if !is_fresh(&fetched, id, listed, query) {
                 pending.push(PendingId {
                     id: id.to_string(),
                     pass: listed.pass,
@@ -62,6 +67,16 @@ pub async fn pending_ids(
         }
     }
     Ok(pending)
+}
+
+fn warn_too_long(id: &str, query: &PendingQuery) {
+    tracing::warn!(
+        job = query.job,
+        "an id that {} names is not requested, since it is too long for PostgreSQL's indexes: {} bytes, {:.60}...",
+        query.listed_by,
+        id.len(),
+        plain(id)
+    );
 }
 
 /// Whether an id was fetched recently, or after the unfinished pass that names it started.

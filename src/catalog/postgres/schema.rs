@@ -1,5 +1,6 @@
 //! What the schema of a catalog holds, version by version.
 
+use super::functions::VERSION_4;
 use super::sql::{Columns, parameters, plain};
 use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 
@@ -28,12 +29,15 @@ use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 /// | `account_ledger` | the ledger in which every machine charges an account, and the machine that recorded it |
 /// | `lease` | who works on a region of a job, and until when; a row is never deleted, so that `term` only rises |
 ///
+/// Pages are stored by the functions `landing_state`, `store_records`, `index_records` and `advance_pass`.
+///
 /// Views select columns of `record.body` by the functions `json_of`, `members_of` and `as_…`, which are null where a value is
 /// not of its type. Anybody may use them.
 const MIGRATIONS: &[&[&str]] = &[
     &[VERSION_1, LEASE_TABLE, LEDGER_TABLE],
     &[VERSION_2],
     &[VERSION_3],
+    &[VERSION_4],
 ];
 
 /// A pass says why it got no further.

@@ -78,6 +78,14 @@ pub fn stored(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.replace(ESCAPE, "\u{1A}1").replace('\0', "\u{1A}0"))
 }
 
+/// The bytes of the longest id that is stored. An entry of an index has 2,704 at most, and one of `listing` has three ids.
+const LONGEST_ID: usize = 800;
+
+/// Whether an id fits in the indexes.
+pub fn takes_id(id: &str) -> bool {
+    stored(id).len() <= LONGEST_ID
+}
+
 /// The same of many.
 pub fn all_stored<'t, T: AsRef<str> + 't + ?Sized>(
     texts: impl IntoIterator<Item = &'t T>,

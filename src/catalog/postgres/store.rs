@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use super::catalog::{PostgresCatalog, writing};
 use super::land::{LandedPage, land};
+use super::sql::takes_id;
 use super::{PostgresError, estimates, gone, parents, passes, prune, rearrange, tags, views};
 use crate::catalog::values::integer;
 use crate::catalog::{
@@ -17,6 +18,10 @@ const NO_TERM: i64 = 0;
 
 #[async_trait]
 impl PassStore for PostgresCatalog {
+    fn takes_id(&self, id: &str) -> bool {
+        takes_id(id)
+    }
+
     async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
         let landed = match self.try_land(&landing).await {
             Err(PostgresError::NoSuchPass(pass)) => match without_pass(&landing) {

@@ -1,8 +1,11 @@
 //! The catalog in PostgreSQL, through the binary: connections, and several machines that share one.
 
+mod commits;
 mod connection;
 mod copying;
 mod failover;
+mod long_ids;
 mod machines;
 mod pooler;
+mod roles;
 mod tls;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ingest::catalog::{
@@ -12,7 +13,7 @@ use ingest::catalog::{
 use ingest::config::Pointer;
 use ingest::quota::{Cost, Timestamp};
 use ingest::record::{CachedPage, Tag};
-use ingest::run::{self, RunOutcome};
+use ingest::run::{self, RunOutcome, RunReport, Unlanded};
 
 use crate::support::lab::Lab;
 
@@ -85,7 +86,15 @@ pass_on! { PassStore:
 /// Runs one region whose landings fail so often. Returns the outcome, the requests, and the pages that landed.
 fn run_with(failures: u64, error: fn(String) -> CatalogError) -> (RunOutcome, u64, i64) {
     let lab = Lab::new(&["jobs.trending.regions=[\"US\"]"]);
+    let report = run_in(&lab, failures, error);
+    let pages = lab.count("select coalesce(sum(pages), 0) from pass");
+    (report.outcome, lab.requests(), pages)
+}
+
+/// The same in this lab, where a page that cannot be landed can be kept.
+fn run_in(lab: &Lab, failures: u64, error: fn(String) -> CatalogError) -> RunReport {
     let mut context = lab.context();
+    context.unlanded = Some(Unlanded::new(lab.directory.path()));
     let path = lab.directory.path().join("catalog.db");
     context.catalog = Arc::new(Unreliable {
         inner: SqliteCatalog::open(&path).unwrap(),
@@ -93,12 +102,8 @@ fn run_with(failures: u64, error: fn(String) -> CatalogError) -> (RunOutcome, u6
         error,
     });
     let selection = lab.selection(&["trending"]);
-    let report = lab
-        .runtime
-        .block_on(run::run(&context, &selection))
-        .unwrap();
-    let pages = lab.count("select coalesce(sum(pages), 0) from pass");
-    (report.outcome, lab.requests(), pages)
+    let run = run::run(&context, &selection);
+    lab.runtime.block_on(run).unwrap()
 }
 
 #[test]
@@ -114,4 +119,34 @@ fn a_run_stops_where_the_catalog_stays_away_or_fails_for_good() {
     assert_eq!((outcome, requests, pages), (RunOutcome::Failed, 1, 0));
     let (outcome, requests, pages) = run_with(1, CatalogError::Failed);
     assert_eq!((outcome, requests, pages), (RunOutcome::Failed, 1, 0));
+}
+
+#[test]
+fn a_page_waits_for_half_a_minute_and_is_then_kept_in_a_file() {
+    let lab = Lab::new(&["jobs.trending.regions=[\"US\"]"]);
+    let began = lab.now();
+    let report = run_in(&lab, u64::MAX, CatalogError::Unavailable);
+    assert_eq!((report.outcome, lab.requests()), (RunOutcome::Failed, 1));
+    let waited = Duration::from_micros((lab.now().micros() - began.micros()).unsigned_abs());
+    let half_a_minute = Duration::from_secs(30);
+    assert!(
+        waited >= half_a_minute && waited < half_a_minute * 2,
+        "{waited:?}"
+    );
+    let kept = lab.directory.path().join("unlanded.jsonl");
+    assert_eq!(std::fs::read_to_string(kept).unwrap().lines().count(), 1);
+    let why = report.passes[0].detail.as_deref().unwrap_or_default();
+    assert!(
+        why.contains("the page is kept in") && why.contains("unlanded.jsonl"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_page_that_the_catalog_takes_after_29_seconds_is_landed() {
+    let lab = Lab::new(&["jobs.trending.regions=[\"US\"]"]);
+    // Two attempts a second.
+    let report = run_in(&lab, 58, CatalogError::Unavailable);
+    assert_eq!(report.outcome, RunOutcome::Complete);
+    assert!(!lab.directory.path().join("unlanded.jsonl").exists());
 }

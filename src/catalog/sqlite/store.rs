@@ -1,7 +1,10 @@
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use rusqlite::Connection;
+use rusqlite::ffi::{Error, SQLITE_FULL};
+use rustix::fs::statvfs;
 
 use super::{
     SqliteCatalog, columns, estimates, gone, in_transaction, land, parents, passes, prune,
@@ -14,13 +17,32 @@ use crate::catalog::{
     Rearrangement,
 };
 use crate::quota::{Cost, Timestamp};
-use crate::sqlite::Files;
+
+/// The free space without which no page is requested, in bytes: a page that finds no space is paid for in vain.
+const LEAST_SPACE: u64 = 1024 * 1024;
+
+/// Fails if the disk of a file is almost full. A disk that does not report its size is not.
+fn has_room(path: &Path) -> rusqlite::Result<()> {
+    let disk = path.parent().and_then(|directory| statvfs(directory).ok());
+    let is_full = disk.is_some_and(|disk| {
+        disk.f_blocks > 0 && disk.f_bavail.saturating_mul(disk.f_frsize) < LEAST_SPACE
+    });
+    match is_full {
+        true => Err(rusqlite::Error::SqliteFailure(
+            Error::new(SQLITE_FULL),
+            Some("less than 1 MiB is free".to_owned()),
+        )),
+        false => Ok(()),
+    }
+}
 
 #[async_trait]
 impl PassStore for SqliteCatalog {
     async fn check_writable(&self) -> Result<(), CatalogError> {
         let files = self.access.files.as_ref();
-        let checked = files.map_or(Ok(()), Files::in_place);
+        let checked = files.map_or(Ok(()), |files| {
+            files.in_place().and_then(|()| has_room(&self.path))
+        });
         self.done(Ok(checked.map_err(Into::into)))
     }
 

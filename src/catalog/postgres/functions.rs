@@ -1,4 +1,4 @@
-//! The functions of the schema by which a page is stored.
+//! Version 4 of the schema: the functions by which a page is stored, and the index of what a region lists.
 //!
 //! PgBouncer in transaction mode allows no prepared statements, so the server parses and plans each statement of a page again. What
 //! a function plans, each connection of the server keeps. A program that is older than the schema may still call them: a change is
@@ -11,9 +11,11 @@ macro_rules! planned {
     };
 }
 
-/// Version 4 of the schema.
+/// The statements that take a schema from version 3 to 4.
 pub const VERSION_4: &str = concat!(
     "
+create index pass_of_region on pass (region);
+
 create function landing_state(
     page_landing uuid, open_pass bigint,
     new_job text, new_region text, new_begin timestamptz, new_from timestamptz, new_to timestamptz,
@@ -161,7 +163,7 @@ pub const LANDING_STATE: &str = "select * from landing_state($1, $2, $3, $4, $5,
 /// Stores records in the order of their ids. New ones are numbered in the order of the page: `places` has their places among the
 /// new ones, from 1, and a distinct number below 1 for each known one.
 ///
-/// No lock was taken when the page's records were looked up. So the statement fails, and the page is stored anew, if a record is
+/// No lock was taken when the page's records were looked up. So the statement fails, and the page is stored again, if a record is
 /// not as it was then: one that was known is inserted, under its negative number; or one whose text is the same, or that is new,
 /// has another text. `gone_at` is set for the records whose text changes only to tell them apart there; they are indexed whatever
 /// their text was meanwhile.

@@ -6,17 +6,30 @@ use super::sql::{Columns, parameters, stored, time};
 use super::{PostgresError, Transaction};
 use crate::catalog::{RecordsPage, RecordsQuery, StoredRecord};
 
-const DECLARE: &str = "declare records no scroll cursor for
+macro_rules! declare {
+    ($of_region:literal) => {
+        concat!(
+            "declare records no scroll cursor for
     select upstream, kind, id, first_seen, last_seen, body, gone_at, number from record
     where kind = $1
-        and ($2 is null or last_seen >= $2)
-        and ($3 is null or exists (
-            select 1 from listing join pass on pass.id = listing.pass
-            where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
-                and pass.region = $3))
+        and ($2 is null or last_seen >= $2)",
+            $of_region,
+            "
         and ($4 is null or coalesce(changed_at, last_seen) >= $4 or gone_at >= $4)
         and number > $5
-    order by number";
+    order by number"
+        )
+    };
+}
+const DECLARE: &str = declare!("");
+/// A statement of its own: in `$3 is null or exists (…)` the server would look for each record of the catalog in the listings,
+/// where it can begin with the few that a region lists.
+const DECLARE_OF_REGION: &str = declare!(
+    "
+        and exists (select 1 from listing join pass on pass.id = listing.pass
+            where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+                and pass.region = $3)"
+);
 const RECORD: &str =
     "select upstream, kind, id, first_seen, last_seen, body, gone_at, number from record
     where upstream = $1 and kind = $2 and id = $3";
@@ -44,8 +57,12 @@ impl Records {
         let region = query.region.as_deref().map(stored);
         let (since, changed_since) = (query.since.map(time), query.changed_since.map(time));
         let (kind, after) = (stored(&query.kind), after.unwrap_or(i64::MIN));
+        let declare = match region {
+            Some(_) => DECLARE_OF_REGION,
+            None => DECLARE,
+        };
         tx.execute(
-            DECLARE,
+            declare,
             parameters![kind, since, region, changed_since, after],
         )
         .await?;

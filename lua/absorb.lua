@@ -1,8 +1,8 @@
 -- Adds charges that were made elsewhere at their own times, once each, even beyond a limit (L17); and floors: what a lost
 -- ledger had reported (L40).
 --
--- ARGV after the caller's terms: 'tell' or 'recover'; the number of charges, and for each: id, time, and for each limit
--- its units; the number of floors, and for each: the limit's name, time, units.
+-- ARGV after the caller's terms: 'tell' or 'recover'; the number of charges, and for each: id, time, the number of components
+-- of its cost, and for each: the number of the limit, units; the number of floors, and for each: the limit's name, time, units.
 --
 -- 'recover' is for a caller to whom a script answered 'lost': it is accepted whatever the loss. Unless a new epoch has begun,
 -- one begins here (L36). What survives is always a beginning of the history: when it reaches the sequence that the caller
@@ -19,8 +19,8 @@ local function read_charges()
   local charges = {}
   for place = 1, number() do
     local charge = { id = word(), at = number(), units = {} }
-    for index = 1, #limits do
-      charge.units[index] = number()
+    for component = 1, number() do
+      charge.units[component] = { limit = limits[number()], units = number() }
     end
     charges[place] = charge
   end
@@ -55,13 +55,11 @@ local function absorb(charge)
   local at = math.max(math.min(charge.at, now), known or 0)
   changes.remove_forgotten(charge.id)
   local sums = {}
-  for index, limit in ipairs(limits) do
-    local units = charge.units[index]
-    if units > 0 then
-      sums[limit.code] = units
-      changes.add_to_total(limit.code, at, units)
-      changes.add_to_floors(limit.name, at, units)
-    end
+  for _, component in ipairs(charge.units) do
+    local limit, units = component.limit, component.units
+    sums[limit.code] = units
+    changes.add_to_total(limit.code, at, units)
+    changes.add_to_floors(limit.name, at, units)
   end
   changes.add_to_block(at, sums)
   changes.record(charge.id, at, sums, true)
@@ -69,8 +67,8 @@ local function absorb(charge)
 end
 
 local function is_known_floor(new)
-  for _, floor in ipairs(ledger.floors) do
-    if floor.name == new.name and floor.at == new.at and floor.used >= new.used then
+  for _, floor in ipairs(ledger.floors[new.name] or {}) do
+    if floor.at == new.at and floor.used >= new.used then
       return true
     end
   end
@@ -81,15 +79,18 @@ local function set_floor(floor)
   if is_known_floor(floor) then
     return
   end
-  local limit = log.limit_named(floor.name)
+  local limit, floors = log.limit_named(floor.name), ledger.floors
   floor.after = limit and log.between(limit.code, floor.at + 1, nil) or 0
-  ledger.floors[#ledger.floors + 1] = floor
+  floors[floor.name] = floors[floor.name] or {}
+  table.insert(floors[floor.name], floor)
 end
 
 -- Floors are compared with the ledger's time, which passes them only when all of them are set.
 local function pass_floors()
-  for _, floor in ipairs(ledger.floors) do
-    state[NEWEST] = math.max(state[NEWEST], floor.at + 1)
+  for _, floors in pairs(ledger.floors) do
+    for _, floor in ipairs(floors) do
+      state[NEWEST] = math.max(state[NEWEST], floor.at + 1)
+    end
   end
 end
 

@@ -55,17 +55,23 @@ local function open_changes(ledger)
 
   -- Totals and floors.
 
+  -- The place of a limit in the state, which is loaded if it has a field of its own.
+  function changes.place_of(code)
+    local place = FIRST_PLACE + (code - 1) * NEXT_PLACE
+    return state[place] and place or state.apart.load(log.name_of(code))
+  end
+
   -- Adds to a limit's total, if what was charged at `at` is in it.
   function changes.add_to_total(code, at, units)
-    local place = FIRST_PLACE + (code - 1) * NEXT_PLACE
+    local place = changes.place_of(code)
     if at >= state[place + HEAD] then
       state[place + TOTAL] = state[place + TOTAL] + units
     end
   end
 
   function changes.add_to_floors(name, at, units)
-    for _, floor in ipairs(ledger.floors) do
-      if floor.name == name and at > floor.at then
+    for _, floor in ipairs(ledger.floors[name] or {}) do
+      if at > floor.at then
         floor.after = max(floor.after + units, 0)
       end
     end
@@ -75,24 +81,22 @@ local function open_changes(ledger)
   -- state, the log or the units the others mean nothing. What a total and the floors said becomes one floor a limit, since
   -- the machines send again what they counted.
   function changes.empty()
-    for place = 2, #KEYS do
+    -- Without the state, fields of limits mean nothing either.
+    for place = ledger.stored and 2 or 1, #KEYS do
       call('PEXPIRE', KEYS[place], '-1')
     end
-    local new_floors = {}
-    for place = FIRST_PLACE, #state, NEXT_PLACE do
+    for code = 1, log.size do
+      local place = changes.place_of(code)
       local name, used = state[place], state[place + TOTAL]
       local limit = log.limit_named(name)
-      for _, floor in ipairs(ledger.floors) do
-        if floor.name == name and floor.at >= (limit and limit.from or log.kept_from) then
+      for _, floor in ipairs(ledger.floors[name] or {}) do
+        if floor.at >= (limit and limit.from or log.kept_from) then
           used = max(used, floor.used + floor.after)
         end
       end
-      if used > 0 then
-        new_floors[#new_floors + 1] = { name = name, at = state[NEWEST], used = used, after = 0 }
-      end
+      ledger.floors[name] = used > 0 and { { at = state[NEWEST], used = used, after = 0 } } or nil
       state[place + TOTAL] = 0
     end
-    ledger.floors = new_floors
   end
 
   -- The log.
@@ -136,18 +140,20 @@ local function open_changes(ledger)
         return false
       end
     end
-    for _, floor in ipairs(ledger.floors) do
-      if earlier <= floor.at and floor.at < later then
-        return false
+    for _, floors in pairs(ledger.floors) do
+      for _, floor in ipairs(floors) do
+        if earlier <= floor.at and floor.at < later then
+          return false
+        end
       end
     end
     return true
   end
 
   -- A head between the first and the last of them moves to the first: what it had passed is counted, until it expires.
-  local function move_heads(first, last)
-    for code = 1, log.size do
-      local place = FIRST_PLACE + (code - 1) * NEXT_PLACE
+  local function move_heads(sums, first, last)
+    for code in pairs(sums) do
+      local place = changes.place_of(code)
       if state[place + HEAD] > first and state[place + HEAD] <= last then
         state[place + TOTAL] = state[place + TOTAL] + log.between(code, first, state[place + HEAD])
         state[place + HEAD] = first
@@ -163,7 +169,7 @@ local function open_changes(ledger)
     for _, vector in ipairs(vectors) do
       log.add_vector(sums, vector, 1)
     end
-    move_heads(times[1], times[#times])
+    move_heads(sums, times[1], times[#times])
     call('ZREM', LOG, unpack(ids))
     call('HDEL', UNITS, unpack(ids))
     call('ZADD', LOG, last, '\0' .. last)
@@ -199,6 +205,10 @@ local function open_changes(ledger)
     for place, vector in ipairs(call('HMGET', UNITS, unpack(all))) do
       local at = tonumber(entries[2 * place])
       if vector and not log.is_lasting(vector) then
+        -- A floor of a limit that it charges must be known.
+        for code in pairs(log.add_vector({}, vector, 1)) do
+          changes.place_of(code)
+        end
         if #ids > 0 and not are_one(times[#times], at) then
           merge_into_one(ids, times, vectors)
           ids, times, vectors = {}, {}, {}
@@ -259,28 +269,74 @@ local function open_changes(ledger)
     call('HSET', META, 'epochs', table.concat(lines, '', max(#lines - EPOCHS + 1, 1)))
   end
 
+  -- The floors of a limit that a window may still reach.
+  local function lasting_floors(name)
+    local limit, lasting = log.limit_named(name), {}
+    for _, floor in ipairs(ledger.floors[name] or {}) do
+      if not ledger.drops_floors or floor.at >= (limit and limit.from or log.kept_from) then
+        lasting[#lasting + 1] = floor
+      end
+    end
+    return lasting
+  end
+
   -- Writes the floors; says whether any is left.
   function changes.write_floors()
     local lines = {}
-    for _, floor in ipairs(ledger.floors) do
-      local limit = log.limit_named(floor.name)
-      if not ledger.drops_floors or floor.at >= (limit and limit.from or log.kept_from) then
-        lines[#lines + 1] =
-          floor.name .. '\n' .. text(floor.at) .. ' ' .. text(floor.used) .. ' ' .. text(floor.after) .. '\n'
+    for name in pairs(ledger.floors) do
+      for _, floor in ipairs(lasting_floors(name)) do
+        lines[#lines + 1] = name .. '\n' .. text(floor.at) .. ' ' .. text(floor.used) .. ' ' .. text(floor.after) .. '\n'
       end
     end
     call('HSET', META, 'floors', table.concat(lines))
     return #lines > 0
   end
 
+  -- Gives each limit of the state a field of its own.
+  local function set_apart()
+    state.apart = { size = log.size, stored = 0, latest_closing = 0 }
+    for code = 1, log.size do
+      state.apart[code] = code
+    end
+    call('HDEL', META, 'floors')
+  end
+
+  -- Writes the state where limits have fields of their own: those that are loaded.
+  function changes.write_apart()
+    if not state.apart then
+      set_apart()
+    end
+    local apart = state.apart
+    for _, code in ipairs(apart) do
+      local place = FIRST_PLACE + (code - 1) * NEXT_PLACE
+      local name, values = state[place], { code }
+      for offset = RULE, PROBING do
+        values[1 + offset] = state[place + offset]
+      end
+      for _, floor in ipairs(lasting_floors(name)) do
+        values[#values + 1], values[#values + 2], values[#values + 3] = floor.at, floor.used, floor.after
+      end
+      call('HSET', META, 'limit:' .. name, cmsgpack.pack(unpack(values)))
+      if code > apart.stored then
+        call('HSET', META, 'code:' .. code, name)
+      end
+      apart.latest_closing = max(apart.latest_closing, state[place + CLOSED])
+    end
+    apart.stored = apart.size
+    local header = { unpack(state, EPOCH, FLOORS) }
+    header[FLOORS], header[FIRST_PLACE], header[FIRST_PLACE + 1] = false, apart.size, apart.latest_closing
+    call('HSET', META, 'state', string.char(APART), 'header', cmsgpack.pack(unpack(header)))
+  end
+
   -- Keys outlive the longest window and every closing (L50). Called when a sixteenth of that has gone by, and when keys may
   -- be new.
   function changes.keep_alive()
     local shortest = ledger.least_life
-    local life = max(ledger.keep * 9 / 8, shortest)
-    for place = FIRST_PLACE, #state, NEXT_PLACE do
-      life = max(life, state[place + CLOSED] - now + shortest)
+    local latest = state.apart and state.apart.latest_closing or 0
+    for code = 1, state.apart and 0 or log.size do
+      latest = max(latest, state[FIRST_PLACE + (code - 1) * NEXT_PLACE + CLOSED])
     end
+    local life = max(ledger.keep * 9 / 8, shortest, latest - now + shortest)
     for _, key in ipairs(KEYS) do
       call('PEXPIRE', key, text(math.ceil(life / 1000)))
     end

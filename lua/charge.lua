@@ -6,13 +6,15 @@
 --             thing to say: 'probes', the number of a closed limit that this charge probes, how long its last closing
 --             lasted; 'differs', the number of a limit and the rule by which another machine charged it.
 --   repeated  the same for a known id: 'holds', the number of a limit and the units that the id was charged, when that is
---             not what is requested now. Nothing was written.
+--             not what is requested now; 'holds_other', the name of a limit that was not sent, and units. Nothing was
+--             written.
 --   taken_back  the id is that of a charge that was settled to nothing: it names none any more (L12). Nothing was written.
 --   rejected  the time by its own clock, the number of the limit that fits last, used, remaining, the instant at which
 --             this charge fits, until when the limit is closed or ''; epoch, sequence, now, when the keys' lives were
 --             renewed; for each limit that would be charged: used. Nothing was written.
 --   never     the number of the limit, the most that one charge can take. Nothing was written.
--- Cost: O(log n) for n charges in the log, whatever they took; a rejection adds the blocks that must leave first.
+-- Cost: O(log n) for n charges in the log, whatever they took and however many limits the account has; a rejection adds the
+-- blocks that must leave first.
 
 local LOG, UNITS = KEYS[2], KEYS[3]
 local id, at = ARGV[2 + count], string.format('%d', now)
@@ -85,15 +87,16 @@ elseif call('ZADD', LOG, 'NX', at, id) == 0 then
   end
 end
 
+local others
 if known then
-  local vector, counts = call('HGET', UNITS, id), false
-  for _, limit in ipairs(limits) do
-    limit.held = units_in(vector, limit.code)
-    counts = counts or limit.held > 0
-  end
-  if costs and not counts then
+  local vector = call('HGET', UNITS, id)
+  if costs and not string.find(vector or '', '[1-9]') then
     return { 'taken_back' }
   end
+  for _, limit in ipairs(limits) do
+    limit.held = units_in(vector, limit.code)
+  end
+  others = open_log(ledger).others(vector)
 end
 
 -- Recording ------------------------------------------------------------------------------------------------------------
@@ -112,12 +115,12 @@ if not known then
         state[place + CLOSED] = now + 60 * 1000000
       end
       limit.used = limit.used + units
-      if #ledger.floors > 0 then
+      if ledger.floors[limit.name] then
         open_changes(ledger).add_to_floors(limit.name, now, units)
       end
     end
   end
-  local vector = vector_of(sums, (#state - FIRST_PLACE + 1) / NEXT_PLACE)
+  local vector = vector_of(sums, state.apart and state.apart.size or (#state - FIRST_PLACE + 1) / NEXT_PLACE)
   if call('HSET', UNITS, id, vector, '', '0') == 2 and stored then
     -- The empty id was gone, and so were all units.
     call('ZREM', LOG, id)
@@ -137,6 +140,9 @@ for index = 1, count do
   if limits[index].units > 0 then
     reply[#reply + 1] = limits[index].used
   end
+end
+for place = 1, others and #others or 0, 2 do
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'holds_other', others[place], others[place + 1]
 end
 for index = 1, count do
   local limit = limits[index]

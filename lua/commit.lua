@@ -12,8 +12,12 @@ local function commit(ledger, renew)
   if renew then
     state[RENEWAL] = now + math.floor(ledger.keep / 16)
   end
-  state[FLOORS] = #ledger.floors > 0 and open_changes(ledger).write_floors()
-  redis.call('HSET', KEYS[1], 'state', cmsgpack.pack(unpack(state)))
+  if state.apart or #state > FLOORS + MOST_TOGETHER * NEXT_PLACE then
+    open_changes(ledger).write_apart()
+  else
+    state[FLOORS] = next(ledger.floors) ~= nil and open_changes(ledger).write_floors()
+    redis.call('HSET', KEYS[1], 'state', cmsgpack.pack(unpack(state)))
+  end
   if renew then
     open_changes(ledger).keep_alive()
   end

@@ -7,6 +7,12 @@ local LONGEST_BLOCK = 128
 -- lost correction. It is a multiple of each number of charges after which something is done.
 local STRIDE = 512
 
+-- The most limits that the state itself holds. Where there are more, each has a field of its own.
+local MOST_TOGETHER = 64
+-- The byte that is the state where limits have fields of their own. MessagePack never uses it: an earlier release, which would
+-- take the limits for unknown, fails and refuses the charge.
+local APART = 193
+
 -- The places in the state.
 local EPOCH = 1
 local SERVER = 2
@@ -24,3 +30,5 @@ local TOTAL = 2
 local HEAD = 3
 local CLOSED = 4
 local PROBING = 5
+-- The first floor in a limit's field.
+local FIRST_FLOOR = 7

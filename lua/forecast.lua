@@ -12,6 +12,17 @@ local function open_forecast(ledger)
   local call, max, log = redis.call, math.max, open_log(ledger)
   local LOG, MARKS, SUMS, now, state = KEYS[2], KEYS[4], KEYS[5], ledger.now, ledger.state
 
+  -- What is used of a limit where `sum` was charged from `from` on. A floor is what a lost ledger had reported, and what was
+  -- charged after that (L40).
+  function forecast.above_floors(limit, from, sum)
+    for _, floor in ipairs(ledger.floors[limit.name] or {}) do
+      if floor.at >= from then
+        sum = max(sum, floor.used + floor.after)
+      end
+    end
+    return sum
+  end
+
   -- The first instant at which a unit charged at `at` no longer counts: `Window::expiry` (L2).
   function forecast.expiry(limit, at)
     -- A charge counts as if it were made at the end of its part.
@@ -74,15 +85,29 @@ local function open_forecast(ledger)
     return found
   end
 
+  -- The time of that charge; nil when the log holds too little.
+  local function leaves_at(limit, need)
+    if not limit.charges then
+      local last = leaves_last(limit, need)
+      return last and tonumber(call('ZSCORE', LOG, last))
+    end
+    local charges, sum = limit.charges, 0
+    for place = 1, #charges, 2 do
+      sum = sum + charges[place + 1]
+      if sum >= need then
+        return charges[place]
+      end
+    end
+  end
+
   -- The first instant, now or later, at which no more than `most` units of a limit count, if nothing is charged.
   function forecast.falls_to(limit, most)
     local at = now
     if limit.sum > most then
-      local last = leaves_last(limit, limit.sum - most)
-      at = max(at, forecast.expiry(limit, last and tonumber(call('ZSCORE', LOG, last)) or now))
+      at = max(at, forecast.expiry(limit, leaves_at(limit, limit.sum - most) or now))
     end
-    for _, floor in ipairs(ledger.floors) do
-      if floor.name == limit.name and floor.at >= limit.from and floor.used + floor.after > most then
+    for _, floor in ipairs(ledger.floors[limit.name] or {}) do
+      if floor.at >= limit.from and floor.used + floor.after > most then
         at = max(at, forecast.expiry(limit, floor.at))
       end
     end

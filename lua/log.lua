@@ -17,7 +17,7 @@ local function open_log(ledger)
   -- Ids that were charged before this are forgotten, except lasting ones.
   log.remembered_from = ledger.now - ledger.remember + 1
   -- The number of limits in the state.
-  log.size = (#ledger.state - FIRST_PLACE + 1) / NEXT_PLACE
+  log.size = ledger.state.apart and ledger.state.apart.size or (#ledger.state - FIRST_PLACE + 1) / NEXT_PLACE
 
   -- What is used is unknown when units are gone. A grant that opens no log finds it when it writes its own.
   log.lacks_units = ledger.state[EPOCH] and not call('HGET', UNITS, '')
@@ -25,12 +25,21 @@ local function open_log(ledger)
     ledger.loss, ledger.objection = 'behind', ledger.skew or { 'lost', 'behind' }
   end
 
+  local by_name
+  -- The limit of this name, if the caller sent it.
   function log.limit_named(name)
-    for _, limit in ipairs(ledger.limits) do
-      if limit.name == name then
-        return limit
+    if not by_name then
+      by_name = {}
+      for _, limit in ipairs(ledger.limits) do
+        by_name[limit.name] = limit
       end
     end
+    return by_name[name]
+  end
+
+  -- The name of the limit of this number.
+  function log.name_of(code)
+    return ledger.state[FIRST_PLACE + (code - 1) * NEXT_PLACE] or call('HGET', KEYS[1], 'code:' .. code)
   end
 
   -- Ids.
@@ -57,8 +66,16 @@ local function open_log(ledger)
   -- Sums over the log.
 
   function log.add_vector(sums, vector, sign)
+    vector = vector or ''
+    if string.find(vector, ':', 1, true) then
+      for number, units in string.gmatch(vector, '(%d+):(%d+)') do
+        local code = tonumber(number)
+        sums[code] = (sums[code] or 0) + sign * tonumber(units)
+      end
+      return sums
+    end
     local place = 0
-    for units in string.gmatch(vector or '', '%d+') do
+    for units in string.gmatch(vector, '%d+') do
       place = place + 1
       sums[place] = (sums[place] or 0) + sign * tonumber(units)
     end
@@ -67,6 +84,20 @@ local function open_log(ledger)
 
   function log.units_of(id)
     return log.add_vector({}, call('HGET', UNITS, id), 1)
+  end
+
+  -- The limits that the caller did not send and that a vector has units of: name, units, one after another.
+  function log.others(vector)
+    local sums, others = log.add_vector({}, vector, 1), {}
+    for _, limit in ipairs(ledger.limits) do
+      sums[limit.code] = nil
+    end
+    for code, units in pairs(sums) do
+      if units > 0 then
+        others[#others + 1], others[#others + 2] = log.name_of(code), units
+      end
+    end
+    return others
   end
 
   -- Calls `each(id, vector)` for every charge of a range of the log, a bounded number at a time, until it returns

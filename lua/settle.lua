@@ -1,23 +1,28 @@
 -- Sets the true cost of a charge, at the charge's own time, even beyond a limit (L14). An unknown id is recorded as settled,
 -- at now: the charge that arrives later is then not counted (L15).
 --
--- ARGV after the caller's terms: the id; for each limit: its units.
--- Reply: 'settled', epoch, sequence, now.
+-- ARGV after the caller's terms: the id; the number of components of its cost, and for each: the number of the limit, units;
+-- what becomes of units of limits that were not sent: 'keep', or 'ask' for their names.
+-- Reply: 'settled', epoch, sequence, now; or 'others', and the names of limits that were not sent and that the charge took
+-- from. Then nothing was written.
 -- Cost: O(log n).
 
 local log, changes = open_log(ledger), open_changes(ledger)
 local id = word()
 local truth = {}
-for index = 1, #limits do
+for _ = 1, number() do
+  local index = number()
   truth[index] = number()
 end
+local asks = word() == 'ask'
 
 local function settle(at, is_lasting)
   local sums, delta = log.units_of(id), {}
   for index, limit in ipairs(limits) do
     local code = limit.code
-    local change = truth[index] - (sums[code] or 0)
-    sums[code], delta[code] = truth[index], change
+    local units = truth[index] or 0
+    local change = units - (sums[code] or 0)
+    sums[code], delta[code] = units, change
     if change ~= 0 then
       changes.add_to_total(code, at, change)
       changes.add_to_floors(limit.name, at, change)
@@ -34,6 +39,15 @@ if not stored then
   changes.empty()
 end
 local at = log.charged_at(id)
+if at and asks then
+  local others, reply = log.others(call('HGET', KEYS[3], id)), { 'others' }
+  for place = 1, #others, 2 do
+    reply[#reply + 1] = others[place]
+  end
+  if #reply > 1 then
+    return reply
+  end
+end
 if not at then
   changes.remove_forgotten(id)
 end

@@ -22,7 +22,43 @@ if not clock then
 end
 
 local stored = call('HGET', KEYS[1], 'state')
-local state = stored and { cmsgpack.unpack(stored) } or { false, server, 0, 0, keep, 0, false }
+local state, floors = nil, {}
+-- Where limits have fields of their own: the numbers of those that are loaded, how many limits there are and are stored, and
+-- the latest instant until which one was ever closed. nil where the state holds all of them.
+local apart
+if not stored then
+  state = { false, server, 0, 0, keep, 0, false }
+elseif #stored == 1 then
+  state = { cmsgpack.unpack(call('HGET', KEYS[1], 'header')) }
+  local size = state[FIRST_PLACE]
+  apart = { size = size, stored = size, latest_closing = state[FIRST_PLACE + 1] }
+  state[FIRST_PLACE], state[FIRST_PLACE + 1], state.apart = nil, nil, apart
+
+  -- Loads a limit into the state; returns its place, nil when there is no such limit.
+  function apart.load(name)
+    local field = call('HGET', KEYS[1], 'limit:' .. name)
+    if not field then
+      return nil
+    end
+    local values = { cmsgpack.unpack(field) }
+    local code = values[1]
+    local place = FIRST_PLACE + (code - 1) * NEXT_PLACE
+    if state[place] == nil then
+      state[place] = name
+      for offset = RULE, PROBING do
+        state[place + offset] = values[1 + offset]
+      end
+      for floor = FIRST_FLOOR, #values, 3 do
+        floors[name] = floors[name] or {}
+        table.insert(floors[name], { at = values[floor], used = values[floor + 1], after = values[floor + 2] })
+      end
+      apart[#apart + 1] = code
+    end
+    return place
+  end
+else
+  state = { cmsgpack.unpack(stored) }
+end
 -- Where ids are remembered as long as charges are kept, they are even by a machine that keeps charges for longer.
 local remembers_all = remember >= keep
 if state[KEEP] > keep then
@@ -55,17 +91,29 @@ end
 local limits = {}
 for index = 1, count do
   local name, enforced, slide, grace, part, rule, days = cmsgpack.unpack(ARGV[1 + index])
-  local place, other_rule
-  for candidate = FIRST_PLACE, #state, NEXT_PLACE do
-    if state[candidate] == name then
-      place, other_rule = candidate, state[candidate + RULE]
+  local place
+  if apart then
+    place = apart.load(name)
+  else
+    for candidate = FIRST_PLACE, #state, NEXT_PLACE do
+      if state[candidate] == name then
+        place = candidate
+        break
+      end
     end
   end
+  local other_rule = place and state[place + RULE]
   if not place then
     place = #state + 1
+    if apart then
+      apart.size = apart.size + 1
+      apart[#apart + 1], place = apart.size, FIRST_PLACE + (apart.size - 1) * NEXT_PLACE
+    end
     state[place], state[place + RULE], state[place + TOTAL], state[place + HEAD] = name, rule, 0, 0
     state[place + CLOSED], state[place + PROBING] = 0, false
   end
+  -- An earlier limit with the same window.
+  local like = limits[days]
   -- Every field that a limit will have is named, or the table would grow.
   local limit = {
     name = name,
@@ -74,7 +122,8 @@ for index = 1, count do
     grace = grace,
     part = part,
     rule = rule,
-    days = days,
+    days = like and like.days or days,
+    like = like,
     place = place,
     -- Its number in a vector of units.
     code = (place - FIRST_PLACE) / NEXT_PLACE + 1,
@@ -86,16 +135,18 @@ for index = 1, count do
     units = nil,
     most = nil,
     held = nil,
+    charges = nil,
   }
-  limit.from = counted_from(limit, now)
+  limit.from = like and like.from or counted_from(limit, now)
   limits[index] = limit
 end
 
-local floors = {}
+-- The floors of each limit, by its name.
 if state[FLOORS] then
   local written = call('HGET', KEYS[1], 'floors') or ''
   for name, at, units, after in string.gmatch(written, '([^\n]+)\n(%d+) (%d+) (%d+)\n') do
-    floors[#floors + 1] = { name = name, at = tonumber(at), used = tonumber(units), after = tonumber(after) }
+    floors[name] = floors[name] or {}
+    table.insert(floors[name], { at = tonumber(at), used = tonumber(units), after = tonumber(after) })
   end
 end
 

@@ -1,13 +1,18 @@
--- Vectors of units: what was charged of each limit, in the order of the limits in the state.
+-- Vectors of units: what was charged of each limit, as `terms.lua` describes them. One that was written while there were few
+-- limits stays as it is.
 
 -- The units of one limit in a vector.
 local function units_in(vector, code)
   if not vector then
     return 0
   end
-  if code == 1 then
-    -- A vector of one limit is a number.
-    return tonumber(vector) or tonumber(string.match(vector, '^%d+') or 0)
+  -- A vector of one limit is a number.
+  local units = code == 1 and tonumber(vector)
+  if units then
+    return units
+  end
+  if string.find(vector, ':', 1, true) then
+    return tonumber(string.match(',' .. vector, ',' .. code .. ':(%d+)') or 0)
   end
   return tonumber(string.match(vector, '^' .. string.rep('%d+,', code - 1) .. '(%d+)') or 0)
 end
@@ -18,6 +23,19 @@ local function vector_of(sums, size)
     return string.format('%d', sums[1] or 0)
   end
   local vector, last = nil, 0
+  if size > MOST_TOGETHER then
+    local codes = {}
+    for code, units in pairs(sums) do
+      if units ~= 0 then
+        codes[#codes + 1] = code
+      end
+    end
+    table.sort(codes)
+    for place, code in ipairs(codes) do
+      codes[place] = string.format('%d:%d', code, sums[code])
+    end
+    return codes[1] and table.concat(codes, ',') or '0'
+  end
   for code = 1, size do
     local units = sums[code] or 0
     if units ~= 0 then

@@ -8,10 +8,12 @@ local function add_up(ledger, limit)
   if limit.other_rule and limit.other_rule ~= limit.rule then
     -- By that rule the head may have passed what counts by this one.
     sum, head = open_log(ledger).between(limit.code, from, nil), from
-  elseif head < from and ledger.stored then
-    -- What the total still holds and the window does not.
+  elseif head < from then
+    -- What the total still holds and the window does not; nothing of a limit that is new.
     local format = string.format
-    local ids = redis.call('ZRANGEBYSCORE', KEYS[2], format('%d', head), format('(%d', from), 'LIMIT', 0, LONGEST_BLOCK)
+    local ids = limit.other_rule
+        and redis.call('ZRANGEBYSCORE', KEYS[2], format('%d', head), format('(%d', from), 'LIMIT', 0, LONGEST_BLOCK)
+      or {}
     if #ids == LONGEST_BLOCK then
       sum = sum - open_log(ledger).between(limit.code, head, from)
     elseif #ids > 0 then
@@ -22,10 +24,7 @@ local function add_up(ledger, limit)
     head = from
   end
   limit.sum, limit.head, limit.used = sum, head, sum
-  -- A floor is what a lost ledger had reported, and what was charged after that (L40).
-  for _, floor in ipairs(ledger.floors) do
-    if floor.name == limit.name and floor.at >= from then
-      limit.used = math.max(limit.used, floor.used + floor.after)
-    end
+  if ledger.floors[limit.name] then
+    limit.used = open_forecast(ledger).above_floors(limit, from, sum)
   end
 end

@@ -15,6 +15,7 @@ mod redis_server;
 mod shared_as_ledger;
 mod sqlite;
 mod table;
+mod values;
 
 fn main() {
     let only = std::env::args().nth(1).unwrap_or_default();
@@ -37,6 +38,9 @@ fn measure(only: &str, plan: &'static table::Plan) {
     }
     if "counting".contains(only) || only.starts_with('-') {
         println!("{}", runtime.block_on(counting::memory(plan)));
+    }
+    if "values".contains(only) || only.starts_with('-') {
+        println!("{}", runtime.block_on(values::charges(plan)));
     }
     if "redis".contains(only) || only.starts_with('-') {
         println!("{}", runtime.block_on(redis::charges(plan)));

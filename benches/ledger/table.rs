@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     /// At the rate of 10,000,000 a day: more than ids are remembered for, where charges count in parts.
     pub(crate) counted_in_buckets: u32,
     pub(crate) counting_turns: usize,
+    /// The number of limits of an account.
+    pub(crate) limits: &'static [usize],
 }
 
 /// What `cargo bench` measures.
@@ -36,6 +38,7 @@ pub(crate) const FULL: Plan = Plan {
     counted_exactly: 1_000_000,
     counted_in_buckets: 300_000,
     counting_turns: 40,
+    limits: &[1, 2, 10, 100, 1_000, 3_000],
 };
 
 /// Enough to run every line once.
@@ -49,6 +52,7 @@ pub(crate) const SHORTENED: Plan = Plan {
     counted_exactly: 100,
     counted_in_buckets: 100,
     counting_turns: 1,
+    limits: &[1, 70],
 };
 
 /// A table whose columns but the first hold figures.

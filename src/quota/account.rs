@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Cost, Limit, LimitName, Timestamp, Units};
+use super::{Cost, Limit, LimitName, Timestamp, Units, Window};
 
 /// The holder of a quota, with its limits. Two keys of one project are one account.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,14 +13,26 @@ pub struct Account {
 }
 
 impl Account {
+    /// Returns the account with one of its limits alone; with none where it lacks that limit.
+    #[must_use]
+    pub fn only(&self, limit: &str) -> Self {
+        let limit = self.limits.get_key_value(limit);
+        Self {
+            name: self.name.clone(),
+            limits: limit
+                .map(|(name, limit)| (name.clone(), *limit))
+                .into_iter()
+                .collect(),
+        }
+    }
+
     /// Returns the limits that `cost` takes from. Limits that the account lacks are left out: the configuration rejects them.
     pub fn charged<'a>(
         &'a self,
         cost: &'a Cost,
     ) -> impl Iterator<Item = (&'a LimitName, &'a Limit)> {
-        self.limits
-            .iter()
-            .filter(|(name, _)| cost.limits().any(|charged| charged == *name))
+        cost.limits()
+            .filter_map(|name| self.limits.get_key_value(name))
     }
 
     /// Returns the part of `cost` that the account's limits have.
@@ -87,9 +99,23 @@ impl Account {
     /// counts the later at `now` counts them in different parts.
     #[must_use]
     pub fn merges(&self, earlier: Timestamp, later: Timestamp, now: Timestamp) -> bool {
-        let counting = self.limits.values().map(Limit::window);
-        let mut counting = counting.filter(|window| window.expiry(later) > now);
-        counting.all(|window| window.counts_as(earlier) == window.counts_as(later))
+        let mut counting = self.windows();
+        counting.retain(|(_, window)| window.expiry(later) > now);
+        let mut counting = counting.into_iter();
+        counting.all(|(_, window)| window.counts_as(earlier) == window.counts_as(later))
+    }
+
+    /// Returns the windows of the limits, each once, with the name of the first limit that has it.
+    #[must_use]
+    pub fn windows(&self) -> Vec<(&LimitName, &Window)> {
+        let mut windows: Vec<(&LimitName, &Window)> = Vec::new();
+        for (name, limit) in &self.limits {
+            let window = limit.window();
+            if windows.iter().all(|(_, other)| *other != window) {
+                windows.push((name, window));
+            }
+        }
+        windows
     }
 }
 

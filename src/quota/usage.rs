@@ -20,6 +20,15 @@ pub struct LimitUsage {
     pub returns: Vec<Return>,
 }
 
+impl LimitUsage {
+    /// Finds the usage of one limit in a report, which lists them by name.
+    #[must_use]
+    pub fn find<'a>(report: &'a [Self], limit: &str) -> Option<&'a Self> {
+        let found = report.binary_search_by(|usage| usage.limit.as_str().cmp(limit));
+        found.ok().and_then(|place| report.get(place))
+    }
+}
+
 /// Units that return.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]

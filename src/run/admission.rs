@@ -147,7 +147,7 @@ impl Remaining {
             }
             match self.0.get(account) {
                 Some(Available::Metered(usages)) => cost.limits().all(|limit| {
-                    let usage = usages.iter().find(|usage| usage.limit == *limit);
+                    let usage = LimitUsage::find(usages, limit);
                     let remaining = usage.map(|usage| usage.remaining).unwrap_or_default();
                     let leave = job.leave.of(job.credential.configured_name(limit));
                     total.of(limit) + leave <= remaining

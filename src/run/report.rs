@@ -354,11 +354,10 @@ pub async fn limit_reports(ledger: &dyn LedgerClient, account: &Account) -> Vec<
         }
         Vec::new()
     });
-    let usage = |name: &str| usages.iter().find(|usage| usage.limit == name);
     account
         .limits
         .iter()
-        .map(|(name, limit)| limit_report(account, name, limit, usage(name)))
+        .map(|(name, limit)| limit_report(account, name, limit, LimitUsage::find(&usages, name)))
         .collect()
 }
 

@@ -76,7 +76,7 @@ pub async fn current(environment: &Environment) -> Result<String, Error> {
     let mut unrepaid = Vec::new();
     for account in environment.accounts() {
         let usages = ledger.usage(&account).await.unwrap_or_default();
-        let usage = |name: &str| usages.iter().find(|usage| usage.limit == name);
+        let usage = |name: &str| crate::quota::LimitUsage::find(&usages, name);
         let reports = account.limits.iter();
         limits.extend(
             reports.map(|(name, limit)| run::limit_report(&account, name, limit, usage(name))),

@@ -213,9 +213,8 @@ async fn limit_statuses(
     };
     let unrepaid = ledger.unrepaid(account).await?;
     let waits_until = ledger.waits_until(account, now).await?;
-    let find = |limit: &str| usages.iter().find(|usage| usage.limit == limit);
     let status = |(name, limit): (&String, &Limit)| {
-        let usage: Option<&LimitUsage> = find(name);
+        let usage = LimitUsage::find(&usages, name);
         let returns = usage.map(|usage| usage.returns.clone()).unwrap_or_default();
         LimitStatus {
             report: run::limit_report(account, name, limit, usage),

@@ -107,6 +107,14 @@ impl LedgerClient for LocalClient {
         Ok(self.ledger.usage(account, self.clock.now()).await?)
     }
 
+    async fn usage_of(
+        &self,
+        account: &Account,
+        limit: &str,
+    ) -> Result<Option<LimitUsage>, ClientError> {
+        Ok(self.usage(&account.only(limit)).await?.pop())
+    }
+
     async fn falls_to(
         &self,
         account: &Account,

@@ -216,6 +216,17 @@ pub trait LedgerClient: Send + Sync {
     /// Returns the usage of the account's limits, by name.
     async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError>;
 
+    /// Returns the usage of one limit, without reading the others where that saves time; `None` for a limit that the account
+    /// lacks.
+    async fn usage_of(
+        &self,
+        account: &Account,
+        limit: &str,
+    ) -> Result<Option<LimitUsage>, ClientError> {
+        let usages = self.usage(account).await?;
+        Ok(usages.into_iter().find(|usage| usage.limit == limit))
+    }
+
     /// Returns the first instant, now or later, at which no more than `most` units of a limit count if nothing is charged;
     /// `None` when that is unknown.
     async fn falls_to(

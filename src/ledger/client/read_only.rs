@@ -48,14 +48,14 @@ impl ReadOnlyClient {
     }
 
     /// Adds what the next run sends first: charges that the ledger does not have, and after a loss everything that this
-    /// machine knows of.
-    async fn add_unsynced(
+    /// machine has recorded.
+    fn add_unsynced(
         &self,
         account: &Account,
         usage: &mut LimitUsage,
         unsynced: &[Entry],
-        lost: bool,
-    ) -> Result<(), ClientError> {
+        recorded: &Cost,
+    ) {
         let now = self.clock.now();
         let returns: Vec<Return> = returns(account, &usage.limit, unsynced, now).collect();
         let units: Units = returns.iter().map(|back| back.units).sum();
@@ -63,16 +63,11 @@ impl ReadOnlyClient {
             usage.returns.push(Return { at, units });
             usage.returns.sort_by_key(|back| back.at);
         }
-        let mut used = usage.used + units;
-        if lost {
-            let existing = self.journal.recorded_use(account, &usage.limit, now);
-            used = used.max(existing.await?);
-        }
+        let used = (usage.used + units).max(recorded.of(&usage.limit));
         let limit = account.limits.get(&usage.limit);
         let enforced = limit.map_or(Units::ZERO, |limit| limit.enforced());
         usage.used = used;
         usage.remaining = usage.remaining.min(enforced.saturating_sub(used));
-        Ok(())
     }
 }
 
@@ -120,10 +115,13 @@ impl LedgerClient for ReadOnlyClient {
     async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
         let now = self.clock.now();
         let (reply, unsynced) = self.usage_and_unsynced(account, now).await?;
+        let recorded = match reply.lost {
+            true => self.journal.recorded_use(account, now).await?,
+            false => Cost::none(),
+        };
         let mut limits = reply.limits;
         for usage in &mut limits {
-            self.add_unsynced(account, usage, &unsynced, reply.lost)
-                .await?;
+            self.add_unsynced(account, usage, &unsynced, &recorded);
         }
         if let Some(until) = self.journal.waits_until(account, now).await? {
             limits
@@ -181,8 +179,9 @@ fn returns<'a>(
     };
     charges
         .iter()
+        .filter(move |entry| entry.cost.of(name) > Units::ZERO)
         .filter_map(back)
-        .filter(move |back| back.units > Units::ZERO && back.at > now)
+        .filter(move |back| back.at > now)
 }
 
 /// A machine that waits after a loss (L42) is granted nothing, as if every limit were closed.

@@ -1,6 +1,6 @@
 //! After the ledger lost its data: what this machine sends it again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -8,7 +8,7 @@ use super::position::{self, record_ledger};
 use super::{Journal, JournalError, Moment, closings, pending, write};
 use crate::ledger::{LedgerPosition, Seen};
 use crate::quota::admission::remembered_from;
-use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, LimitName, Timestamp, Units};
+use crate::quota::{Account, ChargeId, Closing, Cost, Entry, Floor, LimitName, Timestamp};
 use crate::sqlite::Json;
 
 /// Everything that this machine knows of a ledger that lost its data.
@@ -130,15 +130,14 @@ impl Journal {
         .await
     }
 
-    /// Returns the least use of a limit that this machine knows of, for a report on a ledger that lost its data.
+    /// Returns the least use of each limit that this machine knows of, for a report on a ledger that lost its data.
     pub async fn recorded_use(
         &self,
         account: &Account,
-        limit: &str,
         now: Timestamp,
-    ) -> Result<Units, JournalError> {
-        let (account, limit) = (account.clone(), limit.to_owned());
-        let used = self.look(move |connection| recorded_use(connection, &account, &limit, now));
+    ) -> Result<Cost, JournalError> {
+        let account = account.clone();
+        let used = self.look(move |connection| recorded_use(connection, &account, now));
         Ok(used.await?.unwrap_or_default())
     }
 }
@@ -152,7 +151,8 @@ fn collect(
     let floors = floors(connection, account, moment.now)?;
     let mut entries = own_charges(connection, moment)?;
     let granted = granted_long_ago(connection, moment)?;
-    entries.retain(|entry| !(granted.contains(&entry.id) && is_covered(entry, &floors)));
+    let reported = by_limit(&floors);
+    entries.retain(|entry| !(granted.contains(&entry.id) && is_covered(entry, &reported)));
     // A stable sort that puts the newest charge last.
     entries.sort_by_key(|entry| Some(&entry.id) == seen.newest.as_ref());
     Ok(Recovery {
@@ -200,10 +200,10 @@ fn granted_long_ago(
 }
 
 /// Whether what the ledger reported later contains a charge.
-fn is_covered(entry: &Entry, floors: &[Floor]) -> bool {
+fn is_covered(entry: &Entry, reported: &HashMap<&str, &Floor>) -> bool {
     entry.cost.limits().all(|limit| {
-        let mut floors = floors.iter().filter(|floor| floor.limit == *limit);
-        floors.any(|floor| floor.at >= entry.at)
+        let floor = reported.get(limit.as_str());
+        floor.is_some_and(|floor| floor.at >= entry.at)
     })
 }
 
@@ -245,20 +245,31 @@ fn floors(
 fn recorded_use(
     connection: &Connection,
     account: &Account,
-    name: &str,
     now: Timestamp,
-) -> rusqlite::Result<Units> {
-    let Some(limit) = account.limits.get(name) else {
-        return Ok(Units::ZERO);
-    };
-    let charges = own_charges(connection, &Moment::new(account, now))?;
-    let used = |counts: &dyn Fn(&Entry) -> bool| -> Units {
-        let counting = charges.iter().filter(|entry| counts(entry));
-        counting.map(|entry| entry.cost.of(name)).sum()
-    };
-    let own = used(&|entry| limit.window().expiry(entry.at) > now);
-    let floors = floors(connection, account, now)?.into_iter();
-    let floors = floors.filter(|floor| floor.limit == name);
-    let floors = floors.map(|floor| floor.used + used(&|entry| entry.at > floor.at));
-    Ok(floors.fold(own, Units::max))
+) -> rusqlite::Result<Cost> {
+    let floors = floors(connection, account, now)?;
+    let floors = by_limit(&floors);
+    let (mut used, mut above) = (Cost::none(), Cost::none());
+    for entry in own_charges(connection, &Moment::new(account, now))? {
+        for (name, units) in entry.cost.iter() {
+            let limit = account.limits.get(name);
+            if limit.is_some_and(|limit| limit.window().expiry(entry.at) > now) {
+                used.set(name, used.of(name) + units);
+            }
+            let floor = floors.get(name.as_str());
+            if floor.is_some_and(|floor| entry.at > floor.at) {
+                above.set(name, above.of(name) + units);
+            }
+        }
+    }
+    for (name, floor) in floors {
+        used.set(name, used.of(name).max(floor.used + above.of(name)));
+    }
+    Ok(used)
+}
+
+/// The floors by the name of their limit: a journal has one of each.
+fn by_limit(floors: &[Floor]) -> HashMap<&str, &Floor> {
+    let floors = floors.iter();
+    floors.map(|floor| (floor.limit.as_str(), floor)).collect()
 }

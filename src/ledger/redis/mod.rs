@@ -26,7 +26,7 @@ use crate::quota::{Account, ChargeId, Closing, Entry, Floor, LimitName, Timestam
 
 pub use inspect::{Finding, inspect, ready};
 use link::{Link, Sent};
-use reply::Disagreement;
+use reply::{Disagreement, Updated};
 use scripts::{Script, keys_of};
 use terms::Terms;
 
@@ -47,10 +47,12 @@ pub enum ServerTime {
     Told(Arc<dyn Clock>),
 }
 
-/// Who calls a script: the account, what the machine has seen of the ledger, and its clock.
+/// Who calls a script: the account, the part of it that the script needs, what the machine has seen of the ledger, and its
+/// clock.
 #[derive(Clone, Copy)]
 struct Caller<'a> {
     account: &'a Account,
+    sent: &'a Account,
     seen: Option<&'a Seen>,
     now: Timestamp,
 }
@@ -133,7 +135,12 @@ impl RedisLedger {
         caller: Caller<'_>,
         more: impl IntoIterator<Item = String>,
     ) -> Vec<Vec<u8>> {
-        let Caller { account, seen, now } = caller;
+        let Caller {
+            account,
+            sent,
+            seen,
+            now,
+        } = caller;
         let server_time = match &self.time {
             ServerTime::Own => None,
             ServerTime::Callers => Some(now),
@@ -145,6 +152,7 @@ impl RedisLedger {
         };
         let terms = Terms {
             account,
+            sent,
             now,
             max_skew: self.max_skew,
             least_life: self.least_life,
@@ -173,13 +181,19 @@ impl RedisLedger {
         }
     }
 
-    /// Compares the totals with the log now and then, beside the charges.
+    /// Compares totals with the log now and then, beside the charges: those of many limits in turns.
     fn check_after(&self, granted: &Granted, account: &Account, now: Timestamp) {
         if !granted.is_fresh() || !granted.position.sequence.is_multiple_of(CHECK_EVERY) {
             return;
         }
+        let parts = terms::parts(account);
+        let turn = usize::try_from(granted.position.sequence / CHECK_EVERY).unwrap_or_default();
+        let Some(sent) = parts.get(turn % parts.len().max(1)) else {
+            return;
+        };
         let caller = Caller {
             account,
+            sent,
             seen: None,
             now,
         };
@@ -207,14 +221,17 @@ impl RedisLedger {
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<String>, LedgerError> {
-        let caller = Caller {
-            account,
-            seen: None,
-            now,
-        };
-        self.run(Script::Check, caller, [])
-            .await
-            .and_then(reply::mended)
+        let mut mended = Vec::new();
+        for sent in &terms::parts(account) {
+            let caller = Caller {
+                account,
+                sent,
+                seen: None,
+                now,
+            };
+            mended.extend(reply::mended(self.run(Script::Check, caller, []).await?)?);
+        }
+        Ok(mended)
     }
 }
 
@@ -228,10 +245,16 @@ impl SharedLedger for RedisLedger {
     ) -> Result<ChargeReply, LedgerError> {
         let account = charge.account;
         let id = std::iter::once(charge.id.as_str().to_owned());
-        let more = id.chain(terms::charge(account, charge.cost, charge.leave));
-        let caller = Caller { account, seen, now };
-        let sent = self.run(Script::Charge, caller, more).await?;
-        let (reply, disagreements) = reply::charge(sent, account, charge.cost)?;
+        let sent = &*terms::for_charge(account, charge.cost);
+        let more = id.chain(terms::charge(sent, charge.cost, charge.leave));
+        let caller = Caller {
+            account,
+            sent,
+            seen,
+            now,
+        };
+        let reply = self.run(Script::Charge, caller, more).await?;
+        let (reply, disagreements) = reply::charge(reply, caller, charge.cost)?;
         self.warn(account, disagreements);
         if let ChargeReply::Granted(granted) = &reply {
             self.check_after(granted, account, now);
@@ -247,9 +270,25 @@ impl SharedLedger for RedisLedger {
         now: Timestamp,
     ) -> Result<Ack, LedgerError> {
         let account = &*terms::with_unknown_limits(account, &update);
-        let (script, more) = script_of(account, update);
-        let caller = Caller { account, seen, now };
-        reply::ack(self.run(script, caller, more).await?)
+        let mut sent = terms::for_update(account, &update);
+        let is_whole = sent.limits.len() == account.limits.len();
+        let mut others = if is_whole { Others::Keep } else { Others::Ask };
+        loop {
+            let (script, more) = script_of(&sent, update, others);
+            let caller = Caller {
+                account,
+                sent: &sent,
+                seen,
+                now,
+            };
+            match reply::updated(self.run(script, caller, more).await?)? {
+                Updated::Acknowledged(ack) => return Ok(ack),
+                Updated::TakesFrom(names) => {
+                    let names: Vec<LimitName> = sent.limits.keys().cloned().chain(names).collect();
+                    (sent, others) = (terms::with_limits(account, names), Others::Keep);
+                }
+            }
+        }
     }
 
     async fn usage(
@@ -260,9 +299,13 @@ impl SharedLedger for RedisLedger {
         now: Timestamp,
     ) -> Result<UsageReply, LedgerError> {
         let ids = charges.iter().map(|id| id.as_str().to_owned());
-        let caller = Caller { account, seen, now };
-        let sent = self.run(Script::Usage, caller, ids).await?;
-        reply::usage(sent, account)
+        let caller = Caller {
+            account,
+            sent: account,
+            seen,
+            now,
+        };
+        reply::usage(self.run(Script::Usage, caller, ids).await?, account)
     }
 
     async fn falls_to(
@@ -272,12 +315,14 @@ impl SharedLedger for RedisLedger {
         most: Units,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, LedgerError> {
-        let Some(place) = account.limits.keys().position(|name| name == limit) else {
+        let sent = &*terms::with_limits(account, [limit]);
+        let Some(place) = sent.limits.keys().position(|name| name == limit) else {
             return Ok(None);
         };
         let more = [(place + 1).to_string(), terms::units(most)];
         let caller = Caller {
             account,
+            sent,
             seen: None,
             now,
         };
@@ -292,27 +337,40 @@ fn log_mended(account: &str, what: &str) {
     );
 }
 
+/// What becomes of units that a settled charge took of limits that are not sent.
+#[derive(Clone, Copy)]
+enum Others {
+    /// They stay: this configuration does not know the limits.
+    Keep,
+    /// The script names the limits and writes nothing: those of this configuration are then sent too.
+    Ask,
+}
+
 /// The script that applies an update, and its arguments.
-fn script_of(account: &Account, update: Update<'_>) -> (Script, Vec<String>) {
+fn script_of(sent: &Account, update: Update<'_>, others: Others) -> (Script, Vec<String>) {
     match update {
         Update::Settle { id, cost } => {
-            let id = std::iter::once(id.as_str().to_owned());
-            let arguments = id.chain(terms::components(account, cost));
-            (Script::Settle, arguments.collect())
+            let mut arguments = vec![id.as_str().to_owned()];
+            terms::Components::of(sent).write(cost, &mut arguments);
+            let others = match others {
+                Others::Keep => "keep",
+                Others::Ask => "ask",
+            };
+            arguments.push(others.to_owned());
+            (Script::Settle, arguments)
         }
-        Update::Absorb(entries) => (Script::Absorb, absorbed("tell", account, entries, &[])),
-        Update::Recover(entries, floors) => (
-            Script::Absorb,
-            absorbed("recover", account, entries, floors),
-        ),
+        Update::Absorb(entries) => (Script::Absorb, absorbed("tell", sent, entries, &[])),
+        Update::Recover(entries, floors) => {
+            (Script::Absorb, absorbed("recover", sent, entries, floors))
+        }
         Update::Close { limit, closing } => (Script::Close, closed(limit, closing)),
         Update::Reopen { limit } => (Script::Close, vec![limit.to_owned(), "reopen".to_owned()]),
     }
 }
 
-fn absorbed(mode: &str, account: &Account, entries: &[Entry], floors: &[Floor]) -> Vec<String> {
+fn absorbed(mode: &str, sent: &Account, entries: &[Entry], floors: &[Floor]) -> Vec<String> {
     let mut arguments = vec![mode.to_owned()];
-    arguments.extend(terms::entries(account, entries));
+    arguments.extend(terms::entries(sent, entries));
     arguments.extend(terms::floors(floors));
     arguments
 }

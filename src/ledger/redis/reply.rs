@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
+use super::Caller;
 use super::inspect::Probe;
 use super::link::Sent;
 use crate::ledger::{Ack, ChargeReply, Granted, LedgerError, LedgerPosition, Report, UsageReply};
@@ -80,13 +81,14 @@ pub struct Disagreement {
 
 pub fn charge(
     Sent { value, repeated }: Sent,
-    account: &Account,
+    caller: Caller<'_>,
     cost: &Cost,
 ) -> Result<(ChargeReply, Vec<Disagreement>), LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
+    let account = caller.sent;
     match word.as_str() {
-        "granted" => granted(&mut reply, account, cost, true),
-        "repeated" => granted(&mut reply, account, cost, false),
+        "granted" => granted(&mut reply, caller, cost, true),
+        "repeated" => granted(&mut reply, caller, cost, false),
         "rejected" => Ok((rejected(&mut reply, account, cost, repeated)?, Vec::new())),
         "never" => {
             let (limit, _) = nth(account, reply.number()?)?;
@@ -106,35 +108,61 @@ pub fn charge(
 
 fn granted(
     reply: &mut Reply,
-    account: &Account,
+    caller: Caller<'_>,
     cost: &Cost,
     fresh: bool,
 ) -> Result<(ChargeReply, Vec<Disagreement>), LedgerError> {
     let position = reply.ledger_position()?;
-    let (mut grant, mut used, mut disagreements) = (
-        Grant {
-            repeated: !fresh,
-            ..Grant::default()
-        },
-        std::collections::BTreeMap::new(),
-        Vec::new(),
-    );
-    for (name, limit) in account.charged(cost) {
+    let mut grant = Grant {
+        repeated: !fresh,
+        ..Grant::default()
+    };
+    let mut used = std::collections::BTreeMap::new();
+    for (name, limit) in caller.sent.charged(cost) {
         let units = Units::new(reply.number()?);
         used.insert(name.clone(), units);
         grant
             .remaining
             .insert(name.clone(), limit.enforced().saturating_sub(units));
     }
+    let disagreements = remarks(reply, caller, cost, &mut grant)?;
+    if grant.held.as_ref().is_some_and(Cost::is_none) && !caller.sent.taken(cost).is_none() {
+        return Ok((ChargeReply::TakenBack, Vec::new()));
+    }
+    let granted = Granted {
+        grant,
+        used,
+        position,
+    };
+    Ok((ChargeReply::Granted(granted), disagreements))
+}
+
+/// Reads what else there is to say of a grant.
+fn remarks(
+    reply: &mut Reply,
+    Caller { account, sent, .. }: Caller<'_>,
+    cost: &Cost,
+    grant: &mut Grant,
+) -> Result<Vec<Disagreement>, LedgerError> {
+    let mut disagreements = Vec::new();
     while let Some(word) = reply.0.next() {
-        let (limit, _) = nth(account, reply.number()?)?;
+        if word == "holds_other" {
+            let (limit, units) = (reply.word()?, Units::new(reply.number()?));
+            // One that this configuration does not know is none of its business.
+            if account.limits.contains_key(&limit) {
+                let held = grant.held.get_or_insert_with(|| sent.taken(cost));
+                held.set(&limit, units);
+            }
+            continue;
+        }
+        let (limit, _) = nth(sent, reply.number()?)?;
         match word.as_str() {
             "probes" => {
                 let interval = Duration::from_micros(reply.number()?);
                 grant.probing.insert(limit, interval);
             }
             "holds" => {
-                let held = grant.held.get_or_insert_with(|| account.taken(cost));
+                let held = grant.held.get_or_insert_with(|| sent.taken(cost));
                 held.set(&limit, Units::new(reply.number()?));
             }
             "differs" => disagreements.push(Disagreement {
@@ -144,14 +172,7 @@ fn granted(
             other => return Err(broken(&format!("unknown remark `{other}`"))),
         }
     }
-    Ok((
-        ChargeReply::Granted(Granted {
-            grant,
-            used,
-            position,
-        }),
-        disagreements,
-    ))
+    Ok(disagreements)
 }
 
 fn rejected(
@@ -187,20 +208,29 @@ fn rejected(
     })
 }
 
-pub fn ack(Sent { value, .. }: Sent) -> Result<Ack, LedgerError> {
+/// The reply to an update.
+pub enum Updated {
+    Acknowledged(Ack),
+    /// Nothing was written: the charge took from these limits too, which were not sent.
+    TakesFrom(Vec<LimitName>),
+}
+
+pub fn updated(Sent { value, .. }: Sent) -> Result<Updated, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
-    match word.as_str() {
-        "settled" | "closed" => Ok(Ack::Recorded {
+    let ack = match word.as_str() {
+        "settled" | "closed" => Ack::Recorded {
             position: reply.ledger_position()?,
             intact: true,
-        }),
-        "absorbed" => Ok(Ack::Recorded {
+        },
+        "absorbed" => Ack::Recorded {
             position: reply.ledger_position()?,
             intact: reply.word()? == "1",
-        }),
-        "lost" => Ok(Ack::Lost),
-        other => Err(unexpected(other)),
-    }
+        },
+        "lost" => Ack::Lost,
+        "others" => return Ok(Updated::TakesFrom(reply.0.collect())),
+        other => return Err(unexpected(other)),
+    };
+    Ok(Updated::Acknowledged(ack))
 }
 
 pub fn usage(Sent { value, .. }: Sent, account: &Account) -> Result<UsageReply, LedgerError> {

@@ -30,7 +30,7 @@ macro_rules! lua {
 
 static CHARGE: LazyLock<Source> = LazyLock::new(|| {
     Source::assemble(
-        lua!("terms" "state" "units" "log" "used" "forecast" "changes" "commit" "charge"),
+        lua!("terms" "state" "units" "log" "forecast" "used" "changes" "commit" "charge"),
     )
 });
 static SETTLE: LazyLock<Source> = LazyLock::new(|| {
@@ -43,10 +43,10 @@ static CLOSE: LazyLock<Source> = LazyLock::new(|| {
     Source::assemble(lua!("terms" "arguments" "state" "units" "log" "changes" "commit" "close"))
 });
 static USAGE: LazyLock<Source> = LazyLock::new(|| {
-    Source::assemble(lua!("terms" "arguments" "state" "units" "log" "used" "forecast" "usage"))
+    Source::assemble(lua!("terms" "arguments" "state" "units" "log" "forecast" "used" "usage"))
 });
 static FALLS: LazyLock<Source> = LazyLock::new(|| {
-    Source::assemble(lua!("terms" "arguments" "state" "units" "log" "used" "forecast" "falls"))
+    Source::assemble(lua!("terms" "arguments" "state" "units" "log" "forecast" "used" "falls"))
 });
 static CHECK: LazyLock<Source> = LazyLock::new(|| {
     Source::assemble(lua!("terms" "state" "units" "log" "changes" "commit" "check"))

@@ -21,7 +21,9 @@ pub fn settle(
         Some(place) => place,
         None => add(rows, id, now)?,
     };
-    for limit in account.limits.keys() {
+    let mut limits = rows.limits_of(account, place)?;
+    limits.extend(account.charged(cost).map(|(limit, _)| limit));
+    for limit in limits {
         let units = cost.of(limit);
         if rows.taken(limit, place)?.unwrap_or_default() != units {
             rows.take(limit, place, units, 0)?;

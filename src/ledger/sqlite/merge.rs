@@ -1,7 +1,7 @@
 //! Merges old charges of an account whose limits count in parts: those of one part of the window and one purpose become one
 //! row, at the place of the last of them. No total changes but inside the part, so no decision does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rusqlite::Result;
@@ -78,18 +78,20 @@ fn merge_part(rows: Rows<'_>, account: &Account, part: &[Charged]) -> Result<Opt
     for (place, purpose) in part {
         last_of.insert(Arc::clone(purpose), *place);
     }
+    let mut moved = BTreeSet::new();
     for (place, purpose) in part {
         let last = last_of.get(purpose).copied().unwrap_or(*place);
         if last != *place {
-            account
-                .limits
-                .keys()
+            let limits = rows.limits_of(account, *place)?;
+            limits
+                .iter()
                 .try_for_each(|limit| rows.move_taken(limit, *place, last))?;
             rows.merge_charge(*place, last)?;
+            moved.extend(limits);
         }
     }
     if let (Some((first, _)), Some((last, _))) = (part.first(), part.last()) {
-        for limit in account.limits.keys() {
+        for limit in moved {
             rows.total_again(limit, first.at, last.at)?;
         }
     }

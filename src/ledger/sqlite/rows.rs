@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row};
 
 use super::super::Purpose;
@@ -5,7 +7,7 @@ use super::merge::MergeProgress;
 use crate::quota::admission::{
     ClosingState, FloorTotal, History, Totals, kept_from, remembered_from,
 };
-use crate::quota::{Account, ChargeId, Cost, Entry, Floor, Timestamp, Units};
+use crate::quota::{Account, ChargeId, Cost, Entry, Floor, LimitName, Timestamp, Units};
 
 /// The place of a charge in the order of its account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,10 +111,31 @@ impl<'c> Rows<'c> {
     /// Returns what a charge took of the limits of an account; nothing when it was settled to nothing.
     pub fn held(&self, account: &Account, place: LogPosition) -> Result<Cost> {
         let mut held = Cost::none();
-        for limit in account.limits.keys() {
+        for limit in self.limits_of(account, place)? {
             held.set(limit, self.taken(limit, place)?.unwrap_or(Units::ZERO));
         }
         Ok(held)
+    }
+
+    /// Returns the limits of an account that a charge can have taken from: of limits of values, which can be thousands, those
+    /// that it took from.
+    pub fn limits_of<'a>(
+        &self,
+        account: &'a Account,
+        place: LogPosition,
+    ) -> Result<BTreeSet<&'a LimitName>> {
+        let sql = "SELECT limit_name FROM taken
+                   WHERE account = ?1 AND at = ?2 AND n = ?3 AND instr(limit_name, '/') > 0";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let params = (self.account, place.at.micros(), place.n);
+        let of_values = statement.query_map(params, |row| row.get::<_, LimitName>(0))?;
+        let of_values = of_values.collect::<Result<Vec<_>>>()?;
+        let of_values = of_values
+            .iter()
+            .filter_map(|name| account.limits.get_key_value(name))
+            .map(|(name, _)| name);
+        let others = account.limits.keys().filter(|name| !name.contains('/'));
+        Ok(others.chain(of_values).collect())
     }
 
     /// Records what a charge took of a limit.

@@ -139,12 +139,11 @@ impl Attempt<'_> {
         let stored = match closing {
             Closing::Until(_) => None,
             Closing::Probing | Closing::Copied { .. } => {
-                self.context.ledger.usage(account).await.ok()
+                self.context.ledger.usage_of(account, limit).await.ok()
             }
         };
-        let mut usages = stored.into_iter().flatten();
-        let usage = usages.find(|usage| usage.limit == limit);
-        usage
+        stored
+            .flatten()
             .and_then(|usage| usage.closed_until)
             .unwrap_or_else(|| closing.over(None, self.context.clock.now()).until)
     }

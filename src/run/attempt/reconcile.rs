@@ -83,8 +83,8 @@ impl Attempt<'_> {
     ) {
         let account = self.account();
         let _alone = self.context.in_flight.lowering.lock().await;
-        let usage = match self.context.ledger.usage(account).await {
-            Ok(usages) => usages.into_iter().find(|usage| usage.limit == *name),
+        let usage = match self.context.ledger.usage_of(account, name).await {
+            Ok(usage) => usage,
             Err(error) => {
                 return tracing::warn!(limit = name, %error, "cannot read ledger usage");
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::ledger::Balance;
 use crate::ledger::{ClientError, LedgerClient, Spent};
-use crate::quota::{Account, Limit, LimitUsage, Timestamp, Units};
+use crate::quota::{Account, Limit, LimitName, LimitUsage, Timestamp, Units};
 
 /// Returns the balance of each account, without those whose ledger cannot be reached.
 pub async fn balances(
@@ -33,11 +33,16 @@ async fn balance(
         .spent(account, now - account.longest_window())
         .await?
         .charges;
+    let mut spent_of: HashMap<&LimitName, Vec<&Spent>> = HashMap::new();
+    for spent in &spent {
+        spent_of.entry(&spent.limit).or_default().push(spent);
+    }
     let mut balance = Balance::default();
     for usage in &usages {
         let Some(limit) = account.limits.get(&usage.limit) else {
             continue;
         };
+        let spent = spent_of.remove(&usage.limit).unwrap_or_default();
         let counted = counted(&spent, usage, limit, now);
         balance.charges.insert(usage.limit.clone(), counted);
     }
@@ -50,15 +55,13 @@ async fn balance(
 
 /// Returns the charges of a limit: the ledger's own where it lists them all, otherwise charges reconstructed from its returns.
 fn counted(
-    spent: &[Spent],
+    spent: &[&Spent],
     usage: &LimitUsage,
     limit: &Limit,
     now: Timestamp,
 ) -> Vec<(Timestamp, Units)> {
     let from = limit.window().counted_from(now);
-    let own = spent
-        .iter()
-        .filter(|spent| spent.limit == usage.limit && spent.at >= from);
+    let own = spent.iter().filter(|spent| spent.at >= from);
     let own: Vec<(Timestamp, Units)> = own.map(|spent| (spent.at, spent.units)).collect();
     let total: Units = own.iter().map(|(_, units)| *units).sum();
     if total == usage.used {

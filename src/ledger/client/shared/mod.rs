@@ -161,7 +161,7 @@ impl SharedClient {
     /// since other machines need not wait.
     async fn refuse_while_waiting(&self, attempt: &Attempt<'_>) -> Result<Acquired, ClientError> {
         let account = attempt.request.account;
-        match self.usage_now(account).await {
+        match self.usage_now(account, account).await {
             Err(error) if !error.is_outage() => return Err(error),
             _ => (),
         }
@@ -250,17 +250,35 @@ impl SharedClient {
         Ok(Acquired::Refused(reason))
     }
 
-    /// Reads the usage of an account, after everything that the ledger must hear first.
-    async fn usage_now(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
+    /// Returns the usage of an account, or of a part of it, unless the circuit breaker is open.
+    async fn usage_of_part(
+        &self,
+        account: &Account,
+        part: &Account,
+    ) -> Result<Vec<LimitUsage>, ClientError> {
+        if let Some(reason) = self.breaker.open_reason() {
+            return Err(LedgerError::Unreachable(reason).into());
+        }
+        let usage = self.usage_now(account, part).await;
+        self.note(&usage);
+        usage
+    }
+
+    /// Reads the usage of an account, or of a part of it, after everything that the ledger must hear first.
+    async fn usage_now(
+        &self,
+        account: &Account,
+        part: &Account,
+    ) -> Result<Vec<LimitUsage>, ClientError> {
         let mut losses = Losses::default();
         self.sync(account, &mut losses).await?;
         let seen = self.journal.seen(account, self.clock.now()).await?;
         let now = self.clock.now();
-        let mut reply = self.ledger.usage(account, Some(&seen), &[], now).await?;
+        let mut reply = self.ledger.usage(part, Some(&seen), &[], now).await?;
         if reply.lost {
             self.recover(account, &seen, &mut losses).await?;
             let now = self.clock.now();
-            reply = self.ledger.usage(account, None, &[], now).await?;
+            reply = self.ledger.usage(part, None, &[], now).await?;
         }
         self.journal
             .record_report(account, reply.report, self.clock.now())
@@ -352,12 +370,16 @@ impl LedgerClient for SharedClient {
     }
 
     async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
-        if let Some(reason) = self.breaker.open_reason() {
-            return Err(LedgerError::Unreachable(reason).into());
-        }
-        let usage = self.usage_now(account).await;
-        self.note(&usage);
-        usage
+        self.usage_of_part(account, account).await
+    }
+
+    async fn usage_of(
+        &self,
+        account: &Account,
+        limit: &str,
+    ) -> Result<Option<LimitUsage>, ClientError> {
+        let part = account.only(limit);
+        Ok(self.usage_of_part(account, &part).await?.pop())
     }
 
     async fn available(&self, account: &Account) -> Result<Available, ClientError> {

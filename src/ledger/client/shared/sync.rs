@@ -10,7 +10,7 @@ use crate::ledger::journal::{Pending, PendingClosing, Recovery};
 use crate::ledger::{Ack, LedgerError, LedgerPosition, Seen, Update};
 use crate::quota::{Account, Closing, Cost, Entry, Floor, LimitName, Timestamp};
 
-/// The number of charges in one update.
+/// The number of charges in one update, and of floors.
 const BATCH: usize = 200;
 
 /// The number of batches at one contact; the rest waits for the next.
@@ -193,17 +193,22 @@ impl SharedClient {
         recovery: &Recovery,
     ) -> Result<Option<(LedgerPosition, bool)>, ClientError> {
         let (first, rest) = recovery.entries.split_at(recovery.entries.len().min(BATCH));
-        let sent = self.send_batch(account, recovery, first, &recovery.floors);
-        let Some((mut position, intact)) = sent.await? else {
-            return Ok(None);
-        };
-        for batch in rest.chunks(BATCH) {
-            match self.send_batch(account, recovery, batch, &[]).await? {
-                Some((later, _)) if later.epoch == position.epoch => position = later,
-                _ => return Ok(None),
-            }
+        let many = recovery.floors.len().saturating_sub(BATCH);
+        let (early, floors) = recovery.floors.split_at(many);
+        let early = early.chunks(BATCH).map(|floors| (&[][..], floors));
+        let rest = rest.chunks(BATCH).map(|entries| (entries, &[][..]));
+        let mut sent: Option<(LedgerPosition, bool)> = None;
+        for (entries, floors) in early.chain([(first, floors)]).chain(rest) {
+            let batch = self.send_batch(account, recovery, entries, floors).await?;
+            sent = match (sent, batch) {
+                (None, Some(first)) => Some(first),
+                (Some((before, intact)), Some((position, _))) if before.epoch == position.epoch => {
+                    Some((position, intact))
+                }
+                (_, _) => return Ok(None),
+            };
         }
-        Ok(Some((position, intact)))
+        Ok(sent)
     }
 
     async fn send_batch(

@@ -84,6 +84,25 @@ pub(crate) enum Event {
 }
 
 impl Event {
+    /// Lets one more limit take part.
+    fn involve(&mut self, name: &str) {
+        let also = |cost: &mut Cost| cost.set(name, cost.of(NAMES[0]));
+        match self {
+            Self::Charge { cost, .. } | Self::Settle { cost, .. } => also(cost),
+            Self::Absorb { entries, floors } => {
+                entries.iter_mut().for_each(|(_, _, cost)| also(cost));
+                floors
+                    .iter_mut()
+                    .take(1)
+                    .for_each(|(limit, _, _)| *limit = name.to_owned());
+            }
+            Self::CloseUntil { limit, .. } | Self::CloseProbing { limit } => {
+                *limit = name.to_owned();
+            }
+            Self::CloseCopied { .. } | Self::Reopen { .. } | Self::Usage => {}
+        }
+    }
+
     pub(crate) fn closing(&self, now: Timestamp) -> Closing {
         match self {
             Self::CloseUntil { after, .. } => Closing::Until(moved(now, *after)),
@@ -136,6 +155,34 @@ pub(crate) fn stories() -> impl Strategy<Value = Story> {
         limits,
         start,
         events,
+    })
+}
+
+/// How many limits an account has beside those of the story.
+const BYSTANDERS: usize = 90;
+
+fn bystander(number: usize) -> LimitName {
+    format!("value/{:02}", number % BYSTANDERS)
+}
+
+/// Stories of accounts with many limits. Some are charged first, about as many as Redis keeps in one field; of each cost in
+/// the story one of them takes what the first limit takes.
+pub(crate) fn stories_among_many() -> impl Strategy<Value = Story> {
+    (stories(), 50..BYSTANDERS, windows()).prop_map(|(mut story, charged, window)| {
+        let limit = Limit::new(Units::new(15), Units::ZERO, window).unwrap();
+        let bystanders = (0..BYSTANDERS).map(|number| (bystander(number), limit));
+        story.limits.extend(bystanders);
+        for (nth, (_, event)) in story.events.iter_mut().enumerate() {
+            event.involve(&bystander(7 * nth));
+        }
+        let cost = (0..charged).map(|number| (bystander(number), Units::new(1)));
+        let first = Event::Charge {
+            id: 255,
+            cost: cost.collect(),
+            leave: Cost::none(),
+        };
+        story.events.insert(0, (0, first));
+        story
     })
 }
 

@@ -49,6 +49,13 @@ macro_rules! properties {
             use $crate::ledger::properties::{agreement, cases, check};
             check($open, cases::stories(), agreement::with_the_model);
         }
+
+        #[test]
+        fn every_answer_is_the_models_where_limits_are_many() {
+            use $crate::ledger::properties::{agreement, cases, check_some};
+            let stories = cases::stories_among_many();
+            check_some(24, $open, stories, agreement::with_the_model);
+        }
     };
 }
 
@@ -56,6 +63,16 @@ pub(crate) use properties;
 
 /// Holds one property against many cases, each in an account of its own in one store. `PROPTEST_CASES` sets how many.
 pub(crate) fn check<S: Store, C: Debug>(
+    open: impl AsyncFnOnce() -> S,
+    cases: impl Strategy<Value = C>,
+    property: impl AsyncFn(&Arc<dyn Ledger>, C),
+) {
+    check_some(128, open, cases, property);
+}
+
+/// The same against so many cases, unless `PROPTEST_CASES` says otherwise.
+pub(crate) fn check_some<S: Store, C: Debug>(
+    count: u32,
     open: impl AsyncFnOnce() -> S,
     cases: impl Strategy<Value = C>,
     property: impl AsyncFn(&Arc<dyn Ledger>, C),
@@ -68,7 +85,11 @@ pub(crate) fn check<S: Store, C: Debug>(
     let store = runtime.block_on(open());
     let ledger = store.ledger();
     let asked = std::env::var("PROPTEST_CASES").is_ok();
-    let cases_of_one_run = if asked { Config::default().cases } else { 128 };
+    let cases_of_one_run = if asked {
+        Config::default().cases
+    } else {
+        count
+    };
     let config = Config {
         failure_persistence: None,
         cases: cases_of_one_run,

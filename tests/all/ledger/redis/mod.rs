@@ -8,6 +8,7 @@ mod kinds;
 mod long;
 mod loss;
 pub(crate) mod machine;
+mod many;
 mod merged;
 mod outage;
 mod protocol;

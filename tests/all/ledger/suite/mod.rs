@@ -5,6 +5,7 @@ pub(crate) mod afterwards;
 pub(crate) mod buckets;
 pub(crate) mod charges;
 pub(crate) mod closings;
+pub(crate) mod many;
 pub(crate) mod retry;
 pub(crate) mod sharing;
 pub(crate) mod usage;
@@ -111,6 +112,15 @@ macro_rules! suite {
             a_limit_that_counts_exactly_keeps_the_ids_of_its_account
             what_is_merged_counts_as_before
             a_changed_counting_never_grants_more
+        }
+        $crate::ledger::suite::behaviours! { $open, many:
+            each_of_many_limits_is_counted_and_returns_by_itself
+            a_release_frees_every_limit_of_its_charge
+            a_settlement_moves_units_from_one_of_many_limits_to_another
+            an_id_that_was_charged_of_another_of_many_limits_holds_that
+            a_closing_of_one_of_many_limits_stops_its_value_alone
+            charges_and_floors_of_many_limits_come_from_elsewhere
+            what_many_limits_counted_leaves_the_log
         }
         $crate::ledger::suite::behaviours! { $open, sharing:
             what_one_handle_charges_another_sees

@@ -23,7 +23,8 @@ keys! {
         store as "url": LedgerStore = Or(STORE, "'sqlite'", "'redis://ingest@host:6379/0'"),
         /// What a connection to Redis needs.
         access: RedisAccess = Flat::<RedisAccess>::NEW,
-        /// The timeout of one ledger operation, including the connection.
+        /// The timeout of one ledger operation, including the connection. A report of many limits may take it once more
+        /// for each 250 of them.
         timeout: Duration = Or(DURATION, "'250ms'", "'1s'"),
         /// The highest cost of a call, in units, that may go unmetered during an outage of the ledger.
         cheap_max: Units = Or(UNITS, "5", "0"),

@@ -75,7 +75,16 @@ impl Account {
     /// Returns the limit that counts a charge for the longest time; `None` for an account without limits.
     #[must_use]
     pub fn longest_limit(&self) -> Option<&Limit> {
-        self.limits.values().max_by_key(|limit| span(limit))
+        self.of_each_window().max_by_key(|limit| span(limit))
+    }
+
+    /// The limits, of neighbours by name with one window the first alone: the limits of thousands of values have one window.
+    fn of_each_window(&self) -> impl Iterator<Item = &Limit> {
+        let mut last = None;
+        self.limits.values().filter(move |limit| {
+            let window = Some(limit.window());
+            std::mem::replace(&mut last, window) != window
+        })
     }
 
     /// Returns how long the id of a charge is remembered: as long as a limit counts the charge by itself. Where all that
@@ -86,7 +95,7 @@ impl Account {
             None => span(limit),
             Some(_) => span(limit).min(SHORTEST_MEMORY),
         };
-        self.limits.values().map(memory).max().unwrap_or_default()
+        self.of_each_window().map(memory).max().unwrap_or_default()
     }
 
     /// Whether charges are forgotten one by one while they count.

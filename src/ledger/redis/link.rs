@@ -1,6 +1,7 @@
 //! The connection to Redis: kept while it works and dropped when it does not, with one deadline for everything that an
 //! operation needs.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ use super::route::{ConnectError, Route};
 use super::scripts::Script;
 use crate::config::{RedisAccess, RedisUrl};
 use crate::ledger::LedgerError;
+
+/// The number of limits on which an operation must be over in the configured time.
+const LIMITS_IN_TIME: usize = 250;
 
 /// The connection to one Redis, whatever its kind.
 #[derive(Clone)]
@@ -59,6 +63,18 @@ impl Link {
         };
         link.route_with(Keys::default())?;
         Ok(link)
+    }
+
+    /// The same connection with a longer deadline, for an operation on so many limits: a report of thousands takes Redis some
+    /// ten milliseconds, and a busy server many times that.
+    pub fn for_limits(&self, limits: usize) -> Cow<'_, Self> {
+        match u32::try_from(limits / LIMITS_IN_TIME).unwrap_or(u32::MAX) {
+            0 => Cow::Borrowed(self),
+            more => Cow::Owned(Self {
+                deadline: self.deadline.saturating_mul(more.saturating_add(1)),
+                ..self.clone()
+            }),
+        }
     }
 
     /// Reads passwords and certificates once. Outside the deadline, since a command that prints a password may take longer

@@ -126,7 +126,8 @@ impl RedisLedger {
     ) -> Result<Sent, LedgerError> {
         let keys = keys_of(&caller.account.name);
         let arguments = self.arguments(script, caller, more);
-        self.link.run(script, &keys, &arguments).await
+        let link = self.link.for_limits(caller.sent.limits.len());
+        link.run(script, &keys, &arguments).await
     }
 
     fn arguments(

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ingest::quota::{
-    Account, Calendar, Closing, Cost, Decision, Limit, Period, Timestamp, Units, Window,
+    Account, Calendar, Closing, Cost, Counting, Decision, Limit, LimitUsage, Period, Timestamp,
+    Units, Window,
 };
 
 use crate::ledger::Store;
@@ -128,7 +129,7 @@ pub(crate) async fn a_closing_of_one_of_many_limits_stops_its_value_alone(store:
     let rejection = books.reject(&of([3], 1), at(21.0)).await;
     assert_eq!((&rejection.limit, rejection.retry_at), (&value(3), until));
     books.take(&of([4], 1), at(21.0)).await;
-    let closed = |usage: &ingest::quota::LimitUsage| usage.closed_until.is_some();
+    let closed = |usage: &LimitUsage| usage.closed_until.is_some();
     let usage = books.usage(at(21.0)).await;
     assert_eq!(usage.iter().filter(|usage| closed(usage)).count(), 1);
     books.reopen(&value(3), at(22.0)).await;
@@ -169,4 +170,44 @@ pub(crate) async fn what_many_limits_counted_leaves_the_log(store: &impl Store) 
     assert_eq!(values_used(&books, 2, tomorrow + secs(130)).await, VALUES);
     let rejection = books.reject(&of([9], 1), tomorrow + secs(130)).await;
     assert_eq!(rejection.limit, value(9));
+}
+
+/// Limits that count in parts: of so many values in six hours, and of all together in a day.
+fn in_parts(values: usize) -> Account {
+    let limit = |hours: u64| {
+        let window = Window::new(Some(secs(hours * 3600)), None).unwrap();
+        let window = window.counted(Counting::Buckets(60)).unwrap();
+        Limit::new(Units::new(1_000), Units::ZERO, window).unwrap()
+    };
+    let mut account = account([("daily", limit(24))]);
+    let values = (0..values).map(|number| (value(number), limit(6)));
+    account.limits.extend(values);
+    account
+}
+
+pub(crate) async fn merged_charges_of_many_limits_count_as_those_of_few(store: &impl Store) {
+    let values = 70;
+    let many = Books::new(store.ledger(), in_parts(values));
+    let few = Books::new(store.ledger(), in_parts(2));
+    many.take(&of(0..values, 1), at(0.0)).await;
+    few.take(&of(0..2, 1), at(0.0)).await;
+    let shown = |usage: Vec<LimitUsage>| {
+        let usage = usage.into_iter();
+        let shown = usage.filter(|usage| few.account.limits.contains_key(&usage.limit));
+        shown.collect::<Vec<_>>()
+    };
+    // Enough to end two blocks in Redis: the end of a block merges.
+    for charge in 1..=130 {
+        let now = at(0.0) + secs(120 * charge);
+        let cost = of([charge as usize % 2], 1 + charge % 5);
+        many.take(&cost, now).await;
+        few.take(&cost, now).await;
+    }
+    let late = at(0.0) + secs(7 * 3600);
+    assert_eq!(shown(many.usage(late).await), few.usage(late).await);
+    let cost = of([1], 700);
+    assert_eq!(
+        many.reject(&cost, late).await,
+        few.reject(&cost, late).await
+    );
 }

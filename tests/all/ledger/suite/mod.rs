@@ -121,6 +121,7 @@ macro_rules! suite {
             a_closing_of_one_of_many_limits_stops_its_value_alone
             charges_and_floors_of_many_limits_come_from_elsewhere
             what_many_limits_counted_leaves_the_log
+            merged_charges_of_many_limits_count_as_those_of_few
         }
         $crate::ledger::suite::behaviours! { $open, sharing:
             what_one_handle_charges_another_sees

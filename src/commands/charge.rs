@@ -13,7 +13,7 @@ use crate::cli::{ChargeArgs, Format, Global};
 use crate::config::{Call, Credential, Region};
 use crate::exit::Exit;
 use crate::ledger::{Acquired, ChargeRequest, LedgerClient, Permit, Purpose, fresh_id};
-use crate::quota::{ChargeId, Cost, Grant, LimitName, Outage, Rejection, Timestamp, Units};
+use crate::quota::{ChargeId, Cost, LimitName, Outage, Rejection, Timestamp, Units};
 
 /// What became of a charge.
 #[derive(Debug, Serialize)]
@@ -254,66 +254,69 @@ fn by_hand(call: &str) -> Purpose {
 }
 
 fn charged(verdict: &Acquired, units: &Cost) -> Charged {
-    let charged = Charged {
-        decision: Word::Refused,
-        id: None,
-        units: units.clone(),
-        remaining: BTreeMap::new(),
-        retry_after_seconds: None,
-        retry_at: None,
-        detail: String::new(),
-        repeated: false,
-        refusal: None,
-    };
     match verdict {
-        Acquired::Permitted(Permit {
-            id,
-            grant: Grant {
-                held: Some(held), ..
-            },
-            ..
-        }) => Charged {
-            detail: format!(
-                "Refused: id `{id}` already holds a charge of {}; use a new id for {}",
-                cost(held),
-                cost(units)
-            ),
-            refusal: Some(Refusal::OtherCharge),
-            ..charged
-        },
-        Acquired::Permitted(permit) => Charged {
-            decision: if permit.metered {
-                Word::Granted
-            } else {
-                Word::Unmetered
-            },
-            id: Some(permit.id.clone()),
-            remaining: permit.grant.remaining.clone(),
-            repeated: permit.grant.repeated,
-            detail: permitted(permit.metered, units, &permit.grant.remaining, &permit.id),
-            ..charged
+        Acquired::Permitted(permit) => match &permit.grant.held {
+            Some(held) => {
+                let (id, held, units_wanted) = (&permit.id, cost(held), cost(units));
+                let why = format!(
+                    "id `{id}` already holds a charge of {held}; use a new id for {units_wanted}"
+                );
+                Charged::refused(units, Refusal::OtherCharge, &why)
+            }
+            None => Charged::permitted(units, permit),
         },
         Acquired::Rejected(rejection) => Charged {
-            decision: Word::Rejected,
             remaining: BTreeMap::from([(rejection.limit.clone(), rejection.remaining)]),
             retry_after_seconds: Some(rejection.retry_after.as_secs_f64()),
             retry_at: Some(rejection.retry_at),
-            detail: rejected(units, rejection),
-            ..charged
+            ..Charged::of(units, Word::Rejected, rejected(units, rejection))
         },
-        Acquired::Never { limit, most } => Charged {
-            detail: format!(
-                "Refused: the charge needs {}, and {limit} never grants more than {most}",
+        Acquired::Never { limit, most } => {
+            let why = format!(
+                "the charge needs {}, and {limit} never grants more than {most}",
                 cost(units)
-            ),
-            refusal: Some(Refusal::Never),
-            ..charged
-        },
-        Acquired::Refused(why) => Charged {
-            detail: format!("Refused: {why}"),
-            refusal: Some(Refusal::Unavailable),
-            ..charged
-        },
+            );
+            Charged::refused(units, Refusal::Never, &why)
+        }
+        Acquired::Refused(why) => Charged::refused(units, Refusal::Unavailable, why),
+    }
+}
+
+impl Charged {
+    fn of(units: &Cost, decision: Word, detail: String) -> Self {
+        Self {
+            decision,
+            id: None,
+            units: units.clone(),
+            remaining: BTreeMap::new(),
+            retry_after_seconds: None,
+            retry_at: None,
+            detail,
+            repeated: false,
+            refusal: None,
+        }
+    }
+
+    fn permitted(units: &Cost, permit: &Permit) -> Self {
+        let decision = match permit.metered {
+            true => Word::Granted,
+            false => Word::Unmetered,
+        };
+        let remaining = &permit.grant.remaining;
+        let detail = permitted(permit.metered, units, remaining, &permit.id);
+        Self {
+            id: Some(permit.id.clone()),
+            remaining: remaining.clone(),
+            repeated: permit.grant.repeated,
+            ..Self::of(units, decision, detail)
+        }
+    }
+
+    fn refused(units: &Cost, refusal: Refusal, why: &str) -> Self {
+        Self {
+            refusal: Some(refusal),
+            ..Self::of(units, Word::Refused, format!("Refused: {why}"))
+        }
     }
 }
 

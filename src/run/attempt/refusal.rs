@@ -56,6 +56,22 @@ impl Retry {
             limit: None,
         }
     }
+
+    /// The upstream answered, and may have counted the request.
+    const fn answered(
+        pause: Option<Duration>,
+        why: String,
+        trouble: Trouble,
+        limit: Option<String>,
+    ) -> Self {
+        Self {
+            pause,
+            why,
+            trouble,
+            charged: true,
+            limit,
+        }
+    }
 }
 
 impl Attempt<'_> {
@@ -122,13 +138,8 @@ impl Attempt<'_> {
                 limit,
             } => {
                 self.slow_down(retry_after);
-                Ok(Retry {
-                    pause: retry_after,
-                    why: message,
-                    trouble: Trouble::SlowDown,
-                    charged: true,
-                    limit,
-                })
+                let trouble = Trouble::SlowDown;
+                Ok(Retry::answered(retry_after, message, trouble, limit))
             }
             Failure::Denied(why) => {
                 self.context.blocked.deny(&self.job.credential.name, &why);
@@ -144,13 +155,10 @@ impl Attempt<'_> {
                 message,
                 retry_after,
                 limit,
-            } => Ok(Retry {
-                pause: retry_after,
-                why: message,
-                trouble: Trouble::Other,
-                charged: true,
-                limit,
-            }),
+            } => {
+                let trouble = Trouble::Other;
+                Ok(Retry::answered(retry_after, message, trouble, limit))
+            }
         }
     }
 

@@ -436,6 +436,7 @@ pub fn kind() -> Arc<Records> {
         ("view_count", "/statistics/viewCount"),
     ];
     Arc::new(Records {
+        fields: Vec::new(),
         at: pointer("/items"),
         history: false,
         kind: "video".into(),

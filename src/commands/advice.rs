@@ -1,9 +1,38 @@
-//! Advice where a call of a job has a cheaper alternative: the configuration names it, as `cheaper` of a call.
+//! Advice of `ingest check` on a valid configuration: a call of a job has a cheaper alternative, which the configuration names as
+//! `cheaper`; a limit that counts exactly undoes the saving of one that counts in buckets.
 
 use crate::config::{Call, Cheaper, Config, Job, Step};
+use crate::quota::{Account, Counting, Limit, LimitName};
+use crate::run;
 
-/// The job, and the advice of `ingest check` for it.
+/// Each subject, such as a job, and the advice on it.
 pub fn advice(config: &Config) -> Vec<(String, String)> {
+    let accounts = run::accounts(config.credentials.values());
+    let counting = accounts.iter().filter_map(|account| {
+        let advice = counts_exactly(account)?;
+        Some((format!("account {}", account.name), advice))
+    });
+    cheaper_calls(config).into_iter().chain(counting).collect()
+}
+
+/// Advice where an exact limit keeps each charge of an account at least as long as a limit in buckets counts.
+fn counts_exactly(account: &Account) -> Option<String> {
+    let limits = || account.limits.iter();
+    let is_exact = |limit: &Limit| limit.window().counting() == Counting::Exact;
+    let span = |limit: &Limit| limit.window().longest();
+    let longest = |one: &(&LimitName, &Limit)| span(one.1);
+    let (exact, kept) = limits().filter(|one| is_exact(one.1)).max_by_key(longest)?;
+    let in_buckets = limits().filter(|one| !is_exact(one.1));
+    let (buckets, _) = in_buckets
+        .min_by_key(longest)
+        .filter(|one| span(one.1) <= span(kept))?;
+    Some(format!(
+        "{exact} counts exactly, so the ledger keeps each charge by itself as long as {exact} counts it, although {buckets} \
+        counts in buckets; write counting = \"buckets\" for {exact} too, if it has no `resets`"
+    ))
+}
+
+fn cheaper_calls(config: &Config) -> Vec<(String, String)> {
     let steps = config
         .jobs
         .iter()

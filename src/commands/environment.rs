@@ -100,6 +100,7 @@ impl Environment {
     /// Returns the environment of a sandbox run: other configuration values, a ledger file, and a separate state directory.
     #[cfg(feature = "sandbox")]
     pub fn practice(global: &Global, mut sets: Vec<String>) -> Result<Self, Error> {
+        refuse_stores(&global.sets)?;
         sets.push("ledger.url=sqlite".to_owned());
         sets.push("catalog.url=sqlite".to_owned());
         let global = Global {
@@ -367,6 +368,25 @@ impl Environment {
         let wanted = |job: &&Arc<Job>| names.is_empty() || names.contains(&job.name);
         Ok(self.config.jobs.iter().filter(wanted).cloned().collect())
     }
+}
+
+/// Refuses a `--set` of a store, which a sandbox run does not use.
+///
+/// # Errors
+/// One of them names a ledger or a catalog that is no file.
+#[cfg(feature = "sandbox")]
+fn refuse_stores(sets: &[String]) -> Result<(), Error> {
+    let is_store = |set: &&String| {
+        let (path, value) = set.split_once('=').unwrap_or_default();
+        let is_file = value.trim().trim_matches(['"', '\'']) == "sqlite";
+        ["ledger.url", "catalog.url"].contains(&path.trim()) && !is_file
+    };
+    sets.iter().find(is_store).map_or(Ok(()), |set| {
+        let path = set.split('=').next().unwrap_or_default().trim();
+        Err(Error::Usage(format!(
+            "--set {path}: a sandbox run has a ledger and a catalog of its own, in files of the state directory; remove this --set"
+        )))
+    })
 }
 
 /// Returns an upstream as the sandbox serves it: without a token endpoint, and with one secret for each credential.

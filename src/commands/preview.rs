@@ -153,8 +153,13 @@ fn steps(steps: &[StepPreview], screen: Screen) -> String {
         .iter()
         .any(|step| step.due && step.region == Region::SHARED);
     let batches = "* marks batches of ids, which serve several regions together.";
+    let assumes_one_page = steps
+        .iter()
+        .any(|step| step.due && step.assumes_one_page && step.requests.max != Some(0));
+    let pages = "Each batch is expected to have one page; each further page of its list is one more request.";
     let mut parts = vec![text(&table)];
     parts.extend(shared.then(|| screen.wrapped(batches)));
+    parts.extend(assumes_one_page.then(|| screen.wrapped(pages)));
     parts.push(screen.wrapped(RETRIES));
     parts.join("\n")
 }

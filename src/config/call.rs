@@ -46,7 +46,7 @@ keys! {
         /// How the pages of a list follow each other.
         paging as "page": Paging = Or(PAGING, "{ kind = 'none' }", "{ kind = 'token', param = 'pageToken', next = '/nextPageToken' }"),
         /// What a response contains. Omit it for a call that is only charged by hand.
-        records: Option<Arc<Records>> = Optional(AndThen(table::<Records>(), |_, records| Some(Arc::new(records))), "{ at = '/items', kind = 'thing', id = '/id' }"),
+        records: Option<Arc<Records>> = Optional(AndThen(table::<Records>(), |item, records| with_its_fields(item, records).map(Arc::new)), "{ at = '/items', kind = 'thing', id = '/id' }"),
         /// Whether requests send the `ETag` of the stored page (`If-None-Match`).
         etag: Etag = Or(Words(ETAGS), "'unused'", "'free'"),
         /// Where a response reports what it cost, by limit: a header, or a JSON pointer into the body. `cost` is then an
@@ -76,8 +76,8 @@ keys! {
     /// What a response contains.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     pub struct Records {
-        /// Where the records are: a list of them, or one object, which is one record. In a step of `ids`, null
-        /// is no record. `*` stands for every element of a list and for every member of an object. If unset, the whole response.
+        /// Where the records are: a list of them, or one object, which is one record. In a step of `ids`, and
+        /// behind the first page where pages or records are counted, null is no record. `*` stands for every element of a list and for every member of an object. If unset, the whole response.
         at: Pointer = Or(POINTER, "''", "'/items'"),
         /// The field in which a record stores the name of the member that it was found under: that of the last `*` in `at` that
         /// matches members. A member that is no object becomes a record with this field and the field `value`.
@@ -86,6 +86,9 @@ keys! {
         format: Format = Or(Words(FORMATS), "'json'", "'csv'"),
         /// How the records at `at` are arranged.
         layout: Layout = Or(Words(LAYOUTS), "'objects'", "'columns'"),
+        /// The names of the fields with `layout = "rows"`, in the order of the values, where the response does not name them. If
+        /// unset, its first row does.
+        fields: Vec<String> = Or(ListOf(TEXT, 0), "[]", "['open_time', 'open', 'high']"),
         /// The kind of record. Ids are unique within a kind, and a newer record replaces an older one. The view of the kind in
         /// the catalog, if it has columns, is `UPSTREAM_KIND`.
         kind: String = Required(TEXT, "'thing'"),
@@ -204,6 +207,24 @@ fn with_its_method(item: &Item<'_>, mut call: Call) -> Option<Call> {
             "remove etag",
         ),
         Some(_) | None => Some(call),
+    }
+}
+
+/// Whether the fields that are named are those of rows, each once.
+fn with_its_fields(item: &Item<'_>, records: Records) -> Option<Records> {
+    let Some(fields) = item.find(&["fields"]) else {
+        return Some(records);
+    };
+    if records.layout != Layout::Rows {
+        return fields.refuse(
+            "`fields` names the values of rows, and the layout is another one",
+            "add layout = \"rows\"",
+        );
+    }
+    let distinct: BTreeSet<&String> = records.fields.iter().collect();
+    match distinct.len() == records.fields.len() {
+        true => Some(records),
+        false => fields.refuse("two fields have the same name", "name each field once"),
     }
 }
 

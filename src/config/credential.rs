@@ -82,6 +82,14 @@ impl Credential {
         })
     }
 
+    /// Returns what a job leaves to others, by the names of its limits in the ledger, for a request for `region`. Without those
+    /// limits for whose scope the region has no value: such a request does not charge them.
+    #[must_use]
+    pub fn leave_in_ledger(&self, leave: &Cost, region: &Region) -> Cost {
+        let named = |(limit, units)| Some((self.ledger_name(limit, region).ok()?, units));
+        leave.iter().filter_map(named).collect()
+    }
+
     /// Returns the call with the names of its limits in the ledger, for requests for `region`; as configured where the region
     /// lacks a value of a scope.
     #[must_use]

@@ -144,7 +144,7 @@ const TYPES: &[(&str, ColumnType, &str)] = &[
     (
         "integer",
         ColumnType::Integer,
-        "An integer of at most 18 digits.",
+        "An integer of at most 18 digits. `12.0` is none: that column is `real`.",
     ),
     ("real", ColumnType::Real, "A number."),
     (

@@ -14,7 +14,8 @@ pub const LAYOUTS: &[(&str, Layout, &str)] = &[
     (
         "rows",
         Layout::Rows,
-        "A list of lists, of which the first one names the fields: `[[\"time\", \"rain\"], [1, 0], [2, 3]]` is two records.",
+        "A list of lists, of which the first one names the fields: `[[\"time\", \"rain\"], [1, 0], [2, 3]]` is two records. With \
+        `fields`, the first one is a record too.",
     ),
 ];
 

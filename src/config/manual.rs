@@ -12,11 +12,12 @@ const INTRODUCTION: &str = "This file defines what `ingest` fetches, from where,
     `ingest init` writes one, `ingest check` validates it, and `--set PATH=VALUE` overrides any value for one run by its \
     dotted path. In paths, a word in capitals is a name that the file chooses.";
 const TEMPLATES: &str = "A template is a string in which `{variables}` are replaced for each request. A literal brace is \
-    written twice: `{{` and `}}`. A variable in doubled braces is rejected as a mistake. A name that is not in this table is a value of the region: `[regions.GB]` with \
-    `city = \"London\"` is used as `{city}`.";
+    written twice: `{{` and `}}`. A variable in doubled braces is rejected as a mistake. A name that is not in this table is \
+    a value of the region: `[regions.GB]` with `city = \"London\"` is used as `{city}`. In a path and in the query, the value of \
+    a variable is percent-encoded: write it as it is, `sc-domain:example.com`, not `sc-domain%3Aexample.com`.";
 const POINTERS: &str = "A JSON pointer (RFC 6901) names a place in a response: `/items/0/id`. The token `*` stands for every \
-    element of a list and for every member of an object: `/items/*/id`. In a token, `~1` stands for `/` and `~0` for `~`. An empty pointer is the whole \
-    response.";
+    element of a list and for every member of an object: `/items/*/id`. In a token, `~1` stands for `/` and `~0` for `~`. An empty \
+    pointer is the whole response.";
 
 const ID: &str = "The only id of the request, in a step with `ids` and `batch = 1`; also in `records.id` and `columns` of its \
     call, which so know what they belong to. In other steps, a value of the region that has this name.";
@@ -128,7 +129,7 @@ fn describe(blocks: &mut Vec<Block>, path: &str, shape: &Shape) {
         }
         blocks.push(Block::Heading(match path {
             "" => "Top level".to_owned(),
-            _ => format!("`{path}`"),
+            _ => heading(path),
         }));
         if !part.doc.is_empty() {
             blocks.push(Block::Text(part.doc.clone()));
@@ -140,6 +141,15 @@ fn describe(blocks: &mut Vec<Block>, path: &str, shape: &Shape) {
             describe(blocks, &format!("{path}.{}", key.name), &key.shape);
         }
     }
+}
+
+/// The heading of a table. One within a table with a `kind` has its whole path in front.
+fn heading(path: &str) -> String {
+    let below_a_kind = path.split_once(" with ").and_then(|(table, rest)| {
+        let (kind, below) = rest.split_once("\".")?;
+        Some(format!("`{table}.{below}` with `{kind}\"`"))
+    });
+    below_a_kind.unwrap_or_else(|| format!("`{path}`"))
 }
 
 fn describe_key(blocks: &mut Vec<Block>, key: &Key) {

@@ -121,7 +121,8 @@ keys! {
         client: OAuthClient = Flat::<OAuthClient>::NEW,
         /// The scopes, separated by spaces. If unset, the server chooses.
         scope: Option<String> = Optional(TEXT, "'read'"),
-        /// More parameters of the token request.
+        /// More parameters of the token request. One named `grant_type` or `scope` replaces the usual one, such as
+        /// `grant_type = "account_credentials"` for Zoom.
         params: BTreeMap<String, Template> = Or(Named(SECRET_TEMPLATE, "PARAM"), "{}", "{ audience = 'https://api.example.com' }"),
     }
 }
@@ -136,7 +137,8 @@ keys! {
         client: OAuthClient = Flat::<OAuthClient>::NEW,
         /// The scopes, separated by spaces. If unset, those of the refresh token.
         scope: Option<String> = Optional(TEXT, "'read'"),
-        /// More parameters of the token request.
+        /// More parameters of the token request. One named `grant_type` or `scope` replaces the usual one, such as
+        /// `grant_type = "account_credentials"` for Zoom.
         params: BTreeMap<String, Template> = Or(Named(SECRET_TEMPLATE, "PARAM"), "{}", "{ audience = 'https://api.example.com' }"),
     }
 }

@@ -163,8 +163,12 @@ keys! {
     /// `kind = "next_url"`
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ByNextUrl {
-        /// Where the response contains the URL of the next page.
+        /// Where the response contains the URL of the next page. One without a host is relative to the URL of the request:
+        /// `/v1/things?page=2` is a path of the host, `?page=2` has the path of the request.
         next: Pointer = Required(POINTER, "'/links/next'"),
+        /// Where the response contains the URL that precedes a `next` without a host. Confluence has `/rest/api/content?start=25`
+        /// at `/_links/next`, and `https://example.atlassian.net/wiki` at `/_links/base`.
+        base: Option<Pointer> = Optional(POINTER, "'/_links/base'"),
         /// Where the response says whether there are more pages: true or false.
         more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
         /// Where the response says whether this is the last page: true or false, the opposite of `more`.
@@ -402,6 +406,15 @@ impl Paging {
             Self::Offset(ByOffset { total: None, .. }) | Self::Number(_) | Self::None => {
                 Lead::Nowhere
             }
+        }
+    }
+
+    /// Where a response has the URL that precedes a relative URL of the next page.
+    #[must_use]
+    pub const fn url_base(&self) -> Option<&Pointer> {
+        match self {
+            Self::NextUrl(by) => by.base.as_ref(),
+            Self::None | Self::Token(_) | Self::Link(_) | Self::Offset(_) | Self::Number(_) => None,
         }
     }
 

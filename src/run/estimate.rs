@@ -372,9 +372,10 @@ fn most_ids(job: &Job, ids: &Ids, requests: &BTreeMap<usize, Range>) -> Option<u
 }
 
 /// Returns how many pages one batch has at most, each id being one record; `None` where nothing bounds it.
-fn pages_of_batch(step: &Step, ids: &Ids) -> Option<u64> {
+pub fn pages_of_batch(step: &Step, ids: &Ids) -> Option<u64> {
     let paging = &step.call.paging;
-    let fits_one = paging.page_size() >= ids.batch;
+    // A page of the size of a batch has its records. The list of a single id can have any number of pages.
+    let fits_one = ids.batch > 1 && paging.page_size() >= ids.batch;
     most_pages(step).or(fits_one.then_some(1))
 }
 

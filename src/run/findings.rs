@@ -81,7 +81,10 @@ impl Findings {
                 Missing::Paging { .. } | Missing::Size { .. } => false,
                 // They are found when the records are landed.
                 Missing::Ids { .. } | Missing::Since { .. } => false,
-                Missing::Column { .. } | Missing::ColumnType { .. } | Missing::Text { .. } => false,
+                Missing::Column { .. }
+                | Missing::NoMembers { .. }
+                | Missing::ColumnType { .. }
+                | Missing::Text { .. } => false,
                 // The pager and the count of skipped records report these.
                 Missing::List { .. } | Missing::Id { .. } => true,
                 Missing::DistinctId { records } => {
@@ -177,9 +180,10 @@ impl OfCall {
     fn absent(&self) -> impl Iterator<Item = &Missing> {
         let lacking = self.lacking.iter();
         let in_all = lacking.filter(|(missing, pages)| match missing {
-            Missing::Column { .. } | Missing::ColumnType { .. } | Missing::Text { .. } => {
-                **pages == self.with_records
-            }
+            Missing::Column { .. }
+            | Missing::NoMembers { .. }
+            | Missing::ColumnType { .. }
+            | Missing::Text { .. } => **pages == self.with_records,
             Missing::Reported { .. } | Missing::Settle { .. } => {
                 **pages == self.pages - self.unchanged
             }

@@ -9,7 +9,7 @@ use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
 use crate::catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
-use crate::config::{Job, Region, SinceValue, Step};
+use crate::config::{Job, Region, SinceValue, Step, Variable};
 use crate::plain::plain;
 use crate::quota::Timestamp;
 use crate::record::Record;
@@ -151,7 +151,7 @@ impl<'a> Pager<'a> {
             let position = target.position();
             let (cursor, pages, empty_pages) = match &position {
                 Position::Done => {
-                    self.note_missing_list();
+                    self.note_missing_list(target.parameters().since);
                     return Ok(());
                 }
                 Position::At { pages, .. } if self.is_last(*pages) => {
@@ -400,10 +400,15 @@ impl<'a> Pager<'a> {
     }
 
     /// Notes that no page had a list where the configuration looks for one: a typing error there would otherwise succeed
-    /// with no records. A batch whose ids are all absent can lack it rightly.
-    fn note_missing_list(&mut self) {
+    /// with no records. A batch whose ids are all absent can lack it rightly, and so can a list of what is new, once a pass has
+    /// found its first records: many APIs leave out an empty list.
+    fn note_missing_list(&mut self, since: Option<&SinceValue>) {
+        let is_of_what_is_new = since.is_some()
+            && since != self.job.since.first.as_ref()
+            && self.job.names(self.step, &Variable::Since);
         if let Some(records) = &self.step.call.records
             && self.step.ids.is_none()
+            && !is_of_what_is_new
             && self.fetched > 0
             && self.fetched == self.without_list
         {

@@ -247,7 +247,7 @@ async fn refreshed(
 }
 
 /// Returns the refusals for which a pass waits. A job with several credentials can be complete although one of them was
-/// refused.
+/// refused; another job that shares the call and the account does not wait for that refusal if it leaves other units.
 fn stops(context: &Context, selection: &Selection, walked: &Walked) -> Vec<StoppedBy> {
     let stopped = |job: &Job| {
         let mut passes = walked.passes.iter();
@@ -255,8 +255,9 @@ fn stops(context: &Context, selection: &Selection, walked: &Walked) -> Vec<Stopp
     };
     let waits = |job: &Job, stop: &StoppedBy| {
         let mut credentials = job.credentials();
-        credentials.any(|credential| credential.account.name == stop.account)
-            && job.steps.iter().any(|step| step.call.name == stop.call)
+        credentials.any(|credential| {
+            credential.account.name == stop.account && leaves(job, credential, &stop.claim.leave)
+        }) && job.steps.iter().any(|step| step.call.name == stop.call)
             && stopped(job)
     };
     let all = context.blocked.stops(context.clock.now());
@@ -267,6 +268,13 @@ fn stops(context: &Context, selection: &Selection, walked: &Walked) -> Vec<Stopp
         waiting = others;
     }
     waiting
+}
+
+/// Whether a request of a job can have left these units to others.
+fn leaves(job: &Job, credential: &Credential, units: &Cost) -> bool {
+    let shared = Region::shared();
+    let mut regions = job.regions.iter().map(AsRef::as_ref).chain([&shared]);
+    regions.any(|region| credential.leave_in_ledger(&job.leave, region) == *units)
 }
 
 /// Returns the refusal whose charge fits soonest, by everything charged until now: another job may have charged after the

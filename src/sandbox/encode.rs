@@ -33,9 +33,14 @@ pub fn arranged(mut reply: Reply, records: &Records) -> Reply {
                 Value::Object(names.iter().map(column).collect())
             }
             Layout::Rows => {
+                let names: Vec<String> = match records.fields.is_empty() {
+                    true => names.into_iter().collect(),
+                    false => records.fields.clone(),
+                };
                 let row = |object| Value::from_iter(names.iter().map(|name| value(object, name)));
                 let first = Value::from_iter(names.iter().cloned());
-                std::iter::once(first).chain(objects().map(row)).collect()
+                let first = Some(first).filter(|_| records.fields.is_empty());
+                first.into_iter().chain(objects().map(row)).collect()
             }
         };
         *list = arranged;

@@ -35,20 +35,20 @@ pub fn from_columns(members: Map<String, Value>) -> Result<Vec<Value>, &'static 
     Ok(records.into_iter().map(Value::Object).collect())
 }
 
-/// One object for each list but the first one, which names the members. A list may lack values at its end.
+/// One object for each list. `fields` names the members; if it is empty, the first list does, and is no record. A list may lack
+/// values at its end.
 ///
 /// # Errors
 /// Says what is wrong with the lists.
-pub fn from_rows(rows: Vec<Value>) -> Result<Vec<Value>, &'static str> {
+pub fn from_rows(rows: Vec<Value>, fields: &[String]) -> Result<Vec<Value>, &'static str> {
     let mut rows = rows.into_iter();
-    let Some(first) = rows.next() else {
-        return Ok(Vec::new());
+    let names = match fields {
+        [] => match rows.next() {
+            Some(first) => names_in(&first).ok_or("a first row that is no list of names")?,
+            None => return Ok(Vec::new()),
+        },
+        configured => configured.to_vec(),
     };
-    let names: Option<Vec<String>> = first.as_array().and_then(|names| {
-        let text = |name: &Value| name.as_str().map(str::to_owned);
-        names.iter().map(text).collect()
-    });
-    let names = names.ok_or("a first row that is no list of names")?;
     let record = |row: Value| match row {
         Value::Array(values) if values.len() <= names.len() => {
             Ok(names.iter().cloned().zip(values).collect())
@@ -57,4 +57,9 @@ pub fn from_rows(rows: Vec<Value>) -> Result<Vec<Value>, &'static str> {
         _ => Err("a row that is no list"),
     };
     rows.map(record).collect()
+}
+
+fn names_in(row: &Value) -> Option<Vec<String>> {
+    let text = |name: &Value| name.as_str().map(str::to_owned);
+    row.as_array()?.iter().map(text).collect()
 }

@@ -59,6 +59,9 @@ pub enum Missing {
         param: String,
         /// The configured size.
         size: u64,
+        /// Whether the page is one of `page.then`, whose requests have no size of their own.
+        #[serde(skip)]
+        then: bool,
     },
     /// No record has a value for a column.
     Column {
@@ -66,6 +69,11 @@ pub enum Missing {
         column: String,
         /// Its place in a record.
         at: String,
+    },
+    /// The records are lists, to which the values of their request cannot be added.
+    NoMembers {
+        /// A column with such a value.
+        column: String,
     },
     /// No value of a column is of its type, so all of them are null in the view.
     ColumnType {
@@ -174,6 +182,11 @@ fn of_column(name: &str, column: &Column, page: &Page) -> Option<Missing> {
         .filter(|value| !value.is_null())
         .peekable();
     let (column_name, at) = (name.to_owned(), column.at.to_string());
+    if values.peek().is_none() && column.template.is_some() {
+        return Some(Missing::NoMembers {
+            column: column_name,
+        });
+    }
     if values.peek().is_none() {
         return Some(Missing::Column {
             column: column_name,
@@ -255,6 +268,7 @@ fn of_paging(paging: &Paging, page: &Page) -> Vec<Missing> {
         found.push(Missing::Size {
             param: param.clone(),
             size: size.size,
+            then: paging.then().is_some() && !page.is_first,
         });
     }
     found
@@ -298,18 +312,7 @@ impl fmt::Display for Missing {
                 at,
                 records,
                 unread,
-            } => {
-                let unread = unread.as_ref();
-                let unread = unread
-                    .map(|at| format!("; the response has a value at {at} that looks like it"));
-                write!(
-                    f,
-                    "the page is full ({records} records) and has no value at {} (`page.next`): if this is \
-                    not the last page, the rest of the list is lost{}",
-                    place(at),
-                    unread.unwrap_or_default()
-                )
-            }
+            } => write_next(f, at, *records, unread.as_deref()),
             Self::UnreadNext { at } => write!(
                 f,
                 "the list ends here, and the response has a value at {at} that looks like a next page (`page`): if it is \
@@ -320,15 +323,12 @@ impl fmt::Display for Missing {
                 "the list ends here with {records} records, and the response has {total} at {at}: if that is the number of \
                 all records, the rest of the list is lost (`page`)"
             ),
-            Self::Paging { key, at, instead } => {
-                write!(f, "the response has no value at `{at}` (`page.{key}`)")?;
-                let instead = instead.as_ref();
-                instead.map_or(Ok(()), |instead| write!(f, "; {instead} looks like it"))
-            }
-            Self::Size { param, size } => write!(
+            Self::Paging { key, at, instead } => write_paging(f, key, at, instead.as_deref()),
+            Self::Size { param, size, then } => write_size(f, param, *size, *then),
+            Self::NoMembers { column } => write!(
                 f,
-                "the page has more than the {size} records that `{param}` requests (`page.size_param`, `page.size`): the \
-                upstream does not know the parameter, or not this size"
+                "the records are lists, to which the column `{column}` cannot be added: name their values by `fields` and \
+                `layout = \"rows\"` (`records`)"
             ),
             Self::Column { column, at } => {
                 write!(
@@ -369,6 +369,60 @@ impl fmt::Display for Missing {
                 of_response(at)
             ),
         }
+    }
+}
+
+fn write_next(
+    f: &mut fmt::Formatter<'_>,
+    at: &str,
+    records: u64,
+    unread: Option<&str>,
+) -> fmt::Result {
+    if unread == Some(&place(at)) {
+        return write!(
+            f,
+            "the page is full ({records} records) and has a value at {} (`page.next`), but says that it is the last one: if it is \
+            not, `page.more` and `page.done` are confused, and the rest of the list is lost",
+            place(at)
+        );
+    }
+    write!(
+        f,
+        "the page is full ({records} records) and has no value at {} (`page.next`): if this is not the last page, the rest of \
+        the list is lost",
+        place(at)
+    )?;
+    unread.map_or(Ok(()), |at| {
+        write!(f, "; the response has a value at {at} that looks like it")
+    })
+}
+
+fn write_paging(
+    f: &mut fmt::Formatter<'_>,
+    key: &str,
+    at: &str,
+    instead: Option<&str>,
+) -> fmt::Result {
+    let value = match key {
+        "more" | "done" => "true or false",
+        _ => "value",
+    };
+    write!(f, "the response has no {value} at `{at}` (`page.{key}`)")?;
+    instead.map_or(Ok(()), |instead| write!(f, "; {instead} looks like it"))
+}
+
+fn write_size(f: &mut fmt::Formatter<'_>, param: &str, size: u64, then: bool) -> fmt::Result {
+    match then {
+        true => write!(
+            f,
+            "the page has more than {size} records, since the requests of `page.then` have no size: add \
+            params = {{ {param} = \"{size}\" }} to it, or its json or form"
+        ),
+        false => write!(
+            f,
+            "the page has more than the {size} records that `{param}` requests (`page.size_param`, `page.size`): the upstream \
+            does not know the parameter, or not this size"
+        ),
     }
 }
 

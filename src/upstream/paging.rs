@@ -27,7 +27,10 @@ pub struct Says {
 /// Reads what a response says about the next page, before the records are taken out of the document: it can be inside them.
 pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
     let reported = match paging.lead() {
-        Lead::Token(at) | Lead::Url(at) => token(paging, at, document),
+        Lead::Token(at) => token(paging, at, document),
+        Lead::Url(at) => {
+            token(paging, at, document).map(|url| url.map(|url| with_base(paging, document, url)))
+        }
         Lead::Total(at) => Ok(at.text_in(document)),
         Lead::TokenHeader(name) => {
             let value = response.header(name).map(str::trim);
@@ -57,7 +60,7 @@ impl Says {
 }
 
 /// true, 1 and "true"; false, 0 and "false".
-fn truth(value: &Value) -> Option<bool> {
+pub fn truth(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(truth) => Some(*truth),
         Value::Number(number) => match number.as_u64() {
@@ -154,6 +157,21 @@ fn token(paging: &Paging, at: &Pointer, document: &Value) -> Result<Option<Strin
                 |token| Ok(Some(token)),
             )
         }
+    }
+}
+
+/// The URL of a page behind the base that the response names, unless it has a host of its own.
+fn with_base(paging: &Paging, document: &Value, url: String) -> String {
+    let base = paging.url_base().and_then(|at| at.text_in(document));
+    match base {
+        Some(base) if Url::parse(&url).is_err() && !url.starts_with("//") => {
+            format!(
+                "{}/{}",
+                base.trim_end_matches('/'),
+                url.trim_start_matches('/')
+            )
+        }
+        _ => url,
     }
 }
 

@@ -38,15 +38,16 @@ pub struct Found {
     pub last: Option<Value>,
 }
 
-/// Takes the records out of a response: each id once, at its first place.
+/// Takes the records out of a response: each id once, at its first place. `may_end`: null ends the list.
 pub fn take(
     document: &mut Value,
     what: &Records,
     values: &Values<'_>,
     keep_last: bool,
+    may_end: bool,
 ) -> Result<Found, WrongShape> {
     let is_by_ids = !values.ids.is_empty();
-    let mut bodies = Search::run(document, what, is_by_ids)?;
+    let mut bodies = Search::run(document, what, is_by_ids || may_end)?;
     // An upstream can answer null for an id that it does not have.
     bodies.found.retain(|body| !(is_by_ids && body.is_null()));
     let listed = count(&bodies.found);
@@ -100,18 +101,18 @@ fn add_fields(body: &mut Value, what: &Records, values: &Values<'_>) {
 struct Search<'a> {
     what: &'a Records,
     found: Vec<Value>,
-    /// Whether the response answers for ids.
-    is_by_ids: bool,
+    /// Whether null is an empty list: in a response to ids, and behind the first page where we count the pages.
+    may_be_null: bool,
     /// Whether an object lacks a member that the pointer names, or the member is null.
     lacks_list: bool,
 }
 
 impl<'a> Search<'a> {
-    fn run(document: &mut Value, what: &'a Records, is_by_ids: bool) -> Result<Self, WrongShape> {
+    fn run(document: &mut Value, what: &'a Records, may_be_null: bool) -> Result<Self, WrongShape> {
         let mut search = Self {
             what,
             found: Vec::new(),
-            is_by_ids,
+            may_be_null,
             lacks_list: false,
         };
         search.walk(document, what.at.tokens(), None)?;
@@ -154,9 +155,10 @@ impl<'a> Search<'a> {
     }
 
     /// Takes the records at the end of the pointer: the elements of an array, or one value. Null is no record in a response to
-    /// ids. In a list it is a mistake of the upstream, which would otherwise pass for the end of the list.
+    /// ids, and the end of a list whose pages we count: the World Bank has it behind a full last page. Elsewhere it is a mistake
+    /// of the upstream, which would otherwise pass for the end of the list.
     fn take(&mut self, value: &mut Value, name: Option<&str>) -> Result<(), WrongShape> {
-        if value.is_null() && self.is_by_ids {
+        if value.is_null() && self.may_be_null {
             return self.lacks();
         }
         self.arrange(value)?;
@@ -196,11 +198,16 @@ impl<'a> Search<'a> {
         let arranged = match (self.what.layout, &mut *value) {
             (Layout::Objects, _) => return Ok(()),
             (Layout::Columns, Value::Object(members)) => from_columns(std::mem::take(members)),
-            (Layout::Rows, Value::Array(rows)) => from_rows(std::mem::take(rows)),
+            (Layout::Rows, Value::Array(rows)) => {
+                from_rows(std::mem::take(rows), &self.what.fields)
+            }
             (Layout::Columns | Layout::Rows, other) => Err(name_of(other)),
         };
         let expected = match self.what.layout {
             Layout::Columns => "an object with a list for each field",
+            Layout::Rows if !self.what.fields.is_empty() => {
+                "a list of lists with the configured fields"
+            }
             Layout::Objects | Layout::Rows => "a list of lists that begins with their names",
         };
         *value = Value::Array(arranged.map_err(|found| self.wrong(found, expected))?);

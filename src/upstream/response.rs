@@ -217,7 +217,9 @@ impl Response {
         let mut says = paging::read(&call.paging, &document, self);
         let unread = unread::read(&call.paging, records, &document, self);
         let keep_last = paging::is_in_last_record(&call.paging);
-        let found = records::take(&mut document, records, &parts.values(), keep_last)
+        let is_first = parts.request.cursor.is_none();
+        let may_end = call.paging.counts_itself() && !is_first;
+        let found = records::take(&mut document, records, &parts.values(), keep_last, may_end)
             .map_err(|wrong| Failure::WrongShape(wrong.to_string()))?;
         says.read_last(&call.paging, found.last.as_ref());
         let (next, dead_end) = match paging::next(parts, self, says, found.listed) {
@@ -236,7 +238,7 @@ impl Response {
             tag,
             unchanged: false,
             dead_end,
-            is_first: parts.request.cursor.is_none(),
+            is_first,
             listed: found.listed,
             unread,
             slot: self.slot.clone(),

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::link::next_link;
+use super::paging::truth;
 use super::response::Response;
 use crate::config::{Lead, Paging, Pointer, Records};
 
@@ -106,7 +107,11 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
         .into_iter()
         .chain(paging.more().map(|at| ("more", at, more)))
         .chain(paging.done().map(|at| ("done", at, done)));
-    let lacking = read.filter(|(_, at, _)| at.find(document).is_none_or(Value::is_null));
+    let is_lacking = |key: &str, at: &Pointer| match at.find(document) {
+        None | Some(Value::Null) => true,
+        Some(value) => key != "total" && truth(value).is_none(),
+    };
+    let lacking = read.filter(|(key, at, _)| is_lacking(key, at));
     let lacking = lacking.map(|(key, at, instead)| Lacking {
         key,
         at: at.to_string(),

@@ -374,65 +374,77 @@ fn asks_for_ids(
 
 /// A variable must have a value for each region, and the same one for all regions of a batch.
 fn stands_for_something(job: &Job, step: &Step, item: &Item<'_>, variable: &Variable) {
-    let shared = step.ids.is_some();
-    match variable {
-        Variable::SliceFrom | Variable::SliceTo if job.slices.is_none() => {
-            item.refuse::<()>(
-                format!("the slice has no value: job {:?} has no `slices`", job.name),
-                "add slices = { from = \"2024-01-01\", step = \"30d\" } to the job",
-            );
-        }
-        Variable::Since if job.slices.is_some() => {
-            item.refuse::<()>(
-                "a job with `slices` has no {since}: each slice has its own {slice.from}",
-                "write {slice.from}, or move the step to a job without slices",
-            );
-        }
-        Variable::SliceFrom | Variable::SliceTo if shared => {
-            item.refuse::<()>(
-                format!(
-                    "the slice has no value: a batch of ids of job {:?} serves several slices",
-                    job.name
-                ),
-                "remove the slice",
-            );
-        }
-        Variable::Since if step.ids.as_ref().is_some_and(|ids| ids.batch > 1) => {
-            item.refuse::<()>(
-                "{since} is the value of one id, and this step requests several at once",
-                "write batch = 1",
-            );
-        }
-        Variable::Region | Variable::OfRegion(_) if shared => {
-            item.refuse::<()>(
-                format!(
-                    "the region has no value: a batch of ids of job {:?} serves several regions",
-                    job.name
-                ),
-                "remove the region",
-            );
-        }
-        Variable::OfRegion(name) => every_region_has(job, item, name),
-        Variable::Region if item.root().find(&["regions"]).is_none() => {
-            item.refuse::<()>(
-                "{region} has no value: the configuration has no regions",
+    let is_shared = step.ids.is_some();
+    let has_several_ids = step.ids.as_ref().is_some_and(|ids| ids.batch > 1);
+    let no_value = match variable {
+        Variable::SliceFrom | Variable::SliceTo => no_slice(job, is_shared),
+        Variable::Since => no_since(job, has_several_ids),
+        Variable::Region | Variable::OfRegion(_) if is_shared => Some((
+            format!(
+                "the region has no value: a batch of ids of job {:?} serves several regions",
+                job.name
+            ),
+            "remove the region",
+        )),
+        Variable::OfRegion(name) => return every_region_has(job, item, name),
+        Variable::Region => item.root().find(&["regions"]).is_none().then(|| {
+            (
+                "{region} has no value: the configuration has no regions".to_owned(),
                 "write regions = [\"US\"] at the top of the file, or remove {region}",
-            );
-        }
-        Variable::Id if step.ids.as_ref().is_some_and(|ids| ids.batch > 1) => {
-            item.refuse::<()>(
-                "{id} is the only id of a request, and this step requests several",
+            )
+        }),
+        Variable::Id => has_several_ids.then(|| {
+            (
+                "{id} is the only id of a request, and this step requests several".to_owned(),
                 "write batch = 1, or {ids}",
-            );
-        }
-        Variable::Cursor if step.call.paging.most_pages(None) == Some(1) => {
-            item.refuse::<()>(
-                "{cursor} has no value: the call has no `page`",
+            )
+        }),
+        Variable::Cursor => (step.call.paging.most_pages(None) == Some(1)).then(|| {
+            (
+                "{cursor} has no value: the call has no `page`".to_owned(),
                 "add page = { kind = ... }",
-            );
-        }
-        _ => {}
+            )
+        }),
+        Variable::Ids | Variable::Now | Variable::Date | Variable::Secret(_) => None,
+    };
+    if let Some((why, instead)) = no_value {
+        item.refuse::<()>(why, instead);
     }
+}
+
+/// Why the slice has no value, and what to write instead; `None` if it has one.
+fn no_slice(job: &Job, is_shared: bool) -> Option<(String, &'static str)> {
+    if job.slices.is_none() {
+        return Some((
+            format!("the slice has no value: job {:?} has no `slices`", job.name),
+            "add slices = { from = \"2024-01-01\", step = \"30d\" } to the job",
+        ));
+    }
+    is_shared.then(|| {
+        (
+            format!(
+                "the slice has no value: a batch of ids of job {:?} serves several slices",
+                job.name
+            ),
+            "remove the slice",
+        )
+    })
+}
+
+/// Why `{since}` has no value, and what to write instead; `None` if it has one.
+fn no_since(job: &Job, has_several_ids: bool) -> Option<(String, &'static str)> {
+    if job.slices.is_some() {
+        return Some((
+            "a job with `slices` has no {since}: each slice has its own {slice.from}".to_owned(),
+            "write {slice.from}, or move the step to a job without slices",
+        ));
+    }
+    has_several_ids.then(|| {
+        (
+            "{since} is the value of one id, and this step requests several at once".to_owned(),
+            "write batch = 1",
+        )
+    })
 }
 
 fn every_region_has(job: &Job, item: &Item<'_>, name: &str) {

@@ -158,14 +158,13 @@ async fn fetch_with(
         let (credential, region) = (&job.credential, request.region);
         let call = context.learned_costs.priced(job, &request.step.call);
         let cost = credential.in_ledger(&call.cost, region);
-        let left = |(limit, units)| Some((credential.ledger_name(limit, region).ok()?, units));
         let mut attempt = Attempt {
             context,
             job,
             region,
             step: request.step,
             cost: cost.map_err(StopReason::Failed)?,
-            leave: job.leave.iter().filter_map(left).collect(),
+            leave: credential.leave_in_ledger(&job.leave, region),
             call,
             stats: &mut *stats,
         };

@@ -8,7 +8,7 @@ use crate::catalog::{CatalogError, PassReader};
 use crate::config::{Call, Job, Region, Step};
 use crate::quota::{LimitName, Timestamp, Units};
 use crate::run::due::{Candidate, candidates, fairest_first, jobs};
-use crate::run::estimate::{Estimator, PassEstimate, requests};
+use crate::run::estimate::{Estimator, PassEstimate, pages_of_batch, requests};
 use crate::run::range::Range;
 use crate::run::{Selection, pass};
 
@@ -176,6 +176,10 @@ fn estimated(job: &Job, region: &Region, index: usize, requests: Range) -> Optio
         previous: None,
         units: units(&call, requests),
         fits: Fits::Unknown,
+        assumes_one_page: step
+            .ids
+            .as_ref()
+            .is_some_and(|ids| pages_of_batch(step, ids).is_none()),
     };
     Some(Estimated {
         key: (job.name.clone(), region.key(), index),

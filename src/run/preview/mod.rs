@@ -60,6 +60,9 @@ pub struct StepPreview {
     pub units: BTreeMap<LimitName, Range>,
     /// How much of it fits.
     pub fits: Fits,
+    /// Whether it requests batches of which one page each is assumed, although their lists can have more.
+    #[serde(skip)]
+    pub assumes_one_page: bool,
 }
 
 /// The pages of a step in the last complete passes of its region.

@@ -71,7 +71,7 @@ pub fn token_request(
         form.add("scope", scope);
     }
     for (name, template) in &oauth.params {
-        form.add(name, &revealed(template, secrets)?);
+        form.set(name, &revealed(template, secrets)?);
     }
     let authorization = match &oauth.client {
         Some(client) => identify(client, secrets, &mut form)?,
@@ -198,6 +198,12 @@ struct Form(Vec<(String, SecretString)>);
 impl Form {
     fn add(&mut self, name: &str, value: &str) {
         self.0.push((name.to_owned(), value.into()));
+    }
+
+    /// Adds a parameter in place of one with this name: some servers have a `grant_type` of their own.
+    fn set(&mut self, name: &str, value: &str) {
+        self.0.retain(|(other, _)| other != name);
+        self.add(name, value);
     }
 }
 

@@ -284,6 +284,7 @@ pub(super) fn pointer(text: &str) -> Pointer {
 
 pub(super) fn records_of(kind: &str, text: &[&str], columns: &[(&str, &str)]) -> Records {
     Records {
+        fields: Vec::new(),
         at: pointer("/items"),
         history: false,
         kind: kind.to_owned(),

@@ -189,6 +189,7 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'next_url', next = '/next' }",
             Paging::NextUrl(ByNextUrl {
+                base: None,
                 more: None,
                 done: None,
                 next: pointer("/next"),

@@ -25,6 +25,7 @@ fn paging() -> impl Strategy<Value = Paging> {
             empty_pages: 20
         })),
         Just(Paging::NextUrl(ByNextUrl {
+            base: None,
             more: None,
             done: None,
             next: pointer("/next"),

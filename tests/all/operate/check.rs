@@ -243,3 +243,21 @@ fn a_check_reads_the_tokens_of_the_server_and_says_whether_it_can_start() {
     assert!(open["detail"].to_string().contains("[serve.clients.NAME]"));
     assert!(!checked(&[]).to_string().contains("serve"));
 }
+
+#[test]
+fn an_exact_limit_beside_one_in_buckets_is_warned_of_where_it_keeps_every_charge() {
+    for (exact, is_warned) in [("30d", true), ("1min", false)] {
+        let text = format!(
+            "[upstreams.api]\nbase_url = \"https://api.example.com\"\ncalls = {{ get = {{ cost = 1 }} }}\n\
+             [credentials.api]\nupstream = \"api\"\n\
+             [credentials.api.limits]\ndaily = {{ quota = 9, window = \"24h\", counting = \"buckets\" }}\n\
+             other = {{ quota = 9, window = \"{exact}\" }}\n"
+        );
+        let checked = World::written(&text, &[]).ingest(&["check", "--config-only"]);
+        assert_eq!(
+            checked.stdout.contains("account api: other counts exactly"),
+            is_warned,
+            "{checked:?}"
+        );
+    }
+}

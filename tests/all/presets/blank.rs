@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::world::{Ran, World};
 
 /// What a key alone may lack: another key that it needs.
-const LACKS: [&str; 17] = [
+const LACKS: [&str; 18] = [
     "unknown credential",
     // Regions come from a file or a program that are not here, or are not in use at the root.
     "cannot read the regions",
@@ -26,6 +26,7 @@ const LACKS: [&str; 17] = [
     "no step of this job uses {since}",
     "has no such body to override",
     "has no step before it",
+    "names the values of rows",
 ];
 
 fn blank(world: &World) -> String {

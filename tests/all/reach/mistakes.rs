@@ -125,7 +125,7 @@ fn answer(request: &StubRequest) -> StubAnswer {
         }
         "/v1/flagged" => {
             let start = match request.param("page") {
-                Some(page) => (page.parse::<usize>().unwrap() - 1) * 20,
+                Some(page) => (page.parse::<usize>().unwrap().max(1) - 1) * 20,
                 None => number(request, "after", 0),
             };
             let (data, next) = things(request, start);
@@ -244,6 +244,7 @@ records = { at = "/items", kind = "numbered""#, Both("numbered", "page.size_para
     ("a typo in more", r#""/meta/has_more""#, r#""/meta/hasmore""#, Both("more", "page.more", "page.more")),
     ("a typo in done", r#""/meta/is_last""#, r#""/meta/islast""#, Both("done", "`/meta/is_last` looks like it", "`/meta/is_last` looks like it")),
     ("a typo in a mark of the last page alone", r#""/meta/end""#, r#""/meta/ende""#, Run("page.done")),
+    ("more in the place of done", r#"done = "/meta/is_last""#, r#"more = "/meta/is_last""#, Both("done", "looks like a next page", "looks like a next page")),
     ("a typo in total", r#"total = "/total""#, r#"total = "/totl""#, Both("offset", "page.total", "page.total")),
     ("a time in milliseconds instead of seconds", "{since:%s}", "{since:%s%3f}", Both("list", "no records", "no record since")),
     ("a wrong parameter for the time", "updated_since = \"{since:%s}\"", "changed_since = \"{since:%s}\"", Second("list", "records are older than {since}")),

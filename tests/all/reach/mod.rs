@@ -10,6 +10,7 @@ mod paging;
 mod parquet;
 mod records;
 mod regions;
+mod shapes;
 mod slices;
 
 use serde_json::Value;

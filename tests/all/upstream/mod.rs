@@ -100,6 +100,7 @@ fn call() -> Call {
 
 pub(super) fn records(at: &str, id: &[&str]) -> Records {
     Records {
+        fields: Vec::new(),
         at: pointer(at),
         history: false,
         kind: "thing".to_owned(),

@@ -277,6 +277,7 @@ async fn a_cursor_that_should_be_a_number_and_is_none_is_a_bad_one() {
 
 fn next_url() -> Paging {
     Paging::NextUrl(ByNextUrl {
+        base: None,
         more: None,
         done: None,
         next: pointer("/links/next"),

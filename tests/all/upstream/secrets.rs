@@ -558,6 +558,7 @@ async fn a_short_secret_does_not_spoil_requests_in_which_it_occurs() {
             empty_pages: 20,
         }),
         Paging::NextUrl(ByNextUrl {
+            base: None,
             more: None,
             done: None,
             next: pointer("/next"),

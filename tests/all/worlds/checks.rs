@@ -48,6 +48,7 @@ pub fn counts(life: &Life) -> Held {
     charged_as_counted(life)?;
     landed_once(life)?;
     gone(life)?;
+    history(life)?;
     status(life)?;
     let broken = life.seen.broken();
     prop_assert!(broken.is_empty(), "nothing twice: {broken:?}");
@@ -135,7 +136,35 @@ fn landed_once(life: &Life) -> Held {
     Ok(())
 }
 
-/// No record is gone that a list has, and one that no list has is gone at the end.
+/// The catalog keeps each former body of a record once, and none of a kind without history.
+fn history(life: &Life) -> Held {
+    let kept = life.former_bodies();
+    if !life.plan.extras.history {
+        prop_assert!(kept.is_empty(), "history: {kept:?}");
+        return Ok(());
+    }
+    // Of requests that run at the same time, the last page to arrive need not be the last to land.
+    if life.kills > 0 || life.plan.concurrency > 1 || life.pairs > 0 {
+        return Ok(());
+    }
+    prop_assert_eq!(kept, life.seen.former_bodies(), "history");
+    Ok(())
+}
+
+/// Once every list was walked to its end, what no list has any more is gone.
+pub fn lost(life: &Life, last: &RunReport) -> Held {
+    let is_whole = |outcome| matches!(outcome, PassOutcome::Complete | PassOutcome::NotDue);
+    let ended = last.passes.iter().all(|pass| is_whole(pass.outcome));
+    if life.kills > 0 || life.plan.shares_lists() || !ended {
+        return Ok(());
+    }
+    let (lost, gone) = (life.seen.lost(), life.gone());
+    let kept: Vec<_> = lost.difference(&gone).collect();
+    prop_assert!(kept.is_empty(), "gone: no list has {kept:?}");
+    Ok(())
+}
+
+/// No record is gone that a list has.
 fn gone(life: &Life) -> Held {
     if life.kills > 0 || life.plan.shares_lists() {
         return Ok(());

@@ -36,6 +36,8 @@ pub struct Life {
     pub kills: u64,
     /// Whether a run had to wait for another one: then time passed while that one worked.
     pub waited: bool,
+    /// How many times two runs went on at once.
+    pub pairs: u64,
     /// When a list last changed.
     changed: Timestamp,
     /// When the charge fits that stopped the last run.
@@ -78,6 +80,7 @@ impl Life {
             runs: 0,
             kills: 0,
             waited: false,
+            pairs: 0,
             retry_at: None,
             began: now,
             sliced: HashSet::new(),
@@ -133,6 +136,7 @@ impl Life {
         checks::report(self, &report, &spent)?;
         checks::slices(self, &selection, &forecast, &report)?;
         self.sliced.extend(checks::complete_slices(&report));
+        self.complete(&selection, &report);
         checks::retry(self, &selection, &report)?;
         if cut == Cut::No {
             let told = checks::Told {
@@ -190,9 +194,11 @@ impl Life {
                 futures_util::future::join(run::run(&first, &one), run::run(&second, &two)).await;
             [one.unwrap(), two.unwrap()]
         });
-        for report in &reports {
+        for (selection, report) in [&one, &two].into_iter().zip(&reports) {
             self.sliced.extend(checks::complete_slices(report));
+            self.complete(selection, report);
         }
+        self.pairs += 1;
         self.waited |= self.lab.now() > began;
         Ok(())
     }
@@ -207,8 +213,20 @@ impl Life {
         checks::counts(self)?;
         if let (Some(first), Some(second)) = (first, second) {
             checks::again(self, &first, &second, began)?;
+            checks::lost(self, &second)?;
         }
         Ok(())
+    }
+
+    /// Notes which lists a run completed: those that are not for a time, of passes that it completed.
+    fn complete(&self, selection: &run::Selection, report: &RunReport) {
+        for (job, all) in selection.iter().filter(|(job, _)| job.slices.is_none()) {
+            let complete = regions(report, &job.name, PassOutcome::Complete);
+            for region in all.iter().filter(|region| complete.contains(&region.code)) {
+                let lists = job.steps.iter().filter(|step| step.ids.is_none());
+                lists.for_each(|step| self.seen.completed(step, region));
+            }
+        }
     }
 
     fn context(&mut self, cut: Cut) -> (Context, Arc<Knife>) {
@@ -363,6 +381,17 @@ impl Life {
             .prepare("select kind, id from record where gone_at is not null")
             .unwrap();
         let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        rows.unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
+    /// How many former bodies of each record the catalog keeps, where it keeps any.
+    pub fn former_bodies(&self) -> BTreeMap<Thing, u32> {
+        let path = self.lab.directory.path().join("catalog.db");
+        let catalog = rusqlite::Connection::open(path).unwrap();
+        let mut query = catalog
+            .prepare("select kind, id, count(*) from record_version group by kind, id")
+            .unwrap();
+        let rows = query.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)));
         rows.unwrap().collect::<Result<_, _>>().unwrap()
     }
 

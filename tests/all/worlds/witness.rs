@@ -1,13 +1,13 @@
 //! What every run requests of the upstream, seen between the run and its client; and how a run is cut short.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use ingest::clock::{Clock, Deadline};
-use ingest::config::Ids;
+use ingest::config::{Ids, Region, SinceValue, Step};
 use ingest::quota::Timestamp;
 use ingest::run::{Signal, StopSender};
 use ingest::upstream::{Connection, Exchange, Failure, PageRequest, Upstream};
@@ -32,6 +32,10 @@ struct State {
     all: HashSet<Thing>,
     /// What each whole list held when it was last walked to its end, and what its walk has seen so far.
     lists: HashMap<String, List>,
+    /// Records that came by their ids, or in a list that is cut.
+    elsewhere: HashSet<Thing>,
+    /// The bodies of each record in the order in which they came, each where it differs from the one before.
+    bodies: HashMap<Thing, Vec<String>>,
     sent: u64,
     answered: u64,
     broken: Vec<String>,
@@ -41,6 +45,14 @@ struct State {
 struct List {
     whole: HashSet<Thing>,
     begun: HashSet<Thing>,
+    /// What it held in its complete passes.
+    ever: HashSet<Thing>,
+}
+
+/// The name of a list: its call, its place and its parameters.
+fn list_name(step: &Step, region: &Region, since: Option<&SinceValue>) -> String {
+    let place = (&region.code, region.slice, since);
+    format!("{} {place:?} {:?}", step.call.name, step.params)
 }
 
 #[derive(Clone, Copy)]
@@ -70,6 +82,35 @@ impl Seen {
         let state = self.state();
         let lists = state.lists.values();
         lists.flat_map(|list| list.whole.iter().cloned()).collect()
+    }
+
+    /// The pass over the lists of a job that are not for a time is complete.
+    pub fn completed(&self, step: &Step, region: &Region) {
+        let mut state = self.state();
+        if let Some(list) = state.lists.get_mut(&list_name(step, region, None)) {
+            list.ever.extend(list.whole.iter().cloned());
+        }
+    }
+
+    /// What complete passes held and no list has any more.
+    pub fn lost(&self) -> HashSet<Thing> {
+        let state = self.state();
+        let lists = || state.lists.values();
+        let is_there = |thing: &&Thing| {
+            let in_list = |list: &List| list.whole.contains(*thing) || list.begun.contains(*thing);
+            state.elsewhere.contains(*thing) || lists().any(in_list)
+        };
+        let ever = lists().flat_map(|list| &list.ever);
+        ever.filter(|thing| !is_there(thing)).cloned().collect()
+    }
+
+    /// How many bodies each record had before its last one, where it had any.
+    pub fn former_bodies(&self) -> BTreeMap<Thing, u32> {
+        let state = self.state();
+        let former = state.bodies.iter();
+        let former =
+            former.map(|(thing, bodies)| (thing.clone(), u32::try_from(bodies.len() - 1).unwrap()));
+        former.filter(|(_, former)| *former > 0).collect()
     }
 
     /// What was requested although it should not have been.
@@ -116,9 +157,7 @@ impl Seen {
 impl State {
     /// Notes a page of a list that is walked to its end.
     fn walk(&mut self, request: &PageRequest<'_>, came: &[Thing], is_last: bool) {
-        let step = request.step;
-        let place = (&request.region.code, request.region.slice, request.since);
-        let list = format!("{} {place:?} {:?}", step.call.name, step.params);
+        let list = list_name(request.step, request.region, request.since);
         let list = self.lists.entry(list).or_default();
         if request.cursor.is_none() {
             list.begun.clear();
@@ -216,6 +255,16 @@ impl Upstream for Witness {
                 state.all.extend(came.iter().cloned());
                 if request.step.ids.is_none() && request.step.max_pages.is_none() {
                     state.walk(&request, &came, page.next.is_none());
+                } else {
+                    state.elsewhere.extend(came.iter().cloned());
+                }
+                for record in &page.records {
+                    let thing = (kind.clone(), record.id.clone());
+                    let bodies = state.bodies.entry(thing).or_default();
+                    let body = record.body.to_string();
+                    if bodies.last() != Some(&body) {
+                        bodies.push(body);
+                    }
                 }
                 let delivered = Delivered {
                     at: self.clock.now(),

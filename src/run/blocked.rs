@@ -71,6 +71,30 @@ impl Blocked {
         });
     }
 
+    /// Records that the last refusal of a limit applies to another charge too, once for each call and claim: the pass that it was
+    /// recorded for can go on with another credential, and the one of this charge then waits for it alone.
+    pub fn repeat(&self, own: &StoppedBy) {
+        let mut state = self.state();
+        let is_same = |one: &&Refusal| {
+            let one = &one.stopped_by;
+            (&one.account, &one.limit, one.retry_at) == (&own.account, &own.limit, own.retry_at)
+        };
+        let is_known = |one: &&Refusal| {
+            let one = &one.stopped_by;
+            (&one.call, &one.claim) == (&own.call, &own.claim)
+        };
+        let same: Vec<&Refusal> = state.stops.iter().filter(is_same).collect();
+        let Some(first) = same.first().filter(|_| !same.iter().any(is_known)) else {
+            return;
+        };
+        let refusal = Refusal {
+            claim: first.claim,
+            stopped_by: own.clone(),
+            at: first.at,
+        };
+        state.stops.push(refusal);
+    }
+
     /// Records that the upstream reported a limit exhausted. The ledger has closed it, and says when the next charge fits.
     pub fn exhausted(&self, stopped_by: StoppedBy, now: Timestamp) {
         self.state().stops.push(Refusal {

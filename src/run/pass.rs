@@ -12,7 +12,7 @@ use super::stats::PassStats;
 use super::steps::{request_of, since_of};
 use super::stop_reason::StopReason;
 use crate::catalog::{Landed, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition};
-use crate::config::{Job, Region, SinceValue, Step, Variable};
+use crate::config::{Call, Job, Region, SinceValue, Step, Variable};
 use crate::quota::Timestamp;
 
 /// The variables with which a list is a list for a time.
@@ -290,7 +290,7 @@ impl Target for Listing<'_> {
             },
         );
         if repeats {
-            pager.notes.push(same_cursor(call));
+            pager.notes.push(same_cursor(&pager.step.call));
         }
         if let (Some(prefetch), Some(listed)) = (self.prefetch, listed) {
             // The prefetcher may have stopped. The batches that follow the listings fetch these ids then.
@@ -335,10 +335,14 @@ impl Target for Listing<'_> {
 }
 
 /// The note on a list that ends because its cursor repeats.
-pub fn same_cursor(call: &str) -> String {
+pub fn same_cursor(call: &Call) -> String {
+    let mistake = match call.paging.cursor_param() {
+        Some(_) => "the upstream may not know `page.param`",
+        None => "`page.next` may name the page itself, or the first one",
+    };
     format!(
-        "{call} returned the same cursor twice, and no new record; treating the list as complete; if it has more, the upstream \
-        may not know `page.param`"
+        "{} returned the same cursor twice, and no new record; treating the list as complete; if it has more, {mistake}",
+        call.name
     )
 }
 

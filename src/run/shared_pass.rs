@@ -462,7 +462,7 @@ impl Target for Batch<'_> {
         let next = page.next.clone().filter(|next| !repeats(next));
         let repeated = next.is_none() && page.next.is_some() && !came.is_empty();
         if repeated {
-            pager.note(same_cursor(&pager.step.call.name));
+            pager.note(same_cursor(&pager.step.call));
         }
         if page.is_cut {
             cuts(pager);

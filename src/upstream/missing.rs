@@ -29,6 +29,9 @@ pub enum Missing {
         /// A place with a value that looks like a next page.
         #[serde(skip_serializing_if = "Option::is_none")]
         unread: Option<String>,
+        /// Whether it names a next page, and `more` or `done` says that there is none.
+        #[serde(skip)]
+        is_flag: bool,
     },
     /// The page ends its list, and the response says that there is a next page where the configuration does not look.
     UnreadNext {
@@ -222,6 +225,7 @@ fn next_page(paging: &Paging, page: &Page) -> Option<Missing> {
         at,
         records: listed,
         unread: page.unread.next.clone(),
+        is_flag: page.unread.ends_before_next,
     })
 }
 
@@ -312,7 +316,8 @@ impl fmt::Display for Missing {
                 at,
                 records,
                 unread,
-            } => write_next(f, at, *records, unread.as_deref()),
+                is_flag,
+            } => write_next(f, at, *records, *is_flag, unread.as_deref()),
             Self::UnreadNext { at } => write!(
                 f,
                 "the list ends here, and the response has a value at {at} that looks like a next page (`page`): if it is \
@@ -376,9 +381,10 @@ fn write_next(
     f: &mut fmt::Formatter<'_>,
     at: &str,
     records: u64,
+    is_flag: bool,
     unread: Option<&str>,
 ) -> fmt::Result {
-    if unread == Some(&place(at)) {
+    if is_flag {
         return write!(
             f,
             "the page is full ({records} records) and has a value at {} (`page.next`), but says that it is the last one: if it is \

@@ -16,6 +16,8 @@ pub struct Unread {
     pub total: Option<(String, u64)>,
     /// Keys of `page` whose place has no value.
     pub lacking: Vec<Lacking>,
+    /// Whether the response names a next page where the configuration looks for it, and says that it is the last page.
+    pub ends_before_next: bool,
 }
 
 /// A key of `page` whose place in a response has no value.
@@ -35,17 +37,22 @@ const DEEPEST: usize = 4;
 const WIDEST: usize = 40;
 
 /// Names of members, in lower case without marks between words.
-const NEXT: [&str; 13] = [
+const NEXT: [&str; 18] = [
     "next",
     "nextcursor",
     "nexthref",
+    "nextid",
+    "nextkey",
     "nextlink",
     "nextmarker",
     "nextoffset",
     "nextpage",
     "nextpagetoken",
+    "nextpageuri",
     "nextpageurl",
+    "nextrecordsurl",
     "nexttoken",
+    "nexturi",
     "nexturl",
     "continuationtoken",
     "odatanextlink",
@@ -77,6 +84,9 @@ const TOTAL: [&str; 9] = [
     "totalrecords",
     "totalresults",
 ];
+
+/// Members of an object with one of these names that lead to the next page.
+const WITHIN_NEXT: [&str; 6] = ["href", "url", "uri", "after", "cursor", "offset"];
 
 /// Reads what a response says. Its records are still in the document.
 pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Response) -> Unread {
@@ -118,7 +128,25 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
         instead,
     });
     found.lacking = lacking.collect();
+    found.ends_before_next = says_last(paging, document) && names_next(paging, document, response);
     found
+}
+
+/// Whether the response says that it is the last page.
+fn says_last(paging: &Paging, document: &Value) -> bool {
+    let says = |at: Option<&Pointer>| truth(at?.find(document)?);
+    says(paging.more()) == Some(false) || says(paging.done()) == Some(true)
+}
+
+/// Whether the response has a value where the configuration looks for the next page.
+fn names_next(paging: &Paging, document: &Value, response: &Response) -> bool {
+    match paging.lead() {
+        Lead::Token(at) | Lead::Url(at) => {
+            at.text_in(document).is_some_and(|text| !text.is_empty())
+        }
+        Lead::TokenHeader(name) => response.header(name).is_some_and(|text| !text.is_empty()),
+        Lead::Nowhere | Lead::Total(_) | Lead::LastRecord(_) | Lead::LinkHeader => false,
+    }
 }
 
 struct Search<'a> {
@@ -171,8 +199,10 @@ impl Search<'_> {
                 number.as_u64().is_some_and(|number| number > 0) && NEXT.contains(&plain.as_str())
             }
             Value::Object(link) => {
-                let href = link.get("href").and_then(Value::as_str);
-                href.is_some_and(|href| !href.is_empty()) && NEXT.contains(&plain.as_str())
+                let mut texts = WITHIN_NEXT
+                    .iter()
+                    .filter_map(|name| link.get(*name)?.as_str());
+                texts.any(|text| !text.is_empty()) && NEXT.contains(&plain.as_str())
             }
             Value::Null | Value::Array(_) => false,
         };

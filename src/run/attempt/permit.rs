@@ -79,18 +79,18 @@ impl Attempt<'_> {
         context.can_land().await?;
         context.ready(credential).await?;
         let cost = &self.cost;
-        match context
-            .blocked
-            .refusal(&credential.account, cost, &self.leave)
-        {
-            Some(refused) => Err(StopReason::Stopped(Box::new(StoppedBy {
-                call: self.call.name.clone(),
-                units: cost.of(&refused.limit),
-                claim: self.claim(),
-                ..refused
-            }))),
-            None => Ok(()),
-        }
+        let blocked = &context.blocked;
+        let Some(refused) = blocked.refusal(&credential.account, cost, &self.leave) else {
+            return Ok(());
+        };
+        let own = StoppedBy {
+            call: self.call.name.clone(),
+            units: cost.of(&refused.limit),
+            claim: self.claim(),
+            ..refused
+        };
+        blocked.repeat(&own);
+        Err(StopReason::Stopped(own.into()))
     }
 
     /// Waits while the upstream requests that the account slow down, and again where it extends that meanwhile.

@@ -209,3 +209,37 @@ fn a_run_is_stopped_by_what_a_pass_waits_for() {
     }
     assert_eq!(report["stopped_by"]["account"], "k3", "{report}");
 }
+
+#[test]
+fn a_run_names_the_refusal_for_which_a_pass_waits_and_not_one_that_another_job_passed_over() {
+    let stub = StubUpstream::start(|request| pages(request, 4));
+    let mut world = world(&stub, 3);
+    world.set(
+        "jobs.later={ credential = \"k1\", leave = { daily = 1 }, steps = [{ call = \"list\" }] }",
+    );
+    let report = world.json(&["--region", "all"]);
+    let passes = report["passes"].as_array().unwrap();
+    let pass = |job: &str| passes.iter().find(|pass| pass["job"] == job).unwrap();
+    assert_eq!(pass("rows")["outcome"], "complete", "{report}");
+    assert_eq!(pass("later")["outcome"], "stopped", "{report}");
+    let retry_at = report["stopped_by"]["retry_at"].as_str().unwrap();
+    let detail = pass("later")["detail"].as_str().unwrap();
+    assert!(detail.contains(retry_at), "{report}");
+}
+
+/// A refusal that a run met once is not asked for again: the pass of another call with the same cost stops for it too.
+#[test]
+fn a_run_names_the_call_that_waits_where_another_call_met_the_refusal_first_and_went_on() {
+    let stub = StubUpstream::start(|request| pages(request, 4));
+    let mut world = world(&stub, 3);
+    world.set(
+        "upstreams.rows.calls.other={ path = \"other\", cost = 1, records = { at = \"/data\", kind = \"other\", id = \"/id\" } }",
+    );
+    world.set("jobs.so_on={ credential = \"k1\", steps = [{ call = \"other\" }] }");
+    let report = world.json(&["--region", "all", "--concurrency", "1"]);
+    let passes = report["passes"].as_array().unwrap();
+    let pass = |job: &str| passes.iter().find(|pass| pass["job"] == job).unwrap();
+    assert_eq!(pass("rows")["outcome"], "complete", "{report}");
+    assert_eq!(pass("so_on")["outcome"], "stopped", "{report}");
+    assert_eq!(report["stopped_by"]["call"], "other", "{report}");
+}

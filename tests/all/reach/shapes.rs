@@ -200,6 +200,46 @@ records = { at = "/data", kind = "row", id = "/id" }"#,
     assert_eq!(ids(&world).len(), 5);
 }
 
+/// Salesforce: `done` is written as `more`.
+#[test]
+fn a_list_that_ends_although_its_next_page_is_named_is_noted_as_such() {
+    let stub = StubUpstream::answering([StubAnswer::json(
+        &json!({ "data": rows(0, 2), "done": false, "nextRecordsUrl": "/list?page=2" }),
+    )]);
+    let world = Api {
+        call: r#"
+page = { kind = "next_url", next = "/nextRecordsUrl", more = "/done", size = 2 }
+records = { at = "/data", kind = "row", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let report = run(&world);
+    assert!(
+        detail(&report).contains("`page.more` and `page.done` are confused"),
+        "{report}"
+    );
+}
+
+/// Twilio: `next_page_uri` is confused with `uri`, the page itself.
+#[test]
+fn a_url_of_the_page_itself_is_named_as_the_likely_mistake() {
+    let stub = StubUpstream::answering([StubAnswer::json(
+        &json!({ "data": rows(0, 2), "uri": "/list?page=1" }),
+    )]);
+    let world = Api {
+        call: r#"
+page = { kind = "next_url", next = "/uri" }
+records = { at = "/data", kind = "row", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let report = run(&world);
+    assert!(
+        detail(&report).contains("`page.next` may name the page itself"),
+        "{report}"
+    );
+}
+
 /// Zendesk: the requests behind the first page carry the cursor alone.
 #[test]
 fn larger_pages_of_further_requests_are_explained() {

@@ -308,7 +308,11 @@ pub fn retry(life: &Life, selection: &Selection, report: &RunReport) -> Held {
         .filter(|job| job.leaves_needed || left_by(job, stop) == stop.leave())
         .filter(|job| job.steps.iter().any(|step| step.call.name == stop.call))
         .collect();
-    prop_assert!(!jobs.is_empty(), "retry_at: nobody was stopped by {stop:?}");
+    prop_assert!(
+        !jobs.is_empty(),
+        "retry_at: nobody was stopped by {stop:?}: {:?}",
+        report.passes
+    );
     // What a backfill leaves is computed in each run.
     if jobs.iter().any(|job| job.leaves_needed) {
         return Ok(());

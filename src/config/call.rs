@@ -89,7 +89,8 @@ keys! {
         /// The names of the fields with `layout = "rows"`, in the order of the values, where the response does not name them. If
         /// unset, its first row does.
         fields: Vec<String> = Or(ListOf(TEXT, 0), "[]", "['open_time', 'open', 'high']"),
-        /// The kind of record. Ids are unique within a kind, and a newer record replaces an older one. The view of the kind in
+        /// The kind of record. Ids are unique within a kind, and a newer record replaces an older one as a whole: parts of a
+        /// record that come in several responses are not merged, so give each part a kind of its own. The view of the kind in
         /// the catalog, if it has columns, is `UPSTREAM_KIND`.
         kind: String = Required(TEXT, "'thing'"),
         /// Where a record has its id: a JSON pointer, or a template such as `{region}` for a value of the request. Several

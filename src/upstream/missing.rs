@@ -318,16 +318,8 @@ impl fmt::Display for Missing {
                 unread,
                 is_flag,
             } => write_next(f, at, *records, *is_flag, unread.as_deref()),
-            Self::UnreadNext { at } => write!(
-                f,
-                "the list ends here, and the response has a value at {at} that looks like a next page (`page`): if it is \
-                one, the rest of the list is lost"
-            ),
-            Self::Rest { at, total, records } => write!(
-                f,
-                "the list ends here with {records} records, and the response has {total} at {at}: if that is the number of \
-                all records, the rest of the list is lost (`page`)"
-            ),
+            Self::UnreadNext { at } => write_unread(f, at),
+            Self::Rest { at, total, records } => write_rest(f, at, *total, *records),
             Self::Paging { key, at, instead } => write_paging(f, key, at, instead.as_deref()),
             Self::Size { param, size, then } => write_size(f, param, *size, *then),
             Self::NoMembers { column } => write!(
@@ -401,6 +393,22 @@ fn write_next(
     unread.map_or(Ok(()), |at| {
         write!(f, "; the response has a value at {at} that looks like it")
     })
+}
+
+fn write_unread(f: &mut fmt::Formatter<'_>, at: &str) -> fmt::Result {
+    write!(
+        f,
+        "the list ends here, and the response has a value at {at} that looks like a next page (`page`): if it is one, the rest \
+        of the list is lost"
+    )
+}
+
+fn write_rest(f: &mut fmt::Formatter<'_>, at: &str, total: u64, records: u64) -> fmt::Result {
+    write!(
+        f,
+        "the list ends here with {records} records, and the response has {total} at {at}: if that is the number of all \
+        records, the rest of the list is lost (`page`)"
+    )
 }
 
 fn write_paging(

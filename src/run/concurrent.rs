@@ -183,7 +183,14 @@ async fn take_up(
     let fresh = candidates(&*context.catalog, &selection, now).await?;
     let mut fresh = fresh.into_iter();
     let is_same = |fresh: &Candidate| fresh.region.slice == region.slice;
-    let Some(fresh) = fresh.find(is_same).filter(|fresh| fresh.is_due(now)) else {
+    // A region that another run completed since this one chose it is not the one that waited longest any more, even if it is due
+    // again already.
+    let was_walked =
+        |fresh: &Candidate| fresh.state.last_complete_pass != candidate.state.last_complete_pass;
+    let Some(fresh) = fresh
+        .find(is_same)
+        .filter(|fresh| fresh.is_due(now) && !was_walked(fresh))
+    else {
         return Ok(Err(PassOutcome::NotDue));
     };
     if let Some(old) = fresh

@@ -215,6 +215,33 @@ fn four_machines_divide_the_regions_and_request_no_page_and_no_id_twice() {
 }
 
 #[test]
+fn machines_that_share_a_small_quota_walk_every_region_as_often_as_any_other() {
+    let schema = PostgresServer::shared().schema();
+    let steps = "jobs.rows.steps=[{ call = \"list\", params = { region = \"{region}\" } }]";
+    let sets = [steps, "jobs.rows.every=1us"];
+    let machines = Machines::new(&schema, &REGIONS, Duration::from_millis(10), &sets);
+    let walked = "select count(pass.id) from unnest(array['A', 'B', 'C', 'D', 'E', 'F']) name
+        left join pass on pass.region = name and outcome = 'complete' group by name order by 1";
+    // Each turn has units for two regions, and two machines that want them.
+    for turn in 1..=6 {
+        let quota = format!("credentials.rows.limits.daily.quota={}", turn * 2 * PAGES);
+        let arguments = ["--region", "all", "--concurrency", "2", "--set", &quota];
+        let start = |machine| machines.command(machine, &arguments).spawn().unwrap();
+        let runs = [start(turn % 4), start((turn + 1) % 4)];
+        for ran in runs.map(ended) {
+            assert_eq!(ran.code, 0, "{ran:?}");
+        }
+        let counts = schema.rows(walked);
+        let counts: Vec<i64> = counts.iter().map(|row| row.get(0)).collect();
+        assert!(counts[5] - counts[0] <= 1, "turn {turn}: {counts:?}");
+    }
+    // A machine that finds the next regions walked begins another one, which the next turn ends first.
+    assert!(complete(&schema) >= 12 - 2, "{}", complete(&schema));
+    assert_eq!(machines.stub.requests().len(), 12 * PAGES);
+    machines.assert_counted();
+}
+
+#[test]
 fn two_runs_of_one_machine_request_no_page_and_no_id_twice() {
     let schema = PostgresServer::shared().schema();
     let delay = Duration::from_millis(50);

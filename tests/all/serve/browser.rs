@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{CLIENT, Served, TOKEN, start};
 use crate::support::browser::Browser;
+use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
 
 const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
@@ -30,6 +31,96 @@ fn eventful() -> Served {
     drop(catalog);
     assert_eq!(served.world.ingest(&["repair"]).code, 0);
     served
+}
+
+/// A server over a Redis, after a run.
+fn over_redis(redis: &RedisServer) -> Served {
+    let url = format!("ledger.url=\"redis://127.0.0.1:{}\"", redis.port());
+    let world = World::configured(&[MANY, PATIENT, CLIENT, "ledger.timeout=1s", &url], |_| {});
+    let ran = world.ingest(&["--region", "US", "--job", "trending"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    Served::over(world)
+}
+
+/// The parts of the first limit's bar, and what the page says of them.
+fn bar(browser: &Browser) -> (Vec<String>, String) {
+    let parts = browser.script(
+        "const bar = document.querySelector('.limit .bar');
+        const colours = [...bar.children].map(one => getComputedStyle(one).fill);
+        const distinct = new Set(colours).size === colours.length;
+        const legend = [...document.querySelectorAll('.legend i')].map(one => one.className);
+        const named = [...bar.children].every(one => legend.includes(one.className.baseVal));
+        return [[...bar.children].map(one => one.className.baseVal), distinct, named, bar.getAttribute('aria-label') + ' ' + document.querySelector('.limit').innerText]",
+    );
+    assert_eq!(
+        (&parts[1], &parts[2]),
+        (&json!(true), &json!(true)),
+        "{parts}"
+    );
+    let classes = parts[0].as_array().unwrap().iter();
+    let classes = classes.map(|one| one.as_str().unwrap().to_owned());
+    (classes.collect(), parts[3].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_bar_shows_what_is_closed_unmetered_and_unknown() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let redis = RedisServer::start();
+    let served = over_redis(&redis);
+    let look = |name: &str, expected: &[&str], said: &[&str]| {
+        for (width, scheme) in [(1000, "light"), (360, "dark")] {
+            browser.colours(scheme);
+            browser.screen(width, 900);
+            browser.goto(&served.url("/"));
+            let (parts, text) = bar(&browser);
+            assert_eq!(parts, expected, "{name}: {text}");
+            for said in said {
+                assert!(text.contains(said), "{name} lacks {said:?}: {text}");
+            }
+            assert_fits(&browser, name);
+            browser.screenshot(&format!("bar-{name}-{width}-{scheme}"));
+            let rules = ["color-contrast", "svg-img-alt"];
+            let violations = browser.violations(&rules);
+            assert!(
+                violations.as_ref().is_none_or(Vec::is_empty),
+                "{violations:#?}"
+            );
+        }
+    };
+    redis.hang();
+    let body = json!({ "credential": "youtube", "call": "videos.list", "times": 3 });
+    let charged = served.post("/api/v1/charge", None, &body);
+    assert_eq!(
+        charged.json()["decision"],
+        "unmetered",
+        "{}",
+        charged.text()
+    );
+    look(
+        "unknown",
+        &["unmetered", "unknown", "headroom"],
+        &["3 unmetered", "The ledger cannot be reached"],
+    );
+    redis.resume();
+    look(
+        "unmetered",
+        &["used", "unmetered", "free", "headroom"],
+        &["3 units went unmetered"],
+    );
+    served
+        .world
+        .faults(&json!({ "answer": "spent", "times": 10 }));
+    served
+        .world
+        .ingest(&["--region", "DE", "--job", "trending"]);
+    look(
+        "closed",
+        &["used", "closed", "headroom"],
+        &["closed by the upstream", "closed until"],
+    );
+    assert!(browser.console().is_empty());
 }
 
 /// A word of some record's title, as a query has it.

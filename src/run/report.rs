@@ -264,7 +264,9 @@ fn stops(context: &Context, selection: &Selection, walked: &Walked) -> Vec<Stopp
     let (mut waiting, others): (Vec<StoppedBy>, Vec<StoppedBy>) = all
         .into_iter()
         .partition(|stop| selection.iter().any(|(job, _)| waits(job, stop)));
-    if waiting.is_empty() {
+    // A run that was interrupted or failed can have met refusals for which no pass waits.
+    let is_stopped = |pass: &PassReport| pass.outcome == PassOutcome::Stopped;
+    if waiting.is_empty() && walked.passes.iter().any(is_stopped) {
         waiting = others;
     }
     waiting

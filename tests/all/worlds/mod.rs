@@ -51,6 +51,14 @@ fn so_it_is_with_backfills_several_credentials_and_limits_of_regions() {
     live(RICH_WORLDS, plan::rich_plans());
 }
 
+/// A run that a signal ended named the refusal of a credential after which another one was used.
+#[test]
+fn a_world_that_failed_once_holds() {
+    let mut runner = runner(136);
+    let world = plan::rich_plans().new_tree(&mut runner).unwrap();
+    life::live(&world.current()).unwrap();
+}
+
 /// Lives through as many worlds as the environment says, otherwise `usual` ones.
 fn live(usual: u64, plans: impl Strategy<Value = Plan>) {
     let first = number("INGEST_WORLDS_SEED", 0);

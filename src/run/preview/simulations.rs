@@ -1,5 +1,6 @@
 //! What the simulated runs of a preview say of its steps, passes and limits.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::estimate::{Estimated, units};
@@ -7,7 +8,7 @@ use super::{FirstUnfit, Fits, LimitPreview, PassPreview, StepPreview};
 use crate::catalog::CatalogError;
 use crate::config::{Job, Region};
 use crate::ledger::LedgerClient;
-use crate::quota::{Account, Timestamp, Units};
+use crate::quota::{Account, LimitName, Timestamp, Units};
 use crate::run::Selection;
 use crate::run::outcome::{LimitReport, PassOutcome, PassReport, RunReport};
 use crate::run::range::Range;
@@ -17,6 +18,10 @@ use crate::run::simulation::{LimitFit, Refused, RequestCounts, Simulation};
 pub struct Simulated {
     pub simulation: Simulation,
     report: RunReport,
+    /// The units charged to each limit of an account.
+    charged: HashMap<(String, LimitName), Units>,
+    /// The first charge that each limit of an account refused.
+    first_refused: HashMap<(String, LimitName), Refused>,
 }
 
 impl Simulated {
@@ -26,14 +31,25 @@ impl Simulated {
         concurrency: usize,
     ) -> Result<Self, CatalogError> {
         let report = simulation.run(now, concurrency).await?;
-        Ok(Self { simulation, report })
-    }
-
-    /// The first charge that a limit refused.
-    fn first_refused(&self, limit: &LimitReport) -> Option<Refused> {
-        let of_limit =
-            |refused: &Refused| refused.account == limit.account && refused.limit == limit.limit;
-        self.simulation.refused().into_iter().find(of_limit)
+        let mut charged = HashMap::new();
+        for granted in simulation.granted() {
+            for (limit, units) in granted.cost.iter() {
+                *charged
+                    .entry((granted.account.clone(), limit.clone()))
+                    .or_insert(Units::ZERO) += units;
+            }
+        }
+        let mut first_refused = HashMap::new();
+        for refused in simulation.refused() {
+            let limit = (refused.account.clone(), refused.limit.clone());
+            first_refused.entry(limit).or_insert(refused);
+        }
+        Ok(Self {
+            simulation,
+            report,
+            charged,
+            first_refused,
+        })
     }
 
     /// Returns when a refused charge fits all of its limits, after everything that the simulation granted.
@@ -61,14 +77,15 @@ impl Simulated {
 
     /// Returns the units charged to a limit.
     fn charged(&self, limit: &LimitReport) -> Units {
-        let granted = self.simulation.granted();
-        let of_account = granted
-            .iter()
-            .filter(|granted| granted.account == limit.account);
-        of_account
-            .map(|granted| granted.cost.of(&limit.limit))
-            .sum()
+        self.charged
+            .get(&key(limit))
+            .copied()
+            .unwrap_or(Units::ZERO)
     }
+}
+
+fn key(limit: &LimitReport) -> (String, LimitName) {
+    (limit.account.clone(), limit.limit.clone())
 }
 
 /// The simulated runs of a preview.
@@ -232,7 +249,7 @@ impl Simulations {
             .map(|simulated| simulated.charged(limit))
             .unwrap_or_default();
         let charged = fitting.charged(limit);
-        match fitting.first_refused(limit) {
+        match fitting.first_refused.get(&key(limit)) {
             None if limit
                 .remaining
                 .is_none_or(|remaining| requested <= remaining) =>
@@ -258,8 +275,8 @@ impl Simulations {
         if self.continues_elsewhere(limit, selection) {
             return None;
         }
-        let first = fitting.first_refused(limit)?;
-        let retry_at = fitting.retry_at(ledger, accounts, &first).await.max(now);
+        let first = fitting.first_refused.get(&key(limit))?;
+        let retry_at = fitting.retry_at(ledger, accounts, first).await.max(now);
         let job = first.purpose.job.clone().unwrap_or_default();
         let region = first.purpose.region.clone().unwrap_or_default();
         Some(FirstUnfit {

@@ -254,11 +254,13 @@ fn passwords_and_certificates_that_the_url_does_not_use_are_refused() {
 
 #[test]
 fn the_sandbox_needs_none_of_the_passwords() {
-    let mut world = World::new();
-    world
-        .set("ledger.url=rediss://127.0.0.1:1")
-        .set("ledger.tls={ ca = \"/nonexistent/ca.crt\" }")
-        .set("ledger.password={ env = \"NOT_SET\" }");
+    let ledger = "[ledger]
+        url = \"rediss://127.0.0.1:1\"
+        tls = { ca = \"/nonexistent/ca.crt\" }
+        password = { env = \"NOT_SET\" }";
+    let shipped =
+        include_str!("../../../quotas.toml").replace("[ledger]\nurl = \"sqlite\"", ledger);
+    let world = World::written(&shipped, &[]);
     let ran = world.ingest(&["--region", "US", "--job", "trending", "--sandbox"]);
     assert_eq!(ran.code, 0, "{ran:?}");
 }

@@ -81,6 +81,8 @@ fn a_statement_that_would_follow_the_commit_is_not_sent() {
         let tx = session.begin().await?;
         tx.commit_after(async {
             tx.execute(INSERT, &[(&1_i64, Type::INT8)]).await?;
+            // The answer may be there at once: then this is what waits.
+            tokio::task::yield_now().await;
             tx.execute(INSERT, &[(&2_i64, Type::INT8)]).await
         })
         .await
